@@ -26,7 +26,7 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "open"]  # noqa: F822
+__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "open"]
 
 
 def __getattr__(name: str) -> Any:

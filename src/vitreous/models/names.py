@@ -2,7 +2,7 @@
 
 | name | where it comes from |
 |---|---|
-| `vit_small_patch16_224`, with a tag `.augreg_in21k_ft_in1k`, `hf-hub:…`, `local-dir:…` | timm, exactly as timm spells it |
+| `vit_small_patch16_224`, `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…` | timm, as timm spells it |
 | `hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json` | Hugging Face's transformers |
 | `tv:resnet50` | torchvision |
 | `run:./folder`, or a path | a model trained with Vitreous |
@@ -35,7 +35,7 @@ def load(name: str, *, pretrained: bool = False, image: int | None = None) -> nn
         return _torchvision(rest, pretrained, image)
     if source == "run":
         return _run(rest)
-    if colon and source in TIMM_SOURCES or not _is_path(name):
+    if (colon and source in TIMM_SOURCES) or not _is_path(name):
         return _timm(name, pretrained, image)
     return _run(name)
 
@@ -108,7 +108,7 @@ def _torchvision(name: str, pretrained: bool, image: int | None) -> nn.Module:
 
 
 def _is_path(name: str) -> bool:
-    """Names of models win over files of the same name; a path says so by a leading dot, slash or tilde, or an ending."""
+    """Models win over files of the same name; a path says what it is by a leading dot, slash or tilde, or an ending."""
     if name.startswith((".", "/", "~")) or Path(name).suffix in (".safetensors", *PICKLES):
         return True
     import timm
@@ -131,7 +131,8 @@ def _run(where: str) -> nn.Module:
             f"{where!r} holds weights but not the model they belong to, and there is no Vitreous run next to it; "
             "build the model, load the weights into it and give vitreous.open the module."
         )
-    hint = f" With its config.json it may be 'hf:{where}' or 'local-dir:{where}'." if (path / "config.json").exists() else ""
+    other = (path / "config.json").is_file()
+    hint = f" With its config.json it may be 'hf:{where}' or 'local-dir:{where}'." if other else ""
     raise VitreousError(f"There is no Vitreous run in the folder {where!r}.{hint}")
 
 
