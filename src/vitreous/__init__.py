@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from vitreous.errors import VitreousError as VitreousError
     from vitreous.specimen.anatomy import Anatomy as Anatomy
     from vitreous.specimen.anatomy import Unit as Unit
+    from vitreous.specimen.opening import open as open
     from vitreous.specimen.specimen import Specimen as Specimen
-    from vitreous.specimen.specimen import open as open
 
 __version__ = "0.1.0"
 
@@ -22,7 +22,7 @@ _HOMES = {
     "Specimen": "vitreous.specimen.specimen",
     "Unit": "vitreous.specimen.anatomy",
     "VitreousError": "vitreous.errors",
-    "open": "vitreous.specimen.specimen",
+    "open": "vitreous.specimen.opening",
 }
 """Where each public name lives."""
 

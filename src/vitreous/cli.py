@@ -142,7 +142,7 @@ def launch(
 def main(arguments: Sequence[str] | None = None) -> None:
     """The `vitreous` command."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(app.meta(given, exit_on_error=False, result_action="return_value"))
+    sys.exit(app.meta(given, exit_on_error=False, result_action="return_value") or 0)
 
 
 def _check_ending(path: Path) -> None:

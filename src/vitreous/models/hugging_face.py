@@ -28,13 +28,16 @@ from vitreous.errors import UnknownName, VitreousError
 if TYPE_CHECKING:
     from torch import nn
 
+Size = int | tuple[int, int]
+"""Of an image: the side of a square, or height and width."""
+
 log = logging.getLogger("vitreous")
 
 PATIENCE = 3.0
 """Seconds in which the hub has to answer before we go on without it; its own client takes 23 to find out."""
 
 
-def load(where: str, *, pretrained: bool, image: int | None) -> nn.Module:
+def load(where: str, *, pretrained: bool, image: Size | None) -> nn.Module:
     """The model `where` describes: an id on the hub, a folder, or a configuration file.
 
     The head for image classification is there if the configuration's `architectures` says so; of a model of images and
@@ -48,7 +51,7 @@ def load(where: str, *, pretrained: bool, image: int | None) -> nn.Module:
         config = _config(where, local)
         vision = getattr(config, "vision_config", config)
         if image is not None and hasattr(vision, "image_size"):
-            vision.image_size = image
+            vision.image_size = image if isinstance(image, int) else list(image)
         classifies = _classifies(config)
         kind, config = (AutoModelForImageClassification, config) if classifies else (AutoModel, vision)
         if pretrained:
@@ -61,8 +64,7 @@ def load(where: str, *, pretrained: bool, image: int | None) -> nn.Module:
             f"'hf:{where}' is a {type(model).__name__}, which takes {model.main_input_name!r} and not images; "
             "Vitreous opens vision models."
         )
-    plain: nn.Module = model.float()
-    return plain
+    return model.float()
 
 
 def _with_weights(kind: Any, config: Any, folder: str, where: str) -> Any:

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.models import hugging_face
+from vitreous.models.hugging_face import Size
 
 if TYPE_CHECKING:
     from torch import nn
@@ -26,8 +27,8 @@ TIMM_SOURCES = ("hf-hub", "hf_hub", "local-dir")
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
 
 
-def load(name: str, *, pretrained: bool = False, image: int | None = None) -> nn.Module:
-    """The model called `name`, for images of `image` pixels a side where the model has to know it."""
+def load(name: str, *, pretrained: bool = False, image: Size | None = None) -> nn.Module:
+    """The model called `name`, for images of size `image` (a side, or height and width) where it has to know it."""
     source, colon, rest = name.partition(":")
     if source == "hf":
         return hugging_face.load(rest, pretrained=pretrained, image=image)
@@ -51,7 +52,7 @@ def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
     return [name for name in ours if fnmatchcase(name, filter)]
 
 
-def _timm(name: str, pretrained: bool, image: int | None) -> nn.Module:
+def _timm(name: str, pretrained: bool, image: Size | None) -> nn.Module:
     import timm
 
     source, _, rest = name.partition(":")
@@ -60,16 +61,13 @@ def _timm(name: str, pretrained: bool, image: int | None) -> nn.Module:
         raise VitreousError(f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved.")
     if source not in TIMM_SOURCES:
         _check_timm_name(name)
-    options: dict[str, Any] = {"pretrained": pretrained}
     with hugging_face.loading(name, hub=remote or pretrained):
-        if image is None:
-            return _module(timm.create_model(name, **options))
         try:
-            return _module(timm.create_model(name, img_size=image, **options))
+            return timm.create_model(name, pretrained=pretrained, img_size=image)
         except TypeError as error:  # a network that takes images of any size has no such argument
             if "img_size" not in str(error):
                 raise
-            return _module(timm.create_model(name, **options))
+            return timm.create_model(name, pretrained=pretrained)
 
 
 def _check_timm_name(name: str) -> None:
@@ -97,14 +95,21 @@ def _torchvision_names() -> list[str]:
     return [f"tv:{name}" for name in torchvision.models.list_models(module=torchvision.models)]
 
 
-def _torchvision(name: str, pretrained: bool, image: int | None) -> nn.Module:
+def _torchvision(name: str, pretrained: bool, image: Size | None) -> nn.Module:
     import torchvision
 
     if f"tv:{name}" not in _torchvision_names():
         raise UnknownName("torchvision model", f"tv:{name}", _torchvision_names())
-    sized = {"image_size": image} if image is not None and name.startswith("vit_") else {}
+    sized = {"image_size": _square(image, name)} if image is not None and name.startswith("vit_") else {}
     with hugging_face.loading(f"tv:{name}", hub=False):
-        return _module(torchvision.models.get_model(name, weights="DEFAULT" if pretrained else None, **sized))
+        return torchvision.models.get_model(name, weights="DEFAULT" if pretrained else None, **sized)
+
+
+def _square(image: Size, name: str) -> int:
+    height, width = (image, image) if isinstance(image, int) else image
+    if height != width:
+        raise VitreousError(f"'tv:{name}' takes square images only, not {height}x{width}.")
+    return height
 
 
 def _is_path(name: str) -> bool:
@@ -134,9 +139,3 @@ def _run(where: str) -> nn.Module:
     other = (path / "config.json").is_file()
     hint = f" With its config.json it may be 'hf:{where}' or 'local-dir:{where}'." if other else ""
     raise VitreousError(f"There is no Vitreous run in the folder {where!r}.{hint}")
-
-
-def _module(model: Any) -> nn.Module:
-    """timm and torchvision are not annotated; this is where their models get a type."""
-    found: nn.Module = model
-    return found
