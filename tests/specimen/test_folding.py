@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 
 from vitreous.specimen.anatomy import Anatomy, Unit
@@ -38,3 +41,14 @@ def test_panels_part_where_the_class_token_enters(drawings: dict[str, list[Anato
 def test_slots_that_differ_in_two_places_are_named_by_their_ends() -> None:
     assert slot_name((convs(8, name="a")[0], convs(8, 8, name="b")[1])) == "a.0 … b.1"
     assert slot_name((convs(8, name="a.b")[0], convs(8, name="a")[0])) == "a.b.0 … a.0"
+
+
+def test_units_that_differ_in_anything_are_not_folded() -> None:
+    one = Unit("a", "attention", 0, 1, 0.0, (7, 7), 8, ("class",), 2, "global", True, 100)
+    differences: list[dict[str, Any]] = [
+        {"kind": "conv"}, {"grid": (7, 8)}, {"channels": 9}, {"prefix": ()}, {"heads": 4}, {"reach": "windowed"},
+        {"skip": False}, {"parameters": 101},
+    ]  # fmt: skip
+    assert len(list(folds((one, replace(one, name="b", index=1, depth=1.0))))) == 1
+    for difference in differences:
+        assert len(list(folds((one, replace(one, **difference))))) == 2, difference
