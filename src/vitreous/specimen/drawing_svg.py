@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from xml.sax.saxutils import escape
 
 from vitreous.errors import UnknownName, VitreousError
@@ -94,17 +93,21 @@ class Sheet:
 
     @classmethod
     def fitting(cls, anatomies: Sequence[Anatomy], ink: str) -> Sheet:
-        """The widest boxes that fit; where the narrowest do not, identical blocks are folded in every model."""
+        """As few lines as the narrowest boxes allow, identical blocks folded (in every model) only where that saves
+        some; then the widest boxes that need no more lines."""
         channels = [u.channels for a in anatomies for u in a if u.channels and u.kind != "head"] or [1]
-        for fold in (False, True):
-            bands = [panels(anatomy, fold=fold) for anatomy in anatomies]
-            for half in range(int(2 * WIDEST), int(2 * NARROWEST) - 1, -1):
-                sheet = cls(ink, min(channels), max(channels), fold, half / 2)
-                widest = max(map(sheet.span, bands))
-                if widest <= sheet.room:
-                    titles = min(max(map(_title_width, anatomies)), sheet.room)
-                    return replace(sheet, width=max(max(widest, titles) + 2 * MARGIN, WIDTHS[0]))
-        return replace(sheet, fold=any(len(slot) > 1 for band in bands for panel in band for slot in chain(*panel)))
+        plain, folded = (cls(ink, min(channels), max(channels), fold, NARROWEST) for fold in (False, True))
+        saves = any(len(folded.rows(a)) < len(plain.rows(a)) for a in anatomies)
+        best = folded if saves else plain
+        lines = [len(best.rows(anatomy)) for anatomy in anatomies]
+        for half in range(int(2 * NARROWEST) + 1, int(2 * WIDEST) + 1):
+            wider = replace(best, pitch=half / 2)
+            if [len(wider.rows(anatomy)) for anatomy in anatomies] != lines:
+                break
+            best = wider
+        spans = [best.span(row) for anatomy in anatomies for row in best.rows(anatomy)]
+        titles = [min(_title_width(anatomy), best.room) for anatomy in anatomies]
+        return replace(best, width=max(WIDTHS[0], max(spans + titles) + 2 * MARGIN))
 
     @property
     def room(self) -> float:
@@ -167,7 +170,7 @@ class Sheet:
         yield self.line("skips", arches) if arches else ""
         for line, wordings in enumerate(self.captions(units)):
             font, shade = (12.5, "") if line == 0 else (11, FAINT)
-            fitting = [words for words in wordings if _wide(words, font) <= width + GUTTER]
+            fitting = [words for words in wordings if _wide(words, font) <= width]
             if fitting:
                 yield _text(left + width / 2, top + height + 17 + 14 * line, fitting[0], font, CENTRED + shade)
 
