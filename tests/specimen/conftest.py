@@ -88,11 +88,11 @@ def resnet(name: str, blocks: tuple[int, ...]) -> Anatomy:
 
 
 def ragged() -> Anatomy:
-    """Many stages and no two units alike, so that neither shrinking nor folding helps; every reach."""
+    """Stages that come back and no two units alike, so that neither shrinking nor folding helps; every reach."""
     kinds, reaches = list(KIND_COLOURS)[:-1], list(REACH_GLYPHS)
     units = []
     for i in range(230):
-        place = replace(at(1 + i // 9, 40 - i // 9, 16 + 8 * i), name=f"unit.{i}", parameters=1000 * i)
+        place = replace(at(1 + i // 9 % 4, 40 - i // 9, 16 + 8 * i), name=f"unit.{i}", parameters=1000 * i)
         attends = replace(place, kind="attention", heads=1 + i % 30, reach=reaches[i // 7 % 7])
         units.append(attends if i % 7 == 1 else replace(place, kind=kinds[i % 7]))
     return numbered("ragged", units)

@@ -57,13 +57,13 @@ def test_table_keeps_long_names_whole() -> None:
 
 
 class Reader(HTMLParser):
-    """Collects tags and cell texts, and minds that what is opened is closed."""
+    """Collects tags and the rows of tables, and minds that what is opened is closed."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.cells: list[str] = []
+        self.rows: list[list[str]] = []
         self.feed(page)
         self.close()
 
@@ -71,6 +71,8 @@ class Reader(HTMLParser):
         self.tags.append((tag, dict(attrs)))
         if tag != "meta":
             self.open.append(tag)
+        if tag == "tr" and "tbody" in self.open:
+            self.rows.append([])
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
@@ -80,7 +82,7 @@ class Reader(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if "td" in self.open:
-            self.cells.append(data)
+            self.rows[-1].append(data)
 
 
 def test_page_stands_alone(anatomies: list[Anatomy]) -> None:
@@ -94,8 +96,8 @@ def test_page_stands_alone(anatomies: list[Anatomy]) -> None:
     assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page
-    names = [cell for cell in reader.cells if cell in {unit.name for model in anatomies for unit in model}]
-    assert len(names) >= sum(map(len, anatomies))
+    rows = [(unit.name, unit.kind, f"{unit.parameters:,}") for model in anatomies for unit in model]
+    assert [(cells[1], cells[2], cells[-1]) for cells in reader.rows] == rows
 
 
 def test_notebook_takes_the_ink_around_it(drawings: dict[str, list[Anatomy]]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from html import escape
-from itertools import chain
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from vitreous.specimen.anatomy import Anatomy, Unit
@@ -134,11 +134,10 @@ def _units(anatomy: Anatomy) -> str:
     rows = [_row(unit, label) for unit, label in zip(anatomy, anatomy.labels, strict=True)]
     shown = [column for column in COLUMNS if any(row[column] for row in rows)]
     heads = "".join(f'<th scope="col"{_aligned(column)}>{column}</th>' for column in shown)
-    bodies: dict[int, str] = {}
-    for unit, row in zip(anatomy, rows, strict=True):
-        cells = "".join(f"<td{_aligned(column)}>{row[column]}</td>" for column in shown)
-        bodies[unit.stage] = bodies.get(unit.stage, "") + f"<tr>{cells}</tr>\n"
-    body = "".join(f"<tbody>\n{lines}</tbody>\n" for lines in bodies.values())
+    body = ""
+    for _, stage in groupby(zip(anatomy, rows, strict=True), lambda pair: pair[0].stage):
+        lines = ["".join(f"<td{_aligned(column)}>{row[column]}</td>" for column in shown) for _, row in stage]
+        body += "<tbody>\n" + "".join(f"<tr>{line}</tr>\n" for line in lines) + "</tbody>\n"
     caption = f"<caption>{escape(anatomy.model)}</caption>"
     return f'<table class="vitreous">\n{caption}\n<thead><tr>{heads}</tr></thead>\n{body}</table>'
 
