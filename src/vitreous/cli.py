@@ -70,7 +70,7 @@ def anatomy(
         with _console(stderr=True).status(f"Opening {name} …"):
             torch.manual_seed(seed)
             anatomies.append(vitreous.open(name, image=image, pretrained=pretrained).anatomy)
-        console.print(drawing.table(anatomies[-1]))
+        console.print(drawing.table(anatomies[-1], fold=len(models) > 1), "")
     for path in out or ():
         _write(path, anatomies)
         console.print(f"Wrote {path}", highlight=False)
