@@ -109,14 +109,15 @@ PAGE = """body { margin: 0; background: var(--paper); color: var(--ink); font: 1
 main { max-width: 792px; margin: 0 auto; padding: 16px 24px 64px; }
 .scroll { overflow-x: auto; margin-bottom: 40px; }
 .drawing { margin-left: -24px; margin-right: -24px; }
-svg { display: block; max-width: 100%; min-width: 640px; height: auto; }
+svg { display: block; }
 @media print {
   @page { margin: 14mm; }
   main { max-width: none; padding: 0; }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   .scroll { overflow: visible; margin-left: 0; margin-right: 0; }
-  svg { min-width: 0; }
+  svg { max-width: 100%; height: auto; }
   svg, tr { break-inside: avoid; }
+  .drawing { break-after: page; }
 }
 """
 
