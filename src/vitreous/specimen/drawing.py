@@ -34,11 +34,11 @@ def table(anatomy: Anatomy, *, fold: bool = False) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    prefix = Counter(token for unit in anatomy for token in dict.fromkeys(unit.prefix))
+    prefix = dict.fromkeys(token for unit in anatomy for token in unit.prefix)
     tally = ", ".join(f"{number} {kind}" for kind, number in anatomy.counts().items())
     notes = [f"{count(anatomy.parameters)} parameters", tally, f"prefix: {', '.join(prefix)}" if prefix else ""]
     out = Table(
-        title=Text(anatomy.model, "bold"), caption=" · ".join(filter(None, notes)), box=box.SIMPLE_HEAD,
+        title=Text(anatomy.model, "bold"), caption=Text(" · ".join(filter(None, notes))), box=box.SIMPLE_HEAD,
         title_justify="left", caption_justify="left", pad_edge=False, show_edge=False, padding=(0, 1, 0, 0),
     )  # fmt: skip
     labels, attends = anatomy.labels, any(unit.heads or unit.reach for unit in anatomy)
