@@ -80,7 +80,7 @@ def test_a_wrong_example_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixtur
     with pytest.raises(AssertionError):
         run_python(text, line, document, {"__shown__": shown})
     run_python(text.replace("3", "2"), line, document, {"__shown__": shown})
-    with pytest.raises(AssertionError, match="9.9.9"):
+    with pytest.raises(AssertionError, match=r"9\.9\.9"):
         run_console("$ vitreous --version\n9.9.9\n", capsys)
 
 
