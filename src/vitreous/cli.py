@@ -115,7 +115,7 @@ def list_models(*, filter: str = "*", pretrained: bool = False) -> None:
     found = names.list_models(filter, pretrained)
     if not found:
         raise VitreousError(f"No model is called anything like {filter!r}; a pattern with stars, '*vit*', finds parts.")
-    print("\n".join(found), flush=True)
+    print("\n".join(found))
 
 
 @app.meta.default
@@ -134,15 +134,18 @@ def launch(
     except KeyboardInterrupt:
         _complain("Interrupted.")
         return 130
-    except BrokenPipeError:  # `vitreous list models | head` has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The `vitreous` command."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(app.meta(given, exit_on_error=False, result_action="return_value") or 0)
+    try:
+        code = app.meta(given, exit_on_error=False, result_action="return_value") or 0
+        sys.stdout.flush()
+    except BrokenPipeError:  # `vitreous list models | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
 
 
 def _check_ending(path: Path) -> None:
