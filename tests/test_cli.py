@@ -61,6 +61,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("anatomi resnet18", 'Unknown command "anatomi". Did you mean "anatomy"?'),
         ("anatomy", "MODELS requires an argument"),
+        ("doctor --debug=perhaps", 'unable to convert "perhaps" into bool'),
         ("anatomy resnet18 --imag 3", "Unknown option: --imag"),
         ("anatomy resnet18 --image big", 'unable to convert "big" into int'),
         ("anatomy resnet17", "There is no model 'resnet17'. Did you mean resnet18"),

@@ -140,8 +140,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The `vitreous` command."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        code = app.meta(given, exit_on_error=False, result_action="return_value") or 0
+        code = app.meta(given, exit_on_error=False, print_error=False, result_action="return_value") or 0
         sys.stdout.flush()
+    except CycloptsError as error:
+        _complain(str(error))
+        code = 2
     except BrokenPipeError:  # `vitreous list models | head` has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
