@@ -111,17 +111,17 @@ def _probabilities(product: fx.Node, flow: Flow) -> tuple[fx.Node, fx.Node, bool
     if len(operands) < 2 or op(product) == "einsum":
         return None
     for side, operand in enumerate(operands):
-        found = _softmax_behind(operand, flow)
+        found = _softmax_behind(operand, flow, turned=side == 1)
         if found is not None:
             return found, operands[1 - side], side == 0
     return None
 
 
-def _softmax_behind(operand: fx.Node, flow: Flow) -> fx.Node | None:
+def _softmax_behind(operand: fx.Node, flow: Flow, turned: bool) -> fx.Node | None:
     """The tensor with row sums one: the operand itself if only its layout changed since the softmax (or if it was
-    normalised again), else the softmax (heads mixed afterwards, as talking heads do)."""
+    normalised again), else the softmax (heads mixed afterwards, as talking heads do, or rows and columns exchanged)."""
     size = operand.meta["val"].numel()
-    queue, changed = [operand], False
+    queue, changed = [operand], turned
     for _ in range(24):
         if not queue:
             return None

@@ -82,6 +82,7 @@ class _Trunk:
     def __init__(self, flow: Flow, model: nn.Module, residual_names: list[str]) -> None:
         self.flow = flow
         self.modules = dict(model.named_modules())
+        self.learned = [n for n in flow.data if any(p.op == "get_attr" for p in n.all_input_nodes)]
         self.started = False
         self.blocks: dict[str, bool] = {}
         self.containers = {_container(name) for name in residual_names} - {""}
@@ -226,7 +227,7 @@ class _Trunk:
         """The largest module around `name` of which nothing lies outside the piece."""
         while "." in name:
             parent = name.rpartition(".")[0]
-            if any(n not in inside for n in self.flow.data if path(n) == parent or path(n).startswith(f"{parent}.")):
+            if any(n not in inside for n in self.learned if path(n).startswith(f"{parent}.")):
                 break
             name = parent
         return name

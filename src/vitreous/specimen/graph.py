@@ -13,7 +13,8 @@ import re
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
 from typing import Any, NamedTuple
 
 import torch
@@ -37,7 +38,7 @@ class Reading(NamedTuple):
 def read(model: nn.Module, example: Tensor) -> Reading:
     """Export `model` on images like `example` (batch of `EXAMPLE_BATCH`); the model is as before afterwards."""
     with undisturbed(model):
-        program = _export(model, example)
+        program: Any = _export(model, example)
         module = program.module(check_guards=False)
         if not _tidy(module):
             module = program.run_decompositions({}).module(check_guards=False)
@@ -49,28 +50,33 @@ def read(model: nn.Module, example: Tensor) -> Reading:
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; every module's mode and all random states restored on the way out, whatever happens."""
-    modes = [(module, module.training) for module in model.modules()]
+    """Evaluation mode inside; on the way out every module has the attributes, and the world the random state, it had.
+
+    Restoring all attributes, not only the mode, matters: some models cache tensors on themselves as they run, and
+    export itself replaces lists and dicts by copies.
+    """
+    before = [(module, dict(vars(module))) for module in model.modules()]
     fast = torch.backends.mha.get_fastpath_enabled()
     with torch.random.fork_rng(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        logging.disable(logging.CRITICAL)  # a failed export prints the whole graph otherwise
+        logging.disable(logging.CRITICAL)
         try:
             torch.backends.mha.set_fastpath_enabled(False)  # its fused kernel would hide the attention product
-            for module, _ in modes:
+            for module, _ in before:
                 module.training = False
             yield
         finally:
             logging.disable(logging.NOTSET)
             torch.backends.mha.set_fastpath_enabled(fast)
-            for module, mode in modes:
-                module.training = mode
+            for module, attributes in before:
+                vars(module).clear()
+                vars(module).update(attributes)
 
 
 def _export(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
     free_batch = ({0: torch.export.Dim.AUTO},)
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), redirect_stderr(StringIO()):  # a failed export prints the whole graph
             return torch.export.export(model, (example,), dynamic_shapes=free_batch, strict=False)
     except Exception as cause:
         try:
@@ -89,7 +95,7 @@ def _export(model: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".")[:200]
+    return (lines[0] if lines else type(error).__name__).split(" (unhinted")[0].rstrip(".")[:200]
 
 
 def _culprit(error: BaseException) -> str:
@@ -106,6 +112,11 @@ def op(node: fx.Node) -> str:
         return ""
     packet = getattr(node.target, "overloadpacket", node.target)
     return str(getattr(packet, "__name__", ""))
+
+
+def args(node: fx.Node) -> tuple[Any, ...]:
+    """The node's arguments; fx types them too widely to be of use."""
+    return node.args
 
 
 def path(node: fx.Node) -> str:
@@ -126,7 +137,7 @@ def _tidy(module: fx.GraphModule) -> bool:
             _inline(module, node, skip=4 if name == "wrap_with_autocast" else 1)
     for node in list(graph.nodes):
         if op(node) in {"dropout", "dropout_", "feature_dropout", "alpha_dropout"}:
-            node.replace_all_uses_with(node.args[0])
+            node.replace_all_uses_with(args(node)[0])
             graph.erase_node(node)
     done = _functionalise(graph)
     graph.eliminate_dead_code()
@@ -137,22 +148,22 @@ def _tidy(module: fx.GraphModule) -> bool:
 
 def _inline(module: fx.GraphModule, node: fx.Node, skip: int) -> None:
     """Put the body of a higher-order node where the node stands (regions without gradient or autocast)."""
-    body_ref, *inputs = node.args[skip:]
+    body_ref, *inputs = args(node)[skip:]
     body = getattr(module, str(body_ref.target))
     placeholders = [n for n in body.graph.nodes if n.op == "placeholder"]
     mapping: dict[fx.Node, Any] = dict(zip(placeholders, inputs, strict=True))
     with module.graph.inserting_before(node):
-        result = module.graph.graph_copy(body.graph, mapping)
+        result: Any = module.graph.graph_copy(body.graph, mapping)
     for user in list(node.users):  # the body returns a tuple, taken apart by getitem
-        user.replace_all_uses_with(result[user.args[1]])
+        user.replace_all_uses_with(result[args(user)[1]])
         module.graph.erase_node(user)
     module.graph.erase_node(node)
 
 
 VIEWS = {
-    "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "slice", "select", "narrow", "expand", "split",
-    "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze", "alias", "detach", "contiguous", "to", "getitem",
-    "movedim", "as_strided", "diagonal", "unfold", "expand_as", "view_as", "reshape_as", "swapaxes", "numpy_T",
+    "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "slice", "select", "narrow", "expand",
+    "split", "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze", "alias", "detach", "contiguous", "to",
+    "getitem", "movedim", "as_strided", "diagonal", "unfold", "expand_as", "view_as", "reshape_as", "swapaxes",
 }  # fmt: skip
 
 
@@ -167,8 +178,7 @@ def _functionalise(graph: fx.Graph) -> bool:
     for node in list(graph.nodes):
         if not _mutates(node) or node not in data:
             continue
-        target = node.args[0]
-        assert isinstance(target, fx.Node)
+        target: fx.Node = args(node)[0]
         plain = _plain_version(node)
         if plain is None or _seen_through_views(target, node, order):
             return False
@@ -193,8 +203,8 @@ def _plain_version(node: fx.Node) -> Callable[..., Any] | None:
 def _seen_through_views(target: fx.Node, mutation: fx.Node, order: dict[fx.Node, int]) -> bool:
     """Whether an older alias of the mutated tensor is still in use after the mutation."""
     base = target
-    while op(base) in VIEWS and isinstance(base.args[0], fx.Node):
-        base = base.args[0]
+    while op(base) in VIEWS:
+        base = args(base)[0]
     aliases, queue = {base}, [base]
     while queue:
         views = {user for user in queue.pop().users if op(user) in VIEWS} - aliases

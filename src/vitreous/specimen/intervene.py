@@ -110,7 +110,9 @@ def drop_convolution(module: fx.GraphModule, node: fx.Node, name: str) -> None:
     assert isinstance(source, fx.Node)
     if shape_of(source)[1] != shape_of(node)[1]:
         channels = f"{shape_of(source)[1]} to {shape_of(node)[1]}"
-        raise VitreousError(f"Convolution {name!r} cannot become the identity: it changes the channels from {channels}.")
+        raise VitreousError(
+            f"Convolution {name!r} cannot become the identity: it changes the channels from {channels}."
+        )
     if shape_of(source) == shape_of(node):
         node.replace_all_uses_with(source)
         return

@@ -15,11 +15,11 @@ from torch import fx
 
 from vitreous.specimen.anatomy import Kind
 from vitreous.specimen.graph import depends_on_input, op
-from vitreous.specimen.positions import Traced, Trace, shape_of
+from vitreous.specimen.positions import Trace, Traced, shape_of
 
 ACTIVATIONS = {
-    "relu", "gelu", "silu", "hardswish", "sigmoid", "tanh", "softmax", "_softmax", "erf", "hardtanh", "leaky_relu", "mish",
-    "elu", "softplus", "hardsigmoid", "relu6", "prelu", "glu", "selu", "log_sigmoid", "clamp", "exp",
+    "relu", "gelu", "silu", "hardswish", "sigmoid", "tanh", "softmax", "_softmax", "erf", "hardtanh", "leaky_relu",
+    "mish", "elu", "softplus", "hardsigmoid", "relu6", "prelu", "glu", "selu", "log_sigmoid", "clamp", "exp",
 }  # fmt: skip
 LAYOUT = {
     "view", "reshape", "_unsafe_view", "permute", "transpose", "flatten", "unflatten", "contiguous", "clone", "squeeze",
@@ -63,9 +63,7 @@ class Flow:
         """Nodes after `fork` that `end` depends on, `end` included, in order."""
         first, last = self.order[fork], self.order[end]
         wanted = self._above[last]
-        return [
-            self.nodes[i] for i in range(first + 1, last + 1) if wanted >> i & 1 and self._above[i] >> first & 1
-        ]
+        return [self.nodes[i] for i in range(first + 1, last + 1) if wanted >> i & 1 and self._above[i] >> first & 1]
 
     def above(self, node: fx.Node) -> list[fx.Node]:
         """The ancestors of `node` that depend on the images, itself included, in order."""

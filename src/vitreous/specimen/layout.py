@@ -25,7 +25,11 @@ class BatchAxis:
         """`value` as (batch, inner, the other dimensions in their order)."""
         value = value.movedim(self.dim, 0)
         batch = value.shape[0] // self.inner
-        return value.unflatten(0, (batch, self.inner)) if self.major else value.unflatten(0, (self.inner, batch)).transpose(0, 1)
+        return (
+            value.unflatten(0, (batch, self.inner))
+            if self.major
+            else value.unflatten(0, (self.inner, batch)).transpose(0, 1)
+        )
 
     def join(self, value: Tensor) -> Tensor:
         """The inverse of `split`."""
@@ -33,13 +37,18 @@ class BatchAxis:
 
     @classmethod
     def of(cls, ids: Tensor) -> BatchAxis | None:
-        batch = torch.where(ids < 0, 0, ids // SPAN)
-        varying = [d for d in range(ids.ndim) if not constant_along(batch, d)]
-        if len(varying) != 1:
-            return None
-        dim = varying[0]
-        inner = ids.shape[dim] // EXAMPLE_BATCH
-        along = batch.movedim(dim, 0).flatten(1).amax(1)
+        for dim in range(ids.ndim):
+            others = [d for d in range(ids.ndim) if d != dim]
+            low = torch.where(ids < 0, EXAMPLE_BATCH, ids // SPAN).amin(others) if others else ids // SPAN
+            high = torch.where(ids < 0, -1, ids // SPAN).amax(others) if others else ids // SPAN
+            if bool((low == high).all()) and int(high.max()) > 0:
+                return cls._arranged(dim, high)
+        return None
+
+    @classmethod
+    def _arranged(cls, dim: int, along: Tensor) -> BatchAxis | None:
+        """Whether the images come one after the other along the dimension, or interleaved."""
+        inner = len(along) // EXAMPLE_BATCH
         for major in (True, False):
             blocks = along.unflatten(0, (EXAMPLE_BATCH, inner) if major else (inner, EXAMPLE_BATCH))
             blocks = blocks if major else blocks.T
@@ -95,4 +104,11 @@ class Layout:
         where = {p: i for i, p in enumerate(positions)}
         order = tuple(where[p] for p in wanted)
         natural = order == tuple(range(len(positions)))
-        return cls(batch, tuple(d + 1 for d in places), None if natural else order, names, trace.grid if cells else None, channels)
+        return cls(
+            batch,
+            tuple(d + 1 for d in places),
+            None if natural else order,
+            names,
+            trace.grid if cells else None,
+            channels,
+        )

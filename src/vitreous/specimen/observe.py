@@ -178,7 +178,8 @@ def _attention_map(sites: Sequence[AttentionSite], tensors: list[Any]) -> Attent
             maps.append(site.places.gather(rest.pop(0)))
     places = sites[0].places
     assert places is not None
-    return AttentionMap(maps[0] if len(maps) == 1 else torch.cat(maps, 2), places)
+    alike = [m for m in maps if m.shape[3:] == maps[0].shape[3:] and m.shape[1] == maps[0].shape[1]]
+    return AttentionMap(alike[0] if len(alike) == 1 else torch.cat(alike, 2), places)
 
 
 class Tapped:
@@ -218,7 +219,7 @@ class Tapped:
 
 def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]:
     """The arguments a tap needs for one site; none if the unit has no such site, or an edit removed it."""
-    names = {
+    names: dict[str, list[str | None]] = {
         "before": [wiring.before],
         "skip": [wiring.skip],
         "branch": list(wiring.branches),
@@ -248,12 +249,16 @@ def _fused_arguments(node: fx.Node) -> list[Any]:
 
 def copy_graph(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[str, fx.Node]]:
     """A new graph module over the same tensors, and its nodes by the names they had."""
-    graph = fx.Graph()
+    graph, nodes = copy_nodes(module.graph)
+    return fx.GraphModule(module, graph), nodes
+
+
+def copy_nodes(graph: fx.Graph) -> tuple[fx.Graph, dict[str, fx.Node]]:
+    """A graph of the same nodes under the same names."""
+    copy = fx.Graph()
     mapping: dict[fx.Node, fx.Node] = {}
-    for node in module.graph.nodes:
-        copied = graph.node_copy(node, mapping.__getitem__)
-        copied.name = node.name
-        mapping[node] = copied
-    graph.set_codegen(module.graph._codegen)
-    copy = fx.GraphModule(module, graph)
+    for node in graph.nodes:
+        mapping[node] = copy.node_copy(node, mapping.__getitem__)
+        mapping[node].name = node.name
+    copy.set_codegen(graph._codegen)
     return copy, {old.name: new for old, new in mapping.items()}

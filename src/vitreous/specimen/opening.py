@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, fx, nn
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
 from vitreous.specimen.attention import AttentionSite, find_attention
+from vitreous.specimen.cache import recall, remember, structure
 from vitreous.specimen.dissect import Piece, dissect
 from vitreous.specimen.graph import EXAMPLE_BATCH, attribute, read
 from vitreous.specimen.joins import Flow
@@ -20,7 +22,7 @@ from vitreous.specimen.positions import trace_positions
 from vitreous.specimen.specimen import Specimen
 
 
-def open(  # noqa: A001 - reads well as vitreous.open
+def open(
     model: nn.Module | str,
     *,
     image: int | tuple[int, int] | tuple[int, int, int] | None = None,
@@ -47,13 +49,21 @@ def open(  # noqa: A001 - reads well as vitreous.open
     if units is not None:
         from vitreous.specimen.by_hand import by_hand
 
-        return by_hand(model, name, shape, units)
+        return by_hand(model, name, shape, example(model, shape), units)
     module, anatomy, wiring = _open(model, name, shape)
     return Specimen(module, anatomy, wiring)
 
 
-def _open(model: nn.Module, name: str, shape: tuple[int, int, int]) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
-    reading = read(model, example(model, shape))
+def _open(
+    model: nn.Module, name: str, shape: tuple[int, int, int]
+) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
+    images = example(model, shape)
+    key = structure(model, images)
+    known = recall(key, model)
+    if known is not None:
+        module, anatomy, wiring = known
+        return module, replace(anatomy, model=name), wiring
+    reading = read(model, images)
     traces, mixing = trace_positions(reading.module)
     flow = Flow(reading.module.graph, traces, mixing)
     pieces = dissect(flow, model)
@@ -61,7 +71,9 @@ def _open(model: nn.Module, name: str, shape: tuple[int, int, int]) -> tuple[fx.
     wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
     units = _units(pieces, sites, wiring, reading.module, flow)
     total = sum(p.numel() for p in model.parameters())
-    return reading.module, Anatomy(name, shape, tuple(units), total), wiring
+    anatomy = Anatomy(name, shape, tuple(units), total)
+    remember(key, model, reading.module, anatomy, wiring)
+    return reading.module, anatomy, wiring
 
 
 def example(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:
@@ -93,18 +105,26 @@ def image_shape(model: nn.Module, image: int | tuple[int, ...] | None) -> tuple[
         size = getattr(embed, "img_size", None)
         if isinstance(size, tuple) and len(size) == 2:  # the size it was built with beats the size of its weights
             return (_channels(model), *size)
-        return (_channels(model), *tuple(timm_config["input_size"])[1:])  # type: ignore[return-value]
+        return (_channels(model), *tuple(timm_config["input_size"])[1:])
     config = getattr(model, "config", None)
     size = getattr(config, "image_size", None) or getattr(model, "image_size", None)
     if size is None and (config is not None or type(model).__module__.startswith("torchvision.")):
         size = 224  # configurations without a size (ResNet, ConvNeXt) take any; 224 is what they were trained at
     if size is None:
-        raise VitreousError(f"The image size of {type(model).__name__} cannot be known from it; say image=224, for one.")
+        raise VitreousError(
+            f"The image size of {type(model).__name__} cannot be known from it; say image=224, for one."
+        )
     sides = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-    return (_channels(model), *sides)  # type: ignore[return-value]
+    return (_channels(model), *sides)
 
 
 def _channels(model: nn.Module) -> int:
+    """Channels of the images: those of the first convolution, by timm's word for it or by order."""
+    config: Any = getattr(model, "pretrained_cfg", None)
+    if config:
+        name = config.get("first_conv")
+        first = dict(model.named_modules()).get(name if isinstance(name, str) else "")
+        return first.in_channels if isinstance(first, nn.Conv2d) else int(config["input_size"][0])
     first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
     return first.in_channels if first is not None else 3
 

@@ -1,8 +1,8 @@
 """Where in the image does each element of each tensor come from?
 
 Position numbers are sent through the same views, permutations, rolls, slices and concatenations that the model applies
-to its features. What a model does with windows, shifts, class tokens, NHWC layouts or patch merging can then be read off
-instead of being known: no table of architectures anywhere.
+to its features. What a model does with windows, shifts, class tokens, NHWC layouts or patch merging can then be read
+off instead of being known: no table of architectures anywhere.
 
 A number is `batch * SPAN + position`, where position counts the cells of a grid in raster order, or is `PREFIX + j` for
 the j-th token that belongs to no cell (class, distillation, register). `NOWHERE` marks padding.
@@ -10,18 +10,17 @@ the j-th token that belongs to no cell (class, distillation, register). `NOWHERE
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, fx
 
 from vitreous.specimen.anatomy import Grid
-from vitreous.specimen.graph import attribute, depends_on_input, op
+from vitreous.specimen.graph import args, attribute, depends_on_input, op
 
 SPAN = 1 << 40
 PREFIX = 1 << 32
@@ -29,10 +28,10 @@ NOWHERE = -1
 
 MOVES = {
     "view", "reshape", "_unsafe_view", "permute", "transpose", "t", "flatten", "unflatten", "slice", "select", "narrow",
-    "expand", "expand_as", "split", "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze", "movedim", "swapaxes",
-    "moveaxis", "view_as", "reshape_as", "roll", "flip", "index", "index_select", "gather", "repeat", "repeat_interleave",
-    "tile", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "unfold", "stack", "tensor_split", "take_along_dim",
-    "numpy_T", "adjoint", "unsafe_split", "unsafe_chunk", "hsplit", "vsplit", "unsafe_split_with_sizes",
+    "expand", "expand_as", "split", "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze", "movedim",
+    "moveaxis", "swapaxes", "view_as", "reshape_as", "roll", "flip", "index", "index_select", "gather", "repeat", "tile",
+    "repeat_interleave", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "unfold", "stack", "tensor_split",
+    "take_along_dim", "unsafe_split", "unsafe_chunk", "unsafe_split_with_sizes",
 }  # fmt: skip
 SPATIAL = re.compile(r"(conv\d?d?$|convolution|conv_transpose|pool|upsample|grid_sampler|im2col)")
 REDUCTIONS = {
@@ -73,7 +72,7 @@ def shape_of(node: fx.Node) -> tuple[int, ...]:
 
 def concrete(value: Any) -> Any:
     """A symbolic size as the number it has for the example batch."""
-    return int(value.node.hint) if isinstance(value, torch.SymInt) else value
+    return int(cast(int, value.node.hint)) if isinstance(value, torch.SymInt) else value
 
 
 def constant_along(ids: Tensor, dim: int) -> bool:
@@ -98,8 +97,9 @@ class _Tracer:
         if node.op == "placeholder":
             return _image(shape_of(node))
         if name == "getitem":
-            parts = self.traces.get(node.args[0])  # type: ignore[arg-type]
-            return parts[node.args[1]] if isinstance(parts, list) else None  # type: ignore[index]
+            source, number = args(node)
+            parts = self.traces.get(source)
+            return parts[number] if isinstance(parts, list) else None
         if isinstance(value, (tuple, list)) and name not in MOVES:
             return self._several(node, value)
         if name not in MOVES and not isinstance(value, Tensor):
@@ -123,18 +123,19 @@ class _Tracer:
         first = next((t for t in map(self.known, node.args) if t is not None), None)
         if first is None:
             return None
-        return [first if isinstance(v, Tensor) and tuple(map(concrete, v.shape)) == first.ids.shape else None for v in values]
+        shapes = [tuple(map(concrete, v.shape)) if isinstance(v, Tensor) else None for v in values]
+        return [first if shape == first.ids.shape else None for shape in shapes]
 
     def _move(self, node: fx.Node) -> Traced:
         first = next((t for t in map(self.known, node.all_input_nodes) if t is not None), None)
         if first is None:
             return None
-        sources = node.args[0] if isinstance(node.args[0], (list, tuple)) else [node.args[0]]
-        if any(isinstance(s, fx.Node) and self.known(s) is None for s in sources):
+        sources = args(node)[0] if isinstance(args(node)[0], (list, tuple)) else [args(node)[0]]
+        if any(self.known(source) is None for source in sources):
             return None
-        args = fx.node.map_arg(node.args, self._plain)
-        kwargs = fx.node.map_arg(node.kwargs, self._plain)
-        moved = _RESHAPES.get(op(node), node.target)(*args, **kwargs)  # type: ignore[operator]
+        plain: Any = fx.node.map_arg((node.args, node.kwargs), self._plain)
+        move: Any = torch.reshape if op(node) in {"view", "_unsafe_view"} else node.target
+        moved = move(*plain[0], **plain[1])
         if isinstance(moved, (tuple, list)):
             return [first.like(part) for part in moved]
         return _thinned(first.like(moved)) if op(node) in {"slice", "index", "index_select"} else first.like(moved)
@@ -154,9 +155,10 @@ class _Tracer:
             elif isinstance(node.meta.get("val"), (int, torch.SymInt)):
                 value = concrete(node.meta["val"])
             else:
-                args, kwargs = fx.node.map_arg((node.args, node.kwargs), self.constant)  # type: ignore[misc]
+                given: Any = fx.node.map_arg((node.args, node.kwargs), self.constant)
+                make: Any = node.target
                 with torch.no_grad():
-                    value = node.target(*args, **kwargs)  # type: ignore[operator]
+                    value = make(*given[0], **given[1])
             self.constants[node] = value.cpu() if isinstance(value, Tensor) else value
         return self.constants[node]
 
@@ -173,18 +175,17 @@ class _Tracer:
         trace = self.known(node.args[0])
         if trace is None:
             return None
-        amounts = [self._plain(a) if isinstance(a, fx.Node) else a for a in node.args[1]]  # type: ignore[union-attr]
-        mode = node.args[2] if len(node.args) > 2 else "constant"
-        if mode == "constant":
+        amounts: Any = fx.node.map_arg(args(node)[1], self._plain)
+        mode = args(node)[2] if len(node.args) > 2 else "constant"
+        if not isinstance(mode, str) or mode == "constant":
             return trace.like(F.pad(trace.ids, amounts, value=NOWHERE))
-        return trace.like(F.pad(trace.ids.double(), amounts, mode=str(mode)).long())
+        return trace.like(F.pad(trace.ids.double(), amounts, mode=mode).long())
 
     _constant_pad_nd = _pad
 
     def _cat(self, node: fx.Node) -> Traced:
-        parts: Sequence[fx.Node] = node.args[0]  # type: ignore[assignment]
-        dim = int(node.args[1]) if len(node.args) > 1 else 0  # type: ignore[arg-type]
-        parts = [part for part in parts if 0 not in shape_of(part)]
+        parts: list[fx.Node] = [part for part in args(node)[0] if 0 not in shape_of(part)]
+        dim: int = args(node)[1] if len(node.args) > 1 else 0
         traces = [self.known(part) for part in parts]
         there = [t for t in traces if t is not None]
         grids = {t.grid for t in there if bool((t.ids % SPAN < PREFIX).any())} or {t.grid for t in there}
@@ -237,7 +238,7 @@ class _Tracer:
 
     def _einsum(self, node: fx.Node) -> Traced:
         inputs, output = (part.split(",") for part in str(node.args[0]).replace(" ", "").split("->"))
-        operands: Sequence[fx.Node] = node.args[1]  # type: ignore[assignment]
+        operands: Sequence[fx.Node] = args(node)[1]
         for letters, operand in zip(inputs, operands, strict=True):
             trace = self.known(operand)
             if trace is None or "." in output[0]:
@@ -264,10 +265,11 @@ class _Tracer:
 
     def _reduce(self, node: fx.Node) -> Traced:
         trace = self.known(node.args[0])
-        if trace is None or len(node.args) < 2 or node.args[1] is None or not isinstance(node.args[1], (int, list, tuple)):
+        over = args(node)[1] if len(node.args) > 1 else None
+        if trace is None or not isinstance(over, (int, list, tuple)):
             return None
-        dims = [node.args[1]] if isinstance(node.args[1], int) else list(node.args[1])
-        for d in sorted((int(d) % trace.ids.ndim for d in dims), reverse=True):  # type: ignore[arg-type]
+        dims: list[int] = [over] if isinstance(over, int) else list(over)
+        for d in sorted((d % trace.ids.ndim for d in dims), reverse=True):
             if not constant_along(trace.ids, d):  # pooled over neighbours, or over everything
                 coarse = _coarser(trace, d) if len(dims) == 1 else None
                 if coarse is None or coarse.grid == (1, 1):
@@ -289,12 +291,9 @@ class _Tracer:
         rows, columns = shape[-2:] if len(shape) == 4 else (0, 0)
         if rows * columns <= 1 or flat.ids.shape[0] != shape[0] or not _raster(flat.ids[0, 0]):
             return None
-        batch = flat.ids[:, :1, :1, :1] // SPAN * SPAN
+        batch = flat.ids.flatten(1).amax(1).reshape(-1, 1, 1, 1) // SPAN * SPAN  # the maximum is no padding
         ids = batch + torch.arange(rows * columns).reshape(1, 1, rows, columns)
         return Trace(ids.expand(shape), (rows, columns))
-
-
-_RESHAPES: dict[str, Callable[..., Any]] = {"view": torch.reshape, "_unsafe_view": torch.reshape, "getitem": operator.getitem}
 
 
 def _image(shape: tuple[int, ...]) -> Trace | None:

@@ -189,7 +189,7 @@ class Specimen(nn.Module):
             for name, parameter in module._parameters.items():
                 if parameter is not None:
                     module._parameters[name] = nn.Parameter(parameter.data, parameter.requires_grad)
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         new = next(self.parameters(), None)
         if old is not None and new is not None and old.device != new.device:
             _move_constants(self.module, new.device)
