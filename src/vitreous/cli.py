@@ -64,6 +64,7 @@ def anatomy(
     import vitreous
     from vitreous.specimen import drawing
 
+    torch.set_num_threads(1)  # a graph is read with thousands of tiny tensors; a second thread made it 17 s, not 3
     console = _console()
     anatomies = []
     for name in models:
