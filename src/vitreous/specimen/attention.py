@@ -153,9 +153,11 @@ def _numel(node: fx.Node) -> Any:
 def _placed(
     node: fx.Node, weights: fx.Node | None, query: Trace | None, key: Trace | None, lead: tuple[int, ...]
 ) -> AttentionSite:
-    places = _places(query, key, lead) if query is not None and key is not None else None
     heads = lead[1] if len(lead) == 3 else None
     source = (node.name, weights is None, weights.name if weights is not None else None)
+    if query is not None and not constant_along(query.ids, -1):  # a softmax over all keys for no query in particular
+        return AttentionSite(*source, heads, "linear", None)
+    places = _places(query, key, lead) if query is not None and key is not None else None
     if places is None:
         return AttentionSite(*source, heads, "unknown", None)
     return AttentionSite(*source, places.order.shape[1], _reach(places), places)

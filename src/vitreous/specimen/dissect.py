@@ -28,7 +28,9 @@ class Piece:
     after: fx.Node
     skip: fx.Node | None = None
     total: fx.Node | None = None
-    name: str = field(default="", compare=False)
+    name: str = ""
+    projection: list[fx.Node] = field(default_factory=list)
+    """What the skip computes on its way, if it is more than the identity."""
 
 
 def dissect(flow: Flow, model: nn.Module) -> list[Piece]:
@@ -62,6 +64,7 @@ def _residual(join: Join, flow: Flow) -> list[Piece]:
         piece = Piece(kind, join.fork, group, body, join.total, join.skip, join.total)
         piece.name = common_path(flow.significant(body) or [n for n in body if flow.role[n] == "pool"])
         pieces.append(piece)
+    pieces[0].projection = flow.between(join.fork, join.skip)
     return pieces
 
 

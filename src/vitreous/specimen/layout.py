@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 import torch
 from torch import Tensor
 
 from vitreous.specimen.anatomy import Grid
 from vitreous.specimen.graph import EXAMPLE_BATCH
-from vitreous.specimen.positions import PREFIX, SPAN, Trace, constant_along
+from vitreous.specimen.positions import PREFIX, SPAN, Trace, compact, constant_along
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +84,16 @@ class Layout:
     @classmethod
     def of(cls, trace: Trace) -> Layout | None:
         """The layout of a tensor with these position numbers; None where they fit none (overlapping windows, say)."""
-        batch = BatchAxis.of(trace.ids)
+        few = compact(trace.ids)
+        batch = BatchAxis.of(few)
         if batch is None:
             return None
-        ids = batch.split(trace.ids)[0] % SPAN
+        ids = batch.split(few)[0] % SPAN
         places = tuple(d for d in range(ids.ndim) if not constant_along(ids, d)) or (0,)
         for d in reversed(range(ids.ndim)):
             if d not in places:
                 ids = ids.narrow(d, 0, 1)
-        channels = prod(batch.split(trace.ids).shape[1:]) // ids.numel()
+        channels = trace.ids.numel() // (EXAMPLE_BATCH * ids.numel())
         positions = ids.flatten().tolist()
         prefix = sorted(p - PREFIX for p in positions if PREFIX <= p < SPAN - 1)
         cells = sorted(p for p in positions if p < PREFIX)

@@ -63,17 +63,17 @@ def _open(
     if known is not None:
         module, anatomy, wiring = known
         return module, replace(anatomy, model=name), wiring
-    reading = read(model, images)
-    traces, mixing = trace_positions(reading.module)
-    flow = Flow(reading.module.graph, traces, mixing)
+    module = read(model, images)
+    traces, mixing = trace_positions(module)
+    flow = Flow(module.graph, traces, mixing)
     pieces = dissect(flow, model)
     sites = [find_attention(flow, p.body) if p.kind == "attention" else [] for p in pieces]
     wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
-    units = _units(pieces, sites, wiring, reading.module, flow)
+    units = _units(pieces, sites, wiring, module, flow)
     total = sum(p.numel() for p in model.parameters())
     anatomy = Anatomy(name, shape, tuple(units), total)
-    remember(key, model, reading.module, anatomy, wiring)
-    return reading.module, anatomy, wiring
+    remember(key, model, module, anatomy, wiring)
+    return module, anatomy, wiring
 
 
 def example(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:
@@ -172,7 +172,7 @@ def _units(
                 heads=sum(h for h in heads if h) if heads and all(heads) else None,
                 reach=found[0].reach if found else None,
                 skip=piece.skip is not None,
-                parameters=_parameters(piece.body, module, flow),
+                parameters=_parameters(piece.body + piece.projection, module, flow),
             )
         )
     return units

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,11 +27,11 @@ PREFIX = 1 << 32
 NOWHERE = -1
 
 MOVES = {
-    "view", "reshape", "_unsafe_view", "permute", "transpose", "t", "flatten", "unflatten", "slice", "select", "narrow",
-    "expand", "expand_as", "split", "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze", "movedim",
-    "moveaxis", "swapaxes", "view_as", "reshape_as", "roll", "flip", "index", "index_select", "gather", "repeat", "tile",
-    "repeat_interleave", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "unfold", "stack", "tensor_split",
-    "take_along_dim", "unsafe_split", "unsafe_chunk", "unsafe_split_with_sizes",
+    "view", "reshape", "_unsafe_view", "permute", "transpose", "t", "flatten", "unflatten", "slice", "select",
+    "narrow", "expand", "expand_as", "split", "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze",
+    "movedim", "moveaxis", "swapaxes", "view_as", "reshape_as", "roll", "flip", "index", "index_select", "gather",
+    "repeat", "tile", "repeat_interleave", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "unfold", "stack",
+    "tensor_split", "take_along_dim", "unsafe_split", "unsafe_chunk", "unsafe_split_with_sizes",
 }  # fmt: skip
 SPATIAL = re.compile(r"(conv\d?d?$|convolution|conv_transpose|pool|upsample|grid_sampler|im2col)")
 REDUCTIONS = {
@@ -67,12 +67,7 @@ def trace_positions(module: fx.GraphModule) -> tuple[dict[fx.Node, Traced], set[
 
 def shape_of(node: fx.Node) -> tuple[int, ...]:
     """The node's shape for the example batch."""
-    return tuple(concrete(size) for size in node.meta["val"].shape)
-
-
-def concrete(value: Any) -> Any:
-    """A symbolic size as the number it has for the example batch."""
-    return int(cast(int, value.node.hint)) if isinstance(value, torch.SymInt) else value
+    return tuple(node.meta["val"].shape)
 
 
 def constant_along(ids: Tensor, dim: int) -> bool:
@@ -123,8 +118,7 @@ class _Tracer:
         first = next((t for t in map(self.known, node.args) if t is not None), None)
         if first is None:
             return None
-        shapes = [tuple(map(concrete, v.shape)) if isinstance(v, Tensor) else None for v in values]
-        return [first if shape == first.ids.shape else None for shape in shapes]
+        return [first if isinstance(v, Tensor) and v.shape == first.ids.shape else None for v in values]
 
     def _move(self, node: fx.Node) -> Traced:
         first = next((t for t in map(self.known, node.all_input_nodes) if t is not None), None)
@@ -138,7 +132,8 @@ class _Tracer:
         moved = move(*plain[0], **plain[1])
         if isinstance(moved, (tuple, list)):
             return [first.like(part) for part in moved]
-        return _thinned(first.like(moved)) if op(node) in {"slice", "index", "index_select"} else first.like(moved)
+        strided = (op(node) == "slice" and len(node.args) > 4) or op(node) in {"index", "index_select"}
+        return _thinned(first.like(moved)) if strided else first.like(moved)
 
     def _plain(self, node: fx.Node) -> Any:
         """What an argument is worth while moving ids: the ids, a size, or a constant of the model."""
@@ -152,8 +147,8 @@ class _Tracer:
         if node not in self.constants:
             if node.op == "get_attr":
                 value = attribute(self.module, str(node.target))
-            elif isinstance(node.meta.get("val"), (int, torch.SymInt)):
-                value = concrete(node.meta["val"])
+            elif isinstance(node.meta.get("val"), int):
+                value = node.meta["val"]
             else:
                 given: Any = fx.node.map_arg((node.args, node.kwargs), self.constant)
                 make: Any = node.target
@@ -220,7 +215,8 @@ class _Tracer:
         if constant_along(ids, dim):
             return trace.like(ids.narrow(dim, 0, 1))
         line = ids.movedim(dim, -1).reshape(-1, ids.shape[dim])[0]
-        if line.unique().numel() == line.numel():
+        rows, columns = trace.grid
+        if line.unique().numel() == line.numel() and line.numel() in (rows, columns, rows * columns):
             self.mixing.add(node)
             return None
         return _coarser(trace, dim)
@@ -265,7 +261,8 @@ class _Tracer:
 
     def _reduce(self, node: fx.Node) -> Traced:
         trace = self.known(node.args[0])
-        over = args(node)[1] if len(node.args) > 1 else None
+        which = 2 if "norm" in op(node) else 1  # norms name their order first
+        over = args(node)[which] if len(node.args) > which else None
         if trace is None or not isinstance(over, (int, list, tuple)):
             return None
         dims: list[int] = [over] if isinstance(over, int) else list(over)
@@ -317,7 +314,7 @@ def _raster(ids: Tensor) -> bool:
 
 def _thinned(trace: Trace) -> Trace:
     """Every second row and column (a strided slice) is a grid of its own; a crop is not."""
-    ids = _compact(trace.ids)
+    ids = compact(trace.ids)
     position = ids % SPAN
     cells = position[(ids >= 0) & (position < PREFIX)]
     width = trace.grid[1]
@@ -332,7 +329,7 @@ def _thinned(trace: Trace) -> Trace:
     return Trace(new.expand_as(trace.ids), (len(rows), len(columns)), trace.prefix)
 
 
-def _compact(ids: Tensor) -> Tensor:
+def compact(ids: Tensor) -> Tensor:
     """The same numbers without the dimensions along which they are merely expanded."""
     for dim in range(ids.ndim):
         ids = ids.narrow(dim, 0, 1) if ids.stride(dim) == 0 and ids.shape[dim] else ids
