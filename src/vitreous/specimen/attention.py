@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx
 
 from vitreous.specimen.anatomy import Grid, Reach
-from vitreous.specimen.graph import op
+from vitreous.specimen.graph import aten, op
 from vitreous.specimen.joins import LAYOUT, Flow
 from vitreous.specimen.layout import BatchAxis
 from vitreous.specimen.positions import PREFIX, SPAN, Trace, constant_along, shape_of
@@ -166,7 +166,10 @@ def _placed(
 def _places(query: Trace, key: Trace, lead: tuple[int, ...]) -> Places | None:
     q = query.ids[..., 0].expand(lead)
     k = key.ids[..., 0]
-    k = k.reshape(*[1] * (len(lead) - k.ndim), *k.shape).expand(*lead[:-1], k.shape[-1])
+    k = k.reshape(*[1] * (len(lead) - k.ndim), *k.shape)
+    if len(lead) == 3 and 1 < k.shape[1] < lead[1]:  # grouped queries: neighbouring heads share their keys
+        k = k.repeat_interleave(lead[1] // k.shape[1], 1)
+    k = k.expand(*lead[:-1], k.shape[-1])
     batch = BatchAxis.of(torch.cat([q, k], -1))
     if batch is None or batch.dim >= len(lead) - 1:
         return None
@@ -202,7 +205,7 @@ def _reach(places: Places) -> Reach:
 def fused_probabilities(
     query: Tensor, key: Tensor, bias: Tensor | None, causal: bool, scale: float | None, grouped: bool
 ) -> Tensor:
-    """softmax(q k' * scale + bias), in float32 or better."""
+    """softmax(q k' * scale + bias), in float32 or better; zeros for a query that may look at nothing."""
     wide = torch.promote_types(query.dtype, torch.float32)
     if grouped:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
@@ -213,4 +216,4 @@ def fused_probabilities(
         logits = logits.masked_fill(~keep, -torch.inf)
     if bias is not None:
         logits = logits.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else logits + bias
-    return logits.softmax(-1)
+    return aten._safe_softmax.default(logits, -1)
