@@ -1,9 +1,10 @@
 """Names to models: `build("vit_ti/4", image=32, classes=10, pos="2d")`.
 
-A name is `<family>_<size>`, and `/<patch>` is short for the option `patch`: `vit_ti/4`, `convit_s`, `resnet_18`. A family
-is one function in its own file under the decorator `family`: its first argument is the row of the size table, its
-keyword-only arguments are the options, and their annotations are what `build` checks values against. Nothing else has to
-be told about a new family; importing `vitreous.models` imports the folder.
+A name is `<family>_<size>`, and `/<patch>` is short for the option `patch`: `vit_ti/4`, `convit_s`, `resnet_18`. A
+family is one function in its own file under the decorator `family`: its first argument is the row of the size table,
+its keyword-only arguments (or, if there are many, the fields of a dataclass) are the options, and their annotations are
+what `build` checks values against. Nothing else has to be told about a new family; importing `vitreous.models` imports
+the folder.
 """
 
 from __future__ import annotations
@@ -71,25 +72,32 @@ class Family:
     sizes: Mapping[str, Any]
     patches: tuple[int, ...]
     make: Callable[..., Remembers]
+    fields: type | None
+    defaults: Mapping[str, Any]
 
     @property
     def options(self) -> dict[str, Any]:
         """Every option with its default."""
-        parameters = inspect.signature(self.make).parameters.values()
-        return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        parameters = inspect.signature(self.fields or self.make).parameters.values()
+        own = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+        return {**own, **self.defaults}
 
 
 FAMILIES: dict[str, Family] = {}
 
 
-def family(name: str, sizes: Mapping[str, Any], patches: Iterable[int] = ()) -> Callable[[Builder], Builder]:
+def family(
+    name: str, sizes: Mapping[str, Any], patches: Iterable[int] = (), fields: type | None = None, **defaults: Any
+) -> Callable[[Builder], Builder]:
     """Register `make(size, *, image, classes, ...)` under `name`, once per row of `sizes`.
 
-    `patches` are the ones `names()` lists; any other number works too. All options need a default.
+    `patches` are the ones `names()` lists; any other number works too. With a keyword-only dataclass as `fields` the
+    call is `make(size, fields(...))`. All options need a default; `defaults` replace it, so that a family that differs
+    only in them (DeiT from ViT) needs no builder of its own.
     """
 
     def register(make: Builder) -> Builder:
-        added = Family(name, sizes, tuple(patches), make)
+        added = Family(name, sizes, tuple(patches), make, fields, defaults)
         if not {"image", "classes"} <= set(added.options) or inspect.Parameter.empty in added.options.values():
             raise TypeError(f"{make.__qualname__} needs keyword-only image and classes, and a default for every option")
         if name in FAMILIES:
@@ -112,7 +120,7 @@ def names(pattern: str = "*") -> list[str]:
 
 
 def options(name: str) -> dict[str, Any]:
-    """The options of the family of `name`, with their defaults; `help(family.make)` explains each."""
+    """The options of the family of `name` with their defaults; the family's file explains each where it is declared."""
     return dict(_find(name)[0].options)
 
 
@@ -134,7 +142,8 @@ def build(name: str, **options: Any) -> Remembers:
         raise BadModel(f"{name} cannot be built: {'; '.join(wrong)}.")
     resolved = {**found.options, **given}
     try:
-        model = found.make(found.sizes[size], **resolved)
+        row = found.sizes[size]
+        model = found.make(row, found.fields(**resolved)) if found.fields else found.make(row, **resolved)
     except BadModel as error:
         raise BadModel(f"{name} cannot be built: {error}.") from None
     if patch is not None:
@@ -145,7 +154,7 @@ def build(name: str, **options: Any) -> Remembers:
 
 
 def check(*rules: tuple[bool, str]) -> None:
-    """Raise one `BadModel` with the sentence of every rule that does not hold. For builders: all at once, not one by one."""
+    """Raise one `BadModel` with the sentence of every rule that does not hold, so that a user mends all in one go."""
     broken = [sentence for holds, sentence in rules if not holds]
     if broken:
         raise BadModel("; ".join(broken))
@@ -157,7 +166,10 @@ def grid_of(image: Image, patch: int) -> tuple[int, int]:
     check(
         (patch >= 1, f"patch {patch} is not positive"),
         (min(height, width) >= 1, f"image {height}x{width} is not positive"),
-        (patch < 1 or height % patch == width % patch == 0, f"image {height}x{width} is not divisible by patch {patch}"),
+        (
+            patch < 1 or height % patch == width % patch == 0,
+            f"image {height}x{width} is not divisible by patch {patch}",
+        ),
     )
     return height // patch, width // patch
 
@@ -173,7 +185,7 @@ def _find(name: str) -> tuple[Family, str, int | None]:
 
 def _complaints(found: Family, given: Mapping[str, Any]) -> Iterable[str]:
     """What is wrong with each option on its own: a name that does not exist, a value outside the annotation."""
-    hints = get_type_hints(found.make)
+    hints = get_type_hints(found.fields or found.make)
     for key, value in given.items():
         if key not in found.options:
             near = nearest(key, found.options)
@@ -255,7 +267,9 @@ def publish_to_timm() -> None:
 def _timm_entry(name: str) -> Callable[..., Remembers]:
     def entry(pretrained: bool = False, **given: Any) -> Remembers:
         if pretrained:
-            raise BadModel(f"{timm_name(name)} has no published weights: build it with pretrained=False and load yours.")
+            raise BadModel(
+                f"{timm_name(name)} has no published weights: build it with pretrained=False and load yours."
+            )
         for key in ("pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"):
             given.pop(key, None)
         ours = {TIMM_WORDS.get(key, key): value for key, value in given.items()}
