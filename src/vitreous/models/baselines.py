@@ -71,7 +71,7 @@ def mlp(
 class ConvBlock(nn.Module):
     """3x3 convolution, norm, ReLU."""
 
-    def __init__(self, before: int, after: int, padding_mode: str) -> None:
+    def __init__(self, before: int, after: int, padding_mode: Literal["zeros", "circular"]) -> None:
         super().__init__()
         self.conv = nn.Conv2d(before, after, 3, padding=1, padding_mode=padding_mode, bias=False)
         self.norm = nn.BatchNorm2d(after)

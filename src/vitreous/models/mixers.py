@@ -115,8 +115,8 @@ class WindowAttention(Attention):
 
     def forward(self, x: Tensor) -> Tensor:
         rows, window, columns, _ = self.tiles
-        tiles = x.unflatten(1, self.tiles).transpose(2, 3).reshape(-1, window * window, x.shape[-1])
-        mixed = super().forward(tiles).unflatten(1, (window, window)).unflatten(0, (-1, rows, columns))
+        tiles = torch.unflatten(x, 1, self.tiles).transpose(2, 3).reshape(-1, window * window, x.shape[-1])
+        mixed = super().forward(tiles).reshape(-1, rows, columns, window, window, x.shape[-1])
         return mixed.transpose(2, 3).reshape(x.shape)
 
 
@@ -153,7 +153,7 @@ def box_mean(x: Tensor, grid: Grid, kernel: int) -> Tensor:
     """
     before, after = (kernel - 1) // 2, kernel // 2
     padding = (before, after, before, after)
-    image = x.mT.unflatten(-1, grid)
+    image = torch.unflatten(x.mT, -1, grid)
     covered = F.avg_pool2d(F.pad(torch.ones_like(image[:1, :1]), padding), kernel, stride=1)
     return (F.avg_pool2d(F.pad(image, padding), kernel, stride=1) / covered).flatten(2).mT
 

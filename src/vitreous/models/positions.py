@@ -45,8 +45,8 @@ class Learned1d(nn.Module):
 
     @torch.no_grad()
     def take(self, other: Self, mode: Zoom) -> None:
-        prefix, field = other.table[0].split([other.prefix, other.grid[0] * other.grid[1]])
-        moved = zoom(field.unflatten(0, other.grid), self.grid, mode)
+        prefix, field = other.table[0, : other.prefix], other.table[0, other.prefix :]
+        moved = zoom(field.reshape(*other.grid, -1), self.grid, mode)
         self.table.copy_(torch.cat([prefix, moved.flatten(0, 1)])[None])
 
 
@@ -118,7 +118,7 @@ class Relative(nn.Module):
     @torch.no_grad()
     def take(self, other: Self, mode: Zoom) -> None:
         (height, width), (rows, columns) = self.grid, other.grid
-        field = other.table.unflatten(1, (2 * rows - 1, 2 * columns - 1))
+        field = torch.unflatten(other.table, 1, (2 * rows - 1, 2 * columns - 1))
         self.table.copy_(torch.stack([zoom(f, (2 * height - 1, 2 * width - 1), mode).flatten(0, 1) for f in field]))
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
-from timm.layers import GroupNormAct, StdConv2dSame
+from timm.layers.norm_act import GroupNormAct
+from timm.layers.std_conv import StdConv2dSame
 from timm.models.resnetv2 import ResNetV2, create_resnetv2_stem
 from torch import Tensor, nn
 
@@ -39,6 +40,8 @@ class HybridEmbed(nn.Module):
 
     def __init__(self, kind: Stem, channels: int, width: int, patch: int, stem_width: float) -> None:
         super().__init__()
+        self.backbone: Any
+        network: Any = ResNetV2  # whose annotations are narrower than what it takes
         norm = partial(GroupNormAct, num_groups=max(1, round(32 * min(1.0, stem_width))))
         conv = partial(StdConv2dSame, eps=1e-8)
         side, features = 1, round(64 * stem_width)
@@ -55,7 +58,7 @@ class HybridEmbed(nn.Module):
             first, second, third, fourth = LAYERS[kind]
             whole = patch in (8, 32)
             layers = (first, second, third, fourth) if whole else (first, second, third + fourth)
-            self.backbone = ResNetV2(
+            self.backbone = network(
                 layers, num_classes=0, global_pool="", in_chans=channels, preact=False, stem_type="same",
                 width_factor=stem_width, conv_layer=conv, norm_layer=norm,
             )  # fmt: skip

@@ -7,10 +7,12 @@ for the transformers. `stem="imagenet"` or "small", `patch` and `window` choose 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from timm.layers import GroupNorm1, StdConv2d
+from timm.layers.norm import GroupNorm1
+from timm.layers.std_conv import StdConv2d
 from timm.models import metaformer, mlp_mixer, pit, resnet, resnetv2, swin_transformer, twins
 from torch import nn
 
@@ -64,6 +66,11 @@ def is_small(image: Image, stem: StemChoice = "auto") -> bool:
     return (image if isinstance(image, int) else min(image)) < SMALL
 
 
+def made(cls: Callable[..., Remembers], *arguments: Any, **options: Any) -> Remembers:
+    """`cls(...)` without the annotations of timm's constructors, which are narrower than what they take."""
+    return cls(*arguments, **options)
+
+
 def chosen(depths: Depths, usual: tuple[int, ...]) -> tuple[int, ...]:
     """The stage depths asked for, or the usual ones."""
     check(
@@ -106,8 +113,8 @@ def pooling_vit(
     patch, stride = patch or usual_patch, stride or usual_stride
     smallest = image if isinstance(image, int) else min(image)
     check((patch <= smallest, f"image {image} is smaller than patch {patch}"))
-    return PiT(
-        image, patch, stride, base_dims=size.widths, depth=chosen(depths, size.depths), heads=size.heads,
+    return made(
+        PiT, image, patch, stride, base_dims=size.widths, depth=chosen(depths, size.depths), heads=size.heads,
         num_classes=classes, in_chans=channels, drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
 
@@ -139,8 +146,8 @@ def swin(
     patch = patch or usual_patch
     rows, columns = grid_of(image, patch)
     check((rows % 8 == columns % 8 == 0, f"the grid {rows}x{columns} of patch {patch} cannot be halved three times"))
-    return Swin(
-        image, patch, channels, classes, embed_dim=size.widths[0], depths=chosen(depths, size.depths),
+    return made(
+        Swin, image, patch, channels, classes, embed_dim=size.widths[0], depths=chosen(depths, size.depths),
         num_heads=size.heads, window_size=window or usual_window, qkv_bias=qkv_bias, drop_rate=dropout,
         drop_path_rate=drop_path,
     )  # fmt: skip
@@ -174,8 +181,8 @@ def twins_svt(
     patch = patch or usual_patch
     rows, columns = grid_of(image, patch)
     check((rows % 8 == columns % 8 == 0, f"the grid {rows}x{columns} of patch {patch} cannot be halved three times"))
-    return Twins(
-        image, patch, channels, classes, embed_dims=size.widths, num_heads=size.heads,
+    return made(
+        Twins, image, patch, channels, classes, embed_dims=size.widths, num_heads=size.heads,
         depths=chosen(depths, size.depths), wss=(window or usual_window,) * 4, drop_rate=dropout,
         drop_path_rate=drop_path,
     )  # fmt: skip
@@ -199,8 +206,8 @@ def mixer(
     """MLP-Mixer (A1.07): the token MLP is half as wide as a token, the channel MLP four times."""
     grid_of(image, patch)
     usual, width = size
-    return MlpMixer(
-        classes, image, channels, patch, num_blocks=depth or usual, embed_dim=width, drop_rate=dropout,
+    return made(
+        MlpMixer, classes, image, channels, patch, num_blocks=depth or usual, embed_dim=width, drop_rate=dropout,
         drop_path_rate=drop_path,
     )  # fmt: skip
 
@@ -230,14 +237,14 @@ def resnet_family(
 ) -> Remembers:
     """Post-activation ResNet (A1.08). The small stem is one 3x3 convolution with stride 1 and no pooling."""
     block, usual = size
-    model = ResNet(
-        block, chosen(depths, usual), classes, channels, cardinality=groups, base_width=group_width,
+    model = made(
+        ResNet, block, chosen(depths, usual), classes, channels, cardinality=groups, base_width=group_width,
         drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
-        model.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
-        nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
-        model.maxpool = nn.Identity()
+        conv = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
+        nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
+        model.conv1, model.maxpool = conv, nn.Identity()
     return model
 
 
@@ -289,19 +296,20 @@ def bit(
 ) -> Remembers:
     """ResNet with GroupNorm and standardised weights, the "ResNet (BiT)" of the ViT paper (A1.11).
 
-    As there, normalisation follows the convolutions, and the last one of each block starts with scale zero. The networks
-    of the BiT paper itself, whose weights timm has as `resnetv2_*_bit`, have it before: `preact=True`.
+    As there, normalisation follows the convolutions, and the last one of each block starts with scale zero. The
+    networks of the BiT paper itself, whose weights timm has as `resnetv2_*_bit`, have it before: `preact=True`.
     """
     usual, factor = size
     conv = partial(StdConv2d, eps=1e-5)
-    model = BiTResNet(
-        chosen(depths, usual), num_classes=classes, in_chans=channels, width_factor=factor, preact=preact,
+    model = made(
+        BiTResNet, chosen(depths, usual), num_classes=classes, in_chans=channels, width_factor=factor, preact=preact,
         stem_type="fixed", conv_layer=conv, zero_init_last=True, drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
-        model.stem.conv = conv(channels, model.stem.conv.out_channels, kernel_size=3, stride=1)
-        model.stem.pad, model.stem.pool = nn.Identity(), nn.Identity()
-        nn.init.kaiming_normal_(model.stem.conv.weight, mode="fan_out", nonlinearity="relu")
+        small: Any = model.stem
+        small.conv = conv(channels, small.conv.out_channels, kernel_size=3, stride=1)
+        small.pad, small.pool = nn.Identity(), nn.Identity()
+        nn.init.kaiming_normal_(small.conv.weight, mode="fan_out", nonlinearity="relu")
     return model
 
 
@@ -328,12 +336,14 @@ def poolformer(
 ) -> Remembers:
     """Transformer blocks whose mixer is average pooling (A1.21). A ViT with that mixer is `mixer="pool"`."""
     scale = 1e-5 if sum(size.depths) <= 24 else 1e-6
-    model = PoolFormer(
-        channels, classes, depths=chosen(depths, size.depths), dims=size.widths, downsample_norm=None, mlp_act=nn.GELU,
-        mlp_bias=True, norm_layers=GroupNorm1, layer_scale_init_values=scale, res_scale_init_values=None,
-        use_mlp_head=False, drop_rate=dropout, drop_path_rate=drop_path,
+    model = made(
+        PoolFormer, channels, classes, depths=chosen(depths, size.depths), dims=size.widths, downsample_norm=None,
+        mlp_act=nn.GELU, mlp_bias=True, norm_layers=GroupNorm1, layer_scale_init_values=scale,
+        res_scale_init_values=None, use_mlp_head=False, drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
-        model.stem.conv = nn.Conv2d(channels, size.widths[0], 3, padding=1)
-        model.stem.conv.apply(model._init_weights)
+        conv = nn.Conv2d(channels, size.widths[0], 3, padding=1)
+        nn.init.trunc_normal_(conv.weight, std=0.02)
+        nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
+        model.stem.conv = conv  # type: ignore[union-attr]
     return model

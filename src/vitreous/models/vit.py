@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from timm.layers import DropPath, lecun_normal_, trunc_normal_
+from timm.layers.drop import DropPath
+from timm.layers.weight_init import lecun_normal_, trunc_normal_
 from torch import Tensor, nn
 
 from vitreous.errors import BadImages
@@ -138,8 +139,8 @@ class ViT(Remembers):
         self.norm = nn.LayerNorm(width, eps=1e-6) if final_norm == "tokens" else nn.Identity()
         self.fc_norm = nn.LayerNorm(width, eps=1e-6) if final_norm == "pooled" else nn.Identity()
         self.pre_logits = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if head == "tanh" else nn.Identity()
-        self.head = nn.Linear(width, classes) if classes else nn.Identity()
-        self.head_dist = (nn.Linear(width, classes) if classes else nn.Identity()) if prefix == 2 else None
+        self.head = _head(width, classes)
+        self.head_dist = _head(width, classes) if prefix == 2 else None
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         return self.forward_head(self.forward_features(images))
@@ -203,9 +204,8 @@ class ViT(Remembers):
         )
         self.pool, self.num_classes, self.pre_logits = pool, num_classes, nn.Identity()  # type: ignore[assignment]
         like = next(self.parameters())
-        self.head = _zero_head(self.num_features, num_classes).to(like)
-        if self.head_dist is not None:
-            self.head_dist = _zero_head(self.num_features, num_classes).to(like)
+        for name in ("head",) if self.head_dist is None else ("head", "head_dist"):
+            setattr(self, name, _head(self.num_features, num_classes).to(like))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -217,7 +217,8 @@ class ViT(Remembers):
         return {name for name, _ in self.named_parameters() if name.startswith(tables) or ".relative." in name}
 
 
-def _zero_head(width: int, classes: int) -> nn.Module:
+def _head(width: int, classes: int) -> nn.Module:
+    """A linear classifier of zeros, or nothing."""
     if not classes:
         return nn.Identity()
     head = nn.Linear(width, classes)
@@ -366,7 +367,7 @@ def _initialise(model: ViT, init: Init) -> None:
     if init == "jax":
         projection = model.patch_embed.get_submodule("proj")
         assert isinstance(projection, nn.Conv2d) and projection.bias is not None
-        lecun_normal_(projection.weight)
+        lecun_normal_(projection.weight)  # type: ignore[no-untyped-call]
         nn.init.zeros_(projection.bias)
     for name, parameter in model.named_parameters():
         if name in ("cls_token", "dist_token") and init == "jax":
