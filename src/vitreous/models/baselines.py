@@ -56,12 +56,7 @@ def mlp(
     """Dense layers with GELU on the flattened pixels: no locality, no sharing, hence the many parameters (VIT-24)."""
     hidden = size if hidden is None else hidden
     pixels = channels * (image * image if isinstance(image, int) else prod(image))
-    check(
-        (
-            bool(hidden) and min(hidden, default=0) >= 1,
-            f"hidden {hidden} needs at least one layer, each at least 1 wide",
-        )
-    )
+    check((bool(hidden), "hidden () needs at least one layer"))
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in zip((pixels, *hidden), hidden, strict=False):
         layers += [nn.Linear(before, after), nn.GELU(), nn.Dropout(dropout)]

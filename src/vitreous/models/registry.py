@@ -25,6 +25,11 @@ from vitreous.errors import UnknownName, VitreousError, nearest
 Image = int | tuple[int, int]
 """Height and width of the input, or one number for both."""
 
+POSITIVE = {"image", "patch", "stride", "channels", "depth", "depths", "width", "heads", "head_dim", "kernel"}
+POSITIVE |= {"dilation", "window", "hidden"}
+FRACTION = {"dropout", "drop_path"}
+"""Options whose range follows from their name, in every family that has them."""
+
 TIMM_PREFIX = "vitreous_"
 TIMM_WORDS = {
     "img_size": "image",
@@ -132,12 +137,13 @@ def build(name: str, **options: Any) -> Remembers:
     """
     found, size, patch = _find(name)
     given = {key: _plain(value) for key, value in options.items()}
-    wrong = list(_complaints(found, given))
+    wrong = []
     if patch is not None and "patch" in found.options:
         if given.setdefault("patch", patch) != patch:
             wrong.append(f"the name says patch {patch} and the option patch={given['patch']}")
     elif patch is not None:
         wrong.append(f"{found.name} has no patches, so its name takes no '/{patch}'")
+    wrong += _complaints(found, given)
     if wrong:
         raise BadModel(f"{name} cannot be built: {'; '.join(wrong)}.")
     resolved = {**found.options, **given}
@@ -163,14 +169,7 @@ def check(*rules: tuple[bool, str]) -> None:
 def grid_of(image: Image, patch: int) -> tuple[int, int]:
     """Rows and columns of patches; refuses an image that patches do not tile."""
     height, width = (image, image) if isinstance(image, int) else image
-    check(
-        (patch >= 1, f"patch {patch} is not positive"),
-        (min(height, width) >= 1, f"image {height}x{width} is not positive"),
-        (
-            patch < 1 or height % patch == width % patch == 0,
-            f"image {height}x{width} is not divisible by patch {patch}",
-        ),
-    )
+    check((height % patch == width % patch == 0, f"image {height}x{width} is not divisible by patch {patch}"))
     return height // patch, width // patch
 
 
@@ -193,6 +192,18 @@ def _complaints(found: Family, given: Mapping[str, Any]) -> Iterable[str]:
             yield f"there is no option {key!r}{meant}, only {', '.join(found.options)}"
         elif not _fits(value, hints[key]):
             yield f"{key}={value!r} is not {_words(hints[key])}"
+        elif value is not None:
+            yield from _out_of_range(key, value)
+
+
+def _out_of_range(key: str, value: Any) -> Iterable[str]:
+    smallest = min(value, default=1) if isinstance(value, tuple) else value
+    if key in POSITIVE and smallest < 1:
+        yield f"{key} {value} is not positive"
+    if key in FRACTION and not 0 <= value < 1:
+        yield f"{key} {value} is not in [0, 1)"
+    if key == "classes" and value < 0:
+        yield f"classes {value} is negative"
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -73,13 +73,8 @@ def made(cls: Callable[..., Remembers], *arguments: Any, **options: Any) -> Reme
 
 def chosen(depths: Depths, usual: tuple[int, ...]) -> tuple[int, ...]:
     """The stage depths asked for, or the usual ones."""
-    check(
-        (
-            depths is None or len(depths) == len(usual),
-            f"depths {depths} is not one number for each of {len(usual)} stages",
-        ),
-        (depths is None or min(depths, default=0) >= 1, f"depths {depths} has a stage without blocks"),
-    )
+    count = len(usual)
+    check((depths is None or len(depths) == count, f"depths {depths} is not one number for each of {count} stages"))
     return usual if depths is None else depths
 
 

@@ -306,15 +306,9 @@ def vit(size: Size, o: Options) -> ViT:
 def _check(size: Size, grid: Grid, prefix: int, o: Options) -> None:
     """Refuse what does not fit together."""
     depth, width, heads = size
-    fractions = {"dropout": o.dropout, "drop_path": o.drop_path}
     even = o.kernel % 2 == 0
-    positive = {"channels": o.channels, "depth": depth, "width": width, "heads": heads, "kernel": o.kernel}
-    positive |= {"dilation": o.dilation, "window": o.window, "head_dim": 1 if o.head_dim is None else o.head_dim}
     check(
-        *((value >= 1, f"{name} {value} is not positive") for name, value in positive.items()),
-        (o.classes >= 0, f"classes {o.classes} is negative"),
-        *((0 <= value < 1, f"{name} {value} is not in [0, 1)") for name, value in fractions.items()),
-        (o.head_dim is not None or heads < 1 or width % heads == 0, f"{heads} heads do not divide width {width}"),
+        (o.head_dim is not None or width % heads == 0, f"{heads} heads do not divide width {width}"),
         (o.pool == "gap" or prefix > o.distilled, f"pool {o.pool!r} needs a class token and class_token is False"),
         (not o.distilled or (o.pool == "class" and o.head == "linear" and o.final_norm == "tokens"),
          "a distilled model reads its two tokens: it takes pool 'class', head 'linear', final_norm 'tokens'"),
@@ -325,7 +319,7 @@ def _check(size: Size, grid: Grid, prefix: int, o: Options) -> None:
         (o.pos not in ("2d", "sinusoidal") or width % 2 == 0, f"pos {o.pos!r} needs an even width, not {width}"),
         (o.mixer != "neighbourhood" or not even or (o.kernel, o.kernel) == grid,
          f"kernel {o.kernel} has no centre: it must be odd, or equal to the grid {grid[0]}x{grid[1]} (then global)"),
-        (o.mixer != "window" or o.window < 1 or grid[0] % o.window == grid[1] % o.window == 0,
+        (o.mixer != "window" or grid[0] % o.window == grid[1] % o.window == 0,
          f"window {o.window} does not tile the grid {grid[0]}x{grid[1]}"),
         (all(0 <= i < depth for i in o.skipless), f"skipless {o.skipless} goes beyond blocks 0 to {depth - 1}"),
     )  # fmt: skip
