@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from vitreous.models.mixers import (
     Attention,
+    Border,
     Box,
     MeanAttention,
     NeighbourhoodAttention,
@@ -18,7 +20,7 @@ from vitreous.models.mixers import (
     WindowAttention,
     box_mean,
 )
-from vitreous.models.positions import Relative, relative_index
+from vitreous.models.positions import Offsets, Relative, relative_index
 
 GRID = (3, 4)
 WIDTH, HEADS, HEAD_DIM = 8, 2, 3
@@ -29,7 +31,7 @@ def place(token: int) -> tuple[int, int]:
     return divmod(token, GRID[1])
 
 
-def double(module: nn.Module) -> nn.Module:
+def double(module: nn.Module) -> Any:
     """In float64 with nothing at its initial value."""
     module.double()
     with torch.no_grad():
@@ -61,9 +63,9 @@ def near(kernel: int, dilation: int = 1) -> Callable[[int, int], bool]:
     return sees
 
 
-@pytest.mark.parametrize("kernel, dilation", [(1, 1), (3, 1), (5, 1), (3, 2)])
+@pytest.mark.parametrize(("kernel", "dilation"), [(1, 1), (3, 1), (5, 1), (3, 2)])
 @pytest.mark.parametrize("border", ["masked", "zero"])
-def test_neighbourhood_equals_dense(kernel: int, dilation: int, border: str) -> None:
+def test_neighbourhood_equals_dense(kernel: int, dilation: int, border: Border) -> None:
     torch.manual_seed(0)
     mixer = double(NeighbourhoodAttention(WIDTH, HEADS, HEAD_DIM, True, GRID, kernel, dilation, border))
     x = torch.randn(2, N, WIDTH, dtype=torch.float64)
@@ -89,7 +91,7 @@ def test_zero_border_is_unfold_with_padding() -> None:
     torch.testing.assert_close(mixer(x), mixer.merge(expected))
 
 
-@pytest.mark.parametrize("window, grid", [(1, (3, 4)), (2, (4, 6)), (3, (3, 6))])
+@pytest.mark.parametrize(("window", "grid"), [(1, (3, 4)), (2, (4, 6)), (3, (3, 6))])
 def test_window_equals_dense(window: int, grid: tuple[int, int]) -> None:
     torch.manual_seed(0)
     mixer = double(WindowAttention(WIDTH, HEADS, HEAD_DIM, True, grid, window))
@@ -104,7 +106,7 @@ def test_window_equals_dense(window: int, grid: tuple[int, int]) -> None:
 @pytest.mark.parametrize("offsets", ["1d", "2d", "full"])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("prefix", [0, 1])
-def test_relative_equals_loop(offsets: str, shared: bool, prefix: int) -> None:
+def test_relative_equals_loop(offsets: Offsets, shared: bool, prefix: int) -> None:
     torch.manual_seed(0)
     relative = Relative(GRID, HEADS, HEAD_DIM, offsets, shared)
     mixer = double(Attention(WIDTH, HEADS, HEAD_DIM, True, relative))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import timm
@@ -10,8 +11,10 @@ import torch
 
 import vitreous.models
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.models import BadModel, build, names, options
+from vitreous.models import BadModel, names, options
 from vitreous.models.registry import FAMILIES, Remembers, family, timm_name
+
+build: Any = vitreous.models.build  # what a model is made of has no static type
 
 
 def test_names_are_family_size_and_patch() -> None:
@@ -19,7 +22,8 @@ def test_names_are_family_size_and_patch() -> None:
     assert {"vit_ti/4", "vit_b/16", "vit_h/14", "deit_s+/16", "resnet_18", "swin_ti", "mixer_ti/4", "mlp_s"} <= set(
         listed
     )
-    assert len(listed) == len(set(listed)) and listed == sorted(listed)
+    assert len(listed) == len(set(listed))
+    assert listed == sorted(listed)
     assert names("resnet_*") == ["resnet_101", "resnet_152", "resnet_18", "resnet_34", "resnet_50"]
 
 
@@ -33,7 +37,7 @@ def test_a_patch_in_the_name_is_the_option_patch() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, nearest", [("vit_tiny", "vit_ti"), ("restnet_50", "resnet_50"), ("vit_ti/x", "vit_ti/4")]
+    ("name", "nearest"), [("vit_tiny", "vit_ti"), ("restnet_50", "resnet_50"), ("vit_ti/x", "vit_ti/4")]
 )
 def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(UnknownName) as error:
@@ -46,7 +50,9 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(BadModel) as error:
         build("vit_ti/4", poll="gap", pos="3d", classes="ten", depth=2.5, skipless=(1, "b"), patch=8)
     said = str(error.value)
-    assert said.startswith("vit_ti/4 cannot be built: ") and said.endswith(".") and "\n" not in said
+    assert said.startswith("vit_ti/4 cannot be built: ")
+    assert said.endswith(".")
+    assert "\n" not in said
     assert "there is no option 'poll' (did you mean pool or pos?), only image, classes, patch," in said
     assert "pos='3d' is not one of 'none', '1d', '2d', 'sinusoidal', 'relative'" in said
     assert "classes='ten' is not int" in said
@@ -76,12 +82,14 @@ def test_config_survives_json() -> None:
 
 
 def test_options_are_listed_with_defaults() -> None:
-    assert options("vit_b/16")["init"] == "jax" and options("deit_b/16")["init"] == "timm"
+    assert options("vit_b/16")["init"] == "jax"
+    assert options("deit_b/16")["init"] == "timm"
     assert options("vit_b")["pos"] == "1d"
 
 
 def test_a_family_must_have_image_classes_and_defaults() -> None:
-    def maker(size: int, *, image: int, classes: int = 10) -> Remembers: ...
+    def maker(size: int, *, image: int, classes: int = 10) -> Remembers:
+        raise NotImplementedError
 
     with pytest.raises(TypeError, match="a default for every option"):
         family("toy", {"s": 1})(maker)
@@ -92,7 +100,9 @@ def test_a_family_must_have_image_classes_and_defaults() -> None:
 
 def test_timm_builds_ours() -> None:
     model = timm.create_model("vitreous_vit_ti_4", img_size=32, num_classes=10, global_pool="avg", drop_path_rate=0.1)
-    assert model.config["name"] == "vit_ti/4" and model.config["pool"] == "gap" and model.config["drop_path"] == 0.1
+    assert model.config["name"] == "vit_ti/4"
+    assert model.config["pool"] == "gap"
+    assert model.config["drop_path"] == 0.1
     assert model(torch.zeros(1, 3, 32, 32)).shape == (1, 10)
     assert timm.data.resolve_model_data_config(model)["input_size"] == (3, 32, 32)
     grey = timm.create_model("vitreous_resnet_18", img_size=32, in_chans=1, num_classes=2)
@@ -101,7 +111,8 @@ def test_timm_builds_ours() -> None:
 
 def test_every_name_is_known_to_timm_once_and_none_of_timms_is_taken() -> None:
     ours = [timm_name(name) for name in names()]
-    assert len(set(ours)) == len(ours) and all(name.isidentifier() for name in ours)
+    assert len(set(ours)) == len(ours)
+    assert all(name.isidentifier() for name in ours)
     assert set(ours) == set(timm.list_models("vitreous_*"))
     assert all(not timm.models.model_entrypoint(n).__module__.startswith("vitreous") for n in timm.list_models("vit_*"))
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import timm
 import torch
 from torch import nn
 
-from vitreous.models import BadModel, build
+import vitreous.models
+from vitreous.models import BadModel
+
+build: Any = vitreous.models.build  # what a model is made of has no static type
 
 SAME = {
     "pit_ti": "pit_ti_224",
@@ -52,7 +57,7 @@ def test_bit_before_and_after_activation() -> None:
 
 
 @pytest.mark.parametrize(
-    "name, theirs, options",
+    ("name", "theirs", "options"),
     [
         ("swin_ti", "swin_tiny_patch4_window7_224", {"depths": (1, 1, 1, 1)}),
         ("pit_ti", "pit_ti_224", {}),
@@ -72,7 +77,7 @@ def test_equals_timm(name: str, theirs: str, options: dict[str, object]) -> None
 
 
 @pytest.mark.parametrize(
-    "name, grid",
+    ("name", "grid"),
     [("resnet_18", (4, 4)), ("resnext_50", (4, 4)), ("bit_50x1", (4, 4)), ("poolformer_s12", (4, 4))],
 )
 def test_small_images_keep_their_resolution(name: str, grid: tuple[int, int]) -> None:
@@ -87,18 +92,22 @@ def test_small_images_keep_their_resolution(name: str, grid: tuple[int, int]) ->
 def test_small_transformers_have_the_sizes_of_the_cifar_experiments() -> None:
     """D1: PiT patch 2 stride 1, hence 31 x 31 tokens; Swin patch 1 window 4, or patch 2 by name; Mixer by name."""
     pit = build("pit_ti", image=32, classes=10, depths=(1, 1, 1))
-    assert pit.patch_embed.conv.kernel_size == (2, 2) and pit.patch_embed.conv.stride == (1, 1)
+    assert pit.patch_embed.conv.kernel_size == (2, 2)
+    assert pit.patch_embed.conv.stride == (1, 1)
     assert pit.pos_embed.shape[-2:] == (31, 31)
     swin = build("swin_ti", image=32, classes=10, depths=(1, 1, 1, 1))
-    assert swin.patch_embed.grid_size == (32, 32) and swin.layers[0].blocks[0].window_size == (4, 4)
+    assert swin.patch_embed.grid_size == (32, 32)
+    assert swin.layers[0].blocks[0].window_size == (4, 4)
     assert build("swin_ti/2", image=32, classes=10, depths=(1, 1, 1, 1)).patch_embed.grid_size == (16, 16)
     mixer = build("mixer_ti/4", image=32, classes=10)
-    assert len(mixer.blocks) == 8 and mixer.num_features == 256
-    assert mixer.blocks[0].mlp_tokens.fc1.out_features == 128 and mixer.blocks[0].mlp_channels.fc1.out_features == 1024
+    assert len(mixer.blocks) == 8
+    assert mixer.num_features == 256
+    assert mixer.blocks[0].mlp_tokens.fc1.out_features == 128
+    assert mixer.blocks[0].mlp_channels.fc1.out_features == 1024
 
 
 @pytest.mark.parametrize(
-    "name, options, sentence",
+    ("name", "options", "sentence"),
     [
         ("swin_ti", {"image": 36, "patch": 1}, "the grid 36x36 of patch 1 cannot be halved three times"),
         ("twins_s", {"image": 225}, "image 225x225 is not divisible by patch 4"),

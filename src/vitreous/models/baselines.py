@@ -24,8 +24,7 @@ class Plain(Remembers):
         return self.forward_head(self.forward_features(images))
 
     def forward_features(self, images: Tensor) -> Tensor:
-        out: Tensor = self.features(images)
-        return out
+        return self.features(images)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         x = x.mean((2, 3)) if x.dim() == 4 else x

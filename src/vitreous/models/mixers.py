@@ -44,8 +44,7 @@ class Attention(nn.Module):
 
     def merge(self, heads: Tensor) -> Tensor:
         """The heads side by side again, and projected."""
-        out: Tensor = self.proj(heads.transpose(1, 2).flatten(2))
-        return out
+        return self.proj(heads.transpose(1, 2).flatten(2))
 
     def logits(self, q: Tensor) -> Tensor | None:
         """What is added to the content logits: the relative positions, zero for prefix tokens."""
@@ -142,8 +141,7 @@ class MeanAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         v = self.v(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-        mixed: Tensor = self.proj((self.pattern.softmax(-1) @ v).transpose(1, 2).flatten(2))
-        return mixed
+        return self.proj((self.pattern.softmax(-1) @ v).transpose(1, 2).flatten(2))
 
 
 def box_mean(x: Tensor, grid: Grid, kernel: int) -> Tensor:
@@ -179,8 +177,7 @@ class Box(nn.Module):
         self.proj = nn.Linear(width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        mixed: Tensor = self.proj(box_mean(self.v(x), self.grid, self.kernel))
-        return mixed
+        return self.proj(box_mean(self.v(x), self.grid, self.kernel))
 
 
 class TokenMlp(nn.Module):
@@ -192,5 +189,4 @@ class TokenMlp(nn.Module):
         self.fc2 = nn.Linear(hidden, tokens)
 
     def forward(self, x: Tensor) -> Tensor:
-        mixed: Tensor = self.fc2(F.gelu(self.fc1(x.mT))).mT
-        return mixed
+        return self.fc2(F.gelu(self.fc1(x.mT))).mT

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 from timm.layers.norm_act import GroupNormAct
 from timm.layers.std_conv import StdConv2dSame
@@ -25,8 +25,7 @@ class PatchEmbed(nn.Module):
         self.proj = nn.Conv2d(channels, width, patch, stride=patch)
 
     def forward(self, image: Tensor) -> Tensor:
-        tokens: Tensor = self.proj(image).flatten(2).mT
-        return tokens
+        return self.proj(image).flatten(2).mT
 
 
 class HybridEmbed(nn.Module):
@@ -40,8 +39,6 @@ class HybridEmbed(nn.Module):
 
     def __init__(self, kind: Stem, channels: int, width: int, patch: int, stem_width: float) -> None:
         super().__init__()
-        self.backbone: Any
-        network: Any = ResNetV2  # whose annotations are narrower than what it takes
         norm = partial(GroupNormAct, num_groups=max(1, round(32 * min(1.0, stem_width))))
         conv = partial(StdConv2dSame, eps=1e-8)
         side, features = 1, round(64 * stem_width)
@@ -58,7 +55,7 @@ class HybridEmbed(nn.Module):
             first, second, third, fourth = LAYERS[kind]
             whole = patch in (8, 32)
             layers = (first, second, third, fourth) if whole else (first, second, third + fourth)
-            self.backbone = network(
+            self.backbone = ResNetV2(
                 layers, num_classes=0, global_pool="", in_chans=channels, preact=False, stem_type="same",
                 width_factor=stem_width, conv_layer=conv, norm_layer=norm,
             )  # fmt: skip
@@ -70,5 +67,4 @@ class HybridEmbed(nn.Module):
         self.proj = nn.Conv2d(features, width, side, stride=side)
 
     def forward(self, image: Tensor) -> Tensor:
-        tokens: Tensor = self.proj(self.backbone(image)).flatten(2).mT
-        return tokens
+        return self.proj(self.backbone(image)).flatten(2).mT

@@ -7,7 +7,6 @@ for the transformers. `stem="imagenet"` or "small", `patch` and `window` choose 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
@@ -23,31 +22,31 @@ Depths = tuple[int, ...] | None
 SMALL = 96
 
 
-class PiT(Remembers, pit.PoolingVisionTransformer):
+class PiT(Remembers, pit.PoolingVisionTransformer):  # type: ignore[misc]
     """A1.04."""
 
 
-class Swin(Remembers, swin_transformer.SwinTransformer):
+class Swin(Remembers, swin_transformer.SwinTransformer):  # type: ignore[misc]
     """A1.05."""
 
 
-class Twins(Remembers, twins.Twins):
+class Twins(Remembers, twins.Twins):  # type: ignore[misc]
     """A1.06."""
 
 
-class MlpMixer(Remembers, mlp_mixer.MlpMixer):
+class MlpMixer(Remembers, mlp_mixer.MlpMixer):  # type: ignore[misc]
     """A1.07."""
 
 
-class ResNet(Remembers, resnet.ResNet):
+class ResNet(Remembers, resnet.ResNet):  # type: ignore[misc]
     """A1.08 and A1.10."""
 
 
-class BiTResNet(Remembers, resnetv2.ResNetV2):
+class BiTResNet(Remembers, resnetv2.ResNetV2):  # type: ignore[misc]
     """A1.11."""
 
 
-class PoolFormer(Remembers, metaformer.MetaFormer):
+class PoolFormer(Remembers, metaformer.MetaFormer):  # type: ignore[misc]
     """A1.21."""
 
 
@@ -64,11 +63,6 @@ def is_small(image: Image, stem: StemChoice = "auto") -> bool:
     if stem != "auto":
         return stem == "small"
     return (image if isinstance(image, int) else min(image)) < SMALL
-
-
-def made(cls: Callable[..., Remembers], *arguments: Any, **options: Any) -> Remembers:
-    """`cls(...)` without the annotations of timm's constructors, which are narrower than what they take."""
-    return cls(*arguments, **options)
 
 
 def chosen(depths: Depths, usual: tuple[int, ...]) -> tuple[int, ...]:
@@ -108,8 +102,8 @@ def pooling_vit(
     patch, stride = patch or usual_patch, stride or usual_stride
     smallest = image if isinstance(image, int) else min(image)
     check((patch <= smallest, f"image {image} is smaller than patch {patch}"))
-    return made(
-        PiT, image, patch, stride, base_dims=size.widths, depth=chosen(depths, size.depths), heads=size.heads,
+    return PiT(
+        image, patch, stride, base_dims=size.widths, depth=chosen(depths, size.depths), heads=size.heads,
         num_classes=classes, in_chans=channels, drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
 
@@ -141,8 +135,8 @@ def swin(
     patch = patch or usual_patch
     rows, columns = grid_of(image, patch)
     check((rows % 8 == columns % 8 == 0, f"the grid {rows}x{columns} of patch {patch} cannot be halved three times"))
-    return made(
-        Swin, image, patch, channels, classes, embed_dim=size.widths[0], depths=chosen(depths, size.depths),
+    return Swin(
+        image, patch, channels, classes, embed_dim=size.widths[0], depths=chosen(depths, size.depths),
         num_heads=size.heads, window_size=window or usual_window, qkv_bias=qkv_bias, drop_rate=dropout,
         drop_path_rate=drop_path,
     )  # fmt: skip
@@ -176,8 +170,8 @@ def twins_svt(
     patch = patch or usual_patch
     rows, columns = grid_of(image, patch)
     check((rows % 8 == columns % 8 == 0, f"the grid {rows}x{columns} of patch {patch} cannot be halved three times"))
-    return made(
-        Twins, image, patch, channels, classes, embed_dims=size.widths, num_heads=size.heads,
+    return Twins(
+        image, patch, channels, classes, embed_dims=size.widths, num_heads=size.heads,
         depths=chosen(depths, size.depths), wss=(window or usual_window,) * 4, drop_rate=dropout,
         drop_path_rate=drop_path,
     )  # fmt: skip
@@ -201,8 +195,8 @@ def mixer(
     """MLP-Mixer (A1.07): the token MLP is half as wide as a token, the channel MLP four times."""
     grid_of(image, patch)
     usual, width = size
-    return made(
-        MlpMixer, classes, image, channels, patch, num_blocks=depth or usual, embed_dim=width, drop_rate=dropout,
+    return MlpMixer(
+        classes, image, channels, patch, num_blocks=depth or usual, embed_dim=width, drop_rate=dropout,
         drop_path_rate=drop_path,
     )  # fmt: skip
 
@@ -232,14 +226,13 @@ def resnet_family(
 ) -> Remembers:
     """Post-activation ResNet (A1.08). The small stem is one 3x3 convolution with stride 1 and no pooling."""
     block, usual = size
-    model = made(
-        ResNet, block, chosen(depths, usual), classes, channels, cardinality=groups, base_width=group_width,
+    model = ResNet(
+        block, chosen(depths, usual), classes, channels, cardinality=groups, base_width=group_width,
         drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
-        conv = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
-        nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
-        model.conv1, model.maxpool = conv, nn.Identity()
+        model.conv1, model.maxpool = nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.Identity()
+        nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     return model
 
 
@@ -296,15 +289,15 @@ def bit(
     """
     usual, factor = size
     conv = partial(StdConv2d, eps=1e-5)
-    model = made(
-        BiTResNet, chosen(depths, usual), num_classes=classes, in_chans=channels, width_factor=factor, preact=preact,
+    model = BiTResNet(
+        chosen(depths, usual), num_classes=classes, in_chans=channels, width_factor=factor, preact=preact,
         stem_type="fixed", conv_layer=conv, zero_init_last=True, drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
-        small: Any = model.stem
-        small.conv = conv(channels, small.conv.out_channels, kernel_size=3, stride=1)
-        small.pad, small.pool = nn.Identity(), nn.Identity()
-        nn.init.kaiming_normal_(small.conv.weight, mode="fan_out", nonlinearity="relu")
+        root: Any = model.stem
+        root.conv = conv(channels, root.conv.out_channels, kernel_size=3, stride=1)
+        root.pad, root.pool = nn.Identity(), nn.Identity()
+        nn.init.kaiming_normal_(root.conv.weight, mode="fan_out", nonlinearity="relu")
     return model
 
 
@@ -331,14 +324,14 @@ def poolformer(
 ) -> Remembers:
     """Transformer blocks whose mixer is average pooling (A1.21). A ViT with that mixer is `mixer="pool"`."""
     scale = 1e-5 if sum(size.depths) <= 24 else 1e-6
-    model = made(
-        PoolFormer, channels, classes, depths=chosen(depths, size.depths), dims=size.widths, downsample_norm=None,
+    model = PoolFormer(
+        channels, classes, depths=chosen(depths, size.depths), dims=size.widths, downsample_norm=None,
         mlp_act=nn.GELU, mlp_bias=True, norm_layers=GroupNorm1, layer_scale_init_values=scale,
         res_scale_init_values=None, use_mlp_head=False, drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
-        conv = nn.Conv2d(channels, size.widths[0], 3, padding=1)
-        nn.init.trunc_normal_(conv.weight, std=0.02)
-        nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
-        model.stem.conv = conv  # type: ignore[union-attr]
+        root: Any = model.stem
+        root.conv = nn.Conv2d(channels, size.widths[0], 3, padding=1)
+        nn.init.trunc_normal_(root.conv.weight, std=0.02)
+        nn.init.zeros_(root.conv.bias)
     return model

@@ -82,8 +82,7 @@ class Mlp(nn.Module):
         self.drop = nn.Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.drop(self.fc2(self.drop(F.gelu(self.fc1(x)))))
-        return out
+        return self.drop(self.fc2(self.drop(F.gelu(self.fc1(x)))))
 
 
 class Block(nn.Module):
@@ -102,9 +101,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.skip:
             x = self.drop(self.attn(self.norm1(x)))
-            return self.mlp(self.norm2(x))  # type: ignore[no-any-return]
+            return self.mlp(self.norm2(x))
         x = x + self.drop_path(self.drop(self.attn(self.norm1(x))))
-        return x + self.drop_path(self.mlp(self.norm2(x)))  # type: ignore[no-any-return]
+        return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
 class ViT(Remembers):
@@ -157,22 +156,20 @@ class ViT(Remembers):
         x = torch.cat([*prefix, x], 1)
         if len(self.positions):
             x = x + self.positions[0]()
-        out: Tensor = self.pos_drop(x)
-        return out
+        return self.pos_drop(x)
 
     def enter(self, index: int, x: Tensor) -> Tensor:
         """What is added on the way into block `index`: the positions again, if they are injected everywhere (A2.07)."""
         if not self.every or index == 0:
             return x
-        return x + self.positions[index % len(self.positions)]()  # type: ignore[no-any-return]
+        return x + self.positions[index % len(self.positions)]()
 
     def forward_features(self, images: Tensor) -> Tensor:
         """All tokens after the last norm, prefix first."""
         x = self.embed(images)
         for index, block in enumerate(self.blocks):
             x = block(self.enter(index, x))
-        out: Tensor = self.norm(x)
-        return out
+        return self.norm(x)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         """Logits from tokens. A distilled model averages its two heads, or gives both while learning from a teacher."""
@@ -360,8 +357,9 @@ def _initialise(model: ViT, init: Init) -> None:
             _initialise_linear(name, module, init)
     if init == "jax":
         projection = model.patch_embed.get_submodule("proj")
-        assert isinstance(projection, nn.Conv2d) and projection.bias is not None
-        lecun_normal_(projection.weight)  # type: ignore[no-untyped-call]
+        assert isinstance(projection, nn.Conv2d)
+        assert projection.bias is not None
+        lecun_normal_(projection.weight)
         nn.init.zeros_(projection.bias)
     for name, parameter in model.named_parameters():
         if name in ("cls_token", "dist_token") and init == "jax":
