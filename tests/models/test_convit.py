@@ -82,10 +82,10 @@ def dense(attention: PositionalAttention, x: Tensor, grid: tuple[int, int]) -> T
         a = a / a.sum(-1, keepdim=True)
     else:
         a = (content + position).softmax(-1)
-    return attention.proj((a @ v).transpose(1, 2).reshape(b, n, -1))  # type: ignore[no-any-return]
+    return attention.proj((a @ v).transpose(1, 2).reshape(b, n, -1))
 
 
-class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Largest(TorchDispatchMode):
     """Remembers the largest tensor any operation made."""
 
     elements = 0
@@ -409,6 +409,7 @@ def test_half_precision_keeps_the_offsets_exact() -> None:
     ("options", "sentence"),
     [
         ({"gpsa": 4}, "gpsa=4 is not between 0 and depth=3"),
+        ({"heads": -4}, "depth=3 and -4 heads of 8 must be positive"),
         ({"gpsa": 3}, "gpsa=3 leaves no block after it"),
         ({"heads": 6}, "conv_init needs square heads, not 6"),
         ({"kind": "psa", "gate": "frozen"}, "kind='psa' has no gate to freeze"),

@@ -16,6 +16,7 @@ Parameter names and shapes are timm's, so that published ConViT checkpoints load
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isqrt
 from typing import TYPE_CHECKING, Any, Literal
 
 import timm
@@ -73,7 +74,7 @@ def centres_of(heads: int, rule: Centres) -> Tensor:
     The released code centres the √heads x √heads kernel on the query, which for an even kernel falls between patches
     (±½, ±1½). The paper's example has whole patches, ±1 (X-21): "paper" rounds the halves away from zero.
     """
-    side = round(heads**0.5)
+    side = isqrt(heads)
     steps = torch.arange(side) - (side - 1) / 2
     if rule == "paper":
         steps = steps.sign() * steps.abs().ceil()
@@ -186,12 +187,12 @@ class GPSA(PositionalAttention):
         gate = self.gating_param.sigmoid()
         by_position = self.look_by_position(v, gate, grid)
         mixed = torch.addcmul(by_position, content, (1 - gate).to(content.dtype)[:, None])
-        out: Tensor = self.proj(mixed.flatten(2))
-        return out
+        return self.proj(mixed.flatten(2))
 
     def look_by_position(self, v: Tensor, gate: Tensor, grid: Grid) -> Tensor:
         """σ(λ) softmax(v · r) V for the whole batch, (B, N, heads, d). The gate rides on the small factor."""
         rows, columns = self.position_factors(grid)
+        # A GPU hides the arithmetic of the larger product; a CPU does not (benchmarks/convit.py races them).
         product = one_product if v.is_cuda and v.shape[2] <= 1024 else two_products
         first = v.shape[2] - grid[0] * grid[1]
         if not first:
@@ -220,8 +221,7 @@ class PSA(PositionalAttention):
         q, k, v = self.project(x)
         bias = self.position_bias(grid, q.shape[2]).to(q.dtype)
         mixed = F.scaled_dot_product_attention(q, k, v, bias, scale=self.scale)
-        out: Tensor = self.proj(mixed.transpose(1, 2).flatten(2))
-        return out
+        return self.proj(mixed.transpose(1, 2).flatten(2))
 
     def position_bias(self, grid: Grid, tokens: int) -> Tensor:
         """v · r as (heads, tokens, tokens), with a class token in front as in `GPSA` where there is one."""
@@ -250,8 +250,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         mixed = F.scaled_dot_product_attention(q, k, v, scale=self.scale)
-        out: Tensor = self.proj(mixed.transpose(1, 2).flatten(2))
-        return out
+        return self.proj(mixed.transpose(1, 2).flatten(2))
 
 
 class Block(nn.Module):
@@ -267,8 +266,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         x = x + self.drop_path(self.attn(self.norm1(x), grid))
-        out: Tensor = x + self.drop_path(self.mlp(self.norm2(x)))
-        return out
+        return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
 class ConViT(Remembers):
@@ -325,7 +323,7 @@ class ConViT(Remembers):
             if i == self.class_before and self.cls_token is not None:
                 x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
             x = block(x, grid)
-        return self.norm(x)  # type: ignore[no-any-return]
+        return self.norm(x)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """The class token, or the mean of all patches where there is none, through the classifier."""
@@ -395,7 +393,7 @@ def convit(
     conv_init: bool = True,  # start as convolutions (A2.19)
     locality: float = 1.0,  # their strength α (A2.16)
     centres: Centres = "code",  # their offsets: ±½ for four heads, or whole patches (A2.15, X-21)
-    frozen_attention: bool = False,  # never train the positional layers but for a trained gate (C3, rows f and g)
+    frozen_attention: bool = False,  # never train the positional layers, gates included (C3, rows f and g)
     content_scale: float | None = None,  # of Q Kᵀ; None is 1/√head_dim, the paper's equation 4 has 1 (A2.13)
     qkv_bias: bool = False,  # bias of queries, keys and values
     pool: Literal["class", "gap"] = "class",  # what the head reads; "gap" has no class token
@@ -404,29 +402,29 @@ def convit(
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> ConViT:
     """A vision transformer with gated positional self-attention. `TABLE_3` has the options of its ablations."""
-    depth, heads = depth or size.depth, heads or size.heads
-    dim = heads * (head_dim or size.head_dim)
-    after = pool == "class" and class_at == "after"
+    depth, heads, head_dim = depth or size.depth, heads or size.heads, head_dim or size.head_dim
+    dim, square = heads * head_dim, isqrt(abs(heads)) ** 2 == heads
+    class_before = None if pool == "gap" else gpsa if class_at == "after" else 0
     check(
+        (min(depth, heads, dim) > 0, f"depth={depth} and {heads} heads of {head_dim} must be positive"),
         (0 <= gpsa <= depth, f"gpsa={gpsa} is not between 0 and depth={depth}"),
-        (not after or gpsa < depth, f"gpsa={gpsa} leaves no block after it in which the class token could look"),
-        (not (gpsa and conv_init) or round(heads**0.5) ** 2 == heads, f"conv_init needs square heads, not {heads}"),
+        (class_before != depth, f"gpsa={gpsa} leaves no block after it in which the class token could look"),
+        (not (gpsa and conv_init) or square, f"conv_init needs square heads, not {heads}"),
         (kind == "gpsa" or gate == "trained", "kind='psa' has no gate to freeze"),
     )
     layers = [GPSA if kind == "gpsa" else PSA] * gpsa + [Attention] * (depth - gpsa)
     model = ConViT(
         [layer(dim, heads, qkv_bias=qkv_bias, scale=content_scale) for layer in layers],
         dim=dim, grid=grid_of(image, patch), patch=patch, channels=channels, classes=classes, pos=pos == "1d",
-        class_before=None if pool == "gap" else gpsa if after else 0, drop_path=drop_path,
+        class_before=class_before, drop_path=drop_path,
     )  # fmt: skip
     for attention in model.local():
         attention.requires_grad_(not frozen_attention)
         if conv_init:
             attention.start_as_convolution(locality, centres)
-        if isinstance(attention, GPSA):
-            attention.gating_param.requires_grad_(gate == "trained")
-            if gate == "frozen":
-                attention.set_gate(0.5)
+        if isinstance(attention, GPSA) and gate == "frozen":
+            attention.set_gate(0.5)
+            attention.gating_param.requires_grad_(False)
     return model
 
 
