@@ -409,7 +409,6 @@ def test_half_precision_keeps_the_offsets_exact() -> None:
     ("options", "sentence"),
     [
         ({"gpsa": 4}, "gpsa=4 is not between 0 and depth=3"),
-        ({"heads": -4}, "depth=3 and -4 heads of 8 must be positive"),
         ({"gpsa": 3}, "gpsa=3 leaves no block after it"),
         ({"heads": 6}, "conv_init needs square heads, not 6"),
         ({"kind": "psa", "gate": "frozen"}, "kind='psa' has no gate to freeze"),

@@ -403,10 +403,9 @@ def convit(
 ) -> ConViT:
     """A vision transformer with gated positional self-attention. `TABLE_3` has the options of its ablations."""
     depth, heads, head_dim = depth or size.depth, heads or size.heads, head_dim or size.head_dim
-    dim, square = heads * head_dim, isqrt(abs(heads)) ** 2 == heads
+    dim, square = heads * head_dim, isqrt(heads) ** 2 == heads
     class_before = None if pool == "gap" else gpsa if class_at == "after" else 0
     check(
-        (min(depth, heads, dim) > 0, f"depth={depth} and {heads} heads of {head_dim} must be positive"),
         (0 <= gpsa <= depth, f"gpsa={gpsa} is not between 0 and depth={depth}"),
         (class_before != depth, f"gpsa={gpsa} leaves no block after it in which the class token could look"),
         (not (gpsa and conv_init) or square, f"conv_init needs square heads, not {heads}"),
