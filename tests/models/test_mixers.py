@@ -123,7 +123,8 @@ def test_relative_equals_loop(offsets: Offsets, shared: bool, prefix: int) -> No
             for head in range(HEADS):
                 vector = relative.table[0 if shared else head, index]
                 logits[:, head, prefix + i, prefix + j] += q[:, head, prefix + i] @ vector
-    assert sorted(which.values()) == list(range(relative.table.shape[1])), "each offset has its own vector, none unused"
+    in_order = [which[pair] for pair in sorted(which)]
+    assert in_order == list(range(relative.table.shape[1])), "each offset, query less key, has its own vector, in order"
     weights = (logits / HEAD_DIM**0.5).softmax(-1)
     torch.testing.assert_close(mixer.weights(x), weights)
     torch.testing.assert_close(mixer(x), mixer.merge(weights @ v))

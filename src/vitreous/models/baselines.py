@@ -46,11 +46,11 @@ class Plain(Remembers):
 def mlp(
     size: tuple[int, ...],
     *,
-    image: Image = 32,
-    classes: int = 10,
-    channels: int = 3,
-    hidden: tuple[int, ...] | None = None,
-    dropout: float = 0.0,
+    image: Image = 32,  # height and width in pixels, or one number for both
+    classes: int = 10,  # 0 leaves the pooled features
+    channels: int = 3,  # of the image
+    hidden: tuple[int, ...] | None = None,  # widths of the hidden layers; None takes them from the size table
+    dropout: float = 0.0,  # after every layer
 ) -> Remembers:
     """Dense layers with GELU on the flattened pixels: no locality, no sharing, hence the many parameters (VIT-24)."""
     hidden = size if hidden is None else hidden
@@ -78,11 +78,11 @@ class ConvBlock(nn.Module):
 def cnn(
     size: tuple[int, ...],
     *,
-    image: Image = 32,
-    classes: int = 10,
-    channels: int = 3,
-    shrink: Literal["max", "none"] = "max",
-    border: Literal["zeros", "circular"] = "zeros",
+    image: Image = 32,  # height and width in pixels, or one number for both
+    classes: int = 10,  # 0 leaves the pooled features
+    channels: int = 3,  # of the image
+    shrink: Literal["max", "none"] = "max",  # pool after each stage, or keep the resolution
+    border: Literal["zeros", "circular"] = "zeros",  # padding of the convolutions
 ) -> Remembers:
     """Two convolutions per stage and a mean over positions.
 

@@ -84,14 +84,14 @@ PIT = {
 def pooling_vit(
     size: Staged,
     *,
-    image: Image = 224,
-    classes: int = 1000,
-    channels: int = 3,
-    patch: int | None = None,
-    stride: int | None = None,
-    depths: Depths = None,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    image: Image = 224,  # height and width in pixels, or one number for both
+    classes: int = 1000,  # 0 leaves the pooled features
+    channels: int = 3,  # of the image
+    patch: int | None = None,  # side of a patch; None chooses by the size of the image
+    stride: int | None = None,  # pixels from one patch to the next; None chooses likewise
+    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    dropout: float = 0.0,  # before the classifier
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> Remembers:
     """Transformer in three stages with depth-wise convolutions between (A1.04); patches overlap, `stride` apart.
 
@@ -120,15 +120,15 @@ SWIN = {
 def swin(
     size: Staged,
     *,
-    image: Image = 224,
-    classes: int = 1000,
-    channels: int = 3,
-    patch: int | None = None,
-    window: int | None = None,
-    depths: Depths = None,
-    qkv_bias: bool = True,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    image: Image = 224,  # height and width in pixels, or one number for both
+    classes: int = 1000,  # 0 leaves the pooled features
+    channels: int = 3,  # of the image
+    patch: int | None = None,  # side of a patch; None chooses by the size of the image
+    window: int | None = None,  # side of a window in tokens; None chooses likewise
+    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    qkv_bias: bool = True,  # bias of queries, keys and values
+    dropout: float = 0.0,  # before the classifier
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> Remembers:
     """Shifted windows (A1.05). Small images: patch 1, window 4; otherwise patch 4, window 7."""
     usual_patch, usual_window = (1, 4) if is_small(image) else (4, 7)
@@ -153,14 +153,14 @@ TWINS = {
 def twins_svt(
     size: Staged,
     *,
-    image: Image = 224,
-    classes: int = 1000,
-    channels: int = 3,
-    patch: int | None = None,
-    window: int | None = None,
-    depths: Depths = None,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    image: Image = 224,  # height and width in pixels, or one number for both
+    classes: int = 1000,  # 0 leaves the pooled features
+    channels: int = 3,  # of the image
+    patch: int | None = None,  # side of a patch; None chooses by the size of the image
+    window: int | None = None,  # side of a window in tokens; None chooses likewise
+    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    dropout: float = 0.0,  # before the classifier
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> Remembers:
     """Windows alternating with attention to sub-sampled keys (A1.06).
 
@@ -184,13 +184,13 @@ MIXER = {"ti": (8, 256), "s": (8, 512), "b": (12, 768), "l": (24, 1024)}
 def mixer(
     size: tuple[int, int],
     *,
-    image: Image = 224,
-    classes: int = 1000,
-    patch: int = 16,
-    channels: int = 3,
-    depth: int | None = None,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    image: Image = 224,  # height and width in pixels, or one number for both
+    classes: int = 1000,  # 0 leaves the pooled features
+    patch: int = 16,  # side of a patch in pixels, usually written in the name
+    channels: int = 3,  # of the image
+    depth: int | None = None,  # blocks; None takes it from the size table
+    dropout: float = 0.0,  # before the classifier
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> Remembers:
     """MLP-Mixer (A1.07): the token MLP is half as wide as a token, the channel MLP four times."""
     grid_of(image, patch)
@@ -214,15 +214,15 @@ RESNET = {
 def resnet_family(
     size: tuple[type[nn.Module], tuple[int, ...]],
     *,
-    image: Image = 224,
-    classes: int = 1000,
-    channels: int = 3,
-    stem: StemChoice = "auto",
-    depths: Depths = None,
-    groups: int = 1,
-    group_width: int = 64,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    image: Image = 224,  # height and width in pixels, or one number for both
+    classes: int = 1000,  # 0 leaves the pooled features
+    channels: int = 3,  # of the image
+    stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet"
+    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    groups: int = 1,  # of the 3x3 convolutions
+    group_width: int = 64,  # channels of a group in the first stage
+    dropout: float = 0.0,  # before the classifier
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> Remembers:
     """Post-activation ResNet (A1.08). The small stem is one 3x3 convolution with stride 1 and no pooling."""
     block, usual = size
@@ -243,13 +243,13 @@ RESNEXT = {"50": ((3, 4, 6, 3), 4), "101": ((3, 4, 23, 3), 8)}
 def resnext(
     size: tuple[tuple[int, ...], int],
     *,
-    image: Image = 224,
-    classes: int = 1000,
-    channels: int = 3,
-    stem: StemChoice = "auto",
-    depths: Depths = None,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    image: Image = 224,  # height and width in pixels, or one number for both
+    classes: int = 1000,  # 0 leaves the pooled features
+    channels: int = 3,  # of the image
+    stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet"
+    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    dropout: float = 0.0,  # before the classifier
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> Remembers:
     """ResNeXt 32x4d and, for 101, 32x8d (A1.10)."""
     usual, group_width = size
@@ -273,14 +273,14 @@ BIT = {
 def bit(
     size: tuple[tuple[int, ...], int],
     *,
-    image: Image = 224,
-    classes: int = 1000,
-    channels: int = 3,
-    stem: StemChoice = "auto",
-    depths: Depths = None,
-    preact: bool = False,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    image: Image = 224,  # height and width in pixels, or one number for both
+    classes: int = 1000,  # 0 leaves the pooled features
+    channels: int = 3,  # of the image
+    stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet"
+    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    preact: bool = False,  # norm before the convolutions, as in the BiT paper
+    dropout: float = 0.0,  # before the classifier
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> Remembers:
     """ResNet with GroupNorm and standardised weights, the "ResNet (BiT)" of the ViT paper (A1.11).
 
@@ -314,13 +314,13 @@ POOLFORMER = {
 def poolformer(
     size: Staged,
     *,
-    image: Image = 224,
-    classes: int = 1000,
-    channels: int = 3,
-    stem: StemChoice = "auto",
-    depths: Depths = None,
-    dropout: float = 0.0,
-    drop_path: float = 0.0,
+    image: Image = 224,  # height and width in pixels, or one number for both
+    classes: int = 1000,  # 0 leaves the pooled features
+    channels: int = 3,  # of the image
+    stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet"
+    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    dropout: float = 0.0,  # before the classifier
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> Remembers:
     """Transformer blocks whose mixer is average pooling (A1.21). A ViT with that mixer is `mixer="pool"`."""
     scale = 1e-5 if sum(size.depths) <= 24 else 1e-6
