@@ -151,9 +151,9 @@ def box_mean(x: Tensor, grid: Grid, kernel: int) -> Tensor:
     """
     before, after = (kernel - 1) // 2, kernel // 2
     padding = (before, after, before, after)
-    image = torch.unflatten(x.mT, -1, grid)
+    image = torch.unflatten(x.transpose(1, 2), -1, grid)
     covered = F.avg_pool2d(F.pad(torch.ones_like(image[:1, :1]), padding), kernel, stride=1)
-    return (F.avg_pool2d(F.pad(image, padding), kernel, stride=1) / covered).flatten(2).mT
+    return (F.avg_pool2d(F.pad(image, padding), kernel, stride=1) / covered).flatten(2).transpose(1, 2)
 
 
 class Pool(nn.Module):
@@ -189,4 +189,4 @@ class TokenMlp(nn.Module):
         self.fc2 = nn.Linear(hidden, tokens)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.fc2(F.gelu(self.fc1(x.mT))).mT
+        return self.fc2(F.gelu(self.fc1(x.transpose(1, 2)))).transpose(1, 2)

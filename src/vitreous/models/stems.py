@@ -25,7 +25,7 @@ class PatchEmbed(nn.Module):
         self.proj = nn.Conv2d(channels, width, patch, stride=patch)
 
     def forward(self, image: Tensor) -> Tensor:
-        return self.proj(image).flatten(2).mT
+        return self.proj(image).flatten(2).transpose(1, 2)
 
 
 class HybridEmbed(nn.Module):
@@ -67,4 +67,4 @@ class HybridEmbed(nn.Module):
         self.proj = nn.Conv2d(features, width, side, stride=side)
 
     def forward(self, image: Tensor) -> Tensor:
-        return self.proj(self.backbone(image)).flatten(2).mT
+        return self.proj(self.backbone(image)).flatten(2).transpose(1, 2)
