@@ -203,8 +203,27 @@ def test_gradients(kind: str) -> None:
     assert torch.autograd.gradcheck(run, [v.detach().requires_grad_() for v in values], fast_mode=True)
 
 
+def test_attention_is_an_ensemble_weighted_by_proximity() -> None:
+    """HDV-55: sum_i pi(x_i | x_j) p(z_j | x_i) with pi = softmax(q k^T) and p = v, summed one data point at a time.
+
+    With pi fixed to 1/4 over 2 x 2 neighbours the same sum is a blur.
+    """
+    mixer = double(Attention(WIDTH, HEADS, HEAD_DIM, False))
+    x = torch.randn(1, N, WIDTH, dtype=torch.float64)
+    q, k, v = mixer.split(x)
+    ensemble = torch.zeros_like(v)
+    for j in range(N):
+        importance = torch.stack([(q[:, :, j] * k[:, :, i]).sum(-1) / HEAD_DIM**0.5 for i in range(N)]).exp()
+        for i in range(N):
+            ensemble[:, :, j] += (importance[i] / importance.sum(0))[..., None] * v[:, :, i]
+    assert (mixer(x) - mixer.merge(ensemble)).abs().max() < 1e-6
+    image = x.mT.reshape(1, WIDTH, *GRID)
+    quarter = sum(image[..., a : a + GRID[0] - 1, b : b + GRID[1] - 1] / 4 for a in (0, 1) for b in (0, 1))
+    assert (box_mean(x, GRID, 2).mT.reshape(image.shape)[..., :-1, :-1] - quarter).abs().max() < 1e-6
+
+
 def test_weights_are_what_forward_uses() -> None:
-    """X-07, HDV-55: rows sum to one, and the output is those weights times the values."""
+    """X-07: rows sum to one, and the output is those weights times the values."""
     for kind in ("attention", "neighbourhood", "relative 1d"):
         mixer = double(MIXERS[kind]())
         x = torch.randn(2, N, WIDTH, dtype=torch.float64)

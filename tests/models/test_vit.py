@@ -221,6 +221,16 @@ def test_mean_attention_averages_over_images_not_batches() -> None:
         torch.testing.assert_close(fixed.blocks[0].attn.pattern.exp(), expected, rtol=0, atol=1e-6)
 
 
+def test_mean_attention_refuses_what_would_be_wrong() -> None:
+    images = torch.randn(1, 3, 32, 32)
+    with pytest.raises(BadModel, match=r"call model.eval\(\) first"):
+        mean_attention(tiny().train(), [images])
+    with pytest.raises(BadModel, match="not 'window'"):
+        mean_attention(tiny(mixer="window", pool="gap", window=2), [images])
+    with pytest.raises(BadModel, match="at least one batch"):
+        mean_attention(tiny(), [])
+
+
 def test_a_kernel_as_large_as_the_grid_is_global_attention() -> None:
     """A3.22: k = 8 on the 8 x 8 grid of patch 4."""
     torch.manual_seed(0)

@@ -412,10 +412,14 @@ def resize(model: ViT, image: Image, mode: Zoom = "bilinear") -> ViT:
 def mean_attention(model: ViT, batches: Iterable[Tensor], learn_pattern: bool = False) -> ViT:
     """The same model with every attention matrix replaced by its mean over `batches` of images (A2.26).
 
-    Everything else is copied: what is lost in accuracy is what the data-dependence of attention was worth.
+    Everything else is copied: what is lost in accuracy is what the data-dependence of attention was worth. With
+    `learn_pattern` the mean is a starting point that further training moves.
     """
     old = model.config
-    check((old["mixer"] == "attention", f"mean attention is taken of the mixer 'attention', not {old['mixer']!r}"))
+    check(
+        (old["mixer"] == "attention", f"mean attention is taken of the mixer 'attention', not {old['mixer']!r}"),
+        (not model.training, "mean attention is measured without dropout: call model.eval() first"),
+    )
     sums: list[Tensor] = [torch.zeros((), dtype=torch.float64)] * len(model.blocks)
     seen = 0
     for images in batches:
