@@ -88,7 +88,7 @@ def outer(rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def one_product(rows: Tensor, columns: Tensor, values: Tensor) -> Tensor:
-    """`two_products` as one (N, N) product per head: more arithmetic, fewer passes over memory, which GPUs prefer."""
+    """`two_products` as one (N, N) product per head: more arithmetic, fewer passes over memory."""
     batch, heads, n, depth = values.shape
     both = outer(rows, columns)
     out = torch.bmm(both, values.permute(1, 2, 0, 3).reshape(heads, n, batch * depth))
@@ -152,7 +152,7 @@ class PositionalAttention(nn.Module):
         return rows.softmax(-1), columns.softmax(-1)
 
     def position_attention(self, grid: Grid) -> Tensor:
-        """Read-out: the positional attention as (heads, N, N). The forward pass never needs it."""
+        """Read-out: the positional attention as (heads, N, N)."""
         return outer(*self.position_factors(grid))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -192,7 +192,8 @@ class GPSA(PositionalAttention):
     def look_by_position(self, v: Tensor, gate: Tensor, grid: Grid) -> Tensor:
         """σ(λ) softmax(v · r) V for the whole batch, (B, N, heads, d). The gate rides on the small factor."""
         rows, columns = self.position_factors(grid)
-        # A GPU hides the arithmetic of the larger product; a CPU does not (benchmarks/convit.py races them).
+        # One product is one pass over memory less but far more arithmetic: on a CPU it takes 4 to 7 times as long
+        # (benchmarks/convit.py races them).
         product = one_product if v.is_cuda and v.shape[2] <= 1024 else two_products
         first = v.shape[2] - grid[0] * grid[1]
         if not first:
