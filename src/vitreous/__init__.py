@@ -1,5 +1,41 @@
-"""Vitreous: see through any vision model."""
+"""Vitreous: see through any vision model.
+
+The public names are here and load on first use, so that `import vitreous` costs nothing and never imports torch.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vitreous.errors import VitreousError as VitreousError
+    from vitreous.specimen.anatomy import Anatomy as Anatomy
+    from vitreous.specimen.anatomy import Unit as Unit
+    from vitreous.specimen.opening import open as open
+    from vitreous.specimen.specimen import Specimen as Specimen
+
 __version__ = "0.1.0"
+
+_HOMES = {
+    "Anatomy": "vitreous.specimen.anatomy",
+    "Specimen": "vitreous.specimen.specimen",
+    "Unit": "vitreous.specimen.anatomy",
+    "VitreousError": "vitreous.errors",
+    "open": "vitreous.specimen.opening",
+}
+"""Where each public name lives."""
+
+__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "open"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vitreous' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

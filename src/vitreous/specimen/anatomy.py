@@ -97,7 +97,7 @@ class Anatomy:
         )
         if not hits:
             known = [u.name for u in self.units]
-            raise UnknownName("unit", pattern, known, "Units are named by path, glob, kind or label; print the anatomy.")
+            raise UnknownName("unit", pattern, known, "Units go by path, glob, kind or label; print the anatomy.")
         return hits
 
     @property

@@ -1,0 +1,187 @@
+"""The command line: thin, and quick to answer, because nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+from vitreous import __version__
+from vitreous.errors import VitreousError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from vitreous.specimen.anatomy import Anatomy
+
+app = App(
+    name="vitreous",
+    help="See through any vision model: open it, look inside, intervene.",
+    version=__version__,
+    help_format="plaintext",  # markdown would take 0.2 s more to import
+    default_parameter=Parameter(negative=(), show_default=False),
+    suppress_keyboard_interrupt=False,
+)
+listing = App(name="list", help="What there is to choose from.")
+app.command(listing)
+
+
+@app.command
+def anatomy(
+    models: list[str],
+    /,
+    *,
+    image: int | None = None,
+    pretrained: bool = False,
+    out: list[Path] | None = None,
+    seed: int = 0,
+) -> None:
+    """Open models and show what they are made of.
+
+    Example: vitreous anatomy vit_tiny_patch16_224 tv:resnet50 --out anatomy.svg
+
+    Parameters
+    ----------
+    models
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER.
+    image
+        Side of the images in pixels; the model's own if not given.
+    pretrained
+        Load the published weights; without it they are random.
+    out
+        Also write a drawing (.svg, .html) or the data (.json); may be repeated.
+    seed
+        Of the random weights, 0 if not given.
+    """
+    for path in out or ():
+        _check_ending(path)
+    import torch
+
+    import vitreous
+    from vitreous.specimen import drawing
+
+    torch.set_num_threads(1)  # a graph is read with thousands of tiny tensors; a second thread made it 17 s, not 3
+    console = _console()
+    anatomies = []
+    for name in models:
+        with _console(stderr=True).status(f"Opening {name} …"):
+            torch.manual_seed(seed)
+            anatomies.append(vitreous.open(name, image=image, pretrained=pretrained).anatomy)
+        console.print(drawing.table(anatomies[-1], fold=len(models) > 1), "")
+    for path in out or ():
+        _write(path, anatomies)
+        console.print(f"Wrote {path}", highlight=False)
+
+
+@app.command
+def doctor() -> int:
+    """Check the installation: versions, torch and torchvision, device, disk.
+
+    Example: vitreous doctor
+    """
+    from rich.table import Table
+
+    from vitreous.doctor import examine
+
+    checks = examine()
+    table = Table(show_header=False, box=None)
+    for check in checks:
+        table.add_row("[red]✗[/]" if check.problem else "[green]✓[/]", check.name, check.found)
+    _console().print(table)
+    for check in checks:
+        if check.problem:
+            _complain(check.problem)
+    return int(any(check.problem for check in checks))
+
+
+@listing.command(name="models")
+def list_models(*, filter: str = "*", pretrained: bool = False) -> None:
+    """List the models that can be opened by name.
+
+    Example: vitreous list models --filter '*convnext*' --pretrained
+
+    Parameters
+    ----------
+    filter
+        A pattern with * and ?.
+    pretrained
+        Only those with published weights, each with its tag.
+    """
+    from vitreous.models import names
+
+    found = names.list_models(filter, pretrained)
+    if not found:
+        raise VitreousError(f"No model is called anything like {filter!r}; a pattern with stars, '*vit*', finds parts.")
+    print("\n".join(found))
+
+
+@app.meta.default
+def launch(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
+    debug: Annotated[bool, Parameter(help="Show the traceback of an error.")] = False,
+) -> int:
+    """Every command goes through here, so that errors look alike: one sentence, exit code 2."""
+    try:
+        return app(tokens, exit_on_error=False, print_error=False, result_action="return_value") or 0
+    except (VitreousError, CycloptsError) as error:
+        if debug:
+            raise
+        _complain(str(error))
+        return 2
+    except KeyboardInterrupt:
+        _complain("Interrupted.")
+        return 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The `vitreous` command."""
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    try:
+        code = app.meta(given, exit_on_error=False, print_error=False, result_action="return_value") or 0
+        sys.stdout.flush()
+    except CycloptsError as error:
+        _complain(str(error))
+        code = 2
+    except BrokenPipeError:  # `vitreous list models | head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _check_ending(path: Path) -> None:
+    if path.suffix not in (".svg", ".html", ".json"):
+        raise VitreousError(f"A drawing ends in .svg, .html or .json, and {str(path)!r} does not.")
+
+
+def _write(path: Path, anatomies: list[Anatomy]) -> None:
+    """One model's JSON is what `Anatomy.from_json` reads; of several it is a list of those."""
+    from vitreous.specimen import drawing
+
+    if path.suffix == ".svg":
+        text = drawing.svg(anatomies)
+    elif path.suffix == ".html":
+        text = drawing.html(anatomies)
+    else:
+        one = [anatomy.to_json() for anatomy in anatomies]
+        text = one[0] if len(one) == 1 else "[" + ",\n".join(one) + "]"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise VitreousError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
+
+
+def _console(stderr: bool = False) -> Console:
+    """A terminal as wide as it is; a file or pipe as wide as a table wants, because nobody can resize it later."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else 120)
+
+
+def _complain(sentence: str) -> None:
+    _console(stderr=True).print(sentence, style="red", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,141 @@
+"""A model by its name: one grammar for every place a model can come from.
+
+| name | where it comes from |
+|---|---|
+| `vit_small_patch16_224`, `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…` | timm, as timm spells it |
+| `hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json` | Hugging Face's transformers |
+| `tv:resnet50` | torchvision |
+| `run:./folder`, or a path | a model trained with Vitreous |
+
+Weights are random unless `pretrained` is asked for, and nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.models import hugging_face
+from vitreous.models.hugging_face import Size
+
+if TYPE_CHECKING:
+    from torch import nn
+
+TIMM_SOURCES = ("hf-hub", "hf_hub", "local-dir")
+PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
+
+
+def load(name: str, *, pretrained: bool = False, image: Size | None = None) -> nn.Module:
+    """The model called `name`, for images of size `image` (a side, or height and width) where it has to know it."""
+    source, colon, rest = name.partition(":")
+    if source == "hf":
+        return hugging_face.load(rest, pretrained=pretrained, image=image)
+    if source == "tv":
+        return _torchvision(rest, pretrained, image)
+    if source == "run":
+        return _run(rest)
+    if (colon and source in TIMM_SOURCES) or not _is_path(name):
+        return _timm(name, pretrained, image)
+    return _run(name)
+
+
+def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
+    """Names that `load` knows without asking the network, in timm's order and then torchvision's.
+
+    `filter` is a glob; with `pretrained` only those for which weights are published, each with its tag.
+    """
+    import timm
+
+    ours = [*timm.list_models(pretrained=pretrained), *_torchvision_names()]
+    return [name for name in ours if fnmatchcase(name, filter)]
+
+
+def _timm(name: str, pretrained: bool, image: Size | None) -> nn.Module:
+    import timm
+
+    source, _, rest = name.partition(":")
+    remote = source in ("hf-hub", "hf_hub")
+    if source == "local-dir" and not (Path(rest).expanduser() / "config.json").is_file():
+        raise VitreousError(f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved.")
+    if source not in TIMM_SOURCES:
+        _check_timm_name(name)
+    with hugging_face.loading(name, hub=remote or pretrained):
+        try:
+            return timm.create_model(name, pretrained=pretrained, img_size=image)
+        except TypeError as error:  # a network that takes images of any size has no such argument
+            if "img_size" not in str(error):
+                raise
+            return timm.create_model(name, pretrained=pretrained)
+
+
+def _check_timm_name(name: str) -> None:
+    import timm
+
+    if not timm.is_model(name):
+        raise UnknownName("model", name, list_models(), _hint(name))
+    tags = timm.models.get_arch_pretrained_cfgs(name)
+    if "." in name and name not in tags:
+        raise UnknownName("set of weights", name, tags, f"There are {len(tags)} for {name.split('.')[0]!r}.")
+
+
+def _hint(name: str) -> str:
+    if ":" in name:
+        return "A prefix is one of hf:, tv:, run:, hf-hub:, local-dir:."
+    if "/" in name:
+        return f"A Hugging Face model is written 'hf:{name}', a file or folder './{name}'."
+    return "`vitreous list models --filter '*vit*'` shows what there is."
+
+
+def _torchvision_names() -> list[str]:
+    """Classifiers only: torchvision's detectors download a backbone even where no weights were asked for."""
+    import torchvision
+
+    return [f"tv:{name}" for name in torchvision.models.list_models(module=torchvision.models)]
+
+
+def _torchvision(name: str, pretrained: bool, image: Size | None) -> nn.Module:
+    import torchvision
+
+    if f"tv:{name}" not in _torchvision_names():
+        raise UnknownName("torchvision model", f"tv:{name}", _torchvision_names())
+    sized = {"image_size": _square(image, name)} if image is not None and name.startswith("vit_") else {}
+    with hugging_face.loading(f"tv:{name}", hub=False):
+        return torchvision.models.get_model(name, weights="DEFAULT" if pretrained else None, **sized)
+
+
+def _square(image: Size, name: str) -> int:
+    height, width = (image, image) if isinstance(image, int) else image
+    if height != width:
+        raise VitreousError(f"'tv:{name}' takes square images only, not {height}x{width}.")
+    return height
+
+
+def _is_path(name: str) -> bool:
+    """Models win over files of the same name; a path says what it is by a leading dot, slash or tilde, or an ending."""
+    if name.startswith((".", "/", "~")) or Path(name).suffix in (".safetensors", *PICKLES):
+        return True
+    import timm
+
+    return name != "" and not timm.is_model(name) and Path(name).exists()
+
+
+def _run(where: str) -> nn.Module:
+    """The model of a run. Training is yet to come, so there is none to find; each kind of path says what it is."""
+    path = Path(where).expanduser()
+    if not path.exists():
+        raise VitreousError(f"There is no file or folder {where!r}.")
+    if path.suffix in PICKLES:
+        raise VitreousError(
+            f"{where!r} is a pickle, which can run code as it loads, so Vitreous does not open it; "
+            "load it yourself and give vitreous.open the module, or convert it to safetensors."
+        )
+    if path.is_file():
+        raise VitreousError(
+            f"{where!r} holds weights but not the model they belong to, and there is no Vitreous run next to it; "
+            "build the model, load the weights into it and give vitreous.open the module."
+        )
+    other = (path / "config.json").is_file()
+    hint = f" With its config.json it may be 'hf:{where}' or 'local-dir:{where}'." if other else ""
+    raise VitreousError(f"There is no Vitreous run in the folder {where!r}.{hint}")

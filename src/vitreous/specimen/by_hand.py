@@ -1,0 +1,185 @@
+"""Specimens of models whose graph cannot be read: the user names the modules, and these are the units.
+
+Works on a copy of the module tree that shares the model's weights, so the model itself never carries a hook.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.specimen.anatomy import KINDS, Anatomy, Kind, Unit
+from vitreous.specimen.graph import undisturbed
+from vitreous.specimen.layout import BatchAxis, Layout
+from vitreous.specimen.observe import Consumer, Feature, Observation, Site, Sites
+from vitreous.specimen.specimen import Specimen
+
+
+class HandSpecimen(Specimen):
+    """Units are whole modules: what goes in is `before`, what comes out is `branch` and `after`."""
+
+    def __init__(self, model: nn.Module, anatomy: Anatomy, edits: tuple[str, ...] = ()) -> None:
+        nn.Module.__init__(self)
+        self.module = model  # type: ignore[assignment]
+        self.anatomy = anatomy
+        self.edits = edits
+        for module in model.modules():
+            module.training = False
+        self.training = False
+
+    def observe(
+        self,
+        images: Tensor,
+        want: Iterable[Site] = ("before", "branch", "after"),
+        units: str | Sequence[str] = "*",
+        each: Consumer | None = None,
+        grad: bool = False,
+    ) -> Observation:
+        self._check(images)
+        wanted = set(want)
+        kept: dict[str, Sites] = {}
+        consumer = each or (lambda unit, sites: kept.__setitem__(unit.name, sites))
+
+        def watch(unit: Unit) -> Callable[..., None]:
+            def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+                seen = {"before": args[0] if args else None, "branch": output, "after": output}
+                features: dict[str, Any] = {
+                    site: Feature(value, _layout(value))
+                    for site, value in seen.items()
+                    if site in wanted and isinstance(value, Tensor)
+                }
+                consumer(unit, Sites(**features))
+
+            return hook
+
+        handles = [self._part(u.name).register_forward_hook(watch(u)) for u in self._find(units)]
+        try:
+            with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
+                output = self.module(images)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return Observation(kept, output)
+
+    def without(self, *units: str) -> Specimen:
+        return self._swapped(units, lambda part: _Bypass(part), f"without {', '.join(units)}")
+
+    def with_branch(self, units: str, fn: Callable[..., Tensor]) -> Specimen:
+        return self._swapped([units], lambda part: _Replaced(part, fn), f"with branch {units}")
+
+    def without_skip(self, *units: str) -> Specimen:
+        raise VitreousError("Units named by hand have no known skip; without_skip needs the model's graph.")
+
+    def with_attention(self, units: str, attention: str | Tensor | Mapping[str, Tensor]) -> Specimen:
+        raise VitreousError("Units named by hand have no known attention; with_attention needs the model's graph.")
+
+    def _part(self, name: str) -> nn.Module:
+        return cast(nn.Module, self.module).get_submodule(name)
+
+    def _swapped(self, patterns: Sequence[str], swap: Callable[[nn.Module], nn.Module], description: str) -> Specimen:
+        model = shared_copy(self.module)
+        for unit in self._find(patterns):
+            parent, _, child = unit.name.rpartition(".")
+            setattr(model.get_submodule(parent), child, swap(model.get_submodule(unit.name)))
+        return HandSpecimen(model, self.anatomy, (*self.edits, description))
+
+
+class _Bypass(nn.Module):
+    """Passes the input on; zeros where the shape would not fit."""
+
+    def __init__(self, part: nn.Module) -> None:
+        super().__init__()
+        self.part = part
+
+    def forward(self, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+        output = self.part(value, *args, **kwargs)
+        return value if output.shape == value.shape else torch.zeros_like(output)
+
+
+class _Replaced(nn.Module):
+    def __init__(self, part: nn.Module, fn: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.fn = fn
+
+    def forward(self, value: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return self.fn(value)
+
+
+def by_hand(
+    model: nn.Module, name: str, shape: tuple[int, int, int], images: Tensor, units: Sequence[str] | Mapping[str, str]
+) -> Specimen:
+    """Open `model` with the named modules as units, in the order in which they run; a mapping gives their kinds."""
+    named = dict(model.named_modules())
+    for path in units:
+        if path not in named or not path:
+            raise UnknownName("module", path, named)
+    kinds = units if isinstance(units, Mapping) else {path: _kind(named[path]) for path in units}
+    for kind in kinds.values():
+        if kind not in KINDS:
+            raise UnknownName("kind", kind, KINDS, f"Kinds are {', '.join(KINDS)}.")
+    copied = shared_copy(model)
+    ran = _order(copied, list(units), images)
+    if missing := [path for path in units if path not in ran]:
+        raise VitreousError(f"Module {missing[0]!r} did not run when {name} was given images; name modules that do.")
+    built, grids = [], dict.fromkeys(filter(None, (layout.grid if layout else None for layout in ran.values())))
+    stages = {grid: i + 1 for i, grid in enumerate(grids)}
+    for index, (path, layout) in enumerate(ran.items()):
+        grid = layout.grid if layout is not None else None
+        built.append(
+            Unit(
+                path,
+                cast(Kind, kinds[path]),
+                index,
+                stages.get(grid, 1) if grid else 1,
+                index / max(1, len(ran) - 1),
+                grid,
+                layout.channels if layout is not None else None,
+                skip=False,
+                parameters=sum(p.numel() for p in named[path].parameters()),
+            )
+        )
+    total = sum(p.numel() for p in model.parameters())
+    return HandSpecimen(copied, Anatomy(name, shape, tuple(built), total))
+
+
+def shared_copy(model: nn.Module) -> nn.Module:
+    """The same tree of modules over the same parameters and buffers."""
+    tensors = [*model.parameters(), *model.buffers()]
+    return copy.deepcopy(model, {id(t): t for t in tensors})
+
+
+def _order(model: nn.Module, paths: list[str], images: Tensor) -> dict[str, Layout | None]:
+    ran: dict[str, Layout | None] = {}
+
+    def note(path: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            ran.setdefault(path, _layout(output) if isinstance(output, Tensor) else None)
+
+        return hook
+
+    handles = [model.get_submodule(path).register_forward_hook(note(path)) for path in paths]
+    try:
+        with undisturbed(model), torch.no_grad():
+            model(images)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return ran
+
+
+def _kind(module: nn.Module) -> Kind:
+    kernels = [m.kernel_size for m in module.modules() if isinstance(m, nn.Conv2d)]
+    return "conv" if any(max(k) > 1 for k in kernels) else "mlp"
+
+
+def _layout(value: Tensor) -> Layout | None:
+    """A map of features is taken to be channels first, as torch has it; tokens come without a grid."""
+    if value.ndim != 4:
+        return None
+    grid = (value.shape[2], value.shape[3])
+    return Layout(BatchAxis(0, 1, True), (3, 4), None, (), grid, value.shape[1])

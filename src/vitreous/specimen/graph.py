@@ -1,0 +1,287 @@
+"""Read a model's computation graph, once, without touching the model.
+
+`torch.export` traces the model in evaluation mode; a few rewrites then make the graph easy to reason about: guards and
+inactive dropout go, sub-graphs are inlined, and in-place operations become ordinary ones, so that a tensor seen at one
+place cannot change behind our back at another (an in-place ReLU would otherwise overwrite what was captured before it).
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from copy import copy
+from io import StringIO
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from vitreous.errors import NotExportable
+
+aten = torch.ops.aten
+
+EXAMPLE_BATCH = 2
+"""The batch size for which the nodes of a graph carry shapes (`node.meta["val"]`)."""
+
+
+def read(model: nn.Module, example: Tensor) -> fx.GraphModule:
+    """The graph of `model` on images like `example`, for any batch size, over the model's own parameters and buffers.
+
+    The model is as before afterwards.
+    """
+    batch = _stand_in(model, example)
+    with undisturbed(model):
+        program: Any = _export(model, example, batch)
+        module = program.module(check_guards=False)
+        if not _tidy(module):
+            module = program.run_decompositions({}).module(check_guards=False)
+            _tidy(module)
+    _free_batch(module.graph, batch)
+    return fx.GraphModule(module, module.graph)  # export's own kind refuses train() and eval()
+
+
+def _stand_in(model: nn.Module, example: Tensor) -> int:
+    """A batch size by which no other size of the model can be divided.
+
+    Export with a symbolic batch takes up to 2.3 times as long. Instead the batch is a prime that divides nothing else:
+    afterwards every multiple of it in the graph is the batch's doing, and is written as such.
+    """
+    sizes = {size for tensor in [*model.parameters(), *model.buffers(), example[0]] for size in tensor.shape} - {0}
+    primes = (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271)
+    return next(prime for prime in primes if all(size % prime for size in sizes))
+
+
+def _free_batch(graph: fx.Graph, stand_in: int) -> None:
+    """Replace multiples of the stand-in by multiples of the images' own number, and shapes by those of the example."""
+    images = next(n for n in graph.nodes if n.op == "placeholder")
+    with graph.inserting_after(images):
+        count = graph.call_function(aten.sym_size.int, (images, 0))
+    count.meta["val"] = EXAMPLE_BATCH
+    multiples: dict[int, fx.Node] = {1: count}
+
+    def size(value: Any) -> Any:
+        if type(value) is not int or value <= 0 or value % stand_in:
+            return value
+        factor = value // stand_in
+        if factor not in multiples:
+            with graph.inserting_after(count):
+                multiples[factor] = graph.call_function(operator.mul, (count, factor))
+            multiples[factor].meta["val"] = EXAMPLE_BATCH * factor
+        return multiples[factor]
+
+    def shape(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [shape(v) for v in value]
+        if not isinstance(value, Tensor):
+            return value
+        sizes = [s // stand_in * EXAMPLE_BATCH if s and s % stand_in == 0 else s for s in value.shape]
+        return torch.empty(sizes, dtype=value.dtype, device="meta")
+
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node is not count and node not in multiples.values():
+            node.args = fx.node.map_aggregate(node.args, size)
+            node.kwargs = fx.node.map_aggregate(node.kwargs, size)
+        if "val" in node.meta and node.op != "get_attr":
+            node.meta["val"] = shape(node.meta["val"])
+    graph.lint()
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; on the way out every module has the attributes, and the world the random state, it had.
+
+    Restoring all attributes, not only the mode, matters: some models cache tensors on themselves as they run, and
+    export itself replaces lists and dicts by copies.
+    """
+    before = [(module, _attributes(module)) for module in model.modules()]
+    fast = torch.backends.mha.get_fastpath_enabled()
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)  # its fused kernel would hide the attention product
+            for module, _ in before:
+                module.training = False
+            yield
+        finally:
+            logging.disable(logging.NOTSET)
+            torch.backends.mha.set_fastpath_enabled(fast)
+            for module, attributes in before:
+                _restore(module, attributes)
+
+
+def _attributes(module: nn.Module) -> dict[str, tuple[Any, Any]]:
+    """Every attribute, and what it holds if it is a dict or list that could be changed in place."""
+    return {name: (value, copy(value) if type(value) in (dict, list) else None) for name, value in vars(module).items()}
+
+
+def _restore(module: nn.Module, attributes: dict[str, tuple[Any, Any]]) -> None:
+    vars(module).clear()
+    for name, (value, content) in attributes.items():
+        if type(value) is list:
+            value[:] = content
+        elif type(value) is dict:
+            value.clear()
+            value.update(content)
+        vars(module)[name] = value
+
+
+def _export(model: nn.Module, example: Tensor, batch: int) -> torch.export.ExportedProgram:
+    images = example.new_empty(batch, *example.shape[1:])
+    try:
+        with torch.enable_grad(), redirect_stderr(StringIO()):  # a failed export prints the whole graph
+            return torch.export.export(model, (images,), strict=False)
+    except Exception as cause:
+        try:
+            with torch.no_grad():
+                model(example)
+        except Exception as plain:  # the model itself fails: its own message is the useful one
+            raise NotExportable(
+                f"The model does not run on images of shape {tuple(example.shape)}: {_first_line(plain)}; "
+                "give the size it was made for with image=."
+            ) from plain
+        raise NotExportable(
+            f"The graph of {type(model).__name__} cannot be read: {_first_line(cause)} (at {_culprit(cause)}); "
+            "name the modules to look at yourself with units=['path.of.module', …]."
+        ) from cause
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).split(" (unhinted")[0].rstrip(".")[:200]
+
+
+def _culprit(error: BaseException) -> str:
+    """The deepest line of the traceback that is not torch's own: the line of the model that stopped the export."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if not re.search(r"[/\\]torch[/\\]|vitreous[/\\]specimen", f.filename)]
+    frame = (theirs or frames)[-1]
+    return f"{frame.filename}:{frame.lineno}, `{frame.line}`"
+
+
+def op(node: fx.Node) -> str:
+    """The operation's plain name: 'linear', 'scaled_dot_product_attention', 'getitem', …; '' for anything else."""
+    if node.op != "call_function":
+        return ""
+    packet = getattr(node.target, "overloadpacket", node.target)
+    return str(getattr(packet, "__name__", ""))
+
+
+def args(node: fx.Node) -> tuple[Any, ...]:
+    """The node's arguments; fx types them too widely to be of use."""
+    return node.args
+
+
+def path(node: fx.Node) -> str:
+    """The path of the innermost module the node was traced in; '' is the model itself."""
+    stack = node.meta.get("nn_module_stack") or {}
+    entries = list(stack.values())
+    return str(entries[-1][0]) if entries else ""
+
+
+def _tidy(module: fx.GraphModule) -> bool:
+    """Rewrite the graph in place; False if its mutations need torch's own functionalisation."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        name = op(node)
+        if (node.op == "call_module" and str(node.target).startswith("_guards")) or name.startswith("_assert_"):
+            graph.erase_node(node)
+        elif name in {"wrap_with_autocast", "wrap_with_set_grad_enabled"}:
+            _inline(module, node, skip=4 if name == "wrap_with_autocast" else 1)
+    for node in list(graph.nodes):
+        if op(node) in {"dropout", "dropout_", "feature_dropout", "alpha_dropout"}:
+            node.replace_all_uses_with(args(node)[0])
+            graph.erase_node(node)
+    done = _functionalise(graph)
+    graph.eliminate_dead_code()
+    graph.lint()
+    module.recompile()
+    return done
+
+
+def _inline(module: fx.GraphModule, node: fx.Node, skip: int) -> None:
+    """Put the body of a higher-order node where the node stands (regions without gradient or autocast)."""
+    body_ref, *inputs = args(node)[skip:]
+    body = getattr(module, str(body_ref.target))
+    placeholders = [n for n in body.graph.nodes if n.op == "placeholder"]
+    mapping: dict[fx.Node, Any] = dict(zip(placeholders, inputs, strict=True))
+    with module.graph.inserting_before(node):
+        result: Any = module.graph.graph_copy(body.graph, mapping)
+    for user in list(node.users):  # the body returns a tuple, taken apart by getitem
+        user.replace_all_uses_with(result[args(user)[1]])
+        module.graph.erase_node(user)
+    module.graph.erase_node(node)
+
+
+VIEWS = {
+    "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "slice", "select", "narrow", "expand",
+    "split", "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze", "alias", "detach", "contiguous", "to",
+    "getitem", "movedim", "as_strided", "diagonal", "unfold", "expand_as", "view_as", "reshape_as", "swapaxes",
+}  # fmt: skip
+
+
+def _functionalise(graph: fx.Graph) -> bool:
+    """Replace `relu_` and friends by their plain versions.
+
+    Only where nobody else can see the mutation: the mutated tensor is no view whose base, and has no view that, is used
+    later. Otherwise says False, and torch's own, slower functionalisation has to do it.
+    """
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    data = depends_on_input(graph)
+    for node in list(graph.nodes):
+        if not _mutates(node) or node not in data:
+            continue
+        target: fx.Node = args(node)[0]
+        plain = _plain_version(node)
+        if plain is None or _seen_through_views(target, node, order):
+            return False
+        node.target = plain
+        for user in list(target.users):
+            if user is not node and order[user] > order[node]:
+                user.replace_input_with(target, node)
+    return True
+
+
+def _mutates(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return bool(node.op == "call_function" and schema is not None and schema.is_mutable)
+
+
+def _plain_version(node: fx.Node) -> Callable[..., Any] | None:
+    name, overload = op(node), node.target._overloadname  # type: ignore[union-attr]
+    packet = getattr(aten, name.removesuffix("_"), None)
+    return getattr(packet, overload, None) if packet is not None and name.endswith("_") else None
+
+
+def _seen_through_views(target: fx.Node, mutation: fx.Node, order: dict[fx.Node, int]) -> bool:
+    """Whether an older alias of the mutated tensor is still in use after the mutation."""
+    base = target
+    while op(base) in VIEWS:
+        base = args(base)[0]
+    aliases, queue = {base}, [base]
+    while queue:
+        views = {user for user in queue.pop().users if op(user) in VIEWS} - aliases
+        aliases |= views
+        queue.extend(views)
+    now = order[mutation]
+    older = (alias for alias in aliases - {target} if order[alias] < now)
+    return any(order[user] > now for alias in older for user in alias.users)
+
+
+def depends_on_input(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes whose value changes with the images; sizes read off them do not."""
+    data: set[fx.Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder" or (op(node) != "sym_size" and any(p in data for p in node.all_input_nodes)):
+            data.add(node)
+    return data
+
+
+def attribute(module: nn.Module, target: str) -> Any:
+    """The parameter, buffer or constant a `get_attr` node names."""
+    return operator.attrgetter(target)(module)

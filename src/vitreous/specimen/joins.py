@@ -1,0 +1,221 @@
+"""Find the residual joins of a graph: the places where a skip and a branch are added.
+
+A join is a sum of tensors one of which, the skip, is an ancestor of all the others, or comes from one by a mere
+projection (a strided 1x1 convolution, a pooling, a norm). What lies between fork and join is the branch. Sums that only
+look like it are left out: rotary embeddings (nothing learned in between), attention logits plus a bias (constant),
+fusions of separate paths (no simple path is the skip), hierarchical splits (the skip carries only a part).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch import fx
+
+from vitreous.specimen.anatomy import Kind
+from vitreous.specimen.graph import depends_on_input, op
+from vitreous.specimen.positions import Trace, Traced, shape_of
+
+ACTIVATIONS = {
+    "relu", "gelu", "silu", "hardswish", "sigmoid", "tanh", "softmax", "_softmax", "erf", "hardtanh", "leaky_relu",
+    "mish", "elu", "softplus", "hardsigmoid", "relu6", "prelu", "glu", "selu", "log_sigmoid", "clamp", "exp",
+}  # fmt: skip
+LAYOUT = {
+    "view", "reshape", "_unsafe_view", "permute", "transpose", "flatten", "unflatten", "contiguous", "clone", "squeeze",
+    "unsqueeze", "movedim", "to", "_to_copy", "alias", "detach",
+}  # fmt: skip
+PARTS = {"getitem", "split", "split_with_sizes", "chunk", "unbind", "select", "index", "narrow"}
+PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm", "addmm"}
+RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
+SIGNIFICANT = {"attention", "mix", "conv", "linear"}
+
+
+class Flow:
+    """Who depends on whom, and what each node does, for the nodes of one graph."""
+
+    def __init__(self, graph: fx.Graph, traces: dict[fx.Node, Traced], mixing: set[fx.Node]) -> None:
+        self.nodes: list[fx.Node] = list(graph.nodes)
+        self.order = {node: i for i, node in enumerate(self.nodes)}
+        self.data = depends_on_input(graph)
+        self.traces = traces
+        self._above = self._ancestors()
+        self.role = {node: self._role(node, mixing) for node in self.nodes}
+
+    def _ancestors(self) -> list[int]:
+        """For every node a bit set of its ancestors, itself included."""
+        above: list[int] = []
+        for i, node in enumerate(self.nodes):
+            bits = 1 << i
+            for parent in node.all_input_nodes:
+                bits |= above[self.order[parent]]
+            above.append(bits)
+        return above
+
+    def trace(self, node: fx.Node) -> Trace | None:
+        found = self.traces.get(node)
+        return found if isinstance(found, Trace) else None
+
+    def leads_to(self, early: fx.Node, late: fx.Node) -> bool:
+        return bool(self._above[self.order[late]] >> self.order[early] & 1)
+
+    def between(self, fork: fx.Node, end: fx.Node) -> list[fx.Node]:
+        """Nodes after `fork` that `end` depends on, `end` included, in order."""
+        first, last = self.order[fork], self.order[end]
+        wanted = self._above[last]
+        return [self.nodes[i] for i in range(first + 1, last + 1) if wanted >> i & 1 and self._above[i] >> first & 1]
+
+    def above(self, node: fx.Node) -> list[fx.Node]:
+        """The ancestors of `node` that depend on the images, itself included, in order."""
+        bits = self._above[self.order[node]]
+        return [n for i, n in enumerate(self.nodes) if bits >> i & 1 and n in self.data]
+
+    def last_common(self, ends: Iterable[fx.Node]) -> fx.Node | None:
+        """The latest data node on which all of `ends` depend."""
+        bits = -1
+        for end in ends:
+            bits &= self._above[self.order[end]]
+        while bits:
+            node = self.nodes[bits.bit_length() - 1]
+            if node in self.data:
+                return node
+            bits &= ~(1 << self.order[node])
+        return None
+
+    def _role(self, node: fx.Node, mixing: set[fx.Node]) -> str:
+        name = op(node)
+        if node not in self.data:
+            return ""
+        if node in mixing or name in RECURRENT:
+            return "mix"
+        if name == "scaled_dot_product_attention":
+            return "attention"
+        if name.startswith("conv"):
+            return "conv" if _kernel(node) > 1 else "linear"
+        if name in PRODUCTS:
+            operands = [n for n in node.all_input_nodes if n in self.data]
+            return "attention" if len(operands) > 1 else "linear"
+        if name in ACTIVATIONS or name.removesuffix("_backward") in ACTIVATIONS:
+            return "activation"
+        if "pool" in name:
+            return "pool"
+        return "linear" if name == "linear" else ""
+
+    def significant(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
+        return [n for n in nodes if self.role[n] in SIGNIFICANT]
+
+    def kind(self, nodes: Iterable[fx.Node]) -> Kind | None:
+        """What a stretch of graph does, by what it computes."""
+        roles = {self.role[n] for n in nodes}
+        if any(self.role[n] == "attention" and not self._pools(n) for n in nodes):
+            return "attention"
+        for role, kind in (("mix", "token-mlp"), ("conv", "conv"), ("linear", "mlp"), ("pool", "pool")):
+            if role in roles:
+                return kind  # type: ignore[return-value]
+        return None
+
+    def _pools(self, node: fx.Node) -> bool:
+        """A product of two data tensors with a single row and no place: global context, not attention."""
+        return self.trace(node) is None and 1 in shape_of(node)[-2:]
+
+
+def _kernel(node: fx.Node) -> int:
+    """The widest extent of a convolution's kernel."""
+    weight = node.args[1]
+    assert isinstance(weight, fx.Node)
+    return max(shape_of(weight)[2:], default=1)
+
+
+@dataclass(slots=True)
+class Join:
+    """One sum of a skip and its branches. Parallel branches (attention beside MLP) share a join."""
+
+    fork: fx.Node
+    skip: fx.Node
+    branches: tuple[fx.Node, ...]
+    total: fx.Node
+    body: list[fx.Node]
+    """Everything between fork and total."""
+
+
+def find_joins(flow: Flow) -> list[Join]:
+    """All residual joins, outermost where they nest, in order."""
+    sums = [n for n in flow.nodes if _is_sum(n, flow)]
+    inner = {n for n in sums if len(n.users) == 1 and next(iter(n.users)) in sums}
+    joins = [join for total in sums if total not in inner and (join := _join(total, flow, inner)) is not None]
+    return _outermost(joins, flow)
+
+
+def _is_sum(node: fx.Node, flow: Flow) -> bool:
+    if op(node) != "add" or node not in flow.data:
+        return False
+    parts = [a for a in node.args if isinstance(a, fx.Node)]
+    return len(parts) == 2 and all("val" in p.meta and hasattr(p.meta["val"], "shape") for p in parts)
+
+
+def _summands(total: fx.Node, inner: set[fx.Node]) -> list[fx.Node]:
+    found: list[fx.Node] = []
+    for part in total.args[:2]:
+        assert isinstance(part, fx.Node)
+        found.extend(_summands(part, inner) if part in inner else [part])
+    return found
+
+
+def _join(total: fx.Node, flow: Flow, inner: set[fx.Node]) -> Join | None:
+    summands = _summands(total, inner)
+    if any(shape_of(s) != shape_of(total) for s in summands):
+        return None
+    for skip in summands:
+        root = _root(skip)
+        rest = tuple(s for s in summands if s is not skip)
+        if all(s in flow.data and flow.leads_to(root, s) for s in rest):
+            return _checked(Join(root, skip, rest, total, flow.between(root, total)), flow)
+    if not all(s in flow.data for s in summands):
+        return None
+    fork = flow.last_common(summands)
+    if fork is None or fork.op == "placeholder":
+        return None
+    skip = min(summands, key=lambda s: _effort(flow.between(fork, s), flow))
+    rest = tuple(s for s in summands if s is not skip)
+    return _checked(Join(fork, skip, rest, total, flow.between(fork, total)), flow)
+
+
+def _root(node: fx.Node) -> fx.Node:
+    """The tensor behind views, permutations and casts."""
+    while op(node) in LAYOUT and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
+
+
+def _effort(nodes: list[fx.Node], flow: Flow) -> tuple[int, int]:
+    return len(flow.significant(nodes)) + sum(flow.role[n] == "activation" for n in nodes), len(nodes)
+
+
+def _checked(join: Join, flow: Flow) -> Join | None:
+    """The join if it is a residual one: a simple skip that carries everything, around something learned."""
+    path = flow.between(join.fork, join.skip)
+    learned = flow.significant(path)
+    nonlinear = any(flow.role[n] in ("activation", "attention") for n in path)
+    if nonlinear or len(learned) > 1 or any(op(n) in PARTS for n in path):
+        return None
+    bodies = [flow.between(join.fork, b) for b in join.branches]
+    if not all(flow.kind(body) for body in bodies):
+        return None
+    bent = any(flow.role[n] in ("activation", "attention", "mix") for body in bodies for n in body)
+    if learned and not bent:  # two linear maps added up (re-parameterised convolutions): one convolution, no skip
+        return None
+    return join
+
+
+def _outermost(joins: list[Join], flow: Flow) -> list[Join]:
+    """Of nested joins the outer one is the block, unless it spans several blocks in a row (a long skip)."""
+    kept: list[Join] = []
+    for outer in joins:
+        inside = set(outer.body)
+        nested = [j for j in joins if j is not outer and j.total in inside and j.fork in inside | {outer.fork}]
+        blocks = [j for j in nested if any(flow.role[n] == "activation" for n in j.body)]
+        chain = sum(any(flow.leads_to(a.total, b.fork) for a in blocks if a is not b) for b in blocks)
+        if chain < 1 or len(blocks) < 2:
+            kept.append(outer)
+    covered = [set(j.body) - {j.total} for j in kept]
+    return [j for j in kept if not any(j.total in body for body in covered)]

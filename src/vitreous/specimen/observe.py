@@ -1,0 +1,264 @@
+"""Look at every unit in one forward pass, without hooks: taps are nodes of a copy of the graph.
+
+A tap fires as soon as what it wants exists, and what it was given is freed when it returns; nothing is kept unless the
+consumer keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, fx, nn
+
+from vitreous.errors import VitreousError
+from vitreous.specimen.anatomy import Grid, Unit
+from vitreous.specimen.attention import AttentionSite, Places, fused_probabilities
+from vitreous.specimen.layout import Layout
+
+Site = Literal["before", "skip", "branch", "after", "attention"]
+SITES: tuple[Site, ...] = ("before", "skip", "branch", "after", "attention")
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The nodes of a graph at which a unit can be seen and cut, by name, and how their tensors are laid out."""
+
+    before: str | None
+    skip: str | None
+    branches: tuple[str, ...]
+    total: str | None
+    after: str
+    layouts: dict[str, Layout | None]
+    attention: tuple[AttentionSite, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A tensor of the model, in the model's own layout (`raw`) or in ours."""
+
+    raw: Tensor
+    layout: Layout | None
+
+    @property
+    def grid(self) -> Grid | None:
+        return self.layout.grid if self.layout is not None else None
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        return self.layout.prefix if self.layout is not None else ()
+
+    @property
+    def tokens(self) -> Tensor:
+        """(b, prefix + h*w, c); a vector per image counts as one token."""
+        if self.layout is not None:
+            return self.layout.tokens(self.raw)
+        if self.raw.ndim in (2, 3):
+            return self.raw.reshape(self.raw.shape[0], -1, self.raw.shape[-1])
+        raise VitreousError(f"A tensor of shape {tuple(self.raw.shape)} has no known token layout here; use .raw.")
+
+    @property
+    def map(self) -> Tensor:
+        """(b, c, h, w), prefix tokens left out."""
+        if self.layout is None or self.layout.grid is None:
+            raise VitreousError(f"A tensor of shape {tuple(self.raw.shape)} has no grid here; use .tokens or .raw.")
+        return self.layout.map(self.raw)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionMap:
+    """Attention probabilities and where their queries and keys lie. Rows sum to one."""
+
+    values: Tensor
+    """(b, groups, heads, queries, keys): one group where attention is global, one per window otherwise."""
+    places: Places
+
+    @property
+    def queries(self) -> Tensor:
+        """(groups, queries): token index of each query; prefix tokens first, then the grid; -1 is padding."""
+        return self.places.queries
+
+    @property
+    def keys(self) -> Tensor:
+        """(groups, keys): token index of each key, on `key_grid`."""
+        return self.places.keys
+
+    @property
+    def prefix(self) -> int:
+        return self.places.prefix
+
+    @property
+    def query_grid(self) -> Grid:
+        return self.places.query_grid
+
+    @property
+    def key_grid(self) -> Grid:
+        return self.places.key_grid
+
+    def dense(self) -> Tensor:
+        """(b, heads, query tokens, key tokens), zero where nothing can be attended. Large for windowed attention."""
+        batch, _, heads, _, _ = self.values.shape
+        rows, columns = (self.prefix + h * w for h, w in (self.query_grid, self.key_grid))
+        full = self.values.new_zeros(batch, heads, rows + 1, columns + 1)  # the last row and column take the padding
+        for group, (query, key) in enumerate(zip(self.queries, self.keys, strict=True)):
+            where = (query % (rows + 1))[:, None], (key % (columns + 1))[None, :]
+            full[:, :, where[0], where[1]] += self.values[:, group]
+        return full[:, :, :-1, :-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Sites:
+    """What was seen at one unit. Sites that were not wanted, or that the unit has not, are None."""
+
+    before: Feature | None = None
+    skip: Feature | None = None
+    branch: Feature | None = None
+    after: Feature | None = None
+    attention: AttentionMap | None = None
+
+
+class Observation(Mapping[str, Sites]):
+    """What was seen, by unit name, and the model's output from the same pass."""
+
+    def __init__(self, sites: dict[str, Sites], output: Any) -> None:
+        self._sites, self.output = sites, output
+
+    def __getitem__(self, name: str) -> Sites:
+        return self._sites[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sites)
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+
+Consumer = Callable[[Unit, Sites], None]
+
+
+class _Outlet:
+    """Where the taps of one tapped graph deliver to during one pass."""
+
+    def __init__(self) -> None:
+        self.consumer: Consumer | None = None
+
+
+class _Tap(nn.Module):
+    """A node that hands what flows past it to the consumer and returns nothing."""
+
+    def __init__(self, unit: Unit, wiring: Wiring, slots: Sequence[tuple[Site, int]], outlet: _Outlet) -> None:
+        super().__init__()
+        self.unit, self.wiring, self.slots, self.outlet = unit, wiring, tuple(slots), outlet
+
+    def forward(self, *tensors: Any) -> None:
+        assert self.outlet.consumer is not None
+        seen: dict[str, Any] = {}
+        rest = list(tensors)
+        for site, count in self.slots:
+            taken, rest = rest[:count], rest[count:]
+            if site == "attention":
+                seen[site] = _attention_map(self.wiring.attention, taken)
+            else:
+                value = taken[0] if count == 1 else torch.stack(taken).sum(0)
+                seen[site] = Feature(value, self.wiring.layouts.get(site))
+        self.outlet.consumer(self.unit, Sites(**seen))
+
+
+def _attention_map(sites: Sequence[AttentionSite], tensors: list[Any]) -> AttentionMap | None:
+    """Several products of one unit (heads computed one after the other) are put together along the heads."""
+    maps, rest = [], list(tensors)
+    for site in sites:
+        assert site.places is not None
+        if site.fused:
+            (query, key, *options), rest = rest[:6], rest[6:]
+            maps.append(site.places.gather(fused_probabilities(query, key, *options)))
+        else:
+            maps.append(site.places.gather(rest.pop(0)))
+    places = sites[0].places
+    assert places is not None
+    alike = [m for m in maps if m.shape[3:] == maps[0].shape[3:] and m.shape[1] == maps[0].shape[1]]
+    return AttentionMap(alike[0] if len(alike) == 1 else torch.cat(alike, 2), places)
+
+
+class Tapped:
+    """A copy of a graph with taps at some units, ready to run any number of times."""
+
+    def __init__(self, module: fx.GraphModule, units: Sequence[tuple[Unit, Wiring]], want: Sequence[Site]) -> None:
+        self.outlet = _Outlet()
+        self.module, nodes = copy_graph(module)
+        for unit, wiring in units:
+            self._tap(unit, wiring, want, nodes)
+        self.module.recompile()
+
+    def _tap(self, unit: Unit, wiring: Wiring, want: Sequence[Site], nodes: dict[str, fx.Node]) -> None:
+        slots: list[tuple[Site, int]] = []
+        args: list[Any] = []
+        for site in want:
+            found = _sources(site, wiring, nodes)
+            if found:
+                slots.append((site, len(found)))
+                args.extend(found)
+        if not slots:
+            return
+        graph, name = self.module.graph, f"tap_{unit.index}"
+        needed = {a for a in args if isinstance(a, fx.Node)}
+        last = max(needed, key=list(graph.nodes).index)
+        self.module.add_module(name, _Tap(unit, wiring, slots, self.outlet))
+        with graph.inserting_after(last):
+            graph.call_module(name, tuple(args))
+
+    def run(self, images: Tensor, consumer: Consumer) -> Any:
+        self.outlet.consumer = consumer
+        try:
+            return self.module(images)
+        finally:
+            self.outlet.consumer = None
+
+
+def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]:
+    """The arguments a tap needs for one site; none if the unit has no such site, or an edit removed it."""
+    names: dict[str, list[str | None]] = {
+        "before": [wiring.before],
+        "skip": [wiring.skip],
+        "branch": list(wiring.branches),
+        "after": [wiring.after],
+    }
+    if site != "attention":
+        found = [nodes.get(name) if name is not None else None for name in names[site]]
+        return [] if None in found else found
+    args: list[Any] = []
+    for product in wiring.attention:
+        node = nodes.get(product.product if product.fused else str(product.weights))
+        if node is None or product.places is None:
+            return []
+        args.extend(_fused_arguments(node) if product.fused else [node])
+    return args
+
+
+def _fused_arguments(node: fx.Node) -> list[Any]:
+    """Query, key, bias, causal, scale and grouped heads of a fused attention node."""
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    return [
+        given["query"], given["key"], given.get("attn_mask"), given.get("is_causal", False), given.get("scale"),
+        given.get("enable_gqa", False),
+    ]  # fmt: skip
+
+
+def copy_graph(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[str, fx.Node]]:
+    """A new graph module over the same tensors, and its nodes by the names they had."""
+    graph, nodes = copy_nodes(module.graph)
+    return fx.GraphModule(module, graph), nodes
+
+
+def copy_nodes(graph: fx.Graph) -> tuple[fx.Graph, dict[str, fx.Node]]:
+    """A graph of the same nodes under the same names."""
+    copy = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        mapping[node] = copy.node_copy(node, mapping.__getitem__)
+        mapping[node].name = node.name
+    copy.set_codegen(graph._codegen)
+    return copy, {old.name: new for old, new in mapping.items()}

@@ -1,0 +1,54 @@
+"""The colours of Vitreous and the marks that go with them, the same in drawings, charts and reports."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from vitreous.specimen.anatomy import Kind, Reach
+
+Theme = Literal["light", "dark"]
+
+KIND_COLOURS: dict[Kind, str] = {
+    "stem": "#667B45",
+    "attention": "#C05517",
+    "conv": "#2360DC",
+    "mlp": "#B4C0D8",
+    "token-mlp": "#9B57C0",
+    "pool": "#108268",
+    "downsample": "#454C88",
+    "head": "#5F4E69",
+}
+"""One colour a kind. Any two differ by at least 15 in CIELAB, also as seen with protanopia, deuteranopia or tritanopia;
+white reads on all of them but the pale mlp, so that the kind that fills half of a transformer stays quiet."""
+
+PAPERS: dict[Theme, tuple[str, str]] = {"light": ("#1B1F24", "#FFFFFF"), "dark": ("#E8EAED", "#14171C")}
+"""Ink and background of each theme. All greys are ink at some opacity."""
+
+REACH_GLYPHS: dict[Reach, str] = {
+    "global": "M0 0H8V8H0Z",
+    "windowed": "M0 0H8V8H0ZM1 4V7H7V1H4V4Z",
+    "reduced": "M0 0H3V3H0ZM5 0H8V3H5ZM0 5H3V8H0ZM5 5H8V8H5Z",
+    "class": "M4 0A4 4 0 0 1 4 8A4 4 0 0 1 4 0Z",
+    "channel": "M0 0H2V8H0ZM3 0H5V8H3ZM6 0H8V8H6Z",
+    "linear": "M6 0H8V2L2 8H0V6Z",
+    "unknown": "M0 0H8V8H0ZM1 1V7H7V1Z",
+}
+"""What an attention unit looks at, as an SVG path (even-odd) in a square of 8: everything, a window of it, a coarser
+grid, one token, channels, a kernel; an empty square where it cannot be told."""
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours (`#RRGGBB`) after WCAG 2, from 1 to 21."""
+
+    def luminance(colour: str) -> float:
+        channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
+        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def ink_on(kind: Kind) -> str:
+    """What to write in on this kind's colour: white or near-black, whichever reads better."""
+    return max(("#FFFFFF", "#101214"), key=lambda ink: contrast(ink, KIND_COLOURS[kind]))

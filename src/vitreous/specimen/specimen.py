@@ -1,0 +1,239 @@
+"""A model opened up: run it, look inside it, change it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from vitreous.errors import BadImages, UnknownName, VitreousError
+from vitreous.specimen import intervene
+from vitreous.specimen.anatomy import Anatomy, Unit
+from vitreous.specimen.graph import op, path
+from vitreous.specimen.observe import SITES, Consumer, Observation, Site, Sites, Tapped, Wiring, copy_graph
+
+
+class Specimen(nn.Module):
+    """A model whose parts have names.
+
+    Calling it gives the model's output. It shares the model's weights and never changes them; every intervention
+    returns a new specimen. Moving a specimen to another device or precision leaves the model where it is.
+    """
+
+    def __init__(
+        self, module: fx.GraphModule, anatomy: Anatomy, wiring: Mapping[str, Wiring], edits: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.anatomy = anatomy
+        self.edits = edits
+        self._wiring = dict(wiring)
+        self._tapped: dict[Any, Tapped] = {}
+        super().train(False)
+
+    @property
+    def units(self) -> tuple[Unit, ...]:
+        """The ordered sequence of units."""
+        return self.anatomy.units
+
+    def forward(self, images: Tensor) -> Any:
+        self._check(images)
+        return self.module(images)
+
+    def _check(self, images: Tensor) -> None:
+        wanted = self.anatomy.image
+        if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
+            shape, size = tuple(images.shape), "x".join(map(str, wanted))
+            raise BadImages(
+                f"{self.anatomy.model} was opened for images of {size} (batch first), not {shape}; "
+                "resize them, or open the model again with image=(height, width)."
+            )
+        weight = next(self.parameters(), None)
+        if weight is not None and (images.device != weight.device or images.dtype != weight.dtype):
+            raise BadImages(
+                f"The images are {images.dtype} on {images.device} but {self.anatomy.model} is {weight.dtype} on "
+                f"{weight.device}; use images.to({str(weight.device)!r}, {weight.dtype})."
+            )
+
+    def observe(
+        self,
+        images: Tensor,
+        want: Iterable[Site] = ("before", "branch", "after"),
+        units: str | Sequence[str] = "*",
+        each: Consumer | None = None,
+        grad: bool = False,
+    ) -> Observation:
+        """What every unit sees and does, in one forward pass.
+
+        With `each`, a function of a unit and its sites, every unit is handed over as soon as it exists and freed
+        afterwards; without it everything is kept and returned. `want` is any of 'before', 'skip', 'branch', 'after'
+        and 'attention'; `units` names units as in `Anatomy.find`.
+        """
+        self._check(images)
+        wanted = tuple(want)
+        if unknown := [site for site in wanted if site not in SITES]:
+            raise UnknownName("site", unknown[0], SITES, f"Sites are {', '.join(SITES)}.")
+        chosen = self._find(units)
+        kept: dict[str, Sites] = {}
+        key = (wanted, tuple(u.name for u in chosen))
+        if key not in self._tapped:
+            self._tapped[key] = Tapped(self.module, [(u, self._wiring[u.name]) for u in chosen], wanted)
+        with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
+            output = self._tapped[key].run(images, each or (lambda unit, sites: kept.__setitem__(unit.name, sites)))
+        return Observation(kept, output)
+
+    def mean_attention(self, batches: Iterable[Tensor], units: str | Sequence[str] = "attention") -> dict[str, Tensor]:
+        """Attention averaged over images (A2.26), per unit as (groups, heads, queries, keys), for `with_attention`."""
+        sums: dict[str, Tensor] = {}
+        count = 0
+
+        def add(unit: Unit, sites: Sites) -> None:
+            if sites.attention is not None:
+                total = sites.attention.values.double().sum(0)
+                sums[unit.name] = sums[unit.name] + total if unit.name in sums else total
+
+        for images in batches:
+            count += len(images)
+            self.observe(images, ("attention",), units, each=add)
+        if not count:
+            raise VitreousError("There are no images to average attention over; give at least one batch.")
+        return {name: (total / count).float() for name, total in sums.items()}
+
+    def without(self, *units: str) -> Specimen:
+        """Lesion: the same model without what these units add (A4.14).
+
+        Also takes the path of one convolution inside a unit, which then becomes the identity.
+        """
+
+        def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
+            for pattern in units:
+                for part in self._find_or_convolution(pattern):
+                    if isinstance(part, Unit):
+                        intervene.drop_branch(module, nodes, self._wiring[part.name])
+                    else:
+                        intervene.drop_convolution(module, nodes[part.name], pattern)
+
+        return self._edited(edit, f"without {', '.join(units)}")
+
+    def without_skip(self, *units: str) -> Specimen:
+        """The same model without the skip connections around these units."""
+
+        def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
+            for unit in self._find(units):
+                intervene.drop_skip(module, nodes, self._wiring[unit.name], unit)
+
+        return self._edited(edit, f"without skip {', '.join(units)}")
+
+    def with_branch(self, units: str, fn: Callable[..., Tensor]) -> Specimen:
+        """The branch computes `fn(before)`, or `fn(before, branch)` if `fn` takes two arguments, on the model's own
+        tensors. A module given as `fn` becomes a part of the specimen."""
+
+        def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
+            for unit in self._find(units):
+                intervene.replace_branch(module, nodes, self._wiring[unit.name], unit, fn, unit.index)
+
+        return self._edited(edit, f"with branch {units}")
+
+    def with_attention(self, units: str, attention: str | Tensor | Mapping[str, Tensor]) -> Specimen:
+        """Attention with fixed probabilities instead of the model's own (A2.25, A2.26).
+
+        'uniform'; 'uniform 3x3' over a neighbourhood on the grid; a matrix over tokens, (queries, keys) or (heads,
+        queries, keys); or what `mean_attention` returns.
+        """
+
+        def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
+            for unit in self._find(units):
+                sites = self._wiring[unit.name].attention
+                if not sites or not all(site.visible for site in sites):
+                    raise VitreousError(f"Unit {unit.name!r} ({unit.kind}, {unit.reach}) has no attention to replace.")
+                given = attention[unit.name] if isinstance(attention, Mapping) else attention
+                for number, site in enumerate(sites):
+                    matrix = _matrix(given, unit, site.places, site.heads or 1)
+                    intervene.replace_attention(module, nodes, site, matrix, unit.index * 100 + number)
+
+        described = attention if isinstance(attention, str) else "given"
+        return self._edited(edit, f"with attention {units} {described}")
+
+    def _find(self, patterns: str | Sequence[str]) -> list[Unit]:
+        wanted = [patterns] if isinstance(patterns, str) else list(patterns)
+        found = {u.index for pattern in wanted for u in self.anatomy.find(pattern)}
+        return [u for u in self.units if u.index in found]
+
+    def _find_or_convolution(self, pattern: str) -> Sequence[Unit | fx.Node]:
+        try:
+            return self.anatomy.find(pattern)
+        except UnknownName:
+            convolutions = [n for n in self.module.graph.nodes if op(n).startswith("conv")]
+            found = [n for n in convolutions if fnmatchcase(path(n), pattern)]
+            if not found:
+                names = [u.name for u in self.units] + [path(n) for n in convolutions]
+                raise UnknownName("unit or convolution", pattern, names) from None
+            return found
+
+    def _edited(self, edit: Callable[[fx.GraphModule, dict[str, fx.Node]], None], description: str) -> Specimen:
+        module, nodes = copy_graph(self.module)
+        edit(module, nodes)
+        module.graph.eliminate_dead_code()
+        module.graph.lint()
+        module.recompile()
+        return Specimen(module, self.anatomy, self._wiring, (*self.edits, description))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
+        """Move to another device or type: onto parameters of our own, so that the model stays where it is."""
+        old = next(self.parameters(), None)
+        for module in self.module.modules():
+            for name, parameter in module._parameters.items():
+                if parameter is not None:
+                    module._parameters[name] = nn.Parameter(parameter.data, parameter.requires_grad)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        new = next(self.parameters(), None)
+        if old is not None and new is not None and old.device != new.device:
+            _move_constants(self.module, new.device)
+        self._tapped.clear()
+        return self
+
+    def train(self, mode: bool = True) -> Specimen:
+        if mode:
+            raise VitreousError("A specimen always runs in evaluation mode; train the model itself and open it again.")
+        return super().train(False)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Specimen:
+        import copy
+
+        return Specimen(copy.deepcopy(self.module, memo), self.anatomy, self._wiring, self.edits)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{n} {kind}" for kind, n in self.anatomy.counts().items())
+        edits = "".join(f"\n  {edit}" for edit in self.edits)
+        size = "x".join(map(str, self.anatomy.image))
+        return f"Specimen of {self.anatomy.model} ({size}): {counts}{edits}"
+
+    def _repr_html_(self) -> str:
+        from vitreous.specimen.drawing import notebook
+
+        return notebook(self.anatomy)
+
+
+def _matrix(given: str | Tensor, unit: Unit, places: Any, heads: int) -> Tensor:
+    if isinstance(given, Tensor):
+        return intervene.grouped(given.detach().cpu(), places, heads, unit)
+    found = re.fullmatch(r"uniform(?: (\d+)x(\d+))?", given)
+    if found is None:
+        raise VitreousError(f"Attention is 'uniform', 'uniform 3x3' (odd sides), a tensor or a mapping, not {given!r}.")
+    box = (int(found[1]), int(found[2])) if found[1] else None
+    if box is not None and not (box[0] % 2 and box[1] % 2):
+        raise VitreousError(f"A neighbourhood has odd sides so that its query is in the middle, not {given!r}.")
+    return intervene.uniform(places, heads, box)
+
+
+def _move_constants(module: fx.GraphModule, device: torch.device) -> None:
+    """Tensors that the graph makes itself (ranges, masks) are to be made on the new device."""
+    for node in module.graph.nodes:
+        if isinstance(node.kwargs.get("device"), torch.device):
+            node.update_kwarg("device", device)
+        node.args = tuple(device if isinstance(a, torch.device) else a for a in node.args)
+    module.recompile()

@@ -1,0 +1,153 @@
+"""The rules of the house, checked on the source itself, so that no file can escape them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import vitreous
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "vitreous"
+MODULES = sorted(SOURCE.rglob("*.py"))
+SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]
+
+TIERS = (
+    ("errors", "results", "config"),
+    ("models", "data", "store", "specimen"),
+    ("probes", "train"),
+    ("claims", "analyses"),
+    ("report", "studies", "recipes", "doctor"),
+    ("cli",),
+    ("__main__",),
+)
+"""Rooms from the ground up. A room imports from lower floors; within a floor only what SIDEWAYS lists."""
+
+SIDEWAYS = {("specimen", "models")}
+"""A specimen opens a model by name."""
+
+ONLY = {"claims": {"errors", "results"}}
+"""Stored results can be judged without torch."""
+
+FLOOR = {room: floor for floor, rooms in enumerate(TIERS) for room in rooms}
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports(text: str) -> Iterator[tuple[int, str]]:
+    """Line and room of every import of ours, at the top of a file or within a function; '' is the package itself."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "vitreous":
+            names = [f"vitreous.{alias.name}" for alias in node.names if alias.name != "__version__"]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        else:
+            continue
+        for name in names:
+            package, *inside = name.split(".")
+            if package == "vitreous":
+                yield node.lineno, inside[0] if inside else ""
+
+
+def allowed(importer: str, imported: str) -> bool:
+    if importer == "__init__" or importer == imported:
+        return True
+    if imported == "":
+        return importer == "cli"
+    if importer in ONLY:
+        return imported in ONLY[importer]
+    return FLOOR[imported] < FLOOR[importer] or (importer, imported) in SIDEWAYS
+
+
+def test_the_rule_itself() -> None:
+    """Tried on sentences whose answer is known, because a rule that allows everything would pass every file."""
+    text = "import vitreous.probes.x\ndef f():\n    from vitreous.specimen import anatomy\nfrom vitreous import claims"
+    assert list(imports(text)) == [(1, "probes"), (4, "claims"), (3, "specimen")]
+    assert allowed("probes", "specimen")
+    assert not allowed("specimen", "probes")
+    assert not allowed("models", "specimen")
+    assert not allowed("claims", "analyses")
+    assert not allowed("specimen", "")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_point_down(path: Path) -> None:
+    importer = room(path)
+    assert importer == "__init__" or importer in FLOOR, f"{importer} is a new room; give it a floor in TIERS."
+    wrong = [(line, importer, other) for line, other in imports(path.read_text()) if not allowed(importer, other)]
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", [*MODULES, *SCRIPTS], ids=lambda p: str(p.relative_to(ROOT)))
+def test_files_stay_readable(path: Path) -> None:
+    text = path.read_text()
+    limit = 600 if path.parent == SOURCE / "models" else 400
+    assert text.count("\n") < limit
+    assert path.stem not in ("utils", "helpers", "misc", "common"), "Name it after what it does."
+    assert not text.strip() or ast.get_docstring(ast.parse(text)), "A file says first what it is for."
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_functions_stay_short(path: Path) -> None:
+    functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+    long = {f.name: length for f in functions if (length := (f.end_lineno or 0) - f.lineno + 1) >= 50}
+    assert not long
+
+
+def test_few_public_names_and_all_of_them_there() -> None:
+    assert len(vitreous.__all__) <= 20
+    assert dir(vitreous) == sorted(vitreous.__all__)
+    for name in vitreous.__all__:
+        assert getattr(vitreous, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        vitreous.nonsense  # noqa: B018
+
+
+def test_plain_data_needs_no_torch() -> None:
+    """Anatomies can be read, drawn and judged, and the command line answers, on a machine that never wakes torch."""
+    light = ["vitreous", "vitreous.cli", "vitreous.errors", "vitreous.doctor", "vitreous.specimen.drawing"]
+    light += [f"vitreous.{name}" for name in ("results", "claims") if (SOURCE / name).exists()]
+    script = f"import sys, {', '.join(light)}; print(sorted({{'torch', 'timm', 'pandas'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT / "src")
+    assert done.stdout.strip() == "[]"
+
+
+LOCAL = re.compile(
+    "|".join(
+        [
+            r"/(?:work|root|home)/\w",
+            r"\.\./" + "shared",
+            r"py" + r"pi\.org",
+            "python" + "hosted",
+            r"download\." + "pytorch",
+            r"hugging" + r"face\.co\b",
+        ]
+    )
+)
+"""What belongs to one machine or to a package host. In pieces, so that this file does not find itself."""
+
+
+def test_no_machine_and_no_host_in_the_repository() -> None:
+    assert LOCAL.search("see /wor" + "k/main")
+    assert not LOCAL.search("a framework/model")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("not a git repository")
+    found = []
+    for name in filter(None, listed.stdout.split("\0")):
+        try:
+            text = (ROOT / name).read_text(encoding="utf-8")
+        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
+            continue
+        found += [f"{name}: {hit.group()}" for hit in LOCAL.finditer(text)]
+    assert not found

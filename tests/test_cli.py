@@ -1,0 +1,155 @@
+"""The command line as a person meets it: quick, one sentence an error, exit codes that scripts can use."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vitreous
+from vitreous.cli import main
+from vitreous.errors import VitreousError
+from vitreous.specimen.anatomy import Anatomy
+
+COMMANDS = ["anatomy", "doctor", "list models"]
+
+
+def run(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Exit code, what was printed, and what was complained about."""
+    with pytest.raises(SystemExit) as end:
+        main(line.split())
+    said = capsys.readouterr()
+    assert isinstance(end.value.code, int)
+    return end.value.code, said.out, said.err
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(vitreous.__file__).parents[1])}
+
+
+def test_help_is_instant() -> None:
+    """Half a second on an idle machine, the best of five; processes that share a core slow each other down."""
+    limit = 0.5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+    command, spent = [sys.executable, "-m", "vitreous", "--help"], [float("inf")]
+    while len(spent) <= 5 and min(spent) >= limit:
+        before = os.times()
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+        after = os.times()
+        spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
+        assert "anatomy" in done.stdout
+    assert min(spent) < limit
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(f"{command} --help", capsys)
+    assert code == 0
+    assert f"Example: vitreous {command}" in out
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--version", capsys)[:2] == (0, f"{vitreous.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("anatomi resnet18", 'Unknown command "anatomi". Did you mean "anatomy"?'),
+        ("anatomy", "requires an argument"),
+        ("doctor --debug=perhaps", "into bool"),
+        ("anatomy resnet18 --imag 3", "Unknown option"),
+        ("anatomy resnet18 --image big", 'unable to convert "big" into int'),
+        ("anatomy resnet17", "There is no model 'resnet17'. Did you mean resnet18"),
+        ("anatomy resnet18 --out a.png", "A drawing ends in .svg, .html or .json, and 'a.png' does not."),
+        ("list models --filter resnet?x", "No model is called anything like 'resnet?x'"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    line: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(line, capsys)
+    assert code == 2
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert out == ""
+
+
+def test_debug_shows_where(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(VitreousError, match="resnet17"):
+        main(["anatomy", "resnet17", "--debug"])
+
+
+def test_list_models(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("list models --filter *swin_tiny*", capsys)
+    assert code == 0
+    assert "swin_tiny_patch4_window7_224" in out.splitlines()
+    assert err == ""
+
+
+def test_anatomy_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "new folder" / f"x.{ending}" for ending in ("svg", "html", "json")]
+    with pytest.raises(SystemExit) as end:
+        main(["anatomy", "test_vit", "--image", "64", *(part for file in files for part in ("--out", str(file)))])
+    out = capsys.readouterr().out
+    assert end.value.code == 0
+    assert "blocks.0.attn" in out
+    svg, html, data = (file.read_text() for file in files)
+    assert svg.startswith("<svg")
+    assert "<svg" in html
+    read = Anatomy.from_json(data)
+    assert read.image == (3, 64, 64)
+    assert read == vitreous.open("test_vit", image=64).anatomy
+
+
+def test_several_models_share_a_drawing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, _ = run(f"anatomy test_vit test_resnet --out {tmp_path}/two.json --out {tmp_path}/two.svg", capsys)
+    assert code == 0
+    assert [one["model"] for one in json.loads((tmp_path / "two.json").read_text())] == ["test_vit", "test_resnet"]
+    svg = (tmp_path / "two.svg").read_text()
+    assert "test_vit" in svg
+    assert "test_resnet" in svg
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    code, _, err = run(f"anatomy test_resnet --out {tmp_path}/file/x.json", capsys)
+    assert code == 2
+    assert "Cannot write" in err
+
+
+def interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_interrupt_is_one_line_and_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("vitreous.models.names.list_models", interrupt)
+    assert run("list models", capsys) == (130, "", "Interrupted.\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
+def test_a_real_ctrl_c() -> None:
+    script = "import time; import vitreous.models.names as n"
+    script += "; n.list_models = lambda *_: (print('ready', flush=True), time.sleep(60))"
+    script += "; from vitreous.cli import main; main(['list', 'models'])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (130, "Interrupted.\n")
+
+
+def test_a_reader_that_has_seen_enough() -> None:
+    script = "import vitreous.models.names as n; n.list_models = lambda *_: ['x' * 100] * 10000"
+    script += "; from vitreous.cli import main; main(['list', 'models'])"
+    command = f'"{sys.executable}" -c "{script}" | head -n 1; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

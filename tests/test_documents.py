@@ -1,0 +1,92 @@
+"""Every example in the README and the manual is run, and what it says it prints is what it prints.
+
+Within a document the ```python blocks share one namespace, in order. A line `expression  # → text` is checked against
+the expression's value. In a ```console block every `$ vitreous …` is run, and the lines shown beneath it have to be in
+its output, `…` standing for anything left out.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitreous.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)
+
+
+def blocks(path: Path) -> list[tuple[int, str, str]]:
+    """Line, language and text of every block that can be run."""
+    text = path.read_text(encoding="utf-8")
+    return [(text.count("\n", 0, hit.start(2)) + 1, hit[1], hit[2]) for hit in BLOCK.finditer(text)]
+
+
+def run_python(code: str, line: int, path: Path, namespace: dict[str, Any]) -> None:
+    checked = SHOWN.sub(lambda hit: f"__shown__(({hit['expression']}), {hit['text']!r})", code)
+    exec(compile("\n" * (line - 1) + checked, str(path), "exec"), namespace)
+
+
+def shown(value: object, text: str) -> None:
+    assert str(value) == text
+
+
+def run_console(block: str, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = ""
+    for line in block.splitlines():
+        if line.startswith("$ "):
+            printed = ""
+            if line.startswith("$ vitreous "):
+                with pytest.raises(SystemExit) as end:
+                    main(shlex.split(line)[2:])
+                said = capsys.readouterr()
+                printed = squeeze(said.out + said.err)
+                assert end.value.code in (0, 2), line
+        elif printed:
+            for part in line.split("…"):
+                assert squeeze(part) in printed, line
+
+
+def squeeze(text: str) -> str:
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_examples_run(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "document", "__shown__": shown}
+    for line, language, text in blocks(path):
+        if language == "python":
+            run_python(text, line, path, namespace)
+        else:
+            run_console(text, capsys)
+
+
+def test_a_wrong_example_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = tmp_path / "wrong.md"
+    document.write_text("Text\n\n```python\nx = 1\nx + 1  # → 3\n```\n")
+    [(line, language, text)] = blocks(document)
+    assert (line, language) == (4, "python")
+    with pytest.raises(AssertionError):
+        run_python(text, line, document, {"__shown__": shown})
+    run_python(text.replace("3", "2"), line, document, {"__shown__": shown})
+    with pytest.raises(AssertionError, match=r"9\.9\.9"):
+        run_console("$ vitreous --version\n9.9.9\n", capsys)
+
+
+def test_the_manual_builds_without_warnings(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx")
+    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(tmp_path / "trees")]
+    done = subprocess.run([*command, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Specimen.observe" in (tmp_path / "html" / "api.html").read_text()
