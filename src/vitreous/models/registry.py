@@ -173,6 +173,15 @@ def grid_of(image: Image, patch: int) -> tuple[int, int]:
     return height // patch, width // patch
 
 
+def is_ours(name: str) -> bool:
+    """Whether `build` knows the name."""
+    try:
+        _find(name)
+    except UnknownName:
+        return False
+    return True
+
+
 def _find(name: str) -> tuple[Family, str, int | None]:
     stem, slash, patch = name.partition("/")
     for each in FAMILIES.values():
