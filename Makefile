@@ -43,6 +43,7 @@ test: lint
 
 docs: $(READY)
 	@echo "Building the manual ..."
+	@$(BIN)/python docs/generate_models.py
 	@$(BIN)/python -m sphinx -q -W --keep-going docs docs/_build/html
 	@echo "Open docs/_build/html/index.html"
 

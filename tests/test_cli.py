@@ -128,13 +128,13 @@ def interrupt(*_: object, **__: object) -> None:
 
 
 def test_interrupt_is_one_line_and_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("vitreous.models.names.list_models", interrupt)
+    monkeypatch.setattr("vitreous.models.loading.list_models", interrupt)
     assert run("list models", capsys) == (130, "", "Interrupted.\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
 def test_a_real_ctrl_c() -> None:
-    script = "import time; import vitreous.models.names as n"
+    script = "import time; import vitreous.models.loading as n"
     script += "; n.list_models = lambda *_: (print('ready', flush=True), time.sleep(60))"
     script += "; from vitreous.cli import main; main(['list', 'models'])"
     process = subprocess.Popen(
@@ -148,7 +148,7 @@ def test_a_real_ctrl_c() -> None:
 
 
 def test_a_reader_that_has_seen_enough() -> None:
-    script = "import vitreous.models.names as n; n.list_models = lambda *_: ['x' * 100] * 10000"
+    script = "import vitreous.models.loading as n; n.list_models = lambda *_: ['x' * 100] * 10000"
     script += "; from vitreous.cli import main; main(['list', 'models'])"
     command = f'"{sys.executable}" -c "{script}" | head -n 1; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True)

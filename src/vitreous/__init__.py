@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vitreous.errors import VitreousError as VitreousError
+    from vitreous.models import build as build
     from vitreous.specimen.anatomy import Anatomy as Anatomy
     from vitreous.specimen.anatomy import Unit as Unit
     from vitreous.specimen.opening import open as open
@@ -22,11 +23,12 @@ _HOMES = {
     "Specimen": "vitreous.specimen.specimen",
     "Unit": "vitreous.specimen.anatomy",
     "VitreousError": "vitreous.errors",
+    "build": "vitreous.models",
     "open": "vitreous.specimen.opening",
 }
 """Where each public name lives."""
 
-__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "open"]
+__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "build", "open"]
 
 
 def __getattr__(name: str) -> Any:

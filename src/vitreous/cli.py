@@ -111,9 +111,9 @@ def list_models(*, filter: str = "*", pretrained: bool = False) -> None:
     pretrained
         Only those with published weights, each with its tag.
     """
-    from vitreous.models import names
+    from vitreous.models import loading
 
-    found = names.list_models(filter, pretrained)
+    found = loading.list_models(filter, pretrained)
     if not found:
         raise VitreousError(f"No model is called anything like {filter!r}; a pattern with stars, '*vit*', finds parts.")
     print("\n".join(found))

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from vitreous.errors import VitreousError
-from vitreous.models import hugging_face, names
+from vitreous.models import hugging_face, loading
 
 transformers = pytest.importorskip("transformers")
 
@@ -56,11 +56,11 @@ def test_the_architecture_decides_the_head(
     tmp_path: Path, model: str, config: str, settings: dict[str, object], expected: str
 ) -> None:
     saved = save(tmp_path, model, config, **settings)
-    loaded = names.load(f"hf:{tmp_path}", pretrained=True).eval()
+    loaded = loading.load(f"hf:{tmp_path}", pretrained=True).eval()
     images = torch.randn(2, 3, 32, 32)
     assert type(loaded).__name__ == expected
     assert torch.equal(loaded(images)[0], saved(images)[0])
-    random = names.load(f"hf:{tmp_path}/config.json")
+    random = loading.load(f"hf:{tmp_path}/config.json")
     assert type(random) is type(loaded)
     assert not torch.equal(random.eval()(images)[0], saved(images)[0])
 
@@ -68,7 +68,7 @@ def test_the_architecture_decides_the_head(
 @pytest.mark.parametrize("family", ["CLIP", "Siglip"])
 def test_of_images_and_text_the_image_tower(tmp_path: Path, family: str) -> None:
     both = save(tmp_path, f"{family}Model", f"{family}Config", **BOTH)
-    tower = names.load(f"hf:{tmp_path}", pretrained=True).eval()
+    tower = loading.load(f"hf:{tmp_path}", pretrained=True).eval()
     images = torch.randn(2, 3, 32, 32)
     assert type(tower).__name__ == f"{family}VisionModel"
     assert torch.equal(tower(images).pooler_output, both.get_submodule("vision_model")(images).pooler_output)
@@ -78,27 +78,27 @@ def test_weights_are_float32_whatever_they_are_stored_in(tmp_path: Path) -> None
     made = transformers.ViTForImageClassification(transformers.ViTConfig(**IMAGES)).half()
     made.save_pretrained(tmp_path)
     for pretrained in (True, False):
-        assert {p.dtype for p in names.load(f"hf:{tmp_path}", pretrained=pretrained).parameters()} == {torch.float32}
+        assert {p.dtype for p in loading.load(f"hf:{tmp_path}", pretrained=pretrained).parameters()} == {torch.float32}
 
 
 def test_another_image_size(tmp_path: Path) -> None:
     save(tmp_path, "ViTForImageClassification", "ViTConfig", **IMAGES)
-    assert names.load(f"hf:{tmp_path}", image=64)(torch.randn(1, 3, 64, 64))[0].shape == (1, 2)
-    assert names.load(f"hf:{tmp_path}", image=(32, 64))(torch.randn(1, 3, 32, 64))[0].shape == (1, 2)
+    assert loading.load(f"hf:{tmp_path}", image=64)(torch.randn(1, 3, 64, 64))[0].shape == (1, 2)
+    assert loading.load(f"hf:{tmp_path}", image=(32, 64))(torch.randn(1, 3, 32, 64))[0].shape == (1, 2)
     with pytest.raises(VitreousError, match="do not fit its configuration at image size 64"):
-        names.load(f"hf:{tmp_path}", image=64, pretrained=True)
+        loading.load(f"hf:{tmp_path}", image=64, pretrained=True)
 
 
 def test_missing_weights_would_stay_random_so_they_raise(tmp_path: Path) -> None:
     save(tmp_path, "ViTForMaskedImageModeling", "ViTConfig", **IMAGES)
     with pytest.raises(VitreousError, match=r"lack 2 weights of ViTModel \(pooler\.dense\.bias, …\)"):
-        names.load(f"hf:{tmp_path}", pretrained=True)
+        loading.load(f"hf:{tmp_path}", pretrained=True)
 
 
 def test_a_text_model_is_refused(tmp_path: Path) -> None:
     transformers.BertConfig(**TEXT).save_pretrained(tmp_path)
     with pytest.raises(VitreousError, match="is a BertModel, which takes 'input_ids' and not images"):
-        names.load(f"hf:{tmp_path}")
+        loading.load(f"hf:{tmp_path}")
 
 
 def test_pickled_weights_are_refused(tmp_path: Path) -> None:
@@ -106,14 +106,14 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
     made.config.save_pretrained(tmp_path)
     torch.save(made.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(VitreousError, match=r"no file named model\.safetensors"):
-        names.load(f"hf:{tmp_path}", pretrained=True)
+        loading.load(f"hf:{tmp_path}", pretrained=True)
 
 
 def test_code_from_the_hub_is_never_run(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}))
     (tmp_path / "mine.py").write_text("raise SystemExit('this ran')")
     with pytest.raises(VitreousError):
-        names.load(f"hf:{tmp_path}")
+        loading.load(f"hf:{tmp_path}")
 
 
 @pytest.mark.parametrize(
@@ -127,19 +127,19 @@ def test_code_from_the_hub_is_never_run(tmp_path: Path) -> None:
 def test_bad_configurations(tmp_path: Path, written: str, sentence: str) -> None:
     (tmp_path / "config.json").write_text(written)
     with pytest.raises(VitreousError, match=sentence):
-        names.load(f"hf:{tmp_path}")
+        loading.load(f"hf:{tmp_path}")
 
 
 @pytest.mark.parametrize("where", ["", "./nowhere", "~/nowhere", "/nowhere/config.json"])
 def test_paths_that_are_not_there(where: str) -> None:
     with pytest.raises(VitreousError, match=r"^'hf:' takes a model id, a folder with a config\.json"):
-        names.load(f"hf:{where}")
+        loading.load(f"hf:{where}")
 
 
 def test_without_transformers_the_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(VitreousError, match=r"pip install 'vitreous\[hf\]'"):
-        names.load("hf:google/vit-base-patch16-224")
+        loading.load("hf:google/vit-base-patch16-224")
 
 
 @pytest.mark.usefixtures("unasked")
@@ -148,7 +148,7 @@ def test_offline_is_quick_and_says_so_once(name: str, caplog: pytest.LogCaptureF
     start = time.monotonic()
     for _ in range(2):
         with pytest.raises(VitreousError, match="not in the local cache and the model hub cannot be reached"):
-            names.load(name, pretrained=name == TAGGED)
+            loading.load(name, pretrained=name == TAGGED)
     assert time.monotonic() - start < 5
     assert [r.message for r in caplog.records if r.name == "vitreous"] == [
         "Offline, as HF_HUB_OFFLINE asks: models come from the local cache only."
@@ -183,7 +183,7 @@ def test_the_switch_is_put_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     monkeypatch.setattr(hugging_face, "_answers", lambda url: False)
     monkeypatch.setattr(hugging_face, "getproxies", dict)
     with caplog.at_level(logging.WARNING), pytest.raises(VitreousError, match="cannot be reached"):
-        names.load("hf:nobody/nothing")
+        loading.load("hf:nobody/nothing")
     assert "The model hub cannot be reached" in caplog.text
     assert constants.HF_HUB_OFFLINE is False
 
@@ -195,7 +195,7 @@ def test_the_local_cache_serves_without_a_hub(tmp_path: Path) -> None:
     (cached / "refs").mkdir(parents=True)
     (cached / "refs" / "main").write_text("abc")
     shutil.copytree(tmp_path / "made", cached / "snapshots" / "abc")
-    script = "from vitreous.models.names import load; print(type(load('hf:me/tiny', pretrained=True)).__name__)"
+    script = "from vitreous.models.loading import load; print(type(load('hf:me/tiny', pretrained=True)).__name__)"
     environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": "http://127.0.0.1:9"}
     environment["PYTHONPATH"] = str(Path(hugging_face.__file__).parents[2])
     del environment["HF_HUB_OFFLINE"]

@@ -38,10 +38,10 @@ def open(
     """
     name = model if isinstance(model, str) else type(model).__name__
     if isinstance(model, str):
-        from vitreous.models.names import load
+        from vitreous.models.loading import load
 
-        side = image if isinstance(image, int) else None
-        model = load(model, pretrained=pretrained, image=side)
+        sides = image[-2:] if isinstance(image, tuple) else image
+        model = load(model, pretrained=pretrained, image=sides)
     if not isinstance(model, nn.Module):
         raise VitreousError(f"A model is an nn.Module or a name, not {type(model).__name__}.")
     _check_weights(model, name)

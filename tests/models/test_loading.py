@@ -13,7 +13,7 @@ import torch
 import torchvision
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.models import hugging_face, names
+from vitreous.models import hugging_face, loading
 
 TAGGED = "test_vit.r160_in1k"
 
@@ -34,22 +34,22 @@ class Bomb:
 
 def test_timm_names_are_timms_own() -> None:
     torch.manual_seed(1)
-    ours = names.load("test_vit")
+    ours = loading.load("test_vit")
     torch.manual_seed(1)
     theirs = timm.create_model("test_vit")
     assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
-    assert shapes(names.load(TAGGED)) == shapes(theirs)
+    assert shapes(loading.load(TAGGED)) == shapes(theirs)
 
 
 def test_image_reaches_the_models_that_have_to_know() -> None:
-    assert shapes(names.load("test_vit", image=64)) == shapes(timm.create_model("test_vit", img_size=64))
-    assert shapes(names.load("test_resnet", image=64)) == shapes(timm.create_model("test_resnet"))
-    sized = names.load("tv:vit_b_32", image=64)
+    assert shapes(loading.load("test_vit", image=64)) == shapes(timm.create_model("test_vit", img_size=64))
+    assert shapes(loading.load("test_resnet", image=64)) == shapes(timm.create_model("test_resnet"))
+    sized = loading.load("tv:vit_b_32", image=64)
     assert sized.get_parameter("encoder.pos_embedding").shape[1] == 1 + 4
-    wide = names.load("test_vit", image=(32, 64)).eval()
+    wide = loading.load("test_vit", image=(32, 64)).eval()
     assert wide(torch.zeros(1, 3, 32, 64)).shape == (1, 1000)
     with pytest.raises(VitreousError, match="'tv:vit_b_32' takes square images only, not 32x64"):
-        names.load("tv:vit_b_32", image=(32, 64))
+        loading.load("tv:vit_b_32", image=(32, 64))
 
 
 @pytest.mark.parametrize(
@@ -65,32 +65,32 @@ def test_image_reaches_the_models_that_have_to_know() -> None:
 )
 def test_unknown_names_suggest(name: str, sentence: str) -> None:
     with pytest.raises(UnknownName, match=sentence):
-        names.load(name)
+        loading.load(name)
 
 
 def test_torchvision() -> None:
-    assert shapes(names.load("tv:resnet18")) == shapes(torchvision.models.resnet18())
+    assert shapes(loading.load("tv:resnet18")) == shapes(torchvision.models.resnet18())
 
 
 def test_list_filters_like_timm() -> None:
-    assert names.list_models("*convnext*")[:3] == timm.list_models("*convnext*")[:3]
-    assert "tv:convnext_tiny" in names.list_models("*convnext*")
-    assert TAGGED in names.list_models("test_vit*", pretrained=True)
-    assert TAGGED not in names.list_models("test_vit*")
-    assert names.list_models("no such thing") == []
-    assert not [name for name in names.list_models("tv:*") if "rcnn" in name]
+    assert loading.list_models("*convnext*")[:3] == timm.list_models("*convnext*")[:3]
+    assert "tv:convnext_tiny" in loading.list_models("*convnext*")
+    assert TAGGED in loading.list_models("test_vit*", pretrained=True)
+    assert TAGGED not in loading.list_models("test_vit*")
+    assert loading.list_models("no such thing") == []
+    assert not [name for name in loading.list_models("tv:*") if "rcnn" in name]
 
 
 def test_weights_saved_by_timm(tmp_path: Path) -> None:
     saved = timm.create_model("test_vit", num_classes=7)
     timm.models.save_for_hf(saved, tmp_path, safe_serialization=True)
-    loaded = names.load(f"local-dir:{tmp_path}", pretrained=True)
+    loaded = loading.load(f"local-dir:{tmp_path}", pretrained=True)
     assert all(torch.equal(a, b) for a, b in zip(saved.parameters(), loaded.parameters(), strict=True))
-    random = names.load(f"local-dir:{tmp_path}")
+    random = loading.load(f"local-dir:{tmp_path}")
     assert shapes(random) == shapes(saved)
     assert not torch.equal(next(random.parameters()), next(saved.parameters()))
     with pytest.raises(VitreousError, match=r"no config\.json in '/nowhere'"):
-        names.load("local-dir:/nowhere")
+        loading.load("local-dir:/nowhere")
 
 
 def test_a_pickle_with_code_in_it_is_not_run_by_timm(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_pickle_with_code_in_it_is_not_run_by_timm(tmp_path: Path) -> None:
     mark = tmp_path / "exploded"
     torch.save({"state_dict": Bomb(mark)}, tmp_path / "pytorch_model.bin")
     with pytest.raises(VitreousError):
-        names.load(f"local-dir:{tmp_path}", pretrained=True)
+        loading.load(f"local-dir:{tmp_path}", pretrained=True)
     assert not mark.exists()
 
 
@@ -111,7 +111,7 @@ def test_a_pickle_with_code_in_it_is_not_run_by_torchvision(tmp_path: Path, monk
     mark = tmp_path / "exploded"
     torch.save(Bomb(mark), file)
     with pytest.raises(VitreousError, match=r"'tv:resnet18' are a pickle .* convert them to safetensors"):
-        names.load("tv:resnet18", pretrained=True)
+        loading.load("tv:resnet18", pretrained=True)
     assert not mark.exists()
     assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
     torch.load(file, weights_only=False)
@@ -125,7 +125,7 @@ def test_torchvision_weights_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
     file.parent.mkdir(parents=True)
     torch.save(saved.state_dict(), file)
-    loaded = names.load("tv:resnet18", pretrained=True)
+    loaded = loading.load("tv:resnet18", pretrained=True)
     assert all(torch.equal(a, b) for a, b in zip(saved.parameters(), loaded.parameters(), strict=True))
 
 
@@ -138,12 +138,12 @@ def test_a_failed_download_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setattr("torch.hub.download_url_to_file", refuse)
     with pytest.raises(VitreousError, match=r"^The weights of 'tv:resnet18' could not be downloaded \(no route\)\.$"):
-        names.load("tv:resnet18", pretrained=True)
+        loading.load("tv:resnet18", pretrained=True)
 
 
 def test_weights_that_do_not_exist() -> None:
     with pytest.raises(VitreousError, match=r"^Cannot load 'vit_tiny_patch16_384': .*$"):
-        names.load("vit_tiny_patch16_384", pretrained=True)
+        loading.load("vit_tiny_patch16_384", pretrained=True)
 
 
 def test_paths_without_a_run_say_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +162,13 @@ def test_paths_without_a_run_say_what_they_are(tmp_path: Path, monkeypatch: pyte
     }
     for name, sentence in sentences.items():
         with pytest.raises(VitreousError, match=sentence):
-            names.load(name)
+            loading.load(name)
 
 
 def test_a_model_wins_over_a_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_vit").mkdir()
-    assert isinstance(names.load("test_vit"), timm.models.VisionTransformer)
+    assert isinstance(loading.load("test_vit"), timm.models.VisionTransformer)
 
 
 def test_errors_of_ours_pass_through_unchanged() -> None:

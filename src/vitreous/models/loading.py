@@ -2,6 +2,7 @@
 
 | name | where it comes from |
 |---|---|
+| `vit_ti/4`, `convit_s`, `alternet_50`, … | our own, by the papers' names (`vitreous.build` takes options too) |
 | `vit_small_patch16_224`, `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…` | timm, as timm spells it |
 | `hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json` | Hugging Face's transformers |
 | `tv:resnet50` | torchvision |
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.models import hugging_face
+from vitreous.models import hugging_face, registry
 from vitreous.models.hugging_face import Size
+from vitreous.models.registry import is_ours
 
 if TYPE_CHECKING:
     from torch import nn
@@ -36,20 +38,29 @@ def load(name: str, *, pretrained: bool = False, image: Size | None = None) -> n
         return _torchvision(rest, pretrained, image)
     if source == "run":
         return _run(rest)
+    if is_ours(name):
+        return _ours(name, pretrained, image)
     if (colon and source in TIMM_SOURCES) or not _is_path(name):
         return _timm(name, pretrained, image)
     return _run(name)
 
 
 def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
-    """Names that `load` knows without asking the network, in timm's order and then torchvision's.
+    """Names that `load` knows without asking the network: ours, then timm's, then torchvision's.
 
     `filter` is a glob; with `pretrained` only those for which weights are published, each with its tag.
     """
     import timm
 
-    ours = [*timm.list_models(pretrained=pretrained), *_torchvision_names()]
-    return [name for name in ours if fnmatchcase(name, filter)]
+    ours = [] if pretrained else registry.names()
+    theirs = [name for name in timm.list_models(pretrained=pretrained) if not name.startswith(registry.TIMM_PREFIX)]
+    return [name for name in [*ours, *theirs, *_torchvision_names()] if fnmatchcase(name, filter)]
+
+
+def _ours(name: str, pretrained: bool, image: Size | None) -> nn.Module:
+    if pretrained:
+        raise VitreousError(f"There are no published weights for {name!r}; leave pretrained out for random ones.")
+    return registry.build(name) if image is None else registry.build(name, image=image)
 
 
 def _timm(name: str, pretrained: bool, image: Size | None) -> nn.Module:
