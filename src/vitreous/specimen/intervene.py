@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,74 +16,90 @@ from torch import Tensor, fx, nn
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.attention import AttentionSite, Places
-from vitreous.specimen.graph import aten
+from vitreous.specimen.graph import aten, path
 from vitreous.specimen.layout import BatchAxis
-from vitreous.specimen.observe import Wiring
+from vitreous.specimen.observe import Wiring, fused_arguments
 from vitreous.specimen.positions import shape_of
 
 Nodes = dict[str, fx.Node]
 
 
-def drop_branch(module: fx.GraphModule, nodes: Nodes, wiring: Wiring) -> None:
+def drop_branch(module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit) -> None:
     """The lesion (A4.14): what the unit adds is left out. Without a skip its input passes on, or zeros where the shape
     changes."""
-    graph = module.graph
     if wiring.total is not None:
         for name in wiring.branches:
-            _leave_out(graph, nodes[name], nodes)
+            _leave_out(name, wiring, nodes, unit)
         return
-    (end,) = (nodes[name] for name in wiring.branches)
-    start = nodes[wiring.before] if wiring.before is not None else None
+    end = _present(nodes, wiring.branches[0], unit)
+    start = nodes.get(wiring.before) if wiring.before is not None else None
     if start is not None and shape_of(start) == shape_of(end):
-        end.replace_all_uses_with(start)
+        _becomes(end, aten.alias.default, start)
         return
-    with graph.inserting_after(end):
-        zeros = graph.call_function(aten.zeros_like.default, (end,))
-    _meta(zeros, end)
-    end.replace_all_uses_with(zeros, delete_user_cb=lambda user: user is not zeros)
+    with module.graph.inserting_before(end):
+        original = module.graph.node_copy(end)
+    _becomes(end, aten.zeros_like.default, original)
 
 
-def drop_skip(module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit) -> None:
+def drop_skip(nodes: Nodes, wiring: Wiring, unit: Unit) -> None:
     """Only the branches pass (A2.24, at test time)."""
     if wiring.skip is None:
         raise VitreousError(f"Unit {unit.name!r} has no skip to remove; units with one have unit.skip == True.")
-    _leave_out(module.graph, nodes[wiring.skip], nodes, among=_sums_below(nodes[wiring.skip], nodes[str(wiring.total)]))
+    _leave_out(wiring.skip, wiring, nodes, unit)
 
 
-def _sums_below(start: fx.Node, total: fx.Node) -> set[fx.Node]:
-    """The additions through which `start` reaches `total`."""
-    found, queue = {total}, [total]
+def _leave_out(summand: str, wiring: Wiring, nodes: Nodes, unit: Unit) -> None:
+    """Remove one summand from the unit's sum; with nothing left the sum is zero. It keeps its name, so that it can be
+    seen and edited again."""
+    for node in _additions(wiring, nodes, unit):
+        parts = [a for a in node.args if isinstance(a, fx.Node)]
+        rest = [a for a in parts if a.name != summand]
+        if len(rest) == len(parts):
+            continue
+        factor = node.kwargs.get("alpha", 1) if rest and rest[0] is not parts[0] else 1
+        if not rest:
+            _becomes(node, aten.zeros_like.default, parts[0])
+        elif factor != 1:
+            _becomes(node, aten.mul.Tensor, rest[0], factor)
+        else:
+            _becomes(node, aten.alias.default, rest[0])
+
+
+def _additions(wiring: Wiring, nodes: Nodes, unit: Unit) -> list[fx.Node]:
+    """The additions (or what earlier edits left of them) that put skip and branches together."""
+    found, queue = [], [_present(nodes, str(wiring.total), unit)]
     while queue:
-        for parent in queue.pop().all_input_nodes:
-            if parent.target in (aten.add.Tensor, aten.add_.Tensor) and start in parent.args and parent not in found:
-                found.add(parent)
-                queue.append(parent)
-    return {node for node in found if start in node.args}
+        node = queue.pop()
+        found.append(node)
+        inner = [p for p in node.all_input_nodes if p.name not in (wiring.skip, *wiring.branches)]
+        queue.extend(p for p in inner if p.target in (aten.add.Tensor, aten.alias.default))
+    return found
 
 
-def _leave_out(graph: fx.Graph, summand: fx.Node, nodes: Nodes, among: set[fx.Node] | None = None) -> None:
-    """Remove one summand from the addition it enters."""
-    sums = [u for u in summand.users if u.target is aten.add.Tensor and (among is None or u in among)]
-    for addition in sums[:1] if among is None else sums:
-        left, right = addition.args[:2]
-        other = right if left is summand else left
-        assert isinstance(other, fx.Node)
-        addition.replace_all_uses_with(other)
+def _becomes(node: fx.Node, target: Callable[..., Any], *args: Any) -> None:
+    """The node computes something else, of the same shape and under the same name."""
+    node.target, node.args, node.kwargs = target, args, {}
+
+
+def _present(nodes: Nodes, name: str, unit: Unit) -> fx.Node:
+    if name not in nodes:
+        raise VitreousError(f"An earlier edit removed what {unit.name!r} computes; make this edit before that one.")
+    return nodes[name]
 
 
 def replace_branch(
-    module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit, fn: Callable[..., Tensor], index: int
+    module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit, fn: Callable[..., Tensor]
 ) -> None:
     """The branch becomes `fn(before)`, or `fn(before, branch)` for a function of two arguments."""
     if wiring.before is None or len(wiring.branches) != 1:
         raise VitreousError(f"The branch of unit {unit.name!r} cannot be replaced: it is a sum of several tensors.")
-    before, branch = nodes[wiring.before], nodes[wiring.branches[0]]
-    module.add_module(f"branch_{index}", fn if isinstance(fn, nn.Module) else _Function(fn))
+    before, branch = (_present(nodes, name, unit) for name in (wiring.before, wiring.branches[0]))
+    name = _fresh(module, f"branch_{unit.index}")
+    module.add_module(name, fn if isinstance(fn, nn.Module) else _Function(fn))
     args = (before, branch) if _takes_two(fn) else (before,)
     with module.graph.inserting_after(branch):
-        new = module.graph.call_module(f"branch_{index}", args)
-    _meta(new, branch)
-    branch.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
+        new = module.graph.call_module(name, args)
+    _replace(branch, new, nodes)
 
 
 class _Function(nn.Module):
@@ -95,57 +112,75 @@ class _Function(nn.Module):
 
 
 def _takes_two(fn: Callable[..., Tensor]) -> bool:
-    target = fn.forward if isinstance(fn, nn.Module) else fn
-    required = [
-        p
-        for p in inspect.signature(target).parameters.values()
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    return len(required) == 2
+    try:
+        parameters = inspect.signature(fn.forward if isinstance(fn, nn.Module) else fn).parameters.values()
+    except ValueError:  # torch's own functions have no signature
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(p.default is p.empty and p.kind in positional for p in parameters) == 2
 
 
-def drop_convolution(module: fx.GraphModule, node: fx.Node, name: str) -> None:
+def drop_convolution(node: fx.Node) -> None:
     """One convolution becomes the identity (A4.14 for ResNets), sub-sampled where it had a stride."""
     source = node.args[0]
     assert isinstance(source, fx.Node)
-    if shape_of(source)[1] != shape_of(node)[1]:
-        channels = f"{shape_of(source)[1]} to {shape_of(node)[1]}"
+    old, new = shape_of(source), shape_of(node)
+    steps = [-(-a // b) for a, b in zip(old[2:], new[2:], strict=True)]
+    thinned = tuple(-(-a // step) for a, step in zip(old[2:], steps, strict=True))
+    if (old[1], *thinned) != new[1:]:
         raise VitreousError(
-            f"Convolution {name!r} cannot become the identity: it changes the channels from {channels}."
+            f"Convolution {path(node)!r} cannot become the identity: it turns (channels, height, width) {old[1:]} into "
+            f"{new[1:]}; lesion its whole unit instead."
         )
-    if shape_of(source) == shape_of(node):
-        node.replace_all_uses_with(source)
-        return
-    stride = [-(-a // b) for a, b in zip(shape_of(source)[2:], shape_of(node)[2:], strict=True)]
-    with module.graph.inserting_before(node):
-        new = module.graph.call_function(_subsample, (source, *stride))
-    _meta(new, node)
-    node.replace_all_uses_with(new)
+    _becomes(node, _subsample, source, *steps) if max(steps) > 1 else _becomes(node, aten.alias.default, source)
 
 
-def _subsample(value: Tensor, rows: int, columns: int) -> Tensor:
-    return value[..., ::rows, ::columns]
+def _subsample(value: Tensor, *steps: int) -> Tensor:
+    where: tuple[Any, ...] = (..., *(slice(None, None, step) for step in steps))
+    return value[where]
 
 
-def replace_attention(module: fx.GraphModule, nodes: Nodes, site: AttentionSite, matrix: Tensor, index: int) -> None:
-    """Attention by fixed probabilities, given per group and head: (groups, heads, queries, keys)."""
+def replace_attention(
+    module: fx.GraphModule, nodes: Nodes, site: AttentionSite, matrix: Tensor, unit: Unit
+) -> AttentionSite:
+    """Attention by fixed probabilities, given per group and head: (groups, heads, queries, keys).
+
+    Returns the site as it is now, so that the new probabilities can be seen and replaced in turn.
+    """
     places = site.places
     assert places is not None
-    graph, product = module.graph, nodes[site.product]
-    target = product if site.fused else nodes[str(site.weights)]
+    graph, product = module.graph, _present(nodes, site.product, unit)
+    target = product if site.fused else _present(nodes, str(site.weights), unit)
     lead = shape_of(target)[:-2]
     inner = places.batch.split(torch.empty(*lead, 0)).shape[1:-1]
     single = places.scatter(matrix, tuple(inner), 1)  # native layout of one image
-    module.register_buffer(f"attention_{index}", single.to(target.meta["val"].dtype))
     images = next(n for n in graph.nodes if n.op == "placeholder")
+    name = _fresh(module, f"attention_{unit.index}")
+    module.register_buffer(name, single.to(**_home(module, target, images)))
     axis = places.batch
     with graph.inserting_before(target):
-        fixed = graph.get_attr(f"attention_{index}")
-        new = graph.call_function(_for_batch, (fixed, images, axis.dim, axis.inner, axis.major))
-        if site.fused:
-            new = graph.call_function(aten.matmul.default, (new, product.args[2]))
-    _meta(new, target)
-    target.replace_all_uses_with(new)
+        new = graph.call_function(_for_batch, (graph.get_attr(name), images, axis.dim, axis.inner, axis.major))
+    if not site.fused:
+        _replace(target, new, nodes)
+        return site
+    new.meta["val"] = torch.empty(*lead, *matrix.shape[-2:], dtype=target.meta["val"].dtype, device="meta")
+    nodes[new.name] = new
+    value, grouped = fused_arguments(product)["value"], fused_arguments(product).get("enable_gqa", False)
+    with graph.inserting_before(target):
+        if grouped:
+            value = graph.call_function(aten.repeat_interleave.self_int, (value, lead[1] // shape_of(value)[1], 1))
+        _replace(target, graph.call_function(aten.matmul.default, (new, value)), nodes)
+    return replace(site, fused=False, weights=new.name)
+
+
+def _home(module: fx.GraphModule, node: fx.Node, images: fx.Node) -> dict[str, Any]:
+    """The device and type a constant needs beside `node`: the model may have been moved since its graph was read."""
+    weight = next(module.parameters(), None)
+    usual = weight is not None and node.meta["val"].dtype == images.meta["val"].dtype
+    return {
+        "device": weight.device if weight is not None else None,
+        "dtype": weight.dtype if weight is not None and usual else node.meta["val"].dtype,
+    }
 
 
 def _for_batch(single: Tensor, images: Tensor, dim: int, inner: int, major: bool) -> Tensor:
@@ -193,6 +228,16 @@ def grouped(matrix: Tensor, places: Places, heads: int, unit: Unit) -> Tensor:
     return cut.transpose(0, 1)
 
 
-def _meta(new: fx.Node, old: fx.Node) -> Any:
-    """What is known of the replaced node (shape, module) holds for the new one."""
+def _replace(old: fx.Node, new: fx.Node, nodes: Nodes) -> None:
+    """`new` takes the place of `old`, its name included: whoever looks for it later finds what is there now."""
+    name = old.name
     new.meta = dict(old.meta)
+    old.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
+    old._rename(f"{name}_before")
+    new.name = name
+    nodes[name] = new
+
+
+def _fresh(module: fx.GraphModule, name: str) -> str:
+    """A name no part of the module has yet."""
+    return name if not hasattr(module, name) else _fresh(module, f"{name}_")

@@ -188,6 +188,8 @@ class Tapped:
     def __init__(self, module: fx.GraphModule, units: Sequence[tuple[Unit, Wiring]], want: Sequence[Site]) -> None:
         self.outlet = _Outlet()
         self.module, nodes = copy_graph(module)
+        self.order = {node: i for i, node in enumerate(self.module.graph.nodes)}
+        self.last: dict[fx.Node, fx.Node] = {}
         for unit, wiring in units:
             self._tap(unit, wiring, want, nodes)
         self.module.recompile()
@@ -204,10 +206,10 @@ class Tapped:
             return
         graph, name = self.module.graph, f"tap_{unit.index}"
         needed = {a for a in args if isinstance(a, fx.Node)}
-        last = max(needed, key=list(graph.nodes).index)
+        last = max(needed, key=self.order.__getitem__)
         self.module.add_module(name, _Tap(unit, wiring, slots, self.outlet))
-        with graph.inserting_after(last):
-            graph.call_module(name, tuple(args))
+        with graph.inserting_after(self.last.get(last, last)):  # after the tap of the unit beside it, if any
+            self.last[last] = graph.call_module(name, tuple(args))
 
     def run(self, images: Tensor, consumer: Consumer) -> Any:
         self.outlet.consumer = consumer
@@ -233,18 +235,19 @@ def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]
         node = nodes.get(product.product if product.fused else str(product.weights))
         if node is None or product.places is None:
             return []
-        args.extend(_fused_arguments(node) if product.fused else [node])
+        if product.fused:
+            given = fused_arguments(node)
+            defaults = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
+            args.extend([given["query"], given["key"], *(given.get(name, value) for name, value in defaults.items())])
+        else:
+            args.append(node)
     return args
 
 
-def _fused_arguments(node: fx.Node) -> list[Any]:
-    """Query, key, bias, causal, scale and grouped heads of a fused attention node."""
+def fused_arguments(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a fused attention node by name."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    return [
-        given["query"], given["key"], given.get("attn_mask"), given.get("is_causal", False), given.get("scale"),
-        given.get("enable_gqa", False),
-    ]  # fmt: skip
+    return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
 
 
 def copy_graph(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[str, fx.Node]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -113,9 +115,9 @@ class Specimen(nn.Module):
             for pattern in units:
                 for part in self._find_or_convolution(pattern):
                     if isinstance(part, Unit):
-                        intervene.drop_branch(module, nodes, self._wiring[part.name])
+                        intervene.drop_branch(module, nodes, self._wiring[part.name], part)
                     else:
-                        intervene.drop_convolution(module, nodes[part.name], pattern)
+                        intervene.drop_convolution(nodes[part.name])
 
         return self._edited(edit, f"without {', '.join(units)}")
 
@@ -124,7 +126,7 @@ class Specimen(nn.Module):
 
         def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
             for unit in self._find(units):
-                intervene.drop_skip(module, nodes, self._wiring[unit.name], unit)
+                intervene.drop_skip(nodes, self._wiring[unit.name], unit)
 
         return self._edited(edit, f"without skip {', '.join(units)}")
 
@@ -134,7 +136,7 @@ class Specimen(nn.Module):
 
         def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
             for unit in self._find(units):
-                intervene.replace_branch(module, nodes, self._wiring[unit.name], unit, fn, unit.index)
+                intervene.replace_branch(module, nodes, self._wiring[unit.name], unit, fn)
 
         return self._edited(edit, f"with branch {units}")
 
@@ -145,18 +147,26 @@ class Specimen(nn.Module):
         queries, keys); or what `mean_attention` returns.
         """
 
+        wiring = dict(self._wiring)
+
         def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
             for unit in self._find(units):
-                sites = self._wiring[unit.name].attention
+                sites = wiring[unit.name].attention
                 if not sites or not all(site.visible for site in sites):
                     raise VitreousError(f"Unit {unit.name!r} ({unit.kind}, {unit.reach}) has no attention to replace.")
-                given = attention[unit.name] if isinstance(attention, Mapping) else attention
-                for number, site in enumerate(sites):
-                    matrix = _matrix(given, unit, site.places, site.heads or 1)
-                    intervene.replace_attention(module, nodes, site, matrix, unit.index * 100 + number)
+                given = attention.get(unit.name) if isinstance(attention, Mapping) else attention
+                if given is None:
+                    raise UnknownName("attention given for", unit.name, attention)
+                fixed = (
+                    intervene.replace_attention(
+                        module, nodes, site, _matrix(given, unit, site.places, site.heads or 1), unit
+                    )
+                    for site in sites
+                )
+                wiring[unit.name] = replace(wiring[unit.name], attention=tuple(fixed))
 
         described = attention if isinstance(attention, str) else "given"
-        return self._edited(edit, f"with attention {units} {described}")
+        return self._edited(edit, f"with attention {units} {described}", wiring)
 
     def _find(self, patterns: str | Sequence[str]) -> list[Unit]:
         wanted = [patterns] if isinstance(patterns, str) else list(patterns)
@@ -174,17 +184,24 @@ class Specimen(nn.Module):
                 raise UnknownName("unit or convolution", pattern, names) from None
             return found
 
-    def _edited(self, edit: Callable[[fx.GraphModule, dict[str, fx.Node]], None], description: str) -> Specimen:
+    def _edited(
+        self,
+        edit: Callable[[fx.GraphModule, dict[str, fx.Node]], None],
+        description: str,
+        wiring: Mapping[str, Wiring] | None = None,
+    ) -> Specimen:
         module, nodes = copy_graph(self.module)
         edit(module, nodes)
-        module.graph.eliminate_dead_code()
+        module.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))  # fused attention too
         module.graph.lint()
         module.recompile()
-        return Specimen(module, self.anatomy, self._wiring, (*self.edits, description))
+        return Specimen(module, self.anatomy, wiring or self._wiring, (*self.edits, description))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
         """Move to another device or type: onto parameters of our own, so that the model stays where it is."""
         old = next(self.parameters(), None)
+        for name in {str(n.target) for n in self.module.graph.nodes if n.op == "call_module"}:
+            setattr(self.module, name, copy.deepcopy(getattr(self.module, name)))  # given to `with_branch`
         for module in self.module.modules():
             for name, parameter in module._parameters.items():
                 if parameter is not None:
@@ -202,8 +219,6 @@ class Specimen(nn.Module):
         return super().train(False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Specimen:
-        import copy
-
         return Specimen(copy.deepcopy(self.module, memo), self.anatomy, self._wiring, self.edits)
 
     def __repr__(self) -> str:
