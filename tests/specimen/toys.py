@@ -114,10 +114,10 @@ class Convolutional(nn.Module):
     def __init__(self, *blocks: nn.Module) -> None:
         super().__init__()
         self.stem, self.blocks = nn.Conv2d(3, WIDTH, 3, 1, 1), nn.Sequential(*blocks)
-        self.head = nn.LazyLinear(5)
+        self.pool, self.head = nn.AdaptiveAvgPool2d(1), nn.LazyLinear(5)
 
     def forward(self, images: Tensor) -> Any:
-        return self.head(self.blocks(self.stem(images)).mean((2, 3)))
+        return self.head(self.pool(self.blocks(self.stem(images))).flatten(1))
 
 
 class Choosy(nn.Module):
