@@ -212,11 +212,11 @@ class Tapped:
             self.last[last] = graph.call_module(name, tuple(args))
 
     def run(self, images: Tensor, consumer: Consumer) -> Any:
-        self.outlet.consumer = consumer
+        outer, self.outlet.consumer = self.outlet.consumer, consumer  # a consumer may look again from within
         try:
             return self.module(images)
         finally:
-            self.outlet.consumer = None
+            self.outlet.consumer = outer
 
 
 def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]:
