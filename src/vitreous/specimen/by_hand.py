@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.specimen.anatomy import KINDS, Anatomy, Kind, Unit
 from vitreous.specimen.graph import undisturbed
+from vitreous.specimen.intervene import takes_two
 from vitreous.specimen.layout import BatchAxis, Layout
-from vitreous.specimen.observe import Consumer, Feature, Observation, Site, Sites
-from vitreous.specimen.specimen import Specimen
+from vitreous.specimen.observe import Consumer, Feature, Observation, Site, Sites, known_sites
+from vitreous.specimen.specimen import Specimen, own_parameters
 
 
 class HandSpecimen(Specimen):
@@ -41,13 +42,22 @@ class HandSpecimen(Specimen):
         grad: bool = False,
     ) -> Observation:
         self._check(images)
-        wanted = set(want)
+        wanted = known_sites(want)
         kept: dict[str, Sites] = {}
         consumer = each or (lambda unit, sites: kept.__setitem__(unit.name, sites))
+        entered: dict[str, Any] = {}
 
-        def watch(unit: Unit) -> Callable[..., None]:
+        def enter(unit: Unit) -> Callable[..., None]:
+            def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
+                value = args[0] if args else None  # copied, as the module may work in place
+                entered[unit.name] = value.clone() if "before" in wanted and isinstance(value, Tensor) else None
+
+            return hook
+
+        def leave(unit: Unit) -> Callable[..., None]:
             def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-                seen = {"before": args[0] if args else None, "branch": output, "after": output}
+                value = output.clone() if each is None and isinstance(output, Tensor) else output
+                seen = {"before": entered.pop(unit.name), "branch": value, "after": value}
                 features: dict[str, Any] = {
                     site: Feature(value, _layout(value))
                     for site, value in seen.items()
@@ -57,7 +67,9 @@ class HandSpecimen(Specimen):
 
             return hook
 
-        handles = [self._part(u.name).register_forward_hook(watch(u)) for u in self._find(units)]
+        chosen = [(self._part(u.name), u) for u in self._find(units)]
+        handles = [part.register_forward_pre_hook(enter(u)) for part, u in chosen]
+        handles += [part.register_forward_hook(leave(u)) for part, u in chosen]
         try:
             with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
                 output = self.module(images)
@@ -78,6 +90,14 @@ class HandSpecimen(Specimen):
     def with_attention(self, units: str, attention: str | Tensor | Mapping[str, Tensor]) -> Specimen:
         raise VitreousError("Units named by hand have no known attention; with_attention needs the model's graph.")
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
+        self.module = shared_copy(self.module)  # type: ignore[assignment]
+        own_parameters(self.module)
+        return nn.Module._apply(self, fn, recurse)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Specimen:
+        return HandSpecimen(copy.deepcopy(self.module, memo), self.anatomy, self.edits)
+
     def _part(self, name: str) -> nn.Module:
         return cast(nn.Module, self.module).get_submodule(name)
 
@@ -97,17 +117,24 @@ class _Bypass(nn.Module):
         self.part = part
 
     def forward(self, value: Tensor, *args: Any, **kwargs: Any) -> Any:
-        output = self.part(value, *args, **kwargs)
-        return value if output.shape == value.shape else torch.zeros_like(output)
+        output = self.part(value.clone(), *args, **kwargs)
+        main = output[0] if isinstance(output, tuple) else output
+        passed = value if main.shape == value.shape else torch.zeros_like(main)
+        return (passed, *output[1:]) if isinstance(output, tuple) else passed
 
 
 class _Replaced(nn.Module):
+    """`fn(before)`, or `fn(before, branch)`, instead of the module."""
+
     def __init__(self, part: nn.Module, fn: Callable[..., Tensor]) -> None:
         super().__init__()
+        self.part = part if takes_two(fn) else None
         self.fn = fn
 
     def forward(self, value: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        return self.fn(value)
+        if self.part is None:
+            return self.fn(value)
+        return self.fn(value, self.part(value.clone(), *args, **kwargs))
 
 
 def by_hand(

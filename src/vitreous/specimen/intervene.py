@@ -96,7 +96,7 @@ def replace_branch(
     before, branch = (_present(nodes, name, unit) for name in (wiring.before, wiring.branches[0]))
     name = _fresh(module, f"branch_{unit.index}")
     module.add_module(name, fn if isinstance(fn, nn.Module) else _Function(fn))
-    args = (before, branch) if _takes_two(fn) else (before,)
+    args = (before, branch) if takes_two(fn) else (before,)
     with module.graph.inserting_after(branch):
         new = module.graph.call_module(name, args)
     _replace(branch, new, nodes)
@@ -111,7 +111,8 @@ class _Function(nn.Module):
         return self.fn(*args)
 
 
-def _takes_two(fn: Callable[..., Tensor]) -> bool:
+def takes_two(fn: Callable[..., Tensor]) -> bool:
+    """Whether a function has two arguments that must be given."""
     try:
         parameters = inspect.signature(fn.forward if isinstance(fn, nn.Module) else fn).parameters.values()
     except ValueError:  # torch's own functions have no signature

@@ -6,20 +6,28 @@ consumer keeps it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx, nn
 
-from vitreous.errors import VitreousError
+from vitreous.errors import UnknownName, VitreousError
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.attention import AttentionSite, Places, fused_probabilities
 from vitreous.specimen.layout import Layout
 
 Site = Literal["before", "skip", "branch", "after", "attention"]
 SITES: tuple[Site, ...] = ("before", "skip", "branch", "after", "attention")
+
+
+def known_sites(want: Iterable[Site]) -> tuple[Site, ...]:
+    """The sites asked for, if there are such sites."""
+    wanted = tuple(want)
+    if unknown := [site for site in wanted if site not in SITES]:
+        raise UnknownName("site", unknown[0], SITES, f"Sites are {', '.join(SITES)}.")
+    return wanted
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from vitreous.errors import BadImages, UnknownName, VitreousError
 from vitreous.specimen import intervene
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.graph import op, path
-from vitreous.specimen.observe import SITES, Consumer, Observation, Site, Sites, Tapped, Wiring, copy_graph
+from vitreous.specimen.observe import Consumer, Observation, Site, Sites, Tapped, Wiring, copy_graph, known_sites
 
 
 class Specimen(nn.Module):
@@ -76,9 +76,7 @@ class Specimen(nn.Module):
         and 'attention'; `units` names units as in `Anatomy.find`.
         """
         self._check(images)
-        wanted = tuple(want)
-        if unknown := [site for site in wanted if site not in SITES]:
-            raise UnknownName("site", unknown[0], SITES, f"Sites are {', '.join(SITES)}.")
+        wanted = known_sites(want)
         chosen = self._find(units)
         kept: dict[str, Sites] = {}
         key = (wanted, tuple(u.name for u in chosen))
@@ -202,10 +200,7 @@ class Specimen(nn.Module):
         old = next(self.parameters(), None)
         for name in {str(n.target) for n in self.module.graph.nodes if n.op == "call_module"}:
             setattr(self.module, name, copy.deepcopy(getattr(self.module, name)))  # given to `with_branch`
-        for module in self.module.modules():
-            for name, parameter in module._parameters.items():
-                if parameter is not None:
-                    module._parameters[name] = nn.Parameter(parameter.data, parameter.requires_grad)
+        own_parameters(self.module)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         new = next(self.parameters(), None)
         if old is not None and new is not None and old.device != new.device:
@@ -231,6 +226,17 @@ class Specimen(nn.Module):
         from vitreous.specimen.drawing import notebook
 
         return notebook(self.anatomy)
+
+
+def own_parameters(module: nn.Module) -> None:
+    """The same values in new parameters, tied ones still tied."""
+    fresh: dict[nn.Parameter, nn.Parameter] = {}
+    for part in module.modules():
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                part._parameters[name] = fresh.setdefault(
+                    parameter, nn.Parameter(parameter.data, parameter.requires_grad)
+                )
 
 
 def _matrix(given: str | Tensor, unit: Unit, places: Any, heads: int) -> Tensor:
