@@ -1,0 +1,177 @@
+"""Units named by hand, for models whose graph cannot be read."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import vitreous
+from specimen.toys import WIDTH, Choosy, Residual, pictures, settled
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.specimen.specimen import Specimen
+
+UNITS = ["stem", "body", "head"]
+
+
+@pytest.fixture
+def model() -> Choosy:
+    torch.manual_seed(5)
+    return Choosy().eval()
+
+
+@pytest.fixture
+def specimen(model: Choosy) -> Specimen:
+    return vitreous.open(model, image=16, units=UNITS)
+
+
+def surgery(model: Choosy, **parts: nn.Module) -> Tensor:
+    other = copy.deepcopy(model)
+    for name, part in parts.items():
+        setattr(other, name, part)
+    with torch.no_grad():
+        return other(pictures())
+
+
+class Zeros(nn.Module):
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.shape = shape
+
+    def forward(self, value: Tensor) -> Tensor:
+        return torch.zeros(len(value), *self.shape)
+
+
+def test_the_named_modules_are_the_units(specimen: Specimen, model: Choosy) -> None:
+    assert [(u.name, u.kind, u.grid, u.channels, u.skip) for u in specimen.units] == [
+        ("stem", "conv", (8, 8), WIDTH, False),
+        ("body", "conv", (8, 8), WIDTH, False),
+        ("head", "mlp", None, None, False),
+    ]
+    with torch.no_grad():
+        assert torch.equal(specimen(pictures()), model(pictures()))
+    assert specimen.anatomy.parameters == sum(p.numel() for p in model.parameters())
+    kinds = vitreous.open(model, image=16, units={"head": "head", "stem": "stem"})
+    assert [(u.name, u.kind) for u in kinds.units] == [("stem", "stem"), ("head", "head")]  # in the order they run
+
+
+def test_looking(specimen: Specimen, model: Choosy) -> None:
+    seen = specimen.observe(pictures())
+    with torch.no_grad():
+        stem = model.stem(pictures())
+        body = model.body(stem.relu())
+    torch.testing.assert_close(seen["stem"].after.raw, stem)  # type: ignore[union-attr]
+    assert stem.min() < 0, "an activation in place must not have overwritten it"
+    torch.testing.assert_close(seen["body"].before.raw, stem.relu())  # type: ignore[union-attr]
+    torch.testing.assert_close(seen["body"].branch.map, body)  # type: ignore[union-attr]
+    torch.testing.assert_close(seen["head"].before.tokens[:, 0], body.mean((2, 3)))  # type: ignore[union-attr]
+    with torch.no_grad():
+        assert torch.equal(seen.output, model(pictures()))
+    order: list[str] = []
+    specimen.observe(pictures(), ["after"], ["head", "stem"], each=lambda unit, sites: order.append(unit.name))
+    assert order == ["stem", "head"]
+    assert specimen.observe(pictures(), ["skip"])["body"].skip is None
+    with pytest.raises(UnknownName, match="no site 'befor'"):
+        specimen.observe(pictures(), ["befor"])  # type: ignore[list-item]
+
+
+def test_what_works_in_place_does_not_overwrite_what_was_seen() -> None:
+    class Sloppy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.block = nn.Conv2d(3, WIDTH, 3, 1, 1), Residual()
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.stem(x)
+            x += self.block(x)
+            return x.relu_().mean((2, 3))
+
+    model = settled(Sloppy())
+    seen = vitreous.open(model, image=16, units=["stem", "block", "block.bn2"]).observe(pictures())
+    with torch.no_grad():
+        stem = model.get_submodule("stem")(pictures())
+        branch = model.get_submodule("block")(stem)
+    torch.testing.assert_close(seen["stem"].after.raw, stem)  # type: ignore[union-attr]
+    torch.testing.assert_close(seen["block"].before.raw, stem)  # type: ignore[union-attr]
+    torch.testing.assert_close(seen["block"].branch.raw, branch)  # type: ignore[union-attr]
+    assert seen["block.bn2"].branch.raw.min() < 0  # type: ignore[union-attr]
+
+
+def test_intervening(specimen: Specimen, model: Choosy) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(specimen.without("body")(pictures()), surgery(model, body=nn.Identity()))
+        torch.testing.assert_close(specimen.without("stem")(pictures()), surgery(model, stem=Zeros(WIDTH, 8, 8)))
+        torch.testing.assert_close(specimen.without("body", "head")(pictures()), torch.zeros(2, 5))
+        both = specimen.without("body").without("stem").without("body")
+        torch.testing.assert_close(both(pictures()), surgery(model, body=nn.Identity(), stem=Zeros(WIDTH, 8, 8)))
+        replaced = specimen.with_branch("body", torch.tanh)
+        torch.testing.assert_close(replaced(pictures()), surgery(model, body=nn.Tanh()))
+        doubled = specimen.with_branch("body", lambda before, branch: branch - before)
+        wanted = specimen.observe(pictures())["body"]
+        seen = doubled.observe(pictures())["body"]
+        torch.testing.assert_close(seen.after.raw, wanted.after.raw - wanted.before.raw)  # type: ignore[union-attr]
+        mine = nn.Conv2d(WIDTH, WIDTH, 1)
+        assert mine.weight in set(specimen.with_branch("body", mine).parameters())
+        assert torch.equal(specimen(pictures()), model(pictures()))
+    assert replaced.edits == ("with branch body",)
+
+
+def test_a_module_that_returns_several_things() -> None:
+    class Pair(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 3, 1)
+
+        def forward(self, x: Tensor) -> tuple[Tensor, int]:
+            return self.conv(x), 7
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.pair = Pair()
+
+        def forward(self, x: Tensor) -> Tensor:
+            value, factor = self.pair(x)
+            return value * factor if value.sum() < 1e9 else value
+
+    specimen = vitreous.open(Model(), image=16, units=["pair", "pair.conv"])
+    torch.testing.assert_close(specimen.without("pair")(pictures()), 7 * pictures())
+
+
+def test_gradients_precision_and_copies(specimen: Specimen, model: Choosy) -> None:
+    specimen(pictures()).sum().backward()
+    assert model.stem.weight.grad is not None
+    twin = copy.deepcopy(specimen)
+    with torch.no_grad():
+        next(iter(twin.parameters())).zero_()
+        assert torch.equal(specimen(pictures()), model(pictures()))
+    mine = nn.Conv2d(WIDTH, WIDTH, 1)
+    wide = specimen.with_branch("body", mine).to(torch.float64)
+    assert wide(pictures().double()).dtype == torch.float64
+    assert {p.dtype for p in [*model.parameters(), *mine.parameters()]} == {torch.float32}
+
+
+def test_what_needs_a_graph_says_so(specimen: Specimen) -> None:
+    with pytest.raises(VitreousError, match="named by hand have no known skip"):
+        specimen.without_skip("body")
+    with pytest.raises(VitreousError, match="named by hand have no known attention"):
+        specimen.with_attention("body", "uniform")
+
+
+def test_names_that_do_not_fit(model: Choosy) -> None:
+    with pytest.raises(UnknownName, match=r"no module 'boddy'.*body"):
+        vitreous.open(model, image=16, units=["boddy"])
+    with pytest.raises(UnknownName, match=r"no kind 'convolution'.*conv"):
+        vitreous.open(model, image=16, units={"body": "convolution"})
+    model.spare = nn.Linear(1, 1)
+    with pytest.raises(VitreousError, match=r"'spare' did not run.*name modules that do"):
+        vitreous.open(model, image=16, units=["body", "spare"])
+
+
+def test_it_compiles(specimen: Specimen) -> None:
+    edited = specimen.without("body")
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(edited, backend="eager")(pictures()), edited(pictures()))

@@ -1,0 +1,173 @@
+"""Models of one structure are read once, and only those."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import vitreous
+from specimen.toys import Attention, Block, Convolutional, Residual, Transformer, part, pictures, settled
+from vitreous.specimen import cache, graph, opening
+from vitreous.specimen.specimen import Specimen
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[nn.Module]]:
+    """The models whose graph was read, on an empty cache."""
+    seen: list[nn.Module] = []
+    read = graph.read
+
+    def counted(model: nn.Module, example: Tensor) -> Any:
+        seen.append(model)
+        return read(model, example)
+
+    monkeypatch.setattr(opening, "read", counted)
+    monkeypatch.setattr(cache, "_entries", type(cache._entries)())
+    yield seen
+    seen.clear()
+
+
+def vit(depth: int = 1) -> nn.Module:
+    return settled(Transformer(*(Block() for _ in range(depth)), cls=True))
+
+
+def outputs(specimen: Specimen, model: nn.Module, size: int = 16) -> None:
+    with torch.no_grad():
+        torch.testing.assert_close(specimen(pictures(size=size)), model(pictures(size=size)), rtol=1e-5, atol=1e-6)
+
+
+def test_a_second_model_of_the_structure_is_not_read_again_and_keeps_its_own_weights(reads: list[nn.Module]) -> None:
+    first, second = vit(), vit()
+    with torch.no_grad():
+        for parameter in second.parameters():
+            parameter.mul_(1.5)
+    one, two = vitreous.open(first, image=16), vitreous.open(second, image=16)
+    assert len(reads) == 1
+    outputs(one, first)
+    outputs(two, second)
+    assert one.anatomy == two.anatomy
+    assert set(two.parameters()) <= set(second.parameters())
+    with torch.no_grad():
+        first_weight, second_weight = part(first, "head").weight, part(second, "head").weight
+        second_weight.add_(1)
+        outputs(two, second)
+        outputs(one, first)
+    assert not torch.equal(first_weight, second_weight)
+    two.without("blocks.0.mlp")
+    third = vit()
+    outputs(vitreous.open(third, image=16), third)  # an edit of one does not reach the others
+    assert len(reads) == 1
+
+
+def test_running_statistics_are_those_of_the_model(reads: list[nn.Module]) -> None:
+    first, second = settled(Convolutional(Residual())), settled(Convolutional(Residual()))
+    part(second, "blocks.0.bn1").running_mean.add_(1)
+    outputs(vitreous.open(first, image=16), first)
+    outputs(vitreous.open(second, image=16), second)
+    assert len(reads) == 1
+
+
+def scaled(model: nn.Module) -> None:
+    part(model, "blocks.0.norm1").eps = 0.3
+
+
+def hooked(model: nn.Module) -> None:
+    part(model, "blocks.0.mlp").register_forward_hook(lambda module, args, output: output * 2)
+
+
+def entered(model: nn.Module) -> None:
+    part(model, "blocks.0.mlp").register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+
+
+def replaced(model: nn.Module) -> None:
+    part(model, "blocks.0").mlp[1] = nn.GELU()
+
+
+def overridden(model: nn.Module) -> None:
+    part(model, "blocks.0.mlp").forward = lambda value: value * 3
+
+
+def frozen(model: nn.Module) -> None:
+    part(model, "blocks.0").norm2 = nn.LayerNorm(8, elementwise_affine=False)
+
+
+def widened(model: nn.Module) -> None:
+    part(model, "blocks.0").mlp = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8))
+
+
+@pytest.mark.parametrize("change", [scaled, hooked, entered, replaced, overridden, frozen, widened])
+def test_a_model_that_computes_something_else_is_read_anew(
+    reads: list[nn.Module], change: Callable[[nn.Module], None]
+) -> None:
+    plain, other = vit(), vit()
+    change(other)
+    vitreous.open(plain, image=16)
+    specimen = vitreous.open(other, image=16)
+    assert len(reads) == 2
+    outputs(specimen, other)
+    with torch.no_grad():
+        assert (other(pictures()) - plain(pictures())).abs().max() > 1e-4
+
+
+def test_depth_size_and_type_are_structure(reads: list[nn.Module]) -> None:
+    vitreous.open(vit(), image=16)
+    vitreous.open(vit(2), image=16)
+    conv = settled(Convolutional(Residual()))
+    vitreous.open(conv, image=16)
+    larger = vitreous.open(conv, image=(24, 32))
+    assert len(reads) == 4
+    assert larger.units[1].grid == (24, 32)
+    assert vitreous.open(conv, image=16).units[1].grid == (16, 16)
+    assert len(reads) == 4
+    assert vitreous.open(vit().double(), image=16)(pictures().double()).dtype == torch.float64
+    assert len(reads) == 5
+
+
+def test_a_constant_of_the_model_is_its_own(reads: list[nn.Module]) -> None:
+    """A table that is no parameter and no buffer, so that nobody can tell when it changes: read anew."""
+
+    class Table(Attention):
+        def __init__(self, factor: float) -> None:
+            super().__init__()
+            self.table = torch.full((8,), factor)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return super().forward(tokens * self.table)
+
+    for factor in (1.0, 2.0):
+        model = settled(Transformer(Block(Table(factor))))
+        outputs(vitreous.open(model, image=16), model)
+    assert len(reads) == 2
+
+
+def test_the_cache_keeps_no_weights_alive(reads: list[nn.Module]) -> None:
+    model = vit()
+    specimen = vitreous.open(model, image=16)
+    refs = [weakref.ref(parameter) for parameter in model.parameters()] + [weakref.ref(model)]
+    assert len(cache._entries) == 1
+    del model, specimen
+    reads.clear()
+    gc.collect()
+    assert [ref for ref in refs if ref() is not None] == []
+    other = vit()
+    outputs(vitreous.open(other, image=16), other)
+    assert reads == []
+
+
+def test_the_oldest_structure_goes_first(reads: list[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "CAPACITY", 2)
+    one, two, three = vit(1), vit(2), settled(Transformer(Block()))
+    for model in (one, two, one, three):  # the second is now the oldest
+        vitreous.open(model, image=16)
+    assert len(reads) == 3
+    vitreous.open(copy.deepcopy(one), image=16)
+    assert len(reads) == 3
+    vitreous.open(two, image=16)
+    assert len(reads) == 4
