@@ -46,8 +46,11 @@ class Specimen(nn.Module):
         self._check(images)
         return self.module(images)
 
-    def _check(self, images: Tensor) -> None:
+    def _check(self, images: Any) -> None:
         wanted = self.anatomy.image
+        if not isinstance(images, Tensor):
+            sizes = ", ".join(map(str, wanted))
+            raise BadImages(f"Images come as one tensor of shape (batch, {sizes}), not as {type(images).__name__}.")
         if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
             shape, size = tuple(images.shape), "x".join(map(str, wanted))
             raise BadImages(
@@ -197,14 +200,13 @@ class Specimen(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
         """Move to another device or type: onto parameters of our own, so that the model stays where it is."""
-        old = next(self.parameters(), None)
+        before = _home(self)
         for name in {str(n.target) for n in self.module.graph.nodes if n.op == "call_module"}:
             setattr(self.module, name, copy.deepcopy(getattr(self.module, name)))  # given to `with_branch`
         own_parameters(self.module)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        new = next(self.parameters(), None)
-        if old is not None and new is not None and old.device != new.device:
-            _move_constants(self.module, new.device)
+        if before != _home(self):
+            _move_constants(self.module, before, _home(self))
         self._tapped.clear()
         return self
 
@@ -251,10 +253,24 @@ def _matrix(given: str | Tensor, unit: Unit, places: Any, heads: int) -> Tensor:
     return intervene.uniform(places, heads, box)
 
 
-def _move_constants(module: fx.GraphModule, device: torch.device) -> None:
-    """Tensors that the graph makes itself (ranges, masks) are to be made on the new device."""
+Home = tuple[torch.device, torch.dtype]
+
+
+def _home(module: nn.Module) -> Home | None:
+    weight = next(module.parameters(), None)
+    return None if weight is None else (weight.device, weight.dtype)
+
+
+def _move_constants(module: fx.GraphModule, old: Home | None, new: Home | None) -> None:
+    """Tensors that the graph makes or casts itself (ranges, masks, tables) follow the weights."""
+    assert old is not None
+    assert new is not None
+
+    def moved(value: Any) -> Any:
+        return new[0] if isinstance(value, torch.device) else new[1] if value is old[1] else value
+
     for node in module.graph.nodes:
-        if isinstance(node.kwargs.get("device"), torch.device):
-            node.update_kwarg("device", device)
-        node.args = tuple(device if isinstance(a, torch.device) else a for a in node.args)
+        if node.op == "call_function":
+            node.args = fx.node.map_aggregate(node.args, moved)
+            node.kwargs = fx.node.map_aggregate(node.kwargs, moved)
     module.recompile()
