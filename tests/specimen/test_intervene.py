@@ -281,6 +281,17 @@ def test_precision_changes_for_the_specimen_alone() -> None:
         assert torch.equal(tensor, before[name])
 
 
+def test_tables_that_the_graph_makes_follow_the_precision() -> None:
+    """ConViT computes its table of offsets as it runs, in the precision of its weights."""
+    model, specimen = opened("convit")
+    batch = images(specimen).double()
+    wide = copy.deepcopy(specimen).to(torch.float64)
+    with torch.no_grad():
+        torch.testing.assert_close(wide(batch), copy.deepcopy(model).double()(batch), rtol=1e-9, atol=1e-10)
+        back = wide.to(torch.float32)(batch.float())
+        same(back, model(batch.float()))
+
+
 def test_copies_and_looking_inside() -> None:
     """An edited specimen is a specimen: it can be copied, saved as weights, and observed at every unit."""
     model = Transformer(Block(), Block())
