@@ -29,4 +29,4 @@ class BadImages(VitreousError):
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The known names closest to `name`, best first."""
-    return get_close_matches(name, list(known), n=count, cutoff=0.5)
+    return get_close_matches(name, list(dict.fromkeys(known)), n=count, cutoff=0.5)

@@ -156,9 +156,14 @@ class PositionalAttention(nn.Module):
         return outer(*self.position_factors(grid))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values, each (B, heads, N, d)."""
+        """Queries, keys and values, each (B, heads, N, d).
+
+        The values lie in memory as (heads, N, B, d), the order in which positional attention needs them: content and
+        position then share one copy, and only that is kept for the backward pass.
+        """
         q, k = self.qk(x).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        return q, k, self.v(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        v = self.v(x).unflatten(-1, (self.heads, -1)).permute(2, 1, 0, 3).contiguous()
+        return q, k, v.permute(2, 0, 1, 3)
 
 
 class GPSA(PositionalAttention):

@@ -6,7 +6,7 @@ arguments, bias and mask included. Unfused attention is a softmax whose result m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -92,7 +92,17 @@ def _fused(node: fx.Node, flow: Flow) -> AttentionSite:
     shape = shape_of(node.args[0])  # type: ignore[arg-type]
     if query is not None and not constant_along(query.ids, -1):
         return AttentionSite(node.name, True, None, shape[1] if len(shape) == 4 else None, "channel", None)
-    return _placed(node, None, query, key, shape[:-1])
+    site = _placed(node, None, query, key, shape[:-1])
+    return replace(site, reach="windowed") if site.reach == "global" and _masked(node, flow) else site
+
+
+def _masked(node: fx.Node, flow: Flow) -> bool:
+    """Whether a mask that is the same for all images keeps some queries from some keys."""
+    mask: Any = node.kwargs.get("attn_mask", node.args[3] if len(node.args) > 3 else None)
+    if not isinstance(mask, fx.Node) or mask in flow.data:
+        return False
+    value = flow.positions.constant(mask)
+    return not value.is_meta and bool((~value if value.dtype == torch.bool else value == -torch.inf).any())
 
 
 def _unfused(node: fx.Node, weights: fx.Node, values: fx.Node, right: bool, flow: Flow) -> AttentionSite:

@@ -165,9 +165,8 @@ class _Trunk:
         owner = common_path(a + b)
         if not owner or not self._is_block(owner):
             return False
-        kinds = {self.flow.kind(left), self.flow.kind(right)}
-        two_blocks = "attention" in kinds and min(len(a), len(b)) > 1
-        return not two_blocks
+        whole = [common_path(side) for side in (a, b) if len(side) > 1 and self.flow.kind(side) == "attention"]
+        return all(path == owner for path in whole)  # attention that is complete stays by itself
 
     def _is_block(self, owner: str) -> bool:
         """A module that is no container and has none inside that holds several blocks (then it is a whole stage)."""
@@ -236,18 +235,15 @@ class _Trunk:
         return name
 
     def _kind(self, run: list[fx.Node], before: fx.Node | None, end: fx.Node) -> Kind:
-        here, there = grid_of(end, self.flow), grid_of(before, self.flow) if before is not None else None
+        here, there = grid_of(end, self.flow), grid_of(before, self.flow)
         if here and there and here[0] * here[1] < there[0] * there[1]:
             return "downsample"
         return self.flow.kind(run) or "mlp"
 
 
-def grid_of(node: fx.Node, flow: Flow) -> Grid | None:
+def grid_of(node: fx.Node | None, flow: Flow) -> Grid | None:
     """The grid of a tensor, if it still has one."""
-    from vitreous.specimen.layout import Layout
-
-    trace = flow.trace(node)
-    layout = Layout.of(trace) if trace is not None else None
+    layout = flow.layout(node)
     return layout.grid if layout is not None else None
 
 

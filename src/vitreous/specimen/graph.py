@@ -143,7 +143,7 @@ def _export(model: nn.Module, example: Tensor, batch: int) -> torch.export.Expor
         except Exception as plain:  # the model itself fails: its own message is the useful one
             raise NotExportable(
                 f"The model does not run on images of shape {tuple(example.shape)}: {_first_line(plain)}; "
-                "give the size it was made for with image=."
+                "if it was made for another size, say so with image=."
             ) from plain
         raise NotExportable(
             f"The graph of {type(model).__name__} cannot be read: {_first_line(cause)} (at {_culprit(cause)}); "

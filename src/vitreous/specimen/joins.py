@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from torch import fx
 
 from vitreous.specimen.anatomy import Kind
-from vitreous.specimen.graph import depends_on_input, op
-from vitreous.specimen.positions import Trace, Traced, shape_of
+from vitreous.specimen.graph import op
+from vitreous.specimen.layout import Layout
+from vitreous.specimen.positions import Positions, Trace, shape_of
 
 ACTIVATIONS = {
     "relu", "gelu", "silu", "hardswish", "sigmoid", "tanh", "softmax", "_softmax", "erf", "hardtanh", "leaky_relu",
@@ -34,13 +35,14 @@ SIGNIFICANT = {"attention", "mix", "conv", "linear"}
 class Flow:
     """Who depends on whom, and what each node does, for the nodes of one graph."""
 
-    def __init__(self, graph: fx.Graph, traces: dict[fx.Node, Traced], mixing: set[fx.Node]) -> None:
-        self.nodes: list[fx.Node] = list(graph.nodes)
+    def __init__(self, positions: Positions) -> None:
+        self.positions = positions
+        self.nodes: list[fx.Node] = list(positions.module.graph.nodes)
         self.order = {node: i for i, node in enumerate(self.nodes)}
-        self.data = depends_on_input(graph)
-        self.traces = traces
+        self.data = positions.data
+        self._layouts: dict[fx.Node | None, Layout | None] = {}
         self._above = self._ancestors()
-        self.role = {node: self._role(node, mixing) for node in self.nodes}
+        self.role = {node: self._role(node) for node in self.nodes}
 
     def _ancestors(self) -> list[int]:
         """For every node a bit set of its ancestors, itself included."""
@@ -53,8 +55,17 @@ class Flow:
         return above
 
     def trace(self, node: fx.Node) -> Trace | None:
-        found = self.traces.get(node)
+        found = self.positions.traces.get(node)
         return found if isinstance(found, Trace) else None
+
+    def layout(self, node: fx.Node | None) -> Layout | None:
+        """How the tensor is laid out, if that is known."""
+        trace = self.trace(node) if node is not None else None
+        if trace is None:
+            return None
+        if node not in self._layouts:
+            self._layouts[node] = Layout.of(trace)
+        return self._layouts[node]
 
     def leads_to(self, early: fx.Node, late: fx.Node) -> bool:
         return bool(self._above[self.order[late]] >> self.order[early] & 1)
@@ -82,11 +93,11 @@ class Flow:
             bits &= ~(1 << self.order[node])
         return None
 
-    def _role(self, node: fx.Node, mixing: set[fx.Node]) -> str:
+    def _role(self, node: fx.Node) -> str:
         name = op(node)
         if node not in self.data:
             return ""
-        if node in mixing or name in RECURRENT:
+        if node in self.positions.mixing or name in RECURRENT:
             return "mix"
         if name == "scaled_dot_product_attention":
             return "attention"
@@ -97,7 +108,7 @@ class Flow:
             return "attention" if len(operands) > 1 else "linear"
         if name in ACTIVATIONS or name.removesuffix("_backward") in ACTIVATIONS:
             return "activation"
-        if "pool" in name:
+        if "pool" in name and self.trace(node) is not None:  # not the global pooling of a gate
             return "pool"
         return "linear" if name == "linear" else ""
 
@@ -109,7 +120,7 @@ class Flow:
         roles = {self.role[n] for n in nodes}
         if any(self.role[n] == "attention" and not self._pools(n) for n in nodes):
             return "attention"
-        for role, kind in (("mix", "token-mlp"), ("conv", "conv"), ("linear", "mlp"), ("pool", "pool")):
+        for role, kind in (("mix", "token-mlp"), ("conv", "conv"), ("pool", "pool"), ("linear", "mlp")):
             if role in roles:
                 return kind  # type: ignore[return-value]
         return None
@@ -193,6 +204,8 @@ def _effort(nodes: list[fx.Node], flow: Flow) -> tuple[int, int]:
 
 def _checked(join: Join, flow: Flow) -> Join | None:
     """The join if it is a residual one: a simple skip that carries everything, around something learned."""
+    if flow.trace(join.total) is None and 1 in shape_of(join.total)[1:-1]:
+        return None  # one vector per image: a pooling head has residuals too, but is no block
     path = flow.between(join.fork, join.skip)
     learned = flow.significant(path)
     nonlinear = any(flow.role[n] in ("activation", "attention") for n in path)

@@ -16,9 +16,8 @@ from vitreous.specimen.cache import recall, remember, structure
 from vitreous.specimen.dissect import Piece, dissect
 from vitreous.specimen.graph import EXAMPLE_BATCH, attribute, read
 from vitreous.specimen.joins import Flow
-from vitreous.specimen.layout import Layout
 from vitreous.specimen.observe import Wiring
-from vitreous.specimen.positions import trace_positions
+from vitreous.specimen.positions import Positions
 from vitreous.specimen.specimen import Specimen
 
 
@@ -64,8 +63,7 @@ def _open(
         module, anatomy, wiring = known
         return module, replace(anatomy, model=name), wiring
     module = read(model, images)
-    traces, mixing = trace_positions(module)
-    flow = Flow(module.graph, traces, mixing)
+    flow = Flow(Positions(module))
     pieces = dissect(flow, model)
     sites = [find_attention(flow, p.body) if p.kind == "attention" else [] for p in pieces]
     wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
@@ -122,19 +120,17 @@ def _channels(model: nn.Module) -> int:
     """Channels of the images: those of the first convolution, by timm's word for it or by order."""
     config: Any = getattr(model, "pretrained_cfg", None)
     if config:
-        name = config.get("first_conv")
+        name, usual = config.get("first_conv"), int(config["input_size"][0])
         first = dict(model.named_modules()).get(name if isinstance(name, str) else "")
-        return first.in_channels if isinstance(first, nn.Conv2d) else int(config["input_size"][0])
+        if not isinstance(first, nn.Conv2d) or first.in_channels in (usual * 4, usual * 16):  # pixels made channels
+            return usual
+        return first.in_channels
     first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
     return first.in_channels if first is not None else 3
 
 
 def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
-    def layout(node: fx.Node | None) -> Layout | None:
-        trace = flow.trace(node) if node is not None else None
-        return Layout.of(trace) if trace is not None else None
-
-    after = layout(piece.after)
+    after = flow.layout(piece.after)
     return Wiring(
         before=piece.before.name if piece.before is not None else None,
         skip=piece.skip.name if piece.skip is not None else None,
@@ -142,9 +138,9 @@ def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
         total=piece.total.name if piece.total is not None else None,
         after=piece.after.name,
         layouts={
-            "before": layout(piece.before),
-            "skip": layout(piece.skip),
-            "branch": layout(piece.branches[0]) or (after if piece.total is not None else None),
+            "before": flow.layout(piece.before),
+            "skip": flow.layout(piece.skip),
+            "branch": flow.layout(piece.branches[0]) or (after if piece.total is not None else None),
             "after": after,
         },
         attention=tuple(sites),

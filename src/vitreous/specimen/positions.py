@@ -33,7 +33,7 @@ MOVES = {
     "repeat", "tile", "repeat_interleave", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "unfold", "stack",
     "tensor_split", "take_along_dim", "unsafe_split", "unsafe_chunk", "unsafe_split_with_sizes",
 }  # fmt: skip
-SPATIAL = re.compile(r"(conv\d?d?$|convolution|conv_transpose|pool|upsample|grid_sampler|im2col)")
+SPATIAL = re.compile(r"(conv\d?d?$|convolution|conv_transpose|pool|upsample|grid_sampler)")
 REDUCTIONS = {
     "mean", "sum", "amax", "amin", "max", "min", "logsumexp", "var", "std", "norm", "linalg_vector_norm", "prod",
     "argmax", "argmin", "any", "all",
@@ -55,16 +55,6 @@ class Trace:
 Traced = Trace | list["Trace | None"] | None
 
 
-def trace_positions(module: fx.GraphModule) -> tuple[dict[fx.Node, Traced], set[fx.Node]]:
-    """Traces of all nodes that depend on the images (None: unknown or gone), and the nodes that mix positions by
-    weights of their own (token-mixing layers)."""
-    tracer = _Tracer(module)
-    for node in module.graph.nodes:
-        if node in tracer.data and node.op != "output":
-            tracer.traces[node] = tracer.visit(node)
-    return tracer.traces, tracer.mixing
-
-
 def shape_of(node: fx.Node) -> tuple[int, ...]:
     """The node's shape for the example batch."""
     return tuple(node.meta["val"].shape)
@@ -77,17 +67,22 @@ def constant_along(ids: Tensor, dim: int) -> bool:
     return bool((ids == ids.narrow(dim, 0, 1)).all())
 
 
-class _Tracer:
+class Positions:
     """One walk over the graph; a rule per family of operations."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         self.module = module
         self.data = depends_on_input(module.graph)
         self.traces: dict[fx.Node, Traced] = {}
+        """For every node that depends on the images; None where positions are unknown or gone."""
         self.mixing: set[fx.Node] = set()
+        """Nodes that mix positions by weights of their own: token-mixing layers."""
         self.constants: dict[fx.Node, Any] = {}
+        for node in module.graph.nodes:
+            if node in self.data and node.op != "output":
+                self.traces[node] = self._visit(node)
 
-    def visit(self, node: fx.Node) -> Traced:
+    def _visit(self, node: fx.Node) -> Traced:
         name, value = op(node), node.meta.get("val")
         if node.op == "placeholder":
             return _image(shape_of(node))
@@ -201,6 +196,9 @@ class _Tracer:
                 numbers = numbers.reshape([-1 if d == dim % lead.ndim else 1 for d in range(lead.ndim)])
                 pieces.append(lead // SPAN * SPAN + numbers)
                 prefix += (_token_name(part),) * size
+        first = pieces[0].narrow(dim, 0, 1)
+        if not tokens and all(torch.equal(compact(piece.narrow(dim, 0, 1)), compact(first)) for piece in pieces):
+            return Trace(first.expand(shape_of(node)), grids.pop(), prefix)  # channels of the same places
         return Trace(torch.cat(pieces, dim), grids.pop(), prefix)
 
     def _linear(self, node: fx.Node) -> Traced:
@@ -219,7 +217,8 @@ class _Tracer:
         if line.unique().numel() == line.numel() and line.numel() in (rows, columns, rows * columns):
             self.mixing.add(node)
             return None
-        return _coarser(trace, dim)
+        coarse = _coarser(trace, dim)
+        return None if coarse is None or coarse.grid == (1, 1) else coarse  # one cell: all positions are gone
 
     def _product(self, node: fx.Node) -> Traced:
         left, right = node.args[-2:]
@@ -274,6 +273,16 @@ class _Tracer:
                 trace = coarse
             trace = trace.like(trace.ids.select(d, 0))
         return trace.like(trace.ids.reshape(shape_of(node)))
+
+    def _im2col(self, node: fx.Node) -> Traced:
+        """Patches taken out of a map, possibly overlapping: (b, c*k*k, patches)."""
+        trace = self.known(args(node)[0])
+        if trace is None:
+            return None
+        one = trace.ids[:, :1].double() + 1  # the operation pads with zeros and knows no integers
+        columns = torch.ops.aten.im2col.default(one, *args(node)[1:]).long() - 1
+        channels = shape_of(node)[1] // columns.shape[1]
+        return trace.like(columns.repeat(1, channels, 1))
 
     def _spatial(self, node: fx.Node) -> Traced:
         """Convolution, pooling, resampling: a new grid where the size changes, the same places where it does not."""
