@@ -43,7 +43,7 @@ CASES: list[Case] = [
     ("resnext_50", {}, {"conv": 16}, set()),
     ("bit_50x1", {}, {"conv": 16}, set()),
     ("poolformer_s12", {}, {"mlp": 12, "pool": 12, "downsample": 3}, set()),
-    ("cnn_s", {}, {"conv": 3, "downsample": 2}, set()),
+    ("cnn_s", {}, {"conv": 5, "downsample": 3}, set()),
     ("mlp_s", {}, {}, set()),
 ]
 

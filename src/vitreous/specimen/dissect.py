@@ -121,14 +121,22 @@ class _Trunk:
         runs += [current] if current else []
         merged: list[list[fx.Node]] = []
         for run in runs:
-            if merged and not (self._matters(run) and self._matters(merged[-1])):
+            if merged and not (self._matters(run) and self._matters(merged[-1])) and not self._pools(merged[-1], run):
                 merged[-1] = merged[-1] + run
             else:
                 merged.append(run)
         return merged
 
+    def _pools(self, before: list[fx.Node], run: list[fx.Node]) -> bool:
+        """Whether positions end in this run: that is where a head begins."""
+        return self._has_places(before[-1]) and not self._has_places(run[-1])
+
     def _matters(self, run: list[fx.Node]) -> bool:
-        return bool(self.flow.significant(run)) or any(self.flow.role[n] == "pool" for n in run)
+        return bool(self._essence(run))
+
+    def _essence(self, run: list[fx.Node]) -> list[fx.Node]:
+        """What a run is about: what it learns, or else what it pools."""
+        return self.flow.significant(run) or [n for n in run if self.flow.role[n] == "pool"]
 
     def _stem(self, runs: list[list[fx.Node]]) -> tuple[list[list[fx.Node]], list[list[fx.Node]]]:
         """Everything before the containers of the residual blocks; failing that, the first child of the container."""
@@ -161,7 +169,7 @@ class _Trunk:
         return [part for block in blocks for part in self._repeated(block)]
 
     def _one_block(self, left: list[fx.Node], right: list[fx.Node]) -> bool:
-        a, b = self.flow.significant(left), self.flow.significant(right)
+        a, b = self._essence(left), self._essence(right)
         owner = common_path(a + b)
         if not owner or not self._is_block(owner):
             return False
@@ -172,9 +180,12 @@ class _Trunk:
         """A module that is no container and has none inside that holds several blocks (then it is a whole stage)."""
         if owner not in self.blocks:
             module = self.modules.get(owner)
+            learned = self.flow.significant(n for n in self.flow.data if path(n).startswith(f"{owner}."))
+            small_mlp = len(learned) <= 3 and all(self.flow.role[n] == "linear" for n in learned)
             inner = module.named_modules() if module is not None else ()
             lists = [f"{owner}.{name}".rstrip(".") for name, m in inner if isinstance(m, CONTAINERS)]
-            self.blocks[owner] = owner not in lists and not any(self._busy_children(name) > 1 for name in lists)
+            stage = owner in lists or any(self._busy_children(name) > 1 for name in lists)
+            self.blocks[owner] = small_mlp or not stage
         return self.blocks[owner]
 
     def _busy_children(self, container: str) -> int:
@@ -221,7 +232,7 @@ class _Trunk:
         feeds = [p for n in run for p in n.all_input_nodes if p not in inside and p in self.flow.data]
         before = max(feeds, key=self.flow.order.__getitem__, default=None)
         kind = role or self._kind(run, before, end)
-        learned = self.flow.significant(run)
+        learned = self._essence(run)
         name = self._whole(common_path(learned), inside) or (path(learned[0]).split(".")[0] if learned else "") or kind
         return Piece(kind, before, (end,), run, end, name=name)
 
