@@ -123,6 +123,33 @@ def test_maps_and_tokens_of_every_layout() -> None:
         _ = logits.map
 
 
+def test_tokens_come_in_one_order_whatever_the_order_inside() -> None:
+    """Class token at the end, grid column by column: outside it is the class token, then row by row."""
+
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.proj, self.cls_token = nn.Conv2d(3, WIDTH, 4, 4), nn.Parameter(torch.randn(1, 1, WIDTH))
+
+        def forward(self, x: Tensor) -> Tensor:
+            grid = self.proj(x).transpose(2, 3).flatten(2).transpose(1, 2)
+            return torch.cat([grid, self.cls_token.expand(len(x), -1, -1)], 1)
+
+    model = Transformer(Block())
+    model.stem = Odd()  # type: ignore[assignment]
+    specimen = open_toy(model)
+    seen = specimen.observe(pictures(), ("before", "attention"))["blocks.0.attn"]
+    with torch.no_grad():
+        grid = part(model, "stem.proj")(pictures())
+    assert seen.before is not None
+    assert (seen.before.grid, seen.before.prefix) == ((4, 4), ("class",))
+    same(seen.before.map, grid)
+    same(seen.before.tokens[:, 1:], grid.flatten(2).transpose(1, 2))
+    same(seen.before.tokens[:, 0], part(model, "stem").cls_token[:, 0].detach().expand(2, -1))
+    assert seen.attention is not None
+    assert seen.attention.keys.tolist() == [[1 + row * 4 + column for column in range(4) for row in range(4)] + [0]]
+
+
 def test_units_come_in_order_of_depth() -> None:
     for specimen in (opened("swin")[1], opened("resnet18")[1], open_toy(Transformer(Parallel(), Parallel()))):
         order: list[int] = []
