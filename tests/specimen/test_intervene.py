@@ -25,7 +25,7 @@ from specimen.toys import (
     pictures,
     settled,
 )
-from specimen.zoo import images, opened
+from specimen.zoo import build, images, opened
 from vitreous.errors import UnknownName, VitreousError
 
 
@@ -283,7 +283,8 @@ def test_precision_changes_for_the_specimen_alone() -> None:
 
 def test_tables_that_the_graph_makes_follow_the_precision() -> None:
     """ConViT computes its table of offsets as it runs, in the precision of its weights."""
-    model, specimen = opened("convit")
+    model = build("convit")  # a fresh one: once it has run, it keeps its table in the precision of that run
+    specimen = vitreous.open(model)
     batch = images(specimen).double()
     wide = copy.deepcopy(specimen).to(torch.float64)
     with torch.no_grad():
