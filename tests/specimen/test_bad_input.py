@@ -163,7 +163,7 @@ def test_a_size_nobody_knows() -> None:
     sentence(caught, "image size of Convolutional", "image=224")
 
 
-@pytest.mark.parametrize("size", [0, -3, "abc", (3,), (1, 2, 3, 4), (0, 16), (16, "16")])
+@pytest.mark.parametrize("size", [0, -3, 2.5, True, "abc", (3,), (1, 2, 3, 4), (0, 16), (16, "16")])
 def test_sizes_that_are_none(size: Any) -> None:
     with pytest.raises(VitreousError) as caught:
         vitreous.open(settled(Convolutional(Residual())), image=size)
@@ -220,3 +220,21 @@ def test_a_model_that_takes_more_than_images() -> None:
     with pytest.raises(VitreousError) as caught:
         vitreous.open(Two(), image=16)
     sentence(caught, "missing 1 required positional argument")
+
+
+def test_running_statistics_that_are_no_numbers() -> None:
+    model = settled(Convolutional(Residual()))
+    part(model, "blocks.0.bn1").running_var[0] = torch.nan
+    with pytest.raises(VitreousError) as caught:
+        vitreous.open(model, image=16)
+    sentence(caught, "'blocks.0.bn1.running_var'", "NaN or infinite", "another checkpoint")
+
+
+def test_a_model_without_weights_of_its_own() -> None:
+    """On the meta device there is nothing to compute with; say so before torch does."""
+    with torch.device("meta"):
+        model = Convolutional(Residual())
+        setattr(model, "head", nn.Linear(8, 5))  # noqa: B010
+    with pytest.raises(VitreousError) as caught:
+        vitreous.open(model, image=16)
+    sentence(caught, "meta", "weights", "load")

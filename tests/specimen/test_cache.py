@@ -171,3 +171,26 @@ def test_the_oldest_structure_goes_first(reads: list[nn.Module], monkeypatch: py
     assert len(reads) == 3
     vitreous.open(two, image=16)
     assert len(reads) == 4
+
+
+def test_index_buffers_are_part_of_the_structure(reads: list[nn.Module]) -> None:
+    """Windows and offsets live in integer tables: with another table positions move."""
+
+    class Shuffled(Attention):
+        order: Tensor
+
+        def __init__(self, order: Tensor) -> None:
+            super().__init__()
+            self.register_buffer("order", order)
+
+        def forward(self, tokens: Tensor) -> Tensor:
+            return super().forward(tokens[:, self.order])
+
+    orders = torch.arange(16), torch.arange(16).flip(0)
+    for order in orders:
+        model = settled(Transformer(Block(Shuffled(order))))
+        specimen = vitreous.open(model, image=16)
+        outputs(specimen, model)
+        found = specimen.observe(pictures(), ["attention"])["blocks.0.attn"].attention
+        assert found is not None
+        assert torch.equal(found.keys[0], order)

@@ -25,7 +25,7 @@ from specimen.toys import (
     pictures,
     settled,
 )
-from specimen.zoo import build, images, opened
+from specimen.zoo import build, first_tensor, images, opened
 from vitreous.errors import UnknownName, VitreousError
 
 
@@ -355,3 +355,15 @@ def test_a_specimen_stays_in_evaluation_mode() -> None:
     assert specimen.eval() is specimen
     with pytest.raises(VitreousError, match="evaluation mode"):
         specimen.train()
+
+
+@pytest.mark.parametrize("name", ["convnext", "swin", "vit", "resnet18", "poolformer"])
+def test_a_replaced_branch_sees_the_layout_it_answers_in(name: str) -> None:
+    """A lesion, written as a branch of zeros, for every unit with a skip and no projection on it."""
+    _, specimen = opened(name)
+    batch = images(specimen)
+    with torch.no_grad():
+        for unit in specimen.units:
+            if unit.skip and unit.channels == specimen.units[max(unit.index - 1, 0)].channels:
+                edited = specimen.with_branch(unit.name, torch.zeros_like)
+                same(first_tensor(edited(batch)), first_tensor(specimen.without(unit.name)(batch)))

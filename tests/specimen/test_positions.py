@@ -161,11 +161,13 @@ def test_einsum_follows_its_letters() -> None:
 
 
 def test_the_reading_is_good_for_any_batch() -> None:
-    fn = lambda x: stack([windows(x), windows(x)])  # noqa: E731
-    module = read(Applies(fn), torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
+    def twice(x: Tensor) -> Tensor:
+        return stack([windows(x), windows(x)])
+
+    module = read(Applies(twice), torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
     for count in (1, 2, 7, 211):
         images = torch.randn(count, 3, SIDE, SIDE)
-        assert torch.equal(module(images), fn(images))
+        assert torch.equal(module(images), twice(images))
 
 
 def test_sizes_that_happen_to_be_the_stand_in_are_left_alone() -> None:

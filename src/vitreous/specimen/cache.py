@@ -82,7 +82,8 @@ def _parts(model: nn.Module) -> Iterator[Hashable]:
             raise _Unknown
         yield path, type(module), tuple(_plain(vars(module)))
     for name, tensor in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]:
-        index = int(tensor.sum()) if not tensor.is_floating_point() and not tensor.is_complex() else None
+        counts = not tensor.is_floating_point() and not tensor.is_complex() and not tensor.is_meta
+        index = tensor.cpu().numpy().tobytes() if counts else None  # an index table says where things go
         yield name, tensor.shape, tensor.dtype, tensor.device, index
 
 

@@ -273,7 +273,7 @@ def _container(name: str, *, keep_number: bool = False) -> str:
 
 def _link(pieces: list[Piece], flow: Flow) -> None:
     """What a unit hands on is what the next one takes: its sum after the activation or norm that follows it, if any."""
-    forks = {p.before for p in pieces if p.before is not None}
+    forks = {p.before for p in pieces if p.total is not None}
     for piece in pieces:
         node = piece.after
         while len(node.users) == 1:

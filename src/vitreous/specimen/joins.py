@@ -177,10 +177,10 @@ def _join(total: fx.Node, flow: Flow, inner: set[fx.Node]) -> Join | None:
     if any(shape_of(s) != shape_of(total) for s in summands):
         return None
     for skip in summands:
-        root = _root(skip)
         rest = tuple(s for s in summands if s is not skip)
-        if all(s in flow.data and flow.leads_to(root, s) for s in rest):
-            return _checked(Join(root, skip, rest, total, flow.between(root, total)), flow)
+        for root in (skip, _root(skip)):  # as the branch takes it, or in another layout
+            if all(s in flow.data and flow.leads_to(root, s) for s in rest):
+                return _checked(Join(root, skip, rest, total, flow.between(root, total)), flow)
     if not all(s in flow.data for s in summands):
         return None
     fork = flow.last_common(summands)

@@ -81,9 +81,13 @@ def example(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:
 
 
 def _check_weights(model: nn.Module, name: str) -> None:
-    for path, weight in model.named_parameters():
-        if not bool(torch.isfinite(weight).all()):
-            count = int((~torch.isfinite(weight)).sum())
+    learned = set(dict(model.named_parameters()))
+    for path, weight in [*model.named_parameters(), *model.named_buffers()]:
+        if weight.is_meta:
+            raise VitreousError(f"{path!r} of {name} is on the meta device, without values; load its weights first.")
+        bad = ~weight.isfinite() if path in learned else weight.isnan()  # masks among the buffers may be infinite
+        if bool(bad.any()):
+            count = int(bad.sum())
             raise VitreousError(
                 f"{count} of {weight.numel()} values of {path!r} in {name} are NaN or infinite; nothing measured on it "
                 "would mean anything: load another checkpoint."
@@ -93,8 +97,8 @@ def _check_weights(model: nn.Module, name: str) -> None:
 def image_shape(model: nn.Module, image: int | tuple[int, ...] | None) -> tuple[int, int, int]:
     """Channels, height and width: as given, or as the model's own configuration says."""
     if image is not None:
-        sizes = (image, image) if isinstance(image, int) else tuple(image)
-        if len(sizes) not in (2, 3) or not all(isinstance(s, int) and s > 0 for s in sizes):
+        sizes = tuple(image) if isinstance(image, (tuple, list)) else (image, image)
+        if len(sizes) not in (2, 3) or not all(type(s) is int and s > 0 for s in sizes):
             raise VitreousError(f"image is a side, (height, width) or (channels, height, width), not {image!r}.")
         return sizes if len(sizes) == 3 else (_channels(model), *sizes)  # type: ignore[return-value]
     timm_config: Any = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
