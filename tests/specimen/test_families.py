@@ -44,7 +44,9 @@ TRAPS = {
 
 def test_every_module_of_timm_is_on_the_page() -> None:
     page = (ROOT / "docs" / "families.md").read_text()
-    missing = [name for name in timm.list_modules() if f"| {name} |" not in page and f"`{name}`:" not in page]
+    theirs = {name for name in timm.list_modules() if not timm.list_models("vitreous_*", module=name)}
+    missing = [name for name in theirs if f"| {name} |" not in page and f"`{name}`:" not in page]
+    assert len(theirs) >= 97
     assert missing == []
     assert len(FAMILIES.CANNOT) <= 3
 
