@@ -152,7 +152,7 @@ class ViT(Remembers):
                 "resize the images, or the model with vitreous.models.vit.resize."
             )
         x = self.patch_embed(images)
-        prefix = [token.expand(len(x), -1, -1) for token in (self.cls_token, self.dist_token) if token is not None]
+        prefix = [token.expand(x.shape[0], -1, -1) for token in (self.cls_token, self.dist_token) if token is not None]
         x = torch.cat([*prefix, x], 1)
         if len(self.positions):
             x = x + self.positions[0]()
