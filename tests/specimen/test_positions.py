@@ -26,7 +26,7 @@ class Applies(nn.Module):
         return self.fn(images, *self.tokens)
 
 
-def trace(fn: Callable[..., Tensor], *parameters: Tensor, name: str = "") -> Trace | None:
+def trace(fn: Callable[..., Tensor], *parameters: Tensor) -> Trace | None:
     """What is known of the result of `fn` on images of 3 x 8 x 8."""
     module = read(Applies(fn, *parameters), torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
     positions = Positions(module)

@@ -174,10 +174,13 @@ class _Trunk:
         if not owner or not self._is_block(owner):
             return False
         whole = [common_path(side) for side in (a, b) if len(side) > 1 and self.flow.kind(side) == "attention"]
-        return all(path == owner for path in whole)  # attention that is complete stays by itself
+        return all(where == owner for where in whole)  # attention that is complete stays by itself
 
     def _is_block(self, owner: str) -> bool:
-        """A module that is no container and has none inside that holds several blocks (then it is a whole stage)."""
+        """A module that is no container and has none inside that holds several blocks (then it is a whole stage).
+
+        Two or three linear maps in a row are an MLP, also where they stand in a `Sequential`.
+        """
         if owner not in self.blocks:
             module = self.modules.get(owner)
             learned = self.flow.significant(n for n in self.flow.data if path(n).startswith(f"{owner}."))
