@@ -222,6 +222,27 @@ def test_units_of_a_convolutional_block(block: nn.Module, units: list[str]) -> N
         torch.testing.assert_close(vitreous.open(model, image=16)(images), model(images))
 
 
+class Dense(nn.Module):
+    """Every layer sees all before it, and all are kept to the end: no single tensor carries everything."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Conv2d(8 + i, 1, 3, padding=1) for i in range(layers))
+        self.out = nn.Conv2d(8 + layers, 8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = [x]
+        for layer in self.layers:
+            seen.append(layer(torch.cat(seen, 1)).relu())
+        return self.out(torch.cat(seen, 1))
+
+
+def test_what_follows_many_tensors_at_once_is_still_a_unit_of_its_own() -> None:
+    model = Maps(Dense(70))
+    model.blocks.append(conv())
+    assert "conv blocks.1 |" in outline(model, 8)
+
+
 def test_a_strided_projection_starts_a_stage() -> None:
     specimen = vitreous.open(Maps(Projection()), image=16)
     assert [(unit.grid, unit.stage) for unit in specimen.units] == [((16, 16), 0), ((8, 8), 1), (None, 1)]

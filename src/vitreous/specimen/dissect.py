@@ -62,7 +62,7 @@ def _residual(join: Join, flow: Flow) -> list[Piece]:
         kind = flow.kind(body)
         assert kind is not None
         piece = Piece(kind, join.fork, group, body, join.total, join.skip, join.total)
-        piece.name = common_path(flow.significant(body) or [n for n in body if flow.role[n] == "pool"])
+        piece.name = common_path(flow.essence(body))
         pieces.append(piece)
     pieces[0].projection = flow.between(join.fork, join.skip)
     return pieces
@@ -108,13 +108,14 @@ class _Trunk:
     def _runs(self, nodes: list[fx.Node], end: fx.Node) -> list[list[fx.Node]]:
         """Stretches between the points where a single tensor carries everything; each begins with something learned
         or a change of grid."""
-        inside, runs, live = set(nodes), [], set()
+        place = {node: i for i, node in enumerate(nodes)}
+        last_use = {n: len(nodes) if n is end else max((place.get(u, -1) for u in n.users), default=-1) for n in nodes}
+        runs: list[list[fx.Node]] = []
         current: list[fx.Node] = []
+        live: set[fx.Node] = set()
         for i, node in enumerate(nodes):
-            live.add(node)
             current.append(node)
-            later = set(nodes[i + 1 :]) if len(live) < 64 else inside
-            live = {n for n in live if n is end or any(u in later for u in n.users)}
+            live = {n for n in live | {node} if last_use[n] > i}
             if live == {node}:
                 runs.append(current)
                 current = []
@@ -132,11 +133,7 @@ class _Trunk:
         return self._has_places(before[-1]) and not self._has_places(run[-1])
 
     def _matters(self, run: list[fx.Node]) -> bool:
-        return bool(self._essence(run))
-
-    def _essence(self, run: list[fx.Node]) -> list[fx.Node]:
-        """What a run is about: what it learns, or else what it pools."""
-        return self.flow.significant(run) or [n for n in run if self.flow.role[n] == "pool"]
+        return bool(self.flow.essence(run))
 
     def _stem(self, runs: list[list[fx.Node]]) -> tuple[list[list[fx.Node]], list[list[fx.Node]]]:
         """Everything before the containers of the residual blocks; failing that, the first child of the container."""
@@ -169,7 +166,7 @@ class _Trunk:
         return [part for block in blocks for part in self._repeated(block)]
 
     def _one_block(self, left: list[fx.Node], right: list[fx.Node]) -> bool:
-        a, b = self._essence(left), self._essence(right)
+        a, b = self.flow.essence(left), self.flow.essence(right)
         owner = common_path(a + b)
         if not owner or not self._is_block(owner):
             return False
@@ -183,7 +180,7 @@ class _Trunk:
         """
         if owner not in self.blocks:
             module = self.modules.get(owner)
-            learned = self.flow.significant(n for n in self.flow.data if path(n).startswith(f"{owner}."))
+            learned = self._inside(owner)
             small_mlp = len(learned) <= 3 and all(self.flow.role[n] == "linear" for n in learned)
             inner = module.named_modules() if module is not None else ()
             lists = [f"{owner}.{name}".rstrip(".") for name, m in inner if isinstance(m, CONTAINERS)]
@@ -194,9 +191,12 @@ class _Trunk:
     def _busy_children(self, container: str) -> int:
         """Children of a container that compute several things."""
         depth = container.count(".") + 2
-        learned = self.flow.significant(n for n in self.flow.data if path(n).startswith(f"{container}."))
-        children = Counter(".".join(path(n).split(".")[:depth]) for n in learned)
+        children = Counter(".".join(path(n).split(".")[:depth]) for n in self._inside(container))
         return sum(count > 1 for count in children.values())
+
+    def _inside(self, module: str) -> list[fx.Node]:
+        """What a module's parts learn."""
+        return self.flow.significant(n for n in self.flow.data if path(n).startswith(f"{module}."))
 
     def _repeated(self, block: list[fx.Node]) -> list[list[fx.Node]]:
         """A stretch without a narrow point (dense blocks, cells) is cut at its repeated child modules."""
@@ -235,7 +235,7 @@ class _Trunk:
         feeds = [p for n in run for p in n.all_input_nodes if p not in inside and p in self.flow.data]
         before = max(feeds, key=self.flow.order.__getitem__, default=None)
         kind = role or self._kind(run, before, end)
-        learned = self._essence(run)
+        learned = self.flow.essence(run)
         name = self._whole(common_path(learned), inside) or (path(learned[0]).split(".")[0] if learned else "") or kind
         return Piece(kind, before, (end,), run, end, name=name)
 

@@ -8,7 +8,7 @@ fusions of separate paths (no simple path is the skip), hierarchical splits (the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import fx
@@ -106,7 +106,7 @@ class Flow:
         if name in PRODUCTS:
             operands = [n for n in node.all_input_nodes if n in self.data]
             return "attention" if len(operands) > 1 else "linear"
-        if name in ACTIVATIONS or name.removesuffix("_backward") in ACTIVATIONS:
+        if name in ACTIVATIONS:
             return "activation"
         if "pool" in name and self.trace(node) is not None:  # not the global pooling of a gate
             return "pool"
@@ -115,7 +115,11 @@ class Flow:
     def significant(self, nodes: Iterable[fx.Node]) -> list[fx.Node]:
         return [n for n in nodes if self.role[n] in SIGNIFICANT]
 
-    def kind(self, nodes: Iterable[fx.Node]) -> Kind | None:
+    def essence(self, nodes: Sequence[fx.Node]) -> list[fx.Node]:
+        """What a stretch is about: what it learns, or else what it pools."""
+        return self.significant(nodes) or [n for n in nodes if self.role[n] == "pool"]
+
+    def kind(self, nodes: Sequence[fx.Node]) -> Kind | None:
         """What a stretch of graph does, by what it computes."""
         roles = {self.role[n] for n in nodes}
         if any(self.role[n] == "attention" and not self._pools(n) for n in nodes):
