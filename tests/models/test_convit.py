@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import timm
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from models.weights import shaken
 from vitreous.errors import BadImages
 from vitreous.models import BadModel, build
 from vitreous.models.convit import (
@@ -35,18 +36,6 @@ def nano(**options: Any) -> ConViT:
     model = build("convit_ti", **{**NANO, **options})
     assert isinstance(model, ConViT)
     return model
-
-
-M = TypeVar("M", bound=nn.Module)
-
-
-def shaken(module: M, by: float = 0.2) -> M:
-    """Move every parameter away from its initial value, where gates agree and biases vanish."""
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(by * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return module
 
 
 def layer(kind: type[GPSA] | type[PSA], heads: int = 4, head_dim: int = 3, **options: Any) -> Any:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 import timm
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from models.weights import shaken
 from vitreous.models import BadModel, build
 from vitreous.models.convit import ConViT, from_timm, to_timm
 
 TIMM_NANO: dict[str, Any] = {"img_size": 32, "patch_size": 4, "num_classes": 10, "embed_dim": 8, "local_up_to_layer": 2}
-M = TypeVar("M", bound=nn.Module)
-
-
-def shaken(module: M, by: float = 0.2) -> M:
-    """Move every parameter away from its initial value, where gates agree and biases vanish."""
-    generator = torch.Generator().manual_seed(7)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.add_(by * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
-    return module
 
 
 class Largest(TorchDispatchMode):

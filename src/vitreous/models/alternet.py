@@ -19,7 +19,7 @@ from timm.layers.drop import DropPath
 from torch import Tensor, nn
 
 from vitreous.errors import VitreousError
-from vitreous.models.registry import Image, Remembers, check, family, grid_of
+from vitreous.models.registry import Image, Remembers, check, family, grid_of, zero_head
 from vitreous.models.timm_sizes import SMALL, StemChoice
 
 if TYPE_CHECKING:
@@ -222,10 +222,7 @@ class AlterNet(Remembers):
         """Attach a classifier of zeros (A3.04), none for 0 classes. The read-out is always the mean."""
         check((global_pool in (None, "avg", "gap"), f"AlterNet reads the mean of the map, not pool {global_pool!r}"))
         self.num_classes = num_classes
-        self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
-        for parameter in self.head.parameters():
-            nn.init.zeros_(parameter)
-        self.head.to(self.norm.weight)
+        self.head = zero_head(self.num_features, num_classes).to(self.norm.weight)
 
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name.endswith("bias_table")}

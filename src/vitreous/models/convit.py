@@ -28,7 +28,7 @@ from timm.layers.weight_init import trunc_normal_
 from torch import Tensor, nn
 
 from vitreous.errors import BadImages
-from vitreous.models.registry import TIMM_POOLS, BadModel, Image, Remembers, build, check, family, grid_of
+from vitreous.models.registry import TIMM_POOLS, BadModel, Image, Remembers, build, check, family, grid_of, zero_head
 from vitreous.models.stems import PatchEmbed
 
 if TYPE_CHECKING:
@@ -373,10 +373,7 @@ class ConViT(Remembers):
         asked = pool if global_pool is None else TIMM_POOLS.get(global_pool, global_pool)
         check((asked == pool, f"this ConViT was built with pool={pool!r} and cannot change to {asked!r}"))
         self.num_classes = num_classes
-        self.head = nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
-        for parameter in self.head.parameters():
-            nn.init.zeros_(parameter)
-        self.head.to(self.norm.weight)
+        self.head = zero_head(self.num_features, num_classes).to(self.norm.weight)
 
     def no_weight_decay(self) -> set[str]:
         return {"pos_embed", "cls_token"} & dict(self.named_parameters()).keys()

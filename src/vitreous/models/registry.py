@@ -166,6 +166,16 @@ def check(*rules: tuple[bool, str]) -> None:
         raise BadModel("; ".join(broken))
 
 
+def zero_head(width: int, classes: int) -> nn.Linear | nn.Identity:
+    """A linear classifier of zeros (A3.04), or nothing for no classes."""
+    if not classes:
+        return nn.Identity()
+    head = nn.Linear(width, classes)
+    nn.init.zeros_(head.weight)
+    nn.init.zeros_(head.bias)
+    return head
+
+
 def grid_of(image: Image, patch: int) -> tuple[int, int]:
     """Rows and columns of patches; refuses an image that patches do not tile."""
     height, width = (image, image) if isinstance(image, int) else image

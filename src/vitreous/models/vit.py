@@ -42,7 +42,7 @@ from vitreous.models.positions import (
     Sinusoidal,
     Zoom,
 )
-from vitreous.models.registry import TIMM_POOLS, Image, Remembers, build, check, family, grid_of
+from vitreous.models.registry import TIMM_POOLS, Image, Remembers, build, check, family, grid_of, zero_head
 from vitreous.models.stems import HybridEmbed, PatchEmbed, Stem
 
 Readout = Literal["class", "gap", "gap_with_class"]
@@ -138,8 +138,8 @@ class ViT(Remembers):
         self.norm = nn.LayerNorm(width, eps=1e-6) if final_norm == "tokens" else nn.Identity()
         self.fc_norm = nn.LayerNorm(width, eps=1e-6) if final_norm == "pooled" else nn.Identity()
         self.pre_logits = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if head == "tanh" else nn.Identity()
-        self.head = _head(width, classes)
-        self.head_dist = _head(width, classes) if prefix == 2 else None
+        self.head = zero_head(width, classes)
+        self.head_dist = zero_head(width, classes) if prefix == 2 else None
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         return self.forward_head(self.forward_features(images))
@@ -202,7 +202,7 @@ class ViT(Remembers):
         self.pool, self.num_classes, self.pre_logits = pool, num_classes, nn.Identity()  # type: ignore[assignment]
         like = next(self.parameters())
         for name in ("head",) if self.head_dist is None else ("head", "head_dist"):
-            setattr(self, name, _head(self.num_features, num_classes).to(like))
+            setattr(self, name, zero_head(self.num_features, num_classes).to(like))
 
     @property
     def config(self) -> dict[str, Any]:
@@ -212,16 +212,6 @@ class ViT(Remembers):
     def no_weight_decay(self) -> set[str]:
         tables = ("positions.", "cls_token", "dist_token")
         return {name for name, _ in self.named_parameters() if name.startswith(tables) or ".relative." in name}
-
-
-def _head(width: int, classes: int) -> nn.Module:
-    """A linear classifier of zeros, or nothing."""
-    if not classes:
-        return nn.Identity()
-    head = nn.Linear(width, classes)
-    nn.init.zeros_(head.weight)
-    nn.init.zeros_(head.bias)
-    return head
 
 
 @dataclass(frozen=True, kw_only=True)
