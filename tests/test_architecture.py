@@ -19,11 +19,11 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]
 
 TIERS = (
-    ("errors", "results", "config"),
-    ("models", "data", "store", "specimen"),
-    ("probes", "train"),
+    ("errors", "annotations", "results", "config"),
+    ("models", "data", "store", "specimen", "recipes"),
+    ("probes", "training"),
     ("claims", "analyses"),
-    ("report", "studies", "recipes", "doctor"),
+    ("report", "studies", "doctor"),
     ("cli",),
     ("__main__",),
 )

@@ -13,13 +13,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import timm.models
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import nn
 
+from vitreous.annotations import fits, words
 from vitreous.errors import UnknownName, VitreousError, nearest
 
 Image = int | tuple[int, int]
@@ -209,8 +209,8 @@ def _complaints(found: Family, given: Mapping[str, Any]) -> Iterable[str]:
             near = nearest(key, found.options)
             meant = f" (did you mean {' or '.join(near)}?)" if near else ""
             yield f"there is no option {key!r}{meant}, only {', '.join(found.options)}"
-        elif not _fits(value, hints[key]):
-            yield f"{key}={value!r} is not {_words(hints[key])}"
+        elif not fits(value, hints[key]):
+            yield f"{key}={value!r} is not {words(hints[key])}"
         elif value is not None:
             yield from _out_of_range(key, value)
 
@@ -223,33 +223,6 @@ def _out_of_range(key: str, value: Any) -> Iterable[str]:
         yield f"{key} {value} is not in [0, 1)"
     if key == "classes" and value < 0:
         yield f"classes {value} is negative"
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    if get_origin(hint) in (Union, UnionType):
-        return any(_fits(value, option) for option in get_args(hint))
-    if get_origin(hint) is Literal:
-        return any(type(value) is type(option) and value == option for option in get_args(hint))
-    if get_origin(hint) is tuple:
-        inner = get_args(hint)
-        each = inner[:1] * len(value) if isinstance(value, tuple) and inner[-1] is Ellipsis else inner
-        return isinstance(value, tuple) and len(value) == len(each) and all(map(_fits, value, each))
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
-def _words(hint: Any) -> str:
-    """An annotation as a reader would say it."""
-    if get_origin(hint) in (Union, UnionType):
-        return " or ".join(_words(option) for option in get_args(hint))
-    if get_origin(hint) is Literal:
-        return "one of " + ", ".join(repr(option) for option in get_args(hint))
-    if hint is NoneType:
-        return "None"
-    return hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
 
 
 def _plain(value: Any) -> Any:

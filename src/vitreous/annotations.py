@@ -1,0 +1,34 @@
+"""Annotations as a check: options of models and fields of recipes are tested against the types they declare."""
+
+from __future__ import annotations
+
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says; True is not a number."""
+    if get_origin(hint) in (Union, UnionType):
+        return any(fits(value, option) for option in get_args(hint))
+    if get_origin(hint) is Literal:
+        return any(type(value) is type(option) and value == option for option in get_args(hint))
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)
+        each = inner[:1] * len(value) if isinstance(value, tuple) and inner[-1] is Ellipsis else inner
+        return isinstance(value, tuple) and len(value) == len(each) and all(map(fits, value, each))
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, get_origin(hint) or hint)
+
+
+def words(hint: Any) -> str:
+    """An annotation as a reader would say it."""
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(words(option) for option in get_args(hint))
+    if get_origin(hint) is Literal:
+        return "one of " + ", ".join(repr(option) for option in get_args(hint))
+    if hint is NoneType:
+        return "None"
+    return hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)

@@ -1,0 +1,61 @@
+"""`Dataset`: labelled images as one uint8 tensor, whatever they came from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+Triple = tuple[float, float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images and what is known about them; in memory, on the GPU (`to`), or mapped from a file, a tensor all the same."""
+
+    images: Tensor  # uint8 (n, 3, height, width)
+    labels: Tensor  # int64 (n,)
+    classes: tuple[str, ...]
+    name: str  # how it was asked for: "folder:photos", "world:shapes"
+    split: str = "train"
+    mean: Triple = (0.485, 0.456, 0.406)  # of the channels, in [0, 1]
+    std: Triple = (0.229, 0.224, 0.225)
+    truth: Mapping[str, Tensor] = field(default_factory=dict)  # what else is known of each image: boxes, factors, …
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    @property
+    def image(self) -> tuple[int, int]:
+        """Height and width."""
+        return int(self.images.shape[2]), int(self.images.shape[3])
+
+    def take(self, rows: Tensor | Sequence[int]) -> Dataset:
+        """The images of these rows, in this order."""
+        index = torch.as_tensor(rows, dtype=torch.int64, device=self.images.device)
+        truth = {key: value[index] for key, value in self.truth.items()}
+        return replace(self, images=self.images[index], labels=self.labels[index], truth=truth)
+
+    def to(self, device: torch.device | str) -> Dataset:
+        """The same on another device."""
+        truth = {key: value.to(device) for key, value in self.truth.items()}
+        return replace(self, images=self.images.to(device), labels=self.labels.to(device), truth=truth)
+
+    def normalise(self, images: Tensor) -> Tensor:
+        """uint8 images as the model wants them: float32, channels centred and scaled by `mean` and `std`."""
+        mean = torch.tensor(self.mean, device=images.device).view(3, 1, 1)
+        std = torch.tensor(self.std, device=images.device).view(3, 1, 1)
+        return (images.float() / 255 - mean) / std
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the content alone: pixels, labels and class names, not where they lie."""
+        digest = hashlib.sha256(repr((tuple(self.images.shape), self.classes)).encode())
+        digest.update(self.labels.cpu().numpy().tobytes())
+        for part in self.images.split(4096):
+            digest.update(part.cpu().contiguous().numpy())
+        return digest.hexdigest()[:16]

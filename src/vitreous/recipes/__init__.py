@@ -1,0 +1,1 @@
+"""The papers' recipes by name, one file per paper."""
