@@ -15,7 +15,7 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images and what is known about them; in memory, on the GPU (`to`), or mapped from a file, a tensor all the same."""
+    """Images and what is known of them: in memory, on the GPU (`to`) or mapped from a file, a tensor all the same."""
 
     images: Tensor  # uint8 (n, 3, height, width)
     labels: Tensor  # int64 (n,)
