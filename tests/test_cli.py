@@ -16,7 +16,7 @@ from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy
 
-COMMANDS = ["anatomy", "doctor", "list models"]
+COMMANDS = ["anatomy", "doctor", "list models", "list recipes"]
 
 
 def run(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -90,6 +90,13 @@ def test_list_models(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     assert "swin_tiny_patch4_window7_224" in out.splitlines()
     assert err == ""
+
+
+def test_list_recipes(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("list recipes", capsys)
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert (code, err) == (0, "")
+    assert lines["hdv_noaug"].startswith("`hdv_cifar` with crop and flip only")
 
 
 def test_anatomy_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

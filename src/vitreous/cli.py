@@ -119,6 +119,18 @@ def list_models(*, filter: str = "*", pretrained: bool = False) -> None:
     print("\n".join(found))
 
 
+@listing.command(name="recipes")
+def list_recipes() -> None:
+    """List the recipes that a model can be trained by, with the row of the catalogue each follows.
+
+    Example: vitreous list recipes
+    """
+    from vitreous import recipes
+
+    wide = max(map(len, recipes.names()))
+    print("\n".join(f"{name:{wide}}  {recipes.summary(name)}" for name in recipes.names()))
+
+
 @app.meta.default
 def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],

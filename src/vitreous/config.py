@@ -32,7 +32,7 @@ class Augment:
     mix_prob: float = 1.0  # share of batches that are mixed at all
     switch_prob: float = 0.5  # of those, the share mixed by CutMix, where both are on
     smoothing: float = 0.0  # label smoothing
-    repeats: int = 1  # times each image appears in a batch, augmented anew
+    repeats: int = 1  # times each image appears in a batch, augmented anew; the last one fewer where they do not divide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +77,10 @@ class Recipe:
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self) -> None:
-        wrong = [*_misfits(self), *_misfits(self.augment, "augment."), *_conflicts(self)]
-        if wrong:
+        wrong = [*_misfits(self)]
+        if isinstance(self.augment, Augment):
+            wrong += _misfits(self.augment, "augment.")
+        if wrong := wrong or [*_conflicts(self)]:
             raise VitreousError(f"The recipe {self.name!r} cannot be followed: {'; '.join(wrong)}.")
 
     def but(self, **changes: Any) -> Recipe:
@@ -87,16 +89,17 @@ class Recipe:
         inside: dict[str, dict[str, Any]] = {"augment": {}, "model": {}}
         for key, value in changes.items():
             room, _, name = key.partition(".")
-            plain = tuple(value) if isinstance(value, list) else value
             if key in FIELDS:
-                own[key] = plain
+                own[key] = _plain(value)
             elif key in AUGMENT or (room == "model" and name):
-                inside[room][name] = plain
+                inside[room][name] = _plain(value)
             else:
                 raise UnknownName("field of a recipe", key, [*FIELDS, *AUGMENT])
-        augment = replace(own.pop("augment", self.augment), **inside["augment"])
-        model = {**own.pop("model", self.model), **inside["model"]}
-        return replace(self, **own, augment=augment, model=model)
+        if inside["augment"]:
+            own["augment"] = replace(own.get("augment", self.augment), **inside["augment"])
+        if inside["model"]:
+            own["model"] = {**own.get("model", self.model), **inside["model"]}
+        return replace(self, **own)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -110,6 +113,13 @@ class Recipe:
 
 FIELDS = tuple(each.name for each in fields(Recipe))
 AUGMENT = tuple(f"augment.{each.name}" for each in fields(Augment))
+
+
+def _plain(value: Any) -> Any:
+    """Lists become tuples, so that a recipe read from JSON is the one that was written."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _misfits(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:
@@ -132,8 +142,6 @@ def _conflicts(recipe: Recipe) -> Iterator[str]:
     in_epochs = not recipe.warmup_extra and recipe.steps is None and recipe.warmup_steps is None
     if in_epochs and recipe.warmup > recipe.epochs:
         yield f"a warm-up of {recipe.warmup:g} epochs does not fit into {recipe.epochs}"
-    if recipe.batch % recipe.augment.repeats:
-        yield f"batch {recipe.batch} is not a multiple of augment.repeats {recipe.augment.repeats}"
     if recipe.schedule == "step" and not recipe.milestones:
         yield "schedule 'step' needs milestones"
 

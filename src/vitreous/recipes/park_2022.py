@@ -1,0 +1,94 @@
+"""How Do Vision Transformers Work? (D1): one recipe for convolutional networks and transformers alike.
+
+The warm-up grows every step from zero and comes on top of the epochs; the cosine moves once an epoch; weight decay is
+on every parameter. mixup 1.0 and CutMix 0.8 are the other way round than in DeiT, and stay as released (X-31).
+"""
+
+from __future__ import annotations
+
+from vitreous.config import Augment, Recipe
+
+
+def hdv_cifar() -> Recipe:
+    """Park and Kim's main recipe for CIFAR, for convolutional networks and transformers: 5 + 300 epochs (D1)."""
+    return Recipe(
+        name="hdv_cifar",
+        epochs=300,
+        batch=96,
+        lr=1.25e-4,
+        weight_decay=0.05,
+        decay="all",
+        paced="epoch",
+        warmup=5,
+        warmup_extra=True,
+        clip=5.0,
+        model={"drop_path": 0.1},
+        augment=Augment(randaugment="rand-m9-n2-mstd1.0", mixup=1.0, cutmix=0.8, smoothing=0.1),
+    )
+
+
+def hdv_noaug() -> Recipe:
+    """`hdv_cifar` with crop and flip only, neither smoothed labels nor clipped gradients (D1, A3.10)."""
+    return hdv_cifar().but(name="hdv_noaug", clip=None, augment=Augment())
+
+
+def hdv_general() -> Recipe:
+    """Park and Kim's SGD in steps for CIFAR, with crop and flip only: 1 + 200 epochs (D1)."""
+    return Recipe(
+        name="hdv_general",
+        epochs=200,
+        batch=128,
+        optimiser="sgd",
+        lr=0.1,
+        momentum=0.9,
+        weight_decay=5e-4,
+        decay="all",
+        schedule="step",
+        paced="epoch",
+        milestones=(60, 120, 160),
+        gamma=0.2,
+        warmup=1,
+        warmup_extra=True,
+    )
+
+
+def hdv_imagenet(batch: int = 128) -> Recipe:
+    """Park and Kim's main recipe for ImageNet: 5 + 300 epochs, lr growing with the batch (D1)."""
+    augment = {"crop": "resized", "randaugment": "rand-m9-n2-mstd0.5", "erasing": 0.25}
+    changes = {f"augment.{key}": value for key, value in augment.items()}
+    return hdv_cifar().but(name="hdv_imagenet", batch=batch, lr=1.25e-4 * batch / 128, clip=None, **changes)
+
+
+def hdv_imagenet_general() -> Recipe:
+    """Park and Kim's SGD in steps for ImageNet: 90 epochs; no warm-up is stated and there is none (D1)."""
+    return Recipe(
+        name="hdv_imagenet_general",
+        epochs=90,
+        batch=256,
+        optimiser="sgd",
+        lr=0.1,
+        momentum=0.9,
+        weight_decay=1e-4,
+        decay="all",
+        schedule="step",
+        paced="epoch",
+        milestones=(30, 60, 80),
+        gamma=0.1,
+        warmup=0,
+        augment=Augment(crop="resized"),
+    )
+
+
+def fast(epochs: int = 100) -> Recipe:
+    """`hdv_cifar` for one GPU: batch 512, lr grown as the batch, 5 + 100 epochs instead of 5 + 300 (D1, 0.4)."""
+    return hdv_cifar().but(name="fast", batch=512, lr=6.7e-4, epochs=epochs)
+
+
+def ablation() -> Recipe:
+    """`fast` with 30 epochs, for sweeps over three seeds (D1, 0.4)."""
+    return fast(epochs=30).but(name="ablation")
+
+
+def smoothing() -> Recipe:
+    """`hdv_general` for a CNN with spatial smoothing, a tanh and a 2 x 2 mean before each sub-sampling (D5, A1.22)."""
+    return hdv_general().but(name="smoothing", model={"smooth": "tanh"})
