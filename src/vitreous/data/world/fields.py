@@ -1,0 +1,42 @@
+"""Random fields whose amplitude falls as a power of frequency: 1/f is what photographs of nature have."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+FIELDS = 16  # in a bank; with their windows some 150,000 different cuttings
+STEPS = 64  # a bank holds multiples of 1/64, so that the last bit of a Fourier transform cannot be seen
+
+
+def filtered(noise: Tensor, beta: Tensor | float) -> Tensor:
+    """Noise (..., n, n) with the amplitudes of its frequencies f multiplied by f^-beta, and no mean."""
+    side = noise.shape[-1]
+    across, down = torch.fft.rfftfreq(side, 1 / side), torch.fft.fftfreq(side, 1 / side)
+    frequency = (across**2 + down[:, None] ** 2).sqrt()
+    frequency[0, 0] = torch.inf
+    gain = frequency ** -torch.as_tensor(beta)[..., None, None]
+    gain[..., 0, 0] = 0
+    return torch.fft.irfft2(torch.fft.rfft2(noise) * gain, s=noise.shape[-2:])
+
+
+@lru_cache(maxsize=8)
+def bank(image: int, beta: float) -> Tensor:
+    """Fields (16, 4·image, 4·image) of unit variance, made once: what is drawn are windows of them."""
+    side = 4 * image
+    generator = torch.Generator().manual_seed(1)
+    fields = filtered(torch.rand(FIELDS, side, side, generator=generator, dtype=torch.float64) - 0.5, beta)
+    fields /= fields.std(dim=(1, 2), keepdim=True)
+    return (fields * STEPS).round_().div_(STEPS).float()
+
+
+def windows(image: int, beta: float, which: Tensor, across: Tensor, down: Tensor) -> Tensor:
+    """One window (image, image) of the bank for each of three numbers in [0, 1): the field, and where in it."""
+    fields = bank(image, beta)
+    side, room = fields.shape[-1], fields.shape[-1] - image + 1
+    start = (which * FIELDS).long() * side**2 + (down * room).long() * side + (across * room).long()
+    rows = fields.as_strided((fields.numel() - image + 1, image), (1, 1))
+    wanted = start[:, None] + torch.arange(image) * side
+    return rows.index_select(0, wanted.flatten()).view(-1, image, image)

@@ -1,0 +1,171 @@
+"""The scene: one object with shape, texture and colour, somewhere on a natural background, under one sun.
+
+A scene is a dozen planes and a table of colours. Planes say how much of what there is at each pixel (background, its two
+natural fields, object, its texture, its light); their product with the table is the picture. All randomness is one table
+of uniform numbers, so that every factor is independent of every other (A4.34 and the cue conflict of HDV-33 rely on it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import pi
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from vitreous.data.world.fields import windows
+from vitreous.data.world.shapes import SHAPES
+from vitreous.data.world.textures import NOISES, TEXTURES
+
+SHAPE_NAMES = tuple(SHAPES)
+TEXTURE_NAMES = (*TEXTURES, *NOISES)
+
+COLOURS: dict[str, tuple[int, int, int]] = {
+    "red": (219, 50, 54),
+    "orange": (240, 134, 40),
+    "yellow": (247, 206, 70),
+    "green": (70, 160, 73),
+    "teal": (30, 160, 160),
+    "blue": (48, 110, 212),
+    "violet": (126, 74, 190),
+    "pink": (236, 108, 160),
+}
+
+BACKGROUNDS: dict[str, tuple[tuple[int, int, int], tuple[int, int, int], tuple[int, int, int]]] = {
+    "dawn": ((206, 172, 164), (24, 22, 16), (-10, 2, 18)),
+    "meadow": ((142, 158, 112), (26, 26, 18), (16, -2, -14)),
+    "sea": ((118, 158, 178), (26, 24, 22), (-14, 4, 8)),
+    "sand": ((204, 186, 152), (22, 22, 22), (8, -2, -12)),
+    "dusk": ((112, 102, 138), (26, 22, 24), (18, -2, -8)),
+    "stone": ((150, 150, 152), (28, 28, 28), (10, 2, -10)),
+}
+"""Mean colour, and what one standard deviation of the first and of the second natural field adds to it."""
+
+DICE = (
+    *("shape", "texture", "colour", "background", "cx", "cy", "size", "angle"),
+    *("turn", "period", "phase_x", "phase_y", "bright", "hue", "second", "depth"),
+    *("field_1", "across_1", "down_1", "field_2", "across_2", "down_2", "field_3", "across_3", "down_3"),
+)
+"""What is drawn for each scene. Only the first eight are told as truth; the rest is dressing."""
+
+SMALLEST, LARGEST = 0.5, 0.76  # diameter of the circle round an object, as a share of the image
+WANDER = 0.12  # how far its centre lies from the middle at most, on either axis: no object leaves the image
+TILT = pi / 4  # largest turn
+SHADOW = 1 / 16  # how far a shadow falls, to the right and down, as a share of the image
+
+Thing = TypeVar("Thing")
+Dice = dict[str, Tensor]
+Truth = dict[str, Tensor]
+
+
+def roll(generator: torch.Generator, count: int) -> Dice:
+    return dict(zip(DICE, torch.rand(len(DICE), count, generator=generator), strict=True))
+
+
+def truth_of(dice: Dice, image: int) -> Truth:
+    """The factors in the units one thinks in: classes, pixels, radians."""
+    kinds = {"shape": SHAPE_NAMES, "texture": TEXTURE_NAMES, "colour": COLOURS, "background": BACKGROUNDS}
+    truth = {name: (dice[name] * len(known)).long() for name, known in kinds.items()}
+    for axis in ("cx", "cy"):
+        truth[axis] = image * (0.5 + WANDER * (2 * dice[axis] - 1))
+    truth["size"] = image * (SMALLEST + (LARGEST - SMALLEST) * dice["size"])
+    truth["angle"] = TILT * (2 * dice["angle"] - 1)
+    return truth
+
+
+def paint(dice: Dice, truth: Truth, image: int) -> tuple[Tensor, Tensor]:
+    """Pictures (n, 3, image, image) in uint8, and the boxes of their objects."""
+    distance = distances(truth, image)
+    drop = round(image * SHADOW)
+    here, shifted = distance[:, drop:, drop:], distance[:, :-drop, :-drop]
+    planes = torch.empty(len(here), 6, image, image)
+    ground, first, second, cover, pattern, light = planes.unbind(1)
+    torch.sub(0.5, here, out=cover).clamp_(0, 1)
+    soft = image / 32
+    torch.mul(shifted, -0.25 / soft, out=ground).add_(0.6).clamp_(0, 1).mul_(-0.45).add_(1)  # the shadow
+    ground.mul_(1 - cover)
+    for plane, n in ((first, 1), (second, 2)):
+        torch.mul(background_field(dice, image, n), ground, out=plane)
+    torch.mul(texture_planes(dice, truth, image), cover, out=pattern)
+    rim = (here * (0.35 / soft)).add_(1).clamp_(0, 1)  # 0 inside, 1 at the edge
+    torch.mul(shifted - here, rim, out=light).mul_(0.6 / drop).add_(glow(truth, image)).mul_(cover)
+    pixels = torch.bmm(colour_table(dice, truth), planes.flatten(2))
+    return pixels.clamp_(0, 255).to(torch.uint8).view(-1, 3, image, image), boxes(here)
+
+
+def distances(truth: Truth, image: int) -> Tensor:
+    """Signed distance of every pixel from the outline, in pixels; the margin above and to the left is for the shadow."""
+    drop = round(image * SHADOW)
+    steps = torch.arange(-drop, image) + 0.5
+    out = torch.empty(len(truth["shape"]), len(steps), len(steps))
+    for rows, shape in groups(truth["shape"], SHAPES.values()):
+        radius = truth["size"][rows] / 2
+        x, y = turned(steps, truth["cx"][rows], truth["cy"][rows], truth["angle"][rows], radius)
+        out[rows] = shape(x, -y).mul_(radius[:, None, None])
+    return out
+
+
+def texture_planes(dice: Dice, truth: Truth, image: int) -> Tensor:
+    steps = torch.arange(image) + 0.5
+    out = torch.empty(len(truth["texture"]), image, image)
+    for rows, draw in groups(truth["texture"], (*TEXTURES.values(), *NOISES.values())):
+        if isinstance(draw, float):
+            where = (dice[f"{name}_3"][rows] for name in ("field", "across", "down"))
+            out[rows] = windows(image, draw, *where).mul_(0.8).clamp_(-1, 1)
+        else:
+            period = (0.14 + 0.05 * dice["period"][rows]) * image
+            centre = (truth[axis][rows] + (dice[f"phase_{axis[1]}"][rows] - 0.5) * period for axis in ("cx", "cy"))
+            plane = draw(*turned(steps, *centre, pi * dice["turn"][rows], period))
+            out[rows] = plane.mul_(2 * period[:, None, None]).clamp_(-1, 1)
+    return out
+
+
+def turned(steps: Tensor, cx: Tensor, cy: Tensor, angle: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+    """Coordinates of the pixels as seen from an object at (cx, cy), turned by `angle`, in multiples of `unit`."""
+    along, up = (steps - cx[:, None])[:, None, :], (steps - cy[:, None])[:, :, None]
+    c, s = (angle.cos() / unit)[:, None, None], (angle.sin() / unit)[:, None, None]
+    return c * along + s * up, c * up - s * along
+
+
+def background_field(dice: Dice, image: int, n: int) -> Tensor:
+    return windows(image, 1.0, *(dice[f"{name}_{n}"] for name in ("field", "across", "down")))
+
+
+def glow(truth: Truth, image: int) -> Tensor:
+    """Brighter towards the sun, upper left: a slope over the object."""
+    steps = torch.arange(image) + 0.5
+    x, y = ((truth[axis][:, None] - steps) * (0.35 / truth["size"][:, None]) for axis in ("cx", "cy"))
+    return x[:, None, :] + y[:, :, None]
+
+
+def colour_table(dice: Dice, truth: Truth) -> Tensor:
+    """(n, 3, 6): what each plane adds to red, green and blue."""
+    base = torch.tensor(list(BACKGROUNDS.values()), dtype=torch.float32)[truth["background"]].transpose(1, 2)
+    palette = torch.tensor(list(COLOURS.values()), dtype=torch.float32)
+    neighbour = palette[(truth["colour"] + 1) % len(COLOURS)]
+    colour = palette[truth["colour"]].lerp(neighbour, 0.3 * dice["hue"][:, None]) * (0.85 + 0.2 * dice["bright"])[:, None]
+    ends = torch.tensor([[28.0, 24.0, 48.0], [255.0, 250.0, 235.0]])  # the second colour is nearly night or nearly white
+    other = colour.lerp(ends[(dice["second"] * 2).long()], (0.5 + 0.25 * dice["depth"])[:, None])
+    half = (other - colour) / 2
+    table = torch.cat([base, (colour + half)[..., None], half[..., None], torch.full_like(half, 110)[..., None]], 2)
+    table[:, :, [0, 3]] += 0.5  # so that cutting off fractions rounds
+    return table
+
+
+def boxes(distance: Tensor) -> Tensor:
+    """x0, y0, x1, y1 of the pixels whose centre is in the object; x1 and y1 are the first beyond it."""
+    sides = []
+    for axis in (1, 2):
+        inside = (distance.amin(axis) < 0).byte()
+        sides.append((inside.argmax(1), inside.shape[1] - inside.flip(1).argmax(1)))
+    (x0, x1), (y0, y1) = sides
+    return torch.stack([x0, y0, x1, y1], 1)
+
+
+def groups(classes: Tensor, things: Iterable[Thing]) -> Iterator[tuple[Tensor, Thing]]:
+    """Each thing with the rows of its class, so that one function draws all of its kind at once."""
+    for number, thing in enumerate(things):
+        rows = (classes == number).nonzero().flatten()
+        if len(rows):
+            yield rows, thing
