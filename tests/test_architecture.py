@@ -29,8 +29,8 @@ TIERS = (
 )
 """Rooms from the ground up. A room imports from lower floors; within a floor only what SIDEWAYS lists."""
 
-SIDEWAYS = {("specimen", "models")}
-"""A specimen opens a model by name."""
+SIDEWAYS = {("specimen", "models"), ("models", "store")}
+"""A specimen opens a model by name; a model comes out of a run's folder."""
 
 ONLY = {"claims": {"errors", "results"}}
 """Stored results can be judged without torch."""

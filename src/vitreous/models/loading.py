@@ -6,19 +6,21 @@
 | `vit_small_patch16_224`, `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…` | timm, as timm spells it |
 | `hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json` | Hugging Face's transformers |
 | `tv:resnet50` | torchvision |
-| `run:./folder`, or a path | a model trained with Vitreous |
+| `run:./folder`, `run:./folder@warmup`, or a path | a model trained with Vitreous, at the end or at another moment |
+| `nano:vit`, `nano:resnet@initial`, … | small trained models that come with the package |
 
 Weights are random unless `pretrained` is asked for, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.models import hugging_face, registry
+from vitreous.models import hugging_face, registry, runs
 from vitreous.models.hugging_face import Size
 from vitreous.models.registry import is_ours
 
@@ -26,23 +28,35 @@ if TYPE_CHECKING:
     from torch import nn
 
 TIMM_SOURCES = ("hf-hub", "hf_hub", "local-dir")
-PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
 
 
-def load(name: str, *, pretrained: bool = False, image: Size | None = None) -> nn.Module:
-    """The model called `name`, for images of size `image` (a side, or height and width) where it has to know it."""
+def load(
+    name: str,
+    *,
+    pretrained: bool = False,
+    image: Size | None = None,
+    classes: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> nn.Module:
+    """The model called `name`, for images of size `image` (a side, or height and width) where it has to know it.
+
+    `classes` and `options` are for models that are yet to be trained: another number of classes than the model's own,
+    and what it is built with (`drop_path`); an option that the model does not have is left out.
+    """
     source, colon, rest = name.partition(":")
     if source == "hf":
         return hugging_face.load(rest, pretrained=pretrained, image=image)
     if source == "tv":
-        return _torchvision(rest, pretrained, image)
+        return _torchvision(rest, pretrained, image, classes)
     if source == "run":
-        return _run(rest)
+        return runs.load(rest)
+    if source == "nano":
+        return runs.nano(rest)
     if is_ours(name):
-        return _ours(name, pretrained, image)
+        return _ours(name, pretrained, image, classes, options or {})
     if (colon and source in TIMM_SOURCES) or not _is_path(name):
-        return _timm(name, pretrained, image)
-    return _run(name)
+        return _timm(name, pretrained, image, classes, options or {})
+    return runs.load(name)
 
 
 def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
@@ -52,18 +66,24 @@ def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
     """
     import timm
 
-    ours = [] if pretrained else registry.names()
+    ours = [f"nano:{name}" for name in runs.nanos()] + ([] if pretrained else registry.names())
     theirs = [name for name in timm.list_models(pretrained=pretrained) if not name.startswith(registry.TIMM_PREFIX)]
     return [name for name in [*ours, *theirs, *_torchvision_names()] if fnmatchcase(name, filter)]
 
 
-def _ours(name: str, pretrained: bool, image: Size | None) -> nn.Module:
+def _ours(
+    name: str, pretrained: bool, image: Size | None, classes: int | None, options: Mapping[str, Any]
+) -> nn.Module:
     if pretrained:
         raise VitreousError(f"There are no published weights for {name!r}; leave pretrained out for random ones.")
-    return registry.build(name) if image is None else registry.build(name, image=image)
+    known = registry.options(name)
+    given = {"image": image, "classes": classes, **{key: value for key, value in options.items() if key in known}}
+    return registry.build(name, **{key: value for key, value in given.items() if value is not None})
 
 
-def _timm(name: str, pretrained: bool, image: Size | None) -> nn.Module:
+def _timm(
+    name: str, pretrained: bool, image: Size | None, classes: int | None, options: Mapping[str, Any]
+) -> nn.Module:
     import timm
 
     source, _, rest = name.partition(":")
@@ -72,13 +92,16 @@ def _timm(name: str, pretrained: bool, image: Size | None) -> nn.Module:
         raise VitreousError(f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved.")
     if source not in TIMM_SOURCES:
         _check_timm_name(name)
+    theirs = {word: options[ours] for word, ours in registry.TIMM_WORDS.items() if ours in options}
+    if classes is not None:
+        theirs["num_classes"] = classes
     with hugging_face.loading(name, hub=remote or pretrained):
         try:
-            return timm.create_model(name, pretrained=pretrained, img_size=image)
+            return timm.create_model(name, pretrained=pretrained, img_size=image, **theirs)
         except TypeError as error:  # a network that takes images of any size has no such argument
             if "img_size" not in str(error):
                 raise
-            return timm.create_model(name, pretrained=pretrained)
+            return timm.create_model(name, pretrained=pretrained, **theirs)
 
 
 def _check_timm_name(name: str) -> None:
@@ -93,7 +116,7 @@ def _check_timm_name(name: str) -> None:
 
 def _hint(name: str) -> str:
     if ":" in name:
-        return "A prefix is one of hf:, tv:, run:, hf-hub:, local-dir:."
+        return "A prefix is one of hf:, tv:, run:, nano:, hf-hub:, local-dir:."
     if "/" in name:
         return f"A Hugging Face model is written 'hf:{name}', a file or folder './{name}'."
     return "`vitreous list models --filter '*vit*'` shows what there is."
@@ -106,14 +129,16 @@ def _torchvision_names() -> list[str]:
     return [f"tv:{name}" for name in torchvision.models.list_models(module=torchvision.models)]
 
 
-def _torchvision(name: str, pretrained: bool, image: Size | None) -> nn.Module:
+def _torchvision(name: str, pretrained: bool, image: Size | None, classes: int | None) -> nn.Module:
     import torchvision
 
     if f"tv:{name}" not in _torchvision_names():
         raise UnknownName("torchvision model", f"tv:{name}", _torchvision_names())
-    sized = {"image_size": _square(image, name)} if image is not None and name.startswith("vit_") else {}
+    given = {"image_size": _square(image, name)} if image is not None and name.startswith("vit_") else {}
+    if classes is not None and not pretrained:
+        given["num_classes"] = classes
     with hugging_face.loading(f"tv:{name}", hub=False):
-        return torchvision.models.get_model(name, weights="DEFAULT" if pretrained else None, **sized)
+        return torchvision.models.get_model(name, weights="DEFAULT" if pretrained else None, **given)
 
 
 def _square(image: Size, name: str) -> int:
@@ -125,28 +150,8 @@ def _square(image: Size, name: str) -> int:
 
 def _is_path(name: str) -> bool:
     """Models win over files of the same name; a path says what it is by a leading dot, slash or tilde, or an ending."""
-    if name.startswith((".", "/", "~")) or Path(name).suffix in (".safetensors", *PICKLES):
+    if name.startswith((".", "/", "~")) or Path(name).suffix in (".safetensors", *runs.PICKLES):
         return True
     import timm
 
     return name != "" and not timm.is_model(name) and Path(name).exists()
-
-
-def _run(where: str) -> nn.Module:
-    """The model of a run. Training is yet to come, so there is none to find; each kind of path says what it is."""
-    path = Path(where).expanduser()
-    if not path.exists():
-        raise VitreousError(f"There is no file or folder {where!r}.")
-    if path.suffix in PICKLES:
-        raise VitreousError(
-            f"{where!r} is a pickle, which can run code as it loads, so Vitreous does not open it; "
-            "load it yourself and give vitreous.open the module, or convert it to safetensors."
-        )
-    if path.is_file():
-        raise VitreousError(
-            f"{where!r} holds weights but not the model they belong to, and there is no Vitreous run next to it; "
-            "build the model, load the weights into it and give vitreous.open the module."
-        )
-    other = (path / "config.json").is_file()
-    hint = f" With its config.json it may be 'hf:{where}' or 'local-dir:{where}'." if other else ""
-    raise VitreousError(f"There is no Vitreous run in the folder {where!r}.{hint}")

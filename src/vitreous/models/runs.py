@@ -1,0 +1,110 @@
+"""Models out of run folders: what a run has to remember of its model, and the way back from there."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vitreous import store
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.models import registry
+
+PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
+
+
+def describe(model: nn.Module, name: str | None, **built: Any) -> dict[str, Any]:
+    """Plain values from which `rebuild` makes the model again: the call that built it, or its name for `load`.
+
+    Of a module whose maker is not known there is only the class; its weights can still be loaded by hand.
+    """
+    if isinstance(model, registry.Remembers):
+        return {"build": model.config}
+    return {"load": {"name": name, **built}} if name else {"module": type(model).__qualname__}
+
+
+def rebuild(description: dict[str, Any], where: str) -> nn.Module:
+    """The model with fresh weights."""
+    from vitreous.models.loading import load
+
+    if "build" in description:
+        return registry.build(**description["build"])
+    if "load" in description:
+        return load(**description["load"])
+    raise VitreousError(
+        f"The run {where!r} trained a module of your own ({description['module']}): make that module, load a file of "
+        "the run's folder 'weights' into it with safetensors.torch.load_model, and give vitreous.open the module."
+    )
+
+
+def load(where: str) -> nn.Module:
+    """The model of a run, `folder` or `folder@moment`, or of one file of its weights."""
+    folder, _, moment = where.rpartition("@") if "@" in where else (where, "", "final")
+    path = Path(folder).expanduser()
+    if path.suffix == ".safetensors" and (path.parent.parent / "recipe.json").is_file():
+        folder, path, moment = str(path.parent.parent), path.parent.parent, path.stem
+    if not (path / "recipe.json").is_file():
+        raise _no_run(folder, path)
+    run = store.Run(path)
+    return from_run(run, run.weights(moment))
+
+
+def from_run(run: store.Run, weights: Path) -> nn.Module:
+    """The run's model with these weights; it carries the normalisation and the class names it was trained with."""
+    identity = run.identity
+    model = rebuild(identity["model"], str(run.folder))
+    tensors, _ = store.load(weights)
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise VitreousError(
+            f"The weights {str(weights)!r} do not fit the model that the run's recipe.json describes: "
+            f"{str(error).splitlines()[-1].strip()}"
+        ) from None
+    data = identity["data"]
+    known = getattr(model, "pretrained_cfg", None) or {}
+    model.pretrained_cfg = {  # type: ignore[assignment]
+        **known, "mean": tuple(data["mean"]), "std": tuple(data["std"]), "label_names": tuple(data["classes"])
+    }  # fmt: skip
+    return model.eval()
+
+
+def nanos() -> list[str]:
+    """The models that come with the package."""
+    return sorted(path.parent.name for path in _shelf().glob("*/recipe.json"))
+
+
+def nano(name: str) -> nn.Module:
+    """One of them, `vit` or `vit@warmup`."""
+    return load(str(_shelf() / _known(name)))
+
+
+def _known(name: str) -> str:
+    if name.partition("@")[0] not in nanos():
+        raise UnknownName("bundled model", f"nano:{name}", [f"nano:{each}" for each in nanos()])
+    return name
+
+
+def _shelf() -> Path:
+    return Path(str(files("vitreous"))) / "nano"
+
+
+def _no_run(where: str, path: Path) -> VitreousError:
+    """What a path is that is not a run."""
+    if not path.exists():
+        return VitreousError(f"There is no file or folder {where!r}.")
+    if path.suffix in PICKLES:
+        return VitreousError(
+            f"{where!r} is a pickle, which can run code as it loads, so Vitreous does not open it; "
+            "load it yourself and give vitreous.open the module, or convert it to safetensors."
+        )
+    if path.is_file():
+        return VitreousError(
+            f"{where!r} holds weights but not the model they belong to, and there is no Vitreous run next to it; "
+            "build the model, load the weights into it and give vitreous.open the module."
+        )
+    other = (path / "config.json").is_file()
+    hint = f" With its config.json it may be 'hf:{where}' or 'local-dir:{where}'." if other else ""
+    return VitreousError(f"There is no Vitreous run in the folder {where!r}.{hint}")

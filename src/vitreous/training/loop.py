@@ -1,0 +1,244 @@
+"""`vitreous.train`: from a model, images and a recipe to a trained model and its record.
+
+    for every epoch:
+        for every batch of a fresh permutation:
+            augment, loss, gradient, clip, step
+        measure on the test images, write a line, keep the weights if the moment has come, save the state
+
+The same call goes on where a killed run was, and gives the finished one back without work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from vitreous import recipes, store
+from vitreous.config import Recipe
+from vitreous.data.dataset import Dataset
+from vitreous.errors import VitreousError
+from vitreous.training import locality, prepare
+from vitreous.training.display import View
+from vitreous.training.evaluate import evaluate
+from vitreous.training.objectives import objective
+from vitreous.training.optim import average, freeze, optimiser, schedule
+from vitreous.training.processes import Processes, interruptible, place, processes
+from vitreous.training.state import moments, pack, unpack
+from vitreous.training.step import Step, order, steps_of
+
+SAVE_EVERY = 60.0
+"""Seconds after which the state is saved within an epoch; each epoch ends with one anyway."""
+
+LOOK_EVERY = 32
+"""Steps between looks at the loss and the clock where looking costs time: on a GPU, or with other processes."""
+
+WATCHED = 256
+"""Test images on which the locality of attention is measured each epoch (A4.19)."""
+
+
+class Diverged(VitreousError):
+    """The loss is no longer a number."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What `train` gives back: the model (in evaluation mode), and the run's folder and records."""
+
+    model: nn.Module
+    run: store.Run
+    records: list[dict[str, Any]]
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the test images that are right at the end."""
+        return 1 - float(self.records[-1]["test_error"])
+
+
+def train(
+    model: nn.Module | str,
+    data: Dataset | str,
+    recipe: Recipe | str = "fast",
+    *,
+    test: Dataset | None = None,
+    out: Path | str | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    pretrained: bool = False,
+    teacher: nn.Module | None = None,
+    compile: bool | None = None,
+    show: bool = True,
+) -> Trained:
+    """Train `model` on `data` as `recipe` says; see `docs/train.md`.
+
+    `model` is a module, which is trained in place, or a name (with `pretrained` weights); `data` a `Dataset` or a name,
+    and then `test` is its test split. `out` is the run's folder, by default under `runs/`, named after all that the
+    result depends on. `compile` is on for GPUs.
+    """
+    where = place(device)
+    recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
+    data, test = prepare.images(data, test)
+    made, described = prepare.model(model, data, recipe, seed, pretrained)
+    identity = prepare.identity(described, data, test, recipe, seed)
+    run = store.Run(out or Path("runs") / prepare.title(identity))
+    compile = where.type == "cuda" if compile is None else compile
+    with processes(where) as team, interruptible(team) as stop, contextlib.ExitStack() as stack:
+        course = Course(made, data, test, recipe, teacher, seed, where, compile, team)
+        if team.first:
+            stack.enter_context(run.claimed(identity, course.bytes()))
+        team.wait()
+        with View(show and team.first, prepare.title(identity), course.plan.steps, course.steps) as view:
+            course.follow(run, stop, view)
+        return Trained(course.tested.eval(), run, run.records())
+
+
+class Course:
+    """A training on its way."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        data: Dataset,
+        test: Dataset,
+        recipe: Recipe,
+        teacher: nn.Module | None,
+        seed: int,
+        device: torch.device,
+        compile: bool,
+        team: Processes,
+    ) -> None:
+        self.model, self.recipe, self.seed, self.team = model.to(device), recipe, seed, team
+        freeze(model, recipe.freeze)
+        self.data, self.test = prepare.resident(data, device), prepare.resident(test, device)
+        self.steps, self.batch = steps_of(len(data), recipe)
+        self.plan = schedule(recipe, self.steps)
+        self.precision = recipe.precision
+        if recipe.precision == "auto":
+            self.precision = "bf16" if device.type == "cuda" else "fp32"
+        self.objective = objective(recipe, model, teacher=teacher, mean=data.mean, std=data.std).to(device)
+        self.optimiser = optimiser(self.objective, recipe)
+        self.mean = None if recipe.ema is None else average(self.model, recipe.ema)
+        self.step = Step(
+            self.objective, self.optimiser, self.data, recipe,
+            batch=self.batch, seed=seed, precision=self.precision, processes=team, compile=compile,
+        )  # fmt: skip
+        self.done = 0  # steps
+        self.seconds = 0.0  # of the epoch so far
+        self.saved = 0.0
+
+    def follow(self, run: store.Run, stop: list[int], view: View) -> None:
+        """From wherever the run is to its end."""
+        self.resume(run)
+        if self.done == self.plan.steps and run.records():
+            return
+        if self.team.first:
+            run.write("environment.json", prepare.environment(self.step.device))
+        view.begin(run.folder, self.done)
+        if self.done == 0:
+            self.remember(run, view)
+        self.objective.train()
+        while self.done < self.plan.steps:
+            self.epoch(run, stop, view)
+            self.remember(run, view)
+
+    def epoch(self, run: store.Run, stop: list[int], view: View) -> None:
+        """The rest of the epoch that has been begun, or the next."""
+        epoch = self.done // self.steps
+        batches = order(len(self.data), self.steps, self.batch, self.recipe.augment.repeats, self.seed, epoch)
+        batches = batches.to(self.data.images.device)
+        began, self.saved = time.perf_counter() - self.seconds, time.monotonic()
+        every = 1 if self.step.device.type == "cpu" and self.team.world == 1 else LOOK_EVERY
+        for number in range(self.done, min((epoch + 1) * self.steps, self.plan.steps)):
+            self.step(number, batches[number - epoch * self.steps], self.plan.lr(number))
+            if self.mean is not None:
+                self.mean.update_parameters(self.model)
+            self.done = number + 1
+            view.step(self.done, self.step.sums)
+            if self.done % every == 0:
+                self.look(run)
+                if self.team.any(bool(stop) or time.monotonic() - self.saved > SAVE_EVERY):
+                    self.seconds = time.perf_counter() - began
+                    self.save(run)
+                if stop:
+                    raise KeyboardInterrupt
+        self.look(run)
+        self.seconds = time.perf_counter() - began
+
+    def look(self, run: store.Run) -> None:
+        """Stop if the loss is no number; the saved state is from before."""
+        bad = self.team.most(self.step.first_bad)
+        if bad >= 0:
+            raise Diverged(
+                f"The loss was no finite number in step {bad} (epoch {bad // self.steps + 1}, learning rate "
+                f"{self.plan.lr(bad):.2g}). The last good state is in {str(run.state)!r}; try a lower lr, a longer "
+                "warm-up, or --set clip=1."
+            )
+
+    def remember(self, run: store.Run, view: View) -> None:
+        """What is kept at the end of an epoch: a line of metrics, weights, the state; in this order."""
+        record = self.measure()
+        self.keep(run)
+        if self.team.first:
+            run.append(record)
+        self.save(run)
+        view.epoch(record)
+
+    def measure(self) -> dict[str, Any]:
+        """The record of an epoch (A4.01); before the first step, of the model as it begins."""
+        record: dict[str, Any] = {"epoch": -(-self.done // self.steps), "step": self.done}
+        if self.done:
+            rows = (self.done - 1) % self.steps + 1
+            record |= {"lr": self.plan.lr(self.done - 1), **self.step.take_sums()}
+            record |= {"seconds": self.seconds, "images_per_second": rows * self.batch / max(self.seconds, 1e-9)}
+        self.seconds = 0.0
+        if self.recipe.objective != "masked":
+            batch = 2048 if self.step.device.type == "cuda" else 256
+            record |= evaluate(self.tested, self.test, batch=batch, precision=self.precision, processes=self.team)
+        images = self.test.normalise(self.test.images[:WATCHED].to(self.step.device))
+        return record | locality.record(self.tested, images)
+
+    @property
+    def tested(self) -> nn.Module:
+        """The model, or the running mean of its weights."""
+        return self.model if self.mean is None else self.mean.module
+
+    def keep(self, run: store.Run) -> None:
+        """Write the weights if the moment has come."""
+        if self.team.first:
+            for moment in moments(self.recipe, self.plan, self.steps, self.done):
+                run.save(f"weights/{moment}.safetensors", self.tested.state_dict(), step=self.done)
+
+    def save(self, run: store.Run) -> None:
+        """Write the state from which `resume` goes on."""
+        self.look(run)
+        self.step.share_sums()
+        if self.team.first:
+            length = run.metrics.stat().st_size if run.metrics.exists() else 0
+            tensors = pack(self.objective, self.optimiser, self.mean) | {"sums": self.step.sums}
+            run.save("state.safetensors", tensors, step=self.done, seconds=self.seconds, metrics=length)
+        self.saved = time.monotonic()
+
+    def resume(self, run: store.Run) -> None:
+        """Go back to the last saved state, if there is one."""
+        if not run.state.exists():
+            if self.team.first and run.metrics.exists():
+                run.cut(0)
+            return
+        tensors, notes = store.load(run.state)
+        unpack(tensors, self.objective, self.optimiser, self.mean)
+        self.step.sums.copy_(tensors["sums"])
+        self.done, self.seconds = notes["step"], notes["seconds"]
+        if self.team.first:
+            run.cut(notes["metrics"])
+        self.team.wait()
+
+    def bytes(self) -> int:
+        """What the run will write, generously."""
+        weights = sum(t.numel() * t.element_size() for t in self.model.state_dict().values())
+        kept = {"none": 1, "moments": 5, "epochs": 5 + self.plan.epochs}[self.recipe.keep]
+        return weights * (kept + 2 * (4 + (self.mean is not None))) + (1 << 20)
