@@ -36,6 +36,7 @@ class Size(NamedTuple):
 
 
 RESNETS = {
+    "nano": Size((3, 3, 3), 1),  # three stages of 16, 32 and 64 channels: the first ResNets for CIFAR
     "18": Size((2, 2, 2, 2), 1),
     "34": Size((3, 4, 6, 3), 1),
     "50": Size((3, 4, 6, 3), 4),
@@ -43,8 +44,11 @@ RESNETS = {
     "152": Size((3, 8, 36, 3), 4),
 }
 # AlterNet has four blocks in its last stage, so that two of them can be attention.
-ALTERNETS = {name: Size((*size.lengths[:3], max(4, size.lengths[3])), size.expansion) for name, size in RESNETS.items()}
+ALTERNETS = {
+    name: Size((*size.lengths[:-1], max(4, size.lengths[-1])), size.expansion) for name, size in RESNETS.items()
+}
 ALTERNETS["18"] = RESNETS["18"]
+NANO = {"image": 32, "width": 16, "heads": (1, 2, 4), "head_dim": 16, "smooth_count": (1, 1, 1)}
 
 MSA_SMALL, MSA_IMAGENET = (0, 1, 1, 2), (0, 1, 3, 2)
 """The paper's placement for CIFAR and the released code's default, which is the one for ImageNet (X-33)."""
@@ -228,8 +232,8 @@ class AlterNet(Remembers):
         return {name for name, _ in self.named_parameters() if name.endswith("bias_table")}
 
 
-@family("preresnet", RESNETS, msa=(0, 0, 0, 0))
-@family("alternet", ALTERNETS)
+@family("preresnet", RESNETS, msa=(0, 0, 0, 0), by_size={"nano": {**NANO, "msa": (0, 0, 0)}})
+@family("alternet", ALTERNETS, by_size={"nano": {**NANO, "msa": (0, 1, 2)}})
 def alternet(
     size: Size,
     *,

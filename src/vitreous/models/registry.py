@@ -78,6 +78,7 @@ class Family:
     patches: tuple[int, ...]
     make: Callable[..., Remembers]
     fields: type | None
+    by_size: Mapping[str, Mapping[str, Any]]
     defaults: Mapping[str, Any]
 
     @property
@@ -87,22 +88,36 @@ class Family:
         own = {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
         return {**own, **self.defaults}
 
+    def of(self, size: str) -> dict[str, Any]:
+        """Every option with the default it has at this size."""
+        return {**self.options, **self.by_size.get(size, {})}
+
+    def listed(self, size: str) -> list[str]:
+        """The names of a size: one for each patch, or one alone if the size has a patch of its own."""
+        patches = () if "patch" in self.by_size.get(size, {}) else self.patches
+        return [f"{self.name}_{size}{patch}" for patch in ([f"/{p}" for p in patches] or [""])]
+
 
 FAMILIES: dict[str, Family] = {}
 
 
 def family(
-    name: str, sizes: Mapping[str, Any], patches: Iterable[int] = (), fields: type | None = None, **defaults: Any
+    name: str,
+    sizes: Mapping[str, Any],
+    patches: Iterable[int] = (),
+    fields: type | None = None,
+    by_size: Mapping[str, Mapping[str, Any]] | None = None,
+    **defaults: Any,
 ) -> Callable[[Builder], Builder]:
     """Register `make(size, *, image, classes, ...)` under `name`, once per row of `sizes`.
 
     `patches` are the ones `names()` lists; any other number works too. With a keyword-only dataclass as `fields` the
     call is `make(size, fields(...))`. All options need a default; `defaults` replace it, so that a family that differs
-    only in them (DeiT from ViT) needs no builder of its own.
+    only in them (DeiT from ViT) needs no builder of its own; `by_size` replace it for one size.
     """
 
     def register(make: Builder) -> Builder:
-        added = Family(name, sizes, tuple(patches), make, fields, defaults)
+        added = Family(name, sizes, tuple(patches), make, fields, by_size or {}, defaults)
         if not {"image", "classes"} <= set(added.options) or inspect.Parameter.empty in added.options.values():
             raise TypeError(f"{make.__qualname__} needs keyword-only image and classes, and a default for every option")
         if name in FAMILIES:
@@ -115,18 +130,14 @@ def family(
 
 def names(pattern: str = "*") -> list[str]:
     """Every name `build` lists, optionally only those that match a wildcard pattern such as `vit_*`."""
-    listed = [
-        f"{each.name}_{size}{patch}"
-        for each in FAMILIES.values()
-        for size in each.sizes
-        for patch in ([f"/{p}" for p in each.patches] or [""])
-    ]
+    listed = [name for each in FAMILIES.values() for size in each.sizes for name in each.listed(size)]
     return sorted(name for name in listed if fnmatchcase(name, pattern))
 
 
 def options(name: str) -> dict[str, Any]:
     """The options of the family of `name` with their defaults; the family's file explains each where it is declared."""
-    return dict(_find(name)[0].options)
+    found, size, _ = _find(name)
+    return found.of(size)
 
 
 def build(name: str, **options: Any) -> Remembers:
@@ -146,7 +157,7 @@ def build(name: str, **options: Any) -> Remembers:
     wrong += _complaints(found, given)
     if wrong:
         raise BadModel(f"{name} cannot be built: {'; '.join(wrong)}.")
-    resolved = {**found.options, **given}
+    resolved = {**found.of(size), **given}
     try:
         row = found.sizes[size]
         model = found.make(row, found.fields(**resolved)) if found.fields else found.make(row, **resolved)

@@ -109,6 +109,7 @@ def pooling_vit(
 
 
 SWIN = {
+    "nano": Staged((2, 2, 4, 2), (16,), (1, 2, 4, 8)),  # ours
     "ti": Staged((2, 2, 6, 2), (96,), (3, 6, 12, 24)),
     "s": Staged((2, 2, 18, 2), (96,), (3, 6, 12, 24)),
     "b": Staged((2, 2, 18, 2), (128,), (4, 8, 16, 32)),
@@ -116,7 +117,7 @@ SWIN = {
 }
 
 
-@family("swin", SWIN)
+@family("swin", SWIN, by_size={"nano": {"image": 32, "patch": 2}})
 def swin(
     size: Staged,
     *,
@@ -177,10 +178,10 @@ def twins_svt(
     )  # fmt: skip
 
 
-MIXER = {"ti": (8, 256), "s": (8, 512), "b": (12, 768), "l": (24, 1024)}
+MIXER = {"nano": (8, 64), "ti": (8, 256), "s": (8, 512), "b": (12, 768), "l": (24, 1024)}
 
 
-@family("mixer", MIXER, patches=(2, 4, 8, 16, 32))
+@family("mixer", MIXER, patches=(2, 4, 8, 16, 32), by_size={"nano": {"image": 32, "patch": 4}})
 def mixer(
     size: tuple[int, int],
     *,

@@ -57,7 +57,8 @@ class Size(NamedTuple):
     heads: int
 
 
-SIZES = {  # A1.02
+SIZES = {  # A1.02, and a small one of our own
+    "nano": Size(8, 64, 4),
     "ti": Size(12, 192, 3),
     "s": Size(12, 384, 6),
     "b": Size(12, 768, 12),
@@ -252,7 +253,7 @@ class Options:
 
 
 @family("deit", DEIT_SIZES, patches=(16,), fields=Options, init="timm")
-@family("vit", SIZES, patches=(2, 4, 8, 14, 16, 32), fields=Options)
+@family("vit", SIZES, patches=(2, 4, 8, 14, 16, 32), fields=Options, by_size={"nano": {"image": 32, "patch": 4}})
 def vit(size: Size, o: Options) -> ViT:
     """Assemble stem, blocks, positions and head."""
     chosen = {"depth": o.depth, "width": o.width, "heads": o.heads}
