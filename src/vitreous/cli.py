@@ -78,6 +78,53 @@ def anatomy(
 
 
 @app.command
+def data(
+    name: str,
+    /,
+    *,
+    split: str = "train",
+    image: int | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    skip_corrupt: bool = False,
+    root: Path | None = None,
+    out: Path | None = None,
+) -> None:
+    """Look at a set of images: how many, of which classes, and what they look like.
+
+    Example: vitreous data folder:photos --split test --out sheet.png
+
+    Parameters
+    ----------
+    name
+        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK.
+    split
+        train, test, val or all; train if not given.
+    image
+        Side of the images in pixels; their own if not given and they share one, else 224.
+    size
+        At most so many images, drawn from every class alike.
+    seed
+        Of what is drawn.
+    skip_corrupt
+        Leave out files that cannot be decoded.
+    root
+        The folder that holds torchvision's files.
+    out
+        Also draw a contact sheet: a .png, .jpg or .webp.
+    """
+    if out is not None and out.suffix not in (".png", ".jpg", ".webp"):
+        raise VitreousError(f"A contact sheet ends in .png, .jpg or .webp, and {str(out)!r} does not.")
+    from vitreous.data import load, sheet, summary
+
+    found = load(name, split=split, image=image, size=size, seed=seed, skip_corrupt=skip_corrupt, root=root)
+    _console().print(summary.table(found))
+    if out is not None:
+        sheet.save(sheet.sheet(found, seed=seed), out)
+        _console().print(f"Wrote {out}", highlight=False)
+
+
+@app.command
 def doctor() -> int:
     """Check the installation: versions, torch and torchvision, device, disk.
 

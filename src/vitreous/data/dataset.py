@@ -18,13 +18,19 @@ class Dataset:
     """Images and what is known of them: in memory, on the GPU (`to`) or mapped from a file, a tensor all the same."""
 
     images: Tensor  # uint8 (n, 3, height, width)
-    labels: Tensor  # int64 (n,)
-    classes: tuple[str, ...]
+    labels: Tensor  # int64 (n,); -1 where nobody knows
+    classes: tuple[str, ...]  # () if no image has a label
     name: str  # how it was asked for: "folder:photos", "world:shapes"
     split: str = "train"
     mean: Triple = (0.485, 0.456, 0.406)  # of the channels, in [0, 1]
     std: Triple = (0.229, 0.224, 0.225)
     truth: Mapping[str, Tensor] = field(default_factory=dict)  # what else is known of each image: boxes, factors, …
+    skipped: tuple[str, ...] = ()  # files that could not be decoded and were left out
+
+    def __repr__(self) -> str:
+        height, width = self.image
+        size = f"{len(self)} images of {height}x{width}, {len(self.classes)} classes"
+        return f"Dataset({self.name!r}, {self.split!r}: {size})"
 
     def __len__(self) -> int:
         return len(self.images)
