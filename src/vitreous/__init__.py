@@ -9,12 +9,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vitreous import data as data
     from vitreous.errors import VitreousError as VitreousError
     from vitreous.models import build as build
     from vitreous.specimen.anatomy import Anatomy as Anatomy
     from vitreous.specimen.anatomy import Unit as Unit
     from vitreous.specimen.opening import open as open
     from vitreous.specimen.specimen import Specimen as Specimen
+    from vitreous.training.loop import train as train
 
 __version__ = "0.1.0"
 
@@ -25,13 +27,16 @@ _HOMES = {
     "VitreousError": "vitreous.errors",
     "build": "vitreous.models",
     "open": "vitreous.specimen.opening",
+    "train": "vitreous.training.loop",
 }
 """Where each public name lives."""
 
-__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "build", "open"]
+__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "build", "data", "open", "train"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "data":
+        return import_module("vitreous.data")
     if name not in _HOMES:
         raise AttributeError(f"module 'vitreous' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

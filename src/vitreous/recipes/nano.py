@@ -1,0 +1,35 @@
+"""Recipes of our own, for small networks on the embedded world."""
+
+from __future__ import annotations
+
+from vitreous.config import Augment, Recipe
+
+
+def quick() -> Recipe:
+    """A small network on a laptop: minutes on two cores, crop and flip only. What `vitreous train` does unasked."""
+    return Recipe(
+        name="quick",
+        epochs=8,
+        batch=64,
+        lr=1e-3,
+        weight_decay=0.05,
+        warmup=1,
+        clip=1.0,
+        augment=Augment(padding=2),
+    )
+
+
+def nano() -> Recipe:
+    """The small networks that come with the package: sixty times a hundred thousand images of the world."""
+    return Recipe(
+        name="nano",
+        epochs=60,
+        batch=512,
+        lr=2e-3,
+        weight_decay=0.05,
+        warmup=3,
+        clip=1.0,
+        precision="fp32",
+        augment=Augment(padding=2, smoothing=0.1),
+        model={"drop_path": 0.05},
+    )
