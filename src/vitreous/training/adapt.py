@@ -1,0 +1,93 @@
+"""A trained model for another task: a new classifier (A3.04, A3.06) and another resolution (A3.17)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from vitreous.errors import VitreousError
+from vitreous.models import convit, vit
+from vitreous.models.registry import Remembers, build
+from vitreous.training.evaluate import evaluating
+
+Size = tuple[int, int]
+
+
+def adapt(model: nn.Module, *, classes: int, image: int | Size, head: Literal["keep", "zero"] = "zero") -> nn.Module:
+    """The same weights for `classes` classes and images of size `image`; the given model stays as it is.
+
+    "zero" removes the whole head and attaches a linear one of zeros; "keep" refuses a model with another number of
+    classes. Positions are interpolated where there are any. It works for our models and timm's, and, with "keep" and
+    its own image size, for any other.
+    """
+    size = (image, image) if isinstance(image, int) else image
+    model = _resized(deepcopy(model), size)
+    if head == "zero":
+        _attach_zeros(model, classes)
+    found = _answer(model, size).shape[-1]
+    if found != classes:
+        raise VitreousError(
+            f"The model answers with {found} classes and the data has {classes}: take head='zero', a new classifier."
+        )
+    return model
+
+
+def _resized(model: nn.Module, size: Size) -> nn.Module:
+    """The first way that leads to a model which takes images of this size."""
+    for candidate in _ways(model, size):
+        try:
+            _answer(candidate, size)
+        except (AssertionError, RuntimeError, ValueError, VitreousError):
+            continue
+        return candidate
+    raise VitreousError(
+        f"{type(model).__name__} cannot take images of {size[0]}x{size[1]}, its weights are tied to the size it was "
+        "built for: build it at that size, or resize the images."
+    )
+
+
+def _ways(model: Any, size: Size) -> Iterator[nn.Module]:
+    """Ours: interpolated, or built anew at that size with the same weights. timm's: by its own method. Or as it is."""
+    if isinstance(model, vit.ViT):
+        yield vit.resize(model, size)
+        return
+    if isinstance(model, convit.ConViT):
+        yield convit.resize(model, size)
+        return
+    if isinstance(model, Remembers):
+        twin = build(**{**model.config, "image": size})
+        shapes = [{name: value.shape for name, value in each.state_dict().items()} for each in (model, twin)]
+        if shapes[0] == shapes[1]:
+            twin.load_state_dict(model.state_dict())
+            yield twin.to(next(model.parameters())).train(model.training)
+    yield model
+    if hasattr(model, "set_input_size"):
+        model.set_input_size(img_size=size)
+        yield model
+
+
+def _attach_zeros(model: Any, classes: int) -> None:
+    if not hasattr(model, "reset_classifier") or not hasattr(model, "get_classifier"):
+        raise VitreousError(
+            f"{type(model).__name__} has no reset_classifier, so its head cannot be replaced: replace it yourself and "
+            "take head='keep'."
+        )
+    model.reset_classifier(classes)
+    heads = model.get_classifier()
+    with torch.no_grad():
+        for linear in heads if isinstance(heads, tuple) else (heads,):
+            for parameter in linear.parameters():
+                parameter.zero_()
+
+
+@torch.no_grad()
+def _answer(model: nn.Module, size: Size) -> Tensor:
+    """What the model says to a grey image."""
+    like = next(model.parameters())
+    with evaluating(model):
+        answer: Any = model(torch.zeros(1, 3, *size, device=like.device, dtype=like.dtype))
+    return getattr(answer, "logits", answer)

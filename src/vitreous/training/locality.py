@@ -1,0 +1,112 @@
+"""How local attention is while a model learns: gates (A4.20) and nonlocality (A4.19), for the record of a training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isqrt
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vitreous.models import convit, mixers
+from vitreous.models.convit import GPSA, PSA, ConViT
+from vitreous.models.vit import ViT
+from vitreous.training.evaluate import evaluating
+
+Grid = tuple[int, int]
+PerHead = list[list[float]]
+
+
+def record(model: nn.Module, images: Tensor) -> dict[str, Any]:
+    """Both under their names, as far as the model has them."""
+    found = {"gates": gates(model), "nonlocality": nonlocality(model, images)}
+    return {name: values for name, values in found.items() if values}
+
+
+def gates(model: nn.Module) -> dict[str, list[float]]:
+    """σ(λ) of every gated layer by its path, one number a head (A4.20); nothing for models without gates."""
+    return {path: layer.gate().tolist() for path, layer in model.named_modules() if isinstance(layer, GPSA)}
+
+
+@torch.no_grad()
+def nonlocality(model: nn.Module, images: Tensor) -> dict[str, PerHead]:
+    """D_loc of every layer and head in patches, mean over the images (A4.19): {"official": ..., "true": ...}.
+
+    "true" reads each layer at its own input. "official" is the published logger, which gives every layer the bare patch
+    embedding, without norm and positions (X-22). Our ViT with full or neighbourhood attention and our ConViT have it,
+    other models have nothing.
+    """
+    readable = (mixers.Attention, mixers.NeighbourhoodAttention)
+    if not isinstance(model, ConViT) and not (
+        isinstance(model, ViT) and all(type(block.attn) in readable for block in model.blocks)
+    ):
+        return {}
+    with evaluating(model):
+        patches: Tensor = model.patch_embed(images)
+        grid = _grid(images, patches.shape[1])
+        layers: list[tuple[Any, Tensor]] = list(_inputs(model, images))
+        return {
+            "official": [distance(_attention(layer, patches, grid), grid).tolist() for layer, _ in layers],
+            "true": [distance(_attention(layer, x, grid), grid).tolist() for layer, x in layers],
+        }
+
+
+def distance(attention: Tensor, grid: Grid) -> Tensor:
+    """(1/L) Σ_ij A_ij ‖δ_ij‖ of attention (n, heads, N, N), mean over n: one number a head.
+
+    Tokens before the patches are left out, rows and columns, and what remains of a row is scaled to sum to one.
+    """
+    length = grid[0] * grid[1]
+    among = attention[..., -length:, -length:].float()
+    among = among / among.sum(-1, keepdim=True)
+    row, column = (axis.flatten().float() for axis in torch.meshgrid(*map(torch.arange, grid), indexing="ij"))
+    apart = torch.hypot(row[:, None] - row, column[:, None] - column).to(among.device)
+    return (among * apart).sum((-1, -2)).mean(0) / length
+
+
+def _grid(images: Tensor, count: int) -> Grid:
+    """Rows and columns of `count` square patches."""
+    height, width = images.shape[-2:]
+    side = isqrt(height * width // count)
+    return height // side, width // side
+
+
+def _inputs(model: ViT | ConViT, images: Tensor) -> Iterator[tuple[nn.Module, Tensor]]:
+    """Every attention with the normalised tokens that reach it."""
+    blocks: list[Any] = list(model.blocks)
+    if isinstance(model, ViT):
+        x = model.embed(images)
+        for index, block in enumerate(blocks):
+            x = model.enter(index, x)
+            yield block.attn, block.norm1(x)
+            x = block(x)
+        return
+    grid, x = model.grid_of(images), model.patch_embed(images)
+    if model.pos_embed is not None:
+        x = x + model.pos_embed
+    for index, block in enumerate(blocks):
+        if index == model.class_before and model.cls_token is not None:
+            x = torch.cat([model.cls_token.expand(len(x), -1, -1), x], 1)
+        yield block.attn, block.norm1(x)
+        x = block(x, grid)
+
+
+def _attention(layer: Any, x: Tensor, grid: Grid) -> Tensor:
+    """(n, heads, tokens, tokens), or patches only, of any attention of ours."""
+    if isinstance(layer, mixers.Attention):
+        return layer.weights(x)
+    if isinstance(layer, PSA):
+        return layer.attention(x, grid)
+    if isinstance(layer, convit.Attention):
+        q, k, _ = layer.qkv(x).unflatten(-1, (3, layer.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        scale = q.shape[-1] ** -0.5 if layer.scale is None else layer.scale
+        return (q @ k.mT * scale).softmax(-1)
+    length = grid[0] * grid[1]
+    q, k, _ = layer.project(x)
+    content = (q @ k.mT * layer.scale).softmax(-1)[..., -length:, -length:]
+    position = layer.position_attention(grid)
+    if x.shape[1] > length:  # a class token gets as much of a row as its largest entry
+        position = position / (1 + position.amax(-1, keepdim=True))
+    gate = layer.gate()[:, None, None]
+    return (1 - gate) * content + gate * position
