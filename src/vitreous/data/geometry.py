@@ -1,0 +1,164 @@
+"""Where the pixels of an image come from: shifted, mirrored, cut out and resized, or sampled along an affine map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitreous.data.chance import between, choose, first_valid, integer
+
+TRIES = 10
+RATIOS = (3 / 4, 4 / 3)
+
+
+class Shift:
+    """A crop of the image's own size out of the image with a black margin (torchvision's RandomCrop with padding)."""
+
+    numbers = 2
+
+    def __init__(self, padding: int) -> None:
+        self.padding = padding
+
+    def settle(self, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        top, left = integer(uniform, 2 * self.padding + 1).unbind(1)
+        return top, left
+
+    def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
+        height, width = images.shape[2:]
+        windows = F.pad(images, (self.padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+        return windows[torch.arange(len(images), device=images.device), :, *settings]
+
+
+class Flip:
+    """Left and right exchanged."""
+
+    numbers = 1
+
+    def __init__(self, probability: float) -> None:
+        self.probability = probability
+
+    def settle(self, uniform: Tensor) -> tuple[Tensor]:
+        return (uniform[:, 0] < self.probability,)
+
+    def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
+        return torch.where(settings[0].view(-1, 1, 1, 1), images.flip(3), images)
+
+
+class ResizedCrop:
+    """A part of random area and shape, resized to the whole (torchvision's RandomResizedCrop), bicubic.
+
+    Shapes that do not fit are drawn anew up to ten times; then the largest middle part of a permitted shape is taken.
+    Resizing is a product with one matrix for rows and one for columns, which hold Pillow's own weights (antialiased
+    where an image shrinks), so that a batch is two matrix products, whatever the sizes of its parts.
+    """
+
+    numbers = 2 * TRIES + 2
+
+    def __init__(self, area: tuple[float, float], image: tuple[int, int]) -> None:
+        self.area = area
+        self.height, self.width = image
+        low, high = RATIOS
+        ratio = min(max(self.width / self.height, low), high)
+        self.middle = (
+            min(self.height, round(self.width / ratio)),
+            min(self.width, round(self.height * ratio)),
+        )
+
+    def settle(self, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Top, left, height and width of each part, in pixels."""
+        area = between(uniform[:, :TRIES], *self.area) * (self.height * self.width)
+        ratio = between(uniform[:, TRIES:-2], *map(math.log, RATIOS)).exp()
+        heights, widths = (area / ratio).sqrt().round().long(), (area * ratio).sqrt().round().long()
+        valid = (heights > 0) & (heights <= self.height) & (widths > 0) & (widths <= self.width)
+        height, width = first_valid(valid, heights, widths)
+        top = integer(uniform[:, -2], self.height - height + 1)
+        left = integer(uniform[:, -1], self.width - width + 1)
+        found, (tall, wide) = valid.any(1), self.middle
+        return (
+            torch.where(found, top, (self.height - tall) // 2),
+            torch.where(found, left, (self.width - wide) // 2),
+            torch.where(found, height, tall),
+            torch.where(found, width, wide),
+        )
+
+    def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
+        top, left, height, width = settings
+        columns = resizing(left, width, self.width)
+        rows = resizing(top, height, self.height)
+        wide = levels(torch.einsum("nchi,noi->ncho", images.float(), columns))
+        return levels(torch.einsum("ncih,noi->ncoh", wide, rows)).to(torch.uint8)
+
+
+def levels(values: Tensor) -> Tensor:
+    """Rounded to levels, half up as Pillow does."""
+    return (values + 0.5).floor().clamp(0, 255)
+
+
+def resizing(start: Tensor, length: Tensor, size: int) -> Tensor:
+    """Matrices (image, size, size) that resize `length` values from `start` on to `size` values."""
+    place = torch.arange(size, device=start.device)
+    begin, span = start.view(-1, 1, 1), length.view(-1, 1, 1)
+    scale = span / size
+    centre = begin + (place.view(-1, 1) + 0.5) * scale
+    weights = bicubic((place + 0.5 - centre) / scale.clamp(min=1))
+    weights = torch.where((place >= begin) & (place < begin + span), weights, 0)
+    return weights / weights.sum(2, keepdim=True)
+
+
+def bicubic(distance: Tensor) -> Tensor:
+    """Keys' cubic kernel with a = -1/2, which Pillow resizes with."""
+    x = distance.abs()
+    near = (1.5 * x - 2.5) * x * x + 1
+    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return torch.where(x < 1, near, torch.where(x < 2, far, 0))
+
+
+def affine(images: Tensor, matrix: Tensor, fill: tuple[float, float, float], *, cubic: bool) -> Tensor:
+    """Each pixel (x, y) taken from (a x + b y + c, d x + e y + f), bilinear or bicubic, as Pillow's transform does.
+
+    `matrix` holds a … f of each image, in pixels whose centres lie at halves. What lies outside is `fill`; neighbours
+    beyond the edge repeat it. The identity is exact.
+    """
+    height, width = images.shape[2:]
+    a, b, c, d, e, f = (each.view(-1, 1, 1) for each in matrix.unbind(1))
+    y = torch.arange(height, device=images.device).view(-1, 1) + 0.5
+    x = torch.arange(width, device=images.device) + 0.5
+    column, row = a * x + b * y + c, d * x + e * y + f
+    inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+    columns, across = neighbours(column, width, cubic)
+    rows, down = neighbours(row, height, cubic)
+    pixels = images.float().flatten(2)
+
+    def pixel(row: Tensor, column: Tensor) -> Tensor:
+        return pixels.gather(2, (row * width + column).expand_as(pixels))
+
+    lines = (interpolate((pixel(row, column) for column in columns), across) for row in rows)
+    sampled = interpolate(lines, down).clamp(0, 255).to(torch.uint8).view_as(images)
+    colour = choose(torch.arange(3, device=images.device).view(3, 1, 1), fill).to(torch.uint8)
+    return torch.where(inside[:, None], sampled, colour)
+
+
+def neighbours(place: Tensor, size: int, cubic: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """The pixels around each place along one axis: the one before, the one after, and for a cubic the next two.
+
+    With them the weights of all but the first. The cubic is Keys' with a = -1, which Pillow transforms with.
+    """
+    place = place.flatten(1)[:, None] - 0.5
+    before = place.floor()
+    t = place - before
+    steps = (0, 1, -1, 2) if cubic else (0, 1)
+    weights = [t * (t * (1 - t) + 1), t * (t * (2 - t) - 1), t * t * (t - 1)] if cubic else [t]
+    return [(before.long() + step).clamp(0, size - 1) for step in steps], weights
+
+
+def interpolate(values: Iterator[Tensor], weights: list[Tensor]) -> Tensor:
+    """A weighted sum, written as differences from the first value: what is flat stays exactly as it is."""
+    first = next(values)
+    total = first.clone()
+    for value, weight in zip(values, weights, strict=True):
+        total.addcmul_(weight, value.sub_(first))
+    return total

@@ -1,0 +1,172 @@
+"""RandAugment as timm has it: in each of a few layers one of fifteen operations, or none, with a noisy strength (A3.09).
+
+Every image has its own operation. The five geometric ones are one affine map with different numbers; the ten others are
+in `colour`. Levels are whole again after every layer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vitreous.data.chance import choose, integer, normal
+from vitreous.data.colour import (
+    auto_contrast,
+    brighten,
+    contrast,
+    equalise,
+    invert,
+    posterise,
+    saturate,
+    sharpen,
+    solarise,
+    solarise_add,
+)
+from vitreous.data.geometry import affine
+from vitreous.data.stage import only
+from vitreous.errors import VitreousError
+
+
+class Op(NamedTuple):
+    """An operation: its argument is `start + slope * level` for a level of 0 to 10."""
+
+    name: str
+    change: Callable[[Tensor, Tensor], Tensor] | None  # of images and arguments; None for an affine map
+    start: float = 0.0
+    slope: float = 0.0
+    signed: bool = False  # the slope is negated for half of the images
+    whole: bool = False  # the slope's part is cut off to a whole number
+
+
+PLAIN = (
+    Op("AutoContrast", auto_contrast),
+    Op("Equalize", equalise),
+    Op("Invert", invert),
+    Op("Rotate", None, slope=3.0, signed=True),
+    Op("Posterize", posterise, slope=0.4, whole=True),
+    Op("Solarize", solarise, slope=25.6, whole=True),
+    Op("SolarizeAdd", solarise_add, slope=11.0, whole=True),
+    Op("Color", saturate, start=0.1, slope=0.18),
+    Op("Contrast", contrast, start=0.1, slope=0.18),
+    Op("Brightness", brighten, start=0.1, slope=0.18),
+    Op("Sharpness", sharpen, start=0.1, slope=0.18),
+    Op("ShearX", None, slope=0.03, signed=True),
+    Op("ShearY", None, slope=0.03, signed=True),
+    Op("TranslateXRel", None, slope=0.045, signed=True),
+    Op("TranslateYRel", None, slope=0.045, signed=True),
+)
+CHANGED = {
+    "Posterize": {"start": 4.0, "slope": -0.4},
+    "Solarize": {"start": 256.0, "slope": -25.6},
+    **dict.fromkeys(("Color", "Contrast", "Brightness", "Sharpness"), {"start": 1.0, "slope": 0.09, "signed": True}),
+}
+INCREASING = tuple(op._replace(**CHANGED.get(op.name, {})) for op in PLAIN)
+NONE = len(PLAIN)
+NAMES = {op.name: code for code, op in enumerate(PLAIN)}
+SECTION = re.compile(r"(mstd|inc|m|n|p)(\d+(?:\.\d*)?)")
+KNOWN = "m (level), n (layers), p (probability of each), mstd (noise of the level) and inc (0 or 1)"
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """What "rand-m9-n2-mstd1.0" says."""
+
+    level: float = 10.0
+    layers: int = 2
+    probability: float = 0.5
+    noise: float = 0.0  # standard deviation; above 100 the level is uniform from 0 up
+    increasing: bool = False  # operations that change more with the level, whatever it is
+
+
+def read(text: str) -> Spelling:
+    """timm's spelling of RandAugment, read; parts that it has and we have not are an error."""
+    start, *sections = text.split("-")
+    found = [SECTION.fullmatch(section) for section in sections]
+    wrong = [section for section, match in zip(sections, found, strict=True) if match is None]
+    if start != "rand" or wrong:
+        raise VitreousError(
+            f"RandAugment was asked for as {text!r}, of which {wrong[0] if wrong else start!r} is not known; "
+            f"write it as 'rand-m9-n2-mstd1.0', with {KNOWN}."
+        )
+    said = {match[1]: float(match[2]) for match in found if match}
+    return Spelling(
+        level=said.get("m", 10.0),
+        layers=int(said.get("n", 2)),
+        probability=said.get("p", 0.5),
+        noise=said.get("mstd", 0.0),
+        increasing=bool(said.get("inc", 0)),
+    )
+
+
+class RandAugment:
+    """The stage: `fill` is the colour, in levels, of what an affine map brings in from outside."""
+
+    def __init__(self, spelling: str, image: tuple[int, int], fill: tuple[float, float, float]) -> None:
+        self.said = read(spelling)
+        self.ops = INCREASING if self.said.increasing else PLAIN
+        self.height, self.width = image
+        self.fill = fill
+        self.numbers = 5 * self.said.layers
+
+    def settle(self, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of each image and layer: the operation's code, its argument, and its affine map, bilinear and bicubic."""
+        which, happens, strength, sign, interpolation = uniform.unflatten(1, (-1, 5)).unbind(2)
+        code = torch.where(happens <= self.said.probability, integer(which, len(self.ops)), NONE)
+        change = choose(code, [*(op.slope for op in self.ops), 0.0]) * self.level(strength)
+        change = torch.where(choose(code, [*(op.whole for op in self.ops), False]), change.trunc(), change)
+        negated = choose(code, [*(op.signed for op in self.ops), False]) & (sign > 0.5)
+        argument = choose(code, [*(op.start for op in self.ops), 0.0]) + torch.where(negated, -change, change)
+        smooth = interpolation < 0.5
+        linear = self.matrix(torch.where(smooth, NONE, code), argument)
+        return code, argument, linear, self.matrix(torch.where(smooth, code, NONE), argument)
+
+    def level(self, uniform: Tensor) -> Tensor:
+        """How strong, from 0 to 10."""
+        if self.said.noise == 0:
+            level = torch.full_like(uniform, self.said.level)
+        elif self.said.noise > 100:
+            level = uniform * self.said.level
+        else:
+            level = self.said.level + self.said.noise * normal(uniform)
+        return level.clamp(0, 10)
+
+    def matrix(self, code: Tensor, argument: Tensor) -> Tensor:
+        """The affine map (image, layer, 6), the identity for operations that are none."""
+
+        def where(name: str) -> Tensor:
+            return torch.where(code == NAMES[name], argument, 0.0)
+
+        turn = where("Rotate") * (math.pi / 180)
+        cos, sin = turn.cos(), turn.sin()
+        x, y = self.width / 2, self.height / 2
+        along = x - cos * x + sin * y + where("TranslateXRel") * self.width
+        down = y - sin * x - cos * y + where("TranslateYRel") * self.height
+        return torch.stack([cos, where("ShearX") - sin, along, where("ShearY") + sin, cos, down], -1)
+
+    def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
+        for layer in zip(*(each.unbind(1) for each in settings), strict=True):
+            images = self.layer(images, *layer)
+        return images
+
+    def layer(self, images: Tensor, code: Tensor, argument: Tensor, linear: Tensor, cubic: Tensor) -> Tensor:
+        """One operation for each image, or none. All see the images as they came in: no image has two."""
+        before = images
+        images = before.clone()
+        for matrix, smooth in ((linear, False), (cubic, True)):
+            images = only(moves(matrix), partial(affine, fill=self.fill, cubic=smooth), before, images, matrix)
+        for at, op in enumerate(self.ops):
+            if op.change is not None:
+                images = only(code == at, op.change, before, images, argument)
+        return images
+
+
+def moves(matrix: Tensor) -> Tensor:
+    """Which affine maps are not the identity."""
+    return (matrix != torch.eye(2, 3, device=matrix.device).flatten()).any(1)
