@@ -125,15 +125,11 @@ class Run:
 
     def save(self, name: str, tensors: Mapping[str, Tensor], **notes: Any) -> None:
         """A safetensors file, whole or not at all; `notes` go into its header as JSON."""
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
+        from safetensors.torch import save  # save_file would leave its own temporary file behind when killed
 
         plain = {key: tensor.detach().to("cpu", copy=True).contiguous() for key, tensor in tensors.items()}
         with self._replacing(name) as temporary:
-            try:
-                save_file(plain, temporary, metadata={"vitreous": json.dumps(notes)})
-            except SafetensorError as error:  # its own word for what the disk refused
-                raise OSError(str(error)) from error
+            temporary.write_bytes(save(plain, metadata={"vitreous": json.dumps(notes)}))
 
     def append(self, record: Mapping[str, Any]) -> None:
         """One more line of metrics, on the disk when this returns."""

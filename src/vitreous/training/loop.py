@@ -128,13 +128,14 @@ class Course:
             batch=self.batch, seed=seed, precision=self.precision, processes=team, compile=compile,
         )  # fmt: skip
         self.done = 0  # steps
+        self.remembered = -1  # steps at the last record
         self.seconds = 0.0  # of the epoch so far
         self.saved = 0.0
 
     def follow(self, run: store.Run, stop: list[int], view: View) -> None:
         """From wherever the run is to its end."""
         self.resume(run)
-        if self.done == self.plan.steps and run.records():
+        if self.remembered == self.plan.steps:
             return
         if self.team.first:
             run.write("environment.json", prepare.environment(self.step.device))
@@ -142,13 +143,13 @@ class Course:
         if self.done == 0:
             self.remember(run, view)
         self.objective.train()
-        while self.done < self.plan.steps:
+        while self.remembered < self.plan.steps:
             self.epoch(run, stop, view)
             self.remember(run, view)
 
     def epoch(self, run: store.Run, stop: list[int], view: View) -> None:
         """The rest of the epoch that has been begun, or the next."""
-        epoch = self.done // self.steps
+        epoch = self.remembered // self.steps
         batches = order(len(self.data), self.steps, self.batch, self.recipe.augment.repeats, self.seed, epoch)
         batches = batches.to(self.data.images.device)
         began, self.saved = time.perf_counter() - self.seconds, time.monotonic()
@@ -180,11 +181,14 @@ class Course:
             )
 
     def remember(self, run: store.Run, view: View) -> None:
-        """What is kept at the end of an epoch: a line of metrics, weights, the state; in this order."""
+        """What is kept at the end of an epoch: weights, a line of metrics, the state; in this order."""
+        if self.remembered == self.done:
+            return
         record = self.measure()
         self.keep(run)
         if self.team.first:
             run.append(record)
+        self.remembered = self.done
         self.save(run)
         view.epoch(record)
 
@@ -220,7 +224,8 @@ class Course:
         if self.team.first:
             length = run.metrics.stat().st_size if run.metrics.exists() else 0
             tensors = pack(self.objective, self.optimiser, self.mean) | {"sums": self.step.sums}
-            run.save("state.safetensors", tensors, step=self.done, seconds=self.seconds, metrics=length)
+            notes = {"step": self.done, "remembered": self.remembered, "seconds": self.seconds, "metrics": length}
+            run.save("state.safetensors", tensors, **notes)
         self.saved = time.monotonic()
 
     def resume(self, run: store.Run) -> None:
@@ -232,7 +237,7 @@ class Course:
         tensors, notes = store.load(run.state)
         unpack(tensors, self.objective, self.optimiser, self.mean)
         self.step.sums.copy_(tensors["sums"])
-        self.done, self.seconds = notes["step"], notes["seconds"]
+        self.done, self.remembered, self.seconds = notes["step"], notes["remembered"], notes["seconds"]
         if self.team.first:
             run.cut(notes["metrics"])
         self.team.wait()
