@@ -1,0 +1,90 @@
+"""Weather: snow, frost, fog. Where the originals need ImageMagick or photographs, see each function."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from vitreous.data.corruptions.filters import correlate, trail, zoom
+from vitreous.data.corruptions.frost import panes
+from vitreous.data.corruptions.plasma import plasma
+from vitreous.data.corruptions.published import HAIR, published
+from vitreous.data.draws import Draws
+
+
+@published(
+    cifar=[
+        (0.1, 0.2, 1, 0.6, 8, 3, 0.95),
+        (0.1, 0.2, 1, 0.5, 10, 4, 0.9),
+        (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9),
+        (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
+        (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
+    ],
+    imagenet=[
+        (0.1, 0.3, 3, 0.5, 10, 4, 0.8),
+        (0.2, 0.3, 2, 0.5, 12, 4, 0.7),
+        (0.55, 0.3, 4, 0.9, 12, 8, 0.7),
+        (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65),
+        (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
+    ],
+)
+def snow(
+    images: Tensor,
+    draws: Draws,
+    mean: float,
+    std: float,
+    size: float,
+    least: float,
+    radius: int,
+    sigma: float,
+    keep: float,
+) -> Tensor:
+    """Flakes: normal noise enlarged by `size`, kept above `least`, blurred upwards; once more upside down.
+
+    The picture itself pales: a share 1 - keep is replaced by 1.5 times its grey plus a half, where that is brighter.
+    """
+    flakes = zoom(draws.normal(1, *images.shape[-2:], mean=mean, std=std), size)
+    flakes = _levels(flakes.where(flakes >= least, 0).clamp_(0, 1))
+    kernels, origin = trail(draws, -90, radius, sigma)
+    flakes = _levels(correlate(flakes, kernels, origin, "nearest"), 0.5)
+    grey = (images * images.new_tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(1, keepdim=True)
+    pale = torch.maximum(images, 1.5 * grey + 0.5)
+    return keep * images + (1 - keep) * pale + flakes + flakes.flip(2, 3)
+
+
+def _levels(layer: Tensor, up: float = HAIR) -> Tensor:
+    """Cut (or, with a half, rounded) to the 256 levels of the image file that the original writes here."""
+    return layer.mul_(255).add_(up).floor_().div_(255)
+
+
+@published(
+    cifar=[(1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)],
+    imagenet=[(1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)],
+)
+def frost(images: Tensor, draws: Draws, image: float, ice: float, scale: float) -> Tensor:
+    """Add a random piece of a frosted pane, at this scale, to the image, each with its weight.
+
+    The original has five photographs of frost; here are five panes grown by `vitreous.data.corruptions.frost` with the
+    brightness, contrast and tint of those photographs.
+    """
+    height, width = images.shape[-2:]
+    all_panes = panes(scale, max(height, width), images.device)
+    which = draws.integers(low=0, high=len(all_panes))
+    down = draws.uniform().mul(all_panes.shape[2] - height + 1).long()
+    right = draws.uniform().mul(all_panes.shape[3] - width + 1).long()
+    y = down[:, None] + torch.arange(height, device=images.device)
+    x = right[:, None] + torch.arange(width, device=images.device)
+    piece = all_panes[which[:, None, None], :, y[:, :, None], x[:, None, :]].movedim(3, 1)
+    return image * images + ice * piece
+
+
+@published(
+    cifar=[(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)],
+    imagenet=[(1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)],
+)
+def fog(images: Tensor, draws: Draws, thickness: float, decay: float) -> Tensor:
+    """Add a plasma fractal of this thickness, then darken so that the brightest value stays."""
+    height, width = images.shape[-2:]
+    brightest = images.amax((1, 2, 3), keepdim=True)
+    mist = plasma(draws, 1 << (max(height, width, 2) - 1).bit_length(), decay)[:, None, :height, :width]
+    return (images + thickness * mist) * (brightest / (brightest + thickness))

@@ -1,0 +1,128 @@
+"""Images by spatial frequency: noise within a band (A4.08), low-pass and high-pass filters (A4.34).
+
+Frequencies are in radians a pixel, from 0 to π. Bands are square, as in the paper: the frequency of a wave is the
+larger of its two along the axes, so that π is the fastest that pixels can hold in either direction.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from vitreous.data.draws import Draws
+from vitreous.errors import BadImages, VitreousError
+
+Definition = Literal["paper", "equal", "released"]
+WIDTHS: dict[Definition, float] = {"paper": 0.1 * math.pi, "equal": 0.1 * math.pi, "released": 0.4}
+
+
+def ring(
+    image: tuple[int, int], frequency: float, width: float | None = None, definition: Definition = "paper"
+) -> Tensor:
+    """Which waves of an image (height, width) lie in a band: bool, zero frequency in the middle, ready to be drawn.
+
+    The paper's ring is frequency ± width / 2, lower end included, so that neighbouring rings share nothing and miss
+    nothing. The released code's is a square of whole waves less a smaller one, and has one row and column too many
+    towards negative frequencies.
+    """
+    width = _checked(frequency, width, definition)
+    low, high = frequency - width / 2, frequency + width / 2
+    if definition == "released":
+        return _released_square(image, high) & ~_released_square(image, low)
+    fastest = torch.fft.fftshift(_fastest(image))
+    # The fastest waves of all belong to the last ring; a hair, because 2π k / n is not exact.
+    return (fastest >= low - 1e-9) & (
+        (fastest < high - 1e-9) | ((fastest >= math.pi - 1e-9) & (high >= math.pi - 1e-9))
+    )
+
+
+def band_noise(
+    shape: tuple[int, int, int, int],
+    frequency: float,
+    strength: float,
+    *,
+    width: float | None = None,
+    definition: Definition = "paper",
+    seed: int = 0,
+    first: int = 0,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Noise F⁻¹(F(δ) ⊙ ring) to be added to images of this shape (n, c, h, w), in the images' own units.
+
+    - `"paper"`: δ is normal, and `strength` is its root mean square in each image, exactly, before the ring;
+    - `"equal"`: the same, but `strength` is the root mean square of what is left: all bands are equally strong;
+    - `"released"`: δ is ± `strength`, the ring is that of the released code (frequency ± 0.2 radians).
+
+    The paper does not say how strong its noise was. δ is a function of (seed, place in the data set) alone, the same
+    for all frequencies; `first` is the place of the first image.
+    """
+    images, channels, *image = shape
+    mask = ring((image[0], image[1]), frequency, width, definition).to(device)
+    if not bool(mask.any()):
+        finest = 2 * math.pi / max(image)
+        raise VitreousError(
+            f"No wave of a {image[0]}x{image[1]} image lies in the band around {frequency:.4g}; its frequencies are "
+            f"multiples of {finest:.4g}, so ask for a width of {finest:.4g} or more."
+        )
+    delta = Draws(f"band noise {seed}", first, images, torch.device(device)).normal(channels, *image)
+    delta = strength * torch.where(delta < 0, -1.0, 1.0) if definition == "released" else _scaled(delta, strength)
+    noise = keep(delta, mask)
+    return _scaled(noise, strength) if definition == "equal" else noise
+
+
+def low_pass(images: Tensor, cutoff: float) -> Tensor:
+    """Float images (…, h, w) without waves faster than `cutoff`."""
+    return keep(images, torch.fft.fftshift(_fastest(_size(images)) <= cutoff + 1e-9))
+
+
+def high_pass(images: Tensor, cutoff: float) -> Tensor:
+    """Float images (…, h, w) without waves up to `cutoff`, the mean among them: what `low_pass` takes away."""
+    return keep(images, torch.fft.fftshift(_fastest(_size(images)) > cutoff + 1e-9))
+
+
+def keep(images: Tensor, mask: Tensor) -> Tensor:
+    """The waves of float images (…, h, w) that a mask like `ring`'s names."""
+    if not images.is_floating_point():
+        raise BadImages(f"Filters take float images, and these are {str(images.dtype)[6:]}; convert with images / 255.")
+    centred = torch.fft.ifftshift(mask.to(images.device))
+    return torch.fft.ifft2(torch.fft.fft2(images) * centred).real.to(images.dtype)
+
+
+def _fastest(image: tuple[int, int]) -> Tensor:
+    """The larger of the two frequencies of each wave, float64 (h, w), in the order of the Fourier transform."""
+    down, right = (torch.fft.fftfreq(length, dtype=torch.float64).abs() * 2 * math.pi for length in image)
+    return torch.maximum(down[:, None], right)
+
+
+def _released_square(image: tuple[int, int], end: float) -> Tensor:
+    """The waves -k, …, k - 1 along both axes, zero in the middle, where k is `end` in whole waves of the image."""
+    axes = []
+    for length in image:
+        wave = torch.arange(length) - length // 2
+        waves = min(max(int(end * length / (2 * math.pi)), 0), length // 2)
+        axes.append((wave >= -waves) & (wave < waves))
+    return axes[0][:, None] & axes[1]
+
+
+def _scaled(noise: Tensor, strength: float) -> Tensor:
+    """With this root mean square in each image."""
+    return noise * (strength / noise.square().mean((1, 2, 3), keepdim=True).sqrt())
+
+
+def _size(images: Tensor) -> tuple[int, int]:
+    return int(images.shape[-2]), int(images.shape[-1])
+
+
+def _checked(frequency: float, width: float | None, definition: Definition) -> float:
+    """The width of the band, if everything asked for makes sense."""
+    if definition not in WIDTHS:
+        raise VitreousError(f"Band noise is defined as in {', '.join(WIDTHS)}; {definition!r} was asked for.")
+    if not 0 <= frequency <= math.pi:
+        raise VitreousError(f"A frequency lies between 0 and π = 3.1416 radians a pixel, and {frequency:g} does not.")
+    width = WIDTHS[definition] if width is None else width
+    if width <= 0:
+        raise VitreousError(f"The width of a band is above 0, and {width:g} is not.")
+    return width
