@@ -65,8 +65,8 @@ def _make(
     begun = time.monotonic()
     out = None if draft is None else _room(draft / "images.npy", shape)
     if draft is None or out is None:
-        out = np.empty(shape, np.uint8)
-        return out, make(out)
+        plain = np.empty(shape, np.uint8)
+        return plain, make(plain)
     faults = make(out)
     large = out.nbytes > memory
     if large or time.monotonic() - begun >= WORTH:

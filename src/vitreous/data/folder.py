@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from vitreous.data.listing import WORDS, Listing, NoSplit, check_classes, few, hold_out, key_of, listing, stamps
+from vitreous.data.listing import EVERY, WORDS, Listing, NoSplit, check_classes, few, hold_out, key_of, listing, stamps
 from vitreous.errors import VitreousError
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".avif", ".jp2")
@@ -34,8 +34,8 @@ def find(where: str, split: str, root: Path) -> Listing:
 def _splits(top: Path) -> dict[str, Path]:
     """Folders of splits. A folder of pictures called "train" among other such folders is a class: the vehicle."""
     folders = _folders(top)
-    words = {word for words in WORDS.values() for word in words}
-    splits = {path.name.lower(): path for path in folders if path.name.lower() in words}
+    inside = {path.name.lower(): path for path in folders}
+    splits = {word: inside[word] for word in EVERY if word in inside}
     only = len(splits) == len(folders)
     return splits if only or any(_folders(path) for path in splits.values()) else {}
 

@@ -27,6 +27,8 @@ WORDS = {
 }
 """What a split is called in the wild, the best word first: a set that is validated but not tested is tested on that."""
 
+EVERY = tuple(dict.fromkeys(word for words in WORDS.values() for word in words))
+
 HELD_OUT = 0.1
 """Share of each class that is the test split of a set without splits."""
 

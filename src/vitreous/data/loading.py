@@ -63,15 +63,10 @@ def load(
     in the folder `cache`, and mapped from there if they take more than `memory` bytes. `root` is torchvision's folder.
     """
     source, colon, where = name.partition(":")
+    _check(name, split, size)
     wanted = _size(image)
-    if split not in SPLITS:
-        raise UnknownName("split", split, SPLITS, f"A split is one of {', '.join(SPLITS)}.")
-    if size is not None and size < 1:
-        raise VitreousError(f"A set of {size} images was asked of {name!r}; size is at least 1.")
     if source == "world" and colon:
-        from vitreous.data import world
-
-        return world.load(where, split=split, size=size, image=image, seed=seed)
+        return _world(where, split, wanted, size, seed)
     if source not in SOURCES or not colon:
         raise _unknown(name, source)
     home = store.folder(cache)
@@ -96,6 +91,23 @@ def load(
         std=std,
         skipped=skipped,
     )
+
+
+def _check(name: str, split: str, size: int | None) -> None:
+    if split not in SPLITS:
+        raise UnknownName("split", split, SPLITS, f"A split is one of {', '.join(SPLITS)}.")
+    if size is not None and size < 1:
+        raise VitreousError(f"A set of {size} images was asked of {name!r}; size is at least 1.")
+
+
+def _world(task: str, split: str, image: tuple[int, int] | None, size: int | None, seed: int) -> Dataset:
+    from vitreous.data import world
+
+    if image is None:
+        return world.load(task, split=split, size=size, seed=seed)
+    if image[0] != image[1]:
+        raise VitreousError(f"Images of the world are square, and {image[0]}x{image[1]} was asked for.")
+    return world.load(task, split=split, size=size, image=image[0], seed=seed)
 
 
 def _size(image: Size | None) -> tuple[int, int] | None:

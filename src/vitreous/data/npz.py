@@ -27,10 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitreous.data.arrays import channels_last, label_numbers
-from vitreous.data.listing import WORDS, Listing, NoSplit, check_classes, few, hold_out, key_of, listing, stamps
+from vitreous.data.listing import EVERY, WORDS, Listing, NoSplit, check_classes, few, hold_out, key_of, listing, stamps
 from vitreous.errors import VitreousError
 
-EVERY = tuple(dict.fromkeys(word for words in WORDS.values() for word in words))
 MARK = re.compile(f"(?<![a-z])({'|'.join(EVERY)})(?![a-z])")
 """A split in the name of a file."""
 
@@ -87,6 +86,8 @@ def _files(part: str) -> list[Path]:
 
 def _parts(file: Path, split: str) -> Iterator[Part]:
     """What a file holds of a split; of `all`, everything."""
+    if not zipfile.is_zipfile(file):
+        raise VitreousError(f"{str(file)!r} is not an npz file, or is damaged.")
     try:
         with np.load(file, allow_pickle=False) as arrays:
             words = EVERY if split == "all" else WORDS[split]

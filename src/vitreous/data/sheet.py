@@ -12,7 +12,7 @@ from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import spread
 from vitreous.errors import VitreousError
 
-TILE = 112  # pixels; small images are enlarged by a whole number, so that a pixel stays a square
+TILE = 128  # pixels; small images are enlarged by a whole number, so that a pixel stays a square
 GAP, MARGIN, CAPTION, HEADING = 10, 28, 20, 52
 PAPER, INK, FADED, FRAME = "#fcfcfa", "#22242a", "#7a7d85", "#e4e4de"
 COLUMNS, LINES = 10, 6
@@ -28,7 +28,7 @@ def sheet(data: Dataset, *, seed: int = 0) -> Image.Image:
     draw = ImageDraw.Draw(paper)
     title, small = ImageFont.load_default(20), ImageFont.load_default(13)
     draw.text((MARGIN, MARGIN - 6), _short(f"{data.name} · {data.split}", title, paper.width - 2 * MARGIN), INK, title)
-    facts = f"{len(data):,} images · {data.image[0]}×{data.image[1]} · {len(data.classes)} classes"
+    facts = f"{len(data):,} images · {data.image[0]}x{data.image[1]} · {len(data.classes)} classes"
     draw.text((MARGIN, MARGIN + 20), facts, FADED, small)
     for i, j, row in ((i, j, row) for i, line in enumerate(lines) for j, row in enumerate(line)):
         left, top = MARGIN + j * (width + GAP), MARGIN + HEADING + i * (height + CAPTION + GAP)

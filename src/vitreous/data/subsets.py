@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
@@ -21,13 +22,13 @@ def fraction(data: Dataset, share: float, *, seed: int = 0, first: bool = False)
 
     How Vision Transformers work takes them at random and ConViT takes the first (A3.11). Images keep their order.
     """
-    return data.take(np.flatnonzero(_chosen(data, share, seed, first)))
+    return data.take(_rows(_chosen(data, share, seed, first)))
 
 
 def split_off(data: Dataset, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
     """The set in two parts, the second a share of each class: for validation. Every image is in one of them."""
     chosen = _chosen(data, share, seed, first=False)
-    return data.take(np.flatnonzero(~chosen)), data.take(np.flatnonzero(chosen))
+    return data.take(_rows(~chosen)), data.take(_rows(chosen))
 
 
 def first_classes(data: Dataset, count: int) -> Dataset:
@@ -74,6 +75,10 @@ def _places(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.in
     place = np.empty(len(labels), np.int64)
     place[together] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
     return place, counts[which]
+
+
+def _rows(chosen: NDArray[np.bool_]) -> Tensor:
+    return torch.from_numpy(np.flatnonzero(chosen))
 
 
 def _check(share: float) -> None:

@@ -93,9 +93,9 @@ def _impatient() -> Iterator[None]:
 
 
 def _listing(where: str, split: str, dataset: Any, root: Path) -> Listing:
-    data = getattr(dataset, "data", None)
-    data = data if isinstance(data, np.ndarray) else data.numpy() if hasattr(data, "numpy") else None
-    pictures = Pictures(dataset) if data is None else channels_last(data, f"The images of 'tv:{where}'")
+    data = getattr(dataset, "data", None)  # one array or tensor, if the set is small
+    whole = None if data is None else channels_last(np.asarray(data), f"The images of 'tv:{where}'")
+    pictures = Pictures(dataset) if whole is None else whole
     names = getattr(dataset, "classes", None) or getattr(dataset, "categories", None)
     classes = None if names is None else [name if isinstance(name, str) else name[0] for name in names]
     files = sorted(path for path in root.rglob("*") if path.is_file()) if hasattr(dataset, "root") else []

@@ -1,0 +1,182 @@
+"""Decoded once: what is read back is what was decoded, whoever else is at it and whatever happened to the files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from data.pictures import chw, noise, save, tree
+from vitreous.data import cache as store
+from vitreous.data import load, loading
+from vitreous.data.cache import Images
+from vitreous.data.decode import Faults, decode
+from vitreous.data.listing import Listing
+from vitreous.errors import VitreousError
+
+SHAPE = (5, 3, 4, 4)
+PIXELS = chw(noise(5, 4, 4))
+
+
+@pytest.fixture
+def kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Everything is worth keeping."""
+    monkeypatch.setattr(store, "WORTH", 0.0)
+    return cache
+
+
+def fill(out: Images) -> dict[int, str]:
+    out[:] = PIXELS
+    return {3: "torn"}
+
+
+def never(out: Images) -> dict[int, str]:
+    raise AssertionError("it was in the cache")
+
+
+def entries(cache: Path) -> list[str]:
+    return sorted(path.name for path in (cache / "images").iterdir())
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+def test_made_once_and_read_ever_after(kept: Path, memory: int) -> None:
+    for make in (fill, never):
+        images, faults = store.images(kept, "key", SHAPE, make, memory=memory)
+        assert (images == PIXELS).all()
+        assert faults == {3: "torn"}
+        assert isinstance(images, np.memmap) == (memory == 0)
+        images[:] = 0  # what is changed in memory stays there
+    assert entries(kept) == ["key"]
+
+
+def test_what_took_no_time_is_not_kept(cache: Path) -> None:
+    store.images(cache, "key", SHAPE, fill, memory=1 << 20)
+    assert entries(cache) == []
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone", "another"])
+def test_a_damaged_entry_is_made_again(kept: Path, damage: str) -> None:
+    store.images(kept, "key", SHAPE, fill, memory=1 << 20)
+    file = kept / "images/key/images.npy"
+    if damage == "cut":
+        os.truncate(file, 150)
+    elif damage == "gone":
+        file.unlink()
+    else:
+        np.save(file, PIXELS[:2])
+    for make in (fill, never):
+        assert (store.images(kept, "key", SHAPE, make, memory=1 << 20)[0] == PIXELS).all()
+
+
+def test_an_interrupted_decoding_leaves_nothing(kept: Path) -> None:
+    def interrupted(out: Images) -> dict[int, str]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.images(kept, "key", SHAPE, interrupted, memory=0)
+    assert entries(kept) == []
+
+
+def test_what_was_abandoned_is_cleared_away(kept: Path) -> None:
+    for name, age in {"draft-old": 3 * store.ABANDONED, "draft-new": 60}.items():
+        (kept / "images" / name).mkdir(parents=True)
+        os.utime(kept / "images" / name, (time.time() - age,) * 2)
+    store.images(kept, "key", SHAPE, fill, memory=0)
+    assert entries(kept) == ["draft-new", "key"]
+
+
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+def test_a_cache_that_cannot_be_written_is_no_error(kept: Path, tmp_path: Path, memory: int) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("a file where the folder should be")
+    images, _ = store.images(blocked, "key", SHAPE, fill, memory=memory)
+    assert (images == PIXELS).all()
+    assert store.note(blocked, "key", lambda: [1]) == [1]
+
+
+def test_a_full_disk_is_found_before_anything_is_mapped(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    images, _ = store.images(kept, "key", SHAPE, fill, memory=0)
+    assert (images == PIXELS).all()
+    assert not isinstance(images, np.memmap)
+    assert entries(kept) == []
+
+
+RACER = """
+import sys, time
+from pathlib import Path
+import numpy as np
+from vitreous.data import cache
+
+home, me = Path(sys.argv[1]), sys.argv[2]
+cache.WORTH = 0.0
+
+def slow(out):
+    out[:] = np.arange(240, dtype=np.uint8).reshape(5, 3, 4, 4)
+    (home / f"ready-{me}").touch()
+    while len(list(home.glob("ready-*"))) < 2:
+        time.sleep(0.01)
+    return {}
+
+images, _ = cache.images(home, "key", (5, 3, 4, 4), slow, memory=0)
+assert (images.ravel() == np.arange(240)).all()
+"""
+
+
+def test_two_processes_at_once(kept: Path) -> None:
+    """Both are decoding before either has finished."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(store.__file__).parents[2])}
+    both = [subprocess.Popen([sys.executable, "-c", RACER, str(kept), me], env=environment) for me in "ab"]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert entries(kept) == ["key"]
+    images, _ = store.images(kept, "key", SHAPE, never, memory=0)
+    assert (images.ravel() == np.arange(240)).all()
+
+
+def test_a_folder_is_decoded_once_until_a_file_changes(
+    kept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree(tmp_path, {"train/a": 3, "train/b": 2, "test/a": 1, "test/b": 1})
+    decoded: list[int] = []
+
+    def counted(listing: Listing, *rest: Any) -> Faults:
+        decoded.append(len(listing))
+        return decode(listing, *rest)
+
+    monkeypatch.setattr(loading, "decode", counted)
+
+    def again(memory: int = 2 << 30, image: int | None = None) -> Images:
+        return load(f"folder:{tmp_path}", memory=memory, image=image).images.numpy()
+
+    first = again()
+    assert (again() == first).all()
+    assert (again(memory=0) == first).all()
+    assert decoded == [5]
+    again(image=4)
+    assert decoded == [5, 5]
+    new = noise(1, 8, 8, 77)[0]
+    save(tmp_path / "train/b/001.png", new)
+    assert (again()[4] == chw(new)).all()
+    assert decoded == [5, 5, 5]
+
+
+def test_broken_files_stay_broken_in_the_cache(kept: Path, tmp_path: Path) -> None:
+    tree(tmp_path, {"train/a": 3})
+    (tmp_path / "train/a/001.png").write_bytes(b"")
+    whole = load(f"folder:{tmp_path}", skip_corrupt=True)
+    assert len(whole) == 2
+    for _ in range(2):
+        with pytest.raises(VitreousError, match=r"001\.png"):
+            load(f"folder:{tmp_path}")
+    again = load(f"folder:{tmp_path}", skip_corrupt=True)
+    assert again.fingerprint == whole.fingerprint
+    assert again.skipped == whole.skipped

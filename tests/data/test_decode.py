@@ -1,0 +1,151 @@
+"""Every kind of picture becomes upright RGB of one size; compared with pixels written by hand, and with torchvision."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from torchvision.transforms import v2
+
+from data.pictures import chw, encoded, noise
+from vitreous.data.decode import cut, decode, fitted, picture, side_of, size_of
+from vitreous.data.listing import listing
+
+
+def stored(image: Image.Image, kind: str, **options: Any) -> bytes:
+    out = BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+def seen(content: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    image = picture(content)
+    assert image.mode == "RGB"
+    return np.asarray(image)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "BMP", "TIFF", "WEBP", "PPM"])
+def test_lossless_kinds_keep_every_pixel(kind: str) -> None:
+    pixels = noise(1, 7, 9)[0]
+    assert (seen(encoded(pixels, kind)) == pixels).all()
+
+
+def test_greyscale_fills_all_channels() -> None:
+    grey = noise(1, 5, 6)[0, ..., 0]
+    assert (seen(encoded(grey)) == grey[..., None]).all()
+
+
+def test_transparent_parts_lie_on_white() -> None:
+    """alpha · colour + (1 - alpha) · 255, whatever the picture is stored as."""
+    pixels, alpha = noise(1, 16, 16)[0], noise(1, 16, 16, 1)[0, ..., :1]
+    rgba = np.concatenate([pixels, alpha], -1)
+    share = alpha / 255
+    assert np.abs(seen(encoded(rgba)) - (share * pixels + (1 - share) * 255)).max() <= 1
+    grey = np.concatenate([pixels[..., :1], alpha], -1)
+    assert np.abs(seen(encoded(grey)) - (share * pixels[..., :1] + (1 - share) * 255)).max() <= 1
+
+
+def test_a_palette_with_and_without_a_transparent_entry() -> None:
+    indices = Image.new("P", (2, 2))
+    indices.putdata([0, 1, 2, 1])
+    indices.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
+    assert seen(stored(indices, "PNG")).tolist() == [[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [0, 255, 0]]]
+    through = stored(indices, "PNG", transparency=1)
+    assert seen(through).tolist() == [[[255, 0, 0], [255] * 3], [[0, 0, 255], [255] * 3]]
+    by_entry = stored(indices, "PNG", transparency=bytes([255, 0, 255]))
+    assert seen(by_entry).tolist() == seen(through).tolist()
+
+
+def test_sixteen_bits_become_eight() -> None:
+    deep = np.array([[0, 257, 65535], [128 * 257, 100, 200]], np.uint16)
+    expected = np.array([[0, 1, 255], [128, 0, 1]])
+    assert (seen(encoded(deep))[..., 0] == expected).all()  # type: ignore[arg-type]
+    assert (seen(stored(Image.fromarray(deep), "TIFF"))[..., 1] == expected).all()
+    share = np.array([[0.0, 0.5, 1.0]], np.float32)
+    assert seen(stored(Image.fromarray(share), "TIFF"))[0, :, 2].tolist() == [0, 128, 255]
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pictures_are_turned_as_exif_says(orientation: int) -> None:
+    """Stored turned by numpy, they come back as they were."""
+    upright = noise(1, 4, 6)[0]
+    turn = {
+        1: upright,
+        2: upright[:, ::-1],
+        3: upright[::-1, ::-1],
+        4: upright[::-1],
+        5: upright.transpose(1, 0, 2),
+        6: np.rot90(upright),
+        7: upright[::-1, ::-1].transpose(1, 0, 2),
+        8: np.rot90(upright, -1),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    content = stored(Image.fromarray(np.ascontiguousarray(turn)), "PNG", exif=exif.tobytes())
+    assert (seen(content) == upright).all()
+    assert size_of(listing([content], [0], ["a"], str, "")) == (4, 6)
+
+
+def test_of_an_animation_the_first_frame() -> None:
+    frames = [Image.new("RGB", (3, 2), colour) for colour in ("red", "blue", "lime")]
+    for kind in ("GIF", "TIFF", "PNG"):
+        assert (seen(stored(frames[0], kind, save_all=True, append_images=frames[1:])) == [255, 0, 0]).all(), kind
+
+
+def test_cmyk_jpeg() -> None:
+    red = stored(Image.new("CMYK", (16, 16), (0, 255, 255, 0)), "JPEG", quality=95)
+    assert np.abs(seen(red).astype(int) - [255, 0, 0]).max() <= 4
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "side"), [(64, 96, 32), (96, 64, 32), (20, 20, 30), (48, 80, 48), (10, 18, 20)]
+)
+def test_resizing_is_that_of_torchvision(height: int, width: int, side: int) -> None:
+    """Sizes where the longer side and the margins are whole numbers, so that rounding them is not a question."""
+    image = Image.fromarray(noise(1, height, width)[0])
+    theirs = v2.Compose([v2.Resize(side, v2.InterpolationMode.BICUBIC), v2.CenterCrop(side)])(image)
+    difference = np.abs(fitted(image, (side, side)).astype(int) - chw(np.asarray(theirs)).astype(int))
+    assert difference.max() <= 1
+
+
+def test_height_and_width_may_differ() -> None:
+    image = Image.fromarray(np.repeat(np.arange(40, dtype=np.uint8)[:, None, None], 60, 1).repeat(3, 2))
+    out = fitted(image, (10, 30))
+    assert out.shape == (3, 10, 30)
+    assert np.abs(out[0, :, 15] - (10.5 + 2 * np.arange(10))).max() <= 1.5  # rows 10 to 29 of 40, two by two
+
+
+def test_a_sheet_is_cut_row_by_row() -> None:
+    images = noise(6, 4, 4)
+    sheet = images.reshape(2, 3, 4, 4, 3).transpose(0, 2, 1, 3, 4).reshape(8, 12, 3)
+    parts = [np.asarray(part) for part in cut(Image.fromarray(sheet), 6)]
+    assert (np.stack(parts) == images).all()
+    with pytest.raises(ValueError, match="a sheet of 12x8 pixels cannot hold 5 equal squares"):
+        side_of((12, 8), 5)
+
+
+def test_many_at_once_and_each_where_it_belongs(tmp_path: Path) -> None:
+    images = noise(300, 6, 6)
+    contents = [encoded(each) for each in images]
+    contents[17], contents[170] = b"not a picture", contents[170][:60]
+    rows = np.setdiff1d(np.arange(300), [3, 4, 200])
+    some = listing(contents, np.zeros(300, int), ["a"], str, "").take(rows)
+    out = np.zeros((len(rows), 3, 6, 6), np.uint8)
+    faults = decode(some, (6, 6), out.__setitem__, "noise")
+    assert {int(rows[position]) for position in faults} == {17, 170}
+    assert faults[int(np.searchsorted(rows, 17))] == "not an image"
+    good = np.setdiff1d(np.arange(len(rows)), list(faults))
+    assert (out[good] == chw(images[rows[good]])).all()
+
+
+def test_images_of_one_size_or_of_many() -> None:
+    def sizes(*shapes: tuple[int, int]) -> tuple[int, int] | None:
+        contents = [encoded(noise(1, *shape)[0]) for shape in shapes]
+        return size_of(listing(contents, np.zeros(len(contents), int), ["a"], str, ""))
+
+    assert sizes((4, 6), (4, 6)) == (4, 6)
+    assert sizes((4, 6), (6, 4)) is None
