@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from training.toy import RECIPE, go, lines
 
+from training.toy import RECIPE, go, lines
 from vitreous import store
 from vitreous.training import loop
 from vitreous.training.loop import Trained

@@ -1,0 +1,305 @@
+"""The loop: what it records and keeps, that it learns, and that whatever can go wrong says so in one sentence."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import vitreous
+from training.toy import RECIPE, go, images
+from vitreous import store
+from vitreous.config import Augment
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.models import build, loading
+from vitreous.training import prepare
+from vitreous.training.evaluate import evaluate, evaluating
+from vitreous.training.loop import Diverged
+from vitreous.training.optim import schedule
+from vitreous.training.state import moments
+from vitreous.training.step import derive, order, steps_of
+
+PLAIN = RECIPE.but(augment=Augment(crop="none", flip=0.0), ema=None, keep="moments", **{"model.drop_path": 0.0})
+
+
+def test_it_learns_and_says_what_it_measured(tmp_path: Path) -> None:
+    trained = go(tmp_path, PLAIN.but(epochs=12))
+    first, last = trained.records[0], trained.records[-1]
+    assert [each["epoch"] for each in trained.records] == list(range(13))
+    assert [each["step"] for each in trained.records] == [4 * epoch for epoch in range(13)]
+    assert first["test_nll"] == pytest.approx(math.log(3), abs=0.05)  # the head is zero
+    assert trained.accuracy > 0.9
+    assert last["train_nll"] < first["test_nll"] / 2
+    assert set(last) >= {"lr", "gradient_norm", "seconds", "images_per_second", "test_error", "test_nll", "nonlocality"}
+    assert trained.accuracy == 1 - evaluate(trained.model, images(31, "test"))["test_error"]
+
+
+def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
+    """Two epochs without anything random but the order, against a loop of six lines in float64 on the same batches."""
+    recipe = PLAIN.but(epochs=2, **{"model.qkv_bias": False})  # a key's bias has no gradient, only rounding
+    trained = go(tmp_path, recipe)
+    model = loading.load(f"run:{tmp_path}@initial").double().train()
+    data, plan = images(), schedule(recipe, 4)
+    named = dict(model.named_parameters())
+    matrices = [p for name, p in named.items() if p.ndim > 1 and name != "cls_token" and "positions" not in name]
+    others = [p for p in named.values() if all(p is not each for each in matrices)]
+    optimiser = torch.optim.AdamW([{"params": matrices}, {"params": others, "weight_decay": 0.0}], weight_decay=0.05)
+    losses = []
+    for number in range(8):
+        rows = order(70, 4, 16, 1, 0, number // 4)[number % 4]
+        for group in optimiser.param_groups:
+            group["lr"] = plan.lr(number)
+        loss = nn.functional.cross_entropy(model(data.normalise(data.images[rows]).double()), data.labels[rows])
+        optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        losses.append(loss.item())
+    assert trained.records[1]["train_nll"] == pytest.approx(sum(losses[:4]) / 4, rel=1e-5)
+    assert trained.records[2]["train_nll"] == pytest.approx(sum(losses[4:]) / 4, rel=1e-5)
+    for key, value in trained.model.state_dict().items():
+        assert torch.allclose(value.double(), model.state_dict()[key], atol=2e-5), key
+
+
+def test_weights_at_the_moments_that_were_asked_for(tmp_path: Path) -> None:
+    go(tmp_path, PLAIN.but(epochs=6))
+    assert store.Run(tmp_path).moments() == ["initial", "warmup", "33", "66", "final"]
+    steps = {m: store.load(store.Run(tmp_path).weights(m))[1]["step"] for m in store.Run(tmp_path).moments()}
+    assert steps == {"initial": 0, "warmup": 4, "33": 8, "66": 16, "final": 24}
+    plan = schedule(PLAIN.but(epochs=6), 4)
+    assert [list(moments(PLAIN.but(keep="none"), plan, 4, done)) for done in (0, 4, 24)] == [[], [], ["final"]]
+    assert list(moments(PLAIN.but(keep="epochs"), plan, 4, 12)) == ["epoch-0003"]
+
+
+def test_a_run_is_a_model_that_opens(tmp_path: Path) -> None:
+    trained = go(tmp_path, PLAIN)
+    x = torch.randn(2, 3, 16, 16)
+    for name in (
+        f"run:{tmp_path}",
+        str(tmp_path),
+        f"run:{tmp_path}@final",
+        f"run:{tmp_path}/weights/final.safetensors",
+    ):
+        assert torch.equal(loading.load(name)(x), trained.model(x))
+    assert not torch.equal(loading.load(f"run:{tmp_path}@initial")(x), trained.model(x))
+    assert loading.load(f"run:{tmp_path}").pretrained_cfg["label_names"] == ("class 0", "class 1", "class 2")  # type: ignore[index]
+    assert len(vitreous.open(f"run:{tmp_path}").units) == 4  # stem, attention, mlp, head
+    with pytest.raises(UnknownName, match=r"no moment 'finl'. Did you mean final, initial\? The run has initial, warmup"):
+        loading.load(f"run:{tmp_path}@finl")
+
+
+def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
+    trained = go(tmp_path, PLAIN)
+    other = build("vit_nano", image=16, classes=4, depth=1, width=16, heads=2)
+    trained.run.save("weights/final.safetensors", other.state_dict())
+    with pytest.raises(VitreousError, match="do not fit the model that the run's recipe.json describes: size mismatch"):
+        loading.load(f"run:{tmp_path}")
+    trained.run.weights().write_bytes(b"no such thing")
+    with pytest.raises(VitreousError, match="is not a safetensors file, or is damaged"):
+        loading.load(f"run:{tmp_path}")
+
+
+def test_models_that_are_not_ours(tmp_path: Path) -> None:
+    """A timm name is built for the data and comes back; a module is trained in place, as torch users expect."""
+    go(tmp_path / "timm", PLAIN, "test_resnet", data=images(), seed=3)
+    assert loading.load(f"run:{tmp_path}/timm")(torch.zeros(1, 3, 16, 16)).shape == (1, 3)
+    module = nn.Sequential(nn.Flatten(), nn.Linear(768, 3))
+    before = module[1].weight.clone()
+    trained = go(tmp_path / "own", PLAIN, module)
+    assert trained.model is module
+    assert not torch.equal(before, module[1].weight)
+    with pytest.raises(VitreousError, match=r"trained a module of your own \(Sequential\)"):
+        loading.load(f"run:{tmp_path}/own")
+
+
+def test_another_run_in_the_folder_is_left_alone(tmp_path: Path) -> None:
+    go(tmp_path, PLAIN)
+    with pytest.raises(
+        VitreousError, match=r"holds another run: recipe\.lr is 0\.003 there and 0\.1 here\. Choose another"
+    ):
+        go(tmp_path, PLAIN.but(lr=0.1))
+    with pytest.raises(VitreousError, match=r"data\.images is 70 there and 60 here"):
+        go(tmp_path, PLAIN, data=images(60))
+
+
+def test_two_processes_in_one_folder(tmp_path: Path) -> None:
+    run = store.Run(tmp_path)
+    with run.claimed({}, 0), pytest.raises(VitreousError, match="Another process is training in"):
+        go(tmp_path, PLAIN)
+
+
+def test_a_loss_that_is_no_number(tmp_path: Path) -> None:
+    class Breaks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear, self.steps = nn.Linear(768, 3), 0
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.steps += self.training
+            return self.linear(x.flatten(1)) / (0 if self.steps == 7 and self.training else 1)
+
+    with pytest.raises(Diverged, match=r"no finite number in step 6 \(epoch 2, learning rate .*state.safetensors'"):
+        go(tmp_path, PLAIN, Breaks())
+    tensors, notes = store.load(tmp_path / "state.safetensors")
+    assert notes["step"] == 4
+    assert all(bool(value.isfinite().all()) for value in tensors.values())
+
+
+def test_disk_trouble_is_found_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(VitreousError, match=r"Cannot write '.*file/run': Not a directory"):
+        go(tmp_path / "file" / "run", PLAIN)
+    monkeypatch.setattr(
+        store.shutil, "disk_usage", lambda _: os.statvfs_result and type("Usage", (), {"free": 1 << 20})
+    )
+    with pytest.raises(VitreousError, match=r"needs about 1 MiB in .* and 1 MiB are free: make room"):
+        go(tmp_path / "run", PLAIN)
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_a_disk_that_fills_up_keeps_the_last_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, left = Path.write_bytes, [7]
+
+    def full(self: Path, data: bytes) -> int:
+        left[0] -= 1
+        if left[0] == 0:
+            write(self, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(self, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(VitreousError, match=r"Cannot write .*: the disk is full. What was saved before is untouched."):
+        go(tmp_path, PLAIN)
+    monkeypatch.undo()
+    assert not list(tmp_path.rglob("*.part"))
+    go(tmp_path, PLAIN)
+    assert [each["epoch"] for each in store.Run(tmp_path).records()] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"test": None}, "came without test images"),
+        ({"test": images(9, "test", classes=2)}, "differ in their classes"),
+        ({"device": "cuda:0"}, "no GPU is to be seen" if not torch.cuda.is_available() else "nothing"),
+        ({"device": "abacus"}, "There is no device 'abacus'"),
+        ({"data": images(0)}, "0 training and 31 test images"),
+        ({"recipe": "fats"}, "There is no recipe 'fats'. Did you mean fast"),
+        ({"model": "vit_nanno"}, "There is no model 'vit_nanno'. Did you mean"),
+    ],
+)
+def test_bad_input(options: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    if sentence == "nothing":
+        pytest.skip("there is a GPU")
+    with pytest.raises(VitreousError, match=sentence.replace("?", r"\?")):
+        go(tmp_path / "run", options.pop("recipe", PLAIN), options.pop("model", "vit_nano"), **options)
+    assert not (tmp_path / "run" / "weights").exists()
+
+
+def test_batches() -> None:
+    """Whole batches of a fresh permutation, every image at most once; repeated ones as often as asked."""
+    rows = order(70, 4, 16, 1, 0, 5)
+    assert rows.shape == (4, 16)
+    assert len(set(rows.flatten().tolist())) == 64
+    assert not torch.equal(rows, order(70, 4, 16, 1, 0, 6))
+    assert torch.equal(rows, order(70, 4, 16, 1, 0, 5))
+    thrice = order(70, 4, 15, 3, 0, 5)
+    assert all(
+        sorted(batch.tolist()) == sorted(set(batch.tolist()) | set(batch.tolist())) * 1 or True for batch in thrice
+    )
+    assert all(batch.unique(return_counts=True)[1].tolist() == [3] * 5 for batch in thrice)
+    assert steps_of(70, PLAIN) == (4, 16)
+    assert steps_of(7, PLAIN) == (1, 7)
+    assert steps_of(8, PLAIN.but(batch=18, **{"augment.repeats": 3})) == (1, 6)
+    assert len({derive(0, "a", 1), derive(0, "a", 2), derive(0, "b", 1), derive(1, "a", 1)}) == 4
+
+
+def test_evaluation_counts_every_image_once() -> None:
+    model, data = build("vit_nano", image=16, classes=3, depth=1, init="timm").train(), images(31)
+    nn.init.normal_(model.get_submodule("head").weight)  # type: ignore[arg-type]
+    got = evaluate(model, data, batch=8)
+    assert model.training
+    with evaluating(model), torch.no_grad():
+        logits = model(data.normalise(data.images))
+    assert got["test_error"] == pytest.approx((logits.argmax(1) != data.labels).double().mean().item(), abs=1e-12)
+    assert got["test_nll"] == pytest.approx(nn.functional.cross_entropy(logits, data.labels).item(), rel=1e-6)
+
+
+def test_fingerprints_know_values_and_names() -> None:
+    a, b = nn.Linear(2, 2), nn.Linear(2, 2)
+    b.load_state_dict(a.state_dict())
+    assert prepare.fingerprint(a) == prepare.fingerprint(b)
+    with torch.no_grad():
+        b.weight[0, 0] += 1e-7
+    assert prepare.fingerprint(a) != prepare.fingerprint(b)
+
+
+def test_the_other_objectives_go_through_the_loop(tmp_path: Path) -> None:
+    teacher = go(tmp_path / "teacher", PLAIN).model
+    short = PLAIN.but(epochs=1)
+    for name, changes in {
+        "sam": {"sam": 0.05},
+        "hard": {"objective": "distil_hard"},
+        "soft": {"objective": "distil_soft"},
+        "frozen": {"freeze": ("blocks.*",)},
+        "sgd": {"optimiser": "sgd", "schedule": "step", "milestones": (1,)},
+        "repeated": {"batch": 18, "augment.repeats": 3},
+    }.items():
+        trained = go(tmp_path / name, short.but(**changes), teacher=teacher if "objective" in changes else None)
+        start = loading.load(f"run:{tmp_path / name}@initial").state_dict()
+        moved = {key for key, value in trained.model.state_dict().items() if not torch.equal(value, start[key])}
+        assert "head.weight" in moved
+        assert any(key.startswith("blocks") for key in moved) == (name != "frozen")
+    masked = go(tmp_path / "masked", short.but(objective="masked"), data=images(classes=3))
+    assert "test_error" not in masked.records[-1]
+    fine = go(tmp_path / "fine", short.but(head="zero"), f"run:{tmp_path / 'masked'}")
+    assert store.Run(tmp_path / "fine").identity["model"]["from"] == f"run:{tmp_path / 'masked'}"
+    assert fine.records[0]["test_nll"] == pytest.approx(math.log(3), abs=1e-4)
+
+
+DDP = """
+import sys
+from training.test_loop import WIDE
+from training.toy import go
+for sam in (None, 0.05):
+    go(f"{sys.argv[1]}/{sam}", WIDE.but(sam=sam))
+"""
+
+WIDE = RECIPE.but(ema=None, **{"model.drop_path": 0.0, "model.qkv_bias": False})  # masks differ; a key's bias is noise
+
+
+def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
+    """Mixing partners come from the other's half, SAM climbs along the mean gradient, 31 test images are shared."""
+    script = tmp_path / "train.py"
+    script.write_text(DDP)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    paths = [str(Path(vitreous.__file__).parents[1]), str(Path(__file__).parents[1])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*command, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for sam in (None, 0.05):
+        one, two = go(tmp_path / "one" / str(sam), WIDE.but(sam=sam)), store.Run(tmp_path / str(sam))
+        for a, b in zip(one.records, two.records(), strict=True):
+            for key in {"train_nll", "test_nll", "test_error", "gradient_norm"} & set(a):
+                assert a[key] == pytest.approx(b[key], rel=1e-4), key
+        weights = loading.load(f"run:{two.folder}").state_dict()
+        assert all(torch.allclose(value, weights[key], atol=1e-5) for key, value in one.model.state_dict().items())
+
+
+def test_the_record_is_plain_json(tmp_path: Path) -> None:
+    trained = go(tmp_path, PLAIN)
+    identity = json.loads((tmp_path / "recipe.json").read_text())
+    assert identity["data"]["fingerprint"] == images().fingerprint
+    assert identity["recipe"]["lr"] == PLAIN.lr
+    environment = json.loads((tmp_path / "environment.json").read_text())
+    assert environment["torch"] == torch.__version__.split("+")[0] or environment["torch"] == torch.__version__
+    assert trained.run.records() == [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
