@@ -93,7 +93,7 @@ def test_a_run_is_a_model_that_opens(tmp_path: Path) -> None:
     assert not torch.equal(loading.load(f"run:{tmp_path}@initial")(x), trained.model(x))
     assert loading.load(f"run:{tmp_path}").pretrained_cfg["label_names"] == ("class 0", "class 1", "class 2")  # type: ignore[index]
     assert len(vitreous.open(f"run:{tmp_path}").units) == 4  # stem, attention, mlp, head
-    with pytest.raises(UnknownName, match=r"no moment 'finl'. Did you mean final, initial\? The run has initial, warmup"):
+    with pytest.raises(UnknownName, match=r"no moment 'finl'. Did you mean final, initial\? The run has"):
         loading.load(f"run:{tmp_path}@finl")
 
 
@@ -101,7 +101,7 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     trained = go(tmp_path, PLAIN)
     other = build("vit_nano", image=16, classes=4, depth=1, width=16, heads=2)
     trained.run.save("weights/final.safetensors", other.state_dict())
-    with pytest.raises(VitreousError, match="do not fit the model that the run's recipe.json describes: size mismatch"):
+    with pytest.raises(VitreousError, match=r"do not fit the model that the run's recipe\.json describes: size"):
         loading.load(f"run:{tmp_path}")
     trained.run.weights().write_bytes(b"no such thing")
     with pytest.raises(VitreousError, match="is not a safetensors file, or is damaged"):

@@ -64,7 +64,7 @@ class Step:
         exact = torch.float32 if self.device.type == "mps" else torch.float64
         self.sums = torch.zeros(3, dtype=exact, device=self.device)  # loss, gradient norm, steps
         self.channels_last = self.device.type == "cuda" and is_convolutional(objective)
-        self.recorded = compile and self.alone and self.device.type == "cuda"
+        self.recorded = self.alone and self.device.type == "cuda"
         self.replay: Callable[[], None] | None = None
 
     def __call__(self, number: int, rows: Tensor, lr: float) -> None:
