@@ -1,0 +1,246 @@
+"""Every corruption against its published definition, written here image by image with numpy, scipy and Pillow.
+
+The references take the same random numbers, so that images can be compared value by value.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from PIL import Image
+from scipy import ndimage, stats
+
+from data.natural import natural
+from vitreous.data.corruptions import KINDS, corrupt
+from vitreous.data.corruptions.frost import panes
+from vitreous.data.corruptions.published import HAIR
+from vitreous.data.corruptions.spatter import distances, edges
+from vitreous.data.draws import Draws
+
+Array = npt.NDArray[Any]
+Make = Callable[..., Array]
+SIDES = {"cifar": 32, "imagenet": 112}
+
+
+def normal(draws: Draws, *shape: int) -> Array:
+    return draws.normal(*shape).numpy()[0].astype(float)
+
+
+def uniform(draws: Draws, *shape: int) -> Array:
+    return draws.uniform(*shape).numpy()[0].astype(float)
+
+
+def gaussian_noise(x: Array, draws: Draws, scale: float) -> Array:
+    return x + scale * normal(draws, *x.shape)
+
+
+def speckle_noise(x: Array, draws: Draws, scale: float) -> Array:
+    return x + x * scale * normal(draws, *x.shape)
+
+
+def shot_noise(x: Array, draws: Draws, photons: int) -> Array:
+    return stats.poisson.ppf(uniform(draws, *x.shape), np.maximum(x * photons, 1e-30)) / photons
+
+
+def impulse_noise(x: Array, draws: Draws, share: float) -> Array:
+    drawn = uniform(draws, *x.shape)
+    return np.where(drawn < share / 2, 1.0, np.where(drawn < share, 0.0, x))
+
+
+def gaussian_blur(x: Array, draws: Draws, sigma: float) -> Array:
+    return np.stack([ndimage.gaussian_filter(c, sigma, mode="nearest", truncate=4.0) for c in x])
+
+
+def defocus_blur(x: Array, draws: Draws, radius: float, sigma: float) -> Array:
+    reach, half = (8, 1) if radius <= 8 else (int(radius), 2)
+    y, z = np.mgrid[-reach : reach + 1, -reach : reach + 1]
+    disk = (y**2 + z**2 <= radius**2).astype(float)
+    disk = ndimage.gaussian_filter(disk / disk.sum(), sigma, mode="mirror", radius=half)
+    return np.stack([ndimage.correlate(c, disk, mode="mirror") for c in x])
+
+
+def glass_blur(x: Array, draws: Draws, sigma: float, reach: int, times: int) -> Array:
+    levels = np.floor(gaussian_blur(x, draws, sigma) * 255 + HAIR)
+    height, width = x.shape[1:]
+    for _ in range(times):
+        down, right = draws.integers(2, height * width, low=-reach, high=reach)[0].view(2, height, width).numpy()
+        for h in range(height - reach, reach, -1):
+            for w in range(width - reach, reach, -1):
+                levels[:, h, w] = levels[:, h + down[h, w], w + right[h, w]]
+    return gaussian_blur(levels / 255, draws, sigma)
+
+
+def moved(x: Array, angle: float, radius: int, sigma: float) -> Array:
+    """One step of a pixel at a time, the outermost pixel repeated."""
+    height, width = x.shape[1:]
+    weights = np.exp(-(np.arange(2 * radius + 1.0) ** 2) / (2 * sigma**2))
+    total = np.zeros_like(x)
+    for step, weight in enumerate(weights / weights.sum()):
+        y = np.clip(np.arange(height) + math.ceil(step * math.sin(angle) - 0.5), 0, height - 1)
+        z = np.clip(np.arange(width) + math.ceil(step * math.cos(angle) - 0.5), 0, width - 1)
+        total += weight * x[:, y][:, :, z]
+    return total
+
+
+def motion_blur(x: Array, draws: Draws, radius: int, sigma: float) -> Array:
+    return moved(x, float(draws.uniform(low=-math.pi / 4, high=math.pi / 4)), radius, sigma)
+
+
+def zoomed(x: Array, factor: float) -> Array:
+    side = x.shape[1]
+    cut = math.ceil(side / factor)
+    top = (side - cut) // 2
+    large = ndimage.zoom(x[:, top : top + cut, top : top + cut], (1, factor, factor), order=1)
+    trim = (large.shape[1] - side) // 2
+    return large[:, trim : trim + side, trim : trim + side]
+
+
+def zoom_blur(x: Array, draws: Draws, largest: float, step: float) -> Array:
+    layers = [zoomed(x, factor) for factor in np.arange(1, largest + step / 2, step)]
+    return np.mean([x, *layers], axis=0)
+
+
+def snow(x: Array, draws: Draws, *strength: float) -> Array:
+    mean, std, size, least, radius, sigma, keep = strength
+    flakes = zoomed(mean + std * normal(draws, 1, *x.shape[1:]), size)
+    flakes = np.floor(np.clip(np.where(flakes < least, 0, flakes), 0, 1) * 255 + HAIR) / 255
+    angle = float(draws.uniform(low=-3 * math.pi / 4, high=-math.pi / 4))
+    flakes = np.round(moved(flakes, angle, int(radius), sigma) * 255) / 255
+    grey = np.tensordot([0.299, 0.587, 0.114], x, 1)
+    return keep * x + (1 - keep) * np.maximum(x, grey * 1.5 + 0.5) + flakes + np.rot90(flakes, 2, (1, 2))
+
+
+def frost(x: Array, draws: Draws, image: float, ice: float, scale: float) -> Array:
+    side = x.shape[1]
+    glass = panes(scale, side, torch.device("cpu"))
+    which = int(draws.integers(low=0, high=5))
+    top, left = (int(float(draws.uniform()) * (glass.shape[2] - side + 1)) for _ in range(2))
+    return image * x + ice * glass[which, :, top : top + side, left : left + side].numpy()
+
+
+def fog(x: Array, draws: Draws, thickness: float, decay: float) -> Array:
+    """Diamond and square, point by point."""
+    side = 2 ** math.ceil(math.log2(x.shape[1]))
+    noise = draws.uniform(side, side, low=-1, high=1)[0].numpy()
+    heights = np.zeros((side, side))
+    step, scale = side, 1.0
+    while step >= 2:
+        half = step // 2
+        squares = [(y, z) for y in range(half, side, step) for z in range(half, side, step)]
+        edges = [(y, z) for y in range(0, side, half) for z in range(0, side, half) if (y + z) // half % 2]
+        for points, way in (
+            (squares, ((-1, -1), (-1, 1), (1, -1), (1, 1))),
+            (edges, ((-1, 0), (1, 0), (0, -1), (0, 1))),
+        ):
+            for y, z in points:
+                around = [heights[(y + a * half) % side, (z + b * half) % side] for a, b in way]
+                heights[y, z] = sum(around) / 4 + scale * noise[y, z]
+        step, scale = half, scale / decay**2
+    heights = (heights - heights.min()) / np.ptp(heights)
+    return (x + thickness * heights[: x.shape[1], : x.shape[2]]) * x.max() / (x.max() + thickness)
+
+
+def hsv(x: Array, change: Callable[[Any, Any, Any], tuple[Any, Any, Any]]) -> Array:
+    """Through hue, saturation and value, pixel by pixel, with the standard library."""
+    import colorsys
+
+    pixels = [colorsys.hsv_to_rgb(*change(*colorsys.rgb_to_hsv(*p))) for p in x.reshape(3, -1).T]
+    return np.array(pixels).T.reshape(x.shape)
+
+
+def brightness(x: Array, draws: Draws, more: float) -> Array:
+    return hsv(x, lambda h, s, v: (h, s, min(v + more, 1)))
+
+
+def saturate(x: Array, draws: Draws, factor: float, more: float) -> Array:
+    return hsv(x, lambda h, s, v: (h, min(max(s * factor + more, 0), 1), v))
+
+
+def contrast(x: Array, draws: Draws, factor: float) -> Array:
+    mean = x.mean((1, 2), keepdims=True)
+    return (x - mean) * factor + mean
+
+
+def elastic_transform(x: Array, draws: Draws, strength: float, sigma: float, corners: float) -> Array:
+    side = x.shape[1]
+    middle, third = side // 2, side // 3
+    before = middle + third * np.array([[1, 1], [1, -1], [-1, -1]])
+    after = before + draws.uniform(3, 2, low=-corners * side, high=corners * side)[0].numpy()
+    matrix = np.linalg.solve(np.c_[before, np.ones(3)], after).T  # (x, y, 1) of the image to (x, y) of the result
+    back = np.linalg.inv(np.r_[matrix, [[0, 0, 1]]])
+    y, z = np.mgrid[:side, :side]
+    from_x, from_y, _ = np.tensordot(back, np.stack([z, y, np.ones_like(y)]), 1)
+    x = np.stack([ndimage.map_coordinates(c, [from_y, from_x], order=1, mode="mirror") for c in x])
+    if strength == 0:
+        return x
+    field = draws.uniform(2, side, side, low=-1, high=1)[0].numpy().astype(float)
+    right, down = (
+        strength * side * ndimage.gaussian_filter(f, sigma * side, mode="reflect", truncate=3) for f in field
+    )
+    return np.stack([ndimage.map_coordinates(c, [y + down, z + right], order=1, mode="reflect") for c in x])
+
+
+def pixelate(x: Array, draws: Draws, share: float) -> Array:
+    side = x.shape[1]
+    small = picture(x).resize((int(side * share), int(side * share)), Image.Resampling.BOX)
+    return np.asarray(small.resize((side, side), Image.Resampling.BOX)).transpose(2, 0, 1) / 255
+
+
+def jpeg_compression(x: Array, draws: Draws, quality: int) -> Array:
+    file = io.BytesIO()
+    picture(x).save(file, "JPEG", quality=quality)
+    return np.asarray(Image.open(file)).transpose(2, 0, 1) / 255
+
+
+def picture(x: Array) -> Image.Image:
+    return Image.fromarray((x * 255).round().astype(np.uint8).transpose(1, 2, 0))
+
+
+BY_HAND: dict[str, Make] = {name: globals()[name] for name in KINDS if name != "spatter"}
+
+
+@pytest.mark.parametrize("size", ["cifar", "imagenet"])
+@pytest.mark.parametrize("kind", BY_HAND)
+def test_corruption_equals_its_definition(kind: str, size: Any) -> None:
+    """The same level nearly everywhere, and never two apart: what float32 leaves beside a whole number may fall."""
+    side = 48 if kind == "glass_blur" and size == "imagenet" else SIDES[size]
+    images = natural(1, side)
+    images[0, :, 3:6, 3:9] = 0  # black, grey and white, where hue and saturation are not defined
+    images[0, :, 9:12, 3:9] = 128
+    images[0, :, 12:15, 3:9] = 255
+    strengths = KINDS[kind].cifar if size == "cifar" else KINDS[kind].imagenet
+    for severity, strength in enumerate(strengths, 1):
+        got = corrupt(images, kind, severity, seed=7, first=11, size=size)[0].numpy().astype(int)
+        draws = Draws(f"{kind} {severity} 7", 11, 1, torch.device("cpu"))
+        wanted = BY_HAND[kind](images[0].numpy() / 255, draws, *strength)
+        difference = np.abs(got - np.floor(np.clip(wanted, 0, 1) * 255 + HAIR))
+        assert difference.max() <= 1, (severity, difference.max())
+        assert (difference > 0).mean() < 2e-3, (severity, (difference > 0).mean())
+
+
+def test_distances_are_euclidean_up_to_a_limit() -> None:
+    found = torch.rand(3, 1, 40, 70) < 0.003
+    found[2] = False
+    for each, got in zip(found[:2, 0].numpy(), distances(found, 20)[:2, 0], strict=True):
+        np.testing.assert_allclose(got, np.minimum(ndimage.distance_transform_edt(~each), 20), rtol=1e-6)
+    assert (distances(found, 20)[2] == 20).all()
+
+
+def test_edges_of_shapes_whose_edges_are_known() -> None:
+    step = torch.zeros(1, 1, 12, 12)
+    step[..., 6:] = 200
+    assert edges(step)[0, 0].nonzero()[:, 1].unique().tolist() == [5]
+    assert edges(step.mT)[0, 0].nonzero()[:, 0].unique().tolist() == [5]
+    assert not edges(torch.full((1, 1, 12, 12), 130.0)).any()
+    faint = torch.zeros(1, 1, 12, 12)
+    faint[..., 6:] = 30  # slopes of 120, between the two limits
+    assert not edges(faint).any()
+    faint[..., :3, 6:] = 200  # a strong edge that a faint one continues
+    assert edges(faint)[0, 0, -1].any()

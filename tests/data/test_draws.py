@@ -1,0 +1,46 @@
+"""Random numbers of an image: the published generator, its distributions, and independence of everything else."""
+
+from __future__ import annotations
+
+import torch
+from scipy import stats
+
+from vitreous.data.draws import Draws, _scramble
+
+CPU = torch.device("cpu")
+
+
+def splitmix(state: int) -> int:
+    """The generator as published, in whole numbers of any size."""
+    z = state
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) % 2**64
+    return z ^ (z >> 31)
+
+
+def test_it_is_splitmix64() -> None:
+    states = torch.randint(-(2**63), 2**63 - 1, (500,))
+    wanted = [splitmix(int(state) % 2**64) for state in states]
+    assert [int(got) % 2**64 for got in _scramble(states)] == wanted
+
+
+def test_distributions() -> None:
+    draws = Draws("a test", 0, 4, CPU)
+    assert stats.kstest(draws.uniform(20000).flatten().numpy(), "uniform").pvalue > 0.01
+    assert stats.kstest(draws.normal(20001).flatten().numpy(), "norm").pvalue > 0.01
+    shifted = draws.normal(101, 99, mean=3.0, std=0.5)
+    assert shifted.shape == (4, 101, 99)
+    assert stats.kstest(shifted.flatten().numpy(), "norm", (3.0, 0.5)).pvalue > 0.01
+    whole = draws.integers(50000, low=-2, high=3)
+    assert stats.chisquare(torch.bincount(whole.flatten() + 2).numpy()).pvalue > 0.01
+
+
+def test_streams_are_independent_and_their_own() -> None:
+    both = Draws("a test", 5, 2, CPU)
+    first, second = both.normal(4000), both.normal(4000)
+    alone = Draws("a test", 6, 1, CPU)
+    assert torch.equal(alone.normal(4000), first[1:])
+    assert torch.equal(alone.normal(4000), second[1:])
+    others = [first[0], first[1], second[0], Draws("another", 5, 1, CPU).normal(4000)[0]]
+    together = torch.corrcoef(torch.stack(others)) - torch.eye(4)
+    assert together.abs().max() < 0.06
