@@ -1,0 +1,97 @@
+"""The small models that come with the package: train them, and pack them into it.
+
+    python benchmarks/bundle.py train --runs runs/nano        # all at once, a few minutes on one GPU
+    python benchmarks/bundle.py pack --runs runs/nano         # into src/vitreous/nano, weights in half precision
+
+The recorded accuracy is that of the packed weights, measured on a CPU in single precision.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from vitreous import recipes, store
+from vitreous.data import load
+from vitreous.models import runs
+from vitreous.training.evaluate import evaluate
+from vitreous.training.loop import train
+
+DATA, SIZE = "world:shapes", 100_000
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "vit": ("vit_nano", {}),
+    "vit_gap": ("vit_nano", {"model.pool": "gap"}),
+    "convit": ("convit_nano", {}),
+    "resnet": ("preresnet_nano", {}),
+    "alternet": ("alternet_nano", {}),
+    "swin": ("swin_nano", {}),
+    "mixer": ("mixer_nano", {}),
+}
+WHOLE = ("vit", "convit", "resnet")
+"""Those that come with their initial and their warmed-up weights too."""
+
+SHELF = Path(__file__).parents[1] / "src" / "vitreous" / "nano"
+
+
+def train_one(name: str, folder: Path, epochs: int | None, size: int, device: str) -> None:
+    model, changes = MODELS[name]
+    recipe = recipes.named("nano").but(**changes, **({"epochs": epochs} if epochs else {}))
+    data, test = load(DATA, size=size), load(DATA, split="test")
+    trained = train(model, data, recipe, test=test, out=folder / name, device=device, compile=False, show=False)
+    last = trained.records[-1]
+    print(f"{name}: {trained.accuracy:.2%}, {last['images_per_second']:,.0f} images/s", flush=True)
+
+
+def pack_one(name: str, folder: Path) -> dict[str, Any]:
+    """Copy the record, round the weights to half precision, and measure what they are worth."""
+    run, shelf = store.Run(folder / name), store.Run(SHELF / name)
+    shutil.rmtree(shelf.folder, ignore_errors=True)
+    (shelf.folder / "weights").mkdir(parents=True)
+    for file in ("recipe.json", "environment.json", "metrics.jsonl"):
+        shutil.copy(run.folder / file, shelf.folder / file)
+    for moment in run.moments() if name in WHOLE else ["final"]:
+        if moment in ("initial", "warmup", "final"):
+            tensors, notes = store.load(run.weights(moment))
+            half = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+            shelf.save(f"weights/{moment}.safetensors", half, **notes)
+    model = runs.from_run(shelf, shelf.weights())
+    measured = evaluate(model, load(DATA, split="test"))
+    card = {"name": name, "parameters": sum(p.numel() for p in model.parameters()), "data": DATA, **measured}
+    shelf.write("card.json", card)
+    return card
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["train", "pack"])
+    parser.add_argument("--runs", type=Path, default=Path("runs/nano"))
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--size", type=int, default=SIZE)
+    parser.add_argument("--device", default="auto")
+    chosen = parser.parse_args()
+    if chosen.what == "pack":
+        torch.set_num_threads(1)
+        for name in chosen.models:
+            print(json.dumps(pack_one(name, chosen.runs)))
+    elif len(chosen.models) == 1:
+        train_one(chosen.models[0], chosen.runs, chosen.epochs, chosen.size, chosen.device)
+    else:
+        rest = ["--runs", str(chosen.runs), "--size", str(chosen.size), "--device", chosen.device]
+        rest += ["--epochs", str(chosen.epochs)] if chosen.epochs else []
+        command = [sys.executable, __file__, "train", *rest, "--models"]
+        jobs = [subprocess.Popen([*command, name]) for name in chosen.models]
+        sys.exit(max(job.wait() for job in jobs))
+
+
+if __name__ == "__main__":
+    main()
