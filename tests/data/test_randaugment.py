@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from data.augment_pictures import as_pil, from_pil, pictures
 from PIL import Image
 from scipy import stats
 from timm.data import auto_augment
 from torch import Tensor
 
+from data.augment_pictures import as_pil, from_pil, pictures
 from vitreous.data.randaugment import INCREASING, NONE, PLAIN, Op, RandAugment, Spelling, read
 from vitreous.errors import VitreousError
 
@@ -100,7 +100,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch, spelling: str, images: int) -> lis
 
     def record(name: str) -> Any:
         def change(image: Any, argument: float = 0.0, *, resample: Any, **_: Any) -> Any:
-            done.append((name, argument, auto_augment._interpolation({"resample": resample}) == Image.BICUBIC))
+            done.append(
+                (name, argument, auto_augment._interpolation({"resample": resample}) == Image.Resampling.BICUBIC)
+            )
             return image
 
         return change
@@ -118,7 +120,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch, spelling: str, images: int) -> lis
     return found
 
 
-@pytest.mark.parametrize("spelling", ["rand-m9-n2-mstd1.0", "rand-m9-mstd0.5-inc1", "rand-m5-n3-mstd101-p0.8", "rand-m7"])
+@pytest.mark.parametrize(
+    "spelling", ["rand-m9-n2-mstd1.0", "rand-m9-mstd0.5-inc1", "rand-m5-n3-mstd101-p0.8", "rand-m7"]
+)
 def test_operations_and_arguments_are_distributed_as_timms(monkeypatch: pytest.MonkeyPatch, spelling: str) -> None:
     images = 8000
     theirs = recorded(monkeypatch, spelling, images)

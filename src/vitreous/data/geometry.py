@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 import torch.nn.functional as F
@@ -30,7 +29,8 @@ class Shift:
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
         height, width = images.shape[2:]
         windows = F.pad(images, (self.padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
-        return windows[torch.arange(len(images), device=images.device), :, *settings]
+        top, left = settings
+        return windows[torch.arange(len(images), device=images.device), :, top, left]
 
 
 class Flip:
@@ -132,33 +132,30 @@ def affine(images: Tensor, matrix: Tensor, fill: tuple[float, float, float], *, 
     columns, across = neighbours(column, width, cubic)
     rows, down = neighbours(row, height, cubic)
     pixels = images.float().flatten(2)
-
-    def pixel(row: Tensor, column: Tensor) -> Tensor:
-        return pixels.gather(2, (row * width + column).expand_as(pixels))
-
-    lines = (interpolate((pixel(row, column) for column in columns), across) for row in rows)
-    sampled = interpolate(lines, down).clamp(0, 255).to(torch.uint8).view_as(images)
+    lines = []
+    for each in rows.unbind(1):
+        places = (each[:, None] * width + columns).flatten(1)[:, None]
+        values = pixels.gather(2, places.expand(-1, 3, -1)).unflatten(2, across.shape[1:])
+        lines.append(weigh(values, across[:, None]))
+    sampled = weigh(torch.stack(lines, 2), down[:, None]).clamp(0, 255).to(torch.uint8).view_as(images)
     colour = choose(torch.arange(3, device=images.device).view(3, 1, 1), fill).to(torch.uint8)
     return torch.where(inside[:, None], sampled, colour)
 
 
-def neighbours(place: Tensor, size: int, cubic: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """The pixels around each place along one axis: the one before, the one after, and for a cubic the next two.
+def neighbours(place: Tensor, size: int, cubic: bool) -> tuple[Tensor, Tensor]:
+    """The two or, for a cubic, four pixels around each place along one axis, and their weights: (image, pixel, place).
 
-    With them the weights of all but the first. The cubic is Keys' with a = -1, which Pillow transforms with.
+    The cubic is Keys' with a = -1, which is Pillow's for transforms.
     """
     place = place.flatten(1)[:, None] - 0.5
-    before = place.floor()
-    t = place - before
-    steps = (0, 1, -1, 2) if cubic else (0, 1)
-    weights = [t * (t * (1 - t) + 1), t * (t * (2 - t) - 1), t * t * (t - 1)] if cubic else [t]
-    return [(before.long() + step).clamp(0, size - 1) for step in steps], weights
+    steps = torch.arange(-1 if cubic else 0, 3 if cubic else 2, device=place.device).view(-1, 1)
+    pixels = place.floor() + steps
+    x = (pixels - place).abs()
+    weights = torch.where(x < 1, (x - 2) * x * x + 1, ((5 - x) * x - 8) * x + 4) if cubic else 1 - x
+    return pixels.long().clamp(0, size - 1), weights
 
 
-def interpolate(values: Iterator[Tensor], weights: list[Tensor]) -> Tensor:
-    """A weighted sum, written as differences from the first value: what is flat stays exactly as it is."""
-    first = next(values)
-    total = first.clone()
-    for value, weight in zip(values, weights, strict=True):
-        total.addcmul_(weight, value.sub_(first))
-    return total
+def weigh(values: Tensor, weights: Tensor) -> Tensor:
+    """The weighted mean over dimension 2, as differences from the first value: what is flat stays as it is."""
+    first = values[:, :, :1]
+    return first.squeeze(2) + ((values - first) * weights).sum(2)

@@ -31,12 +31,12 @@ class Mix(NamedTuple):
 def settle(uniform: Tensor, augment: Augment, image: tuple[int, int]) -> Mix:
     """A batch's mix from `NUMBERS` uniform numbers."""
     height, width = image
-    happens, switch, *shares, down, along = uniform.unbind()
+    happens, switch, first, second, third, fourth, down, along = uniform.unbind()
     both = augment.mixup > 0 and augment.cutmix > 0
     cut = (switch < (augment.switch_prob if both else float(augment.cutmix > 0))) & (happens < augment.mix_prob)
     whole = torch.ones_like(happens)
-    blended = beta(*shares[:2], augment.mixup) if augment.mixup > 0 else whole
-    pasted = beta(*shares[2:], augment.cutmix) if augment.cutmix > 0 else whole
+    blended = beta(first, second, augment.mixup) if augment.mixup > 0 else whole
+    pasted = beta(third, fourth, augment.cutmix) if augment.cutmix > 0 else whole
     side = torch.where(cut, (1 - pasted).clamp(min=0).sqrt(), 0)
     tall, wide = (height * side).long(), (width * side).long()
     y, x = integer(down, height), integer(along, width)

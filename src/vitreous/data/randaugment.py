@@ -1,4 +1,4 @@
-"""RandAugment as timm has it: in each of a few layers one of fifteen operations, or none, with a noisy strength (A3.09).
+"""RandAugment as timm has it: in each of a few layers one of fifteen operations or none, of a noisy strength (A3.09).
 
 Every image has its own operation. The five geometric ones are one affine map with different numbers; the ten others are
 in `colour`. Levels are whole again after every layer.
@@ -62,12 +62,18 @@ PLAIN = (
     Op("TranslateXRel", None, slope=0.045, signed=True),
     Op("TranslateYRel", None, slope=0.045, signed=True),
 )
-CHANGED = {
-    "Posterize": {"start": 4.0, "slope": -0.4},
-    "Solarize": {"start": 256.0, "slope": -25.6},
-    **dict.fromkeys(("Color", "Contrast", "Brightness", "Sharpness"), {"start": 1.0, "slope": 0.09, "signed": True}),
-}
-INCREASING = tuple(op._replace(**CHANGED.get(op.name, {})) for op in PLAIN)
+
+
+def increasing(op: Op) -> Op:
+    """The operation in the set whose changes grow with the level; most are in both."""
+    if op.name in ("Posterize", "Solarize"):
+        return op._replace(start={"Posterize": 4.0, "Solarize": 256.0}[op.name], slope=-op.slope)
+    if op.name in ("Color", "Contrast", "Brightness", "Sharpness"):
+        return op._replace(start=1.0, slope=0.09, signed=True)
+    return op
+
+
+INCREASING = tuple(map(increasing, PLAIN))
 NONE = len(PLAIN)
 NAMES = {op.name: code for code, op in enumerate(PLAIN)}
 SECTION = re.compile(r"(mstd|inc|m|n|p)(\d+(?:\.\d*)?)")

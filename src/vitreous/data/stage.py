@@ -25,9 +25,7 @@ class Stage(Protocol):
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor: ...
 
 
-def only(
-    needed: Tensor, transform: Callable[..., Tensor], before: Tensor, images: Tensor, *settings: Tensor
-) -> Tensor:
+def only(needed: Tensor, transform: Callable[..., Tensor], before: Tensor, images: Tensor, *settings: Tensor) -> Tensor:
     """`images` with those that need it taken from `transform(before, *settings)`; on a CPU `images` is overwritten.
 
     On a GPU, and compiled, all are transformed and most results dropped: picking some would make shapes depend on the
