@@ -63,7 +63,11 @@ def main() -> None:
     for image in given.images:
         for task in TASKS:
             rows.append(measure(task, image, given.seconds))
-            print("{task:>12} at {image}: {per_second:9,.0f} images/s, median {per_second_median:9,.0f}".format(**rows[-1]))
+            print(
+                "{task:>12} at {image}: {per_second:9,.0f} images/s, median {per_second_median:9,.0f}".format(
+                    **rows[-1]
+                )
+            )
     about: dict[str, Any] = {
         "race": "world",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

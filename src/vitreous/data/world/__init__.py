@@ -23,6 +23,7 @@ from vitreous.errors import UnknownName, VitreousError
 
 BLOCK = 512  # images that are drawn together, from one generator
 SIZES = {"train": 20_000, "val": 2_000, "test": 2_000}
+PASS = 2**20  # pixels of scenes that are painted at once: the planes of one pass stay in the cache
 SAMPLE = 2_048  # training images behind the mean and standard deviation of the channels
 
 
@@ -46,8 +47,15 @@ def scenes(generator: torch.Generator, count: int, side: int, cues: str = "indep
         kinds = len(scene.SHAPE_NAMES)
         others = 1 + (dice["texture"] * (kinds - 1)).long()
         truth["texture"] = truth["shape"] if cues == "agree" else (truth["shape"] + others) % kinds
-    images, box = scene.paint(dice, truth, side)
-    return images, truth | {"box": box}
+    step = max(1, PASS // side**2)
+    parts = [
+        scene.paint(
+            *({key: value[start : start + step] for key, value in each.items()} for each in (dice, truth)), side
+        )
+        for start in range(0, count, step)
+    ]
+    images, boxes = (torch.cat(each) for each in zip(*parts, strict=True))
+    return images, truth | {"box": boxes}
 
 
 def _tasks() -> dict[str, Task]:
@@ -60,12 +68,18 @@ def _tasks() -> dict[str, Task]:
     return {
         "shapes": Task("which of ten shapes the object has", scenes, "scenes", "shape", shapes),
         "textures": Task("which of ten textures; the images of shapes", scenes, "scenes", "texture", textures),
-        "colours": Task("which of eight colours; the images of shapes", scenes, "scenes", "colour", tuple(scene.COLOURS)),
+        "colours": Task(
+            "which of eight colours; the images of shapes", scenes, "scenes", "colour", tuple(scene.COLOURS)
+        ),
         "cues": Task("shape and texture agree on the class", agree, "cues", "shape", both, "shapes"),
-        "conflict": Task("shape of one class of cues, texture of another", conflict, "conflict", "shape", both, "shapes"),
+        "conflict": Task(
+            "shape of one class of cues, texture of another", conflict, "conflict", "shape", both, "shapes"
+        ),
         "syn-a:shape": Task("the blob around a random grating", a, "syn-a", "shape", stimuli.BLOBS),
         "syn-a:texture": Task("the grating in a random blob", a, "syn-a", "texture", stimuli.ORIENTATIONS),
-        "syn-a:cues": Task("blob and grating agree on the class", a_agree, "syn-a:cues", "shape", gratings, "syn-a:shape"),
+        "syn-a:cues": Task(
+            "blob and grating agree on the class", a_agree, "syn-a:cues", "shape", gratings, "syn-a:shape"
+        ),
         "syn-a:conflict": Task(
             "blob of one class of syn-a:cues, grating of another",
             *(a_conflict, "syn-a:conflict", "shape", gratings, "syn-a:shape"),
@@ -100,7 +114,9 @@ def load(
     if count < 1:
         raise VitreousError(f"A world of {count} images was asked for; size has to be at least 1.")
     if image < 16 or image % 8:
-        raise VitreousError(f"World images of {image} pixels were asked for; the side has to be a multiple of 8 from 16.")
+        raise VitreousError(
+            f"World images of {image} pixels were asked for; the side has to be a multiple of 8 from 16."
+        )
     images, truth = _draw(found, split, count, image, seed)
     mean, std = _moments(found.normalised_like or task, image)
     return Dataset(images, truth[found.label], found.classes, f"world:{task}", split, mean, std, truth)

@@ -11,14 +11,16 @@ FIELDS = 16  # in a bank; with their windows some 150,000 different cuttings
 STEPS = 64  # a bank holds multiples of 1/64, so that the last bit of a Fourier transform cannot be seen
 
 
-def filtered(noise: Tensor, beta: Tensor | float) -> Tensor:
-    """Noise (..., n, n) with the amplitudes of its frequencies f multiplied by f^-beta, and no mean."""
-    side = noise.shape[-1]
+def falloff(side: int, beta: float) -> Tensor:
+    """f^-beta for the frequencies f of a real transform (side, side // 2 + 1), and nothing for the mean."""
     across, down = torch.fft.rfftfreq(side, 1 / side), torch.fft.fftfreq(side, 1 / side)
-    frequency = (across**2 + down[:, None] ** 2).sqrt()
-    frequency[0, 0] = torch.inf
-    gain = frequency ** -torch.as_tensor(beta)[..., None, None]
-    gain[..., 0, 0] = 0
+    gain = (across**2 + down[:, None] ** 2).sqrt() ** -beta
+    gain[0, 0] = 0
+    return gain
+
+
+def filtered(noise: Tensor, gain: Tensor) -> Tensor:
+    """Noise (..., side, side) whose frequencies have been multiplied by `gain`."""
     return torch.fft.irfft2(torch.fft.rfft2(noise) * gain, s=noise.shape[-2:])
 
 
@@ -27,7 +29,8 @@ def bank(image: int, beta: float) -> Tensor:
     """Fields (16, 4·image, 4·image) of unit variance, made once: what is drawn are windows of them."""
     side = 4 * image
     generator = torch.Generator().manual_seed(1)
-    fields = filtered(torch.rand(FIELDS, side, side, generator=generator, dtype=torch.float64) - 0.5, beta)
+    noise = torch.rand(FIELDS, side, side, generator=generator, dtype=torch.float64)
+    fields = filtered(noise, falloff(side, beta))
     fields /= fields.std(dim=(1, 2), keepdim=True)
     return (fields * STEPS).round_().div_(STEPS).float()
 

@@ -49,9 +49,9 @@ DICE = (
 )
 """What is drawn for each scene. Only the first eight are told as truth; the rest is dressing."""
 
-SMALLEST, LARGEST = 0.5, 0.76  # diameter of the circle round an object, as a share of the image
-WANDER = 0.12  # how far its centre lies from the middle at most, on either axis: no object leaves the image
-TILT = pi / 4  # largest turn
+SMALLEST, LARGEST = 0.52, 0.74  # diameter of the circle round an object, as a share of the image
+WANDER = 0.13  # how far its centre lies from the middle at most, on either axis: no object leaves the image
+TILT = pi / 6  # largest turn
 SHADOW = 1 / 16  # how far a shadow falls, to the right and down, as a share of the image
 
 Thing = TypeVar("Thing")
@@ -102,7 +102,7 @@ def distances(truth: Truth, image: int) -> Tensor:
     for rows, shape in groups(truth["shape"], SHAPES.values()):
         radius = truth["size"][rows] / 2
         x, y = turned(steps, truth["cx"][rows], truth["cy"][rows], truth["angle"][rows], radius)
-        out[rows] = shape(x, -y).mul_(radius[:, None, None])
+        out.index_copy_(0, rows, shape(x, y).mul_(radius[:, None, None]))
     return out
 
 
@@ -112,20 +112,21 @@ def texture_planes(dice: Dice, truth: Truth, image: int) -> Tensor:
     for rows, draw in groups(truth["texture"], (*TEXTURES.values(), *NOISES.values())):
         if isinstance(draw, float):
             where = (dice[f"{name}_3"][rows] for name in ("field", "across", "down"))
-            out[rows] = windows(image, draw, *where).mul_(0.8).clamp_(-1, 1)
+            plane = windows(image, draw, *where).mul_(0.8)
         else:
             period = (0.14 + 0.05 * dice["period"][rows]) * image
             centre = (truth[axis][rows] + (dice[f"phase_{axis[1]}"][rows] - 0.5) * period for axis in ("cx", "cy"))
             plane = draw(*turned(steps, *centre, pi * dice["turn"][rows], period))
-            out[rows] = plane.mul_(2 * period[:, None, None]).clamp_(-1, 1)
+            plane.mul_(2 * period[:, None, None])  # so that the border is a pixel wide
+        out.index_copy_(0, rows, plane.clamp_(-1, 1))
     return out
 
 
 def turned(steps: Tensor, cx: Tensor, cy: Tensor, angle: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
-    """Coordinates of the pixels as seen from an object at (cx, cy), turned by `angle`, in multiples of `unit`."""
-    along, up = (steps - cx[:, None])[:, None, :], (steps - cy[:, None])[:, :, None]
+    """Pixels as seen from (cx, cy): x right, y up, the frame turned clockwise by `angle`, in multiples of `unit`."""
+    right, up = (steps - cx[:, None])[:, None, :], (cy[:, None] - steps)[:, :, None]
     c, s = (angle.cos() / unit)[:, None, None], (angle.sin() / unit)[:, None, None]
-    return c * along + s * up, c * up - s * along
+    return c * right - s * up, s * right + c * up
 
 
 def background_field(dice: Dice, image: int, n: int) -> Tensor:
@@ -144,9 +145,13 @@ def colour_table(dice: Dice, truth: Truth) -> Tensor:
     base = torch.tensor(list(BACKGROUNDS.values()), dtype=torch.float32)[truth["background"]].transpose(1, 2)
     palette = torch.tensor(list(COLOURS.values()), dtype=torch.float32)
     neighbour = palette[(truth["colour"] + 1) % len(COLOURS)]
-    colour = palette[truth["colour"]].lerp(neighbour, 0.3 * dice["hue"][:, None]) * (0.85 + 0.2 * dice["bright"])[:, None]
-    ends = torch.tensor([[28.0, 24.0, 48.0], [255.0, 250.0, 235.0]])  # the second colour is nearly night or nearly white
-    other = colour.lerp(ends[(dice["second"] * 2).long()], (0.5 + 0.25 * dice["depth"])[:, None])
+    colour = (
+        palette[truth["colour"]].lerp(neighbour, 0.3 * dice["hue"][:, None]) * (0.85 + 0.2 * dice["bright"])[:, None]
+    )
+    ends = torch.tensor(
+        [[28.0, 24.0, 48.0], [255.0, 250.0, 235.0]]
+    )  # the second colour is nearly night or nearly white
+    other = colour.lerp(ends[(dice["second"] * 2).long()], (0.4 + 0.25 * dice["depth"])[:, None])
     half = (other - colour) / 2
     table = torch.cat([base, (colour + half)[..., None], half[..., None], torch.full_like(half, 110)[..., None]], 2)
     table[:, :, [0, 3]] += 0.5  # so that cutting off fractions rounds

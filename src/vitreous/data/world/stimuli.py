@@ -11,7 +11,7 @@ from math import pi
 import torch
 from torch import Tensor
 
-from vitreous.data.world.fields import filtered
+from vitreous.data.world.fields import falloff, filtered
 
 Drawn = tuple[Tensor, dict[str, Tensor]]
 
@@ -30,10 +30,10 @@ MOTIFS = (
 """Five of nine pixels lit in each, so that counting bright pixels tells nothing; any two, mirrored or
 not, differ in four or more."""
 SYMBOLS = (
-    ("ring", "####" "#..#" "#..#" "####"),
-    ("columns", "#.#." "#.#." "#.#." "#.#."),
-    ("rows", "####" "...." "####" "...."),
-    ("checks", "#.#." ".#.#" "#.#." ".#.#"),
+    ("ring", "#####..##..#####"),
+    ("columns", "#.#.#.#.#.#.#.#."),
+    ("rows", "####....####...."),
+    ("checks", "#.#..#.##.#..#.#"),
 )
 BETAS = (0.4, 0.7, 1.0, 1.3, 1.6)
 
@@ -149,10 +149,10 @@ def pairs(generator: torch.Generator, count: int, side: int) -> Drawn:
 def clouds(generator: torch.Generator, count: int, side: int) -> Drawn:
     """SYN-E: noise whose amplitude falls as 1/f^beta; beta is the label. All have one mean and one contrast."""
     beta = integers(generator, len(BETAS), count)
-    noise = torch.rand(count, 3, side, side, generator=generator, dtype=torch.float64) - 0.5
-    exponents = torch.tensor(BETAS, dtype=torch.float64)[beta]
-    fields = filtered(noise, exponents[:, None])
-    mix = torch.tensor([[1.0, 0.4, 0.1], [1.0, 0.0, -0.2], [1.0, -0.4, 0.1]], dtype=torch.float64)  # mostly brightness
-    mixed = torch.einsum("ck,nkhw->nchw", mix, fields)
-    mixed /= mixed.std(dim=(1, 2, 3), keepdim=True)
-    return mixed.mul_(42).add_(128).round_().clamp_(0, 255).to(torch.uint8), {"beta": beta, "exponent": exponents}
+    gain = torch.stack([falloff(side, exponent) for exponent in BETAS])[beta]
+    fields = filtered(torch.rand(count, 3, side, side, generator=generator), gain[:, None])
+    mix = torch.tensor([[1.0, 0.4, 0.1], [1.0, 0.0, -0.2], [1.0, -0.4, 0.1]])  # mostly brightness, a little colour
+    mixed = torch.bmm(mix.expand(count, 3, 3), fields.flatten(2))
+    mixed *= 42 / mixed.std(dim=(1, 2), keepdim=True)
+    images = mixed.add_(128.5).clamp_(0, 255).to(torch.uint8).view(count, 3, side, side)
+    return images, {"beta": beta, "exponent": torch.tensor(BETAS)[beta]}
