@@ -16,7 +16,7 @@ from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy
 
-COMMANDS = ["anatomy", "doctor", "list models", "list recipes"]
+COMMANDS = ["anatomy", "train", "data", "doctor", "list models", "list recipes"]
 
 
 def run(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -66,6 +66,11 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("anatomy resnet18 --image big", 'unable to convert "big" into int'),
         ("anatomy resnet17", "There is no model 'resnet17'. Did you mean resnet18"),
         ("anatomy resnet18 --out a.png", "A drawing ends in .svg, .html or .json, and 'a.png' does not."),
+        ("train vit_nano --set epochs", "--set takes NAME=VALUE, epochs=20 for one, and not 'epochs'."),
+        ("train vit_nano --set epoch=3", "There is no field of a recipe 'epoch'. Did you mean epochs"),
+        ("train vit_nano --set epochs=0", "The recipe 'quick' cannot be followed: epochs 0 is not positive"),
+        ("train vit_nano --recipe fats", "There is no recipe 'fats'. Did you mean fast"),
+        ("train vit_nano --data wrld:shapes", "wrld"),
         ("list models --filter resnet?x", "No model is called anything like 'resnet?x'"),
     ],
 )

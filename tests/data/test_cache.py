@@ -169,6 +169,15 @@ def test_a_folder_is_decoded_once_until_a_file_changes(
     assert decoded == [5, 5, 5]
 
 
+def test_arrays_larger_than_memory_are_mapped_too(cache: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "s_train.npz", images=noise(9, 6, 6), labels=np.zeros(9, int))
+    small = load(f"npz:{tmp_path}/s")
+    assert not (cache / "images").exists()
+    large = load(f"npz:{tmp_path}/s", memory=100)
+    assert len(entries(cache)) == 1
+    assert large.fingerprint == small.fingerprint
+
+
 def test_broken_files_stay_broken_in_the_cache(kept: Path, tmp_path: Path) -> None:
     tree(tmp_path, {"train/a": 3})
     (tmp_path / "train/a/001.png").write_bytes(b"")

@@ -161,9 +161,10 @@ def _pixels(
     name: str, listing: Listing, size: tuple[int, int], home: Path, memory: int
 ) -> tuple[NDArray[np.uint8], Faults]:
     """The images that can be decoded, first in the array, and those that cannot."""
-    ready = isinstance(listing.pictures, np.ndarray) and listing.pictures.shape[1:3] == size
-    key = key_of(listing.key, listing.rows.tobytes(), size) if listing.key and not ready else ""
     shape = (len(listing), 3, *size)
+    ready = isinstance(listing.pictures, np.ndarray) and listing.pictures.shape[1:3] == size
+    keep = listing.key and not (ready and np.prod(shape) <= memory)  # an array is copied faster than found
+    key = key_of(listing.key, listing.rows.tobytes(), size) if keep else ""
     return store.images(home, key, shape, lambda out: _fill(name, listing, size, out), memory=memory)
 
 
