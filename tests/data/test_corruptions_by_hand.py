@@ -19,7 +19,7 @@ from scipy import ndimage, stats
 
 from data.natural import natural
 from vitreous.data.corruptions import KINDS, corrupt
-from vitreous.data.corruptions.frost import panes
+from vitreous.data.corruptions.frost import MEANS, STDS, panes
 from vitreous.data.corruptions.published import HAIR
 from vitreous.data.corruptions.spatter import distances, edges
 from vitreous.data.draws import Draws
@@ -203,7 +203,26 @@ def picture(x: Array) -> Image.Image:
     return Image.fromarray((x * 255).round().astype(np.uint8).transpose(1, 2, 0))
 
 
-BY_HAND: dict[str, Make] = {name: globals()[name] for name in KINDS if name != "spatter"}
+def spatter(x: Array, draws: Draws, *strength: Any) -> Array:
+    mean, std, sigma, least, much, what = strength
+    liquid = gaussian_blur(mean + std * normal(draws, 1, *x.shape[1:]), draws, sigma)[0]
+    if what == "mud":
+        mud = ndimage.gaussian_filter((liquid > least).astype(float), much, mode="nearest", truncate=4.0)
+        mud = np.where(mud < 0.8, 0, mud)
+        return x * (1 - mud) + mud * np.array([63, 42, 20])[:, None, None] / 255
+    level = np.floor(np.where(liquid < least, 0, liquid) * 255)
+    rims = edges(torch.from_numpy(level)[None, None].float())[0, 0].numpy()
+    distance = np.minimum(ndimage.distance_transform_edt(~rims), 20)
+    distance = np.floor(ndimage.uniform_filter(distance, 3, mode="mirror") + 1e-6).astype(int)
+    sums = np.bincount(distance.ravel(), minlength=256).cumsum()
+    first = sums[distance.min()]
+    light = np.round((sums - first) / (distance.size - first) * 255)[distance]
+    light = np.clip(ndimage.correlate(light, [[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], mode="mirror"), 0, 255)
+    bright = level * np.floor(ndimage.uniform_filter(light, 3, mode="mirror") + 0.5)
+    return x + much * bright / bright.max() * np.array([175, 238, 238])[:, None, None] / 255
+
+
+BY_HAND: dict[str, Make] = {name: globals()[name] for name in KINDS}
 
 
 @pytest.mark.parametrize("size", ["cifar", "imagenet"])
@@ -244,3 +263,14 @@ def test_edges_of_shapes_whose_edges_are_known() -> None:
     assert not edges(faint).any()
     faint[..., :3, 6:] = 200  # a strong edge that a faint one continues
     assert edges(faint)[0, 0, -1].any()
+
+
+def test_panes_have_the_tint_and_contrast_they_should() -> None:
+    glass = panes(1.0, 224, torch.device("cpu")) * 255
+    assert glass.shape == (5, 3, 512, 512)
+    for pane, mean, std in zip(glass, MEANS, STDS, strict=True):
+        torch.testing.assert_close(pane.mean((1, 2)), torch.tensor(mean).float(), atol=1.5, rtol=0)
+        torch.testing.assert_close(pane.std((1, 2)), torch.tensor(std).float(), atol=3, rtol=0)
+    assert (torch.corrcoef(glass[:, 0].flatten(1)) - torch.eye(5)).abs().max() < 0.3
+    assert panes(0.2, 32, torch.device("cpu")).shape[-1] == 102
+    assert panes(1.0, 600, torch.device("cpu")).shape[-1] == 675
