@@ -198,6 +198,17 @@ def test_how_patches_are_corrupted() -> None:
     torch.testing.assert_close(places, torch.full((total,), 1 / total), atol=0.003, rtol=0)
 
 
+def test_another_patch_is_never_the_same() -> None:
+    """Of two patches the other one is the only other."""
+    objective = masked("colour")
+    objective.count = 1
+    tokens = torch.tensor([1.0, 2.0])[:, None].expand(4000, 2, 192)
+    after, chosen = objective.corrupt(tokens)
+    now, before = (x.gather(1, chosen[..., None])[:, 0, 0] for x in (after, tokens))
+    assert (now == before).double().mean().item() == pytest.approx(0.1, abs=0.025)
+    assert (now == 3 - before).double().mean().item() == pytest.approx(0.1, abs=0.025)
+
+
 @pytest.mark.parametrize(
     "options", [{}, {"pool": "gap"}, {"distilled": True}, {"pos": "2d", "inject": "every"}, {"pos": "none"}]
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+import torchvision
 from timm.optim import param_groups_weight_decay
 from timm.scheduler import CosineLRScheduler
 from torch import Tensor, nn
@@ -164,6 +165,17 @@ def test_timms_own_choice(name: str) -> None:
     spared = {id(parameter) for parameter in groups[0]["params"]}
     assert groups[0]["weight_decay"] == 0
     assert {name for name, parameter in model.named_parameters() if id(parameter) in spared} == undecayed(model)
+
+
+def test_models_that_say_nothing_themselves() -> None:
+    """torchvision's have no `no_weight_decay`: positions and tokens are known by their names."""
+    with torch.device("meta"):
+        vit, swin = torchvision.models.vit_b_32(), torchvision.models.swin_t()
+    matrices = {name for name, p in vit.named_parameters() if p.ndim > 1}
+    assert matrices & undecayed(vit) == {"class_token", "encoder.pos_embedding"}
+    matrices = {name for name, p in swin.named_parameters() if p.ndim > 1} & undecayed(swin)
+    assert len(matrices) == 12
+    assert all(name.endswith("relative_position_bias_table") for name in matrices)
 
 
 def test_an_objective_around_a_model_changes_no_group() -> None:
