@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vitreous import data as data
+    from vitreous import recipes as recipes
     from vitreous.errors import VitreousError as VitreousError
     from vitreous.models import build as build
     from vitreous.specimen.anatomy import Anatomy as Anatomy
@@ -31,12 +32,12 @@ _HOMES = {
 }
 """Where each public name lives."""
 
-__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "build", "data", "open", "train"]
+__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "build", "data", "open", "recipes", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "data":
-        return import_module("vitreous.data")
+    if name in ("data", "recipes"):
+        return import_module(f"vitreous.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'vitreous' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -135,6 +135,7 @@ def train(
     set: list[str] | None = None,
     image: int | None = None,
     size: int | None = None,
+    test_size: int | None = None,
     fraction: float = 1.0,
     iso: Literal["epochs", "samples"] = "epochs",
     pretrained: bool = False,
@@ -142,7 +143,7 @@ def train(
     out: Path | None = None,
     seed: int = 0,
     device: str = "auto",
-    compile: bool | None = None,
+    compile: Annotated[bool | None, Parameter(negative="--no-compile")] = None,
     quiet: bool = False,
 ) -> None:
     """Train a model and keep its record in a folder that `vitreous` opens again.
@@ -166,6 +167,8 @@ def train(
         Side of the images in pixels.
     size
         At most so many training images.
+    test_size
+        At most so many test images.
     fraction
         Train on this share of every class, 0.02 for 2 %.
     iso
@@ -189,7 +192,7 @@ def train(
 
     changes = dict(_assignment(each) for each in set or ())
     trained = run(
-        model, data, recipe, changes, image=image, size=size, fraction=fraction, iso=iso, pretrained=pretrained,
+        model, data, recipe, changes, image=image, size=size, test_size=test_size, fraction=fraction, iso=iso, pretrained=pretrained,
         teacher=teacher, out=out, seed=seed, device=device, compile=compile, show=not quiet,
     )  # fmt: skip
     last = trained.records[-1]

@@ -22,6 +22,7 @@ def run(
     *,
     image: int | None,
     size: int | None,
+    test_size: int | None,
     fraction: float,
     iso: Literal["epochs", "samples"],
     pretrained: bool,
@@ -35,7 +36,7 @@ def run(
     """Recipe, images and teacher by their names, a fraction of the images if asked (A3.11, A3.12), then training."""
     chosen = recipes.named(recipe).but(**changes)
     images = load(data, image=image, size=size)
-    test = load(data, split="test", image=image)
+    test = load(data, split="test", image=image, size=test_size)
     if fraction != 1:
         images = share_of(images, fraction, seed=seed)
         if iso == "samples":

@@ -55,7 +55,7 @@ class Step:
         self.prepare: Callable[..., tuple[Tensor, Tensor]] = self.augment
         if compile:
             self.objective = torch.compile(self.objective)
-            self.prepare = torch.compile(self.augment, fullgraph=True)
+            self.prepare = torch.compile(self.augment.__call__, fullgraph=True)
         self.generator = torch.Generator(self.device)
         self.images = torch.zeros((batch, *data.images.shape[1:]), dtype=torch.uint8, device=self.device)
         self.labels = torch.zeros(batch, dtype=torch.int64, device=self.device)
