@@ -26,7 +26,7 @@ from vitreous.models import runs
 from vitreous.training.evaluate import evaluate
 from vitreous.training.loop import train
 
-DATA, SIZE = "world:shapes", 100_000
+DATA, SIZE = "world:shapes", 50_000
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "vit": ("vit_nano", {}),
     "vit_gap": ("vit_nano", {"model.pool": "gap"}),

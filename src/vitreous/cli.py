@@ -192,8 +192,8 @@ def train(
 
     changes = dict(_assignment(each) for each in set or ())
     trained = run(
-        model, data, recipe, changes, image=image, size=size, test_size=test_size, fraction=fraction, iso=iso, pretrained=pretrained,
-        teacher=teacher, out=out, seed=seed, device=device, compile=compile, show=not quiet,
+        model, data, recipe, changes, image=image, size=size, test_size=test_size, fraction=fraction, iso=iso,
+        pretrained=pretrained, teacher=teacher, out=out, seed=seed, device=device, compile=compile, show=not quiet,
     )  # fmt: skip
     last = trained.records[-1]
     accuracy = f": {1 - last['test_error']:.2%} of the test images right" if "test_error" in last else ""

@@ -103,7 +103,7 @@ def test_compiled_is_eager() -> None:
     """As one graph. Eager on a CPU picks the images that an operation concerns; compiled, all go through all."""
     images, labels = batch(4)
     here = augmenter(replace(EVERYTHING, randaugment="rand-m9-n1-p1.0-mstd1.0"))
-    compiled: Any = torch.compile(here.__call__, backend="aot_eager", fullgraph=True)
+    compiled: Any = torch.compile(here.__call__, backend="aot_eager", fullgraph=True, dynamic=False)
     for seed in range(4):
         draw = drawn(here, images, seed)
         eager, graph = here(images, labels, draw), compiled(images, labels, draw)

@@ -90,7 +90,7 @@ def test_the_world_never_changes(task: str) -> None:
 def test_what_cannot_be_asked_for() -> None:
     with pytest.raises(UnknownName, match=re.escape("There is no task of the world 'shape'. Did you mean shapes")):
         world.load("shape")
-    with pytest.raises(UnknownName, match="There is no split of the world 'tests'. Did you mean test?"):
+    with pytest.raises(UnknownName, match=r"There is no split of the world 'tests'\. Did you mean test\?"):
         world.load(split="tests")
     with pytest.raises(VitreousError, match="A world of 0 images was asked for; size has to be at least 1"):
         world.load(size=0)

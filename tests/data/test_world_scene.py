@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from vitreous.data import world
-from vitreous.data.world import scene, scenes
+from vitreous.data.world import scene
 from vitreous.data.world.fields import bank, falloff, filtered, windows
 
 CLASSES = ("shape", "texture", "colour", "background")

@@ -20,14 +20,14 @@ def quick() -> Recipe:
 
 
 def nano() -> Recipe:
-    """The small networks that come with the package: sixty times a hundred thousand images of the world."""
+    """The small networks that come with the package: forty times fifty thousand images of the world."""
     return Recipe(
         name="nano",
-        epochs=60,
+        epochs=40,
         batch=512,
         lr=2e-3,
         weight_decay=0.05,
-        warmup=3,
+        warmup=2,
         clip=1.0,
         precision="fp32",
         augment=Augment(padding=2, smoothing=0.1),

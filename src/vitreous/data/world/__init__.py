@@ -150,7 +150,7 @@ def _generator(stream: str, split: str, seed: int, block: int) -> torch.Generato
 
 @lru_cache(maxsize=64)
 def _moments(task: str, image: int) -> tuple[Triple, Triple]:
-    """Mean and standard deviation of the channels of the first training images, in [0, 1]; one answer for all splits."""
+    """Mean and standard deviation of the channels, in [0, 1], of the first training images: one for all splits."""
     images, _ = _draw(_TASKS[task], "train", SAMPLE, image, 0)
     pixels = images.transpose(0, 1).flatten(1).double() / 255
     mean, std = ([round(value, 3) for value in values.tolist()] for values in (pixels.mean(1), pixels.std(1)))

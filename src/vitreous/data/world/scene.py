@@ -1,8 +1,8 @@
 """The scene: one object with shape, texture and colour, somewhere on a natural background, under one sun.
 
-A scene is a dozen planes and a table of colours. Planes say how much of what there is at each pixel (background, its two
-natural fields, object, its texture, its light); their product with the table is the picture. All randomness is one table
-of uniform numbers, so that every factor is independent of every other (A4.34 and the cue conflict of HDV-33 rely on it).
+A scene is six planes and a table of colours. The planes say how much of what there is at each pixel (background, its two
+natural fields, object, its texture, its light); their product with the table is the picture. All randomness is one
+table of uniform numbers, so that every factor is independent of every other, on which A4.34 and HDV-33 rely.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def paint(dice: Dice, truth: Truth, image: int) -> tuple[Tensor, Tensor]:
 
 
 def distances(truth: Truth, image: int) -> Tensor:
-    """Signed distance of every pixel from the outline, in pixels; the margin above and to the left is for the shadow."""
+    """Signed distance of every pixel from the outline, in pixels; the margin at the top and left is for the shadow."""
     drop = round(image * SHADOW)
     steps = torch.arange(-drop, image) + 0.5
     out = torch.empty(len(truth["shape"]), len(steps), len(steps))

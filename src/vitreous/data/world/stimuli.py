@@ -1,7 +1,7 @@
 """The five tasks of the catalogue, SYN-A to SYN-E: each needs one ability of a model and, as far as can be, no other.
 
-A drawer takes a generator, a number of images and their side, and gives pictures (n, 3, side, side) in uint8 and what is
-true of them. All but SYN-E are grey or nearly so: nothing but what the task is about tells the classes apart.
+A drawer takes a generator, a number of images and their side, and gives pictures (n, 3, side, side) in uint8 and what
+is true of them. All but SYN-E are grey or nearly so: nothing but what the task is about tells the classes apart.
 """
 
 from __future__ import annotations
@@ -108,9 +108,9 @@ def motifs(generator: torch.Generator, count: int, side: int) -> Drawn:
 def places(generator: torch.Generator, count: int, side: int) -> Drawn:
     """SYN-C: where a fixed object sits: in which quadrant, row or column of a 4 × 4 board of cells.
 
-    The place within the cell is drawn without regard to the cell and every pixel of the noise on its own, so that images
-    of two classes are the same up to exchanging cells: the set of patches, for any patch that divides a cell, tells
-    nothing about the label, and a model that does not know positions stays at chance (VIT-01).
+    The place within the cell is drawn without regard to the cell and every pixel of the noise on its own, so that
+    images of two classes are the same up to exchanging cells: the set of patches, for any patch that divides a cell,
+    tells nothing about the label, and a model that does not know positions stays at chance (VIT-01).
     """
     cell = side // 4
     stamp = bullseye(cell * 3 // 4)
