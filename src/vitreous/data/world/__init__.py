@@ -47,15 +47,18 @@ def scenes(generator: torch.Generator, count: int, side: int, cues: str = "indep
         kinds = len(scene.SHAPE_NAMES)
         others = 1 + (dice["texture"] * (kinds - 1)).long()
         truth["texture"] = truth["shape"] if cues == "agree" else (truth["shape"] + others) % kinds
-    step = max(1, PASS // side**2)
-    parts = [
-        scene.paint(
-            *({key: value[start : start + step] for key, value in each.items()} for each in (dice, truth)), side
-        )
-        for start in range(0, count, step)
-    ]
+    parts = [scene.paint(_part(dice, rows), _part(truth, rows), side) for rows in _passes(count, side)]
     images, boxes = (torch.cat(each) for each in zip(*parts, strict=True))
     return images, truth | {"box": boxes}
+
+
+def _passes(count: int, side: int) -> list[slice]:
+    step = max(1, PASS // side**2)
+    return [slice(start, start + step) for start in range(0, count, step)]
+
+
+def _part(table: dict[str, Tensor], rows: slice) -> dict[str, Tensor]:
+    return {key: value[rows] for key, value in table.items()}
 
 
 def _tasks() -> dict[str, Task]:
@@ -138,7 +141,7 @@ def _draw(task: Task, split: str, count: int, image: int, seed: int) -> Drawn:
         drawn, truth = task.draw(_generator(task.stream, split, seed, start // BLOCK), BLOCK, image)
         rest = min(BLOCK, count - start)
         images[start : start + rest] = drawn[:rest]
-        parts.append({key: value[:rest] for key, value in truth.items()})
+        parts.append(_part(truth, slice(rest)))
     return images, {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
 
 

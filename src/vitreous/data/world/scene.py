@@ -1,6 +1,6 @@
 """The scene: one object with shape, texture and colour, somewhere on a natural background, under one sun.
 
-A scene is six planes and a table of colours. The planes say how much of what there is at each pixel (background, its two
+A scene is six planes and a table of colours. The planes say how much of what is at each pixel (background, its two
 natural fields, object, its texture, its light); their product with the table is the picture. All randomness is one
 table of uniform numbers, so that every factor is independent of every other, on which A4.34 and HDV-33 rely.
 """
@@ -109,14 +109,15 @@ def distances(truth: Truth, image: int) -> Tensor:
 def texture_planes(dice: Dice, truth: Truth, image: int) -> Tensor:
     steps = torch.arange(image) + 0.5
     out = torch.empty(len(truth["texture"]), image, image)
-    for rows, draw in groups(truth["texture"], (*TEXTURES.values(), *NOISES.values())):
-        if isinstance(draw, float):
-            where = (dice[f"{name}_3"][rows] for name in ("field", "across", "down"))
-            plane = windows(image, draw, *where).mul_(0.8)
+    for rows, name in groups(truth["texture"], TEXTURE_NAMES):
+        if name in NOISES:
+            where = (dice[f"{number}_3"][rows] for number in ("field", "across", "down"))
+            plane = windows(image, NOISES[name], *where).mul_(0.8)
         else:
             period = (0.14 + 0.05 * dice["period"][rows]) * image
-            centre = (truth[axis][rows] + (dice[f"phase_{axis[1]}"][rows] - 0.5) * period for axis in ("cx", "cy"))
-            plane = draw(*turned(steps, *centre, pi * dice["turn"][rows], period))
+            x = truth["cx"][rows] + (dice["phase_x"][rows] - 0.5) * period
+            y = truth["cy"][rows] + (dice["phase_y"][rows] - 0.5) * period
+            plane = TEXTURES[name](*turned(steps, x, y, pi * dice["turn"][rows], period))
             plane.mul_(2 * period[:, None, None])  # so that the border is a pixel wide
         out.index_copy_(0, rows, plane.clamp_(-1, 1))
     return out
