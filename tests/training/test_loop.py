@@ -219,7 +219,7 @@ def test_batches() -> None:
     assert all(batch.unique(return_counts=True)[1].tolist() == [3] * 5 for batch in thrice)
     assert steps_of(70, PLAIN) == (4, 16)
     assert steps_of(7, PLAIN) == (1, 7)
-    assert steps_of(8, PLAIN.but(batch=18, **{"augment.repeats": 3})) == (1, 6)
+    assert order(70, 4, 16, 3, 0, 5).shape == (4, 16)  # the last image of a batch appears fewer times
     assert len({derive(0, "a", 1), derive(0, "a", 2), derive(0, "b", 1), derive(1, "a", 1)}) == 4
 
 

@@ -10,6 +10,7 @@ launch their kernels (ViT-Ti/4 at batch 1024 on an H200: the kernels take two th
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable
 
 import torch
@@ -18,10 +19,11 @@ from torch import Tensor, nn
 from vitreous.config import Recipe
 from vitreous.data.augment import Augmenter
 from vitreous.data.dataset import Dataset
-from vitreous.errors import VitreousError
 from vitreous.training.evaluate import autocast
 from vitreous.training.optim import climbed, clip
 from vitreous.training.processes import Processes
+
+log = logging.getLogger("vitreous")
 
 WARM = 3
 """Steps before recording, as torch asks for; their effect is undone."""
@@ -54,8 +56,9 @@ class Step:
         )
         self.prepare: Callable[..., tuple[Tensor, Tensor]] = self.augment
         if compile:
-            self.objective = torch.compile(self.objective)
-            self.prepare = torch.compile(self.augment.__call__, fullgraph=True)
+            self.objective = torch.compile(self.objective, dynamic=False)
+        if compile and self.device.type == "cuda":  # on a CPU it would take seven times as long as uncompiled
+            self.prepare = torch.compile(self.augment.__call__, fullgraph=True, dynamic=False)
         self.generator = torch.Generator(self.device)
         self.images = torch.zeros((batch, *data.images.shape[1:]), dtype=torch.uint8, device=self.device)
         self.labels = torch.zeros(batch, dtype=torch.int64, device=self.device)
@@ -66,6 +69,8 @@ class Step:
         self.channels_last = self.device.type == "cuda" and is_convolutional(objective)
         self.recorded = self.alone and self.device.type == "cuda"
         self.replay: Callable[[], None] | None = None
+        if self.recorded:
+            self.stream = torch.cuda.Stream()
 
     def __call__(self, number: int, rows: Tensor, lr: float) -> None:
         """Step `number` on these rows of the data."""
@@ -74,11 +79,21 @@ class Step:
         self.labels.copy_(self.data.labels[rows], non_blocking=True)
         self.number.fill_(number)
         self.set_lr(lr)
-        if self.recorded and self.replay is None:
-            self.replay = self.record()
+        if not self.recorded:
+            self.seed_all(number)
+            self.work()
+            return
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):  # one stream for all steps: a graph may not cross over to the default one
+            self.replay = self.replay or self.record()
+            self.seed_all(number)
+            self.replay()
+        torch.cuda.current_stream().wait_stream(self.stream)
+
+    def seed_all(self, number: int) -> None:
+        """Let what is random follow from the seed and the step's number alone."""
         torch.manual_seed(derive(self.seed, "model", number))
         self.generator.manual_seed(derive(self.seed, "augment", number))
-        self.replay() if self.replay else self.work()
 
     def work(self) -> None:
         """The step itself."""
@@ -118,24 +133,28 @@ class Step:
         """Record `work` as a CUDA graph. What the steps before the recording did to any tensor is undone."""
         before = [(tensor, tensor.clone()) for tensor in self.tensors()]
         known = {id(tensor) for tensor, _ in before}
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM):
-                self.work()
-        torch.cuda.current_stream().wait_stream(side)
+        for _ in range(WARM):
+            self.work()
         graph = torch.cuda.CUDAGraph()
         graph.register_generator_state(self.generator)
         self.optimiser.zero_grad(set_to_none=True)
-        with torch.cuda.graph(graph):
-            self.work()
+        torch.cuda.synchronize()
+        try:
+            with torch.cuda.graph(graph, stream=self.stream):
+                self.work()
+            replay = graph.replay
+        except RuntimeError as error:
+            log.warning(
+                "The step cannot be recorded as a CUDA graph and will be slower: %s", str(error).splitlines()[0]
+            )
+            replay = self.work
         with torch.no_grad():
             for tensor, value in before:
                 tensor.copy_(value)
             for tensor in self.tensors():  # what the optimiser has made since begins at zero
                 if id(tensor) not in known:
                     tensor.zero_()
-        return graph.replay
+        return replay
 
     def tensors(self) -> Iterable[Tensor]:
         """All that a step changes."""
@@ -171,13 +190,12 @@ def is_convolutional(model: nn.Module) -> bool:
 def order(count: int, steps: int, batch: int, repeats: int, seed: int, epoch: int) -> Tensor:
     """Row numbers of an epoch, (steps, batch): a fresh permutation, each row `repeats` times in a batch (A3.09)."""
     generator = torch.Generator().manual_seed(derive(seed, "order", epoch))
-    rows = torch.randperm(count, generator=generator)[: steps * (batch // repeats)]
-    return rows.view(steps, batch // repeats).repeat(1, repeats)
+    distinct = -(-batch // repeats)
+    rows = torch.randperm(count, generator=generator)[: steps * distinct].view(steps, distinct)
+    return rows.repeat(1, repeats)[:, :batch]
 
 
 def steps_of(count: int, recipe: Recipe) -> tuple[int, int]:
     """Steps of an epoch and images of a step: whole batches only; a set smaller than a batch is one batch."""
-    batch = min(recipe.batch, count - count % recipe.augment.repeats)
-    if batch < 1:
-        raise VitreousError(f"{count} images are too few to train on.")
-    return max(1, count // batch), batch
+    batch = min(recipe.batch, count)
+    return count // batch, batch
