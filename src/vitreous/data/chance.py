@@ -15,7 +15,8 @@ from torch import Tensor
 
 def integer(uniform: Tensor, count: Tensor | int) -> Tensor:
     """One of 0 … count - 1. (The product may round up to `count` itself.)"""
-    return (uniform * count).long().minimum(torch.as_tensor(count, device=uniform.device).long() - 1)
+    last = count.long() - 1 if isinstance(count, Tensor) else count - 1
+    return (uniform * count).long().clamp(max=last)  # type: ignore[arg-type]
 
 
 def between(uniform: Tensor, low: float, high: float) -> Tensor:

@@ -20,10 +20,10 @@ def quick() -> Recipe:
 
 
 def nano() -> Recipe:
-    """The small networks that come with the package: forty times fifty thousand images of the world."""
+    """The small networks that come with the package: thirty times fifty thousand images of the world."""
     return Recipe(
         name="nano",
-        epochs=40,
+        epochs=30,
         batch=512,
         lr=2e-3,
         weight_decay=0.05,

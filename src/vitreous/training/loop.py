@@ -32,8 +32,8 @@ from vitreous.training.processes import Processes, interruptible, place, process
 from vitreous.training.state import moments, pack, unpack
 from vitreous.training.step import Step, order, steps_of
 
-SAVE_EVERY = 60.0
-"""Seconds after which the state is saved within an epoch; each epoch ends with one anyway."""
+SAVE_EVERY = 30.0
+"""Seconds after which the state is saved again: what a killed run has to do over."""
 
 LOOK_EVERY = 32
 """Steps between looks at the loss and the clock where looking costs time: on a GPU, or with other processes."""
@@ -152,7 +152,7 @@ class Course:
         epoch = self.remembered // self.steps
         batches = order(len(self.data), self.steps, self.batch, self.recipe.augment.repeats, self.seed, epoch)
         batches = batches.to(self.data.images.device)
-        began, self.saved = time.perf_counter() - self.seconds, time.monotonic()
+        began = time.perf_counter() - self.seconds
         every = 1 if self.step.device.type == "cpu" and self.team.world == 1 else LOOK_EVERY
         for number in range(self.done, min((epoch + 1) * self.steps, self.plan.steps)):
             self.step(number, batches[number - epoch * self.steps], self.plan.lr(number))
@@ -162,7 +162,7 @@ class Course:
             view.step(self.done, self.step.sums)
             if self.done % every == 0:
                 self.look(run)
-                if self.team.any(bool(stop) or time.monotonic() - self.saved > SAVE_EVERY):
+                if self.team.any(bool(stop) or self.overdue):
                     self.seconds = time.perf_counter() - began
                     self.save(run)
                 if stop:
@@ -189,7 +189,8 @@ class Course:
         if self.team.first:
             run.append(record)
         self.remembered = self.done
-        self.save(run)
+        if self.team.any(self.overdue) or self.done in (0, self.plan.steps):
+            self.save(run)
         view.epoch(record)
 
     def measure(self) -> dict[str, Any]:
@@ -205,6 +206,11 @@ class Course:
             record |= evaluate(self.tested, self.test, batch=batch, precision=self.precision, processes=self.team)
         images = self.test.normalise(self.test.images[:WATCHED].to(self.step.device))
         return record | locality.record(self.tested, images)
+
+    @property
+    def overdue(self) -> bool:
+        """Whether the state has not been saved for a while."""
+        return time.monotonic() - self.saved > SAVE_EVERY
 
     @property
     def tested(self) -> nn.Module:
