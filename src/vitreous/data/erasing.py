@@ -37,7 +37,7 @@ class Erasing:
         return top, left, torch.where(erased, height, 0), torch.where(erased, width, 0), seed
 
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
-        return only(settings[2] > 0, erase, images, images, *settings)
+        return only(settings[2] > 0, erase, images, images, *settings, share=self.probability)
 
 
 def erase(images: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor, seed: Tensor) -> Tensor:

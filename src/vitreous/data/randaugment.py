@@ -165,11 +165,14 @@ class RandAugment:
         """One operation for each image, or none. All see the images as they came in: no image has two."""
         before = images
         images = before.clone()
+        share = self.said.probability / len(self.ops)
+        moving = share / 2 * sum(op.change is None for op in self.ops)
         for matrix, smooth in ((linear, False), (cubic, True)):
-            images = only(moves(matrix), partial(affine, fill=self.fill, cubic=smooth), before, images, matrix)
+            change = partial(affine, fill=self.fill, cubic=smooth)
+            images = only(moves(matrix), change, before, images, matrix, share=moving)
         for at, op in enumerate(self.ops):
             if op.change is not None:
-                images = only(code == at, op.change, before, images, argument)
+                images = only(code == at, op.change, before, images, argument, share=share)
         return images
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Protocol
 
@@ -25,16 +26,46 @@ class Stage(Protocol):
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor: ...
 
 
-def only(needed: Tensor, transform: Callable[..., Tensor], before: Tensor, images: Tensor, *settings: Tensor) -> Tensor:
+def only(
+    needed: Tensor,
+    transform: Callable[..., Tensor],
+    before: Tensor,
+    images: Tensor,
+    *settings: Tensor,
+    share: float,
+) -> Tensor:
     """`images` with those that need it taken from `transform(before, *settings)`; on a CPU `images` is overwritten.
 
-    On a GPU, and compiled, all are transformed and most results dropped: picking some would make shapes depend on the
-    data. On a CPU some are picked: an operation of RandAugment concerns one image in thirty.
+    An operation of RandAugment concerns one image in thirty, so transforming all would be work for nothing. On a CPU
+    just these are picked. On a GPU, and compiled, shapes may not depend on the data: there `capacity` rows are
+    transformed, those that need it first, and the results of the others are dropped.
     """
-    if not picks(images):
-        return torch.where(needed.view(-1, 1, 1, 1), transform(before, *settings), images)
-    rows = needed.nonzero().squeeze(1)
-    return images.index_copy_(0, rows, transform(before[rows], *(each[rows] for each in settings)))
+    if picks(images):
+        rows = needed.nonzero().squeeze(1)
+        return images.index_copy_(0, rows, transform(before[rows], *(each[rows] for each in settings)))
+    count = capacity(len(images), share)
+    if count < len(images):
+        rows = first(needed, count)
+        changed = transform(before[rows], *(each[rows] for each in settings))
+        return images.index_copy(0, rows, torch.where(needed[rows].view(-1, 1, 1, 1), changed, images[rows]))
+    return torch.where(needed.view(-1, 1, 1, 1), transform(before, *settings), images)
+
+
+def capacity(count: int, share: float) -> int:
+    """Rows to reserve where each of `count` is needed with probability `share`: ten standard deviations above the mean.
+
+    That there are more happens less than once in 10^18 batches; the images beyond would stay unchanged.
+    """
+    mean = count * share
+    return min(count, math.ceil(mean + 10 * math.sqrt(mean * (1 - share))) + 10)
+
+
+def first(needed: Tensor, count: int) -> Tensor:
+    """The row numbers of the first `count` that are needed; where there are fewer, row 0 again and again."""
+    place = needed.cumsum(0) - 1
+    place = torch.where(needed & (place < count), place, count)
+    rows = torch.zeros(count + 1, dtype=torch.int64, device=needed.device)
+    return rows.scatter(0, place, torch.arange(len(needed), device=needed.device))[:count]
 
 
 def picks(images: Tensor) -> bool:
