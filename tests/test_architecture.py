@@ -19,7 +19,7 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]
 
 TIERS = (
-    ("errors", "annotations"),
+    ("errors", "annotations", "hub"),
     ("results", "config"),
     ("models", "data", "store", "specimen", "recipes"),
     ("probes", "training"),

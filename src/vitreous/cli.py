@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
 from vitreous import __version__
 from vitreous.errors import VitreousError
+from vitreous.training.options import Options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,75 +126,22 @@ def data(
 
 
 @app.command
-def train(
-    model: str,
-    /,
-    *,
-    data: str = "world:shapes",
-    recipe: str = "quick",
-    set: list[str] | None = None,
-    image: int | None = None,
-    size: int | None = None,
-    test_size: int | None = None,
-    fraction: float = 1.0,
-    iso: Literal["epochs", "samples"] = "epochs",
-    pretrained: bool = False,
-    teacher: str | None = None,
-    out: Path | None = None,
-    seed: int = 0,
-    device: str = "auto",
-    compile: Annotated[bool | None, Parameter(negative="--no-compile")] = None,
-    quiet: bool = False,
-) -> None:
+def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*")] = None) -> None:
     """Train a model and keep its record in a folder that `vitreous` opens again.
 
     Example: vitreous train vit_nano --data world:shapes --recipe quick --set epochs=4
-    Example: torchrun --nproc-per-node 4 -m vitreous train resnet_18 --data tv:CIFAR10 --recipe fast
 
-    The same command goes on with a run that was stopped, however that happened.
+    The same command goes on with a run that was stopped, however that happened. On several GPUs:
+    torchrun --nproc-per-node 4 -m vitreous train resnet_18 --data tv:CIFAR10 --recipe fast
 
     Parameters
     ----------
     model
         A name: ours (vit_ti/4), timm's, tv:NAME; or run:FOLDER, nano:NAME to go on from trained weights.
-    data
-        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK; world:shapes if not given.
-    recipe
-        One of `vitreous list recipes`; quick if not given.
-    set
-        Change the recipe: --set epochs=20 --set augment.mixup=0.8 --set model.drop_path=0.1
-    image
-        Side of the images in pixels.
-    size
-        At most so many training images.
-    test_size
-        At most so many test images.
-    fraction
-        Train on this share of every class, 0.02 for 2 %.
-    iso
-        With a fraction: as many epochs as ever, or as many images (more epochs).
-    pretrained
-        Begin with the published weights of the model.
-    teacher
-        The model that a distilling recipe learns from.
-    out
-        The run's folder; under runs/ if not given.
-    seed
-        Of everything random, 0 if not given.
-    device
-        auto, cpu, cuda, cuda:1 or mps.
-    compile
-        Compile the model; on for GPUs.
-    quiet
-        Show nothing while training.
     """
     from vitreous.training.command import run
 
-    changes = dict(_assignment(each) for each in set or ())
-    trained = run(
-        model, data, recipe, changes, image=image, size=size, test_size=test_size, fraction=fraction, iso=iso,
-        pretrained=pretrained, teacher=teacher, out=out, seed=seed, device=device, compile=compile, show=not quiet,
-    )  # fmt: skip
+    trained = run(model, options or Options())
     last = trained.records[-1]
     accuracy = f": {1 - last['test_error']:.2%} of the test images right" if "test_error" in last else ""
     _console().print(f"{trained.run.folder}{accuracy}", highlight=False, soft_wrap=True)
@@ -285,17 +232,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)
-
-
-def _assignment(text: str) -> tuple[str, Any]:
-    """`epochs=20` as name and value; what JSON does not understand is a word."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise VitreousError(f"--set takes NAME=VALUE, epochs=20 for one, and not {text!r}.")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, {"None": None, "True": True, "False": False}.get(value, value)
 
 
 def _check_ending(path: Path) -> None:

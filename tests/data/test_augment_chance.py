@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from vitreous.data.chance import beta, choose, first_valid, integer, noise, normal, scramble
+from vitreous.data.augment.chance import beta, choose, first_valid, integer, noise, normal, scramble
 
 MANY = 40_000
 

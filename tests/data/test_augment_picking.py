@@ -7,7 +7,7 @@ import torch
 from scipy.stats import binom
 from torch import Tensor
 
-from vitreous.data import stage
+from vitreous.data.augment import stage
 
 
 def change(images: Tensor, amount: Tensor) -> Tensor:

@@ -21,11 +21,11 @@ from torchvision.transforms import functional as TF
 
 from data.augment_pictures import as_pil, from_pil, pictures
 from vitreous.config import Augment
-from vitreous.data import mixing
-from vitreous.data.chance import beta
-from vitreous.data.colour import Jitter
-from vitreous.data.erasing import Erasing
-from vitreous.data.geometry import Flip, ResizedCrop, Shift
+from vitreous.data.augment import mixing
+from vitreous.data.augment.chance import beta
+from vitreous.data.augment.colour import Jitter
+from vitreous.data.augment.erasing import Erasing
+from vitreous.data.augment.geometry import Flip, ResizedCrop, Shift
 
 MANY = 4000
 

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from data.pictures import chw, noise, save, tree
-from vitreous.data import cache as store
 from vitreous.data import load, loading
-from vitreous.data.cache import Images
-from vitreous.data.decode import Faults, decode
-from vitreous.data.listing import Listing
+from vitreous.data.sources import cache as store
+from vitreous.data.sources.cache import Images
+from vitreous.data.sources.decode import Faults, decode
+from vitreous.data.sources.listing import Listing
 from vitreous.errors import VitreousError
 
 SHAPE = (5, 3, 4, 4)
@@ -115,7 +115,7 @@ RACER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from vitreous.data import cache
+from vitreous.data.sources import cache
 
 home, me = Path(sys.argv[1]), sys.argv[2]
 cache.WORTH = 0.0

@@ -12,8 +12,8 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from data.pictures import chw, encoded, noise
-from vitreous.data.decode import cut, decode, fitted, picture, side_of, size_of
-from vitreous.data.listing import listing
+from vitreous.data.sources.decode import cut, decode, fitted, picture, side_of, size_of
+from vitreous.data.sources.listing import listing
 
 
 def stored(image: Image.Image, kind: str, **options: Any) -> bytes:

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from data.pictures import chw, noise
-from vitreous.data import hugging_face, load
+from vitreous import hub
+from vitreous.data import load
 from vitreous.errors import VitreousError
 
 datasets = pytest.importorskip("datasets")
@@ -77,12 +78,14 @@ def test_without_the_hub_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(url)
         return False
 
-    monkeypatch.setattr(hugging_face, "_answers", silent)
+    hub.reachable.cache_clear()
+    monkeypatch.setattr(hub, "answers", silent)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hugging_face, "getproxies", dict)
+    monkeypatch.setattr(hub, "getproxies", dict)
     with pytest.raises(VitreousError, match="Cannot load 'hf:nobody/nothing:config'"):
         load("hf:nobody/nothing:config")
+    hub.reachable.cache_clear()
     assert len(asked) == 1
     assert datasets.config.HF_HUB_OFFLINE is False
 

@@ -15,7 +15,7 @@ from timm.data import auto_augment
 from torch import Tensor
 
 from data.augment_pictures import as_pil, from_pil, pictures
-from vitreous.data.randaugment import INCREASING, NONE, PLAIN, Op, RandAugment, Spelling, read
+from vitreous.data.augment.randaugment import INCREASING, NONE, PLAIN, Op, RandAugment, Spelling, read
 from vitreous.errors import VitreousError
 
 FILL = (124.0, 116.0, 104.0)

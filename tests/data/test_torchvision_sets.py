@@ -12,7 +12,8 @@ import pytest
 import torchvision
 
 from data.pictures import chw, noise, save
-from vitreous.data import load, torchvision_sets
+from vitreous.data import load
+from vitreous.data.sources import torchvision_sets
 from vitreous.errors import VitreousError
 
 LABELS = np.arange(12) % 10

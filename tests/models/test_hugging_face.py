@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from vitreous import hub
 from vitreous.errors import VitreousError
 from vitreous.models import hugging_face, loading
 
@@ -31,9 +32,9 @@ BOTH = {"vision_config": IMAGES, "text_config": TEXT}
 @pytest.fixture
 def unasked() -> Iterator[None]:
     """As if nobody had asked for the hub yet."""
-    hugging_face.reachable.cache_clear()
+    hub.reachable.cache_clear()
     yield
-    hugging_face.reachable.cache_clear()
+    hub.reachable.cache_clear()
 
 
 def save(folder: Path, model: str, config: str, **settings: object) -> torch.nn.Module:
@@ -151,15 +152,15 @@ def test_offline_is_quick_and_says_so_once(name: str, caplog: pytest.LogCaptureF
             loading.load(name, pretrained=name == TAGGED)
     assert time.monotonic() - start < 5
     assert [r.message for r in caplog.records if r.name == "vitreous"] == [
-        "Offline, as HF_HUB_OFFLINE asks: models come from the local cache only."
+        "Offline, as HF_HUB_OFFLINE asks: what is not in the local cache cannot be had."
     ]
 
 
 def test_somebody_listens_or_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        assert hugging_face._answers(url)
-    assert not hugging_face._answers(url)
+        assert hub.answers(url)
+    assert not hub.answers(url)
 
 
 def test_a_name_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,10 +168,10 @@ def test_a_name_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> No
         time.sleep(1)
         raise OSError
 
-    monkeypatch.setattr(hugging_face, "PATIENCE", 0.1)
+    monkeypatch.setattr(hub, "PATIENCE", 0.1)
     monkeypatch.setattr(socket, "create_connection", hang)
     start = time.monotonic()
-    assert not hugging_face._answers("https://nowhere.invalid")
+    assert not hub.answers("https://nowhere.invalid")
     assert time.monotonic() - start < 0.9
 
 
@@ -180,11 +181,11 @@ def test_the_switch_is_put_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hugging_face, "_answers", lambda url: False)
-    monkeypatch.setattr(hugging_face, "getproxies", dict)
+    monkeypatch.setattr(hub, "answers", lambda url: False)
+    monkeypatch.setattr(hub, "getproxies", dict)
     with caplog.at_level(logging.WARNING), pytest.raises(VitreousError, match="cannot be reached"):
         loading.load("hf:nobody/nothing")
-    assert "The model hub cannot be reached" in caplog.text
+    assert "The hub cannot be reached" in caplog.text
     assert constants.HF_HUB_OFFLINE is False
 
 
@@ -201,4 +202,4 @@ def test_the_local_cache_serves_without_a_hub(tmp_path: Path) -> None:
     del environment["HF_HUB_OFFLINE"]
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "ViTForImageClassification"
-    assert done.stderr.count("The model hub cannot be reached: models come from the local cache only.") == 1
+    assert done.stderr.count("The hub cannot be reached: what is not in the local cache cannot be had.") == 1

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,7 +53,8 @@ def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
     named = dict(model.named_parameters())
     matrices = [p for name, p in named.items() if p.ndim > 1 and name != "cls_token" and "positions" not in name]
     others = [p for p in named.values() if all(p is not each for each in matrices)]
-    optimiser = torch.optim.AdamW([{"params": matrices}, {"params": others, "weight_decay": 0.0}], weight_decay=0.05)
+    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
+    optimiser = torch.optim.AdamW(groups, weight_decay=0.05)
     losses = []
     for number in range(8):
         rows = order(70, 4, 16, 1, 0, number // 4)[number % 4]
@@ -112,11 +114,11 @@ def test_models_that_are_not_ours(tmp_path: Path) -> None:
     """A timm name is built for the data and comes back; a module is trained in place, as torch users expect."""
     go(tmp_path / "timm", PLAIN, "test_resnet", data=images(), seed=3)
     assert loading.load(f"run:{tmp_path}/timm")(torch.zeros(1, 3, 16, 16)).shape == (1, 3)
-    module = nn.Sequential(nn.Flatten(), nn.Linear(768, 3))
-    before = module[1].weight.clone()
+    linear = nn.Linear(768, 3)
+    module, before = nn.Sequential(nn.Flatten(), linear), linear.weight.detach().clone()
     trained = go(tmp_path / "own", PLAIN, module)
     assert trained.model is module
-    assert not torch.equal(before, module[1].weight)
+    assert not torch.equal(before, linear.weight)
     with pytest.raises(VitreousError, match=r"trained a module of your own \(Sequential\)"):
         loading.load(f"run:{tmp_path}/own")
 
@@ -160,9 +162,7 @@ def test_disk_trouble_is_found_before_the_first_epoch(tmp_path: Path, monkeypatc
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(VitreousError, match=r"Cannot write '.*file/run': Not a directory"):
         go(tmp_path / "file" / "run", PLAIN)
-    monkeypatch.setattr(
-        store.shutil, "disk_usage", lambda _: os.statvfs_result and type("Usage", (), {"free": 1 << 20})
-    )
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 20))
     with pytest.raises(VitreousError, match=r"needs about 1 MiB in .* and 1 MiB are free: make room"):
         go(tmp_path / "run", PLAIN)
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
@@ -248,14 +248,15 @@ def test_fingerprints_know_values_and_names() -> None:
 def test_the_other_objectives_go_through_the_loop(tmp_path: Path) -> None:
     teacher = go(tmp_path / "teacher", PLAIN).model
     short = PLAIN.but(epochs=1)
-    for name, changes in {
+    ways: dict[str, dict[str, Any]] = {
         "sam": {"sam": 0.05},
         "hard": {"objective": "distil_hard"},
         "soft": {"objective": "distil_soft"},
         "frozen": {"freeze": ("blocks.*",)},
         "sgd": {"optimiser": "sgd", "schedule": "step", "milestones": (1,)},
         "repeated": {"batch": 18, "augment.repeats": 3},
-    }.items():
+    }
+    for name, changes in ways.items():
         trained = go(tmp_path / name, short.but(**changes), teacher=teacher if "objective" in changes else None)
         start = loading.load(f"run:{tmp_path / name}@initial").state_dict()
         moved = {key for key, value in trained.model.state_dict().items() if not torch.equal(value, start[key])}

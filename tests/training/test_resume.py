@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from training.toy import RECIPE, go, lines
 from vitreous import store
 from vitreous.training import loop
 from vitreous.training.loop import Trained
+from vitreous.training.step import Step
 
 KILLS = 20
 
@@ -86,15 +88,15 @@ def test_killed_while_writing(write: int, tmp_path: Path, peaceful: Trained) -> 
 
     def work() -> None:
         eager()
-        left, fsync = [write], os.fsync
+        left, fsync = [write], os.fsync  # of the child alone
 
-        def fatal(file: int) -> None:
+        def fatal(file: Any) -> None:
             left[0] -= 1
             if left[0] == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             fsync(file)
 
-        store.os.fsync = fatal  # type: ignore[assignment]
+        os.fsync = fatal
         go(tmp_path)
 
     assert ended(in_child(work)) == -signal.SIGKILL
@@ -103,15 +105,15 @@ def test_killed_while_writing(write: int, tmp_path: Path, peaceful: Trained) -> 
 
 def test_interrupted_and_gone_on(tmp_path: Path, peaceful: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C finishes the step, saves it and stops; the same call goes on from there."""
-    step, count = loop.Step.__call__, [0]
+    step, count = Step.__call__, [0]
 
-    def interrupted(self: loop.Step, *given: object) -> None:
+    def interrupted(self: Step, *given: object) -> None:
         step(self, *given)  # type: ignore[arg-type]
         count[0] += 1
         if count[0] == 6:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(loop.Step, "__call__", interrupted)
+    monkeypatch.setattr(Step, "__call__", interrupted)
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path)
@@ -124,7 +126,7 @@ def test_interrupted_and_gone_on(tmp_path: Path, peaceful: Trained, monkeypatch:
 def test_a_finished_run_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = go(tmp_path)
     stamp = first.run.state.stat().st_mtime_ns
-    monkeypatch.setattr(loop.Step, "__call__", lambda *_: pytest.fail("it trains again"))
+    monkeypatch.setattr(Step, "__call__", lambda *_: pytest.fail("it trains again"))
     again = go(tmp_path)
     assert again.records == first.records
     assert again.run.state.stat().st_mtime_ns == stamp

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vitreous.data import cache as store
 from vitreous.data.dataset import Dataset
-from vitreous.data.decode import Faults, decode, size_of
-from vitreous.data.listing import SPLITS, Listing, NoSplit, Rows, check_classes, few, key_of
 from vitreous.data.normalisation import normalisation
+from vitreous.data.sources import cache as store
+from vitreous.data.sources.decode import Faults, decode, size_of
+from vitreous.data.sources.listing import SPLITS, Listing, NoSplit, Rows, check_classes, few, key_of
 from vitreous.data.subsets import spread
 from vitreous.errors import UnknownName, VitreousError
 
@@ -70,7 +70,7 @@ def load(
     if source not in SOURCES or not colon:
         raise _unknown(name, source)
     home = store.folder(cache)
-    find: Find = import_module(f"vitreous.data.{SOURCES[source]}").find
+    find: Find = import_module(f"vitreous.data.sources.{SOURCES[source]}").find
     listing, train = _find(find, where, split, Path(root).expanduser() if root else home / "downloads")
     classes = _classes(name, split, listing, train)
     reference = train.take(np.unique(np.linspace(0, len(train) - 1, REFERENCE).astype(np.int64)))

@@ -12,10 +12,10 @@ from threading import Lock
 import numpy as np
 from numpy.typing import NDArray
 
-from vitreous.data import cache as store
 from vitreous.data.dataset import Triple
-from vitreous.data.decode import decode
-from vitreous.data.listing import Listing, Rows, key_of
+from vitreous.data.sources import cache as store
+from vitreous.data.sources.decode import decode
+from vitreous.data.sources.listing import Listing, Rows, key_of
 
 KNOWN: dict[str, tuple[Triple, Triple]] = {
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),

@@ -7,34 +7,23 @@ Only configurations decide here: what a model is made of is read from its graph 
 from __future__ import annotations
 
 import json
-import logging
 import os
 import pickle
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from textwrap import shorten
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.hub import offline, reachable
 
 if TYPE_CHECKING:
     from torch import nn
 
 Size = int | tuple[int, int]
 """Of an image: the side of a square, or height and width."""
-
-log = logging.getLogger("vitreous")
-
-PATIENCE = 3.0
-"""Seconds in which the hub has to answer before we go on without it; its own client takes 23 to find out."""
 
 
 def load(where: str, *, pretrained: bool, image: Size | None) -> nn.Module:
@@ -97,7 +86,7 @@ def loading(name: str, *, hub: bool) -> Iterator[None]:
     try:
         with _no_pickle():
             if hub and not reachable():
-                with _offline():
+                with offline():
                     yield
             else:
                 yield
@@ -114,51 +103,6 @@ def loading(name: str, *, hub: bool) -> Iterator[None]:
         away = hub and isinstance(error, OSError) and not reachable()
         why = "its files are not in the local cache and the model hub cannot be reached" if away else _first_line(error)
         raise VitreousError(f"Cannot load {name!r}: {why}.") from error
-
-
-@cache
-def reachable() -> bool:
-    """Whether the hub answers. Asked once a process; a 'no' is announced once and means the local cache only."""
-    from huggingface_hub import constants
-
-    if constants.HF_HUB_OFFLINE:
-        log.warning("Offline, as HF_HUB_OFFLINE asks: models come from the local cache only.")
-        return False
-    if "https" in getproxies() or _answers(constants.ENDPOINT):
-        return True
-    log.warning("The model hub cannot be reached: models come from the local cache only.")
-    return False
-
-
-def _answers(url: str) -> bool:
-    """Whether somebody listens at `url`. In a thread, because looking up a name obeys no timeout."""
-    place, heard = urlsplit(url), SimpleQueue[bool]()
-
-    def knock() -> None:
-        try:
-            port = place.port or (80 if place.scheme == "http" else 443)
-            socket.create_connection((place.hostname or "", port), PATIENCE).close()
-            heard.put(True)
-        except OSError:
-            heard.put(False)
-
-    Thread(target=knock, daemon=True).start()
-    try:
-        return heard.get(timeout=PATIENCE)
-    except Empty:
-        return False
-
-
-@contextmanager
-def _offline() -> Iterator[None]:
-    """The hub's client told not to try; as it reads its constant at every call, no option has to reach it."""
-    from huggingface_hub import constants
-
-    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = before
 
 
 @contextmanager

@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal
-
 from vitreous import recipes
 from vitreous.data import load
-from vitreous.data.subsets import fraction as share_of
-from vitreous.data.subsets import iso_samples
+from vitreous.data.subsets import fraction, iso_samples
 from vitreous.models.loading import load as load_model
 from vitreous.training.loop import Trained, train
+from vitreous.training.options import Options
 
 
-def run(
-    model: str,
-    data: str,
-    recipe: str,
-    changes: Mapping[str, Any],
-    *,
-    image: int | None,
-    size: int | None,
-    test_size: int | None,
-    fraction: float,
-    iso: Literal["epochs", "samples"],
-    pretrained: bool,
-    teacher: str | None,
-    out: Path | None,
-    seed: int,
-    device: str,
-    compile: bool | None,
-    show: bool,
-) -> Trained:
+def run(model: str, options: Options) -> Trained:
     """Recipe, images and teacher by their names, a fraction of the images if asked (A3.11, A3.12), then training."""
-    chosen = recipes.named(recipe).but(**changes)
-    images = load(data, image=image, size=size)
-    test = load(data, split="test", image=image, size=test_size)
-    if fraction != 1:
-        images = share_of(images, fraction, seed=seed)
-        if iso == "samples":
-            chosen = chosen.but(epochs=iso_samples(chosen.epochs, fraction))
-    taught = load_model(teacher, pretrained=not teacher.startswith(("run:", "nano:"))) if teacher else None
+    recipe = recipes.named(options.recipe).but(**options.changes())
+    data = load(options.data, image=options.image, size=options.size)
+    test = load(options.data, split="test", image=options.image, size=options.test_size)
+    if options.fraction != 1:
+        data = fraction(data, options.fraction, seed=options.seed)
+        if options.iso == "samples":
+            recipe = recipe.but(epochs=iso_samples(recipe.epochs, options.fraction))
+    name = options.teacher
+    teacher = load_model(name, pretrained=not name.startswith(("run:", "nano:"))) if name else None
     return train(
-        model, images, chosen,
-        test=test, out=out, seed=seed, device=device, pretrained=pretrained, teacher=taught, compile=compile, show=show,
+        model, data, recipe, test=test, out=options.out, seed=options.seed, device=options.device,
+        pretrained=options.pretrained, teacher=teacher, compile=False if options.no_compile else None,
+        show=not options.quiet,
     )  # fmt: skip

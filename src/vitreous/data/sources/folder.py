@@ -6,7 +6,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from vitreous.data.listing import EVERY, WORDS, Listing, NoSplit, check_classes, few, hold_out, key_of, listing, stamps
+from vitreous.data.sources.listing import (
+    EVERY,
+    WORDS,
+    Listing,
+    NoSplit,
+    check_classes,
+    few,
+    hold_out,
+    key_of,
+    listing,
+    stamps,
+)
 from vitreous.errors import VitreousError
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".avif", ".jp2")

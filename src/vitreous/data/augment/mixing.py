@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from vitreous.config import Augment
-from vitreous.data.chance import beta, integer
+from vitreous.data.augment.chance import beta, integer
 
 NUMBERS = 8
 

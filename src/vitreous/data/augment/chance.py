@@ -16,7 +16,7 @@ from torch import Tensor
 def integer(uniform: Tensor, count: Tensor | int) -> Tensor:
     """One of 0 … count - 1. (The product may round up to `count` itself.)"""
     last = count.long() - 1 if isinstance(count, Tensor) else count - 1
-    return (uniform * count).long().clamp(max=last)  # type: ignore[arg-type]
+    return (uniform * count).long().clamp(max=last)
 
 
 def between(uniform: Tensor, low: float, high: float) -> Tensor:

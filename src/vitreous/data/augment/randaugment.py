@@ -16,8 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vitreous.data.chance import choose, integer, normal
-from vitreous.data.colour import (
+from vitreous.data.augment.chance import choose, integer, normal
+from vitreous.data.augment.colour import (
     auto_contrast,
     brighten,
     contrast,
@@ -29,8 +29,8 @@ from vitreous.data.colour import (
     solarise,
     solarise_add,
 )
-from vitreous.data.geometry import affine
-from vitreous.data.stage import only
+from vitreous.data.augment.geometry import affine
+from vitreous.data.augment.stage import only
 from vitreous.errors import VitreousError
 
 

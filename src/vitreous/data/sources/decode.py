@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from vitreous.data.listing import Listing, Rows
 from vitreous.data.progress import progress
+from vitreous.data.sources.listing import Listing, Rows
 
 Faults = dict[int, str]
 """Positions of images that cannot be decoded, and why."""

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import numpy as np
 
-from vitreous.data.arrays import label_numbers
-from vitreous.data.listing import WORDS, Listing, NoSplit, few, hold_out, key_of, listing
+from vitreous.data.sources.arrays import label_numbers
+from vitreous.data.sources.listing import WORDS, Listing, NoSplit, few, hold_out, key_of, listing
 from vitreous.errors import VitreousError
+from vitreous.hub import offline, reachable
 
 SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
 """Files that `save_to_disk` leaves in a folder."""
 
 LABELS = ("label", "labels", "fine_label")
 """Columns of labels that are taken before any other."""
-
-
-PATIENCE = 3.0
-"""Seconds in which the hub has to answer."""
 
 
 def find(where: str, split: str, root: Path) -> Listing:
@@ -57,37 +51,12 @@ def _splits(where: str) -> dict[str, Any]:
         elif folder.exists():
             found = datasets.load_dataset(str(folder), config or None)
         else:
-            with _hub():
+            with nullcontext() if reachable() else offline():
                 found = datasets.load_dataset(path, config or None)
     except (OSError, ValueError, RuntimeError) as error:
         why = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
         raise VitreousError(f"Cannot load 'hf:{where}': {why}.") from error
     return dict(found) if isinstance(found, dict) else {"train": found}
-
-
-@contextmanager
-def _hub() -> Iterator[None]:
-    """The hub, or the local cache alone where nobody answers: its own client takes half a minute to find that out."""
-    from datasets import config
-    from huggingface_hub import constants
-
-    before = config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    if not any(before) and "https" not in getproxies() and not _answers(constants.ENDPOINT):
-        config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
-    try:
-        yield
-    finally:
-        config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
-
-
-def _answers(url: str) -> bool:
-    place = urlsplit(url)
-    try:
-        port = place.port or (80 if place.scheme == "http" else 443)
-        socket.create_connection((place.hostname or "", port), PATIENCE).close()
-    except OSError:
-        return False
-    return True
 
 
 def _listing(where: str, table: Any) -> Listing:

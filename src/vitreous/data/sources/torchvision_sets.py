@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vitreous.data.arrays import channels_last
-from vitreous.data.listing import WORDS, Listing, NoSplit, hold_out, key_of, listing, stamps
+from vitreous.data.sources.arrays import channels_last
+from vitreous.data.sources.listing import WORDS, Listing, NoSplit, hold_out, key_of, listing, stamps
 from vitreous.errors import UnknownName, VitreousError
 
 NAMES = (

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from vitreous.config import Augment
-from vitreous.data import mixing
-from vitreous.data.chance import choose
-from vitreous.data.colour import Jitter
+from vitreous.data.augment import mixing
+from vitreous.data.augment.chance import choose
+from vitreous.data.augment.colour import Jitter
+from vitreous.data.augment.erasing import Erasing
+from vitreous.data.augment.geometry import Flip, ResizedCrop, Shift
+from vitreous.data.augment.randaugment import RandAugment
+from vitreous.data.augment.stage import Stage
 from vitreous.data.dataset import Triple
-from vitreous.data.erasing import Erasing
-from vitreous.data.geometry import Flip, ResizedCrop, Shift
-from vitreous.data.randaugment import RandAugment
-from vitreous.data.stage import Stage
 from vitreous.errors import BadImages, VitreousError
 
 

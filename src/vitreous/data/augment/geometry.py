@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitreous.data.chance import between, choose, first_valid, integer
+from vitreous.data.augment.chance import between, choose, first_valid, integer
 
 TRIES = 10
 RATIOS = (3 / 4, 4 / 3)

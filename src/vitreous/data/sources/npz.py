@@ -26,8 +26,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vitreous.data.arrays import channels_last, label_numbers
-from vitreous.data.listing import EVERY, WORDS, Listing, NoSplit, check_classes, few, hold_out, key_of, listing, stamps
+from vitreous.data.sources.arrays import channels_last, label_numbers
+from vitreous.data.sources.listing import (
+    EVERY,
+    WORDS,
+    Listing,
+    NoSplit,
+    check_classes,
+    few,
+    hold_out,
+    key_of,
+    listing,
+    stamps,
+)
 from vitreous.errors import VitreousError
 
 MARK = re.compile(f"(?<![a-z])({'|'.join(EVERY)})(?![a-z])")

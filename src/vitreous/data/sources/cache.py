@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from vitreous.data.decode import Faults
+from vitreous.data.sources.decode import Faults
 
 Images = NDArray[np.uint8]
 Shape = tuple[int, int, int, int]

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from vitreous.data.chance import between, first_valid, integer, noise
-from vitreous.data.stage import only
+from vitreous.data.augment.chance import between, first_valid, integer, noise
+from vitreous.data.augment.stage import only
 
 TRIES = 10
 AREA = (0.02, 1 / 3)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitreous.data.chance import between, choose, integer
+from vitreous.data.augment.chance import between, choose, integer
 
 ORDERS = tuple(itertools.permutations(range(3)))
 

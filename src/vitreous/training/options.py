@@ -1,0 +1,80 @@
+"""What can be chosen about `vitreous train`. Plain values, no torch: the command line is quick to answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from vitreous.errors import VitreousError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Everything but the model.
+
+    Parameters
+    ----------
+    data
+        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK; world:shapes if not given.
+    recipe
+        One of `vitreous list recipes`; quick if not given.
+    set
+        Change the recipe: --set epochs=20 --set augment.mixup=0.8 --set model.drop_path=0.1
+    image
+        Side of the images in pixels.
+    size
+        At most so many training images.
+    test_size
+        At most so many test images.
+    fraction
+        Train on this share of every class, 0.02 for 2 %.
+    iso
+        With a fraction: as many epochs as ever, or as many images (more epochs).
+    pretrained
+        Begin with the published weights of the model.
+    teacher
+        The model that a distilling recipe learns from.
+    out
+        The run's folder; under runs/ if not given.
+    seed
+        Of everything random, 0 if not given.
+    device
+        auto, cpu, cuda, cuda:1 or mps.
+    no_compile
+        Do not compile the model; on GPUs it is compiled.
+    quiet
+        Show nothing while training.
+    """
+
+    data: str = "world:shapes"
+    recipe: str = "quick"
+    set: tuple[str, ...] = ()
+    image: int | None = None
+    size: int | None = None
+    test_size: int | None = None
+    fraction: float = 1.0
+    iso: Literal["epochs", "samples"] = "epochs"
+    pretrained: bool = False
+    teacher: str | None = None
+    out: Path | None = None
+    seed: int = 0
+    device: str = "auto"
+    no_compile: bool = False
+    quiet: bool = False
+
+    def changes(self) -> dict[str, Any]:
+        """`set` as names and values."""
+        return dict(map(assignment, self.set))
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """`epochs=20` as name and value; what JSON does not understand is a word."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise VitreousError(f"--set takes NAME=VALUE, epochs=20 for one, and not {text!r}.")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, {"None": None, "True": True, "False": False}.get(value, value)
