@@ -134,7 +134,7 @@ assert (images.ravel() == np.arange(240)).all()
 
 def test_two_processes_at_once(kept: Path) -> None:
     """Both are decoding before either has finished."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(store.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(store.__file__).parents[3])}
     both = [subprocess.Popen([sys.executable, "-c", RACER, str(kept), me], env=environment) for me in "ab"]
     assert [process.wait(60) for process in both] == [0, 0]
     assert entries(kept) == ["key"]
