@@ -214,8 +214,8 @@ def launch(
             raise
         _complain(str(error))
         return 2
-    except KeyboardInterrupt:
-        _complain("Interrupted.")
+    except KeyboardInterrupt as stop:
+        _complain(str(stop) or "Interrupted.")
         return 130
 
 

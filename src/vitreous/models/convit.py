@@ -48,7 +48,7 @@ class Size:
 
 
 SIZES = {
-    "nano": Size(4, 16, 6),  # ours
+    "nano": Size(4, 24, 4),  # ours
     "ti": Size(4, 48),
     "s": Size(9, 48),
     "b": Size(16, 48),
@@ -380,7 +380,7 @@ class ConViT(Remembers):
         return {"pos_embed", "cls_token"} & dict(self.named_parameters()).keys()
 
 
-@family("convit", SIZES, patches=(4, 16), by_size={"nano": {"image": 32, "patch": 4, "gpsa": 4}})
+@family("convit", SIZES, patches=(4, 16), by_size={"nano": {"image": 32, "patch": 4, "gpsa": 3}})
 def convit(
     size: Size,
     *,

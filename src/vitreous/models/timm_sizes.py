@@ -178,7 +178,7 @@ def twins_svt(
     )  # fmt: skip
 
 
-MIXER = {"nano": (6, 64), "ti": (8, 256), "s": (8, 512), "b": (12, 768), "l": (24, 1024)}
+MIXER = {"nano": (4, 96), "ti": (8, 256), "s": (8, 512), "b": (12, 768), "l": (24, 1024)}
 
 
 @family("mixer", MIXER, patches=(2, 4, 8, 16, 32), by_size={"nano": {"image": 32, "patch": 4}})

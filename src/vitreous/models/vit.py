@@ -58,7 +58,7 @@ class Size(NamedTuple):
 
 
 SIZES = {  # A1.02, and a small one of our own
-    "nano": Size(6, 64, 4),
+    "nano": Size(4, 96, 4),
     "ti": Size(12, 192, 3),
     "s": Size(12, 384, 6),
     "b": Size(12, 768, 12),
@@ -152,7 +152,10 @@ class ViT(Remembers):
                 f"The model was built for images of shape {self.shape} and got {tuple(images.shape[1:])}: "
                 "resize the images, or the model with vitreous.models.vit.resize."
             )
-        x = self.patch_embed(images)
+        return self.place(self.patch_embed(images))
+
+    def place(self, x: Tensor) -> Tensor:
+        """Patch embeddings behind the class token and with their positions."""
         prefix = [token.expand(x.shape[0], -1, -1) for token in (self.cls_token, self.dist_token) if token is not None]
         x = torch.cat([*prefix, x], 1)
         if len(self.positions):

@@ -6,16 +6,16 @@ from vitreous.config import Augment, Recipe
 
 
 def quick() -> Recipe:
-    """A small network on a laptop: minutes on two cores, crop and flip only. What `vitreous train` does unasked."""
+    """A small network on a laptop: three minutes on two cores, no augmentation. What `vitreous train` does unasked."""
     return Recipe(
         name="quick",
-        epochs=8,
+        epochs=4,
         batch=64,
         lr=1e-3,
         weight_decay=0.05,
-        warmup=1,
+        warmup=0.5,
         clip=1.0,
-        augment=Augment(padding=2),
+        augment=Augment(crop="none", flip=0.0),
     )
 
 
@@ -30,6 +30,6 @@ def nano() -> Recipe:
         warmup=2,
         clip=1.0,
         precision="fp32",
-        augment=Augment(padding=2, smoothing=0.1),
+        augment=Augment(crop="none", flip=0.0, smoothing=0.1),
         model={"drop_path": 0.05},
     )

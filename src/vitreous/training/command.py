@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from vitreous import recipes
 from vitreous.data import load
 from vitreous.data.subsets import fraction, iso_samples
@@ -13,8 +15,9 @@ from vitreous.training.options import Options
 def run(model: str, options: Options) -> Trained:
     """Recipe, images and teacher by their names, a fraction of the images if asked (A3.11, A3.12), then training."""
     recipe = recipes.named(options.recipe).but(**options.changes())
-    data = load(options.data, image=options.image, size=options.size)
-    test = load(options.data, split="test", image=options.image, size=options.test_size)
+    how: dict[str, Any] = {"image": options.image, "skip_corrupt": options.skip_corrupt}
+    data = load(options.data, size=options.size, **how)
+    test = load(options.data, split="test", size=options.test_size, **how)
     if options.fraction != 1:
         data = fraction(data, options.fraction, seed=options.seed)
         if options.iso == "samples":

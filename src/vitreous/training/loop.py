@@ -166,7 +166,9 @@ class Course:
                     self.seconds = time.perf_counter() - began
                     self.save(run)
                 if stop:
-                    raise KeyboardInterrupt
+                    raise KeyboardInterrupt(
+                        f"Stopped after step {self.done}, which is saved: the same command goes on."
+                    )
         self.look(run)
         self.seconds = time.perf_counter() - began
 

@@ -119,7 +119,7 @@ class MaskedPatches(Objective):
     def forward(self, images: Tensor, targets: Tensor) -> Tensor:
         model: Any = self.model
         tokens, chosen = self.corrupt(model.patch_embed(images))
-        x = _placed(model, tokens)
+        x = model.place(tokens)
         for index, block in enumerate(model.blocks):
             x = block(model.enter(index, x))
         x = _take(model.norm(x)[:, model.num_prefix_tokens :], chosen)
@@ -184,10 +184,3 @@ def _patches(images: Tensor, side: int) -> Tensor:
     """(n, N, channels, side, side), in the order of the tokens."""
     cut = images.unflatten(-1, (-1, side)).unflatten(-3, (-1, side))  # n, channels, rows, side, columns, side
     return cut.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
-
-
-def _placed(model: ViT, tokens: Tensor) -> Tensor:
-    """Patch embeddings as they enter the first block: behind the prefix tokens and with positions, as `ViT.embed`."""
-    prefix = [token.expand(len(tokens), -1, -1) for token in (model.cls_token, model.dist_token) if token is not None]
-    x = torch.cat([*prefix, tokens], 1)
-    return model.pos_drop(x + model.positions[0]() if len(model.positions) else x)

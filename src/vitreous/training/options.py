@@ -28,6 +28,8 @@ class Options:
         At most so many training images.
     test_size
         At most so many test images.
+    skip_corrupt
+        Leave out files that cannot be decoded.
     fraction
         Train on this share of every class, 0.02 for 2 %.
     iso
@@ -54,6 +56,7 @@ class Options:
     image: int | None = None
     size: int | None = None
     test_size: int | None = None
+    skip_corrupt: bool = False
     fraction: float = 1.0
     iso: Literal["epochs", "samples"] = "epochs"
     pretrained: bool = False
