@@ -19,7 +19,8 @@ MODULES = sorted(SOURCE.rglob("*.py"))
 SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]
 
 TIERS = (
-    ("errors", "annotations", "hub"),
+    ("errors", "annotations", "hub", "kinds"),
+    ("palette",),
     ("results", "config"),
     ("models", "data", "store", "specimen", "recipes"),
     ("probes", "training"),

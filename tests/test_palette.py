@@ -8,21 +8,37 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vitreous.specimen.palette import KIND_COLOURS, PAPERS, contrast, ink_on
+from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, contrast, ink_on
+
+EYES: dict[str, Any] = {
+    "normal": np.eye(3),
+    "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+"""Machado et al. 2009, severity 1."""
 
 
-def test_colours_differ_for_every_eye() -> None:
-    """Machado et al. 2009, severity 1; distances in CIELAB."""
-    eyes = {
-        "normal": np.eye(3),
-        "protan": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-        "deutan": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-        "tritan": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
-    }
-    for eye, matrix in eyes.items():
-        seen = {kind: lab(np.asarray(matrix) @ linear(colour)) for kind, colour in KIND_COLOURS.items()}
+@pytest.mark.parametrize("eye", EYES)
+def test_colours_differ_for_every_eye(eye: str) -> None:
+    """Distances in CIELAB."""
+    for colours, least in ((list(KIND_COLOURS.values()), 15), (MODEL_COLOURS, 25)):
+        seen = {colour: lab(np.asarray(EYES[eye]) @ linear(colour)) for colour in colours}
         for one, other in combinations(seen, 2):
-            assert np.linalg.norm(seen[one] - seen[other]) >= 15, (eye, one, other)
+            assert np.linalg.norm(seen[one] - seen[other]) >= least, (one, other)
+
+
+@pytest.mark.parametrize("eye", EYES)
+def test_ramps_run_from_the_paper_to_the_ink(eye: str) -> None:
+    """Lightness (L* of CIELAB) never turns back on a ramp, and turns once, in the middle, on a diverging one."""
+    for theme, sign in (("light", -1), ("dark", 1)):
+        ramp, opposites = (
+            sign * np.diff([lab(np.asarray(EYES[eye]) @ linear(colour))[0] for colour in colours])
+            for colours in (RAMPS[theme], OPPOSITES[theme])
+        )
+        assert (ramp > 4).all()
+        assert (opposites[:3] < -4).all()
+        assert (opposites[3:] > 4).all()
 
 
 def linear(colour: str) -> Any:
@@ -44,3 +60,4 @@ def test_contrast_against_known_values() -> None:
     assert contrast("#FFFFFF", "#0000FF") == pytest.approx(8.59, abs=0.005)
     assert all(contrast(ink_on(kind), colour) >= 4.5 for kind, colour in KIND_COLOURS.items())
     assert all(contrast(paper, colour) >= 1.8 for _, paper in PAPERS.values() for colour in KIND_COLOURS.values())
+    assert all(contrast(paper, colour) >= 2.5 for _, paper in PAPERS.values() for colour in MODEL_COLOURS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from vitreous.specimen.anatomy import Kind, Reach
+from vitreous.kinds import Kind, Reach
 
 Theme = Literal["light", "dark"]
 
@@ -20,6 +20,22 @@ KIND_COLOURS: dict[Kind, str] = {
 }
 """One colour a kind. Any two differ by at least 15 in CIELAB, also as seen with protanopia, deuteranopia or tritanopia;
 white reads on all of them but the pale mlp, so that the kind that fills half of a transformer stays quiet."""
+
+MODEL_COLOURS = ("#3355DD", "#CC9900", "#BB0000", "#00AAFF", "#774499", "#99AA66", "#FF66AA", "#884444")
+"""Models, and categories that have no colour of their own, in order. Any two differ by at least 25 in CIELAB for the
+same eyes, and all stand out from light and from dark paper."""
+
+RAMPS: dict[Theme, tuple[str, ...]] = {
+    "light": ("#F7F4EE", "#F3D3A2", "#E59A6F", "#C25C6B", "#863A7A", "#4A2A72", "#1E1B4B"),
+    "dark": ("#1E1C36", "#4A2A72", "#863A7A", "#C25C6B", "#E59A6F", "#F3D3A2", "#FBF3E4"),
+}
+"""From little to much: away from the paper, lightness always in one direction."""
+
+OPPOSITES: dict[Theme, tuple[str, ...]] = {
+    "light": ("#1B3F94", "#5B86E0", "#B9CDF2", "#F7F7F5", "#F3C7A4", "#D9793A", "#8F3A0A"),
+    "dark": ("#B5CBF8", "#5B86E0", "#2B4A8F", "#1C2027", "#8A4318", "#D9793A", "#F6CFAE"),
+}
+"""From one side of a middle to the other; the middle is nearly the paper."""
 
 PAPERS: dict[Theme, tuple[str, str]] = {"light": ("#1B1F24", "#FFFFFF"), "dark": ("#E8EAED", "#14171C")}
 """Ink and background of each theme. All greys are ink at some opacity."""

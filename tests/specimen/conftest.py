@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from vitreous.specimen.anatomy import Anatomy, Reach, Unit
-from vitreous.specimen.palette import KIND_COLOURS, REACH_GLYPHS
+from vitreous.kinds import Reach
+from vitreous.palette import KIND_COLOURS, REACH_GLYPHS
+from vitreous.specimen.anatomy import Anatomy, Unit
 
 Block = Callable[[int, str, Unit], list[Unit]]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from rich.console import Console
 
+from vitreous.palette import PAPERS
 from vitreous.specimen import drawing
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.drawing_svg import count
-from vitreous.specimen.palette import PAPERS
 
 
 def printed(model: Anatomy, width: int = 80, **options: Any) -> list[str]:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.palette import KIND_COLOURS, PAPERS, REACH_GLYPHS, contrast
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.drawing_svg import count, svg
 from vitreous.specimen.folding import panels
-from vitreous.specimen.palette import KIND_COLOURS, PAPERS, REACH_GLYPHS, contrast
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -12,18 +12,15 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from vitreous.errors import UnknownName
+from vitreous.kinds import KINDS, Kind, Reach
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Kind = Literal["stem", "attention", "conv", "mlp", "token-mlp", "pool", "downsample", "head"]
-Reach = Literal["global", "windowed", "reduced", "class", "channel", "linear", "unknown"]
 Grid = tuple[int, int]
-
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)

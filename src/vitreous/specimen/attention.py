@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from vitreous.specimen.anatomy import Grid, Reach
+from vitreous.kinds import Reach
+from vitreous.specimen.anatomy import Grid
 from vitreous.specimen.graph import aten, op
 from vitreous.specimen.joins import LAYOUT, Flow
 from vitreous.specimen.layout import BatchAxis

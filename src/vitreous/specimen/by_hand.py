@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.specimen.anatomy import KINDS, Anatomy, Kind, Unit
+from vitreous.kinds import KINDS, Kind
+from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.graph import undisturbed
 from vitreous.specimen.intervene import takes_two
 from vitreous.specimen.layout import BatchAxis, Layout

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from torch import fx, nn
 
-from vitreous.specimen.anatomy import Grid, Kind
+from vitreous.kinds import Kind
+from vitreous.specimen.anatomy import Grid
 from vitreous.specimen.graph import op, path
 from vitreous.specimen.joins import LAYOUT, Flow, Join, find_joins
 

@@ -11,10 +11,10 @@ from html import escape
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
+from vitreous.palette import KIND_COLOURS, PAPERS
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.drawing_svg import count, draw, svg
 from vitreous.specimen.folding import panels, slot_name
-from vitreous.specimen.palette import KIND_COLOURS, PAPERS
 
 if TYPE_CHECKING:
     from rich.table import Table

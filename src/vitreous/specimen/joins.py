@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from vitreous.specimen.anatomy import Kind
+from vitreous.kinds import Kind
 from vitreous.specimen.graph import op
 from vitreous.specimen.layout import Layout
 from vitreous.specimen.positions import Positions, Trace, shape_of
