@@ -138,6 +138,7 @@ def test_x_33_placement_and_window_follow_the_image() -> None:
         assert found("preresnet_50")[0] == [0, 0, 0, 0]
         assert found("alternet_50", image=32, stem="imagenet")[1] == {7}
     assert {name: size.lengths for name, size in ALTERNETS.items()} == {
+        "nano": (3, 3, 4),
         "18": (2, 2, 2, 2),
         "34": (3, 4, 6, 4),
         "50": (3, 4, 6, 4),

@@ -134,7 +134,7 @@ def test_saved_for_backward_does_not_grow_with_n_squared() -> None:
 
 def test_published_parameter_counts_c1() -> None:
     published = {"ti": 6, "s": 27, "b": 86, "ti+": 10, "s+": 48, "b+": 152}
-    assert published.keys() == SIZES.keys()
+    assert published.keys() | {"nano"} == SIZES.keys()
     with torch.device("meta"):
         counts = {name: sum(p.numel() for p in build(f"convit_{name}").parameters()) for name in SIZES}
     for name, wanted in published.items():  # the paper cuts 27.8 and 49.0 to 27 and 48; its B+ is 1.1 short
