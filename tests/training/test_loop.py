@@ -288,7 +288,7 @@ def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
     paths = [str(Path(vitreous.__file__).parents[1]), str(Path(__file__).parents[1])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*command, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.returncode == 0, done.stderr[-3000:]
     for sam in (None, 0.05):
         one, two = go(tmp_path / "one" / str(sam), WIDE.but(sam=sam)), store.Run(tmp_path / str(sam))
         for a, b in zip(one.records, two.records(), strict=True):

@@ -87,7 +87,8 @@ def train(
     identity = prepare.identity(described, data, test, recipe, seed)
     run = store.Run(out or Path("runs") / prepare.title(identity))
     compile = where.type == "cuda" if compile is None else compile
-    with processes(where) as team, interruptible(team) as stop, contextlib.ExitStack() as stack:
+    team = processes(where)
+    with interruptible(team) as stop, contextlib.ExitStack() as stack:
         course = Course(made, data, test, recipe, teacher, seed, where, compile, team)
         if team.first:
             stack.enter_context(run.claimed(identity, course.bytes()))

@@ -8,6 +8,7 @@ normalises with its own rows) and dropout or drop-path masks, which differ from 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -77,21 +78,16 @@ class Processes:
         return DistributedDataParallel(objective)
 
 
-@contextlib.contextmanager
-def processes(device: torch.device) -> Iterator[Processes]:
-    """Join the others that `torchrun` has started, or be alone."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
-        yield Processes()
-        return
-    ours = not dist.is_initialized()
-    if ours:
+def processes(device: torch.device) -> Processes:
+    """Join the others that `torchrun` has started, or be alone. Once joined a process stays so until it ends: leaving
+    and joining again would find the addresses of the first time.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return Processes()
+    if not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
-    try:
-        yield Processes(dist.get_rank(), dist.get_world_size(), device)
-    finally:
-        if ours:
-            dist.destroy_process_group()
+        atexit.register(dist.destroy_process_group)
+    return Processes(dist.get_rank(), dist.get_world_size(), device)
 
 
 @contextlib.contextmanager
