@@ -90,11 +90,11 @@ def test_killed_while_writing(write: int, tmp_path: Path, peaceful: Trained) -> 
         eager()
         left, fsync = [write], os.fsync  # of the child alone
 
-        def fatal(file: Any) -> None:
+        def fatal(fd: Any) -> None:
             left[0] -= 1
             if left[0] == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
-            fsync(file)
+            fsync(fd)
 
         os.fsync = fatal
         go(tmp_path)

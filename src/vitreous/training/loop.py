@@ -156,7 +156,9 @@ class Course:
         began = time.perf_counter() - self.seconds
         every = 1 if self.step.device.type == "cpu" and self.team.world == 1 else LOOK_EVERY
         for number in range(self.done, min((epoch + 1) * self.steps, self.plan.steps)):
-            self.step(number, batches[number - epoch * self.steps], self.plan.lr(number))
+            place = number - epoch * self.steps
+            then = batches[place + 1] if place + 1 < self.steps else None
+            self.step(number, batches[place], self.plan.lr(number), then)
             if self.mean is not None:
                 self.mean.update_parameters(self.model)
             self.done = number + 1

@@ -20,6 +20,7 @@ from vitreous.config import Recipe
 from vitreous.data.augment import Augmenter
 from vitreous.data.dataset import Dataset
 from vitreous.training.evaluate import autocast
+from vitreous.training.feed import Feed
 from vitreous.training.optim import climbed, clip
 from vitreous.training.processes import Processes
 
@@ -49,7 +50,8 @@ class Step:
         self.module = objective
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         self.objective: Callable[..., Tensor] = processes.wrap(objective)
-        self.optimiser, self.data, self.recipe, self.seed, self.precision = optimiser, data, recipe, seed, precision
+        self.optimiser, self.recipe, self.seed, self.precision = optimiser, recipe, seed, precision
+        self.feed = Feed(data, self.device)
         self.processes, self.part, self.alone = processes, processes.rows(batch), processes.world == 1
         self.augment = Augmenter(
             recipe.augment, image=data.image, classes=len(data.classes), mean=data.mean, std=data.std
@@ -72,11 +74,11 @@ class Step:
         if self.recorded:
             self.stream = torch.cuda.Stream()
 
-    def __call__(self, number: int, rows: Tensor, lr: float) -> None:
-        """Step `number` on these rows of the data."""
-        rows = rows.to(self.data.images.device)
-        self.images.copy_(self.data.images[rows], non_blocking=True)
-        self.labels.copy_(self.data.labels[rows], non_blocking=True)
+    def __call__(self, number: int, rows: Tensor, lr: float, then: Tensor | None = None) -> None:
+        """Step `number` on these rows of the data; `then` are the next step's."""
+        images, labels = self.feed(rows, then)
+        self.images.copy_(images, non_blocking=True)
+        self.labels.copy_(labels, non_blocking=True)
         self.number.fill_(number)
         self.set_lr(lr)
         if not self.recorded:
