@@ -1,6 +1,6 @@
 """The small models that come with the package: train them, and pack them into it.
 
-    python benchmarks/bundle.py train --runs runs/nano        # all at once, a few minutes on one GPU
+    python benchmarks/bundle.py train --runs runs/nano        # a few minutes on one GPU
     python benchmarks/bundle.py pack --runs runs/nano         # into src/vitreous/nano, weights in half precision
 
 The recorded accuracy is that of the packed weights, measured on a CPU in single precision.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -83,14 +82,9 @@ def main() -> None:
         torch.set_num_threads(1)
         for name in chosen.models:
             print(json.dumps(pack_one(name, chosen.runs)))
-    elif len(chosen.models) == 1:
-        train_one(chosen.models[0], chosen.runs, chosen.epochs, chosen.size, chosen.device)
     else:
-        rest = ["--runs", str(chosen.runs), "--size", str(chosen.size), "--device", chosen.device]
-        rest += ["--epochs", str(chosen.epochs)] if chosen.epochs else []
-        command = [sys.executable, __file__, "train", *rest, "--models"]
-        jobs = [subprocess.Popen([*command, name]) for name in chosen.models]
-        sys.exit(max(job.wait() for job in jobs))
+        for name in chosen.models:  # one after the other: processes that share a GPU take turns, and each has to start
+            train_one(name, chosen.runs, chosen.epochs, chosen.size, chosen.device)
 
 
 if __name__ == "__main__":
