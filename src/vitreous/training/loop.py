@@ -27,7 +27,7 @@ from vitreous.training import locality, prepare
 from vitreous.training.display import View
 from vitreous.training.evaluate import evaluate
 from vitreous.training.objectives import objective
-from vitreous.training.optim import average, freeze, optimiser, schedule
+from vitreous.training.optim import average, optimiser, schedule
 from vitreous.training.processes import Processes, interruptible, place, processes
 from vitreous.training.state import moments, pack, unpack
 from vitreous.training.step import Step, order, steps_of
@@ -84,7 +84,7 @@ def train(
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
     data, test = prepare.images(data, test)
     made, described = prepare.model(model, data, recipe, seed, pretrained)
-    identity = prepare.identity(described, data, test, recipe, seed)
+    identity = prepare.identity(described, data, test, recipe, seed, teacher)
     run = store.Run(out or Path("runs") / prepare.title(identity))
     compile = where.type == "cuda" if compile is None else compile
     team = processes(where)
@@ -114,7 +114,6 @@ class Course:
         team: Processes,
     ) -> None:
         self.model, self.recipe, self.seed, self.team = model.to(device), recipe, seed, team
-        freeze(model, recipe.freeze)
         self.data, self.test = prepare.resident(data, device), prepare.resident(test, device)
         self.steps, self.batch = steps_of(len(data), recipe)
         self.plan = schedule(recipe, self.steps)

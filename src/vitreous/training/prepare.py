@@ -72,7 +72,9 @@ def fingerprint(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def identity(described: dict[str, Any], data: Dataset, test: Dataset, recipe: Recipe, seed: int) -> dict[str, Any]:
+def identity(
+    described: dict[str, Any], data: Dataset, test: Dataset, recipe: Recipe, seed: int, teacher: nn.Module | None
+) -> dict[str, Any]:
     """All that the result depends on, as plain values: `recipe.json`."""
     return {
         "model": described,
@@ -83,6 +85,7 @@ def identity(described: dict[str, Any], data: Dataset, test: Dataset, recipe: Re
         "test": {"name": test.name, "images": len(test), "fingerprint": test.fingerprint},
         "recipe": recipe.to_json(),
         "seed": seed,
+        "teacher": None if teacher is None else fingerprint(teacher),
     }  # fmt: skip
 
 
