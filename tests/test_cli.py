@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,13 +151,14 @@ def test_a_real_ctrl_c() -> None:
     script = "import time; import vitreous.models.loading as n"
     script += "; n.list_models = lambda *_: (print('ready', flush=True), time.sleep(60))"
     script += "; from vitreous.cli import main; main(['list', 'models'])"
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    listens = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # which a job in the background does not
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", script]
+    with subprocess.Popen(command, env=environment(), preexec_fn=listens, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, "Interrupted.\n")
 
 

@@ -1,0 +1,44 @@
+"""Results: what every question about a model is answered with. A tidy table, what its columns mean, how to look at it,
+and where it came from.
+
+Nothing here needs torch, so that stored results can be read, drawn and judged anywhere; pandas and the drawing libraries
+are imported when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vitreous.results.column import UNIT_COLUMNS as UNIT_COLUMNS
+    from vitreous.results.column import Column as Column
+    from vitreous.results.column import estimate as estimate
+    from vitreous.results.intervals import Interval as Interval
+    from vitreous.results.intervals import bootstrap_mean as bootstrap_mean
+    from vitreous.results.intervals import mean_of_sums as mean_of_sums
+    from vitreous.results.result import Result as Result
+    from vitreous.results.view import Reference as Reference
+    from vitreous.results.view import View as View
+
+_HOMES = {
+    "Column": "column",
+    "Interval": "intervals",
+    "Reference": "view",
+    "Result": "result",
+    "UNIT_COLUMNS": "column",
+    "View": "view",
+    "bootstrap_mean": "intervals",
+    "estimate": "column",
+    "mean_of_sums": "intervals",
+}
+
+__all__ = [
+    "UNIT_COLUMNS", "Column", "Interval", "Reference", "Result", "View", "bootstrap_mean", "estimate", "mean_of_sums",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vitreous.results' has no attribute {name!r}")
+    return getattr(import_module(f"vitreous.results.{_HOMES[name]}"), name)

@@ -1,0 +1,176 @@
+"""Altair charts: valid Vega-Lite, the palette's colours, bands where they belong, files without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import altair as alt
+import numpy as np
+import pytest
+from PIL import Image
+
+from results.conftest import MADE, VIEWS, distances, filters, reliability, similarity, spectrum
+from vitreous.errors import VitreousError
+from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS, Theme
+from vitreous.results import Result, View, style
+from vitreous.results.charts import svg
+
+
+def spec(result: Result, view: int = 0, theme: Theme = "light") -> dict[str, Any]:
+    return cast(dict[str, Any], result.chart(view, theme).to_dict())
+
+
+def nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """All dicts of a specification."""
+    if isinstance(tree, dict):
+        yield tree
+        for child in tree.values():
+            yield from nodes(child)
+    elif isinstance(tree, list):
+        for child in tree:
+            yield from nodes(child)
+
+
+def marks(tree: Any, kind: str) -> list[dict[str, Any]]:
+    return [node for node in nodes(tree) if isinstance(node.get("mark"), dict) and node["mark"]["type"] == kind]
+
+
+def rows_of(tree: dict[str, Any], node: dict[str, Any]) -> list[dict[str, Any]]:
+    data = node["data"]
+    return cast(list[dict[str, Any]], tree["datasets"][data["name"]] if "name" in data else data["values"])
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("name", "view"), VIEWS)
+def test_every_view_is_valid_and_stands_alone(name: str, view: int, theme: Theme) -> None:
+    """`to_dict` checks against Vega-Lite's schema; vl-convert then has to make marks of it."""
+    result = MADE[name]()
+    whole = spec(result, view, theme)
+    assert all("url" not in node.get("data", {}) for node in nodes(whole))
+    json.dumps(whole, allow_nan=False)
+    assert whole["config"]["background"] == PAPERS[theme][1]
+    drawn = svg(result.chart(view, theme))
+    assert PAPERS[theme][1].lower() in drawn.lower()
+    assert "NaN" not in drawn
+    assert result.views[view].title in drawn
+
+
+def test_labels_are_written() -> None:
+    drawn = svg(distances("vit", "convit").chart())
+    for words in ("distance (pixels)", "depth", "vit", "convit", "uniform attention", "kind of unit", "attention"):
+        assert f">{words}<" in drawn
+    assert ">frequency (π)<" in svg(spectrum().chart())
+    assert ">as sure as right<" in svg(reliability().chart())
+
+
+def test_bands_lie_behind_the_marks_at_their_depths() -> None:
+    result = replace(
+        distances("vit"), about={"units": {"vit": [["s", "stem", 0.0], ["a", "attention", 0.5], ["h", "head", 1.0]]}}
+    )
+    whole = spec(result)
+    first = whole["layer"][0]
+    assert first["mark"]["type"] == "rect"
+    assert first["mark"]["opacity"] == style.BAND
+    assert [(row["start"], row["end"], row["kind"]) for row in rows_of(whole, first)] == [
+        (-0.25, 0.25, "stem"), (0.25, 0.75, "attention"), (0.75, 1.25, "head"),
+    ]  # fmt: skip
+    scale = first["encoding"]["fill"]["scale"]
+    assert scale == {k: v for k, v in {"domain": ["stem", "attention", "head"], "range": [KIND_COLOURS[k] for k in ("stem", "attention", "head")]}.items()}
+    assert first["encoding"]["x"]["scale"]["domain"] == [-0.25, 1.25]
+    """In the picture: 440 pixels are 1.5 of depth, so the middle band is a third of them, from 146.67 on."""
+    drawn = svg(result.chart())
+    assert re.search(r'd="M146\.6\d+,0h146\.6\d+v260h-146', drawn)
+
+
+def test_ribbons_keep_their_own_opacity() -> None:
+    whole = spec(distances("vit"), 1)
+    [ribbon] = marks(whole, "area")
+    assert ribbon["mark"]["opacity"] == style.RIBBON
+    assert (ribbon["encoding"]["y"]["field"], ribbon["encoding"]["y2"]["field"]) == ("low", "high")
+    assert all("opacity" not in line["mark"] for line in marks(whole, "line"))
+    drawn = svg(distances("vit").chart(1))
+    assert f'opacity="{style.RIBBON}"' in drawn
+
+
+def test_colours_of_models_are_ordered_and_the_same_in_every_panel() -> None:
+    [points] = marks(spec(distances("vit", "convit")), "point")
+    assert points["encoding"]["color"]["scale"] == {"domain": ["vit", "convit"], "range": list(MODEL_COLOURS[:2])}
+    facets = spec(distances("vit", "convit"), 1)
+    assert len(facets["concat"]) == 2
+    assert facets["resolve"]["scale"]["color"] == "shared"
+    assert len({json.dumps(line["encoding"]["y"]["scale"]) for line in marks(facets, "line")}) == 1
+
+
+def test_tooltips_tell_every_column() -> None:
+    result = distances("vit")
+    [points] = marks(spec(result), "point")
+    assert [tip["title"] for tip in points["encoding"]["tooltip"]] == [column.title for column in result.columns]
+
+
+def test_heat_maps_have_square_cells_and_the_ramp_of_the_theme() -> None:
+    for theme in ("light", "dark"):
+        whole = spec(similarity(), 0, theme)
+        assert whole["width"] == whole["height"] == {"step": 26}
+        assert whole["encoding"]["color"]["scale"]["range"] == list(RAMPS[theme])
+        assert whole["encoding"]["color"]["scale"]["domain"] == pytest.approx(np.linspace(0, 1, 7).tolist())
+    assert whole["encoding"]["y"]["sort"] == ["u3", "u2", "u1", "u0"]
+    assert len(re.findall(r'aria-roledescription="rect mark"', svg(similarity().chart()))) in (15, 16)
+
+
+def test_a_hundred_by_a_hundred_cells() -> None:
+    """More rows than Altair lets through by default, without changing that default; labels thin out."""
+    whole = spec(similarity(100))
+    assert whole["width"] == {"step": 4}
+    assert len(rows_of(whole, whole)) == 10_000
+    assert len(whole["encoding"]["x"]["axis"]["values"]) <= 400 / 11
+    assert "max_rows" not in alt.data_transformers.options
+
+
+def test_more_models_than_colours_are_dashed() -> None:
+    result = distances(*(f"m{i}" for i in range(9)))
+    [line] = marks(spec(result, 2), "line")
+    assert line["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0]] * 8 + [[5, 3]]
+
+
+def test_models_that_differ_have_a_strip_each() -> None:
+    result = distances("vit", "resnet")
+    table = result.to_frame()
+    table.loc[table["model"] == "resnet", "kind"] = "conv"
+    whole = spec(replace(result, table=table))
+    strips = [node for node in whole["layer"] if node["mark"]["type"] == "rect"]
+    assert [{row["model"] for row in rows_of(whole, strip)} for strip in strips] == [{"vit"}, {"resnet"}]
+    assert [(s["encoding"]["y"]["value"], s["encoding"]["y2"]["value"]) for s in strips] == [(243, 251), (252, 260)]
+
+
+def test_tiles_are_the_pictures() -> None:
+    drawn = svg(filters().chart())
+    assert "data:image/png;base64," in drawn
+    assert all(f">{i}<" in drawn for i in range(1, 6))
+
+
+def test_figures_are_written_as_their_suffix_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("the network was touched")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    result = distances("vit")
+    assert result.figure(tmp_path / "new" / "a.svg").read_text().startswith("<svg")
+    assert result.figure(tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    wide, _ = Image.open(result.figure(tmp_path / "a.png")).size
+    points = re.search(r'width="(\d+)"', (tmp_path / "new" / "a.svg").read_text())
+    assert points is not None
+    assert wide == pytest.approx(2 * int(points[1]), abs=2)
+    with pytest.raises(VitreousError, match=r"as 'a.gif'; it can be written as \.svg, \.png, \.pdf"):
+        result.figure(tmp_path / "a.gif")
+
+
+def test_an_empty_table_draws_an_empty_chart() -> None:
+    result = distances("vit")
+    empty = replace(result, table=result.table.head(0), views=(View("line", "depth", "value", "model", bands=True),))
+    assert "distance (pixels)" in svg(empty.chart())
