@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, contrast, ink_on
+from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme, contrast, ink_on
 
 EYES: dict[str, Any] = {
     "normal": np.eye(3),
@@ -31,7 +31,8 @@ def test_colours_differ_for_every_eye(eye: str) -> None:
 @pytest.mark.parametrize("eye", EYES)
 def test_ramps_run_from_the_paper_to_the_ink(eye: str) -> None:
     """Lightness (L* of CIELAB) never turns back on a ramp, and turns once, in the middle, on a diverging one."""
-    for theme, sign in (("light", -1), ("dark", 1)):
+    signs: dict[Theme, int] = {"light": -1, "dark": 1}
+    for theme, sign in signs.items():
         ramp, opposites = (
             sign * np.diff([lab(np.asarray(EYES[eye]) @ linear(colour))[0] for colour in colours])
             for colours in (RAMPS[theme], OPPOSITES[theme])

@@ -27,13 +27,28 @@ def awkward() -> Result:
         "value": [np.nan, 1 / 3, 5e-324],
     })  # fmt: skip
     kinds = {"model": "category", "size": "order", "flag": "category"}
-    columns = tuple(Column(name, kinds.get(name, "quantity"), "It’s “so”.") for name in table)  # type: ignore[arg-type]
-    views = (View("line", "half", "value", "size", references=(Reference(0.62, "the paper: 0.62", "x"),), log=("x", "y"), limits=(0, 1)),)
+    columns = tuple(
+        Column(name, kinds.get(name, "quantity"), "It’s “so”.")  # type: ignore[arg-type]
+        for name in map(str, table)
+    )
+    views = (
+        View(
+            "line",
+            "half",
+            "value",
+            "size",
+            references=(Reference(0.62, "the paper: 0.62", "x"),),
+            log=("x", "y"),
+            limits=(0, 1),
+        ),
+    )
     arrays = {
         "turned": np.arange(6.0).reshape(2, 3).T, "big-endian": np.arange(3, dtype=">i4"), "none": np.zeros((0, 4)),
         "one": np.array(3.0), "holes": np.array([np.nan, np.inf], dtype=np.float16), "flags": np.array([True]),
     }  # fmt: skip
-    return Result("awkward", table, columns, views, arrays, {"options": {"größe": (1, 2)}, "left_out": {"head": "no grid"}})
+    return Result(
+        "awkward", table, columns, views, arrays, {"options": {"größe": (1, 2)}, "left_out": {"head": "no grid"}}
+    )
 
 
 @pytest.mark.parametrize("make", [awkward, filters, similarity, lambda: distances("vit")])
@@ -110,7 +125,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     with pytest.raises(VitreousError, match="content is not what was saved"):
         Result.load(path)
     table.unlink()
-    with pytest.raises(VitreousError, match="needs 'attention_distance.*parquet' beside it, which is not there"):
+    with pytest.raises(VitreousError, match=r"needs .attention_distance.*parquet. beside it, which is not there"):
         Result.load(path)
     table.write_bytes(good)
     assert Result.load(path) == distances("vit")
@@ -121,7 +136,7 @@ def test_where_there_is_no_result(tmp_path: Path) -> None:
         Result.load(tmp_path / "nowhere")
     similarity().save(tmp_path)
     filters().save(tmp_path)
-    with pytest.raises(VitreousError, match="holds 2 results; choose one of cka.json, filters.json"):
+    with pytest.raises(VitreousError, match=r"holds 2 results; choose one of cka\.json, filters\.json"):
         Result.load(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(VitreousError, match="Cannot write result 'cka'"):

@@ -20,8 +20,12 @@ def test_two_models_joined_are_two_models_measured_together() -> None:
 
 
 def test_what_is_known_is_kept() -> None:
-    one = replace(distances("a"), about={"data": "world", "ids": ["A4.18"], "left_out": {"a": {"stem": "no attention"}}})
-    other = replace(distances("b"), about={"data": "world", "ids": ["A4.18", "A4.19"], "left_out": {"b": {}}, "seed": 1})
+    one = replace(
+        distances("a"), about={"data": "world", "ids": ["A4.18"], "left_out": {"a": {"stem": "no attention"}}}
+    )
+    other = replace(
+        distances("b"), about={"data": "world", "ids": ["A4.18", "A4.19"], "left_out": {"b": {}}, "seed": 1}
+    )
     about = Result.join([one, other]).about
     assert about == {
         "data": "world", "ids": ["A4.18", "A4.19"], "left_out": {"a": {"stem": "no attention"}, "b": {}}, "seed": 1,

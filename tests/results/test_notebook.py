@@ -31,7 +31,8 @@ def test_in_the_ink_of_the_page() -> None:
     page = distances("vit")._repr_html_()
     assert "currentColor" in page
     assert "#1b1f24" not in page.lower()
-    assert 'fill="#ffffff"' not in page.lower().replace('stroke="#ffffff"', "") or "halo" in page
+    assert "#ffffff" not in page.lower(), "neither paper nor halos of it"
+    assert page.count(">uniform attention<") == 1
 
 
 def test_rows_and_what_they_mean() -> None:

@@ -12,7 +12,19 @@ import pytest
 from results.conftest import distances, reliability, similarity, spectrum
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, RAMPS
 from vitreous.results import Column, Reference, Result, View
-from vitreous.results.panels import bands, blend, dashed, levels, panels, shades, spans, thinned, units_to_bands, value_limits, x_limits
+from vitreous.results.panels import (
+    bands,
+    blend,
+    dashed,
+    levels,
+    panels,
+    shades,
+    spans,
+    thinned,
+    units_to_bands,
+    value_limits,
+    x_limits,
+)
 
 
 def test_bands_reach_half_way_to_their_neighbours() -> None:
@@ -28,7 +40,10 @@ def test_bands_come_from_all_units_where_they_are_known() -> None:
     rows = [(b.start, b.end, b.kind) for b in bands(result, result.table)]
     assert rows == [(-0.25, 0.25, "attention"), (0.25, 0.75, "attention"), (0.75, 1.25, "attention")]
     known = replace(result, about={"units": {"vit": [["a", "attention", 0.0], ["m", "mlp", 1.0]]}})
-    assert [(b.start, b.end, b.kind) for b in bands(known, known.table)] == [(-0.5, 0.5, "attention"), (0.5, 1.5, "mlp")]
+    assert [(b.start, b.end, b.kind) for b in bands(known, known.table)] == [
+        (-0.5, 0.5, "attention"),
+        (0.5, 1.5, "mlp"),
+    ]
 
 
 def test_models_share_bands_only_where_they_are_alike() -> None:
@@ -54,7 +69,7 @@ def test_order_of_levels() -> None:
         "kind": ["mlp", "stem", "attention"], "head": [10, 2, 2], "unit": ["b", "a", "b"],
         "size": pd.Categorical(["large", "small", "large"], ["small", "huge", "large"]),
     })  # fmt: skip
-    columns = tuple(Column(name, "order", "x") for name in table)
+    columns = tuple(Column(name, "order", "x") for name in map(str, table))
     result = Result("x", table, columns)
     assert levels(result, "kind") == ["stem", "attention", "mlp"]
     assert levels(result, "head") == [2, 10]
@@ -120,5 +135,3 @@ def test_labels_keep_apart() -> None:
     assert list(thinned(5, 100, 11)) == [0, 1, 2, 3, 4]
     assert list(thinned(100, 400, 11)) == list(range(0, 100, 3))
     assert not list(thinned(0, 0, 11))
-
-

@@ -1,8 +1,8 @@
 """Results: what every question about a model is answered with. A tidy table, what its columns mean, how to look at it,
 and where it came from.
 
-Nothing here needs torch, so that stored results can be read, drawn and judged anywhere; pandas and the drawing libraries
-are imported when they are first used.
+Nothing here needs torch, so that stored results can be read, drawn and judged anywhere; pandas and the drawing
+libraries are imported when they are first used.
 """
 
 from __future__ import annotations

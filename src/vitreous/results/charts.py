@@ -17,7 +17,7 @@ from vitreous.kinds import KINDS
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import style
 from vitreous.results.montage import montage, montage_png
-from vitreous.results.panels import Panel, Shades, levels, panels, shades, spans, thinned, value_limits, x_limits
+from vitreous.results.panels import Panel, levels, panels, shades, spans, thinned, value_limits, x_limits
 from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
 
@@ -73,7 +73,9 @@ class _Drawing:
         self.shades = shades(result, view, theme)
         self.limits = value_limits(result, view)
         self.tooltip = [
-            alt.Tooltip(f"{c.name}:{_type(c.kind)}", title=c.title, **({"format": ".4~g"} if c.kind == "quantity" else {}))
+            alt.Tooltip(
+                f"{c.name}:{_type(c.kind)}", title=c.title, **({"format": ".4~g"} if c.kind == "quantity" else {})
+            )
             for c in result.columns
         ]
 
@@ -157,7 +159,9 @@ class _Drawing:
         lines = alt.Chart(base).mark_line(strokeWidth=1.3 if thin else 2, strokeCap="round", strokeJoin="round")
         layers.append(lines.encode(x=x, y=y, **colour, **detail, **order, **self.dashes()))
         few = panel.rows[self.view.x].nunique() <= 40
-        points = alt.Chart(base).mark_point(filled=True, size=(14 if thin else 30) if few else 30, opacity=1 if few else 0)
+        points = alt.Chart(base).mark_point(
+            filled=True, size=(14 if thin else 30) if few else 30, opacity=1 if few else 0
+        )
         layers.append(points.encode(x=x, y=y, tooltip=self.tooltip, **colour))
         return layers
 
@@ -254,7 +258,9 @@ class _Drawing:
         axes = []
         for shown in (across, up):
             values = [shown[i] for i in thinned(len(shown), step * len(shown), 11)]
-            axes.append(alt.Axis(values=values, labelOverlap=False, ticks=False, domain=False, grid=False, labelFontSize=10))
+            axes.append(
+                alt.Axis(values=values, labelOverlap=False, ticks=False, domain=False, grid=False, labelFontSize=10)
+            )
         turned = max((len(str(level)) for level in across), default=0) * 6 > step
         axes[0].labelAngle = -90 if turned else 0
         colours = OPPOSITES[self.theme] if view.middle is not None else RAMPS[self.theme]
@@ -274,7 +280,9 @@ def _tiles(result: Result, view: View, theme: Theme) -> Any:
     sheet = montage(result.arrays[view.array], [str(v) for v in result.table[view.x]] if view.x else [])
     picture = "data:image/png;base64," + base64.b64encode(montage_png(sheet, PAPERS[theme][1])).decode()
     width, height = sheet.width, sheet.height
-    whole = alt.Chart(alt.Data(values=[{"picture": picture}])).mark_image(width=width, height=height, align="left", baseline="top")
+    whole = alt.Chart(alt.Data(values=[{"picture": picture}])).mark_image(
+        width=width, height=height, align="left", baseline="top"
+    )
     image = whole.encode(url="picture:N", x=alt.value(0), y=alt.value(0))
     words = [{"label": label, "x": x, "y": y} for label, (x, y) in zip(sheet.labels, sheet.corners, strict=False)]
     text = alt.Chart(alt.Data(values=words)).mark_text(
@@ -300,7 +308,10 @@ def _data(rows: pd.DataFrame) -> alt.Data:
     """Rows as JSON has them; what is not a number is null."""
     plain = rows.astype(object).where(rows.notna(), None)
     records = [
-        {str(k): v.item() if isinstance(v, np.generic) else v for k, v in row.items()} for row in plain.to_dict("records")
+        {str(k): v.item() if isinstance(v, np.generic) else v for k, v in row.items()}
+        for row in plain.to_dict("records")
     ]
-    finite = [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in records]
+    finite = [
+        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in records
+    ]
     return alt.Data(values=finite)

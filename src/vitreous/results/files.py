@@ -1,4 +1,5 @@
-"""Results on disk: `NAME.json` says everything but the numbers, a parquet file has the table, a safetensors file the arrays.
+"""Results on disk: `NAME.json` says everything but the numbers; a parquet file has the table, a safetensors file the
+arrays.
 
 The numbers' files carry a digest of their content in their name and are written first; replacing the JSON, which names
 them, is the one moment at which a new result takes the place of an old one. All three can be read without Vitreous.
@@ -87,12 +88,10 @@ def load(path: Path) -> Result:
 
 
 def _parquet(result: Result) -> bytes:
-    import pyarrow as pa
-
     buffer = BytesIO()
     try:
         result.table.to_parquet(buffer)
-    except (pa.ArrowException, ValueError) as error:
+    except (ValueError, TypeError) as error:
         raise VitreousError(f"The table of result {result.name!r} does not fit into parquet: {error}.") from None
     return buffer.getvalue()
 
@@ -120,7 +119,9 @@ def _read(path: Path, name: str, sha256: str) -> bytes:
 
 
 def _damaged(path: Path, why: Any) -> VitreousError:
-    return VitreousError(f"{str(path)!r} is no result of Vitreous or is damaged ({why}); measure it again or copy it anew.")
+    return VitreousError(
+        f"{str(path)!r} is no result of Vitreous or is damaged ({why}); measure it again or copy it anew."
+    )
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -29,7 +29,9 @@ def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, seed: int = 0
     """
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim == 0 or len(sample) == 0:
-        raise VitreousError(f"A mean over images was asked for an array of shape {sample.shape}; pass at least one image.")
+        raise VitreousError(
+            f"A mean over images was asked for an array of shape {sample.shape}; pass at least one image."
+        )
     tail = _tail(confidence)
     count, shape = len(sample), sample.shape[1:]
     flat = sample.reshape(count, -1)
@@ -57,8 +59,8 @@ def _resampled_means(flat: NDArray[np.float64], seed: int, repeats: int) -> NDAr
 def mean_of_sums(total: ArrayLike, squares: ArrayLike, count: ArrayLike, *, confidence: float = 0.95) -> Interval:
     """Mean and Student's interval from sums alone: of the values, of their squares, and their number.
 
-    For probes, whose whole state is sums. Where the spread is below about 1e-8 of the mean the squares have lost it, and
-    the interval has no width.
+    For probes, whose whole state is sums. Where the spread is below about 1e-8 of the mean the squares have lost it,
+    and the interval has no width.
     """
     from scipy.special import stdtrit
 
@@ -73,5 +75,7 @@ def mean_of_sums(total: ArrayLike, squares: ArrayLike, count: ArrayLike, *, conf
 
 def _tail(confidence: float) -> float:
     if not 0 < confidence < 1:
-        raise VitreousError(f"An interval of confidence {confidence} was asked for; it lies between 0 and 1, such as 0.95.")
+        raise VitreousError(
+            f"An interval of confidence {confidence} was asked for; it lies between 0 and 1, such as 0.95."
+        )
     return (1 - confidence) / 2

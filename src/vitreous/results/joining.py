@@ -19,16 +19,22 @@ def join(results: Sequence[Result]) -> Result:
     first = results[0]
     for other in results[1:]:
         if other.name != first.name:
-            raise VitreousError(f"Results {first.name!r} and {other.name!r} answer different questions; join like with like.")
+            raise VitreousError(
+                f"Results {first.name!r} and {other.name!r} answer different questions; join like with like."
+            )
         different = set(first.columns) ^ set(other.columns)
         if different:
             names = ", ".join(sorted({column.name for column in different}))
-            raise VitreousError(f"Two results {first.name!r} differ in their columns ({names}); measure both anew with one version.")
+            raise VitreousError(
+                f"Two results {first.name!r} differ in their columns ({names}); measure both anew with one version."
+            )
     tables = [result.table for result in results]
     for name in first.table.columns:
         if any(isinstance(table[name].dtype, pd.CategoricalDtype) for table in tables):
             tables = _one_set_of_categories(tables, name)
-    arrays = {name: _stacked(name, results) for name in dict.fromkeys(key for result in results for key in result.arrays)}
+    arrays = {
+        name: _stacked(name, results) for name in dict.fromkeys(key for result in results for key in result.arrays)
+    }
     about: dict[str, Any] = {}
     for result in results:
         about = _merged(about, result.about)
@@ -38,9 +44,9 @@ def join(results: Sequence[Result]) -> Result:
 def _one_set_of_categories(tables: list[pd.DataFrame], name: str) -> list[pd.DataFrame]:
     """Without this, pandas would turn categories that differ into plain objects."""
     known = [pd.Categorical(table[name]).categories for table in tables]
-    dtype = pd.CategoricalDtype(list(dict.fromkeys(entry for entries in known for entry in entries)))
-    ordered = all(isinstance(table[name].dtype, pd.CategoricalDtype) and table[name].dtype.ordered for table in tables)
-    return [table.astype({name: pd.CategoricalDtype(dtype.categories, ordered=ordered)}) for table in tables]
+    entries = list(dict.fromkeys(entry for categories in known for entry in categories))
+    ordered = all(pd.Categorical(table[name]).ordered for table in tables)
+    return [table.astype({name: pd.CategoricalDtype(entries, ordered=ordered)}) for table in tables]
 
 
 def _stacked(name: str, results: Sequence[Result]) -> np.ndarray:
@@ -48,7 +54,9 @@ def _stacked(name: str, results: Sequence[Result]) -> np.ndarray:
     shapes = {array.shape[1:] if array.ndim else None for array in found}
     if len(found) > 1 and (len(shapes) > 1 or None in shapes):
         sizes = ", ".join(str(array.shape) for array in found)
-        raise VitreousError(f"Arrays {name!r} of shapes {sizes} do not fit under each other; give them names of their own.")
+        raise VitreousError(
+            f"Arrays {name!r} of shapes {sizes} do not fit under each other; give them names of their own."
+        )
     return np.concatenate(found) if len(found) > 1 else found[0]
 
 

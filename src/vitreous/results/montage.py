@@ -31,15 +31,15 @@ class Montage:
 def montage(pictures: NDArray[np.generic], labels: Sequence[str] = ()) -> Montage:
     """Lay out pictures: whole numbers are bytes, others lie between 0 and 1; about as many across as fill a line."""
     if pictures.ndim not in (3, 4) or (pictures.ndim == 4 and pictures.shape[-1] != 3) or not pictures.size:
-        raise VitreousError(f"Tiles were asked of an array of shape {pictures.shape}; they are (n, h, w) or (n, h, w, 3).")
+        raise VitreousError(
+            f"Tiles were asked of an array of shape {pictures.shape}; they are (n, h, w) or (n, h, w, 3)."
+        )
     count, high, wide = pictures.shape[:3]
     across = min(count, max(math.ceil(math.sqrt(1.6 * count)), 4))
     width = min((WIDTH - GAP * (across - 1)) // across, 112)
     tile = (width, max(round(width * high / wide), 1))
     words = WORDS if labels else 0
-    corners = [
-        ((i % across) * (tile[0] + GAP), words + (i // across) * (tile[1] + GAP + words)) for i in range(count)
-    ]
+    corners = [((i % across) * (tile[0] + GAP), words + (i // across) * (tile[1] + GAP + words)) for i in range(count)]
     scale = 1.0 if pictures.dtype == np.uint8 else 255.0
     bytes_ = np.clip(np.round(np.nan_to_num(pictures.astype(np.float64)) * scale), 0, 255).astype(np.uint8)
     return Montage(bytes_, tile, corners, across * (tile[0] + GAP) - GAP, corners[-1][1] + tile[1], labels)
@@ -51,7 +51,11 @@ def montage_png(sheet: Montage, paper: str) -> bytes:
 
     canvas = Image.new("RGB", (2 * sheet.width, 2 * sheet.height), paper)
     for picture, (x, y) in zip(sheet.pictures, sheet.corners, strict=True):
-        enlarged = Image.fromarray(picture).convert("RGB").resize((2 * sheet.tile[0], 2 * sheet.tile[1]), Image.Resampling.NEAREST)
+        enlarged = (
+            Image.fromarray(picture)
+            .convert("RGB")
+            .resize((2 * sheet.tile[0], 2 * sheet.tile[1]), Image.Resampling.NEAREST)
+        )
         canvas.paste(enlarged, (2 * x, 2 * y))
     content = BytesIO()
     canvas.save(content, "PNG", optimize=True)

@@ -26,7 +26,8 @@ def html(result: Result) -> str:
     return (
         f'<div style="overflow-x: auto">{_picture(result)}'
         f'<p style="max-width: 46em; opacity: 0.8; margin: 4px 0">{read}</p>'
-        f'<details><summary style="cursor: pointer">{escape(result.name)}: {facts}</summary>\n{_table(result)}</details></div>\n'
+        f'<details><summary style="cursor: pointer">{escape(result.name)}: {facts}</summary>\n'
+        f"{_table(result)}</details></div>\n"
     )
 
 
@@ -50,6 +51,7 @@ def _inked(drawn: str) -> str:
     """An SVG without its paper, in the ink and the font of what is around it, numbers to a hundredth of a pixel."""
     ink, paper = PAPERS["light"]
     drawn = re.sub(rf'<rect[^>]*fill="{paper}"[^>]*/>', "", drawn, flags=re.IGNORECASE)
+    drawn = re.sub(rf'<text[^>]*fill="{paper}"[^>]*>[^<]*</text>', "", drawn, flags=re.IGNORECASE)  # halos
     drawn = re.sub(ink, "currentColor", drawn, flags=re.IGNORECASE)
     drawn = re.sub(r' (font-family|aria-[a-z]+)="[^"]*"', "", drawn)
     drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", drawn)
@@ -61,7 +63,9 @@ def _fewer_colours(content: bytes) -> bytes:
     from PIL import Image
 
     smaller = BytesIO()
-    Image.open(BytesIO(content)).convert("RGB").quantize(255, dither=Image.Dither.NONE).save(smaller, "PNG", optimize=True)
+    Image.open(BytesIO(content)).convert("RGB").quantize(255, dither=Image.Dither.NONE).save(
+        smaller, "PNG", optimize=True
+    )
     return smaller.getvalue()
 
 

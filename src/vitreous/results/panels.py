@@ -1,17 +1,18 @@
-"""What a view comes to before anything is drawn: panels, bands, colours, the ends of axes. The two drawing libraries share it,
-so that a picture in a paper and the one in a report are the same."""
+"""What a view comes to before anything is drawn: panels, bands, colours, the ends of axes. The two drawing libraries
+share it, so that a picture in a paper and the one in a report are the same."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from vitreous.kinds import KINDS
+from vitreous.kinds import KINDS, Kind
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, RAMPS, Theme
 from vitreous.results.result import Result
 from vitreous.results.view import View
@@ -23,7 +24,7 @@ class Band:
 
     start: float
     end: float
-    kind: str
+    kind: Kind
     unit: str
     model: str
     lane: int = 0
@@ -91,11 +92,11 @@ def units_to_bands(model: str, units: Sequence[Sequence[Any]]) -> list[Band]:
     depths = [float(unit[2]) for unit in placed]
     if len(depths) == 1:
         return [Band(depths[0] - 0.5, depths[0] + 0.5, placed[0][1], placed[0][0], model)]
-    middles = [(one + other) / 2 for one, other in zip(depths, depths[1:], strict=False)]
+    middles = [(one + other) / 2 for one, other in pairwise(depths)]
     edges = [2 * depths[0] - middles[0], *middles, 2 * depths[-1] - middles[-1]] if depths else []
     return [
         Band(start, end, kind, name, model)
-        for (name, kind, _), start, end in zip(placed, edges, edges[1:], strict=False)
+        for (name, kind, _), (start, end) in zip(placed, pairwise(edges), strict=True)
     ]
 
 
@@ -172,8 +173,8 @@ def x_limits(panel: Panel, view: View) -> tuple[float, float] | None:
 
 
 def spans(result: Result, view: View, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a bar view over a quantity with the two ends of each bar, `start` and `end`: as wide as the closest bars are
-    apart, shared out among the colours."""
+    """Rows of a bar view over a quantity with the two ends of each bar, `start` and `end`: as wide as the closest bars
+    are apart, shared out among the colours."""
     places = np.unique(result.table[view.x].to_numpy(dtype=float))
     width = float(np.diff(places).min()) if len(places) > 1 else 1.0
     groups = levels(result, view.colour) if view.colour and view.colour != view.facet else [None]

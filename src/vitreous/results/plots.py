@@ -20,13 +20,28 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from vitreous.errors import VitreousError
-from vitreous.kinds import KINDS
+from vitreous.kinds import KINDS, Kind
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import style
 from vitreous.results.montage import montage
-from vitreous.results.panels import Panel, blend, dashed, groups, levels, panels, shades, spans, thinned, value_limits, x_limits
+from vitreous.results.panels import (
+    Panel,
+    blend,
+    dashed,
+    groups,
+    levels,
+    panels,
+    shades,
+    spans,
+    thinned,
+    value_limits,
+    x_limits,
+)
 from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
+
+Look = dict[str, Any]
+"""Arguments of matplotlib's functions."""
 
 
 def plot(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Figure, Any]:
@@ -37,8 +52,8 @@ def plot(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Fig
         parts = panels(result, view)
         if ax is not None and len(parts) > 1:
             raise VitreousError(
-                f"A view of {result.name!r} has {len(parts)} panels and was given one ax; leave ax out, or select the rows "
-                f"of one {view.facet} first."
+                f"A view of {result.name!r} has {len(parts)} panels and was given one ax; leave ax out, or select "
+                f"the rows of one {view.facet} first."
             )
         drawing = _Drawing(result, view, theme)
         if ax is not None:
@@ -57,7 +72,7 @@ class _Drawing:
         self.ink, self.paper = PAPERS[theme]
         self.shades = shades(result, view, theme)
         self.limits = value_limits(result, view)
-        self.kinds: set[str] = set()
+        self.kinds: set[Kind] = set()
 
     def figure(self, parts: list[Panel]) -> tuple[Figure, Any]:
         across = len(parts) if len(parts) <= 3 else 2 if len(parts) == 4 else 3
@@ -112,7 +127,7 @@ class _Drawing:
             shown = levels(self.result, view.x, panel.rows)
             chosen = thinned(len(shown), 36, 1)
             turned = max((len(str(level)) for level in shown), default=0) * len(shown) > 60
-            look = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+            look: Look = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if turned else {}
             ax.set_xticks(list(chosen), [str(shown[i]) for i in chosen], **look)
 
     def places(self, panel: Panel, rows: pd.DataFrame) -> np.ndarray:
@@ -144,8 +159,10 @@ class _Drawing:
             if self.view.low:
                 low, high = (rows[name].to_numpy(dtype=float) for name in (self.view.low, self.view.high))
                 ax.fill_between(x, low, high, color=colour, alpha=style.RIBBON, linewidth=0)
-            dots = {"marker": "o", "markersize": 2.2 if thin else 3.2} if len(np.unique(x)) <= 40 else {}
-            dash = "--" if dashed(self.shades, level) and self.result.column(self.view.colour).kind == "category" else "-"
+            dots: Look = {"marker": "o", "markersize": 2.2 if thin else 3.2} if len(np.unique(x)) <= 40 else {}
+            dash = (
+                "--" if dashed(self.shades, level) and self.result.column(self.view.colour).kind == "category" else "-"
+            )
             ax.plot(x, rows[self.view.y], color=colour, linestyle=dash, linewidth=1.0 if thin else 1.6, **dots)
 
     def scatter(self, ax: Axes, panel: Panel) -> None:
@@ -183,45 +200,43 @@ class _Drawing:
             low, high, alpha = (0, 1, style.BAND) if whole else (foot, foot + lane, 0.6)
             ax.axvspan(band.start, band.end, low, high, color=KIND_COLOURS[band.kind], alpha=alpha, lw=0, zorder=0.5)
             if not whole and self.view.colour == "model":
-                mark = {"color": self.colour(band.model), "marker": "s", "markersize": 4, "clip_on": False}
+                mark: Look = {"color": self.colour(band.model), "marker": "s", "markersize": 4, "clip_on": False}
                 ax.plot(1.015, foot + lane / 2, transform=ax.transAxes, **mark)
 
     def reference(self, ax: Axes, reference: Reference, panel: Panel) -> None:
-        look = {"color": self.ink, "alpha": 0.7, "linewidth": 0.9, "linestyle": (0, (4, 3))}
-        halo = [withStroke(linewidth=2.5, foreground=self.paper, alpha=0.8)]
-        words: dict[str, Any] = {"fontsize": 8, "path_effects": halo, "annotation_clip": False}
+        """A dashed line and its words, in a halo of paper that keeps the data off them."""
+        look: Look = {"color": self.ink, "alpha": 0.7, "linewidth": 0.9, "linestyle": (0, (4, 3))}
+        value = reference.value
+        place: Look
         if reference.axis == "slope":
             end = float(panel.rows[self.view.x].max())
-            ax.plot([0, end], [0, reference.value * end], **look)
-            at, offset, align = (end, reference.value * end), (-8, 0), ("right", "center")
-            ax.annotate(reference.label, at, offset, textcoords="offset points", ha=align[0], va=align[1], **words)
+            ax.plot([0, end], [0, value * end], **look)
+            place = {"xy": (end, value * end), "xytext": (-8, 0), "ha": "right", "va": "center"}
         elif reference.axis == "x":
-            ax.axvline(reference.value, **look)
-            where = (reference.value, 1)
-            ax.annotate(
-                reference.label, where, (3, -2), xycoords=ax.get_xaxis_transform(), textcoords="offset points", va="top", **words
-            )
+            ax.axvline(value, **look)
+            place = {"xy": (value, 1), "xytext": (3, -2), "xycoords": ax.get_xaxis_transform(), "va": "top"}
         else:
-            ax.axhline(reference.value, **look)
-            where = (1, reference.value)
-            ax.annotate(
-                reference.label, where, (-3, 2), xycoords=ax.get_yaxis_transform(), textcoords="offset points", ha="right", **words
-            )
+            ax.axhline(value, **look)
+            place = {"xy": (1, value), "xytext": (-3, 2), "xycoords": ax.get_yaxis_transform(), "ha": "right"}
+        halo = [withStroke(linewidth=2.5, foreground=self.paper, alpha=0.8)]
+        ax.annotate(reference.label, textcoords="offset points", fontsize=8, path_effects=halo, **place)
 
     def heatmap(self, ax: Axes, panel: Panel) -> None:
         view, result = self.view, self.result
         across, up = levels(result, view.x, panel.rows), levels(result, view.y, panel.rows)
         cells = np.full((len(up), len(across)), np.nan)
-        columns, rows = ([shown.index(level) for level in panel.rows[name]] for shown, name in ((across, view.x), (up, view.y)))
+        columns, rows = (
+            [shown.index(level) for level in panel.rows[name]] for shown, name in ((across, view.x), (up, view.y))
+        )
         cells[rows, columns] = panel.rows[view.colour].to_numpy(dtype=float)
         ax.imshow(cells, cmap=self.colours(), norm=self.norm(), origin="lower", interpolation="nearest", aspect="equal")
         for names, ticks, labels, turn in (
-            (across, ax.set_xticks, ax.set_xlabel, {"rotation": 90}),
-            (up, ax.set_yticks, ax.set_ylabel, {}),
+            (across, ax.set_xticks, ax.set_xlabel, 90),
+            (up, ax.set_yticks, ax.set_ylabel, 0),
         ):
             chosen = thinned(len(names), 24, 1)
             short = max((len(str(name)) for name in names), default=0) * len(names) < 40
-            ticks(list(chosen), [str(names[i]) for i in chosen], fontsize=6.5, **({} if short else turn))
+            ticks(list(chosen), [str(names[i]) for i in chosen], fontsize=6.5, rotation=0 if short else turn)
             labels(result.column(view.x if names is across else view.y).title)
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
@@ -246,10 +261,12 @@ class _Drawing:
         entries: list[Any] = []
         if self.shades and not self.shades.ends and view.colour not in (view.facet, view.x):
             for level in self.shades.levels:
-                look = {"linestyle": "none", "marker": "s" if view.mark == "bar" else "o", "markersize": 5}
+                look: Look = {"linestyle": "none", "marker": "s" if view.mark == "bar" else "o", "markersize": 5}
                 entries.append(Line2D([], [], color=self.colour(level), label=str(level), **look))
         entries += [
-            Patch(color=KIND_COLOURS[kind], alpha=2.2 * style.BAND, lw=0, label=kind) for kind in KINDS if kind in self.kinds
+            Patch(color=KIND_COLOURS[kind], alpha=2.2 * style.BAND, lw=0, label=kind)
+            for kind in KINDS
+            if kind in self.kinds
         ]
         if entries and outside:
             fig.legend(handles=entries, loc="outside right upper", handlelength=1.2)

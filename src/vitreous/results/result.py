@@ -28,8 +28,8 @@ FLEETING = ("seconds", "date")
 class Result:
     """A tidy table, what its columns mean, how to look at it, and where it came from.
 
-    One row a measurement. Columns stand in one order everywhere: model, unit, kind, stage, depth; then the result's own;
-    then value, low, high, n. Making a result checks it, so that whoever reads one can rely on it.
+    One row a measurement. Columns stand in one order everywhere: model, unit, kind, stage, depth; then the result's
+    own; then value, low, high, n. Making a result checks it, so that whoever reads one can rely on it.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Result:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Pictures, which do not belong in a table."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What produced it, as JSON can hold it: models, data, options, seed, versions, seconds, date, ids of the catalogue,
-    and `left_out`, the units that could not be asked, with the reason. `units` lists, for each model, the name, kind and
-    depth of all its units, for the bands behind an axis of depth."""
+    """What produced it, as JSON can hold it: models, data, options, seed, versions, seconds, date, ids of the
+    catalogue, and `left_out`, the units that could not be asked, with the reason. `units` lists, for each model, the
+    name, kind and depth of all its units, for the bands behind an axis of depth."""
 
     def __post_init__(self) -> None:
         declared = {column.name: column for column in self.columns}
@@ -56,7 +56,9 @@ class Result:
         try:
             object.__setattr__(self, "about", json.loads(json.dumps(dict(self.about), allow_nan=False)))
         except (TypeError, ValueError) as error:
-            raise VitreousError(f"What result {self.name!r} says about itself does not fit into JSON: {error}.") from None
+            raise VitreousError(
+                f"What result {self.name!r} says about itself does not fit into JSON: {error}."
+            ) from None
         for view in self.views:
             view.check(declared, self.arrays)
             if view.mark == "tiles" and len(self.arrays[view.array]) != len(self.table):
@@ -78,13 +80,17 @@ class Result:
                 )
                 if names
             ]
-            raise VitreousError(f"The columns of result {self.name!r} do not agree; {'; '.join(wrong) or 'one is there twice'}.")
+            raise VitreousError(
+                f"The columns of result {self.name!r} do not agree; {'; '.join(wrong) or 'one is there twice'}."
+            )
         if not self.table.index.is_unique:
             raise VitreousError(f"Two rows of result {self.name!r} have one index; call reset_index(drop=True) first.")
         for name, column in declared.items():
             dtype = self.table[name].dtype
             if column.kind == "quantity" and (is_bool_dtype(dtype) or not is_numeric_dtype(dtype)):
-                raise VitreousError(f"Column {name!r} of result {self.name!r} is a quantity and holds {dtype}; it takes numbers.")
+                raise VitreousError(
+                    f"Column {name!r} of result {self.name!r} is a quantity and holds {dtype}; it takes numbers."
+                )
 
     def __repr__(self) -> str:
         models = f", {self.table['model'].nunique()} models" if "model" in self.table else ""
@@ -97,7 +103,7 @@ class Result:
         return (
             (self.name, self.columns, self.views) == (other.name, other.columns, other.views)
             and _lasting(self.about) == _lasting(other.about)
-            and (self.table.dtypes == other.table.dtypes).all()
+            and self.table.dtypes.equals(other.table.dtypes)
             and self.table.equals(other.table)
             and self.arrays.keys() == other.arrays.keys()
             and all(_same(array, other.arrays[key]) for key, array in self.arrays.items())
@@ -128,9 +134,10 @@ class Result:
         codes, levels = zip(*(pd.factorize(self.table[self.column(axis).name]) for axis in axes), strict=True)
         shape = tuple(len(level) for level in levels)
         cells = np.ravel_multi_index(codes, shape) if len(values) else np.zeros(0, dtype=np.intp)
-        if len(np.unique(cells)) < len(cells):
+        if np.unique(cells).size < values.size:
             raise VitreousError(
-                f"Several rows of result {self.name!r} share one {', '.join(axes)}; name more columns, or select rows first."
+                f"Several rows of result {self.name!r} share one {', '.join(axes)}; name more columns, or select "
+                "rows first."
             )
         dense = np.full(shape, np.nan)
         dense.flat[cells] = values
@@ -139,7 +146,9 @@ class Result:
     def view(self, which: int = 0) -> View:
         """One of the views, with an error that says how many there are."""
         if not -len(self.views) <= which < len(self.views):
-            raise VitreousError(f"View {which} of result {self.name!r} was asked for; it has {len(self.views)}, counted from 0.")
+            raise VitreousError(
+                f"View {which} of result {self.name!r} was asked for; it has {len(self.views)}, counted from 0."
+            )
         return self.views[which]
 
     def save(self, path: str | Path) -> Path:

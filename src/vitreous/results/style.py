@@ -45,9 +45,9 @@ def vega(theme: Theme) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def matplotlib(theme: Theme) -> dict[str, Any]:
-    """Settings for `matplotlib.rc_context`: in force while we draw, never left behind. Fonts by their own names, because
-    those of a generic family are looked up later, when the settings are the user's again."""
+def matplotlib(theme: Theme) -> Any:
+    """Settings for `matplotlib.rc_context`: in force while we draw, never left behind. Fonts by their own names,
+    because those of a generic family are looked up later, when the settings are the user's again."""
     from matplotlib.font_manager import fontManager
 
     ink, paper = PAPERS[theme]

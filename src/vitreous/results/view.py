@@ -55,8 +55,9 @@ class View:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> View:
         """The inverse of `dataclasses.asdict`, also after JSON."""
-        values = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
-        return cls(**{**values, "references": tuple(Reference(**each) for each in raw["references"])})
+        values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+        values["references"] = tuple(Reference(**each) for each in raw["references"])
+        return cls(**values)
 
     def check(self, columns: Mapping[str, Column], arrays: Mapping[str, Any]) -> None:
         """Refuse what cannot be drawn, when the result is made and not when somebody looks at it."""
