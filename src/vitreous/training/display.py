@@ -55,7 +55,7 @@ class View:
         self.console.print(heads, style="dim", highlight=False)
         self.bar.start()
         self.task = self.bar.add_task("", total=self.steps, completed=done, loss="")
-        self.board = _tensorboard(folder, done) if self.show else None
+        self.board = _tensorboard(folder, done // self.per_epoch + 1) if self.show else None
 
     def step(self, done: int, sums: Any) -> None:
         """Move the bar."""
@@ -84,9 +84,10 @@ def _width(form: str) -> int:
     return len(form.format(0))
 
 
-def _tensorboard(folder: Path, done: int) -> Any:
+def _tensorboard(folder: Path, epoch: int) -> Any:
+    """A writer, if there is TensorBoard; what an earlier process has told of this epoch and later is forgotten."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=done or None)
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=epoch)
