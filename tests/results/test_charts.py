@@ -120,7 +120,7 @@ def test_heat_maps_have_square_cells_and_the_ramp_of_the_theme() -> None:
         assert whole["encoding"]["color"]["scale"]["range"] == list(RAMPS[theme])
         assert whole["encoding"]["color"]["scale"]["domain"] == pytest.approx(np.linspace(0, 1, 7).tolist())
     assert whole["encoding"]["y"]["sort"] == ["u3", "u2", "u1", "u0"]
-    assert len(re.findall(r'aria-roledescription="rect mark"', svg(similarity().chart()))) in (15, 16)
+    assert len(re.findall(r'aria-roledescription="rect mark"', svg(similarity().chart()))) == 15, "a hole has no cell"
 
 
 def test_a_hundred_by_a_hundred_cells() -> None:

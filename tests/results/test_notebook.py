@@ -27,6 +27,13 @@ def test_a_large_result_stays_small() -> None:
     assert len(many._repr_html_()) < 60_000
 
 
+def test_a_picture_is_shown_at_its_size() -> None:
+    """Four cells of 26 points and their labels, not the pixels of a sharper picture."""
+    found = re.search(r'<img [^>]*width="(\d+)"', similarity()._repr_html_())
+    assert found is not None
+    assert 104 < int(found[1]) < 320
+
+
 def test_in_the_ink_of_the_page() -> None:
     page = distances("vit")._repr_html_()
     assert "currentColor" in page

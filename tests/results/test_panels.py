@@ -113,10 +113,13 @@ def test_limits_hold_everything_that_is_drawn() -> None:
     higher = replace(result.views[0], references=(Reference(99.0, "far"),))
     assert value_limits(result, higher) == pytest.approx((-1 - 5.0, 99 + 12.5))
     logged = value_limits(result, result.views[2])
-    assert logged == pytest.approx((1 / 1.1, 21 * 1.1)), "zero has no place on a log axis"
+    assert logged == pytest.approx((21**-0.05, 21**1.05)), "zero has no place on a log axis"
     assert value_limits(similarity(), similarity().views[0]) == (0, 1)
     assert value_limits(similarity(), similarity().views[1]) == pytest.approx((0, 1)), "as far to both sides of 0.5"
     assert value_limits(reliability(), reliability().views[0]) == pytest.approx((0, 0.84)), "bars stand on zero"
+    differing = distances("vit", "resnet").table.assign(kind=["attention"] * 6 + ["conv"] * 6)
+    strips = replace(distances("vit", "resnet"), table=differing)
+    assert value_limits(strips, result.views[0]) == pytest.approx((-1 - 3 * 0.05 * 23, 22 + 0.05 * 23)), "room below"
     empty = replace(result, table=result.table.head(0))
     assert value_limits(empty, result.views[2]) is None
 

@@ -16,6 +16,7 @@ from matplotlib.patches import Rectangle
 from results.conftest import MADE, VIEWS, distances, filters, reliability, similarity
 from vitreous.errors import VitreousError
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, Theme
+from vitreous.results import style
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -66,6 +67,7 @@ def test_cells_are_where_the_numbers_are() -> None:
     assert np.isnan(cells.filled(np.nan)[1, 0]), "the row without a value: unit u0 across, u1 up"
     np.testing.assert_allclose(np.diag(cells), 1.0)
     assert cells[0, 3] == 0.25
+    assert ax.get_facecolor()[3] == style.HOLE
     assert [label.get_text() for label in ax.get_xticklabels()] == ["u0", "u1", "u2", "u3"]
 
 

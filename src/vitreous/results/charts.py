@@ -124,8 +124,7 @@ class _Drawing:
         if found.ends:
             stops = np.linspace(*found.ends, len(found.colours)).tolist()
             scale = alt.Scale(domain=stops, range=list(found.colours))
-            legend = alt.Legend(type="gradient")
-            return {"color": alt.Color(f"{column.name}:Q", title=column.title, scale=scale, legend=legend)}
+            return {"color": alt.Color(f"{column.name}:Q", title=column.title, scale=scale)}
         scale = alt.Scale(domain=list(found.levels), range=list(found.colours))
         named = self.view.colour in (self.view.facet, self.view.x)
         legend = None if named else alt.Legend(symbolOpacity=1)  # not that of the ribbons
@@ -251,7 +250,7 @@ class _Drawing:
         return [layer.encode(text="label:N", **place) for layer in (halo, ink)]
 
     def heatmap(self, panel: Panel) -> Any:
-        """Square cells; rows from the bottom up, so that the diagonal rises as depth does."""
+        """Square cells, grey where there is no number; rows from the bottom up, so that diagonals rise."""
         view, result = self.view, self.result
         across, up = levels(result, view.x, panel.rows), levels(result, view.y, panel.rows)
         step = max(min(math.floor(320 / max(len(across), len(up), 1)), 26), 4)
@@ -272,7 +271,8 @@ class _Drawing:
         x = alt.X(f"{view.x}:N", title=result.column(view.x).title, sort=across, axis=axes[0])
         y = alt.Y(f"{view.y}:N", title=result.column(view.y).title, sort=up[::-1], axis=axes[1])
         cells = alt.Chart(_data(panel.rows)).mark_rect().encode(x=x, y=y, color=colour, tooltip=self.tooltip)
-        return cells.properties(width=alt.Step(step), height=alt.Step(step))
+        hole = alt.ViewBackground(fill=self.ink, fillOpacity=style.HOLE, stroke=None)
+        return cells.properties(width=alt.Step(step), height=alt.Step(step), view=hole)
 
 
 def _tiles(result: Result, view: View, theme: Theme) -> Any:

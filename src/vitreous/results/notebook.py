@@ -42,9 +42,10 @@ def _picture(result: Result) -> str:
         content = _fewer_colours(png(chart, scale))
         if len(content) <= MOST * 3 // 4:
             break
+    width = round(int.from_bytes(content[16:20], "big") / scale)  # a PNG says its width in its first header
     encoded = base64.b64encode(content).decode()
     words = escape(result.views[0].title or result.name, quote=True)
-    return f'<img alt="{words}" style="max-width: 100%" src="data:image/png;base64,{encoded}">'
+    return f'<img alt="{words}" width="{width}" style="max-width: 100%" src="data:image/png;base64,{encoded}">'
 
 
 def _inked(drawn: str) -> str:

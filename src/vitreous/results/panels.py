@@ -158,11 +158,14 @@ def value_limits(result: Result, view: View) -> tuple[float, float] | None:
     if view.mark == "heatmap":
         reach = max(abs(low - view.middle), abs(high - view.middle)) if view.middle is not None else 0
         return (low, high) if view.middle is None else (view.middle - reach, view.middle + reach)
+    strips = max((band.lanes for panel in panels(result, view) for band in panel.bands), default=0)
+    above = 2.5 if high in extra else 1.0  # room for a reference's words above its line
+    below = 0.0 if view.mark == "bar" and low == 0 else 1.0 + strips * (strips > 1)  # and for strips of bands
     if "y" in view.log:
-        return low / 1.1, high * 1.1
+        air = (high / low) ** 0.05 if high > low else 1.1
+        return low / air**below, high * air**above
     air = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
-    written = 2.5 if high in extra else 1.0  # room for a reference's words above its line
-    return (low if view.mark == "bar" and low == 0 else low - air), high + written * air
+    return low - below * air, high + above * air
 
 
 def x_limits(panel: Panel, view: View) -> tuple[float, float] | None:

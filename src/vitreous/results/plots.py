@@ -82,6 +82,7 @@ class _Drawing:
         wide, high = one if len(parts) == 1 else many
         size = (wide * across + (0.9 if square and len(parts) > 1 else 0.6), high * down + 0.3)
         fig, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained", sharey=not square)
+        fig.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]
         for i, (ax, part) in enumerate(zip(axes.flat, parts, strict=False)):
             self.panel(ax, part)
             ax.set_title(part.title, fontsize=9)
@@ -238,6 +239,7 @@ class _Drawing:
             short = max((len(str(name)) for name in names), default=0) * len(names) < 40
             ticks(list(chosen), [str(names[i]) for i in chosen], fontsize=6.5, rotation=0 if short else turn)
             labels(result.column(view.x if names is across else view.y).title)
+        ax.set_facecolor((self.ink, style.HOLE))
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
 

@@ -93,7 +93,8 @@ class Result:
                 )
 
     def __repr__(self) -> str:
-        models = f", {self.table['model'].nunique()} models" if "model" in self.table else ""
+        count = self.table["model"].nunique() if "model" in self.table else 0
+        models = f", {count} model{'s' * (count > 1)}" if count else ""
         return f"Result({self.name!r}: {len(self.table)} rows of {', '.join(self.table.columns)}{models})"
 
     def __eq__(self, other: object) -> bool:

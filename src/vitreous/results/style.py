@@ -13,6 +13,8 @@ GRID, AXIS, QUIET = 0.12, 0.45, 0.75
 """How much of the ink goes into grid lines, axes and lesser words."""
 BAND = 0.20
 RIBBON = 0.18
+HOLE = 0.25
+"""How much ink is in a cell without a number, a grey that no ramp has."""
 LANE = 8
 """Height in pixels of a strip of bands where several models have their own."""
 
