@@ -58,7 +58,7 @@ class Size(NamedTuple):
 
 
 SIZES = {  # A1.02, and a small one of our own
-    "nano": Size(4, 96, 4),
+    "nano": Size(3, 96, 4),
     "ti": Size(12, 192, 3),
     "s": Size(12, 384, 6),
     "b": Size(12, 768, 12),
