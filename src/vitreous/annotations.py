@@ -1,7 +1,8 @@
-"""Annotations as a check: options of models and fields of recipes are tested against the types they declare."""
+"""Options of models and fields of recipes: tested against the types they declare, and brought to plain values."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -32,3 +33,10 @@ def words(hint: Any) -> str:
     if hint is NoneType:
         return "None"
     return hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
+
+
+def plain(value: Any) -> Any:
+    """Lists become tuples, so that what is read from JSON is what was written."""
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    return tuple(map(plain, value)) if isinstance(value, (list, tuple)) else value

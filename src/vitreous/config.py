@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_type_hints
 
-from vitreous.annotations import fits, words
+from vitreous.annotations import fits, plain, words
 from vitreous.errors import UnknownName, VitreousError
 
 Moments = Literal["none", "moments", "epochs"]
@@ -90,9 +90,9 @@ class Recipe:
         for key, value in changes.items():
             room, _, name = key.partition(".")
             if key in FIELDS:
-                own[key] = _plain(value)
+                own[key] = plain(value)
             elif key in AUGMENT or (room == "model" and name):
-                inside[room][name] = _plain(value)
+                inside[room][name] = plain(value)
             else:
                 raise UnknownName("field of a recipe", key, [*FIELDS, *AUGMENT])
         if inside["augment"]:
@@ -113,13 +113,6 @@ class Recipe:
 
 FIELDS = tuple(each.name for each in fields(Recipe))
 AUGMENT = tuple(f"augment.{each.name}" for each in fields(Augment))
-
-
-def _plain(value: Any) -> Any:
-    """Lists become tuples, so that a recipe read from JSON is the one that was written."""
-    if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _misfits(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:

@@ -213,9 +213,13 @@ class GPSA(PositionalAttention):
     def attention(self, x: Tensor, grid: Grid) -> Tensor:
         """Read-out: A as (B, heads, N, N), patches only. For looking; the forward pass does not make it."""
         q, k, _ = self.project(x)
-        content = (q @ k.transpose(-2, -1) * self.scale).softmax(-1)
+        patches = grid[0] * grid[1]
+        content = (q @ k.transpose(-2, -1) * self.scale).softmax(-1)[..., -patches:, -patches:]
+        position = self.position_attention(grid)
+        if x.shape[1] > patches:  # the class token has its part of every row
+            position = position / (1 + position.amax(-1, keepdim=True))
         gate = self.gating_param.sigmoid()[:, None, None]
-        return (1 - gate) * content + gate * self.position_attention(grid)
+        return (1 - gate) * content + gate * position
 
 
 class PSA(PositionalAttention):
@@ -255,9 +259,20 @@ class Attention(nn.Module):
         self.proj = nn.Linear(dim, dim)
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
-        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        q, k, v = self.project(x)
         mixed = F.scaled_dot_product_attention(q, k, v, scale=self.scale)
         return self.proj(mixed.transpose(1, 2).flatten(2))
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, each (B, heads, N, d)."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
+        return q, k, v
+
+    def attention(self, x: Tensor, grid: Grid) -> Tensor:
+        """Read-out: A as (B, heads, N, N)."""
+        q, k, _ = self.project(x)
+        scale = q.shape[-1] ** -0.5 if self.scale is None else self.scale
+        return (q @ k.transpose(-2, -1) * scale).softmax(-1)
 
 
 class Block(nn.Module):
@@ -322,15 +337,21 @@ class ConViT(Remembers):
 
     def forward_features(self, images: Tensor) -> Tensor:
         """All tokens after the last norm, the class token first where there is one."""
-        grid = self.grid_of(images)
-        x: Tensor = self.patch_embed(images)
-        if self.pos_embed is not None:
-            x = x + self.pos_embed
-        for i, block in enumerate(self.blocks):
-            if i == self.class_before and self.cls_token is not None:
-                x = torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
-            x = block(x, grid)
+        grid, x = self.grid_of(images), self.embed(images)
+        for index, block in enumerate(self.blocks):
+            x = block(self.enter(index, x), grid)
         return self.norm(x)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Patches with their absolute positions."""
+        x: Tensor = self.patch_embed(images)
+        return x if self.pos_embed is None else x + self.pos_embed
+
+    def enter(self, index: int, x: Tensor) -> Tensor:
+        """What happens on the way into block `index`: the class token joins where its time has come."""
+        if index != self.class_before or self.cls_token is None:
+            return x
+        return torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """The class token, or the mean of all patches where there is none, through the classifier."""

@@ -19,7 +19,7 @@ import timm.models
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import nn
 
-from vitreous.annotations import fits, words
+from vitreous.annotations import fits, plain, words
 from vitreous.errors import UnknownName, VitreousError, nearest
 
 Image = int | tuple[int, int]
@@ -147,7 +147,7 @@ def build(name: str, **options: Any) -> Remembers:
     are listed by `options(name)`. The result remembers them all as `model.config`.
     """
     found, size, patch = _find(name)
-    given = {key: _plain(value) for key, value in options.items()}
+    given = {key: plain(value) for key, value in options.items()}
     wrong = []
     if patch is not None and "patch" in found.options:
         if given.setdefault("patch", patch) != patch:
@@ -234,11 +234,6 @@ def _out_of_range(key: str, value: Any) -> Iterable[str]:
         yield f"{key} {value} is not in [0, 1)"
     if key == "classes" and value < 0:
         yield f"classes {value} is negative"
-
-
-def _plain(value: Any) -> Any:
-    """Lists become tuples, so that a config read from JSON builds the same model."""
-    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _timm_cfg(model: Remembers) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from vitreous.kinds import KINDS
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import style
 from vitreous.results.montage import montage, montage_png
-from vitreous.results.panels import Panel, levels, panels, shades, spans, thinned, value_limits, x_limits
+from vitreous.results.panels import Drawing, Panel, levels, panels, spans, thinned, x_limits
 from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
 
@@ -64,14 +64,11 @@ def png(drawn: alt.TopLevelMixin, scale: float) -> bytes:
     return content.getvalue()
 
 
-class _Drawing:
+class _Drawing(Drawing):
     """What the panels of one chart share."""
 
     def __init__(self, result: Result, view: View, theme: Theme) -> None:
-        self.result, self.view, self.theme = result, view, theme
-        self.ink, self.paper = PAPERS[theme]
-        self.shades = shades(result, view, theme)
-        self.limits = value_limits(result, view)
+        super().__init__(result, view, theme)
         self.tooltip = [
             alt.Tooltip(
                 f"{c.name}:{_type(c.kind)}", title=c.title, **({"format": ".4~g"} if c.kind == "quantity" else {})

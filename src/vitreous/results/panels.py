@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from vitreous.kinds import KINDS, Kind
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, RAMPS, Theme
+from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS, Theme
 from vitreous.results.result import Result
 from vitreous.results.view import View
 
@@ -199,3 +199,13 @@ def groups(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[dict[str,
 def thinned(count: int, room: float, size: float) -> range:
     """Which of `count` labels of `size` to write so that they keep apart in `room`."""
     return range(0, count, max(math.ceil(count * size / room), 1) if room else 1)
+
+
+class Drawing:
+    """What the panels of one figure share, whichever library draws them."""
+
+    def __init__(self, result: Result, view: View, theme: Theme) -> None:
+        self.result, self.view, self.theme = result, view, theme
+        self.ink, self.paper = PAPERS[theme]
+        self.shades = shades(result, view, theme)
+        self.limits = value_limits(result, view)

@@ -21,20 +21,19 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from vitreous.errors import VitreousError
 from vitreous.kinds import KINDS, Kind
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
+from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, RAMPS, Theme
 from vitreous.results import style
 from vitreous.results.montage import montage
 from vitreous.results.panels import (
+    Drawing,
     Panel,
     blend,
     dashed,
     groups,
     levels,
     panels,
-    shades,
     spans,
     thinned,
-    value_limits,
     x_limits,
 )
 from vitreous.results.result import Result
@@ -64,14 +63,11 @@ def plot(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Fig
         return drawing.figure(parts)
 
 
-class _Drawing:
+class _Drawing(Drawing):
     """What the panels of one figure share."""
 
     def __init__(self, result: Result, view: View, theme: Theme) -> None:
-        self.result, self.view, self.theme = result, view, theme
-        self.ink, self.paper = PAPERS[theme]
-        self.shades = shades(result, view, theme)
-        self.limits = value_limits(result, view)
+        super().__init__(result, view, theme)
         self.kinds: set[Kind] = set()
 
     def figure(self, parts: list[Panel]) -> tuple[Figure, Any]:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from vitreous.models import convit, mixers
-from vitreous.models.convit import GPSA, PSA, ConViT
+from vitreous.models import mixers
+from vitreous.models.convit import GPSA, ConViT
 from vitreous.models.vit import ViT
 from vitreous.training.evaluate import evaluating
 
@@ -45,7 +45,7 @@ def nonlocality(model: nn.Module, images: Tensor) -> dict[str, PerHead]:
     with evaluating(model):
         patches: Tensor = model.patch_embed(images)
         grid = _grid(images, patches.shape[1])
-        layers: list[tuple[Any, Tensor]] = list(_inputs(model, images))
+        layers: list[tuple[Any, Tensor]] = list(_inputs(model, images, grid))
         return {
             "official": [distance(_attention(layer, patches, grid), grid).tolist() for layer, _ in layers],
             "true": [distance(_attention(layer, x, grid), grid).tolist() for layer, x in layers],
@@ -72,41 +72,16 @@ def _grid(images: Tensor, count: int) -> Grid:
     return height // side, width // side
 
 
-def _inputs(model: ViT | ConViT, images: Tensor) -> Iterator[tuple[nn.Module, Tensor]]:
+def _inputs(model: ViT | ConViT, images: Tensor, grid: Grid) -> Iterator[tuple[nn.Module, Tensor]]:
     """Every attention with the normalised tokens that reach it."""
     blocks: list[Any] = list(model.blocks)
-    if isinstance(model, ViT):
-        x = model.embed(images)
-        for index, block in enumerate(blocks):
-            x = model.enter(index, x)
-            yield block.attn, block.norm1(x)
-            x = block(x)
-        return
-    grid, x = model.grid_of(images), model.patch_embed(images)
-    if model.pos_embed is not None:
-        x = x + model.pos_embed
+    x = model.embed(images)
     for index, block in enumerate(blocks):
-        if index == model.class_before and model.cls_token is not None:
-            x = torch.cat([model.cls_token.expand(len(x), -1, -1), x], 1)
+        x = model.enter(index, x)
         yield block.attn, block.norm1(x)
-        x = block(x, grid)
+        x = block(x) if isinstance(model, ViT) else block(x, grid)
 
 
 def _attention(layer: Any, x: Tensor, grid: Grid) -> Tensor:
     """(n, heads, tokens, tokens), or patches only, of any attention of ours."""
-    if isinstance(layer, mixers.Attention):
-        return layer.weights(x)
-    if isinstance(layer, PSA):
-        return layer.attention(x, grid)
-    if isinstance(layer, convit.Attention):
-        q, k, _ = layer.qkv(x).unflatten(-1, (3, layer.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        scale = q.shape[-1] ** -0.5 if layer.scale is None else layer.scale
-        return (q @ k.mT * scale).softmax(-1)
-    length = grid[0] * grid[1]
-    q, k, _ = layer.project(x)
-    content = (q @ k.mT * layer.scale).softmax(-1)[..., -length:, -length:]
-    position = layer.position_attention(grid)
-    if x.shape[1] > length:  # a class token gets as much of a row as its largest entry
-        position = position / (1 + position.amax(-1, keepdim=True))
-    gate = layer.gate()[:, None, None]
-    return (1 - gate) * content + gate * position
+    return layer.weights(x) if isinstance(layer, mixers.Attention) else layer.attention(x, grid)

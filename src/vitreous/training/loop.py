@@ -85,7 +85,8 @@ def train(
     data, test = prepare.images(data, test)
     made, described = prepare.model(model, data, recipe, seed, pretrained)
     identity = prepare.identity(described, data, test, recipe, seed, teacher)
-    run = store.Run(out or Path("runs") / prepare.title(identity))
+    title = prepare.title(identity)
+    run = store.Run(out or Path("runs") / title)
     compile = where.type == "cuda" if compile is None else compile
     team = processes(where)
     with interruptible(team) as stop, contextlib.ExitStack() as stack:
@@ -93,7 +94,7 @@ def train(
         if team.first:
             stack.enter_context(run.claimed(identity, course.bytes()))
         team.wait()
-        with View(show and team.first, prepare.title(identity), course.plan.steps, course.steps) as view:
+        with View(show and team.first, title, course.plan.steps, course.steps) as view:
             course.follow(run, stop, view)
         return Trained(course.tested.eval(), run, run.records())
 
