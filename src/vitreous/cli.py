@@ -137,7 +137,7 @@ def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*
     Parameters
     ----------
     model
-        A name: ours (vit_ti/4), timm's, tv:NAME; or run:FOLDER, nano:NAME to go on from trained weights.
+        A name: ours (vit_ti/4), timm's, tv:NAME; or run:FOLDER to go on from trained weights.
     """
     from vitreous.training.command import run
 
