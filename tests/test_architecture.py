@@ -22,6 +22,7 @@ TIERS = (
     ("errors", "annotations", "hub", "kinds"),
     ("palette",),
     ("results", "config"),
+    ("processes",),
     ("models", "data", "store", "specimen", "recipes"),
     ("probes", "training"),
     ("claims", "analyses"),

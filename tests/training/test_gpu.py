@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from training.toy import RECIPE, go, images
+from vitreous.processes import Processes
 from vitreous.training.objectives import Classify
 from vitreous.training.optim import optimiser
-from vitreous.training.processes import Processes
 from vitreous.training.step import Step, order
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

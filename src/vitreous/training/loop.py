@@ -23,12 +23,12 @@ from vitreous import recipes, store
 from vitreous.config import Recipe
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
+from vitreous.processes import Processes, interruptible, place, processes
 from vitreous.training import locality, prepare
 from vitreous.training.display import View
 from vitreous.training.evaluate import evaluate
 from vitreous.training.objectives import objective
 from vitreous.training.optim import average, optimiser, schedule
-from vitreous.training.processes import Processes, interruptible, place, processes
 from vitreous.training.state import moments, pack, unpack
 from vitreous.training.step import Step, order, steps_of
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from vitreous.config import Recipe
 from vitreous.data.augment import Augmenter
 from vitreous.data.dataset import Dataset
+from vitreous.processes import Processes
 from vitreous.training.evaluate import autocast
 from vitreous.training.feed import Feed
 from vitreous.training.optim import climbed, clip
-from vitreous.training.processes import Processes
 
 log = logging.getLogger("vitreous")
 
