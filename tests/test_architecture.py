@@ -25,7 +25,7 @@ TIERS = (
     ("processes",),
     ("models", "data", "store", "specimen", "recipes"),
     ("probes", "training"),
-    ("claims", "analyses"),
+    ("inspection", "claims", "analyses"),
     ("report", "studies", "doctor"),
     ("cli",),
     ("__main__",),

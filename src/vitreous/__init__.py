@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from vitreous import data as data
     from vitreous import recipes as recipes
     from vitreous.errors import VitreousError as VitreousError
+    from vitreous.inspection.engine import inspect as inspect
+    from vitreous.inspection.inspection import Inspection as Inspection
     from vitreous.models import build as build
+    from vitreous.results.result import Result as Result
     from vitreous.specimen.anatomy import Anatomy as Anatomy
     from vitreous.specimen.anatomy import Unit as Unit
     from vitreous.specimen.opening import open as open
@@ -23,16 +26,22 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Anatomy": "vitreous.specimen.anatomy",
+    "Inspection": "vitreous.inspection.inspection",
+    "Result": "vitreous.results.result",
     "Specimen": "vitreous.specimen.specimen",
     "Unit": "vitreous.specimen.anatomy",
     "VitreousError": "vitreous.errors",
     "build": "vitreous.models",
+    "inspect": "vitreous.inspection.engine",
     "open": "vitreous.specimen.opening",
     "train": "vitreous.training.loop",
 }
 """Where each public name lives."""
 
-__all__ = ["Anatomy", "Specimen", "Unit", "VitreousError", "__version__", "build", "data", "open", "recipes", "train"]
+__all__ = [
+    "Anatomy", "Inspection", "Result", "Specimen", "Unit", "VitreousError", "__version__", "build", "data", "inspect",
+    "open", "recipes", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,1 @@
+"""Look inside: all questions, all models, one pass over the images."""

@@ -1,0 +1,126 @@
+"""All answers of one inspection, by name."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.results import Result
+from vitreous.specimen.anatomy import Anatomy
+
+if TYPE_CHECKING:
+    from vitreous.probes.probe import Setting
+    from vitreous.probes.subject import Subject
+
+INDEX = "inspection.json"
+
+
+class Inspection(Mapping[str, Result]):
+    """Results by the name of their question; what could not be asked at all is in `left_out`, with the reason.
+
+    Also what stored results are read back as: nothing here needs torch.
+    """
+
+    def __init__(
+        self,
+        results: Mapping[str, Result],
+        left_out: Mapping[str, Mapping[str, str]] | None = None,
+        anatomies: Mapping[str, Anatomy] | None = None,
+    ) -> None:
+        self._results = dict(results)
+        self.left_out = {probe: dict(why) for probe, why in (left_out or {}).items()}
+        """Question, model: why it was not asked."""
+        self.anatomies = dict(anatomies or {})
+
+    def __getitem__(self, name: str) -> Result:
+        if name in self._results:
+            return self._results[name]
+        if name in self.left_out:
+            reasons = "; ".join(f"{model}: {why}" for model, why in self.left_out[name].items())
+            raise VitreousError(f"{name!r} could not be asked. {reasons}")
+        raise UnknownName("result", name, self._results)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._results
+
+    def __repr__(self) -> str:
+        return f"Inspection of {', '.join(self.anatomies)}: {', '.join(self._results)}"
+
+    def save(self, folder: Path | str) -> Path:
+        """Every result into a folder, and an index of them."""
+        home = Path(folder)
+        home.mkdir(parents=True, exist_ok=True)
+        for result in self._results.values():
+            result.save(home)
+        index = {
+            "results": list(self._results),
+            "left_out": self.left_out,
+            "anatomies": {name: json.loads(anatomy.to_json()) for name, anatomy in self.anatomies.items()},
+        }
+        (home / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+        return home
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Inspection:
+        """What `save` wrote."""
+        home = Path(folder)
+        if not (home / INDEX).is_file():
+            raise VitreousError(f"There is no inspection in {str(home)!r}: it has no {INDEX}.")
+        index = json.loads((home / INDEX).read_text(encoding="utf-8"))
+        results = {name: Result.load(home / f"{name}.json") for name in index["results"]}
+        anatomies = {name: Anatomy.from_json(json.dumps(raw)) for name, raw in index["anatomies"].items()}
+        return cls(results, index["left_out"], anatomies)
+
+
+def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[str, Any]:
+    """What a result rests on, for its `about`."""
+    data = setting.data
+    return {
+        "models": {
+            each.name: {
+                "fingerprint": each.fingerprint,
+                "image": list(each.specimen.anatomy.image),
+                "parameters": each.specimen.anatomy.parameters,
+                "edits": list(each.specimen.edits),
+                "mean": list(each.mean),
+                "std": list(each.std),
+            }
+            for each in asked
+        },
+        "units": {
+            each.name: [
+                {"name": u.name, "kind": u.kind, "depth": u.depth, "stage": u.stage} for u in each.specimen.units
+            ]
+            for each in asked
+        },
+        "data": {
+            "name": data.name, "split": data.split, "images": seen, "of": len(data), "image": list(data.image),
+            "classes": len(data.classes), "fingerprint": data.fingerprint,
+        },
+        "seed": setting.seed,
+        "versions": versions(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers may depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("vitreous", "torch", "torchvision", "timm", "transformers", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,29 @@
+"""Questions that are answered while images stream by, one in a file. `vitreous.inspect` asks them, all in one pass."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vitreous.errors import UnknownName
+
+if TYPE_CHECKING:
+    from vitreous.probes.probe import Probe
+
+MACHINERY = ("__init__", "probe", "per_image", "subject")
+"""Files that are no questions."""
+
+
+def names() -> list[str]:
+    """All questions; the folder is the registry."""
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in MACHINERY)
+
+
+def named(name: str) -> type[Probe]:
+    """The question of this name: the class in the file of the name."""
+    if name not in names():
+        raise UnknownName("probe", name, names(), "`vitreous list probes` shows them all.")
+    module = import_module(f"vitreous.probes.{name}")
+    found: type[Probe] = module.__dict__[module.__all__[0]]
+    return found

@@ -1,0 +1,71 @@
+"""Questions that every image answers on its own: the answer is the mean over images, with its interval."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from torch import Tensor
+
+from vitreous.probes.probe import Batch, Probe, Sums, interval, key, where
+from vitreous.probes.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import Sites
+
+
+class PerImage(Probe):
+    """`values` gives, for a unit, an array for each image; NaN where an image has nothing to say."""
+
+    value: ClassVar[tuple[Column, ...]]
+    """The columns value, low, high and n, as `vitreous.results.estimate` makes them."""
+    axes: ClassVar[tuple[Column, ...]] = ()
+    """One column for each axis of an image's array, such as the head."""
+    views: ClassVar[tuple[View, ...]] = ()
+
+    @abstractmethod
+    def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
+        """(b, …) one array an image."""
+
+    def entries(self, subject: Subject, unit: Unit, axis: int, size: int) -> Sequence[Any]:
+        """What the column of an axis holds: 0, 1, 2, … unless a probe knows better."""
+        return range(size)
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        return counted(batch, key(subject, unit), self.values(subject, unit, sites))
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        rows = [
+            row
+            for subject in asked
+            for unit in subject.specimen.units
+            if key(subject, unit, "sum") in sums
+            for row in self._rows(subject, unit, sums)
+        ]
+        columns = (*UNIT_COLUMNS, *self.axes, *self.value)
+        return Result(self.name, pd.DataFrame(rows, columns=[c.name for c in columns]), columns, self.views)
+
+    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+        found, count = mean(sums, key(subject, unit))
+        names = [self.entries(subject, unit, axis, size) for axis, size in enumerate(found.mean.shape)]
+        for place in np.ndindex(found.mean.shape):
+            at = {column.name: names[axis][place[axis]] for axis, column in enumerate(self.axes)}
+            ends = {"value": found.mean[place], "low": found.low[place], "high": found.high[place], "n": count[place]}
+            yield {**where(subject, unit), **at, **ends}
+
+
+def counted(batch: Batch, name: str, values: Tensor) -> Sums:
+    """Sums of what is known, and how often something was."""
+    known = ~values.isnan()
+    return {f"{name}/sum": batch.total(values.nan_to_num(0.0)), f"{name}/count": batch.total(known)}
+
+
+def mean(sums: Mapping[str, Tensor], name: str) -> tuple[Interval, np.ndarray]:
+    """Mean over the images that had something to say, with its interval, and their number."""
+    total, count = (sums[f"{name}/{part}"].numpy() for part in ("sum", "count"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = interval(total / count, int(count[0].max(initial=0)))
+    return Interval(*(np.asarray(part) for part in found)), count[0].astype(np.int64)

@@ -1,0 +1,159 @@
+"""What a question is: something that adds up numbers while images stream by, and turns the sums into a `Result`.
+
+A probe's whole state is a dict of float64 sums. Merging shards, joining processes and going on after an interruption
+are all addition, and cannot disagree. Intervals come from the same sums: each is kept 1 + `REPEATS` times, once as it
+is and `REPEATS` times with every image counted as often as a Poisson number of mean one says, which depends on the
+image's number and the seed alone. That is the bootstrap over images for any statistic, without keeping single images.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitreous.data.dataset import Dataset
+from vitreous.probes.subject import Subject
+from vitreous.results import Interval, Result
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import Site, Sites
+
+REPEATS = 200
+"""Resamplings of the images; the ends of a 95 % interval are then the 5th value from either side."""
+
+Sums = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is inspected: models, images, and the seed of whatever is drawn."""
+
+    subjects: tuple[Subject, ...]
+    data: Dataset
+    seed: int = 0
+
+    @property
+    def labelled(self) -> bool:
+        return bool((self.data.labels >= 0).all()) and len(self.data.classes) > 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Images that pass together."""
+
+    rows: Tensor
+    """(b,) numbers of the images in the set."""
+    images: Tensor
+    """(b, 3, height, width) uint8, as the set has them."""
+    labels: Tensor
+    """(b,) -1 where unknown."""
+    seed: int = 0
+    whole: bool = True
+    """Whether the batch is a whole shard; where memory is short it is a part of one."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def weights(self) -> Tensor:
+        """(1 + REPEATS, b) how often each image counts: once, and then as drawn for each resampling."""
+        drawn = [times(int(row), self.seed) for row in self.rows]
+        return torch.cat([torch.ones(1, len(self), dtype=torch.float64), torch.from_numpy(np.stack(drawn, 1))])
+
+    def total(self, values: Tensor) -> Tensor:
+        """(1 + REPEATS, …) sums over the batch of one value (or array of values) an image, on the CPU."""
+        flat = values.detach().double().flatten(1) if values.ndim > 1 else values.detach().double()[:, None]
+        summed = (self.weights.to(flat.device) @ flat).cpu()
+        return summed.reshape(-1, *values.shape[1:])
+
+
+def times(row: int, seed: int) -> np.ndarray:
+    """(REPEATS,) how often image `row` counts in each resampling."""
+    generator = np.random.Generator(np.random.Philox(key=[seed, row]))
+    return generator.poisson(1.0, REPEATS).astype(np.float64)
+
+
+def interval(replicates: Tensor | np.ndarray, count: int) -> Interval:
+    """Value and 95 % interval of a statistic given as (1 + REPEATS, …); without an interval for a single image."""
+    values = np.asarray(replicates, dtype=np.float64)
+    if count < 2:
+        empty = np.full_like(values[0], np.nan)
+        return Interval(values[0], empty, empty)
+    low, high = _quantiles(values[1:])
+    return Interval(values[0], low, high)
+
+
+def _quantiles(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """2.5 % and 97.5 %; a resampling that drew no image at all has no say."""
+    if np.isnan(values).any():
+        known = ~np.isnan(values).all(0)
+        low, high = np.full((2, *values.shape[1:]), np.nan)
+        low[known], high[known] = np.nanquantile(values[:, known], [0.025, 0.975], axis=0)
+        return low, high
+    low, high = np.quantile(values, [0.025, 0.975], axis=0)
+    return low, high
+
+
+class Probe(ABC):
+    """One question. An instance serves one inspection; options are its arguments, with defaults.
+
+    The order of calls: `begin`; then for every shard `start_shard`, and for every model `see` with each unit that was
+    not refused, as soon as the unit has computed, and `end` with the model's output; `close` when all models have seen
+    the shard; at last `answer`. What `see`, `end` and `close` return is added up under its keys. What a probe keeps on
+    itself between `see` and `close` it forgets at `start_shard`: a shard is begun again where memory ran out.
+    """
+
+    name: ClassVar[str]
+    """The one word of file, function, result and page."""
+    ids: ClassVar[tuple[str, ...]] = ()
+    """Rows of the catalogue."""
+    sites: ClassVar[tuple[Site, ...]] = ()
+    """What to look at in every unit; nothing for questions to the weights or the output alone."""
+    setting: Setting
+
+    def begin(self, setting: Setting) -> None:
+        """Before the first image."""
+        self.setting = setting
+
+    def unsuited(self, subject: Subject) -> str:
+        """Why the whole model cannot be asked, as a sentence; empty if it can."""
+        return ""
+
+    def refuses(self, subject: Subject, unit: Unit) -> str | None:
+        """Why a unit cannot be asked, as a sentence; empty if that goes without saying; None if it can."""
+        return None if self.sites else ""
+
+    def start_shard(self) -> None:
+        """Forget what was kept on the way."""
+        return
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        return {}
+
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        return {}
+
+    def close(self, shard: Batch) -> Sums:
+        return {}
+
+    @abstractmethod
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        """The result, for the models that could be asked, at least one."""
+
+
+def key(subject: Subject, unit: Unit | None = None, what: str = "") -> str:
+    """Under which a sum is kept: `vit/12/distance`."""
+    return "/".join(
+        str(part) for part in (subject.name, None if unit is None else unit.index, what) if part not in (None, "")
+    )
+
+
+def where(subject: Subject, unit: Unit) -> dict[str, Any]:
+    """The first columns of a row."""
+    return {"model": subject.name, "unit": unit.name, "kind": unit.kind, "stage": unit.stage, "depth": unit.depth}
