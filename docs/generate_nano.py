@@ -1,0 +1,101 @@
+"""Write `nano.md`: the trained models that come with the package, from their cards.
+
+    python docs/generate_nano.py
+
+The page is kept in the repository, and a test compares it with what this file would write.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "nano.md"
+SHELF = ROOT / "src" / "vitreous" / "nano"
+
+INTRODUCTION = """# Trained models in the package
+
+Seven small networks come with Vitreous, trained, so that the first thing one looks into has learned something. Nothing is
+downloaded, and each loads in a fraction of a second.
+
+```python
+import vitreous
+
+specimen = vitreous.open("nano:vit")
+specimen.anatomy.counts()  # → {'stem': 1, 'attention': 6, 'mlp': 6, 'head': 1}
+
+test = vitreous.data.load("world:shapes", split="test", size=100)
+guesses = specimen(test.normalise(test.images)).argmax(-1)
+(guesses == test.labels).float().mean() > 0.95  # → tensor(True)
+
+untrained = vitreous.open("nano:vit@initial")  # before the first step
+warm = vitreous.open("nano:vit@warmup")  # when the warm-up ended
+```
+
+```console
+$ vitreous list models --filter 'nano:*'
+nano:alternet
+nano:vit_gap
+$ vitreous anatomy nano:resnet
+```
+"""
+
+ENDING = """
+Accuracy and NLL are those of the weights in the package (half precision in the file, single precision when loaded) on the
+{test_images:,} test images of `{data}`, ten shapes on natural backgrounds; chance is 10 %. `final` is what a name
+without `@` means. Four of the seven make no mistake on these images, so that error cannot tell those four apart. Labels were
+smoothed by 0.1: a network that fits such labels exactly has an NLL of −ln 0.91 = 0.094, and a lower one is not better.
+
+## How they were trained
+
+[Recipe](recipes.md) `{recipe}`, seed 0: {epochs} epochs of 60,000 images ({images_seen:,} seen), no augmentation, single
+precision, on one {device} with torch {torch} ({date}). Other work shared that GPU, so the speeds in the records say nothing
+about speed. It is one seed each, and one image in {test_images:,} is 0.05 %.
+
+Each is a whole [run](train.md): `recipe.json`, `metrics.jsonl` with a line per epoch (of the ConViT the gates, of it and
+the ViTs the locality of attention), versions, weights; `card.json` has the numbers of the table. To train them again and put
+them in the place of these:
+
+```
+python benchmarks/bundle.py train --runs runs/nano
+python benchmarks/bundle.py pack --runs runs/nano
+python docs/generate_nano.py
+```
+"""
+
+
+def cards() -> list[dict[str, Any]]:
+    """What is known of each, with the size of its files."""
+    found = []
+    for path in sorted(SHELF.glob("*/card.json")):
+        size = sum(file.stat().st_size for file in path.parent.glob("weights/*"))
+        found.append({**json.loads(path.read_text(encoding="utf-8")), "size": size})
+    return found
+
+
+def row(card: dict[str, Any]) -> str:
+    cells = [
+        f"`nano:{card['name']}`",
+        f"`{card['model']}`",
+        f"{card['parameters'] / 1e3:.0f} k",
+        f"{card['size'] / 1e6:.1f} MB",
+        f"{card['test_accuracy'] * 100:.2f} %",
+        f"{card['test_nll']:.4f}",
+        ", ".join(f"`{moment}`" for moment in card["moments"]),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def page() -> str:
+    """The whole page."""
+    found = cards()
+    environment = json.loads((SHELF / found[0]["name"] / "environment.json").read_text(encoding="utf-8"))
+    head = ["| name | built from | parameters | weights | accuracy | NLL | moments |", "|---|---|---|---|---|---|---|"]
+    table = "\n".join([*head, *map(row, found)])
+    return f"{INTRODUCTION}\n{table}\n{ENDING.format(**environment, **found[0])}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,136 @@
+"""The models that come with the package: small, quick, and as good as their cards say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import vitreous
+from vitreous import store
+from vitreous.cli import main
+from vitreous.data import Dataset, load
+from vitreous.errors import UnknownName
+from vitreous.models import loading
+from vitreous.training.evaluate import evaluate
+
+SHELF = Path(vitreous.__file__).parent / "nano"
+NAMES = ["alternet", "convit", "mixer", "resnet", "swin", "vit", "vit_gap"]
+WHOLE = ["resnet", "vit"]
+SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "generate_nano.py"
+
+
+@cache
+def images(size: int) -> Dataset:
+    return load("world:shapes", split="test", size=size)
+
+
+def card(name: str) -> dict[str, Any]:
+    return json.loads((SHELF / name / "card.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_is_as_good_as_its_card_says(name: str) -> None:
+    """On the first 500 test images again; the whole split is compared with what the GPU found before rounding."""
+    written, few = card(name), card(name)["few"]
+    model = vitreous.open(f"nano:{name}").module
+    again = evaluate(model, images(few["test_images"]))
+    assert again["test_error"] == few["test_error"]
+    assert again["test_nll"] == pytest.approx(few["test_nll"], abs=1e-6)
+    trained = store.Run(SHELF / name).records()[-1]
+    assert written["test_error"] == pytest.approx(trained["test_error"], abs=2 / written["test_images"])
+    assert written["test_nll"] == pytest.approx(trained["test_nll"], abs=1e-3)
+    assert written["test_accuracy"] == pytest.approx(1 - written["test_error"], abs=1e-9)
+    assert written["parameters"] == sum(p.numel() for p in model.parameters())
+    assert written["test_accuracy"] > 0.98
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_opens_within_a_second(name: str) -> None:
+    """The best of three, and longer only where more processes than cores share the machine."""
+    limit, spent = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), []
+    for _ in range(3):
+        began = time.perf_counter()
+        specimen = vitreous.open(f"nano:{name}")
+        spent.append(time.perf_counter() - began)
+    assert min(spent) < limit
+    assert specimen.units
+    assert not specimen.module.training
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_before_after_the_warm_up_and_at_the_end(name: str) -> None:
+    run, data = store.Run(SHELF / name), images(300)
+    assert run.moments() == card(name)["moments"] == ["initial", "warmup", "final"]
+    worth = [evaluate(loading.load(f"nano:{name}@{moment}"), data) for moment in run.moments()]
+    assert worth[0]["test_error"] == pytest.approx(0.9, abs=0.06)  # three standard errors of chance
+    assert worth[0]["test_nll"] > worth[1]["test_nll"] > worth[2]["test_nll"]
+    last, named = (loading.load(f"nano:{name}{moment}").state_dict() for moment in ("", "@final"))
+    assert all(torch.equal(last[key], named[key]) for key in last)
+
+
+def test_it_carries_what_it_was_trained_with() -> None:
+    known: Any = loading.load("nano:vit").pretrained_cfg
+    assert known["label_names"] == images(300).classes
+    assert known["mean"] == pytest.approx(images(300).mean)
+
+
+def test_all_of_them_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["list", "models", "--filter", "nano:*"])
+    assert capsys.readouterr().out.split() == [f"nano:{name}" for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("nano:vitt", r"There is no bundled model 'nano:vitt'\. Did you mean nano:vit"),
+        ("nano:", r"There is no bundled model 'nano:'"),
+        ("nano:../nano/vit", r"There is no bundled model 'nano:\.\./nano/vit'"),
+        ("nano:vit@start", r"There is no moment 'start'.*The run has initial, warmup, final\.$"),
+        ("nano:swin@initial", r"There is no moment 'initial'.*The run has final\.$"),
+    ],
+)
+def test_unknown_names_and_moments(name: str, sentence: str) -> None:
+    with pytest.raises(UnknownName, match=sentence):
+        vitreous.open(name)
+
+
+def test_the_shelf_is_small_and_says_nothing_of_a_machine() -> None:
+    files = [path for path in SHELF.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 12_000_000
+    assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}
+    texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix != ".safetensors"}
+    assert not [path for path, text in texts.items() if re.search(r"/(root|home|work|tmp)\b", text)]
+    for name in NAMES:
+        known = json.loads(texts[SHELF / name / "environment.json"])
+        assert set(known) == {
+            "vitreous",
+            "torch",
+            "torchvision",
+            "timm",
+            "numpy",
+            "safetensors",
+            "python",
+            "device",
+            "date",
+        }
+
+
+def test_the_page_is_up_to_date() -> None:
+    spec = spec_from_file_location("generate_nano", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    script = module_from_spec(spec)
+    spec.loader.exec_module(script)
+    text = script.PAGE.read_text(encoding="utf-8")
+    assert script.page() == text, "run python docs/generate_nano.py"
+    assert all(f"\n| `nano:{name}` |" in text for name in NAMES)
