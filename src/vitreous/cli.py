@@ -48,7 +48,7 @@ def anatomy(
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER.
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME.
     image
         Side of the images in pixels; the model's own if not given.
     pretrained
@@ -137,7 +137,7 @@ def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*
     Parameters
     ----------
     model
-        A name: ours (vit_ti/4), timm's, tv:NAME; or run:FOLDER to go on from trained weights.
+        A name: ours (vit_ti/4), timm's, tv:NAME; or run:FOLDER, nano:NAME to go on from trained weights.
     """
     from vitreous.training.command import run
 

@@ -7,7 +7,7 @@
 | `hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json` | Hugging Face's transformers |
 | `tv:resnet50` | torchvision |
 | `run:./folder`, `run:./folder@warmup`, or a path | a model trained with Vitreous, at the end or at another moment |
-| `nano:vit`, `nano:resnet@initial`, … | small trained models within the package; `list_models` has those there are |
+| `nano:vit`, `nano:resnet@initial`, … | small trained models within the package, some at other moments too |
 
 Weights are random unless `pretrained` is asked for, and nothing is ever unpickled.
 """
