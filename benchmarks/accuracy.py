@@ -3,13 +3,16 @@
     python benchmarks/accuracy.py --data npz:cifar10 --name cifar10 --out results
     python benchmarks/accuracy.py --warm --classes 10     # compile everything once, all models at a time
 
-Every model is a run of its own in `--runs`, so that a second call goes on where the first was stopped.
+Every model is a run of its own in `--runs`, so that a second call goes on where the first was stopped. Out come a table
+(.md), the same with the recipe (.json) and a line per epoch (.csv). The first epoch's seconds include compiling.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import re
 import subprocess
 import sys
 import time
@@ -28,11 +31,17 @@ from vitreous.training.loop import train
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "ViT-Ti/4": ("vit_ti/4", {}),
+    "ViT-Ti/4, init timm": ("vit_ti/4", {"model.init": "timm"}),
     "ConViT-Ti/4": ("convit_ti/4", {}),
     "ResNet-18": ("resnet_18", {}),
     "AlterNet-18": ("alternet_18", {}),
     "Swin-Ti, patch 2": ("swin_ti", {"model.patch": 2}),
 }
+
+
+def folder(title: str) -> str:
+    """A title as the name of a folder: two runs of one architecture differ."""
+    return re.sub(r"\W+", "_", title.lower())
 
 
 def noise(classes: int, count: int, image: int) -> Dataset:
@@ -47,7 +56,7 @@ def warm(title: str, recipe: Recipe, classes: int, image: int) -> None:
     name, changes = MODELS[title]
     data = noise(classes, 4 * recipe.batch, image)
     short = recipe.but(epochs=1, warmup=0.0, keep="none", **changes)
-    out = Path("/tmp") / "vitreous-warm" / f"{name.replace('/', '_')}-{classes}-{time.time_ns()}"
+    out = Path("/tmp") / "vitreous-warm" / f"{folder(title)}-{classes}-{time.time_ns()}"
     began = time.perf_counter()
     train(name, data, short, test=data, out=out, show=False)
     print(f"{title}, {classes} classes: {time.perf_counter() - began:.0f} s", flush=True)
@@ -59,6 +68,7 @@ def row(title: str, records: list[dict[str, Any]]) -> dict[str, Any]:
     speeds = sorted(each["images_per_second"] for each in records[2:] or records[1:])
     return {
         "model": title,
+        "built": {"name": MODELS[title][0], **MODELS[title][1]},
         "epochs": last["epoch"],
         "test_accuracy": 1 - last["test_error"],
         "test_nll": last["test_nll"],
@@ -66,6 +76,18 @@ def row(title: str, records: list[dict[str, Any]]) -> dict[str, Any]:
         "images_per_second": speeds[len(speeds) // 2],
         "seconds": sum(each.get("seconds", 0.0) for each in records),
     }
+
+
+CURVE = ("epoch", "train_nll", "test_error", "test_nll")
+
+
+def curve(title: str, records: list[dict[str, Any]]) -> list[list[Any]]:
+    """A line per epoch, the first of them before training, when there is no training loss."""
+    return [[title, *(_short(each.get(key)) for key in CURVE)] for each in records]
+
+
+def _short(value: float | None) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -81,7 +103,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write(path: Path, recipe: Recipe, data: Dataset, rows: list[dict[str, Any]], device: str) -> None:
+def write(path: Path, recipe: Recipe, data: Dataset, runs: dict[str, list[dict[str, Any]]], device: str) -> None:
+    rows = [row(title, records) for title, records in runs.items()]
     about = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": torch.cuda.get_device_name() if device != "cpu" else "cpu",
@@ -93,6 +116,10 @@ def write(path: Path, recipe: Recipe, data: Dataset, rows: list[dict[str, Any]],
     path.parent.mkdir(parents=True, exist_ok=True)
     path.with_suffix(".json").write_text(json.dumps(about, indent=1) + "\n")
     path.with_suffix(".md").write_text(table(rows) + "\n")
+    with path.with_suffix(".csv").open("w", newline="") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        lines.writerow(["model", *CURVE])
+        lines.writerows(line for title, records in runs.items() for line in curve(title, records))
 
 
 def main() -> None:
@@ -121,17 +148,17 @@ def main() -> None:
         warm(chosen.models[0], recipe, chosen.classes, chosen.image)
         return
     data, test = load(chosen.data, image=chosen.image), load(chosen.data, split="test", image=chosen.image)
-    rows = []
+    runs: dict[str, list[dict[str, Any]]] = {}
     for title in chosen.models:
         if time.perf_counter() - began > chosen.until:
             break
         name, changes = MODELS[title]
-        out = chosen.runs / f"{chosen.name}-{name.replace('/', '_')}"
+        out = chosen.runs / f"{chosen.name}-{folder(title)}"
         trained = train(name, data, recipe.but(**changes), test=test, out=out, device=chosen.device)
-        rows.append(row(title, trained.records))
+        runs[title] = trained.records
         date = datetime.now(UTC).date().isoformat()
-        write(chosen.out / f"{chosen.name}-{recipe.name}-{date}", recipe, data, rows, chosen.device)
-        print(f"{title}: {rows[-1]}  ({time.perf_counter() - began:.0f} s)", flush=True)
+        write(chosen.out / f"{chosen.name}-{recipe.name}-{date}", recipe, data, runs, chosen.device)
+        print(f"{row(title, trained.records)}  ({time.perf_counter() - began:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":
