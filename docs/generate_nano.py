@@ -18,7 +18,8 @@ SHELF = ROOT / "src" / "vitreous" / "nano"
 INTRODUCTION = """# Trained models in the package
 
 Seven small networks come with Vitreous, trained, so that the first thing one looks into has learned something.
-Nothing is downloaded, and each loads in a fraction of a second.
+Nothing is downloaded, and the weights load in a fraction of a second; opening one also reads its graph, which takes
+longer the first time in a process.
 
 ```python
 import vitreous
