@@ -17,7 +17,7 @@ from PIL import Image
 from results.conftest import MADE, VIEWS, distances, filters, reliability, similarity, spectrum
 from vitreous.errors import VitreousError
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS, Theme
-from vitreous.results import Result, View, style
+from vitreous.results import UNIT_COLUMNS, Column, Result, View, style
 from vitreous.results.charts import svg
 
 
@@ -171,3 +171,35 @@ def test_an_empty_table_draws_an_empty_chart() -> None:
     result = distances("vit")
     empty = replace(result, table=result.table.head(0), views=(View("line", "depth", "value", "model", bands=True),))
     assert "distance (pixels)" in svg(empty.chart())
+
+
+def test_a_view_shows_the_rows_that_say_yes() -> None:
+    chosen = replace(
+        distances("vit"),
+        table=distances("vit").table.assign(first=lambda table: table["head"] == 0),
+        columns=(*distances("vit").columns, Column("first", "category", "Whether it is the first head.")),
+        views=(View("line", "depth", "value", "model", where="first"),),
+    )
+    whole = spec(chosen)
+    assert [row["head"] for row in rows_of(whole, whole)] == [0, 0, 0]
+    assert len(chosen.table) == 6
+    _, ax = chosen.plot()
+    assert ax.lines[0].get_ydata().tolist() == [0.0, 10.0, 20.0]
+
+
+def test_groups_of_tiles_stand_under_their_names() -> None:
+    table = filters().table.assign(model=["a", "a", "a", "b", "b"], shown=True)
+    columns = (*filters().columns, UNIT_COLUMNS[0], Column("shown", "category", "Whether it has a picture."))
+    views = (View("tiles", "component", facet="model", array="tiles"),)
+    result = replace(filters(), table=table, columns=columns, views=views)
+    assert all(f">{word}<" in svg(result.chart()) for word in ("a", "b", "5"))
+    _, ax = result.plot()
+    places = {text.get_text(): text.get_position() for text in ax.texts}
+    assert places["a"][1] < places["1"][1] == places["3"][1] < places["b"][1] < places["4"][1]
+    assert places["4"][0] == places["1"][0]
+    fewer = replace(views[0], where="shown")
+    tiles = {"tiles": result.arrays["tiles"][:3]}
+    narrowed = replace(result, table=table.assign(shown=table["model"] == "a"), views=(fewer,), arrays=tiles)
+    assert ">b<" not in svg(narrowed.chart())
+    with pytest.raises(VitreousError, match="has 3 pictures and the table 5 rows"):
+        replace(narrowed, table=table)

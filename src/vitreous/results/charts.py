@@ -26,6 +26,7 @@ SUFFIXES = (".svg", ".png", ".pdf")
 
 def chart(result: Result, view: View, theme: Theme) -> alt.TopLevelMixin:
     """The whole picture: a panel, or several in rows of up to three."""
+    result = result.narrowed(view)
     if view.mark == "tiles":
         drawn: Any = _tiles(result, view, theme)
     else:
@@ -274,7 +275,7 @@ class _Drawing(Drawing):
 
 def _tiles(result: Result, view: View, theme: Theme) -> Any:
     """Pictures as one image, what is written above each as text over it."""
-    sheet = montage(result.arrays[view.array], [str(v) for v in result.table[view.x]] if view.x else [])
+    sheet = montage(result.arrays[view.array], *(_written(result, name) for name in (view.x, view.facet)))
     picture = "data:image/png;base64," + base64.b64encode(montage_png(sheet, PAPERS[theme][1])).decode()
     width, height = sheet.width, sheet.height
     whole = alt.Chart(alt.Data(values=[{"picture": picture}])).mark_image(
@@ -282,15 +283,22 @@ def _tiles(result: Result, view: View, theme: Theme) -> Any:
     )
     image = whole.encode(url="picture:N", x=alt.value(0), y=alt.value(0))
     words = [{"label": label, "x": x, "y": y} for label, (x, y) in zip(sheet.labels, sheet.corners, strict=False)]
-    text = alt.Chart(alt.Data(values=words)).mark_text(
-        align="left", baseline="bottom", dy=-3, color=PAPERS[theme][0], opacity=style.QUIET, fontSize=10
-    )
+    over = [{"label": label, "x": 0, "y": y} for label, y in sheet.headings]
+    look = {"align": "left", "baseline": "bottom", "dy": -3, "color": PAPERS[theme][0]}
     place = {
         "x": alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, width], nice=False)),
         "y": alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[height, 0], nice=False)),
     }
-    layers = [image, text.encode(**place, text="label:N")] if words else [image]
+    layers = [image]
+    for entries, size, opacity in ((words, 10, style.QUIET), (over, style.SIZES["axis"], 1.0)):
+        if entries:
+            text = alt.Chart(alt.Data(values=entries)).mark_text(fontSize=size, opacity=opacity, **look)
+            layers.append(text.encode(**place, text="label:N"))
     return alt.layer(*layers).properties(width=width, height=height)
+
+
+def _written(result: Result, name: str) -> list[str]:
+    return [str(value) for value in result.table[name]] if name else []
 
 
 def _quiet(words: str) -> alt.Title:

@@ -6,13 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vitreous.errors import VitreousError
 
-WIDTH, GAP, WORDS = 560, 8, 16
+WIDTH, GAP, WORDS, HEADING = 560, 8, 16, 22
 
 
 @dataclass(frozen=True)
@@ -26,23 +27,36 @@ class Montage:
     width: int
     height: int
     labels: Sequence[str]
+    headings: list[tuple[str, int]]
+    """What stands over a group of pictures, and the foot of its line."""
 
 
-def montage(pictures: NDArray[np.generic], labels: Sequence[str] = ()) -> Montage:
-    """Lay out pictures: whole numbers are bytes, others lie between 0 and 1; about as many across as fill a line."""
+def montage(pictures: NDArray[np.generic], labels: Sequence[str] = (), groups: Sequence[str] = ()) -> Montage:
+    """Lay out pictures: whole numbers are bytes, others lie between 0 and 1; about as many across as fill a line, and
+    pictures of many pixels larger. With a group for each picture, every group begins a line under its name."""
     if pictures.ndim not in (3, 4) or (pictures.ndim == 4 and pictures.shape[-1] != 3) or not pictures.size:
         raise VitreousError(
             f"Tiles were asked of an array of shape {pictures.shape}; they are (n, h, w) or (n, h, w, 3)."
         )
     count, high, wide = pictures.shape[:3]
-    across = min(count, max(math.ceil(math.sqrt(1.6 * count)), 4))
-    width = min((WIDTH - GAP * (across - 1)) // across, 112)
+    parts = [list(group) for _, group in groupby(range(count), lambda i: groups[i] if groups else "")]
+    longest = max(map(len, parts))
+    across = min(longest, max(math.ceil(math.sqrt(1.6 * longest)), 4))
+    width = min((WIDTH - GAP * (across - 1)) // across, max(wide, 112))
     tile = (width, max(round(width * high / wide), 1))
     words = WORDS if labels else 0
-    corners = [((i % across) * (tile[0] + GAP), words + (i // across) * (tile[1] + GAP + words)) for i in range(count)]
+    corners: list[tuple[int, int]] = []
+    headings, y = [], 0
+    for part in parts:
+        if groups:
+            y += HEADING
+            headings.append((groups[part[0]], y))
+        rows, top = tile[1] + GAP + words, y + words
+        corners += [((i % across) * (tile[0] + GAP), top + (i // across) * rows) for i in range(len(part))]
+        y = corners[-1][1] + tile[1] + GAP
     scale = 1.0 if pictures.dtype == np.uint8 else 255.0
     bytes_ = np.clip(np.round(np.nan_to_num(pictures.astype(np.float64)) * scale), 0, 255).astype(np.uint8)
-    return Montage(bytes_, tile, corners, across * (tile[0] + GAP) - GAP, corners[-1][1] + tile[1], labels)
+    return Montage(bytes_, tile, corners, across * (tile[0] + GAP) - GAP, y - GAP, labels, headings)
 
 
 def montage_png(sheet: Montage, paper: str) -> bytes:

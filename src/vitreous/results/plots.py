@@ -45,6 +45,7 @@ Look = dict[str, Any]
 
 def plot(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Figure, Any]:
     """Draw a view into `ax`, or into a figure of its own, which a view of several panels always has."""
+    result = result.narrowed(view)
     with mpl.rc_context(style.matplotlib(theme)):
         if view.mark == "tiles":
             return _tiles(result, view, ax, theme)
@@ -274,7 +275,8 @@ class _Drawing(Drawing):
 
 def _tiles(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Figure, Any]:
     """Pictures side by side in one axes, in points."""
-    sheet = montage(result.arrays[view.array], [str(value) for value in result.table[view.x]] if view.x else [])
+    names = ([str(value) for value in result.table[name]] if name else [] for name in (view.x, view.facet))
+    sheet = montage(result.arrays[view.array], *names)
     if ax is None:
         _, ax = plt.subplots(figsize=(sheet.width / 90, (sheet.height + 30) / 90), layout="constrained")
     for picture, (x, y) in zip(sheet.pictures, sheet.corners, strict=True):
@@ -282,6 +284,8 @@ def _tiles(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[F
         ax.imshow(picture, extent=extent, interpolation="nearest", cmap="gray", vmin=0, vmax=255)
     for label, (x, y) in zip(sheet.labels, sheet.corners, strict=False):
         ax.text(x, y - 3, label, fontsize=7, va="bottom", alpha=style.QUIET)
+    for label, y in sheet.headings:
+        ax.text(0, y - 3, label, fontsize=9, va="bottom")
     ax.set(xlim=(0, sheet.width), ylim=(sheet.height, 0), title=view.title)
     ax.set_axis_off()
     return ax.get_figure(root=True) or plt.figure(), ax

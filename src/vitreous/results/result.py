@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,10 +61,11 @@ class Result:
             ) from None
         for view in self.views:
             view.check(declared, self.arrays)
-            if view.mark == "tiles" and len(self.arrays[view.array]) != len(self.table):
+            drawn = len(self._rows(view))
+            if view.mark == "tiles" and len(self.arrays[view.array]) != drawn:
                 raise VitreousError(
                     f"Array {view.array!r} of result {self.name!r} has {len(self.arrays[view.array])} pictures and the "
-                    f"table {len(self.table)} rows; tiles are one picture a row."
+                    f"table {drawn} rows; tiles are one picture a row."
                 )
 
     def _check_table(self, declared: Mapping[str, Column]) -> None:
@@ -151,6 +152,13 @@ class Result:
                 f"View {which} of result {self.name!r} was asked for; it has {len(self.views)}, counted from 0."
             )
         return self.views[which]
+
+    def narrowed(self, view: View) -> Result:
+        """With the rows that a view shows."""
+        return replace(self, table=self._rows(view), views=()) if view.where else self
+
+    def _rows(self, view: View) -> pd.DataFrame:
+        return self.table[self.table[view.where].astype(bool)] if view.where else self.table
 
     def save(self, path: str | Path) -> Path:
         """Write `NAME.json` and the files it names into a folder (or exactly to the `.json` given); returns its path.

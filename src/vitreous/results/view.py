@@ -25,7 +25,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One picture of a result. `x`, `y`, `colour`, `facet`, `detail`, `low` and `high` name columns."""
+    """One picture of a result. `x`, `y`, `colour`, `facet`, `detail`, `low`, `high` and `where` name columns."""
 
     mark: Mark
     x: str = ""
@@ -46,8 +46,10 @@ class View:
     """Where a heat-map's two opposite colours meet; without it colours run from little to much."""
     bands: bool = False
     """Kinds of units behind an axis of depth."""
+    where: str = ""
+    """A column of yes and no: only rows that say yes are drawn."""
     array: str = ""
-    """Tiles only: pictures, one for each row of the table, of which `x` says what is written above each."""
+    """Tiles only: pictures, one for each row drawn; `x` says what is written above each, `facet` what above a group."""
     title: str = ""
     how_to_read: str = ""
     """Two sentences for who sees this kind of picture for the first time."""
@@ -63,7 +65,7 @@ class View:
         """Refuse what cannot be drawn, when the result is made and not when somebody looks at it."""
         if self.mark not in get_args(Mark):
             raise UnknownName("mark", self.mark, get_args(Mark), f"Marks are {', '.join(get_args(Mark))}.")
-        for role in ("x", "y", "colour", "facet", "detail", "low", "high"):
+        for role in ("x", "y", "colour", "facet", "detail", "low", "high", "where"):
             name = getattr(self, role)
             if name and name not in columns:
                 raise UnknownName(f"column (the view's {role})", name, columns, f"Columns are {', '.join(columns)}.")
