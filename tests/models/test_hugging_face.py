@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import vitreous
 from vitreous import hub
 from vitreous.errors import VitreousError
 from vitreous.models import hugging_face, loading
@@ -203,3 +204,14 @@ def test_the_local_cache_serves_without_a_hub(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "ViTForImageClassification"
     assert done.stderr.count("The hub cannot be reached: what is not in the local cache cannot be had.") == 1
+
+
+def test_channels_are_normalised_as_the_image_processor_says(tmp_path: Path) -> None:
+    """CLIP's and ViT's channels are not ImageNet's; images normalised in another way would make every result wrong."""
+    save(tmp_path, "ViTForImageClassification", "ViTConfig", **IMAGES)
+    said = vitreous.open(f"hf:{tmp_path}").trained
+    assert said == {}
+    transformers.ViTImageProcessor(image_mean=[0.5] * 3, image_std=[0.25] * 3).save_pretrained(tmp_path)
+    specimen = vitreous.open(f"hf:{tmp_path}", pretrained=True)
+    assert specimen.trained == {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+    assert specimen.without("mlp").trained == specimen.trained

@@ -48,12 +48,25 @@ def load(where: str, *, pretrained: bool, image: Size | None) -> nn.Module:
             model = _with_weights(kind, config, folder, where)
         else:
             model = kind.from_config(config, trust_remote_code=False)
+        model.trained_with = _channels(where, local)
     if model.main_input_name != "pixel_values":
         raise VitreousError(
             f"'hf:{where}' is a {type(model).__name__}, which takes {model.main_input_name!r} and not images; "
             "Vitreous opens vision models."
         )
     return model.float()
+
+
+def _channels(where: str, local: Path | None) -> dict[str, Any]:
+    """Mean and deviation of the channels, as the image processor's file beside the weights says, if there is one."""
+    from transformers import ImageProcessingMixin
+
+    folder = where if local is None else str(local.parent if local.is_file() else local)
+    try:
+        says, _ = ImageProcessingMixin.get_image_processor_dict(folder)
+    except (OSError, ValueError):
+        return {}
+    return {"mean": says.get("image_mean"), "std": says.get("image_std")}
 
 
 def _with_weights(kind: Any, config: Any, folder: str, where: str) -> Any:

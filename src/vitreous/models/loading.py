@@ -8,6 +8,7 @@
 | `tv:resnet50` | torchvision |
 | `run:./folder`, `run:./folder@warmup`, or a path | a model trained with Vitreous, at the end or at another moment |
 | `nano:vit`, `nano:resnet@initial`, … | small trained models within the package, some at other moments too |
+| `mypackage.mymodule:make` | what your own function returns; see `vitreous.models.own` |
 
 Weights are random unless `pretrained` is asked for, and nothing is ever unpickled.
 """
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.models import hugging_face, registry, runs
+from vitreous.models import hugging_face, own, registry, runs
 from vitreous.models.hugging_face import Size
 from vitreous.models.registry import is_ours
 
@@ -52,6 +53,8 @@ def load(
         return runs.load(rest)
     if source == "nano":
         return runs.nano(rest)
+    if own.is_own(name):
+        return own.load(name, pretrained=pretrained, image=image, classes=classes, **(options or {}))
     if is_ours(name):
         return _ours(name, pretrained, image, classes, options or {})
     if (colon and source in TIMM_SOURCES) or not _is_path(name):
@@ -116,7 +119,7 @@ def _check_timm_name(name: str) -> None:
 
 def _hint(name: str) -> str:
     if ":" in name:
-        return "A prefix is one of hf:, tv:, run:, nano:, hf-hub:, local-dir:."
+        return "A prefix is one of hf:, tv:, run:, nano:, hf-hub:, local-dir:, or a module of yours and its function."
     if "/" in name:
         return f"A Hugging Face model is written 'hf:{name}', a file or folder './{name}'."
     return "`vitreous list models --filter '*vit*'` shows what there is."

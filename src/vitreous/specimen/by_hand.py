@@ -97,7 +97,7 @@ class HandSpecimen(Specimen):
         return nn.Module._apply(self, fn, recurse)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Specimen:
-        return HandSpecimen(copy.deepcopy(self.module, memo), self.anatomy, self.edits)
+        return self._trained_alike(HandSpecimen(copy.deepcopy(self.module, memo), self.anatomy, self.edits))
 
     def _part(self, name: str) -> nn.Module:
         return cast(nn.Module, self.module).get_submodule(name)
@@ -107,7 +107,7 @@ class HandSpecimen(Specimen):
         for unit in self._find(patterns):
             parent, _, child = unit.name.rpartition(".")
             setattr(model.get_submodule(parent), child, swap(model.get_submodule(unit.name)))
-        return HandSpecimen(model, self.anatomy, (*self.edits, description))
+        return self._trained_alike(HandSpecimen(model, self.anatomy, (*self.edits, description)))
 
 
 class _Bypass(nn.Module):

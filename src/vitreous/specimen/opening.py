@@ -48,9 +48,20 @@ def open(
     if units is not None:
         from vitreous.specimen.by_hand import by_hand
 
-        return by_hand(model, name, shape, example(model, shape), units)
-    module, anatomy, wiring = _open(model, name, shape)
-    return Specimen(module, anatomy, wiring)
+        specimen = by_hand(model, name, shape, example(model, shape), units)
+    else:
+        specimen = Specimen(*_open(model, name, shape))
+    specimen.trained = _trained_with(model)
+    return specimen
+
+
+def _trained_with(model: nn.Module) -> dict[str, Any]:
+    """How images have to look for the model, as timm, Hugging Face and our own runs say it; nothing if it does not."""
+    for name in ("pretrained_cfg", "default_cfg", "trained_with"):
+        says = getattr(model, name, None)
+        if isinstance(says, Mapping) and says.get("mean") and says.get("std"):
+            return {key: tuple(says[key]) for key in ("mean", "std", "label_names") if says.get(key)}
+    return {}
 
 
 def _open(

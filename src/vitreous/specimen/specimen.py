@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -25,6 +26,9 @@ class Specimen(nn.Module):
     Calling it gives the model's output. It shares the model's weights and never changes them; every intervention
     returns a new specimen. Moving a specimen to another device or precision leaves the model where it is.
     """
+
+    trained: Mapping[str, Any] = MappingProxyType({})
+    """`mean` and `std` of the images' channels and `label_names`, where the model says what it was trained with."""
 
     def __init__(
         self, module: fx.GraphModule, anatomy: Anatomy, wiring: Mapping[str, Wiring], edits: tuple[str, ...] = ()
@@ -196,7 +200,11 @@ class Specimen(nn.Module):
         module.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))  # fused attention too
         module.graph.lint()
         module.recompile()
-        return Specimen(module, self.anatomy, wiring or self._wiring, (*self.edits, description))
+        return self._trained_alike(Specimen(module, self.anatomy, wiring or self._wiring, (*self.edits, description)))
+
+    def _trained_alike(self, other: Specimen) -> Specimen:
+        other.trained = self.trained
+        return other
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
         """Move to another device or type: onto parameters of our own, so that the model stays where it is."""
@@ -216,7 +224,7 @@ class Specimen(nn.Module):
         return super().train(False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Specimen:
-        return Specimen(copy.deepcopy(self.module, memo), self.anatomy, self._wiring, self.edits)
+        return self._trained_alike(Specimen(copy.deepcopy(self.module, memo), self.anatomy, self._wiring, self.edits))
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {kind}" for kind, n in self.anatomy.counts().items())
