@@ -36,12 +36,20 @@ class Kept:
     """Sums by key, and the shards they cover. A folder has them after every shard; each process writes a file."""
 
     def __init__(self, folder: Path | str | None, identity: Mapping[str, Any], team: Processes) -> None:
-        self.sums: Sums = {}
-        self.done: set[int] = set()
+        self.so_far: tuple[Sums, frozenset[int]] = {}, frozenset()
         self.team, self.identity = team, {**identity, "processes": team.world}
         self.run = store.Run(folder) if folder is not None else None
         self.file = f"sums-{team.rank}.safetensors"
         self.open = ExitStack()
+
+    @property
+    def sums(self) -> Sums:
+        return self.so_far[0]
+
+    @property
+    def done(self) -> frozenset[int]:
+        """Numbers of the shards that the sums cover."""
+        return self.so_far[1]
 
     def __enter__(self) -> Kept:
         if self.run is not None:
@@ -49,35 +57,35 @@ class Kept:
                 self.open.enter_context(self.run.claimed(self.identity, NEED))
             self.team.wait()
             if (self.run.folder / self.file).is_file():
-                self.sums, notes = store.load(self.run.folder / self.file)
-                self.done = set(notes["done"])
+                sums, notes = store.load(self.run.folder / self.file)
+                self.so_far = sums, frozenset(notes["done"])
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
         self.open.close()
 
     def add(self, number: int, sums: Sums) -> None:
-        """The sums of one more shard."""
-        for name, value in sums.items():
-            self.sums[name] = self.sums[name] + value if name in self.sums else value
-        self.done.add(number)
+        """The sums of one more shard, all of them or, if interrupted, none."""
+        self.so_far = _added(self.sums, sums), self.done | {number}
         if self.run is not None:
             self.run.save(self.file, self.sums, done=sorted(self.done))
 
-    def all(self) -> Sums:
-        """The sums of all processes; a process that saw no shard has nothing to add."""
-        if self.team.world == 1:
-            return self.sums
-        parts: list[Any] = [None] * self.team.world
-        dist.all_gather_object(parts, {name: value.numpy() for name, value in self.sums.items()})
-        total: Sums = {}
-        for part in parts:
-            for name, value in part.items():
-                more = torch.from_numpy(value)
-                total[name] = total[name] + more if name in total else more
-        return total
+    def together(self) -> Kept:
+        """The sums of all processes; one that had no shard to see has nothing to add."""
+        if self.team.world > 1:
+            parts: list[Any] = [None] * self.team.world
+            dist.all_gather_object(parts, ({name: value.numpy() for name, value in self.sums.items()}, self.done))
+            self.so_far = {}, frozenset()
+            for sums, done in parts:
+                more = {name: torch.from_numpy(value) for name, value in sums.items()}
+                self.so_far = _added(self.sums, more), self.done | done
+        return self
 
     def forget(self) -> None:
         """Remove the folder, once the answers are where they belong."""
         if self.run is not None and self.team.first:
             shutil.rmtree(self.run.folder, ignore_errors=True)
+
+
+def _added(some: Sums, more: Sums) -> Sums:
+    return {**some, **{name: some[name] + value if name in some else value for name, value in more.items()}}

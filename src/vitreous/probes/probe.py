@@ -66,11 +66,19 @@ class Batch:
         drawn = [times(int(row), self.seed) for row in self.rows]
         return torch.cat([torch.ones(1, len(self), dtype=torch.float64), torch.from_numpy(np.stack(drawn, 1))])
 
+    @cached_property
+    def _weights(self) -> dict[torch.device, Tensor]:
+        return {}
+
     def total(self, values: Tensor) -> Tensor:
-        """(1 + REPEATS, …) sums over the batch of one value (or array of values) an image, on the CPU."""
-        flat = values.detach().double().flatten(1) if values.ndim > 1 else values.detach().double()[:, None]
-        summed = (self.weights.to(flat.device) @ flat).cpu()
-        return summed.reshape(-1, *values.shape[1:])
+        """(1 + REPEATS, …) sums over the batch of one value (or array of values) an image.
+
+        They stay on the device of the values: a GPU that has to hand over every number as it comes waits all the time.
+        """
+        flat = values.detach().double().reshape(len(self), -1)
+        if flat.device not in self._weights:
+            self._weights[flat.device] = self.weights.to(flat.device)
+        return (self._weights[flat.device] @ flat).reshape(-1, *values.shape[1:])
 
 
 def times(row: int, seed: int) -> np.ndarray:
@@ -113,7 +121,7 @@ class Probe(ABC):
     """The one word of file, function, result and page."""
     ids: ClassVar[tuple[str, ...]] = ()
     """Rows of the catalogue."""
-    sites: ClassVar[tuple[Site, ...]] = ()
+    sites: tuple[Site, ...] = ()
     """What to look at in every unit; nothing for questions to the weights or the output alone."""
     setting: Setting
 
@@ -134,12 +142,15 @@ class Probe(ABC):
         return
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        """A unit has computed."""
         return {}
 
     def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        """A model has computed."""
         return {}
 
     def close(self, shard: Batch) -> Sums:
+        """All models have seen the shard."""
         return {}
 
     @abstractmethod

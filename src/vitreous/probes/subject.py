@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -30,7 +32,16 @@ class Subject:
     """As it was given; None for a specimen, whose model is not known any more."""
     mean: tuple[float, ...] = USUAL[0]
     std: tuple[float, ...] = USUAL[1]
+    classes: tuple[str, ...] = ()
+    """Names of the classes it was trained for, where it knows them."""
     fingerprint: str = ""
+
+    @cached_property
+    def outputs(self) -> int | None:
+        """How many classes it tells apart; None if it gives something else than a score for each class."""
+        with torch.no_grad():
+            scores = logits(self.specimen(self.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))))
+        return None if scores is None else scores.shape[1]
 
     @property
     def device(self) -> torch.device:
@@ -64,14 +75,15 @@ def subjects(
         given = [(model if isinstance(model, str) else "", model) for model in several]
     if not given:
         raise VitreousError("There is no model to inspect: give at least one.")
-    taken: dict[str, int] = {}
-    found = []
+    found: dict[str, Subject] = {}
     for name, model in given:
         subject = _subject(name, model, image, pretrained, device)
-        taken[subject.name] = taken.get(subject.name, 0) + 1
-        count = taken[subject.name]
-        found.append(subject if count == 1 else _renamed(subject, f"{subject.name} ({count})"))
-    return tuple(found)
+        free, count = subject.name, 1
+        while free in found:
+            count += 1
+            free = f"{subject.name} ({count})"
+        found[free] = replace(subject, name=free)
+    return tuple(found.values())
 
 
 def _subject(name: str, model: Model, image: int | None, pretrained: bool, device: torch.device | None) -> Subject:
@@ -86,29 +98,35 @@ def _subject(name: str, model: Model, image: int | None, pretrained: bool, devic
         raise VitreousError(
             f"{label} takes images of {channels} channels; Vitreous has colour and grey images, 3 or 1."
         )
-    mean, std = _normalisation(model)
     own = None if isinstance(model, Specimen) else model
-    return Subject(
-        label, specimen.to(device) if device is not None else specimen, own, mean, std, fingerprint(specimen)
-    )
+    trained = {"mean": USUAL[0], "std": USUAL[1], "label_names": (), **specimen.trained}
+    mean, std = (tuple(map(float, trained[channels])) for channels in ("mean", "std"))
+    classes = tuple(map(str, trained["label_names"]))
+    return Subject(label, _moved(specimen, device, own), own, mean, std, classes, fingerprint(specimen))
 
 
-def _renamed(subject: Subject, name: str) -> Subject:
-    return Subject(name, subject.specimen, subject.model, subject.mean, subject.std, subject.fingerprint)
+def _moved(specimen: Specimen, device: torch.device | None, own: nn.Module | None) -> Specimen:
+    """On the device; a specimen that somebody else holds stays where it is, and a copy goes."""
+    weight = next(specimen.parameters(), None)
+    if device is None or weight is None or weight.device == torch.empty(0, device=device).device:
+        return specimen
+    return (specimen if own is not None else copy.deepcopy(specimen)).to(device)
 
 
-def _normalisation(model: Any) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """As timm's and our models say; ImageNet's where nothing is said."""
-    config = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None) or {}
-    if not isinstance(config, Mapping) or "mean" not in config:
-        return USUAL
-    return tuple(map(float, config["mean"])), tuple(map(float, config["std"]))
+def logits(output: Any) -> Tensor | None:
+    """(b, classes) out of whatever a model returns; None if there is no score for each class in it."""
+    if isinstance(output, Mapping):
+        output = output.get("logits")
+    elif isinstance(output, (tuple, list)) and output:
+        output = output[0]
+    fits = isinstance(output, Tensor) and output.ndim == 2 and output.is_floating_point() and output.shape[1] > 1
+    return output if fits else None
 
 
-def fingerprint(module: nn.Module) -> str:
-    """Of the weights and buffers, wherever they lie."""
-    digest = hashlib.sha256()
-    for name, value in sorted(module.state_dict().items()):
+def fingerprint(specimen: Specimen) -> str:
+    """Of the weights and buffers, wherever they lie, and of what was edited."""
+    digest = hashlib.sha256(repr((specimen.anatomy.image, specimen.edits)).encode())
+    for name, value in sorted(specimen.state_dict().items()):
         if isinstance(value, Tensor):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
             digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)

@@ -1,0 +1,75 @@
+"""What was asked for, by name or by value: questions with their options, and the images they are asked on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+
+from vitreous import probes as questions
+from vitreous.data.dataset import Dataset
+from vitreous.data.loading import load
+from vitreous.data.sources.listing import NoSplit
+from vitreous.data.subsets import spread
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.probes.probe import Probe
+from vitreous.probes.subject import Subject
+
+
+def choose_probes(given: str | Sequence[str | Probe] | Mapping[str, Mapping[str, Any]] | None) -> tuple[Probe, ...]:
+    """All, or those named, with options where a dict has them; at least one, and none twice."""
+    if given is None:
+        given = questions.names()
+    chosen: list[Probe] = []
+    for each in [given] if isinstance(given, str) else given:
+        if isinstance(each, Probe):
+            chosen.append(each)
+        else:
+            chosen.append(_probe(each, given[each] if isinstance(given, Mapping) else {}))
+    if not chosen:
+        raise VitreousError("There is no question to ask: name at least one probe, or leave them out for all.")
+    names = [probe.name for probe in chosen]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise VitreousError(f"The probe {twice[0]!r} was named twice; ask each question once.")
+    return tuple(chosen)
+
+
+def _probe(name: str, options: Mapping[str, Any]) -> Probe:
+    if not isinstance(name, str):
+        raise VitreousError(f"A probe is a name or a Probe, and not {name!r}.")
+    kind = questions.named(name)
+    known: list[str] = [each.name for each in fields(kind)] if is_dataclass(kind) else []
+    for option in options:
+        if option not in known:
+            has = f"It has {', '.join(known)}." if known else "It has none."
+            raise UnknownName(f"option of {name}", option, known, has)
+    return kind(**options)
+
+
+def options_of(probe: Probe) -> dict[str, Any]:
+    """What the question was asked with; the fields of a probe are its options."""
+    return {each.name: getattr(probe, each.name) for each in fields(probe)} if is_dataclass(probe) else {}
+
+
+def choose_images(
+    data: Dataset | str, split: str, limit: int | None, opened: Sequence[Subject], seed: int, skip_corrupt: bool = False
+) -> Dataset:
+    """At most `limit` images, the classes taking turns."""
+    if isinstance(data, str):
+        side = max(max(each.specimen.anatomy.image[1:]) for each in opened)
+        how = {"size": limit, "seed": seed, "skip_corrupt": skip_corrupt}
+        data = _load(data, split, image=side if data.startswith("folder:") else None, **how)
+    if len(data) == 0:
+        raise VitreousError(f"The set {data.name!r} is empty: there is no image to inspect models on.")
+    rows = spread(data.labels.cpu().numpy(), seed)[: limit or len(data)]
+    return data.take(torch.from_numpy(rows))
+
+
+def _load(name: str, split: str, **how: Any) -> Dataset:
+    """Of pictures without labels there are no splits: then all of them."""
+    try:
+        return load(name, split=split, **how)
+    except NoSplit:
+        return load(name, split="all", **how)

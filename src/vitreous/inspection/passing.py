@@ -1,0 +1,185 @@
+"""One pass over the images: what is asked, of whom, and the way of a shard through all models.
+
+The images are divided into shards. A shard passes through every model; the taps of a model's graph hand each unit to
+the probes as soon as it has computed, and what the probes make of it is added to their sums. Shards are what processes
+share, what is begun again where memory runs out, and what an interrupted inspection goes on from.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from vitreous import __version__
+from vitreous.errors import VitreousError
+from vitreous.inspection.choosing import options_of
+from vitreous.probes.probe import Batch, Probe, Setting, Sums
+from vitreous.probes.subject import Subject
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import Sites
+
+log = logging.getLogger("vitreous")
+
+Forward = Callable[[int], None]
+"""Told how many images have passed through one model."""
+
+
+@dataclass
+class Pass:
+    """Probes, what they look at, and how many images pass at a time."""
+
+    probes: tuple[Probe, ...]
+    setting: Setting
+    size: int
+    """Images of a shard."""
+    batch: int
+    """Images that pass together; halved whenever memory does not suffice."""
+    wanted: dict[str, dict[str, list[Probe]]] = field(default_factory=dict)
+    """Model, unit: the probes that look at it."""
+    left_out: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Probe, model: why it, or which of its units, could not be asked."""
+
+    def __post_init__(self) -> None:
+        for probe in self.probes:
+            probe.begin(self.setting)
+            for subject in self.setting.subjects:
+                self._ask(probe, subject)
+
+    def _ask(self, probe: Probe, subject: Subject) -> None:
+        units = self.wanted.setdefault(subject.name, {})
+        reasons = self.left_out.setdefault(probe.name, {})
+        if why := probe.unsuited(subject):
+            reasons[subject.name] = why
+            return
+        refused = {unit.name: probe.refuses(subject, unit) for unit in subject.specimen.units}
+        willing = [name for name, why in refused.items() if why is None]
+        if probe.sites and not willing:
+            reasons[subject.name] = next((why for why in refused.values() if why), "No unit can be asked this.")
+            return
+        for name in willing:
+            units.setdefault(name, []).append(probe)
+        if said := {name: why for name, why in refused.items() if why}:
+            reasons[subject.name] = said
+
+    def asked(self, probe: Probe) -> list[Subject]:
+        """The models that can be asked."""
+        refused = self.left_out[probe.name]
+        return [each for each in self.setting.subjects if not isinstance(refused.get(each.name), str)]
+
+    @property
+    def shards(self) -> int:
+        return -(-len(self.setting.data) // self.size)
+
+    def images(self, number: int) -> int:
+        """How many images a shard has; the last may have fewer."""
+        return min(self.size, len(self.setting.data) - number * self.size)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the sums depend on."""
+        return {
+            "vitreous": __version__,
+            "models": {
+                each.name: {"fingerprint": each.fingerprint, "mean": list(each.mean), "std": list(each.std)}
+                for each in self.setting.subjects
+            },
+            "data": self.setting.data.fingerprint,
+            "probes": {probe.name: options_of(probe) for probe in self.probes},
+            "shard": self.size,
+            "seed": self.setting.seed,
+        }
+
+    def shard(self, number: int, forward: Forward = lambda count: None) -> Sums:
+        """The sums of one shard, begun again with smaller batches for as long as memory does not suffice."""
+        rows = torch.arange(self.images(number)) + number * self.size
+        while True:
+            passed: list[int] = []
+            try:
+                return self._shard(rows, passed, forward)
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                if not _out_of_memory(error) or min(self.batch, len(rows)) == 1:
+                    raise
+                self.batch = max(1, min(self.batch, len(rows)) // 2)
+                log.warning("Memory does not suffice; going on with %d images at a time.", self.batch)
+            forward(-sum(passed))
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+
+    @torch.no_grad()
+    def _shard(self, rows: Tensor, passed: list[int], forward: Forward) -> Sums:
+        sums: Sums = {}
+        for probe in self.probes:
+            probe.start_shard()
+        whole = self._batch(rows, whole=True)
+        for part in rows.split(self.batch):
+            batch = whole if len(part) == len(rows) else self._batch(part, whole=False)
+            for subject in self.setting.subjects:
+                self._look(subject, batch, sums)
+                passed.append(len(part))
+                forward(len(part))
+        for probe in self.probes:
+            _add(sums, probe, probe.close(whole))
+        return {name: value.cpu() for name, value in sums.items()}
+
+    def _batch(self, rows: Tensor, whole: bool) -> Batch:
+        data = self.setting.data
+        return Batch(rows, data.images[rows], data.labels[rows], self.setting.seed, whole)
+
+    def _look(self, subject: Subject, batch: Batch, sums: Sums) -> None:
+        looking = self.wanted[subject.name]
+        sites = tuple(dict.fromkeys(site for probes in looking.values() for probe in probes for site in probe.sites))
+
+        def each(unit: Unit, seen: Sites) -> None:
+            for probe in looking.get(unit.name, ()):
+                _add(sums, probe, probe.see(subject, unit, seen, batch))
+
+        images = subject.prepare(batch.images)
+        if looking:
+            output = subject.specimen.observe(images, sites, list(looking), each=each).output
+        else:
+            output = subject.specimen(images)
+        _check_finite(subject, images, output)
+        for probe in self.probes:
+            if not isinstance(self.left_out[probe.name].get(subject.name), str):
+                _add(sums, probe, probe.end(subject, output, batch))
+
+
+def _add(sums: Sums, probe: Probe, more: Sums) -> None:
+    for name, value in more.items():
+        name = f"{probe.name}:{name}"
+        value = value.detach().double()
+        sums[name] = sums[name] + value.to(sums[name].device) if name in sums else value
+
+
+def _check_finite(subject: Subject, images: Tensor, output: Any) -> None:
+    """A NaN anywhere in a model reaches its output; only then it is worth a second pass to see where it began."""
+    if all(bool(leaf.isfinite().all()) for leaf in tree_leaves(output) if _is_number(leaf)):
+        return
+    where: list[str] = []
+
+    def each(unit: Unit, seen: Sites) -> None:
+        if not where and seen.after is not None and not bool(seen.after.raw.isfinite().all()):
+            where.append(unit.name)
+
+    subject.specimen.observe(images, ("after",), each=each)
+    raise VitreousError(
+        f"{subject.name} gives NaN or infinite numbers, first after its unit {where[0] if where else 'head'!r}; "
+        "nothing measured on it would mean anything. In half precision numbers overflow early: try model.float()."
+    )
+
+
+def _is_number(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.is_floating_point()
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    """torch has an error of its own for GPUs only; on a CPU the words differ from system to system."""
+    said = str(error)
+    words = ("can't allocate memory", "not enough memory")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in said for word in words)
