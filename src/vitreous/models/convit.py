@@ -174,6 +174,9 @@ class GPSA(PositionalAttention):
     class token itself, having no place, attends to all alike.
     """
 
+    explicit_attention = False
+    """Whether `forward` makes A, at the price of its memory. Reading a graph sets it, so that A is there to be seen."""
+
     def __init__(self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None) -> None:
         super().__init__(dim, heads, qkv_bias=qkv_bias, scale=scale)
         self.gating_param = nn.Parameter(torch.ones(heads))
@@ -189,6 +192,8 @@ class GPSA(PositionalAttention):
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
         q, k, v = self.project(x)
+        if self.explicit_attention:
+            return self.proj((self.mixture(q, k, grid).to(v.dtype) @ v).transpose(1, 2).flatten(2))
         content = F.scaled_dot_product_attention(q, k, v, scale=self.scale).transpose(1, 2)
         gate = self.gating_param.sigmoid()
         by_position = self.look_by_position(v, gate, grid)
@@ -210,16 +215,21 @@ class GPSA(PositionalAttention):
         both = torch.cat([v.mean(2)[:, None].to(patches.dtype), patches], dim=1)
         return (both * gate[:, None]).to(v.dtype)
 
-    def attention(self, x: Tensor, grid: Grid) -> Tensor:
-        """Read-out: A as (B, heads, N, N), patches only. For looking; the forward pass does not make it."""
-        q, k, _ = self.project(x)
-        patches = grid[0] * grid[1]
-        content = (q @ k.transpose(-2, -1) * self.scale).softmax(-1)[..., -patches:, -patches:]
+    def mixture(self, q: Tensor, k: Tensor, grid: Grid) -> Tensor:
+        """A as (B, heads, N, N). Its rows sum to one before they are divided by their sum (X-23); that only says so."""
         position = self.position_attention(grid)
-        if x.shape[1] > patches:  # the class token has its part of every row
-            position = position / (1 + position.amax(-1, keepdim=True))
+        if (tokens := q.shape[2]) > position.shape[-1]:
+            peak = position.amax(-1, keepdim=True)
+            position = F.pad(torch.cat([peak, position], dim=2) / (1 + peak), (0, 0, 1, 0), value=1 / tokens)
+        content = (q @ k.transpose(-2, -1) * self.scale).softmax(-1, dtype=position.dtype)
         gate = self.gating_param.sigmoid()[:, None, None]
-        return (1 - gate) * content + gate * position
+        mixed = (1 - gate) * content + gate * position
+        return mixed / mixed.sum(-1, keepdim=True)
+
+    def attention(self, x: Tensor, grid: Grid) -> Tensor:
+        """Read-out: A as (B, heads, N, N). For looking; the forward pass does not make it."""
+        q, k, _ = self.project(x)
+        return self.mixture(q, k, grid)
 
 
 class PSA(PositionalAttention):

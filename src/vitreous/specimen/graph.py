@@ -32,10 +32,11 @@ EXAMPLE_BATCH = 2
 def read(model: nn.Module, example: Tensor) -> fx.GraphModule:
     """The graph of `model` on images like `example`, for any batch size, over the model's own parameters and buffers.
 
-    The model is as before afterwards.
+    The model is as before afterwards, whatever happens.
     """
     batch = _stand_in(model, example)
     with undisturbed(model):
+        _make_attention_explicit(model)
         program: Any = _export(model, example, batch)
         module = program.module(check_guards=False)
         if not _tidy(module):
@@ -43,6 +44,13 @@ def read(model: nn.Module, example: Tensor) -> fx.GraphModule:
             _tidy(module)
     _free_batch(module.graph, batch)
     return fx.GraphModule(module, module.graph)  # export's own kind refuses train() and eval()
+
+
+def _make_attention_explicit(model: nn.Module) -> None:
+    """Attention that is never made cannot be seen; layers that can make it (ConViT's) say so by this attribute."""
+    for module in model.modules():
+        if hasattr(module, "explicit_attention"):
+            module.explicit_attention = True
 
 
 def _stand_in(model: nn.Module, example: Tensor) -> int:

@@ -83,5 +83,5 @@ def _inputs(model: ViT | ConViT, images: Tensor, grid: Grid) -> Iterator[tuple[n
 
 
 def _attention(layer: Any, x: Tensor, grid: Grid) -> Tensor:
-    """(n, heads, tokens, tokens), or patches only, of any attention of ours."""
+    """(n, heads, tokens, tokens) of any attention of ours."""
     return layer.weights(x) if isinstance(layer, mixers.Attention) else layer.attention(x, grid)
