@@ -55,6 +55,13 @@ def test_models_share_bands_only_where_they_are_alike() -> None:
     assert [(b.model, b.lane, b.lanes) for b in bands(other, table)] == [("vit", 0, 2)] * 3 + [("deit", 1, 2)] * 3
 
 
+def test_a_model_has_its_colour_also_where_others_could_not_be_asked() -> None:
+    result = replace(distances("vit", "alternet"), about={"beside": ["vit", "resnet", "alternet"]})
+    found = shades(result, result.views[0], "light")
+    assert found is not None
+    assert (found.of("vit"), found.of("alternet")) == (MODEL_COLOURS[0], MODEL_COLOURS[2])
+
+
 def test_panels_hold_each_row_once() -> None:
     result = distances("vit", "deit")
     parts = panels(result, result.views[1])

@@ -99,6 +99,7 @@ def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[st
             }
             for each in asked
         },
+        "beside": [each.name for each in setting.subjects],
         "units": {each.name: [[u.name, u.kind, u.depth] for u in each.specimen.units] for each in asked},
         "data": {
             "name": data.name, "split": data.split, "images": seen, "of": len(data), "image": list(data.image),

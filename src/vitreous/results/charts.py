@@ -99,7 +99,7 @@ class _Drawing(Drawing):
         ends = x_limits(panel, self.view)
         log = "x" in self.view.log
         scale = alt.Scale(
-            type="log" if log else "linear", zero=False, nice=False,
+            type="log" if log else "linear", nice=False, **({} if log else {"zero": False}),
             **({"domain": list(ends)} if ends else {} if log else {"padding": 8}),
         )  # fmt: skip
         axis = alt.Axis(tickCount=6, **({"values": [0, 0.2, 0.4, 0.6, 0.8, 1]} if ends else {}))
@@ -111,7 +111,8 @@ class _Drawing(Drawing):
             return alt.Y(f"{name or column.name}:N", title=column.title, sort=levels(self.result, self.view.y))
         kind: Any = "log" if "y" in self.view.log else "linear"
         domain = {"domain": list(self.limits)} if self.limits else {}
-        scale = alt.Scale(type=kind, zero=False, nice=False, clamp=bool(self.view.limits), **domain)
+        zero = {} if kind == "log" else {"zero": False}
+        scale = alt.Scale(type=kind, nice=False, clamp=bool(self.view.limits), **zero, **domain)
         return alt.Y(f"{name or column.name}:Q", title=column.title, scale=scale, axis=alt.Axis(tickCount=5))
 
     def colour(self) -> dict[str, Any]:

@@ -122,7 +122,9 @@ def shades(result: Result, view: View, theme: Theme) -> Shades | None:
     if column.kind == "order":
         steps = [blend(ramp, i / max(len(found) - 1, 1)) for i in range(len(found))]
         return Shades(tuple(found), tuple(steps))
-    return Shades(tuple(found), tuple(MODEL_COLOURS[i % len(MODEL_COLOURS)] for i in range(len(found))))
+    beside = result.about.get("beside", ()) if view.colour == "model" else ()
+    place = {level: beside.index(level) if level in beside else i for i, level in enumerate(found)}
+    return Shades(tuple(found), tuple(MODEL_COLOURS[place[level] % len(MODEL_COLOURS)] for level in found))
 
 
 def blend(ramp: Sequence[str], where: float) -> str:

@@ -43,7 +43,8 @@ class Result:
     about: Mapping[str, Any] = field(default_factory=dict)
     """What produced it, as JSON can hold it: models, data, options, seed, versions, seconds, date, ids of the
     catalogue, and `left_out`, the units that could not be asked, with the reason. `units` lists, for each model, the
-    name, kind and depth of all its units, for the bands behind an axis of depth."""
+    name, kind and depth of all its units, for the bands behind an axis of depth; `beside` lists all models that were
+    looked at together, also those that could not be asked, so that each has one colour everywhere."""
 
     def __post_init__(self) -> None:
         declared = {column.name: column for column in self.columns}
