@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 from vitreous.specimen.anatomy import Anatomy
+from vitreous.store import Run, explained
 
 if TYPE_CHECKING:
     from vitreous.probes.probe import Setting
@@ -60,8 +61,9 @@ class Inspection(Mapping[str, Result]):
 
     def save(self, folder: Path | str) -> Path:
         """Every result into a folder, and an index of them."""
-        home = Path(folder)
-        home.mkdir(parents=True, exist_ok=True)
+        home = Path(folder).expanduser()
+        with explained(home):
+            home.mkdir(parents=True, exist_ok=True)
         for result in self._results.values():
             result.save(home)
         index = {
@@ -69,13 +71,13 @@ class Inspection(Mapping[str, Result]):
             "left_out": self.left_out,
             "anatomies": {name: json.loads(anatomy.to_json()) for name, anatomy in self.anatomies.items()},
         }
-        (home / INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+        Run(home).write(INDEX, index)
         return home
 
     @classmethod
     def load(cls, folder: Path | str) -> Inspection:
         """What `save` wrote."""
-        home = Path(folder)
+        home = Path(folder).expanduser()
         if not (home / INDEX).is_file():
             raise VitreousError(f"There is no inspection in {str(home)!r}: it has no {INDEX}.")
         index = json.loads((home / INDEX).read_text(encoding="utf-8"))

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,7 +76,7 @@ class Batch:
 
         They stay on the device of the values: a GPU that has to hand over every number as it comes waits all the time.
         """
-        flat = values.detach().double().reshape(len(self), -1)
+        flat = values.detach().double().reshape(len(self), prod(values.shape[1:]))
         if flat.device not in self._weights:
             self._weights[flat.device] = self.weights.to(flat.device)
         return (self._weights[flat.device] @ flat).reshape(-1, *values.shape[1:])
@@ -97,15 +98,15 @@ def interval(replicates: Tensor | np.ndarray, count: int) -> Interval:
     return Interval(values[0], low, high)
 
 
-def _quantiles(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _quantiles(values: np.ndarray) -> np.ndarray:
     """2.5 % and 97.5 %; a resampling that drew no image at all has no say."""
-    if np.isnan(values).any():
-        known = ~np.isnan(values).all(0)
-        low, high = np.full((2, *values.shape[1:]), np.nan)
-        low[known], high[known] = np.nanquantile(values[:, known], [0.025, 0.975], axis=0)
-        return low, high
-    low, high = np.quantile(values, [0.025, 0.975], axis=0)
-    return low, high
+    flat, ends = values.reshape(len(values), -1), [0.025, 0.975]
+    unknown = np.isnan(flat)
+    all_known, some_known = ~unknown.any(0), unknown.any(0) & ~unknown.all(0)
+    found = np.full((2, flat.shape[1]), np.nan)
+    found[:, all_known] = np.quantile(flat[:, all_known], ends, axis=0)
+    found[:, some_known] = np.nanquantile(flat[:, some_known], ends, axis=0)
+    return found.reshape(2, *values.shape[1:])
 
 
 class Probe(ABC):

@@ -70,6 +70,8 @@ def subjects(
     """Open what was given: one model, several, or several by name."""
     if isinstance(models, Mapping):
         given = [(str(name), model) for name, model in models.items()]
+    elif not isinstance(models, (str, nn.Module, Iterable)):
+        raise VitreousError(f"A model is a name, an nn.Module or a Specimen, and not {models!r}.")
     else:
         several = [models] if isinstance(models, (str, nn.Module)) else list(models)
         given = [(model if isinstance(model, str) else "", model) for model in several]
