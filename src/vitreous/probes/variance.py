@@ -2,27 +2,40 @@
 
     variance = mean over channels of  Var_{positions} x[position, channel]      (unbiased, prefix tokens left out)
 
-Park and Kim find that attention lowers it and that convolutions and MLPs raise it: attention averages (HDV-29, HDV-30).
+of each image for itself, never over images. Park and Kim find that attention lowers it and that MLPs and convolutions
+raise it: attention averages (HDV-34 to HDV-36). `ratio` is what a unit makes of its own input: the mean variance after
+it over that before it.
+
+Deviations from each channel's mean are squared in float32; taking the mean off first is what makes that enough. What
+the rounding of that mean alone would give counts as zero.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
+import torch
 from torch import Tensor
 
-from vitreous.probes.per_image import PerImage
+from vitreous.probes.per_image import PerImage, counted
+from vitreous.probes.probe import Batch, Sums, interval, key
 from vitreous.probes.subject import Subject
-from vitreous.results import View, estimate
+from vitreous.results import Column, Reference, View, estimate
 from vitreous.specimen.anatomy import Unit
-from vitreous.specimen.observe import Sites
+from vitreous.specimen.observe import Feature, Sites
 
 __all__ = ["Variance"]
 
 
 def variance(maps: Tensor) -> Tensor:
     """(b,) of feature maps (b, c, h, w)."""
-    return maps.double().flatten(2).var(-1).mean(1)
+    tokens = maps.flatten(2).transpose(1, 2).to(torch.promote_types(maps.dtype, torch.float32))
+    means = tokens.mean(1, keepdim=True)
+    found = (tokens - means).square_().sum((1, 2)) / ((tokens.shape[1] - 1) * tokens.shape[2])
+    rounding = (2 * torch.finfo(tokens.dtype).eps * means).square().mean((1, 2))
+    return found.where(found > rounding, 0.0)
 
 
 @dataclass
@@ -30,9 +43,14 @@ class Variance(PerImage):
     """How much feature maps vary over the image."""
 
     name = "variance"
-    ids = ("A4.09", "HDV-29", "HDV-30")
-    sites = ("after",)
-    value = estimate("Variance over positions, mean over channels and images.", label="variance")
+    ids = ("A4.09", "HDV-34", "HDV-35", "HDV-36")
+    sites = ("before", "after")
+    value = (
+        Column("ratio", "quantity", "Variance after the unit over that of its input.", label="after / before"),
+        Column("ratio_low", "quantity", "Lower end of the 95 % interval of the ratio."),
+        Column("ratio_high", "quantity", "Upper end of the 95 % interval of the ratio."),
+        *estimate("Variance over positions, mean over channels and images.", label="variance"),
+    )
     views = (
         View(
             "line",
@@ -47,13 +65,59 @@ class Variance(PerImage):
             how_to_read="Each point is the stream after a unit. Where the line falls, a unit has averaged over the "
             "image; where it rises, a unit has told positions apart.",
         ),
+        View(
+            "scatter",
+            x="depth",
+            y="ratio",
+            colour="kind",
+            facet="model",
+            low="ratio_low",
+            high="ratio_high",
+            log=("y",),
+            references=(Reference(1.0, "no change"),),
+            title="What each unit does to the variance",
+            how_to_read="Each point is a unit: below one it has averaged, above one it has told positions apart. In "
+            "the paper's ViT-Ti on CIFAR-100 all 12 attention units lie below one, and 8 of the 12 MLPs above.",
+        ),
     )
+    _last: tuple[Tensor, Tensor] | None = field(default=None, init=False, repr=False)
+    """The previous unit's map, which is mostly this one's input, and its variance."""
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
         if unit.grid is None:
             return "It has no feature map: positions are gone." if unit.kind != "head" else ""
         return "Its feature map is a single position." if unit.grid == (1, 1) else None
 
+    def start_shard(self) -> None:
+        self._last = None
+
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.after is not None
         return variance(sites.after.map)
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        assert sites.after is not None
+        before = self._before(unit, sites.before)
+        after = self.values(subject, unit, sites)
+        self._last = (sites.after.raw, after)
+        sums = counted(batch, key(subject, unit), after)
+        return sums if before is None else sums | {key(subject, unit, "before"): batch.total(before)}
+
+    def _before(self, unit: Unit, feature: Feature | None) -> Tensor | None:
+        """Of the input; not of pictures, whose channels are colours, nor of a single position."""
+        if feature is None or feature.grid in (None, (1, 1)) or unit.kind == "stem":
+            return None
+        if self._last is not None and self._last[0] is feature.raw:
+            return self._last[1]
+        return variance(feature.map)
+
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        self._last = None
+        return {}
+
+    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+        before, after = (sums.get(key(subject, unit, part)) for part in ("before", "sum"))
+        for row in super()._rows(subject, unit, sums):
+            ratio = torch.full((2,), torch.nan) if before is None or after is None else after / before
+            found = interval(ratio.where(ratio.isfinite(), torch.nan), row["n"])
+            yield {**row, "ratio": float(found.mean), "ratio_low": float(found.low), "ratio_high": float(found.high)}
