@@ -11,7 +11,7 @@ from vitreous.errors import UnknownName
 if TYPE_CHECKING:
     from vitreous.probes.probe import Probe
 
-MACHINERY = ("__init__", "probe", "per_image", "subject")
+MACHINERY = ("__init__", "alignment", "heads", "probe", "per_image", "pictures", "subject")
 """Files that are no questions."""
 
 

@@ -38,6 +38,10 @@ class PerImage(Probe):
         return counted(batch, key(subject, unit), self.values(subject, unit, sites))
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        return Result(self.name, self.table(sums, asked), (*UNIT_COLUMNS, *self.axes, *self.value), self.views)
+
+    def table(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> pd.DataFrame:
+        """A row for every unit and entry of its array."""
         rows = [
             row
             for subject in asked
@@ -45,8 +49,7 @@ class PerImage(Probe):
             if key(subject, unit, "sum") in sums
             for row in self._rows(subject, unit, sums)
         ]
-        columns = (*UNIT_COLUMNS, *self.axes, *self.value)
-        return Result(self.name, pd.DataFrame(rows, columns=[c.name for c in columns]), columns, self.views)
+        return pd.DataFrame(rows, columns=[c.name for c in (*UNIT_COLUMNS, *self.axes, *self.value)])
 
     def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         found, count = mean(sums, key(subject, unit))

@@ -50,7 +50,7 @@ def _make_attention_explicit(model: nn.Module) -> None:
     """Attention that is never made cannot be seen; layers that can make it (ConViT's) say so by this attribute."""
     for module in model.modules():
         if hasattr(module, "explicit_attention"):
-            module.explicit_attention = True
+            vars(module)["explicit_attention"] = True
 
 
 def _stand_in(model: nn.Module, example: Tensor) -> int:

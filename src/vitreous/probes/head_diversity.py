@@ -1,0 +1,83 @@
+"""How much the heads of a layer differ (CVT-16).
+
+    diversity = mean over pairs of heads g ≠ h, queries and images of  KL(A_g ‖ A_h),   in bits
+
+ConViT's second layer has heads that look by position and heads that look by content, DeiT's heads look much alike. The
+sum over queries and keys of A_g log A_h is one product of matrices for all pairs; a head that gives a token nothing,
+in the precision of float32, is taken to give it the smallest number that float32 has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from vitreous.probes.heads import hidden, portions, without_attention
+from vitreous.probes.per_image import PerImage, counted
+from vitreous.probes.probe import Batch, Sums, key
+from vitreous.probes.subject import Subject
+from vitreous.results import Reference, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import AttentionMap, Sites
+
+__all__ = ["HeadDiversity"]
+
+
+def pairwise_kl(seen: AttentionMap) -> Tensor:
+    """(b, heads, heads) KL of each head from each other in bits, mean over queries that are tokens."""
+    tiny = torch.finfo(torch.float32).tiny
+    asking = seen.queries >= 0
+    padded = None if bool(asking.all()) else asking[:, None, :, None].to(seen.values.device)
+    found = []
+    for part in portions(seen.values):
+        part = part if padded is None else part * padded
+        flat = part.flatten(3)
+        cross = (flat @ flat.clamp_min(tiny).log2_().mT).sum(1).double()  # over groups
+        found.append((cross.diagonal(dim1=1, dim2=2)[:, :, None] - cross) / int(asking.sum()))
+    return torch.cat(found)
+
+
+@dataclass
+class HeadDiversity(PerImage):
+    """How much the heads of a layer differ."""
+
+    name = "head_diversity"
+    ids = ("CVT-16",)
+    sites = ("attention",)
+    value = estimate("KL divergence between heads, mean over pairs, queries and images.", label="KL", measure="bits")
+    views = (
+        View(
+            "line",
+            x="depth",
+            y="value",
+            colour="model",
+            low="low",
+            high="high",
+            bands=True,
+            references=(Reference(0.0, "all heads alike"),),
+            title="How much the heads of a layer differ",
+            how_to_read="Each point is an attention layer. At zero all of its heads attend to the same tokens; the "
+            "higher, the less one head's attention tells about another's.",
+        ),
+    )
+
+    def unsuited(self, subject: Subject) -> str:
+        return without_attention(subject)
+
+    def refuses(self, subject: Subject, unit: Unit) -> str | None:
+        if (why := hidden(unit)) is not None:
+            return why
+        return "It has one head only." if unit.heads == 1 else None
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        if sites.attention is None:  # an edit has taken it out
+            return {}
+        return counted(batch, key(subject, unit), self.values(subject, unit, sites))
+
+    def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
+        assert sites.attention is not None
+        between = pairwise_kl(sites.attention)
+        heads = between.shape[-1]
+        return between.sum((1, 2)) / (heads * (heads - 1))
