@@ -22,6 +22,8 @@ from vitreous.specimen.layout import BatchAxis
 from vitreous.specimen.observe import AttentionMap, Observation
 from vitreous.specimen.specimen import Specimen
 
+Tokens = list[list[int]]
+
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "plain": lambda: Transformer(Block(), Block()),
     "class": lambda: Transformer(Block(), Block(), cls=True),
@@ -84,9 +86,7 @@ def attention_units(specimen: Specimen) -> list[str]:
     return [unit.name for unit in specimen.units if unit.kind == "attention"]
 
 
-def random_map(
-    queries: list[list[int]], keys: list[list[int]], prefix: int, grids: Any, heads: int = 2
-) -> AttentionMap:
+def random_map(queries: Tokens, keys: Tokens, prefix: int, grids: Any, heads: int = 2) -> AttentionMap:
     shape = 3, len(queries), heads, len(queries[0]), len(keys[0])
     order = torch.zeros(len(queries), heads, dtype=torch.long)
     places = Places(BatchAxis(0, 1, True), order, torch.tensor(queries), torch.tensor(keys), prefix, *grids)

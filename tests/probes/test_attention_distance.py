@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import hypot
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import timm
 import torch
 
 import vitreous
-from probes.attending import SIDE, ask, attention_units, look, mean_distance, opened, random_map, seen, subject
+from probes.attending import SIDE, Tokens, ask, attention_units, look, mean_distance, opened, random_map, seen, subject
 from probes.noise import noise
 from specimen.toys import Attention, Block, Transformer, part, settled, unfused
 from vitreous.errors import VitreousError
@@ -34,7 +35,7 @@ def pair_distance(rows: int, columns: int) -> float:
         pytest.param([[0, 1, -1], [2, -1, 3]], [[0, 1, -1], [2, -1, 3]], 1, ((1, 3), (1, 3)), id="padding"),
     ],
 )
-def test_against_one_pair_at_a_time(queries: list, keys: list, prefix: int, grids: tuple, renormalise: bool) -> None:
+def test_against_one_pair_at_a_time(queries: Tokens, keys: Tokens, prefix: int, grids: Any, renormalise: bool) -> None:
     found = random_map(queries, keys, prefix, grids)
     geometry = Geometry.of(found.places, (12.0, 20.0), found.values)
     value, elsewhere = geometry.mean_distance(found.values, renormalise)

@@ -50,6 +50,6 @@ def test_cvt_10_a_fresh_convit_is_local() -> None:
     torch.manual_seed(0)
     model = vitreous.build("convit_ti", image=32, patch=4, classes=3, depth=2, heads=4, head_dim=8, gpsa=1).eval()
     with torch.no_grad():
-        model.get_submodule("blocks.0.attn.qk").weight.zero_()  # type: ignore[operator, union-attr]
+        model.get_submodule("blocks.0.attn.qk").weight.zero_()  # type: ignore[operator]
     table = vitreous.inspect(model, noise(2, 32), ["nonlocality"])["nonlocality"].table
     assert table["mean"][0] == pytest.approx(1.80, abs=0.01)
