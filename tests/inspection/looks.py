@@ -49,7 +49,7 @@ class Roll(Probe):
     name = "roll"
     sites = ("after",)
     note: str = ""
-    events: list[str] = field(default_factory=list, compare=False)
+    events: list[str] = field(default_factory=list, init=False)
 
     def start_shard(self) -> None:
         self.events.append("start")

@@ -195,8 +195,8 @@ def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str) -> No
 def test_options_reach_the_probe_and_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("vitreous.probes.named", lambda name: Roll)
     found = look(probes={"roll": {"note": "said"}})
-    assert found[ROLL].about["options"]["note"] == "said"
-    with pytest.raises(UnknownName, match=r"no option of roll 'notes'\. Did you mean note\? It has note, events\."):
+    assert found[ROLL].about["options"] == {"note": "said"}
+    with pytest.raises(UnknownName, match=r"no option of roll 'notes'\. Did you mean note\? It has note\."):
         look(probes={"roll": {"notes": "said"}})
 
 

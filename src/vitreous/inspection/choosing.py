@@ -40,7 +40,7 @@ def _probe(name: str, options: Mapping[str, Any]) -> Probe:
     if not isinstance(name, str):
         raise VitreousError(f"A probe is a name or a Probe, and not {name!r}.")
     kind = questions.named(name)
-    known: list[str] = [each.name for each in fields(kind)] if is_dataclass(kind) else []
+    known = _options(kind)
     for option in options:
         if option not in known:
             has = f"It has {', '.join(known)}." if known else "It has none."
@@ -50,7 +50,12 @@ def _probe(name: str, options: Mapping[str, Any]) -> Probe:
 
 def options_of(probe: Probe) -> dict[str, Any]:
     """What the question was asked with; the fields of a probe are its options."""
-    return {each.name: getattr(probe, each.name) for each in fields(probe)} if is_dataclass(probe) else {}
+    return {name: getattr(probe, name) for name in _options(type(probe))}
+
+
+def _options(kind: type[Probe]) -> list[str]:
+    """Fields that one can give; others are what a probe remembers on the way."""
+    return [each.name for each in fields(kind) if each.init] if is_dataclass(kind) else []
 
 
 def choose_images(

@@ -43,6 +43,20 @@ class Setting:
     def labelled(self) -> bool:
         return bool((self.data.labels >= 0).all()) and len(self.data.classes) > 0
 
+    def unmarkable(self, subject: Subject) -> str:
+        """Why a model's answers cannot be marked right or wrong, as a sentence; empty if they can."""
+        classes = self.data.classes
+        if not self.labelled:
+            return f"Images of {self.data.name!r} have no labels, so nobody knows which answers are right."
+        if subject.outputs is None:
+            return "Its output is not a score for each class."
+        if subject.outputs != len(classes):
+            return f"It tells {subject.outputs} classes apart, and {self.data.name!r} has {len(classes)}."
+        if subject.classes and subject.classes != classes:
+            which = next(pair for pair in zip(subject.classes, classes, strict=True) if pair[0] != pair[1])
+            return f"It was trained for other classes: its {which[0]!r} is {which[1]!r} in {self.data.name!r}."
+        return ""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -124,6 +138,8 @@ class Probe(ABC):
     """Rows of the catalogue."""
     sites: tuple[Site, ...] = ()
     """What to look at in every unit; nothing for questions to the weights or the output alone."""
+    fleeting: ClassVar[tuple[str, ...]] = ()
+    """Columns that the clock decides, and that no two runs agree on."""
     setting: Setting
 
     def begin(self, setting: Setting) -> None:

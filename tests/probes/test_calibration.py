@@ -1,0 +1,124 @@
+"""Calibration against plain loops and scikit-learn, with the cases in which other libraries go wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+import vitreous
+from inspection.looks import images, vit
+from vitreous.errors import VitreousError
+from vitreous.models.loading import load
+from vitreous.probes.calibration import PARTS, binned, measures, per_image
+
+Array = NDArray[Any]
+
+
+def ece_by_hand(confidence: Array, right: Array, bins: int = 10) -> tuple[float, float]:
+    """As a textbook says it, one image after the other."""
+    inside: list[list[int]] = [[] for _ in range(bins)]
+    for image, sure in enumerate(confidence):
+        number = bins - 1 if sure == 1 else int(np.searchsorted(np.arange(1, bins + 1) / bins, sure, side="right"))
+        inside[number].append(image)
+    gaps = [(len(rows), np.mean(confidence[rows]) - np.mean(right[rows])) for rows in inside if rows]
+    total = sum(count for count, _ in gaps)
+    return sum(c * abs(g) for c, g in gaps) / total, sum(c * g for c, g in gaps) / total
+
+
+def measured(found: dict[str, Tensor], bins: int = 10) -> dict[str, float]:
+    member = torch.nn.functional.one_hot(binned(found["confidence"], bins), bins)
+    sums = {part: (found[part][:, None] * member).sum(0).numpy() for part in PARTS}
+    return {name: float(value) for name, value in measures(sums).items()}
+
+
+def of(confidence: list[float], right: list[float]) -> dict[str, float]:
+    """From confidences as they are."""
+    sure, true = torch.tensor(confidence, dtype=torch.float64), torch.tensor(right, dtype=torch.float64)
+    blank = torch.zeros_like(sure)
+    above = (sure > 0.9).double()
+    rest = {"brier": blank, "nll": blank, "sure": above, "sure_right": above * true}
+    return measured({"count": torch.ones_like(sure), "confidence": sure, "right": true, **rest})
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 2.0, 6.0])
+def test_against_plain_loops_and_scikit_learn(sharpness: float) -> None:
+    scores, labels = sharpness * torch.randn(500, 7, dtype=torch.float64), torch.randint(0, 7, (500,))
+    shares = scores.softmax(1).numpy()
+    found = measured(per_image(scores, labels))
+    confidence, right = shares.max(1), (shares.argmax(1) == labels.numpy()).astype(float)
+    assert (found["ECE"], found["signed ECE"]) == pytest.approx(ece_by_hand(confidence, right), abs=1e-12)
+    sure = confidence > 0.9
+    assert found["Freq-90"] == pytest.approx(sure.mean())
+    if sure.any():
+        assert found["Acc-90"] == pytest.approx(right[sure].mean())
+    assert found["Unc-90"] == pytest.approx((~sure)[right == 0].mean())
+    metrics = pytest.importorskip("sklearn.metrics")
+    assert found["NLL"] == pytest.approx(metrics.log_loss(labels.numpy(), shares, labels=range(7)), rel=1e-9)
+    expected = metrics.brier_score_loss(labels.numpy(), shares, labels=range(7), scale_by_half=False)
+    assert found["Brier"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_confidence_of_exactly_0_and_1() -> None:
+    """A bin that is open above loses confidences of 1, and a bin of their own splits the last one in two."""
+    assert binned(torch.tensor([0.0, 0.1, 0.0999, 0.9, 1.0], dtype=torch.float64), 10).tolist() == [0, 1, 0, 9, 9]
+    assert of([0.95, 1.0], [1, 0])["ECE"] == pytest.approx(0.475)
+    assert of([0.0, 1.0], [0, 1])["ECE"] == 0
+    assert of([0.0, 1.0], [1, 0])["ECE"] == 1
+
+
+def test_saturated_predictions_count() -> None:
+    generator = np.random.default_rng(0)
+    confidence = np.where(generator.random(1000) < 0.49, 1.0, generator.uniform(0.5, 1, 1000))
+    right = (generator.random(1000) < 0.8).astype(float)
+    expected, signed = ece_by_hand(confidence, right)
+    found = of(confidence.tolist(), right.tolist())
+    assert (found["ECE"], found["signed ECE"]) == pytest.approx((expected, signed))
+
+
+def test_signs_and_ends() -> None:
+    assert of([0.99] * 4, [1, 1, 0, 0])["signed ECE"] == pytest.approx(0.49)
+    assert of([0.55] * 4, [1, 1, 1, 1])["signed ECE"] == pytest.approx(-0.45)
+    assert np.isnan(of([0.5], [1])["Acc-90"])
+    assert np.isnan(of([0.5], [1])["Unc-90"])
+
+
+def test_scores_that_overflow_elsewhere() -> None:
+    found = measured(per_image(torch.tensor([[0.0, 2000.0], [2000.0, 0.0]]), torch.tensor([0, 0])))
+    assert found["NLL"] == 1000
+    assert found["ECE"] == 0.5
+
+
+def test_untrained_is_exactly_at_chance() -> None:
+    """Ten equal scores are a confidence of 0.1, which is the second bin's."""
+    found = per_image(torch.zeros(3, 10), torch.tensor([0, 1, 2]))
+    assert binned(found["confidence"], 10).tolist() == [1, 1, 1]
+
+
+def test_accumulation_over_batches() -> None:
+    """The mean of the batches' ECEs would be another number."""
+    data = vitreous.data.load("world:shapes", split="test", size=90)
+    found = vitreous.inspect("nano:vit@warmup", data, ["calibration"], shard=20, device="cpu")["calibration"]
+    with torch.no_grad():
+        shares = load("nano:vit@warmup")(data.normalise(data.images)).double().softmax(1).numpy()
+    expected = ece_by_hand(shares.max(1), (shares.argmax(1) == data.labels.numpy()).astype(float))
+    overall = found.table[found.table["overall"]].set_index("measure")
+    assert overall.loc[["ECE", "signed ECE"], "value"].to_list() == pytest.approx(expected, abs=1e-5)
+    assert (overall["n"] == 90).all()
+    bins = found.table[found.table["binned"]]
+    assert len(bins) == 10
+    assert bins["share"].sum() == pytest.approx(1)
+    assert bins["n"].sum() == 90
+    gap = (bins["share"] * bins["value"]).sum()
+    assert gap == pytest.approx(overall.loc["signed ECE", "value"])
+
+
+def test_other_bins() -> None:
+    found = vitreous.inspect(vit(), images(30), {"calibration": {"bins": 4}}, device="cpu")["calibration"]
+    assert found.table.query("binned")["bin"].tolist() == ["0 to 0.25", "0.25 to 0.5", "0.5 to 0.75", "0.75 to 1"]
+    with pytest.raises(VitreousError, match="0 bins; it takes at least one"):
+        vitreous.inspect(vit(), images(3), {"calibration": {"bins": 0}}, device="cpu")
