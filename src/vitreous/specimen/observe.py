@@ -18,8 +18,8 @@ from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.attention import AttentionSite, Places, fused_probabilities
 from vitreous.specimen.layout import Layout
 
-Site = Literal["before", "skip", "branch", "after", "attention"]
-SITES: tuple[Site, ...] = ("before", "skip", "branch", "after", "attention")
+Site = Literal["before", "skip", "norm", "hidden", "branch", "after", "attention"]
+SITES: tuple[Site, ...] = ("before", "skip", "norm", "hidden", "branch", "after", "attention")
 
 
 def known_sites(want: Iterable[Site]) -> tuple[Site, ...]:
@@ -41,6 +41,8 @@ class Wiring:
     after: str
     layouts: dict[str, Layout | None]
     attention: tuple[AttentionSite, ...] = ()
+    norm: str | None = None
+    hidden: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,10 @@ class Sites:
     branch: Feature | None = None
     after: Feature | None = None
     attention: AttentionMap | None = None
+    norm: Feature | None = None
+    """What the first normalisation within the unit hands on."""
+    hidden: Feature | None = None
+    """What the last weights of the unit read: hidden activations of an MLP, the heads of attention side by side."""
 
 
 class Observation(Mapping[str, Sites]):
@@ -232,6 +238,8 @@ def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]
     names: dict[str, list[str | None]] = {
         "before": [wiring.before],
         "skip": [wiring.skip],
+        "norm": [wiring.norm],
+        "hidden": [wiring.hidden],
         "branch": list(wiring.branches),
         "after": [wiring.after],
     }

@@ -13,8 +13,8 @@ from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
 from vitreous.specimen.attention import AttentionSite, find_attention
 from vitreous.specimen.cache import recall, remember, structure
-from vitreous.specimen.dissect import Piece, dissect
-from vitreous.specimen.graph import EXAMPLE_BATCH, attribute, read
+from vitreous.specimen.dissect import NORMS, Piece, dissect
+from vitreous.specimen.graph import EXAMPLE_BATCH, attribute, op, read
 from vitreous.specimen.joins import Flow
 from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
@@ -146,6 +146,8 @@ def _channels(model: nn.Module) -> int:
 
 def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
     after = flow.layout(piece.after)
+    norm = next((n for n in piece.body if op(n) in NORMS and n in flow.data), None)
+    hidden = _hidden(piece, flow)
     return Wiring(
         before=piece.before.name if piece.before is not None else None,
         skip=piece.skip.name if piece.skip is not None else None,
@@ -157,9 +159,24 @@ def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
             "skip": flow.layout(piece.skip),
             "branch": flow.layout(piece.branches[0]) or (after if piece.total is not None else None),
             "after": after,
+            "norm": flow.layout(norm),
+            "hidden": flow.layout(hidden),
         },
         attention=tuple(sites),
+        norm=norm.name if norm is not None else None,
+        hidden=hidden.name if hidden is not None else None,
     )
+
+
+def _hidden(piece: Piece, flow: Flow) -> fx.Node | None:
+    """What the last weights of a unit read, if the unit has computed it itself; weights of a gate, which sees no
+    positions, do not count."""
+    for node in reversed([n for n in piece.body if flow.role[n] in ("linear", "conv", "mix")]):
+        source = next((n for n in node.all_input_nodes if n in flow.data), None)
+        layout = flow.layout(source)
+        if flow.role[node] == "mix" or (layout is not None and layout.grid is not None):
+            return source if source in piece.body else None
+    return None
 
 
 def _units(

@@ -79,8 +79,8 @@ class Specimen(nn.Module):
         """What every unit sees and does, in one forward pass.
 
         With `each`, a function of a unit and its sites, every unit is handed over as soon as it exists and freed
-        afterwards; without it everything is kept and returned. `want` is any of 'before', 'skip', 'branch', 'after'
-        and 'attention'; `units` names units as in `Anatomy.find`.
+        afterwards; without it everything is kept and returned. `want` is any of 'before', 'skip', 'norm',
+        'hidden', 'branch', 'after' and 'attention'; `units` names units as in `Anatomy.find`.
         """
         self._check(images)
         wanted = known_sites(want)
