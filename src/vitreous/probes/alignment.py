@@ -1,0 +1,156 @@
+"""Centred kernel alignment of any two sets of features of the same images: the formulas (A4.10, A4.11).
+
+    K = X Xᵀ of the features X (n images, d numbers each), L of others
+    HSIC₁(K, L) = ⟨U(K), U(L)⟩ / (n (n − 3)),   U centres a Gram matrix without its diagonal (Székely and Rizzo)
+    HSIC₀(K, L) = ⟨H K H, H L H⟩ / (n − 1)²,   the biased one
+    CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L)),   means over minibatches, then the ratio
+
+Features are centred by the minibatch before their Gram matrix is taken, which changes nothing exactly and a great deal
+in float32: a large common offset would leave no digits for what differs. Gram matrices are float32, what follows is
+float64.
+
+HSIC is a sum over pairs of images, so it is also a sum over images: of row i of one centred matrix times row i of the
+other. Summing the rows with the weights of a resampling counts an image as the first of its pairs only; as it is the
+second of as many, the deviations of such replicates are half of what they should be, and `doubled` mends that. It is
+the bootstrap of the images to first order (the centring adds nothing at this order), costs one more matrix product, and
+needs no pair of an image with itself, which is where a plain bootstrap of HSIC₁ goes wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitreous.specimen.observe import Feature
+
+Estimator = Literal["unbiased", "biased"]
+LEAST: dict[Estimator, int] = {"unbiased": 4, "biased": 2}
+"""Images of the smallest minibatch."""
+STRIP = 8192
+"""Columns that are centred at a time: no second copy of the features, and faster than one."""
+CELLS = 1 << 23
+"""Numbers of an intermediate result, 64 MiB."""
+
+
+def vectors(feature: Feature) -> Tensor:
+    """(b, d) one vector an image, in no order in particular; not copied where the batch comes first."""
+    if feature.layout is None:
+        return feature.raw.flatten(1)
+    return feature.layout.batch.split(feature.raw).flatten(1)
+
+
+def centred_gram(features: Tensor, estimator: Estimator = "unbiased") -> Tensor:
+    """(…, n, n) float64 of features (…, n, d): U(K), whose diagonal is empty and whose rows sum to zero, or H K H.
+
+    Zero where the features differ from image to image by no more than rounding does.
+    """
+    features = features.to(torch.promote_types(features.dtype, torch.float32))
+    gram, offset = _gram(features)
+    n = gram.shape[-1]
+    spread = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+    constant = spread <= (16 * torch.finfo(features.dtype).eps) ** 2 * (spread + n * offset)
+    gram.masked_fill_(constant[..., None, None], 0)
+    if estimator == "biased":
+        row = gram.mean(-1)
+        return gram.sub_(row[..., None, :]).sub_(row[..., :, None]).add_(row.mean(-1)[..., None, None])
+    gram.diagonal(dim1=-2, dim2=-1).zero_()
+    row = gram.sum(-1) / (n - 2)
+    gram.sub_(row[..., None, :]).sub_(row[..., :, None]).add_(row.sum(-1)[..., None, None] / (n - 1))
+    gram.diagonal(dim1=-2, dim2=-1).zero_()
+    return gram
+
+
+def _gram(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Gram matrix of the centred features, in float64, and the square of the mean that was taken off."""
+    n = features.shape[-2]
+    gram = features.new_zeros(*features.shape[:-1], n)
+    offset = gram.new_zeros(gram.shape[:-2], dtype=torch.float64)
+    with full_precision():
+        for strip in features.split(STRIP, -1):
+            mean = strip.mean(-2, keepdim=True)
+            strip = strip - mean
+            gram += strip @ strip.mT
+            offset += mean.double().square().sum((-2, -1))
+    return gram.double(), offset
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Products of float32 with all their bits, whatever the process allows elsewhere: TF32 has ten, too few for CKA."""
+    cuda, cpu = cast(Any, torch.backends.cuda), cast(Any, torch.backends.mkldnn)
+    backends = (cuda.matmul, cpu.matmul)
+    before = [backend.fp32_precision for backend in backends]
+    try:
+        for backend in backends:
+            backend.fp32_precision = "ieee"
+        yield
+    finally:
+        for backend, given in zip(backends, before, strict=True):
+            backend.fp32_precision = given
+
+
+def weighted_hsic(
+    left: Tensor, right: Tensor, weights: Tensor, estimator: Estimator = "unbiased", where: Tensor | None = None
+) -> Tensor:
+    """(R, A, B) n HSIC of every pair of centred Gram matrices (A, n, n) and (B, n, n), once for each row of the weights
+    (R, n) of the images; or (R, P), of the P pairs in `where`, (2, P), alone. All pairs in one product."""
+    n, pairs = left.shape[-1], (len(left), len(right))
+    one, other = left.transpose(0, 1), right.transpose(0, 1)
+    weights = weights.to(left.device)
+    total = weights.new_zeros(len(weights), pairs[0] * pairs[1] if where is None else where.shape[1])
+    for rows in torch.arange(n).split(max(CELLS // (pairs[0] * pairs[1]), 1)):
+        part = slice(int(rows[0]), int(rows[-1]) + 1)
+        products = one[part] @ other[part].mT
+        flat = products.flatten(1) if where is None else products[:, where[0], where[1]]
+        total += weights[:, part] @ flat
+    total /= n - 3 if estimator == "unbiased" else (n - 1) ** 2 / n
+    return total if where is not None else total.reshape(-1, *pairs)
+
+
+def own_hsic(grams: Tensor, weights: Tensor, estimator: Estimator = "unbiased") -> Tensor:
+    """(R, A) n HSIC of each centred Gram matrix (A, n, n) with itself."""
+    n = grams.shape[-1]
+    own = weights.to(grams.device) @ grams.square().sum(-1).mT
+    return own / (n - 3 if estimator == "unbiased" else (n - 1) ** 2 / n)
+
+
+def ratio(cross: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """CKA (…, A, B) from HSICs (…, A, B), (…, A) and (…, B); NaN where features are constant: nothing is like them."""
+    norms = (np.sqrt(np.where(own > 0, own, np.nan)) for own in (left, right))
+    one, other = norms
+    return cross / (one[..., :, None] * other[..., None, :])
+
+
+def doubled(replicates: np.ndarray) -> np.ndarray:
+    """(R, …) values, the first as measured: the others twice as far from it. CKA lies between -1 and 1."""
+    values: np.ndarray = replicates[:1] + 2 * (replicates - replicates[:1])
+    values[0] = replicates[0]
+    return np.clip(values, -1, 1)
+
+
+class Grams:
+    """The centred Gram matrices of one shard, by name. Where a shard passes in parts, an image of the last part is
+    compared with one of the first: then the features wait, in main memory, until all parts have come."""
+
+    def __init__(self, estimator: Estimator) -> None:
+        self.estimator = estimator
+        self.whole: dict[str, Tensor] = {}
+        self.parts: dict[str, list[Tensor]] = {}
+
+    def add(self, name: str, features: Tensor, whole: bool) -> None:
+        """Features (…, b, d) of a whole shard or of its next part."""
+        if whole and features.shape[-2] >= LEAST[self.estimator]:
+            self.whole[name] = centred_gram(features, self.estimator)
+        else:
+            self.parts.setdefault(name, []).append(features.detach().to("cpu", copy=True))
+
+    def take(self, name: str) -> Tensor | None:
+        """The matrices under the name, which are then forgotten; None if there are none."""
+        if parts := self.parts.pop(name, None):
+            return centred_gram(torch.cat(parts, -2), self.estimator)
+        return self.whole.pop(name, None)

@@ -1,0 +1,251 @@
+"""How alike the representations of any two units are, within a model and across models (A4.10 to A4.13, A4.24).
+
+    CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L)),   `vitreous.probes.alignment` has the formulas
+
+A shard of the inspection is a minibatch, and minibatches count by their images; an inspection in a single shard is
+full-batch CKA. All layers of all models are compared with each other in one product of their centred Gram matrices.
+Gram matrices, not features, are kept of a layer until all models have seen the shard: n × n numbers, the same for all,
+and nearly always fewer than the features are. Where they are more (logits), n × n have to be formed nevertheless,
+because the common product is over pairs of images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.probes.alignment import LEAST, Estimator, Grams, doubled, ratio, vectors, weighted_hsic
+from vitreous.probes.probe import Batch, Probe, Setting, Sums, interval, key
+from vitreous.probes.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import SITES, Site, Sites
+
+__all__ = ["CKA"]
+
+OWN = (
+    Column("site", "category", "What of the unit is compared: the stream after it, what its branch adds, …"),
+    Column("layer", "order", "Unit and site in one word."),
+)
+COLUMNS = (
+    *UNIT_COLUMNS,
+    *OWN,
+    *(Column(f"other_{c.name}", c.kind, f"{c.says[:-1]}, for the other layer.") for c in (*UNIT_COLUMNS, *OWN)),
+    Column("pair", "category", "The model, or the two models, whose layers are compared."),
+    Column("within", "category", "Whether both layers are in one model."),
+    Column("across", "category", "Whether they are in two."),
+    *estimate("Centred kernel alignment: 1 alike up to rotation and scale, 0 nothing in common.", label="CKA"),
+)
+SELF = View(
+    "heatmap",
+    x="other_layer",
+    y="layer",
+    colour="value",
+    facet="pair",
+    where="within",
+    limits=(0.0, 1.0),
+    title="Similarity of representations within a model (CKA)",
+    how_to_read="Each cell compares two layers on the same images, from 0 (nothing in common) to 1 (the same up to "
+    "rotation and scale). Dark blocks along the diagonal are stages that do similar things; an evenly dark square is a "
+    "model whose layers change little.",
+)
+CROSS = replace(
+    SELF,
+    where="across",
+    title="Similarity of representations between models (CKA)",
+    how_to_read="Each cell compares a layer of one model with a layer of another on the same images. Where the darkest "
+    "cells run, one model does at that depth what the other does at this one.",
+)
+
+
+class Layer(NamedTuple):
+    """One row and column of a heat-map."""
+
+    subject: Subject
+    unit: Unit
+    site: Site
+
+    @property
+    def key(self) -> str:
+        return key(self.subject, self.unit, self.site)
+
+    @property
+    def name(self) -> str:
+        return self.unit.name if self.site == "after" else f"{self.unit.name} ({self.site})"
+
+    @property
+    def cells(self) -> dict[str, Any]:
+        """What a row says of it."""
+        unit = self.unit
+        place = {"unit": unit.name, "kind": unit.kind, "stage": unit.stage, "depth": unit.depth}
+        return {"model": self.subject.name, **place, "site": self.site, "layer": self.name}
+
+
+@dataclass
+class CKA(Probe):
+    """How alike the representations of any two units are."""
+
+    estimator: Estimator = "unbiased"
+    sites: tuple[Site, ...] = ("after",)
+    """Also 'branch', what a unit adds; 'norm', what its normalisation hands on; 'hidden', an MLP's hidden activations;
+    and 'before' and 'skip'."""
+
+    name = "cka"
+    ids = ("A4.10", "A4.11", "A4.12", "A4.13", "A4.24", "SLC-03", "SLC-04", "SLC-05", "HDV-39")
+
+    def __post_init__(self) -> None:
+        given: Any = self.sites
+        self.sites = (given,) if isinstance(given, str) else tuple(given)
+        if self.estimator not in get_args(Estimator):
+            raise UnknownName("estimator", self.estimator, get_args(Estimator))
+        known = [site for site in SITES if site != "attention"]
+        if wrong := [site for site in self.sites if site not in known]:
+            raise UnknownName("site for CKA", wrong[0], known)
+        if not self.sites:
+            raise VitreousError(f"CKA was asked of no site; choose among {', '.join(known)}.")
+        self.grams = Grams(self.estimator)
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        order = [site for site in SITES if site in self.sites]
+        self.layers = [
+            Layer(subject, unit, site)
+            for subject in setting.subjects
+            for unit in subject.specimen.units
+            for site in order
+        ]
+        self.pairs = torch.triu_indices(len(self.layers), len(self.layers))
+
+    def unsuited(self, subject: Subject) -> str:
+        return too_few(len(self.setting.data), self.estimator)
+
+    def start_shard(self) -> None:
+        self.grams = Grams(self.estimator)
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        for site in self.sites:
+            if (feature := getattr(sites, site)) is not None and len(found := vectors(feature)) == len(batch):
+                self.grams.add(key(subject, unit, site), found, batch.whole)
+        return {}
+
+    def close(self, shard: Batch) -> Sums:
+        if left_out(shard, self.setting, self.estimator):
+            return {"left_out": torch.tensor(len(shard))}
+        found = [self.grams.take(layer.key) for layer in self.layers]
+        seen = torch.tensor([gram is not None for gram in found])
+        blank = next(torch.zeros_like(gram) for gram in found if gram is not None)
+        grams = torch.stack([blank if gram is None else gram for gram in found])
+        hsic = weighted_hsic(grams, grams, shard.weights, self.estimator, self.pairs)
+        return {"hsic": hsic, "seen": seen * len(shard), "shards": torch.ones(())}
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        if "hsic" not in sums:  # the one shard seen so far was too small
+            empty = {c.name: pd.Series(dtype=float if c.kind == "quantity" else object) for c in COLUMNS}
+            return Result(self.name, pd.DataFrame(empty), COLUMNS)
+        there = (sums["seen"] > 0).numpy()
+        layers = [layer for layer, seen in zip(self.layers, there, strict=True) if seen]
+        count = int(sums["seen"].max())
+        square, reasons = self._square(sums["hsic"].numpy(), there, layers)
+        found = interval(square, count)
+        table = _table(layers, Interval(*found), count)
+        about = {
+            "minibatches": int(sums["shards"]),
+            "images_compared": count,
+            "images_left_out": int(sums.get("left_out", torch.zeros(()))),
+            "without_value": reasons,
+            "block_structure": block_structure(layers, square, count),
+        }
+        views = (SELF, CROSS) if table["across"].any() else (SELF,)
+        return Result(self.name, table, COLUMNS, views, about=about)
+
+    def _square(
+        self, sums: np.ndarray, there: np.ndarray, layers: Sequence[Layer]
+    ) -> tuple[np.ndarray, dict[str, dict[str, str]]]:
+        """(R, L, L) CKA and its replicates, and why some layers have none."""
+        full = np.empty((len(sums), len(self.layers), len(self.layers)))
+        one, other = self.pairs.numpy()
+        full[:, one, other] = full[:, other, one] = sums
+        hsic = full[:, there][:, :, there]
+        own = np.einsum("rii->ri", hsic)
+        reasons: dict[str, dict[str, str]] = {}
+        for layer, energy in zip(layers, own[0], strict=True):
+            if not energy > 0:
+                why = "It is the same for all images." if energy == 0 else "It has values that are not finite."
+                reasons.setdefault(layer.subject.name, {})[layer.name] = why
+        return doubled(ratio(hsic, own, own)), reasons
+
+
+def _table(layers: Sequence[Layer], found: Interval, count: int) -> pd.DataFrame:
+    """Every pair of layers; of two models the first one's in the rows of the heat-map."""
+    models = [layer.subject.name for layer in layers]
+    rank = np.array([list(dict.fromkeys(models)).index(model) for model in models], dtype=np.int64)
+    one, other = np.nonzero(rank[:, None] <= rank[None, :])
+    cells = pd.DataFrame([layer.cells for layer in layers])
+    left = cells.iloc[one].reset_index(drop=True)
+    right = cells.iloc[other].reset_index(drop=True).add_prefix("other_")
+    table = pd.concat([left, right], axis=1)
+    same = table["model"] == table["other_model"]
+    table["pair"] = table["model"].where(same, table["model"] + " × " + table["other_model"])
+    table["within"], table["across"] = same, ~same
+    for name, values in zip(("value", "low", "high"), found, strict=True):
+        table[name] = np.asarray(values)[one, other]
+    return table.assign(n=count)
+
+
+def block_structure(layers: Sequence[Layer], square: np.ndarray, count: int) -> dict[str, dict[str, Any]]:
+    """A4.13, for each model: mean CKA of two units of one stage, minus that of units of two stages.
+
+    Stem and head belong to no stage. A model of a single stage is divided into thirds. Empty where there is nothing to
+    compare.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for model in dict.fromkeys(layer.subject.name for layer in layers):
+        own = [
+            i
+            for i, layer in enumerate(layers)
+            if layer.subject.name == model and layer.site == layers[-1].site and layer.unit.kind not in ("stem", "head")
+        ]
+        stages = np.array([layers[i].unit.stage for i in own], dtype=np.int64)
+        staged = len(set(stages.tolist())) > 1
+        groups = stages if staged else np.arange(len(own)) * 3 // max(len(own), 1)
+        one, other = np.triu_indices(len(own), 1)
+        alike = groups[one] == groups[other]
+        values = square[:, own][:, :, own][:, one, other]
+        known = ~np.isnan(values[0])
+        if not (alike & known).any() or not (~alike & known).any():
+            continue
+        within, across = (values[:, part & known].mean(1) for part in (alike, ~alike))
+        value, low, high = (float(each) for each in interval(within - across, count))
+        means = {"within": float(within[0]), "across": float(across[0])}
+        row = {"value": value, "low": low, "high": high, **means}
+        found[model] = {"groups": "stages" if staged else "thirds", **{k: _or_none(v) for k, v in row.items()}}
+    return found
+
+
+def _or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def too_few(images: int, estimator: Estimator) -> str:
+    """Why a set is too small; empty if it is not."""
+    least = LEAST[estimator]
+    return f"CKA ({estimator}) needs at least {least} images, and there are {images}." if images < least else ""
+
+
+def left_out(shard: Batch, setting: Setting, estimator: Estimator) -> bool:
+    """Whether the last shard is too small for a minibatch; others may not be."""
+    if len(shard) >= LEAST[estimator]:
+        return False
+    if int(shard.rows[-1]) + 1 < len(setting.data):
+        raise VitreousError(
+            f"CKA ({estimator}) needs at least {LEAST[estimator]} images a shard, and shards of {len(shard)} were "
+            "asked for; 128 are enough (shard=128)."
+        )
+    return True
