@@ -1,0 +1,41 @@
+"""Draw `probes/NAME.svg` for every probe: its first picture, of models that come with the package.
+
+    python docs/generate_probes.py
+    python docs/generate_probes.py variance cka
+
+One inspection of the bundled models on the embedded world, with a fixed seed, so that the pictures of the manual are what
+anybody gets. A probe that can say more about other models than `nano:vit`, `nano:resnet` and `nano:convit` has them in MODELS.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import vitreous
+from vitreous import probes
+
+FOLDER = Path(__file__).resolve().parent / "probes"
+USUAL = ("nano:vit", "nano:resnet", "nano:convit")
+MODELS: dict[str, tuple[str, ...]] = {
+    "accuracy": ("nano:vit", "nano:resnet", "nano:vit@warmup"),
+    "calibration": ("nano:vit", "nano:resnet", "nano:vit@warmup"),
+}
+IMAGES = 512
+LARGEST = 150_000
+"""Bytes of a picture."""
+
+
+def draw(names: list[str]) -> None:
+    """Ask together what is asked of the same models, and write the pictures."""
+    for models in dict.fromkeys(MODELS.get(name, USUAL) for name in names):
+        together = [name for name in names if MODELS.get(name, USUAL) == models]
+        found = vitreous.inspect(list(models), "world:shapes", together, limit=IMAGES, device="cpu", seed=0)
+        for name in together:
+            path = found[name].figure(FOLDER / f"{name}.svg")
+            size = path.stat().st_size
+            print(f"{path.name}: {size / 1000:.0f} kB{', too large' if size > LARGEST else ''}")
+
+
+if __name__ == "__main__":
+    draw(sys.argv[1:] or probes.names())
