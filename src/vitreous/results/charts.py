@@ -27,6 +27,7 @@ SUFFIXES = (".svg", ".png", ".pdf")
 def chart(result: Result, view: View, theme: Theme) -> alt.TopLevelMixin:
     """The whole picture: a panel, or several in rows of up to three."""
     result = result.narrowed(view)
+    datasets: Any = alt.Undefined
     if view.mark == "tiles":
         drawn: Any = _tiles(result, view, theme)
     else:
@@ -38,8 +39,11 @@ def chart(result: Result, view: View, theme: Theme) -> alt.TopLevelMixin:
             each = [drawing.panel(part, wide).properties(title=_quiet(part.title)) for part in parts]
             columns = 2 if len(each) == 4 else 3
             drawn = alt.concat(*each, columns=columns).resolve_scale(color="shared", fill="shared", strokeDash="shared")
+        datasets = drawing.datasets
     titled = {"title": alt.Title(view.title)} if view.title else {}
-    return drawn.properties(**titled, config=style.vega(theme))
+    drawn = drawn.properties(**titled, config=style.vega(theme))
+    drawn.datasets = datasets  # as a property every row would be checked against the schema
+    return drawn
 
 
 def write(drawn: alt.TopLevelMixin, path: Path) -> Path:
@@ -70,12 +74,19 @@ class _Drawing(Drawing):
 
     def __init__(self, result: Result, view: View, theme: Theme) -> None:
         super().__init__(result, view, theme)
+        self.datasets: dict[str, list[dict[str, Any]]] = {}
+        """Rows by name: altair copies what stands in a layer at every step, and layers share their rows."""
         self.tooltip = [
             alt.Tooltip(
                 f"{c.name}:{_type(c.kind)}", title=c.title, **({"format": ".4~g"} if c.kind == "quantity" else {})
             )
             for c in result.columns
         ]
+
+    def data(self, rows: pd.DataFrame) -> alt.NamedData:
+        name = f"rows{len(self.datasets)}"
+        self.datasets[name] = _records(rows)
+        return alt.NamedData(name)
 
     def panel(self, panel: Panel, wide: bool) -> Any:
         if self.view.mark == "heatmap":
@@ -118,7 +129,7 @@ class _Drawing(Drawing):
     def colour(self) -> dict[str, Any]:
         """Encodings that tell lines apart; every layer carries its own opacity, none inherits one."""
         if self.shades is None:
-            return {"color": alt.value(MODEL_COLOURS[0])}
+            return {"color": alt.ColorValue(MODEL_COLOURS[0])}
         column, found = self.result.column(self.view.colour), self.shades
         if found.ends:
             stops = np.linspace(*found.ends, len(found.colours)).tolist()
@@ -142,7 +153,7 @@ class _Drawing(Drawing):
         return {"strokeDash": alt.StrokeDash(f"{self.view.colour}:N", title=title, scale=scale)}
 
     def line(self, panel: Panel, width: float) -> list[Any]:
-        base, colour = _data(panel.rows), self.colour()
+        base, colour = self.data(panel.rows), self.colour()
         x, y = self.x(panel, width), self.y()
         apart = [f"{name}:N" for name in (self.view.detail,) if name]
         if self.shades and self.shades.ends:
@@ -152,7 +163,9 @@ class _Drawing(Drawing):
         layers = []
         if self.view.low:
             ribbon = alt.Chart(base).mark_area(opacity=style.RIBBON, strokeWidth=0)
-            layers.append(ribbon.encode(x=x, y=self.y(self.view.low), y2=f"{self.view.high}:Q", **colour, **detail))
+            layers.append(
+                ribbon.encode(x=x, y=self.y(self.view.low), y2=alt.Y2(f"{self.view.high}:Q"), **colour, **detail)
+            )
         thin = bool(self.view.detail)
         lines = alt.Chart(base).mark_line(strokeWidth=1.3 if thin else 2, strokeCap="round", strokeJoin="round")
         layers.append(lines.encode(x=x, y=y, **colour, **detail, **order, **self.dashes()))
@@ -164,35 +177,35 @@ class _Drawing(Drawing):
         return layers
 
     def scatter(self, panel: Panel, width: float) -> list[Any]:
-        base, colour = _data(panel.rows), self.colour()
+        base, colour = self.data(panel.rows), self.colour()
         x = self.x(panel, width)
         points = alt.Chart(base).mark_point(filled=True, size=34, opacity=0.8)
         return [*self.whiskers(base, x, {}, colour), points.encode(x=x, y=self.y(), tooltip=self.tooltip, **colour)]
 
     def bar(self, panel: Panel, width: float) -> list[Any]:
         colour, x = self.colour(), self.x(panel, width)
-        floor = alt.datum(0) if "y" not in self.view.log else alt.Undefined
+        floor = alt.Y2Datum(0) if "y" not in self.view.log else alt.Undefined
         if self.result.column(self.view.x).kind == "quantity":
             rows = spans(self.result, self.view, panel.rows)
-            middle = _data(rows.assign(middle=(rows["start"] + rows["end"]) / 2))
-            ends = {"x": self.x(panel, width, bandPosition=0), "x2": "end:Q"}
+            middle = self.data(rows.assign(middle=(rows["start"] + rows["end"]) / 2))
+            ends = {"x": self.x(panel, width, bandPosition=0), "x2": alt.X2("end:Q")}
             ends["x"].shorthand = "start:Q"
             bars = alt.Chart(middle).mark_bar(cornerRadiusEnd=1.5, opacity=0.9)
             x.shorthand = "middle:Q"
             drawn = bars.encode(**ends, y=self.y(), y2=floor, tooltip=self.tooltip, **colour)
-            return [drawn, *self.whiskers(middle, x, {}, {"color": alt.value(self.ink)})]
-        base, beside = _data(panel.rows), {}
+            return [drawn, *self.whiskers(middle, x, {}, {"color": alt.ColorValue(self.ink)})]
+        base, beside = self.data(panel.rows), {}
         if self.shades and self.view.colour not in (self.view.x, self.view.facet):
             beside = {"xOffset": alt.XOffset(f"{self.view.colour}:N", sort=list(self.shades.levels))}
         bars = alt.Chart(base).mark_bar(cornerRadiusEnd=2, opacity=0.9)
         drawn = bars.encode(x=x, y=self.y(), y2=floor, tooltip=self.tooltip, **colour, **beside)
-        return [drawn, *self.whiskers(base, x, beside, {"color": alt.value(self.ink)})]
+        return [drawn, *self.whiskers(base, x, beside, {"color": alt.ColorValue(self.ink)})]
 
     def whiskers(self, base: Any, x: alt.X, beside: dict[str, Any], colour: dict[str, Any]) -> list[Any]:
         if not self.view.low:
             return []
         rule = alt.Chart(base).mark_rule(strokeWidth=1.2, opacity=0.7)
-        return [rule.encode(x=x, y=self.y(self.view.low), y2=f"{self.view.high}:Q", **beside, **colour)]
+        return [rule.encode(x=x, y=self.y(self.view.low), y2=alt.Y2(f"{self.view.high}:Q"), **beside, **colour)]
 
     def bands(self, panel: Panel, height: float) -> list[Any]:
         """Kinds of units behind everything; strips at the foot where models differ, in the order of the legend."""
@@ -210,16 +223,16 @@ class _Drawing(Drawing):
             x.shorthand = "start:Q"
             foot = height - (panel.bands[0].lanes - 1 - lane) * (style.LANE + 1)
             whole = panel.bands[0].lanes == 1
-            edges = {} if whole else {"y": alt.value(foot - style.LANE), "y2": alt.value(foot)}
+            edges = {} if whole else {"y": alt.YValue(foot - style.LANE), "y2": alt.Y2Value(foot)}
             opacity = style.BAND if whole else 0.6
-            rect = alt.Chart(_data(rows)).mark_rect(opacity=opacity, strokeWidth=0)
-            tooltip = ["model:N", "unit:N", "kind:N"]
-            layers.append(rect.encode(x=x, x2="end:Q", fill=fill, tooltip=tooltip, **edges))
+            rect = alt.Chart(self.data(rows)).mark_rect(opacity=opacity, strokeWidth=0)
+            tooltip = [alt.Tooltip(f"{name}:N") for name in ("model", "unit", "kind")]
+            layers.append(rect.encode(x=x, x2=alt.X2("end:Q"), fill=fill, tooltip=tooltip, **edges))
             if not whole and self.view.colour == "model":
                 whose = alt.Chart(alt.Data(values=[{"model": rows["model"][0]}])).mark_point(
                     shape="square", filled=True, size=style.LANE**2 - 12, opacity=1, xOffset=style.LANE
                 )
-                layers.append(whose.encode(x=alt.value("width"), y=alt.value(foot - style.LANE / 2), **self.colour()))
+                layers.append(whose.encode(x=alt.XValue("width"), y=alt.YValue(foot - style.LANE / 2), **self.colour()))
         return layers
 
     def reference(self, reference: Reference, panel: Panel) -> list[Any]:
@@ -237,16 +250,16 @@ class _Drawing(Drawing):
         if reference.axis == "x":
             x = self.x(panel, 0)
             x.shorthand = "at:Q"
-            place = {"x": x, "y": alt.value(0)}
+            place = {"x": x, "y": alt.YValue(0)}
             return [rule.encode(x=x), *self.words(values, place, align="left", baseline="top", dx=4, dy=2)]
-        place = {"y": self.y("at"), "x": alt.value("width")}
+        place = {"y": self.y("at"), "x": alt.XValue("width")}
         return [rule.encode(y=self.y("at")), *self.words(values, place, align="right", baseline="bottom", dx=-4, dy=-2)]
 
     def words(self, values: list[dict[str, Any]], place: dict[str, Any], **where: Any) -> list[Any]:
         base, size = alt.Chart(alt.Data(values=values)), style.SIZES["label"]
         halo = base.mark_text(fontSize=size, color=self.paper, stroke=self.paper, strokeWidth=4, opacity=0.8, **where)
         ink = base.mark_text(fontSize=size, color=self.ink, **where)
-        return [layer.encode(text="label:N", **place) for layer in (halo, ink)]
+        return [layer.encode(text=alt.Text("label:N"), **place) for layer in (halo, ink)]
 
     def heatmap(self, panel: Panel) -> Any:
         """Square cells, grey where there is no number; rows from the bottom up, so that diagonals rise."""
@@ -269,7 +282,7 @@ class _Drawing(Drawing):
         )  # fmt: skip
         x = alt.X(f"{view.x}:N", title=result.column(view.x).title, sort=across, axis=axes[0])
         y = alt.Y(f"{view.y}:N", title=result.column(view.y).title, sort=up[::-1], axis=axes[1])
-        cells = alt.Chart(_data(panel.rows)).mark_rect().encode(x=x, y=y, color=colour, tooltip=self.tooltip)
+        cells = alt.Chart(self.data(panel.rows)).mark_rect().encode(x=x, y=y, color=colour, tooltip=self.tooltip)
         hole = alt.ViewBackground(fill=self.ink, fillOpacity=style.HOLE, stroke=None)
         return cells.properties(width=alt.Step(step), height=alt.Step(step), view=hole)
 
@@ -282,7 +295,7 @@ def _tiles(result: Result, view: View, theme: Theme) -> Any:
     whole = alt.Chart(alt.Data(values=[{"picture": picture}])).mark_image(
         width=width, height=height, align="left", baseline="top"
     )
-    image = whole.encode(url="picture:N", x=alt.value(0), y=alt.value(0))
+    image = whole.encode(url=alt.Url("picture:N"), x=alt.XValue(0), y=alt.YValue(0))
     words = [{"label": label, "x": x, "y": y} for label, (x, y) in zip(sheet.labels, sheet.corners, strict=False)]
     over = [{"label": label, "x": 0, "y": y} for label, y in sheet.headings]
     look = {"align": "left", "baseline": "bottom", "dy": -3, "color": PAPERS[theme][0]}
@@ -294,7 +307,7 @@ def _tiles(result: Result, view: View, theme: Theme) -> Any:
     for entries, size, opacity in ((words, 10, style.QUIET), (over, style.SIZES["axis"], 1.0)):
         if entries:
             text = alt.Chart(alt.Data(values=entries)).mark_text(fontSize=size, opacity=opacity, **look)
-            layers.append(text.encode(**place, text="label:N"))
+            layers.append(text.encode(**place, text=alt.Text("label:N")))
     return alt.layer(*layers).properties(width=width, height=height)
 
 
@@ -310,14 +323,13 @@ def _type(kind: str) -> str:
     return "Q" if kind == "quantity" else "N"
 
 
-def _data(rows: pd.DataFrame) -> alt.Data:
+def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows as JSON has them; what is not a number is null."""
     plain = rows.astype(object).where(rows.notna(), None)
     records = [
         {str(k): v.item() if isinstance(v, np.generic) else v for k, v in row.items()}
         for row in plain.to_dict("records")
     ]
-    finite = [
+    return [
         {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in records
     ]
-    return alt.Data(values=finite)
