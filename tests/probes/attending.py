@@ -15,6 +15,8 @@ from torch import Tensor, nn
 import vitreous
 from probes.noise import noise
 from specimen.toys import Block, Transformer, settled
+from vitreous.data.dataset import Dataset
+from vitreous.data.subsets import spread
 from vitreous.probes.subject import Subject, subjects
 from vitreous.results import Result
 from vitreous.specimen.attention import Places
@@ -72,8 +74,14 @@ def subject(specimen: Specimen) -> Subject:
     return subjects(specimen)[0]
 
 
+def passing(count: int) -> Dataset:
+    """The images in the order in which they pass."""
+    data = noise(count)
+    return data.take(torch.from_numpy(spread(data.labels.numpy(), 0)))
+
+
 def look(specimen: Specimen, count: int = 2) -> Observation:
-    return specimen.observe(subject(specimen).prepare(noise(count).images), ["attention"])
+    return specimen.observe(subject(specimen).prepare(passing(count).images), ["attention"])
 
 
 def seen(specimen: Specimen, unit: str, count: int = 2) -> AttentionMap:
