@@ -132,7 +132,7 @@ class Calibration(Probe):
         of = _parts(subject, sums)
         with np.errstate(divide="ignore", invalid="ignore"):
             accuracy, confidence = of["right"] / of["count"], of["confidence"] / of["count"]
-        share = of["count"] / of["count"].sum(-1, keepdims=True)
+            share = of["count"] / of["count"].sum(-1, keepdims=True)
         for number in range(self.bins):
             inside = int(of["count"][0, number])
             yield {

@@ -61,7 +61,7 @@ class Cost(Probe):
 
     name = "cost"
     ids = ("A4.33",)
-    fleeting = ("value", "low", "high")
+    fleeting = ("value", "low", "high", "batch")
     images: int | None = None
     """In a batch whose time is taken; 8 on a CPU and 64 on a GPU, if not given."""
     repeats: int = 3
