@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn, stack
+from torch.nn import functional as F
 
 from vitreous.specimen.graph import EXAMPLE_BATCH, read
 from vitreous.specimen.layout import Layout
@@ -176,3 +177,14 @@ def test_sizes_that_happen_to_be_the_stand_in_are_left_alone() -> None:
     module = read(model, torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
     images = torch.randn(3, 3, SIDE, SIDE)
     torch.testing.assert_close(module(images), model(images))
+
+
+@pytest.mark.parametrize("mode", ["constant", "circular", "reflect", "replicate"])
+def test_padding_of_any_kind_leaves_a_grid_to_convolutions(mode: str) -> None:
+    """What is repeated at the edges is not at two places."""
+    found = trace(lambda x, w: F.conv2d(F.pad(x, (1, 1, 1, 1), mode), w, stride=2), torch.ones(4, 3, 3, 3))
+    assert found is not None
+    assert found.grid == (4, 4)
+    padded = trace(lambda x: F.pad(x, (1, 1, 1, 1), mode))
+    assert padded is not None
+    assert padded.ids[0, 0, 0].tolist() == [NOWHERE] * 10

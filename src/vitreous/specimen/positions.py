@@ -162,14 +162,12 @@ class Positions:
         return fullest.like(fullest.ids.expand(shape))
 
     def _pad(self, node: fx.Node) -> Traced:
+        """What is padded has no place, also where it repeats or reflects what has one."""
         trace = self.known(node.args[0])
         if trace is None:
             return None
         amounts: Any = fx.node.map_arg(args(node)[1], self._plain)
-        mode = args(node)[2] if len(node.args) > 2 else "constant"
-        if not isinstance(mode, str) or mode == "constant":
-            return trace.like(F.pad(trace.ids, amounts, value=NOWHERE))
-        return trace.like(F.pad(trace.ids.double(), amounts, mode=mode).long())
+        return trace.like(F.pad(trace.ids, amounts, value=NOWHERE))
 
     _constant_pad_nd = _pad
 
