@@ -3,7 +3,7 @@
     log amplitude(f) = mean over channels of  ln( |sum_{y,x} m[y,x] exp(-2πi (f_y y / h + f_x x / w))| + 1e-6 )
     value(f)         = log amplitude(f) - log amplitude(0),      mean over images
 
-for f on the half diagonal from the centre of the spectrum to its corner, prefix tokens left out, as Park and Kim have it
+for f on the half diagonal from the centre of the spectrum to its corner, prefix tokens left out, as in Park and Kim
 (X-30). The axis is the true one: of a map of 14 x 14 the half diagonal ends at 12/14 = 0.857 π, which the paper's axis
 calls 1.0 π. Attention lowers the last value, MLPs and convolutions raise it (HDV-26 to HDV-30).
 
@@ -19,7 +19,7 @@ far from zero.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -150,8 +150,6 @@ class Fourier(Probe):
     )
     nyquist: bool = False
     """Go on to the corner, 1.0 π, which maps with even sides have and the paper leaves out."""
-    _last: tuple[Tensor, tuple[Bin, ...], Tensor] | None = field(default=None, init=False, repr=False)
-    """The previous unit's map, which is mostly this one's input, and what was found."""
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
         if unit.grid is None:
@@ -161,7 +159,8 @@ class Fourier(Probe):
         return None
 
     def start_shard(self) -> None:
-        self._last = None
+        self._last: tuple[Tensor, tuple[Bin, ...], Tensor] | None = None
+        """The previous unit's map, which is mostly this one's input, and what was found."""
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         assert unit.grid is not None

@@ -8,7 +8,7 @@ the mean over images is reported. Raghu et al. find that in the first half of a 
 skips and the spatial tokens change, later the other way round, and that skips matter more in ViTs than in ResNets
 (SLC-14 to SLC-16). A skip that has to change its shape counts as what arrives at the sum.
 
-A token to which the branch adds exactly nothing has no ratio and is left out of the mean, and one whose skip is zero has
+A token to which the branch adds exactly nothing has no ratio and is left out of the mean; one whose skip is zero has
 no cosine.
 """
 

@@ -13,7 +13,7 @@ the rounding of that mean alone would give counts as zero.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -80,8 +80,6 @@ class Variance(PerImage):
             "the paper's ViT-Ti on CIFAR-100 all 12 attention units lie below one, and 8 of the 12 MLPs above.",
         ),
     )
-    _last: tuple[Tensor, Tensor] | None = field(default=None, init=False, repr=False)
-    """The previous unit's map, which is mostly this one's input, and its variance."""
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
         if unit.grid is None:
@@ -89,7 +87,8 @@ class Variance(PerImage):
         return "Its feature map is a single position." if unit.grid == (1, 1) else None
 
     def start_shard(self) -> None:
-        self._last = None
+        self._last: tuple[Tensor, Tensor] | None = None
+        """The previous unit's map, which is mostly this one's input, and its variance."""
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.after is not None
