@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -16,11 +17,13 @@ from vitreous.probes.equivariance import apart, cells, whole_shift
 from vitreous.probes.subject import subjects
 from vitreous.results import Result
 
+Padding = Literal["zeros", "circular"]
+
 
 class Wrapped(nn.Module):
     """Residual convolutions whose padding goes around, with a stride between."""
 
-    def __init__(self, padding: str = "circular", pool: bool = True) -> None:
+    def __init__(self, padding: Padding = "circular", pool: bool = True) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, WIDTH, 3, 1, 1, padding_mode=padding)
         self.first = nn.Conv2d(WIDTH, WIDTH, 3, 1, 1, padding_mode=padding)

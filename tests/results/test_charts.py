@@ -203,3 +203,13 @@ def test_groups_of_tiles_stand_under_their_names() -> None:
     assert ">b<" not in svg(narrowed.chart())
     with pytest.raises(VitreousError, match="has 3 pictures and the table 5 rows"):
         replace(narrowed, table=table)
+
+
+def test_panels_of_different_models_share_the_colours_of_kinds() -> None:
+    """A panel whose model has no downsampling must not give its colours to the legend."""
+    result = distances("vit", "swin")
+    plain = [[f"u{i}", kind, i / 2] for i, kind in enumerate(("stem", "attention", "head"))]
+    deeper = [*plain[:2], ["down", "downsample", 0.75], plain[2]]
+    whole = spec(replace(result, about={"units": {"vit": plain, "swin": deeper}}), view=1)
+    domains = [node["encoding"]["fill"]["scale"]["domain"] for node in marks(whole, "rect")]
+    assert domains == [["stem", "attention", "downsample", "head"]] * 2

@@ -8,8 +8,8 @@ each of the P x P x 3 inputs. E = U S Vᵀ; the columns of U, strongest first, a
     overlap   = ‖Wᵀ u_i‖²                                        W: the first k principal components of patches
 
 so that 1 means that the component lies within what patches of the images mostly consist of; k is the number of
-components shown, but at most a quarter of P x P x 3. A direction drawn at random has `chance`, k / (P x P x 3). The sign
-of a component means nothing: its largest entry is made positive.
+components shown, but at most a quarter of P x P x 3. A direction drawn at random has `chance`, k / (P x P x 3). The
+sign of a component means nothing: its largest entry is made positive.
 
 Patches come from the images as the model gets them, up to 8 x 8 of each image, evenly spaced; their sums and products
 are added up, so that no image is kept. The paper shows 28 components of ViT-L/32 and finds them to resemble plausible
@@ -156,7 +156,7 @@ class Filters(Probe):
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         rows: list[dict[str, Any]] = []
-        pictures: list[Array] = []
+        pictures: list[NDArray[np.uint8]] = []
         for subject in asked:
             filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])
             assert filters is not None

@@ -74,6 +74,8 @@ class _Drawing(Drawing):
 
     def __init__(self, result: Result, view: View, theme: Theme) -> None:
         super().__init__(result, view, theme)
+        present = {band.kind for panel in panels(result, view) for band in panel.bands}
+        self.kinds = [kind for kind in KINDS if kind in present]  # of all panels, which share one legend
         self.datasets: dict[str, list[dict[str, Any]]] = {}
         """Rows by name: altair copies what stands in a layer at every step, and layers share their rows."""
         self.tooltip = [
@@ -211,9 +213,7 @@ class _Drawing(Drawing):
         """Kinds of units behind everything; strips at the foot where models differ, in the order of the legend."""
         if not panel.bands:
             return []
-        present = [kind for kind in KINDS if any(band.kind == kind for band in panel.bands)]
-        everywhere = [kind for kind in KINDS if kind in {*present, *self.result.table["kind"]}]
-        scale = alt.Scale(domain=everywhere, range=[KIND_COLOURS[kind] for kind in everywhere])
+        scale = alt.Scale(domain=self.kinds, range=[KIND_COLOURS[kind] for kind in self.kinds])
         legend = alt.Legend(symbolOpacity=2.2 * style.BAND, symbolType="square", symbolStrokeWidth=0, symbolSize=130)
         fill = alt.Fill("kind:N", title="kind of unit", scale=scale, legend=legend)
         layers = []

@@ -60,17 +60,15 @@ def montage(pictures: NDArray[np.generic], labels: Sequence[str] = (), groups: S
 
 
 def montage_png(sheet: Montage, paper: str) -> bytes:
-    """The sheet as a PNG, two pixels to a point; pixels of the pictures stay square and sharp."""
+    """The sheet as a PNG, two pixels to a point; pixels stay sharp unless there is no room for them."""
     from PIL import Image
 
     canvas = Image.new("RGB", (2 * sheet.width, 2 * sheet.height), paper)
+    smaller = sheet.pictures.shape[2] > 2 * sheet.tile[0]
+    how = Image.Resampling.BOX if smaller else Image.Resampling.NEAREST
     for picture, (x, y) in zip(sheet.pictures, sheet.corners, strict=True):
-        enlarged = (
-            Image.fromarray(picture)
-            .convert("RGB")
-            .resize((2 * sheet.tile[0], 2 * sheet.tile[1]), Image.Resampling.NEAREST)
-        )
-        canvas.paste(enlarged, (2 * x, 2 * y))
+        resized = Image.fromarray(picture).convert("RGB").resize((2 * sheet.tile[0], 2 * sheet.tile[1]), how)
+        canvas.paste(resized, (2 * x, 2 * y))
     content = BytesIO()
     canvas.save(content, "PNG", optimize=True)
     return content.getvalue()
