@@ -1,0 +1,35 @@
+"""Every picture and every table of an inspection as files of their own, for papers and for other programs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from vitreous.errors import VitreousError
+from vitreous.inspection.inspection import Inspection
+from vitreous.report.sections import csv
+from vitreous.results.charts import SUFFIXES
+from vitreous.results.charts import write as write_chart
+from vitreous.specimen.drawing_svg import svg
+
+
+def write_figures(inspection: Inspection, folder: Path) -> list[Path]:
+    """`NAME.svg`, `.pdf` and `.png` (`NAME-2.svg` for a second view), `NAME.csv` and `.parquet`, and `anatomy.svg`."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = []
+        for name, result in inspection.items():
+            for i in range(len(result.views) if len(result.table) else 0):
+                drawn = result.chart(i)
+                stem = name if i == 0 else f"{name}-{i + 1}"
+                written += [write_chart(drawn, folder / f"{stem}{suffix}") for suffix in SUFFIXES]
+            written += [folder / f"{name}.csv", folder / f"{name}.parquet"]
+            written[-2].write_text(csv(result), encoding="utf-8")
+            result.table.to_parquet(written[-1])
+        if inspection.anatomies:
+            written.append(folder / "anatomy.svg")
+            named = [replace(anatomy, model=name) for name, anatomy in inspection.anatomies.items()]
+            written[-1].write_text(svg(named), encoding="utf-8")
+    except OSError as error:
+        raise VitreousError(f"Cannot write figures to {str(folder)!r}: {error.strerror}.") from error
+    return written

@@ -1,0 +1,101 @@
+"""The models side by side: what they are made of, what they cost and how well they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from vitreous.inspection.inspection import Inspection
+from vitreous.palette import MODEL_COLOURS
+from vitreous.report.words import escape, number, share
+from vitreous.specimen.anatomy import Anatomy
+from vitreous.specimen.drawing_svg import count
+
+Column = tuple[str, Callable[[str], str]]
+"""A heading, and what stands under it for a model."""
+
+
+def named(inspection: Inspection) -> list[str]:
+    """Names of the models, where results are all there is."""
+    found = [model for result in inspection.values() for model in result.about.get("models", {})]
+    found += [model for why in inspection.left_out.values() for model in why]
+    return list(dict.fromkeys(found)) or ["models"]
+
+
+def table(inspection: Inspection, names: list[str]) -> str:
+    """One row a model."""
+    columns = [column for column in _columns(inspection) if any(column[1](name) for name in names)]
+    heads = "".join(f'<th scope="col" class="number">{escape(heading)}</th>' for heading, _ in columns)
+    rows = ""
+    for i, name in enumerate(names):
+        cells = "".join(f'<td class="number">{cell(name) or "–"}</td>' for _, cell in columns)
+        dot = f'<i class="dot model-{i % len(MODEL_COLOURS)}"></i>'
+        rows += f'<tr><th scope="row">{dot}{escape(name)}</th>{cells}</tr>'
+    return (
+        '<div class="scroll" tabindex="0" role="region" aria-label="Table of the models"><table class="models">'
+        f'<thead><tr><th scope="col">model</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
+
+
+def _columns(inspection: Inspection) -> Iterator[Column]:
+    anatomies = inspection.anatomies
+
+    def of(cell: Callable[[Anatomy], str]) -> Callable[[str], str]:
+        return lambda name: cell(anatomies[name]) if name in anatomies else ""
+
+    yield "image", of(lambda a: f"{a.image[1]}×{a.image[2]}")
+    yield "parameters", of(lambda a: count(a.parameters))
+    for kind in ("attention", "conv", "mlp", "token-mlp"):
+        yield kind, of(lambda a, kind=kind: str(a.counts().get(kind, "")))  # type: ignore[misc]
+    yield "GFLOPs", _measured(inspection, "cost", {}, lambda row: number(row["gflops"]))
+    yield "images/s", _measured(inspection, "cost", {}, lambda row: _with_ends(row, number))
+    top = {"measure": "top-1", "overall": True}
+    yield "accuracy", _measured(inspection, "accuracy", top, lambda row: _with_ends(row, share))
+    error = {"measure": "ECE", "overall": True}
+    yield "calibration error", _measured(inspection, "calibration", error, lambda row: _with_ends(row, share))
+
+
+def _measured(
+    inspection: Inspection, name: str, which: Mapping[str, object], cell: Callable[[Any], str]
+) -> Callable[[str], str]:
+    """Cells from the one row of a result that is a model's; none where there is no such row."""
+    if name not in inspection:
+        return lambda model: ""
+    rows = inspection[name].table
+    if not {"model", "value", "low", "high", *which} <= set(rows.columns):
+        return lambda model: ""
+    for column, wanted in which.items():
+        rows = rows[rows[column] == wanted]
+    found = {str(row["model"]): cell(row) for row in rows.to_dict("records")}
+    return lambda model: found.get(model, "")
+
+
+def _with_ends(row: Mapping[str, Any], show: Callable[[Any], str]) -> str:
+    if row["low"] != row["low"]:
+        return show(row["value"])
+    return f"{show(row['value'])}<small>{show(row['low'])} to {show(row['high'])}</small>"
+
+
+def units(inspection: Inspection) -> Iterator[str]:
+    """The units of every model, on demand."""
+    for name, anatomy in inspection.anatomies.items():
+        rows = ""
+        for unit, label in zip(anatomy, anatomy.labels, strict=True):
+            grid = f"{unit.grid[0]}×{unit.grid[1]}" if unit.grid else ""
+            attends = " ".join(filter(None, [str(unit.heads or ""), unit.reach or ""]))
+            prefix = f"{len(unit.prefix)}+" if unit.prefix and grid else ""
+            rows += (
+                f"<tr><td>{label}</td><td><code>{escape(unit.name)}</code></td>"
+                f'<td><i class="swatch kind-{unit.kind}"></i>{unit.kind}</td><td class="number">{prefix}{grid}</td>'
+                f'<td>{attends}</td><td class="number">{unit.channels or ""}</td>'
+                f'<td class="number">{unit.parameters:,}</td></tr>'
+            )
+        heads = "".join(
+            f'<th scope="col"{" class=number" if h in ("tokens", "channels", "parameters") else ""}>{h}</th>'
+            for h in ("", "unit", "kind", "tokens", "heads", "channels", "parameters")
+        )
+        yield (
+            f"<details><summary>{len(anatomy)} units of {escape(name)}</summary>"
+            f'<div class="scroll" tabindex="0" role="region" aria-label="Units of {escape(name)}">'
+            f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div></details>"
+        )

@@ -1,0 +1,163 @@
+"""The page as a whole: put together from an inspection, into one file that needs nothing beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from importlib.resources import files
+from pathlib import Path
+
+from vitreous.errors import VitreousError
+from vitreous.inspection.inspection import Inspection
+from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS
+from vitreous.report import attention, models, origin, summary
+from vitreous.report.figures import write_figures
+from vitreous.report.packing import block, digest, plain
+from vitreous.report.questions import GROUPS, arranged, question
+from vitreous.report.sections import section
+from vitreous.report.words import escape, listed
+from vitreous.specimen.drawing_svg import draw
+
+SCRIPTS = ("unpack.js", "charts.js", "attention.js", "page.js")
+DARK = {"--desk": "#0D0F13", "--line": "#FFFFFF26", "--quiet": "#A4ABB5", "--link": "#8CB4FF", "--raised": "#1B1F26"}
+LIGHT = {"--desk": "#F3F4F6", "--line": "#1B1F2424", "--quiet": "#59616B", "--link": "#1D4FD7", "--raised": "#F3F4F6"}
+
+
+def write(inspection: Inspection, path: Path | str, *, figures: Path | str | None = None) -> Path:
+    """Write an inspection as one HTML file; with `figures` also every picture and table as files into that folder."""
+    if not inspection and not inspection.left_out:
+        raise VitreousError("There is nothing to report: the inspection has no results; ask at least one question.")
+    target = Path(path).expanduser()
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise VitreousError(f"A report is written as HTML, and {target.name!r} ends otherwise; call it report.html.")
+    text = page(inspection)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        raise VitreousError(f"Cannot write {str(target)!r}: {error.strerror}.") from error
+    if figures is not None:
+        write_figures(inspection, Path(figures).expanduser())
+    return target
+
+
+def page(inspection: Inspection) -> str:
+    """The whole file."""
+    style, script, library = _style(), _script(), _library()
+    policy = (
+        f"default-src 'none'; script-src {digest(script)} {digest(library)}; style-src {digest(style)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    names = list(inspection.anatomies) or models.named(inspection)
+    title = escape(listed(names))
+    return "\n".join([
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">',
+        f"<title>Inside {title}</title>\n<style>{style}</style>\n</head>\n<body>",
+        '<a class="skip" href="#main">Skip to the results</a>',
+        *_contents(inspection),
+        '<main id="main" tabindex="-1">',
+        *_head(inspection, names),
+        *summary.lines(inspection),
+        *_anatomy(inspection, names),
+        *_questions(inspection),
+        *origin.lines(inspection),
+        "</main>",
+        block("settings", plain({"ramps": RAMPS, "papers": PAPERS, "models": names})),
+        block("library", library),
+        f'<script type="module">{script}</script>\n</body>\n</html>\n',
+    ])  # fmt: skip
+
+
+def _contents(inspection: Inspection) -> list[str]:
+    """The table of contents; beside the page where there is room."""
+    lines = ['<nav aria-label="Contents"><details open><summary>Contents</summary><ul>']
+    lines += ['<li><a href="#summary">In short</a></li>', '<li><a href="#models">The models</a></li>']
+    for group, names in arranged([*inspection, *inspection.left_out]).items():
+        inside = "".join(f'<li><a href="#{escape(n)}">{escape(question(n).asks)}</a></li>' for n in names)
+        lines.append(f'<li><a href="#{group}">{escape(GROUPS[group])}</a><ul>{inside}</ul></li>')
+    return [*lines, '<li><a href="#origin">Where this comes from</a></li></ul></details></nav>']
+
+
+def _head(inspection: Inspection, names: list[str]) -> list[str]:
+    """Title, facts, and the switches: which model stands out, light or dark, print."""
+    chips = "".join(
+        f'<button type="button" class="chip" data-model="{escape(name)}" aria-pressed="false">'
+        f'<i class="dot model-{i % len(MODEL_COLOURS)}"></i>{escape(name)}</button>'
+        for i, name in enumerate(names)
+    )
+    chips = f'<div class="chips" role="group" aria-label="Show one model alone">{chips}</div>' if len(names) > 1 else ""
+    return [
+        f"<header><h1>Inside {listed([f'<span>{escape(name)}</span>' for name in names])}</h1>",
+        f'<p class="facts">{origin.facts(inspection)}</p></header>',
+        f'<div class="bar">{chips}<div class="switches">',
+        '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
+    ]
+
+
+def _anatomy(inspection: Inspection, names: list[str]) -> list[str]:
+    """The models side by side: numbers, and what they are made of."""
+    lines = [f'<section id="models" class="card"><h2>The models</h2>{models.table(inspection, names)}']
+    if inspection.anatomies:
+        drawn = draw([replace(each, model=name) for name, each in inspection.anatomies.items()], "currentColor", None)
+        lines += [
+            '<p class="says">Depth runs to the right, a box is a unit in the colour of its kind, as tall as it has '
+            "channels; arches are skips, bars beneath are parameters. Point at a box to see what it is.</p>",
+            '<div class="anatomy"><div class="scroll drawing" tabindex="0" role="region" aria-label="Anatomy">',
+            f"{drawn}</div><div>",
+            *models.units(inspection),
+            "</div></div>",
+        ]
+    return [*lines, "</section>"]
+
+
+def _questions(inspection: Inspection) -> list[str]:
+    lines: list[str] = []
+    for group, names in arranged([*inspection, *inspection.left_out]).items():
+        lines.append(f'<section class="group" id="{group}"><h2>{escape(GROUPS[group])}</h2>')
+        for name in names:
+            if name not in inspection:
+                lines += section(name, None, inspection.left_out[name])
+                continue
+            result = inspection[name]
+            maps = attention.component(result) if attention.suits(result) else ""
+            lines += section(name, result, result.about.get("left_out", {}), maps)
+        lines.append("</section>")
+    return lines
+
+
+def _style() -> str:
+    """The style sheet, after the colours of the palette as its variables."""
+    fixed = {f"--model-{i}": colour for i, colour in enumerate(MODEL_COLOURS)}
+    fixed |= {f"--kind-{kind}": colour for kind, colour in KIND_COLOURS.items()}
+    (ink, paper), (night_ink, night) = PAPERS["light"], PAPERS["dark"]
+    light = {"--ink": ink, "--paper": paper, **LIGHT}
+    dark = {"--ink": night_ink, "--paper": night, **DARK}
+    root, by_day, by_night = ("".join(f"{k}:{v};" for k, v in each.items()) for each in (fixed, light, dark))
+    dots = "".join(f".model-{i}{{background:var(--model-{i})}}" for i in range(len(MODEL_COLOURS)))
+    kinds = "".join(f".kind-{kind}{{background:var(--kind-{kind})}}" for kind in KIND_COLOURS)
+    return (
+        f":root{{{root}{by_day}}}\n"
+        f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{by_night}}}}}\n"
+        f"@media screen{{:root[data-theme=dark]{{{by_night}}}}}\n{dots}{kinds}\n" + _asset("report.css")
+    )
+
+
+def _script() -> str:
+    return "\n".join(_asset(name) for name in SCRIPTS)
+
+
+@lru_cache(maxsize=1)
+def _library() -> str:
+    """Vega, Vega-Lite and vega-embed in one script, from vl-convert; in a scope of its own."""
+    import vl_convert
+
+    return f'"use strict";(()=>{{{vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")}}})();'
+
+
+def _asset(name: str) -> str:
+    return files("vitreous.report").joinpath(name).read_text(encoding="utf-8")

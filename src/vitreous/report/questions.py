@@ -1,0 +1,180 @@
+"""Which questions stand where in a report, and what each asks, in plain words.
+
+A probe that is not in the table appears all the same, in the last group, under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+GROUPS = {
+    "overview": "At a glance",
+    "representation": "What every unit does to the picture",
+    "attention": "Where heads look",
+    "frequency": "Which frequencies pass",
+    "output": "What comes out",
+    "weights": "What the weights hold",
+    "more": "More",
+}
+"""Groups in the order of the page, and their headings."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One probe as the reader meets it."""
+
+    group: str
+    asks: str
+    """The question, as a heading."""
+    says: str
+    """What is measured, and why one would want to know."""
+    paper: str = ""
+    """What was found where it was first asked."""
+
+
+QUESTIONS = {
+    "accuracy": Question(
+        "overview",
+        "How often are they right?",
+        "The share of images whose most probable class is the true one.",
+    ),
+    "cost": Question(
+        "overview",
+        "What do they cost?",
+        "Parameters, floating-point operations for one image, and images a second on the machine that made this page.",
+        "ConViT's gated attention runs at 0.51 to 0.84 of the speed of DeiT's (d'Ascoli et al. 2021, Table 1; CVT-03).",
+    ),
+    "cka": Question(
+        "representation",
+        "Which units see alike?",
+        "Centred kernel alignment compares two units by how they arrange the same images: 1 where they agree on "
+        "which images are alike, 0 where they have nothing in common. It does not mind rotation or scale.",
+        "A ViT is uniform from its first to its last layer; a ResNet falls apart into stages (Raghu et al. 2021, "
+        "Fig. 1; SLC-03, SLC-04; Park and Kim 2022, Fig. 10; HDV-39).",
+    ),
+    "variance": Question(
+        "representation",
+        "Which units average over the image?",
+        "How much a feature map varies from place to place, after every unit. What lowers it averages; what raises it "
+        "tells places apart.",
+        "In a ViT-Ti on CIFAR-100 attention lowers it in 12 of 12 blocks and MLPs raise it in 8 of 12; a ResNet's "
+        "rises within stages and falls where the grid shrinks (Park and Kim 2022, Fig. 9; HDV-34 to HDV-37).",
+    ),
+    "skip_ratio": Question(
+        "representation",
+        "Does the signal take the skip or the branch?",
+        "The norm of what the skip carries, over the norm of what the branch adds to it, for every token.",
+        "In a ViT-B/16 the class token is carried by skips in the first half (ratios of 2 to 12) and by branches in "
+        "the second; for the other tokens it is the reverse (Raghu et al. 2021, Fig. 7; SLC-14, SLC-15).",
+    ),
+    "localisation": Question(
+        "representation",
+        "Does a token still know where it came from?",
+        "Every token of the last block is compared, over many images, with the picture at every place.",
+        "Tokens of a ViT with a class token stay where they are; those of a ResNet, or of a ViT that averages its "
+        "tokens, do not (Raghu et al. 2021, Fig. 9 and 10; SLC-19, SLC-21).",
+    ),
+    "attention_distance": Question(
+        "attention",
+        "How far do heads look?",
+        "The mean distance, in pixels of the image, between a patch and what it attends to, for every head.",
+        "Low layers mix heads that look near and far, high layers look everywhere (Dosovitskiy et al. 2021, Fig. 7; "
+        "Raghu et al. 2021, Fig. 3; VIT-13, SLC-09, SLC-10).",
+    ),
+    "nonlocality": Question(
+        "attention",
+        "How far do layers look?",
+        "The same distance in patches, mean over the heads of a layer.",
+        "Uniform attention gives 7.28 patches on a grid of 14×14 and 4.14 on 8×8. ConViT begins at 2.9, rises while it "
+        "learns, and ends below DeiT (d'Ascoli et al. 2021, Fig. 5; CVT-10, CVT-11).",
+    ),
+    "attention_entropy": Question(
+        "attention",
+        "Do heads look at one place or at everything?",
+        "The entropy of attention: none where a head looks at a single place, most where it looks at all alike.",
+    ),
+    "head_diversity": Question(
+        "attention",
+        "Do the heads of a layer look at different things?",
+        "How much the attention of one head differs from that of the others in its layer (CVT-16).",
+    ),
+    "attention_maps": Question(
+        "attention",
+        "What does a patch look at?",
+        "Attention as it is, image by image: choose a patch, a layer and a head, and see where it looks.",
+        "Heads of ConViT's layer 2 keep to one offset, those of layer 10 follow content (d'Ascoli et al. 2021, Fig. 4; "
+        "A4.30).",
+    ),
+    "rollout": Question(
+        "attention",
+        "What does the answer rest on?",
+        "Attention multiplied through all layers, the skips counted in: from which patches the output token has "
+        "gathered what it knows.",
+        "It covers the object that names the class (Dosovitskiy et al. 2021, Fig. 6; VIT-16).",
+    ),
+    "local_heads": Question(
+        "attention",
+        "Do heads that look near see like a convolution?",
+        "The heads of the first attention unit, from nearest to farthest, compared with the early units of a "
+        "convolutional network.",
+        "The nearer heads look, the more they resemble early ResNet units: CKA between 0.25 and 0.60, falling "
+        "with distance (Raghu et al. 2021, Fig. 5; SLC-13).",
+    ),
+    "fourier": Question(
+        "frequency",
+        "Which units blur, which sharpen?",
+        "The amplitude of fine detail in a feature map, relative to that of its mean, after every unit. Attention "
+        "should lower it, convolutions and MLPs raise it.",
+        "In a ViT-Ti on ImageNet attention lowers the amplitude at 1.0π in 9 of 12 blocks; the stream ends at −2.3, "
+        "below the −1.8 it began with. A ResNet-50 rises from −6.6 to −1.0 (Park and Kim 2022, Fig. 2 and 8; HDV-26 "
+        "to HDV-30).",
+    ),
+    "calibration": Question(
+        "output",
+        "Are they as sure as they are right?",
+        "Images are sorted by how sure the model was; in every group the share of right answers should be that very "
+        "confidence. The mean gap is the expected calibration error.",
+        "Without augmentation models are over-confident, with strong augmentation under-confident (Park and Kim 2022, "
+        "appendix E; HDV-49).",
+    ),
+    "equivariance": Question(
+        "output",
+        "What happens when the image moves?",
+        "The image is shifted, and the features should shift with it; the output should not change at all.",
+    ),
+    "filters": Question(
+        "weights",
+        "What does the first layer look for?",
+        "The principal components of the first layer's filters, as small pictures.",
+        "In a ViT-L/32 they look like a basis of low frequencies, colours and edges (Dosovitskiy et al. 2021, Fig. 7; "
+        "VIT-08).",
+    ),
+    "position_similarity": Question(
+        "weights",
+        "Has it learned where patches lie?",
+        "The cosine between the position embedding of one patch and those of all others.",
+        "Embeddings learned without any hint of two dimensions still have rows and columns (Dosovitskiy et al. 2021, "
+        "Fig. 7; VIT-04).",
+    ),
+    "gates": Question(
+        "weights",
+        "Do heads go by place or by content?",
+        "The gate of every head of gated positional attention: 1 looks at a place, 0 at content.",
+        "Gates begin at 0.73 and fall in every layer; late layers end near 0 (d'Ascoli et al. 2021, Fig. 6; CVT-13, "
+        "CVT-14).",
+    ),
+}
+
+
+def question(name: str) -> Question:
+    """The question of a probe; of one we do not know, its name."""
+    return QUESTIONS.get(name) or Question("more", name.replace("_", " ").capitalize(), "")
+
+
+def arranged(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names by group, in the order of the page; groups without any are left out."""
+    known, given = list(QUESTIONS), list(names)
+    ordered = sorted(given, key=lambda name: known.index(name) if name in known else len(known) + given.index(name))
+    found = {group: [name for name in ordered if question(name).group == group] for group in GROUPS}
+    return {group: inside for group, inside in found.items() if inside}

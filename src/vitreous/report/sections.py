@@ -1,0 +1,138 @@
+"""One question on the page: what it asks, the pictures, how to read them, what was left out, and the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from vitreous.report.findings import findings
+from vitreous.report.packing import block, chart, plain
+from vitreous.report.questions import question
+from vitreous.report.words import escape, listed, number, several
+from vitreous.results import Result, View
+
+ROWS = 8
+"""Rows of a table that are shown; all of them are in the CSV."""
+
+
+def section(name: str, result: Result | None, left_out: Mapping[str, Any], component: str = "") -> list[str]:
+    """The lines of a section; `component` is a picture that is no chart. Without a result, only why there is none."""
+    asked = question(name)
+    lines = [
+        f'<section class="question" id="{escape(name)}" aria-labelledby="{escape(name)}-asks">',
+        f'<h3 id="{escape(name)}-asks">{escape(asked.asks)}</h3>',
+    ]
+    says = asked.says or (_meaning(result) if result else "")
+    lines += [f'<p class="says">{escape(says)}</p>'] if says else []
+    if result is not None and (said := findings(result)):
+        lines.append(f'<p class="found">{" ".join(said)}</p>')
+    lines += [component] if component else []
+    if result is not None and not result.table.empty:
+        lines.append('<div class="figures">')
+        for i, view in enumerate(result.views):
+            lines += figure(result, view, i)
+        lines.append("</div>")
+    notes = [f'<p class="paper"><b>In the papers.</b> {escape(asked.paper)}</p>'] if asked.paper and result else []
+    notes += omitted(left_out)
+    lines += ['<div class="notes">', *notes, "</div>"] if notes else []
+    lines += numbers(result) if result is not None else []
+    return [*lines, "</section>"]
+
+
+def figure(result: Result, view: View, i: int) -> list[str]:
+    """A chart that is drawn when it comes into view, and how to read it."""
+    title = view.title or question(result.name).asks
+    place = f"{result.name}-{i}"
+    height = 320 if view.mark != "tiles" else 260
+    notes = f"<b>How to read it.</b> {escape(view.how_to_read)}" if view.how_to_read else ""
+    said = [f"{escape(each.label)}: {number(each.value)}" for each in view.references if each.axis != "slope"]
+    notes += f" <b>To compare with.</b> {'; '.join(dict.fromkeys(said))}." if said else ""
+    wide = "" if len(result.views) > 1 and not view.facet and view.mark in ("line", "scatter", "bar") else " data-wide"
+    return [
+        f"<figure{wide}>",
+        f'<figcaption><h4>{escape(title)}</h4><span class="tools">{_tool(place, "svg")}{_tool(place, "png")}</span>'
+        "</figcaption>",
+        f'<div class="chart" id="{escape(place)}" data-height="{height}" role="group" aria-label="{escape(title)}">'
+        "<noscript>Charts are drawn by a script, which is switched off; the numbers are below.</noscript></div>",
+        *([f'<div class="across" id="{escape(place)}-across" aria-hidden="true"></div>'] * (view.mark == "heatmap")),
+        *([f'<p class="read">{notes}</p>'] if notes else []),
+        "</figure>",
+        block(f"chart-{place}", plain(chart(result, i))),
+    ]
+
+
+def _tool(place: str, kind: str) -> str:
+    return f'<button type="button" data-save="{escape(place)}" data-as="{kind}">{kind.upper()}</button>'
+
+
+def omitted(left_out: Mapping[str, Any]) -> list[str]:
+    """Which models, and which of their units, were not asked, and why; those with the same reason together."""
+    reasons: dict[str, list[str]] = {}
+    for model, why in left_out.items():
+        if isinstance(why, str):
+            reasons.setdefault(why, []).append(f"<b>{escape(model)}</b>")
+            continue
+        units: dict[str, list[str]] = {}
+        for unit, reason in why.items():
+            units.setdefault(str(reason), []).append(unit)
+        for reason, names in units.items():
+            reasons.setdefault(reason, []).append(f"<b>{escape(model)}</b> ({_units(names)})")
+    lines = [f"<li>{listed(who)}: {escape(reason)}</li>" for reason, who in reasons.items()]
+    return [f'<div class="omitted"><b>Left out.</b><ul>{"".join(lines)}</ul></div>'] if lines else []
+
+
+def _units(units: Sequence[str]) -> str:
+    shown = listed([f"<code>{escape(unit)}</code>" for unit in units[:3]])
+    return shown if len(units) <= 3 else f"{several(len(units), 'unit')} from <code>{escape(units[0])}</code> on"
+
+
+def numbers(result: Result) -> list[str]:
+    """The first rows, what the columns mean, and everything as a file."""
+    name, count = escape(result.name), len(result.table)
+    ids = ", ".join(escape(each) for each in result.about.get("ids", ()))
+    options = "; ".join(f"{escape(k)} = {escape(v)}" for k, v in result.about.get("options", {}).items())
+    about = " · ".join(filter(None, [several(count, "row"), f"asked with {options}" if options else "", ids]))
+    says = "".join(f"<dt><code>{escape(c.name)}</code></dt><dd>{escape(c.says)}</dd>" for c in result.columns)
+    return [
+        f'<details class="data"><summary>The numbers <span class="quiet">{about}</span></summary>',
+        f'<div class="scroll" tabindex="0" role="region" aria-label="First rows of {name}">{table(result)}</div>',
+        f'<p><button type="button" data-csv="{name}">Save {name}.csv</button></p>',
+        f"<details><summary>What the columns hold</summary><dl>{says}</dl></details></details>",
+        block(f"table-{result.name}", csv(result)),
+    ]
+
+
+def csv(result: Result) -> str:
+    """The whole table; numbers with all their digits."""
+    return result.table.to_csv(index=False, lineterminator="\n")
+
+
+def table(result: Result) -> str:
+    """The first rows as HTML."""
+    numeric = {c.name for c in result.columns if c.kind == "quantity"}
+    shape = {c.name: ' class="number"' if c.name in numeric else "" for c in result.columns}
+    heads = "".join(
+        f'<th scope="col"{shape[c.name]} title="{escape(c.says)}">{escape(c.title)}</th>' for c in result.columns
+    )
+    rows = [
+        "".join(f"<td{shape[str(key)]}>{escape(_cell(value))}</td>" for key, value in row.items())
+        for row in result.table.head(ROWS).astype(object).to_dict("records")
+    ]
+    more = len(result.table) - ROWS
+    rest = f'<tr><td class="quiet" colspan="{len(result.columns)}">… and {more:,} more</td></tr>' if more > 0 else ""
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}{rest}</tbody></table>"
+
+
+def _cell(value: Any) -> str:
+    if pd.isna(value):
+        return ""
+    return number(value, 4) if isinstance(value, float) else str(value)
+
+
+def _meaning(result: Result) -> str:
+    """What a question we have no words for measures: what its value's column says."""
+    found = [column.says for column in result.columns if column.name == "value"]
+    return found[0] if found else ""

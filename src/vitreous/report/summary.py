@@ -1,0 +1,21 @@
+"""In short: what the results say, in sentences computed from them. Nothing is said that was not measured."""
+
+from __future__ import annotations
+
+from vitreous.inspection.inspection import Inspection
+from vitreous.report.findings import HEADLINES, findings
+from vitreous.report.questions import question
+from vitreous.report.words import escape, several
+
+
+def lines(inspection: Inspection) -> list[str]:
+    """The first section of the page: a sentence for each of the main questions, with the way to its charts."""
+    found = [
+        f'<li>{said[0]} <a class="where" href="#{name}" aria-label="{escape(question(name).asks)}">→</a></li>'
+        for name in HEADLINES
+        if name in inspection and (said := findings(inspection[name]))
+    ]
+    if not found:
+        asked = several(len(inspection), "question was", "questions were")
+        found = [f"<li>{asked} answered; the charts say what was found.</li>"]
+    return ['<section id="summary" class="card"><h2>In short</h2><ul>', *found, "</ul></section>"]

@@ -1,0 +1,244 @@
+"""The file as a file: complete, closed to the network, closed to what names might contain, and true to the tables."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from io import StringIO
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from report.conftest import EVIL, NET, OTHER, VIT
+from vitreous import Inspection, Result, VitreousError
+from vitreous.report import write
+
+
+class Reader(HTMLParser):
+    """What a browser would make of it: elements with their attributes, scripts, styles and the words between them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: list[str] = []
+        self.words: list[str] = []
+        self.blocks: dict[str, str] = {}
+        self.scripts: list[str] = []
+        self.styles: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self.inside.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.inside and self.inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self.inside and self.inside[-1] == "script":
+            about = self.elements[-1][1]
+            if about.get("type") == "text/plain":
+                self.blocks[str(about["id"])] = data
+            else:
+                self.scripts.append(data)
+        elif self.inside and self.inside[-1] == "style":
+            self.styles.append(data)
+        else:
+            self.words.append(data)
+
+    def unpacked(self, name: str) -> str:
+        return gzip.decompress(base64.b64decode(self.blocks[name])).decode()
+
+
+@pytest.fixture(scope="module")
+def text(inspection: Inspection, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("report")
+    path = write(inspection, folder / "deep" / "report.html")
+    assert [each.name for each in path.parent.iterdir()] == ["report.html"]
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(text: str) -> Reader:
+    return Reader(text)
+
+
+def policy(page: Reader) -> dict[str, list[str]]:
+    [content] = [
+        a["content"] for tag, a in page.elements if tag == "meta" and "Content-Security" in str(a.get("http-equiv"))
+    ]
+    return {part.split()[0]: part.split()[1:] for part in str(content).split(";")}
+
+
+def test_nothing_is_fetched(page: Reader) -> None:
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "data", "action", "poster", "srcset"):
+            target = attributes.get(name) or "#"
+            assert target.startswith("#"), f"{tag} {name}={target}"
+        assert tag not in ("link", "iframe", "object", "embed", "base")
+    assert not re.search(r"url\(|@import", "".join(page.styles))
+    assert "fetch(" not in "".join(page.scripts)
+
+
+def test_the_policy_allows_our_scripts_and_styles_and_nothing_else(page: Reader) -> None:
+    allowed = policy(page)
+    assert allowed["default-src"] == ["'none'"]
+    assert allowed["img-src"] == ["data:"]
+    whole = " ".join(word for words in allowed.values() for word in words)
+    assert "unsafe" not in whole
+    assert "http" not in whole
+
+    def digest(given: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(given.encode()).digest()).decode()}'"
+
+    assert allowed["script-src"] == [digest(page.scripts[0]), digest(page.unpacked("library"))]
+    assert allowed["style-src"] == [digest(page.styles[0])]
+    assert (len(page.scripts), len(page.styles)) == (1, 1)
+    first = [tag for tag, _ in page.elements[:5]]
+    assert first.index("meta") < 4
+    assert "script" not in first
+
+
+def test_no_style_and_no_handler_in_an_attribute(page: Reader) -> None:
+    """The policy would drop them without a word."""
+    for tag, attributes in page.elements:
+        assert "style" not in attributes, tag
+        assert not [name for name in attributes if name.startswith("on")], tag
+
+
+def test_names_cannot_become_markup(page: Reader, text: str) -> None:
+    assert EVIL not in text
+    assert "onerror=alert" not in re.sub(r"&[a-z#0-9]+;.*?onerror=alert", "", text)
+    assert not [a for tag, a in page.elements if tag == "img"]
+    words = "".join(page.words)
+    for name in (VIT, OTHER, f"folder:{EVIL}", f"It has no gates {EVIL}.", f"head{EVIL}"):
+        assert name in words, name
+
+
+def test_every_question_is_there_once_with_its_charts(page: Reader, inspection: Inspection) -> None:
+    ids = [a["id"] for _, a in page.elements if a.get("id")]
+    assert len(set(ids)) == len(ids)
+    for name in [*inspection, *inspection.left_out]:
+        assert name in ids
+    for name, result in inspection.items():
+        for i in range(len(result.views)):
+            assert f"{name}-{i}" in ids
+            assert json.loads(page.unpacked(f"chart-{name}-{i}"))["name"] == name
+    links = {str(a["href"])[1:] for tag, a in page.elements if tag == "a"}
+    assert links <= set(ids), "a link leads nowhere"
+
+
+def test_a_probe_nobody_told_the_report_of_appears(page: Reader) -> None:
+    words = "".join(page.words)
+    assert "Brand new" in words
+    assert "Mean distance." in words
+    assert "More" in words
+
+
+def test_the_order_is_that_of_the_table(page: Reader) -> None:
+    ids = [a["id"] for tag, a in page.elements if tag == "section"]
+    order = ["summary", "models", "representation", "cka", "attention", "attention_distance", "attention_maps"]
+    order += [
+        "frequency",
+        "fourier",
+        "output",
+        "calibration",
+        "weights",
+        "filters",
+        "gates",
+        "more",
+        "brand_new",
+        "origin",
+    ]
+    assert ids == order
+
+
+def test_the_file_of_a_table_is_the_table(page: Reader, inspection: Inspection) -> None:
+    for name, result in inspection.items():
+        read = pd.read_csv(StringIO(page.unpacked(f"table-{name}")))
+        pd.testing.assert_frame_equal(read, result.table.reset_index(drop=True), check_dtype=False, check_exact=True)
+
+
+def test_what_was_left_out_is_said_with_its_reason(page: Reader) -> None:
+    words = "".join(page.words)
+    assert f"{NET}: It has no attention {EVIL}." in words
+    assert f"{VIT} (head{EVIL}): It has no map." in words
+    assert f"{VIT} (stem): Too early." in words
+    assert f"{NET}: It has no gates" in words
+
+
+def test_how_to_read_references_and_papers_are_there(page: Reader) -> None:
+    words = "".join(page.words)
+    assert "To compare with. uniform attention: 21.5." in words
+    assert "Dosovitskiy et al. 2021, Fig. 7" in words
+    assert "64 images of folder:" in words
+    assert "16 November 2026" in words
+
+
+def test_a_dark_chart_is_the_light_one_with_its_changes(page: Reader, inspection: Inspection) -> None:
+    for name, result in inspection.items():
+        for i in range(len(result.views)):
+            kept = json.loads(page.unpacked(f"chart-{name}-{i}"))
+            for path, value in kept["dark"]:
+                part = kept["spec"]
+                for step in path[:-1]:
+                    part = part[step]
+                part[path[-1]] = value
+            wanted = result.chart(i, "dark").to_dict()
+            found = {key: value for key, value in kept["spec"].items() if key in wanted}
+            assert found == {key: wanted[key] for key in found}, f"view {i} of {name}"
+            assert wanted.keys() - found.keys() <= {"title", "$schema"}
+
+
+def test_writing_twice_gives_the_same_bytes(inspection: Inspection, text: str, tmp_path: Path) -> None:
+    assert write(inspection, tmp_path / "again.html").read_text(encoding="utf-8") == text
+
+
+def test_attention_travels_as_its_bytes(page: Reader, inspection: Inspection) -> None:
+    meta = json.loads(page.unpacked("attention-meta"))
+    assert [each["name"] for each in meta["models"]] == [VIT, OTHER]
+    unit = meta["models"][1]["units"][2]
+    raw = gzip.decompress(base64.b64decode(page.blocks[unit["block"]]))
+    assert raw == inspection["attention_maps"].arrays[f"attention/{OTHER}/3"].tobytes()
+    assert unit["queries"] == {"count": 17, "prefix": 1, "rows": 4, "columns": 4}
+
+
+def test_one_model_and_one_question_are_enough(inspection: Inspection, tmp_path: Path) -> None:
+    alone = Inspection({"calibration": inspection["calibration"]})
+    read = Reader(write(alone, tmp_path / "small.html").read_text(encoding="utf-8"))
+    assert "calibration" in [a.get("id") for _, a in read.elements]
+
+
+def test_an_empty_table_is_no_chart(inspection: Inspection, tmp_path: Path) -> None:
+    full = inspection["attention_distance"]
+    empty = Result(full.name, full.table.head(0), full.columns, full.views)
+    read = Reader(write(Inspection({full.name: empty}), tmp_path / "empty.html").read_text(encoding="utf-8"))
+    assert not [name for name in read.blocks if name.startswith("chart-")]
+
+
+def test_bad_input_is_refused_in_one_sentence(inspection: Inspection, tmp_path: Path) -> None:
+    with pytest.raises(VitreousError, match="no results"):
+        write(Inspection({}), tmp_path / "report.html")
+    with pytest.raises(VitreousError, match=r"call it report\.html"):
+        write(inspection, tmp_path / "report.pdf")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(VitreousError, match="Cannot write"):
+        write(inspection, tmp_path / "file" / "report.html")
+
+
+def test_figures_and_tables_as_files(inspection: Inspection, tmp_path: Path) -> None:
+    few = Inspection({"attention_distance": inspection["attention_distance"]}, {}, inspection.anatomies)
+    write(few, tmp_path / "report.html", figures=tmp_path / "figures")
+    names = {path.name for path in (tmp_path / "figures").iterdir()}
+    stems = ["attention_distance", *(f"attention_distance-{i}" for i in (2, 3, 4))]
+    expected = {f"{stem}.{suffix}" for stem in stems for suffix in ("svg", "pdf", "png")}
+    assert names == expected | {"attention_distance.csv", "attention_distance.parquet", "anatomy.svg"}
+    read = pd.read_parquet(tmp_path / "figures" / "attention_distance.parquet")
+    pd.testing.assert_frame_equal(read, few["attention_distance"].table)
+    assert (tmp_path / "figures" / "attention_distance.pdf").read_bytes()[:4] == b"%PDF"
