@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 import vitreous
+from vitreous import probes
 from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy
 
-COMMANDS = ["anatomy", "train", "data", "doctor", "list models", "list recipes"]
+COMMANDS = ["anatomy", "inspect", "train", "data", "doctor", "list models", "list probes", "list recipes"]
 
 
 def run(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -104,6 +105,14 @@ def test_list_recipes(capsys: pytest.CaptureFixture[str]) -> None:
     lines = dict(line.split(maxsplit=1) for line in out.splitlines())
     assert (code, err) == (0, "")
     assert lines["hdv_noaug"].startswith("`hdv_cifar` with crop and flip only")
+
+
+def test_list_probes(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("list probes", capsys)
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert (code, err) == (0, "")
+    assert list(lines) == probes.names()
+    assert lines["accuracy"].startswith("How many images a model has right")
 
 
 def test_anatomy_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,8 @@ from cyclopts import App, CycloptsError, Parameter
 
 from vitreous import __version__
 from vitreous.errors import VitreousError
-from vitreous.training.options import Options
+from vitreous.inspection.options import Options as InspectOptions
+from vitreous.training.options import Options as TrainOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,6 +80,30 @@ def anatomy(
 
 
 @app.command
+def inspect(
+    models: list[str],
+    /,
+    *,
+    options: Annotated[InspectOptions | None, Parameter(name="*", consume_multiple=True)] = None,
+) -> None:
+    """Look inside models: ask everything in one pass over images, and write the report.
+
+    Example: vitreous inspect nano:vit nano:resnet --data world:shapes --limit 256 --out report.html
+
+    Ctrl-C keeps what was seen, reports it, and the same command goes on from there. On several GPUs:
+    torchrun --nproc-per-node 4 -m vitreous inspect vit_base_patch16_224 --pretrained --data folder:photos
+
+    Parameters
+    ----------
+    models
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own.
+    """
+    from vitreous.report.command import run
+
+    run(models, options or InspectOptions(), _console())
+
+
+@app.command
 def data(
     name: str,
     /,
@@ -126,7 +151,7 @@ def data(
 
 
 @app.command
-def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*")] = None) -> None:
+def train(model: str, /, *, options: Annotated[TrainOptions | None, Parameter(name="*")] = None) -> None:
     """Train a model and keep its record in a folder that `vitreous` opens again.
 
     Example: vitreous train vit_nano --data world:shapes --recipe quick --set epochs=4
@@ -141,7 +166,7 @@ def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*
     """
     from vitreous.training.command import run
 
-    trained = run(model, options or Options())
+    trained = run(model, options or TrainOptions())
     last = trained.records[-1]
     accuracy = f": {1 - last['test_error']:.2%} of the test images right" if "test_error" in last else ""
     _console().print(f"{trained.run.folder}{accuracy}", highlight=False, soft_wrap=True)
@@ -187,6 +212,18 @@ def list_models(*, filter: str = "*", pretrained: bool = False) -> None:
     if not found:
         raise VitreousError(f"No model is called anything like {filter!r}; a pattern with stars, '*vit*', finds parts.")
     print("\n".join(found))
+
+
+@listing.command(name="probes")
+def list_probes() -> None:
+    """List the questions that `inspect` asks.
+
+    Example: vitreous list probes
+    """
+    from vitreous import probes
+
+    wide = max(map(len, probes.names()))
+    print("\n".join(f"{name:{wide}}  {probes.summary(name)}" for name in probes.names()))
 
 
 @listing.command(name="recipes")

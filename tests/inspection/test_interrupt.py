@@ -88,9 +88,13 @@ def test_what_was_seen_is_kept_and_the_rest_follows(
     assert partial["spread"].about["data"]["images"] == done * SHARD
     assert (partial["spread"].table["n"] == done * SHARD).all()
     monkeypatch.undo()
-    shards: list[int] = []
-    passed = Pass.shard
-    monkeypatch.setattr(Pass, "shard", lambda self, n, *rest: (shards.append(n), passed(self, n, *rest))[1])
+    passed, shards = Pass.shard, list[int]()
+
+    def counted(self: Pass, number: int, *rest: Any) -> Sums:
+        shards.append(number)
+        return passed(self, number, *rest)
+
+    monkeypatch.setattr(Pass, "shard", counted)
     found = look(tmp_path)
     assert shards == list(range(done, 4))
     assert seen_once(found["roll"])
@@ -158,15 +162,6 @@ def test_adding_is_all_or_nothing() -> None:
         kept.add(1, Disturbed())
     assert kept.done == {0}
     assert kept.sums["a"] == 1
-
-
-def test_forgetting_removes_the_folder(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "state", {"x": 1}, Processes())
-    with kept:
-        kept.add(0, {"a": torch.ones(1)})
-    assert (tmp_path / "state").is_dir()
-    kept.forget()
-    assert not (tmp_path / "state").exists()
 
 
 def test_a_folder_that_cannot_be_written_is_noticed_before_the_pass(

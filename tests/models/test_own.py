@@ -59,7 +59,7 @@ def test_function_class_and_module(home: Path) -> None:
 
 def test_the_function_gets_what_it_asks_for(home: Path) -> None:
     assert outputs(load("ownmodels_for_tests:make", classes=4, image=99)) == 4
-    assert load("ownmodels_for_tests:make", pretrained=True).pretrained is True
+    assert getattr(load("ownmodels_for_tests:make", pretrained=True), "pretrained")  # noqa: B009
     assert load("ownmodels_for_tests:Net", image=99).image_size == 99
 
 

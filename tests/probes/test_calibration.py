@@ -25,7 +25,7 @@ def ece_by_hand(confidence: Array, right: Array, bins: int = 10) -> tuple[float,
     for image, sure in enumerate(confidence):
         number = bins - 1 if sure == 1 else int(np.searchsorted(np.arange(1, bins + 1) / bins, sure, side="right"))
         inside[number].append(image)
-    gaps = [(len(rows), np.mean(confidence[rows]) - np.mean(right[rows])) for rows in inside if rows]
+    gaps = [(len(rows), float(np.mean(confidence[rows]) - np.mean(right[rows]))) for rows in inside if rows]
     total = sum(count for count, _ in gaps)
     return sum(c * abs(g) for c, g in gaps) / total, sum(c * g for c, g in gaps) / total
 

@@ -52,7 +52,7 @@ def inspect(
     home = _home(device)
     team = processes(home)
     asked = choose_probes(probes)
-    opened = subjects(models, image=image, pretrained=pretrained, device=home)
+    opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)
     shown = choose_images(data, split, limit, opened, seed, skip_corrupt)
     pass_ = Pass(asked, Setting(opened, shown, seed), shard, batch or shard)
     kept = Kept(keep, pass_.identity, team)

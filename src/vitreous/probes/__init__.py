@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,3 +28,9 @@ def named(name: str) -> type[Probe]:
     module = import_module(f"vitreous.probes.{name}")
     found: type[Probe] = module.__dict__[module.__all__[0]]
     return found
+
+
+def summary(name: str) -> str:
+    """What a question asks, in one line; read from its file, which would take seconds to import."""
+    source = ast.parse((Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
+    return (ast.get_docstring(source) or "").partition("\n")[0]

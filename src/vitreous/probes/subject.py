@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitreous.data.progress import progress
 from vitreous.errors import VitreousError
 from vitreous.specimen.opening import open as open_model
 from vitreous.specimen.specimen import Specimen
@@ -66,8 +68,9 @@ def subjects(
     image: int | None = None,
     pretrained: bool = False,
     device: torch.device | None = None,
+    seed: int = 0,
 ) -> tuple[Subject, ...]:
-    """Open what was given: one model, several, or several by name."""
+    """Open what was given: one model, several, or several by name. Random weights depend on name and seed alone."""
     if isinstance(models, Mapping):
         given = [(str(name), model) for name, model in models.items()]
     elif not isinstance(models, (str, nn.Module, Iterable)):
@@ -78,21 +81,38 @@ def subjects(
     if not given:
         raise VitreousError("There is no model to inspect: give at least one.")
     found: dict[str, Subject] = {}
-    for name, model in given:
-        subject = _subject(name, model, image, pretrained, device)
-        free, count = subject.name, 1
-        while free in found:
-            count += 1
-            free = f"{subject.name} ({count})"
-        found[free] = replace(subject, name=free)
+    with progress("Opening", len(given)) as forward, _one_thread():
+        for name, model in given:
+            subject = _subject(name, model, image, pretrained, device, seed)
+            free, count = subject.name, 1
+            while free in found:
+                count += 1
+                free = f"{subject.name} ({count})"
+            found[free] = replace(subject, name=free)
+            forward(1)
     return tuple(found.values())
 
 
-def _subject(name: str, model: Model, image: int | None, pretrained: bool, device: torch.device | None) -> Subject:
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """A graph is read with thousands of tiny tensors, for which a second thread is in the way."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _subject(
+    name: str, model: Model, image: int | None, pretrained: bool, device: torch.device | None, seed: int
+) -> Subject:
     if isinstance(model, str):
         from vitreous.models.loading import load
 
-        name, model = name or model, load(model, pretrained=pretrained, image=image)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            name, model = name or model, load(model, pretrained=pretrained, image=image)
     specimen = model if isinstance(model, Specimen) else open_model(model, image=image)
     label = name or (specimen.anatomy.model if isinstance(model, Specimen) else type(model).__name__)
     channels = specimen.anatomy.image[0]

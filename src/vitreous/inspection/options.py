@@ -1,0 +1,56 @@
+"""What can be chosen about `vitreous inspect`. Plain values, no torch: the command line is quick to answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Everything but the models.
+
+    Parameters
+    ----------
+    data
+        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK; world:shapes if not given.
+    probes
+        What to ask, of `vitreous list probes`; everything if not given.
+    limit
+        At most so many images, the classes taking turns, or all; 512 if not given.
+    split
+        train, test, val or all; test if not given, and all of a folder without classes.
+    skip_corrupt
+        Leave out files that cannot be decoded.
+    image
+        Side of the models' images in pixels; each model's own if not given.
+    pretrained
+        Load the published weights; without it they are random.
+    batch
+        Images at a time; as many as there is memory for if not given.
+    device
+        auto, cpu, cuda or cuda:1.
+    seed
+        Of everything random, 0 if not given.
+    out
+        The report, report.html if not given.
+    figures
+        Also every figure (SVG, PDF, PNG) and table (CSV, parquet), into this folder.
+    results
+        Also the results as `vitreous.Inspection.load` reads them, into this folder.
+    """
+
+    data: str = "world:shapes"
+    probes: tuple[str, ...] = ()
+    limit: int | Literal["all"] = 512
+    split: str = "test"
+    skip_corrupt: bool = False
+    image: int | None = None
+    pretrained: bool = False
+    batch: int | None = None
+    device: str = "auto"
+    seed: int = 0
+    out: Path = Path("report.html")
+    figures: Path | None = None
+    results: Path | None = None

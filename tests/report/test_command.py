@@ -1,0 +1,194 @@
+"""`vitreous inspect` as a person meets it: a report, a summary, and a sentence for everything that can go wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import vitreous
+from vitreous.cli import main
+from vitreous.inspection import engine
+from vitreous.inspection.passing import Pass
+from vitreous.probes.probe import Sums
+
+ASKED = ["--probes", "accuracy", "variance", "--device", "cpu"]
+QUICK = ["nano:vit", *ASKED, "--limit", "40"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, what was printed, and what was complained about."""
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", *arguments])
+    said = capsys.readouterr()
+    assert isinstance(end.value.code, int)
+    return end.value.code, " ".join(said.out.split()), said.err
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VITREOUS_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def photographs(folder: Path, names: list[str]) -> None:
+    """Of many sizes."""
+    for number, name in enumerate(names):
+        path = folder / f"{name}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng(number).integers(0, 255, (30 + 7 * number, 60 - 5 * number, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(path)
+
+
+def test_a_report_and_a_summary(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "nano:resnet", *QUICK, "--results", "numbers", "--figures", "pictures")
+    assert (code, err) == (0, "")
+    assert out.startswith("2 questions on 40 images of world:shapes (test) model units parameters accuracy")
+    assert "nano:resnet 11 272 k 100.0%" in out
+    assert out.endswith("Wrote report.html, numbers, pictures")
+    assert "<html" in (home / "report.html").read_text()
+    assert list(vitreous.Inspection.load("numbers")) == ["accuracy", "variance"]
+    assert (home / "pictures" / "variance.svg").is_file()
+    assert sorted(path.name for path in home.iterdir() if path.name != "cache") == [
+        "numbers",
+        "pictures",
+        "report.html",
+    ]
+
+
+def test_photographs_without_labels(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photographs(home / "photos", ["a", "b", "c"])
+    code, out, _ = run(capsys, *QUICK, "--data", "folder:photos", "--out", "new/deep/a.html")
+    assert code == 0
+    assert "1 question on 3 images" in out
+    assert "Left out: accuracy of nano:vit. Images of 'folder:photos' have no labels" in out
+    assert (home / "new" / "deep" / "a.html").is_file()
+
+
+def test_photographs_in_class_folders(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photographs(home / "photos", [f"{kind}/{number}" for kind in ("cat", "dog") for number in range(3)])
+    code, out, _ = run(capsys, *QUICK, "--data", "folder:photos", "--split", "all")
+    assert code == 0
+    assert "It tells 10 classes apart, and 'folder:photos' has 2." in out
+
+
+def test_one_image(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "nano:vit", *ASKED, "--limit", "1")[0] == 0
+
+
+def test_one_photograph(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    photographs(home / "photos", ["a"])
+    assert run(capsys, *QUICK, "--data", "folder:photos")[0] == 0
+
+
+def bad_file(home: Path) -> None:
+    photographs(home / "photos", ["a", "b"])
+    (home / "photos" / "broken.png").write_bytes(b"not a picture")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nano:vitt"], "There is no bundled model 'nano:vitt'. Did you mean nano:vit"),
+        (["nano:vit", "--probes", "acuracy"], "There is no probe 'acuracy'. Did you mean accuracy"),
+        (["nano:vit", "--data", "folder:empty"], "empty"),
+        (["nano:vit", "--data", "folder:nowhere"], "nowhere"),
+        (["nano:vit", "--data", "folder:photos"], "1 of 3 images of 'folder:photos' cannot be decoded"),
+        (["nano:vit", "--data", "world:shape"], "There is no task of the world 'shape'"),
+        (["nano:vit", "--limit", "0"], "limit is 0; an inspection takes at least one image."),
+        (["nano:vit", "--split", "tset"], "There is no split 'tset'. Did you mean test"),
+        (["nano:vit", "--out", "report.pdf"], "A report is written as HTML, and 'report.pdf' ends otherwise"),
+        (["nano:vit", "--out", "folder.html"], "'folder.html' is a folder"),
+        (["nano:vit", "--out", "file/report.html"], "Cannot write 'file'"),
+        (["nano:vit", "--results", "file/numbers"], "Cannot write 'file/numbers'"),
+        (["nano:vit", "--figures", "file"], "Cannot write 'file'"),
+        (["nano:vit", "--device", "gpu"], "There is no device 'gpu'"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    arguments: list[str], sentence: str, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pass, "shard", lambda *_: pytest.fail("it looks before it complains"))
+    bad_file(home)
+    (home / "file").touch()
+    (home / "empty").mkdir()
+    (home / "folder.html").mkdir()
+    code, out, err = run(capsys, *arguments)
+    assert code == 2
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert not (home / "report.html").exists()
+
+
+def test_a_place_that_cannot_be_written_is_found_before_models_are_opened(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "subjects", lambda *_, **__: pytest.fail("it opens models first"))
+    home.chmod(0o500)
+    try:
+        if os.access(home, os.W_OK):
+            pytest.skip("root may write anywhere")
+        code, _, err = run(capsys, *QUICK)
+    finally:
+        home.chmod(0o700)
+    assert code == 2
+    assert "Cannot write" in err
+
+
+def test_files_that_cannot_be_decoded_are_left_out_on_request(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad_file(home)
+    code, out, _ = run(capsys, *QUICK, "--data", "folder:photos", "--skip-corrupt")
+    assert code == 0
+    assert "on 2 images" in out
+
+
+def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.inspect, "__kwdefaults__", {**(engine.inspect.__kwdefaults__ or {}), "shard": 10})
+    command = [*QUICK, "--results", "numbers"]
+    assert run(capsys, *command, "--out", "peace.html")[0] == 0
+    peace = vitreous.Inspection.load("numbers")
+    passed, seen = Pass._shard, list[int]()
+
+    def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Sums:
+        seen.append(int(rows[0]) // 10)
+        if seen == [0, 1]:
+            os.kill(os.getpid(), signal.SIGINT)
+        return passed(self, rows, *rest)
+
+    monkeypatch.setattr(Pass, "_shard", disturbed)
+    code, out, err = run(capsys, *command)
+    assert code == 130
+    assert "2 questions on 20 images" in out
+    assert "Wrote report.html" in out
+    assert err == "Stopped after 2 of 4 parts of the images; the same command goes on from there.\n"
+    assert (home / "report.html.partial").is_dir()
+    assert vitreous.Inspection.load("numbers")["variance"].about["data"]["images"] == 20
+    code, out, err = run(capsys, *command)
+    assert (code, err) == (0, "")
+    assert "2 questions on 40 images" in out
+    assert seen == [0, 1, 2, 3]
+    assert not (home / "report.html.partial").exists()
+    found = vitreous.Inspection.load("numbers")
+    assert found["variance"].table.equals(peace["variance"].table)
+    assert found["accuracy"] == peace["accuracy"]
+
+
+def test_random_weights_depend_on_the_seed_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Or the same command would go on with other models."""
+    marks = []
+    for seed in ("0", "0", "1"):
+        torch.rand(3)
+        code, _, err = run(capsys, "vit_nano", *ASKED, "--limit", "2", "--seed", seed, "--results", "numbers")
+        assert (code, err) == (0, "")
+        marks.append(vitreous.Inspection.load("numbers")["variance"].about["models"]["vit_nano"]["fingerprint"])
+    assert marks[0] == marks[1] != marks[2]
