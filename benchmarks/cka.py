@@ -1,0 +1,357 @@
+"""All-pairs CKA of 50 × 50 layers at 256 images: ours against the packages people use, on one CPU thread.
+
+    python benchmarks/cka.py
+    python benchmarks/cka.py --channels 8 --repeats 1
+
+The peers are installed into a folder that is removed afterwards; nothing of this environment changes. They are
+torch_cka (the usual one), cka-pytorch (numpee's CKA.pytorch as a package) and pytorch-cka, which forms every Gram
+matrix once, as we do, and keeps all features until then. Each is asked for the map of one model with itself and for
+that of two models, twice over: the comparison alone, of features that have been computed already, and all of it,
+forward passes included. The peers have their own interface, layers by name, inside `no_grad`; alone, their hooks sit on
+modules that return what they hold. Ours is `vitreous.inspect` with models that are already open, or the probe alone;
+intervals and table are included. The time is CPU time, the error the largest distance from CKA in float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"
+HERE = Path(__file__).parent
+sys.path[0] = str(HERE.parent / "src")  # instead of this folder, because a peer has the name of this file
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
+
+PEERS = {"torch_cka": "torch_cka", "cka-pytorch": "cka_pytorch", "pytorch-cka": "cka"}
+NEEDED = ("torchmetrics", "lightning", "lightning-utilities", "seaborn")
+TARGETS = {"torch_cka": 50.0, "cka-pytorch": 5.0}
+CASES = ("one model with itself", "two models")
+PARTS = ("comparison alone", "with forward passes")
+LAYERS, SIDE = 50, 16
+
+
+class Block(nn.Module):
+    """A residual unit that costs little."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix = nn.Conv2d(width, width, 1)
+
+    def forward(self, value: Tensor) -> Tensor:
+        return value + self.mix(value.relu())
+
+
+class Tower(nn.Module):
+    """A stem, 48 blocks and a head: 50 layers."""
+
+    def __init__(self, width: int, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.stem = nn.Conv2d(3, width, 1)
+        self.blocks = nn.Sequential(*(Block(width) for _ in range(LAYERS - 2)))
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        found: Tensor = self.head(self.blocks(self.stem(images)).mean((2, 3)))
+        return found
+
+
+NAMES = ["stem", *(f"blocks.{i}" for i in range(LAYERS - 2)), "head"]
+
+
+class Given(nn.Module):
+    """A layer that returns what it holds."""
+
+    def __init__(self, feature: Tensor) -> None:
+        super().__init__()
+        self.feature = feature
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.feature
+
+
+class Replay(nn.Module):
+    """The layers of a model that has been computed, by the same names."""
+
+    def __init__(self, features: dict[str, Tensor]) -> None:
+        super().__init__()
+        self.stem, self.head = Given(features["stem"]), Given(features["head"])
+        self.blocks = nn.Sequential(*(Given(features[name]) for name in NAMES[1:-1]))
+        self.one = nn.Parameter(torch.ones(()))  # a model has parameters
+
+    def forward(self, images: Tensor) -> Tensor:
+        for name in NAMES:
+            self.get_submodule(name)(images)
+        return images
+
+
+def models(case: str, channels: int) -> tuple[nn.Module, nn.Module]:
+    first = Tower(channels, 0).eval()
+    return first, first if case == CASES[0] else Tower(channels, 1).eval()
+
+
+def features(model: nn.Module, count: int) -> dict[str, Tensor]:
+    caught: dict[str, Tensor] = {}
+
+    def hook(name: str) -> Any:
+        return model.get_submodule(name).register_forward_hook(lambda m, i, o: caught.__setitem__(name, o.clone()))
+
+    hooks = [hook(name) for name in NAMES]
+    model(prepared(pictures(count)))
+    for each in hooks:
+        each.remove()
+    return caught
+
+
+def pictures(count: int) -> Tensor:
+    """Uint8."""
+    return torch.randint(0, 256, (count, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+
+
+def prepared(images: Tensor) -> Tensor:
+    mean, std = (torch.tensor(x)[:, None, None] for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    return (images.float() / 255 - mean) / std
+
+
+Run = Callable[[], np.ndarray | None]
+
+
+def contender(name: str, case: str, part: str, channels: int, count: int) -> Run:
+    """A function that computes the 50 × 50 matrix."""
+    first, second = models(case, channels)
+    images = pictures(count)
+    if name == "ours":
+        return _ours(first, second, images) if part == PARTS[1] else _ours_alone(first, second, images)
+    loader = [(prepared(images), torch.zeros(count))]
+    if name == "forward":
+
+        def forward() -> None:
+            for model in {id(m): m for m in (first, second)}.values():
+                model(loader[0][0])
+
+        return forward
+    if part == PARTS[0]:
+        replays = {id(m): Replay(features(m, count)) for m in (first, second)}
+        first, second = replays[id(first)], replays[id(second)]
+    return {"torch_cka": _torch_cka, "cka-pytorch": _cka_pytorch, "pytorch-cka": _pytorch_cka}[name](
+        first, second, loader
+    )
+
+
+def _ours(first: nn.Module, second: nn.Module, images: Tensor) -> Run:
+    import vitreous
+    from vitreous.data.dataset import Dataset
+
+    data = Dataset(images, torch.full((len(images),), -1), (), "noise", "test")
+    opened = {name: vitreous.open(model, image=SIDE) for name, model in _different(first, second).items()}
+
+    def run() -> np.ndarray:
+        return _cross(vitreous.inspect(opened, data, ["cka"], shard=len(images))["cka"].table)
+
+    return run
+
+
+def _ours_alone(first: nn.Module, second: nn.Module, images: Tensor) -> Run:
+    """The probe as an inspection calls it, with features at hand."""
+    from vitreous.data.dataset import Dataset
+    from vitreous.probes.cka import CKA
+    from vitreous.probes.probe import Batch, Setting
+    from vitreous.probes.subject import subjects
+    from vitreous.specimen.observe import Feature, Sites
+
+    found = _different(first, second)
+    given = {name: features(model, len(images)) for name, model in found.items()}
+    asked = subjects({name: Tower(1, 0).eval() for name in found}, image=SIDE)  # for the names of their units
+    labels = torch.full((len(images),), -1)
+    data = Dataset(images, labels, (), "noise", "test")
+
+    def run() -> np.ndarray:
+        probe, batch = CKA(), Batch(torch.arange(len(images)), images, labels)
+        probe.begin(Setting(asked, data))
+        probe.start_shard()
+        for subject in asked:
+            for unit, feature in zip(subject.specimen.units, given[subject.name].values(), strict=True):
+                probe.see(subject, unit, Sites(after=Feature(feature, None)), batch)
+        return _cross(probe.answer(probe.close(batch), asked).table)
+
+    return run
+
+
+def _different(first: nn.Module, second: nn.Module) -> dict[str, nn.Module]:
+    return {"a": first} if second is first else {"a": first, "b": second}
+
+
+def _cross(table: Any) -> np.ndarray:
+    rows = table[(table["model"] == "a") & (table["other_model"] == table["other_model"].iloc[-1])]
+    found: np.ndarray = rows["value"].to_numpy().reshape(LAYERS, LAYERS)
+    return found
+
+
+def _torch_cka(first: nn.Module, second: nn.Module, loader: Any) -> Run:
+    from torch_cka import CKA
+
+    class Loader(list[Any]):
+        dataset = "noise"
+
+    def run() -> np.ndarray:
+        cka = CKA(first, second, "a", "b", NAMES, NAMES, device="cpu")
+        cka.compare(Loader(loader))
+        return cka.export()["CKA"].numpy()
+
+    return run
+
+
+def _cka_pytorch(first: nn.Module, second: nn.Module, loader: Any) -> Run:
+    from cka_pytorch.cka import CKACalculator
+
+    def run() -> np.ndarray:
+        calculator = CKACalculator(first, second, NAMES, NAMES, hook_recursive=True, verbose=False)
+        found = calculator.calculate_cka_matrix(loader, num_epochs=1, epsilon=0.0)
+        calculator.reset()
+        return found.numpy()
+
+    return run
+
+
+def _pytorch_cka(first: nn.Module, second: nn.Module, loader: Any) -> Run:
+    from cka import compute_cka
+
+    def run() -> np.ndarray:
+        return compute_cka(first, second, loader, layers=NAMES, device="cpu", progress=False)[0].numpy()
+
+    return run
+
+
+def truth(case: str, channels: int, count: int) -> np.ndarray:
+    """HSIC₁ in float64, from the features that float32 models compute, centred first."""
+    grams = []
+    for model in models(case, channels):
+        for feature in features(model, count).values():
+            x = feature.double().flatten(1)
+            x = x - x.mean(0)
+            k = (x @ x.T).fill_diagonal_(0)
+            row = k.sum(0) / (count - 2)
+            grams.append((k - row - row[:, None] + row.sum() / (count - 1)).fill_diagonal_(0).flatten())
+    left, right = torch.stack(grams[:LAYERS]), torch.stack(grams[LAYERS:])
+    return ((left @ right.T) / left.norm(dim=1)[:, None] / right.norm(dim=1)).numpy()
+
+
+@torch.no_grad()
+def measure(name: str, case: str, part: str, channels: int, count: int, repeats: int) -> dict[str, Any]:
+    """Best CPU time of some runs after one that does not count (torch_cka: of one), and the error."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    with quiet[0], quiet[1]:
+        run = contender(name, case, part, channels, count)
+        slow = name == "torch_cka"
+        found = None if slow else run()
+        seconds = []
+        for _ in range(1 if slow else repeats):
+            began = time.process_time()
+            found = run()
+            seconds.append(time.process_time() - began)
+        error = None if found is None else float(np.abs(found - truth(case, channels, count)).max())
+    return {"contender": name, "case": case, "part": part, "cpu_s": min(seconds), "all_cpu_s": seconds, "error": error}
+
+
+def install(folder: Path) -> None:
+    """The peers alone, with what of theirs is not here, into a folder."""
+    wanted = [*PEERS, *NEEDED]
+    commands = (
+        ["uv", "pip", "install", "-q", "--python", sys.executable],
+        [sys.executable, "-m", "pip", "install", "-q"],
+    )
+    for command in commands:
+        with contextlib.suppress(FileNotFoundError):
+            if subprocess.run([*command, "--no-deps", "--target", str(folder), *wanted]).returncode == 0:
+                return
+    raise SystemExit(f"{', '.join(wanted)} could not be installed.")
+
+
+def race(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Each contender in a process of its own."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        install(Path(folder))
+        sizes = ["--channels", str(arguments.channels), "--images", str(arguments.images)]
+        for case, part, name in product(CASES, PARTS, ("forward", "ours", *PEERS)):
+            if (part, name) == (PARTS[0], "forward") or (part, name) == (PARTS[1], "torch_cka"):
+                continue  # there is none; and it takes long, and the same
+            command = [sys.executable, __file__, *sizes, "--repeats", str(arguments.repeats), "--only", name]
+            paths = [folder] * (name in PEERS) + [os.environ.get("PYTHONPATH", "")]
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+            done = subprocess.run(
+                [*command, "--case", case, "--part", part], env=environment, capture_output=True, text=True
+            )
+            if done.returncode != 0:
+                raise SystemExit(f"{name} failed on {case}:\n{done.stderr[-2000:]}")
+            rows.append(json.loads(done.stdout.splitlines()[-1]))
+    return rows
+
+
+def show(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """A table, and what our time is to each peer's."""
+    ratios: dict[str, Any] = {}
+    for case, part in product(CASES, PARTS):
+        each = {row["contender"]: row for row in rows if (row["case"], row["part"]) == (case, part)}
+        found = {name: round(each[name]["cpu_s"] / each["ours"]["cpu_s"], 2) for name in PEERS if name in each}
+        ratios.setdefault(case, {})[part] = found
+        print(f"\n{LAYERS} x {LAYERS} layers, {case}, {part}")
+        for name, row in each.items():
+            error = "" if row["error"] is None else f"error {row['error']:.1e}"
+            more = f"{found[name]:7.1f} x ours" if name in found else ""
+            goal = f" (target {TARGETS[name]:.0f})" if name in TARGETS and part == PARTS[0] else ""
+            print(f"  {name:12s} {row['cpu_s']:8.2f} s  {error:14s} {more}{goal}")
+    return ratios
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--channels", type=int, default=32, help="features of a layer: 256 times as many")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--case", default=CASES[0], choices=CASES)
+    parser.add_argument("--part", default=PARTS[0], choices=PARTS)
+    parser.add_argument("--out", type=Path, default=HERE / "results")
+    arguments = parser.parse_args()
+    if arguments.only:
+        sizes = arguments.channels, arguments.images, arguments.repeats
+        row = measure(arguments.only, arguments.case, arguments.part, *sizes)
+        print(json.dumps(row))
+        return
+    rows = race(arguments)
+    ratios = show(rows)
+    now = datetime.now(UTC)
+    record = {
+        "race": "cka", "date": now.isoformat(timespec="seconds"), "device": platform.machine(), "threads": 1,
+        "torch": torch.__version__, "python": platform.python_version(), "clock": "process_time",
+        "layers": LAYERS, "images": arguments.images, "features": arguments.channels * SIDE**2,
+        "targets": TARGETS, "ratios": ratios, "rows": rows,
+    }  # fmt: skip
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path = arguments.out / f"cka-cpu-{now:%Y-%m-%d}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(f"\n{path}")
+
+
+if __name__ == "__main__":
+    main()
