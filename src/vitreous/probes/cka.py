@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -102,7 +102,7 @@ class CKA(Probe):
 
     def __post_init__(self) -> None:
         given: Any = self.sites
-        self.sites = (given,) if isinstance(given, str) else tuple(given)
+        self.sites = tuple(cast("list[Site]", [given]) if isinstance(given, str) else given)  # also one by itself
         if self.estimator not in get_args(Estimator):
             raise UnknownName("estimator", self.estimator, get_args(Estimator))
         known = [site for site in SITES if site != "attention"]
