@@ -44,15 +44,15 @@ def flops(model: nn.Module, images: Tensor) -> int:
 
 
 def seconds(model: nn.Module, images: Tensor, repeats: int) -> list[float]:
-    """Of each of several passes, after one that does not count."""
+    """Of each of several passes."""
     found = []
-    for _ in range(repeats + 1):
+    for _ in range(repeats):
         begun = perf_counter()
         model(images)
         if images.device.type == "cuda":
             torch.cuda.synchronize(images.device)
         found.append(perf_counter() - begun)
-    return found[1:]
+    return found
 
 
 @dataclass
