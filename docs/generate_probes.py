@@ -24,7 +24,7 @@ MODELS: dict[str, tuple[str, ...]] = {
     "cka": ("nano:vit", "nano:resnet"),
     "local_heads": ("nano:vit", "nano:resnet", "nano:alternet"),
     "localisation": ("nano:vit", "nano:resnet"),
-    "position_similarity": ("nano:vit", "nano:vit_gap", "nano:convit"),
+    "position_similarity": ("nano:vit", "nano:convit"),
 }
 IMAGES = 512
 LARGEST = 150_000

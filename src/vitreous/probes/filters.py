@@ -11,7 +11,7 @@ so that 1 means that the component lies within what patches of the images mostly
 components shown, but at most a quarter of P x P x 3. A direction drawn at random has `chance`, k / (P x P x 3). The
 sign of a component means nothing: its largest entry is made positive.
 
-Patches come from the images as the model gets them, up to 8 x 8 of each image, evenly spaced; their sums and products
+Patches come from the images as the model gets them, up to 4 x 4 of each image, evenly spaced; their sums and products
 are added up, so that no image is kept. The paper shows 28 components of ViT-L/32 and finds them to resemble plausible
 basis functions for the fine structure of a patch (VIT-08).
 """
@@ -37,7 +37,7 @@ from vitreous.specimen.observe import Sites
 
 __all__ = ["Filters"]
 
-ACROSS = 8
+ACROSS = 4
 """Patches taken of an image in each direction."""
 TILE = 96
 """Pixels of a picture: a multiple of most patch sizes, the same for all models, so that they can be shown together."""
@@ -149,7 +149,8 @@ class Filters(Probe):
         filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])
         if filters is None or sites.before is None or sites.before.raw.shape[1] != filters.shape[1]:
             return {}
-        seen = patches(sites.before.raw, (filters.shape[2], filters.shape[3])).float()
+        seen = patches(sites.before.raw, (filters.shape[2], filters.shape[3]))
+        seen = seen.to(torch.promote_types(seen.dtype, torch.float32))
         count = torch.tensor(float(len(seen)), dtype=torch.float64)
         found = {"count": count, "sum": seen.sum(0, dtype=torch.float64), "products": (seen.T @ seen).double()}
         return {key(subject, None, what): value for what, value in found.items()}

@@ -84,7 +84,7 @@ class SkipRatio(Probe):
             references=(Reference(0.0, "at right angles"),),
             title="Does the branch agree with the skip?",
             how_to_read="Above zero a unit strengthens what the token already holds, below zero it takes some of it "
-            "away; at zero it adds something new.",
+            "away. At zero it adds something new.",
         ),
     )
 
