@@ -19,7 +19,12 @@ import pytest
 from vitreous.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "probes").glob("*.md")),
+]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)
 
