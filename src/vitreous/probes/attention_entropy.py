@@ -11,24 +11,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from vitreous.probes.heads import PerHead, averaged, portions
+from vitreous.probes.heads import PerHead, latest_cross_entropy
 from vitreous.probes.subject import Subject
 from vitreous.results import Reference, View, estimate
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import AttentionMap
 
 __all__ = ["AttentionEntropy"]
-
-
-def entropy(values: Tensor, queries: Tensor) -> Tensor:
-    """(b, heads) in bits, of (b, groups, heads, queries, keys), mean over `queries`, an index into all of them."""
-    tiny = torch.finfo(torch.float32).tiny
-    return torch.cat(
-        [averaged(part.clamp_min(tiny).log2_().mul_(part).sum(-1).neg_(), queries) for part in portions(values)]
-    )
 
 
 @dataclass
@@ -64,5 +55,4 @@ class AttentionEntropy(PerHead):
     )
 
     def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
-        queries = (seen.queries >= 0).flatten().nonzero()[:, 0].to(seen.values.device)
-        return {"value": entropy(seen.values, queries)}
+        return {"value": latest_cross_entropy(seen).diagonal(dim1=1, dim2=2)}

@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 
 from vitreous.palette import RAMPS
-from vitreous.probes.attention_entropy import entropy
-from vitreous.probes.heads import Geometry, hidden
+from vitreous.probes.heads import Geometry, cross_entropy, hidden
 from vitreous.probes.pictures import Pictured, coarser, token_matrix
 from vitreous.probes.probe import Batch, Setting, Sums, key, where
 from vitreous.probes.subject import Subject
@@ -166,8 +165,8 @@ def _summary(subject: Subject, seen: AttentionMap) -> Tensor:
     values = torch.cat([seen.values, seen.values.mean(2, keepdim=True)], 2)
     _, height, width = subject.specimen.anatomy.image
     distance, elsewhere = Geometry.of(seen.places, (height, width), values).mean_distance(values)
-    asking = (seen.queries >= 0).flatten().nonzero()[:, 0].to(values.device)
-    return torch.stack([distance, entropy(values, asking), elsewhere], -1)
+    entropy = cross_entropy(values, seen.queries).diagonal(dim1=1, dim2=2)
+    return torch.stack([distance, entropy, elsewhere], -1)
 
 
 def tile(matrix: np.ndarray, grids: Sequence[int]) -> np.ndarray:

@@ -11,32 +11,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from vitreous.probes.heads import hidden, portions, without_attention
+from vitreous.probes.heads import hidden, latest_cross_entropy, without_attention
 from vitreous.probes.per_image import PerImage, counted
 from vitreous.probes.probe import Batch, Sums, key
 from vitreous.probes.subject import Subject
 from vitreous.results import Reference, View, estimate
 from vitreous.specimen.anatomy import Unit
-from vitreous.specimen.observe import AttentionMap, Sites
+from vitreous.specimen.observe import Sites
 
 __all__ = ["HeadDiversity"]
 
 
-def pairwise_kl(seen: AttentionMap) -> Tensor:
-    """(b, heads, heads) KL of each head from each other in bits, mean over queries that are tokens."""
-    tiny = torch.finfo(torch.float32).tiny
-    asking = seen.queries >= 0
-    padded = None if bool(asking.all()) else asking[:, None, :, None].to(seen.values.device)
-    found = []
-    for part in portions(seen.values):
-        part = part if padded is None else part * padded
-        flat = part.flatten(3)
-        cross = (flat @ flat.clamp_min(tiny).log2_().mT).sum(1).double()  # over groups
-        found.append((cross.diagonal(dim1=1, dim2=2)[:, :, None] - cross) / int(asking.sum()))
-    return torch.cat(found)
+def diversity(crossed: Tensor) -> Tensor:
+    """(b,) mean KL between heads, from their cross entropies (b, heads, heads): KL(g ‖ h) = H(g, h) − H(g)."""
+    heads = crossed.shape[-1]
+    own = crossed.diagonal(dim1=1, dim2=2).sum(1)
+    return (crossed.sum((1, 2)) - heads * own) / (heads * (heads - 1))
 
 
 @dataclass
@@ -78,6 +70,4 @@ class HeadDiversity(PerImage):
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.attention is not None
-        between = pairwise_kl(sites.attention)
-        heads = between.shape[-1]
-        return between.sum((1, 2)) / (heads * (heads - 1))
+        return diversity(latest_cross_entropy(sites.attention))

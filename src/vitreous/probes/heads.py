@@ -1,16 +1,17 @@
 """What questions to attention share: where queries and keys lie, uniform attention to compare with, a row a head.
 
-The specimen hands over probabilities as (images, groups, heads, queries, keys), a window being a group. Everything is
-reduced to a number per image and head in portions that fit into a processor's cache: for a ViT-S at 224 pixels that is
-three to ten times as fast as in one go, and needs no memory worth mentioning.
+The specimen hands over probabilities as (images, groups, heads, queries, keys), a window being a group. They are the
+largest tensors of a model, so they are read as few times as can be: by products of matrices where that is possible, and
+otherwise in portions that fit into a processor's cache.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
+from weakref import ref
 
 import numpy as np
 import pandas as pd
@@ -82,33 +83,66 @@ def averaged(per_query: Tensor, queries: Tensor) -> Tensor:
 class Geometry:
     """Distances of one unit's attention, on the device of its probabilities."""
 
-    apart: Tensor
-    """(groups, 1, queries, keys)"""
-    placed: Tensor | None
-    """(groups, 1, 1, keys) 1 for keys that have a place; None if all have."""
+    weights: Tensor
+    """(groups, queries, 2, keys): distances, and 1 for keys that have a place."""
     asking: Tensor
     """Queries that have a place, as an index into all of them."""
 
     @classmethod
     def of(cls, places: Places, extent: tuple[float, float], like: Tensor) -> Geometry:
-        wide = torch.promote_types(like.dtype, torch.float32)
-        placed = places.keys >= places.prefix
+        apart = distances(places, extent)
+        placed = (places.keys >= places.prefix)[:, None, :].expand_as(apart).double()
         return cls(
-            distances(places, extent)[:, None].to(like.device, wide),
-            None if bool(placed.all()) else placed[:, None, None].to(like.device, wide),
+            torch.stack([apart, placed], 2).to(like.device, torch.promote_types(like.dtype, torch.float32)),
             (places.queries >= places.prefix).flatten().nonzero()[:, 0].to(like.device),
         )
+
+    def sums(self, values: Tensor) -> Tensor:
+        """(b, groups, heads, queries, 2) of attention times distance, and of attention to keys that have a place."""
+        batch, groups, heads, queries, keys = values.shape
+        if groups == 1:  # one small product for each query, five times as fast as what follows
+            columns = values.to(self.weights.dtype).reshape(batch * heads, queries, keys).permute(1, 2, 0)
+            return torch.bmm(self.weights[0], columns).permute(2, 0, 1).reshape(batch, 1, heads, queries, 2)
+        weights = self.weights[:, None].unbind(3)
+        return torch.cat([torch.stack([(part * w).sum(-1) for w in weights], -1) for part in portions(values)])
 
     def mean_distance(self, values: Tensor, renormalise: bool = True) -> tuple[Tensor, Tensor]:
         """(b, heads) Σ A·d, mean over queries, with rows that sum to one over keys that have a place or as they are;
         and the share of attention that goes to keys that have none."""
-        found, elsewhere = [], []
-        for part in portions(values):
-            moment = (part * self.apart).sum(-1)
-            mass = torch.ones_like(moment) if self.placed is None else (part * self.placed).sum(-1)
-            found.append(averaged(moment / mass if renormalise else moment, self.asking))
-            elsewhere.append(1 - averaged(mass, self.asking))
-        return torch.cat(found), torch.cat(elsewhere)
+        moment, mass = self.sums(values).unbind(-1)
+        found = averaged(moment / mass if renormalise else moment, self.asking)
+        return found, 1 - averaged(mass, self.asking)
+
+
+def cross_entropy(values: Tensor, queries: Tensor) -> Tensor:
+    """(b, heads, heads) −Σ A_g log₂ A_h of any two heads g and h, mean over queries that are tokens, not padding.
+
+    One product for all pairs; that of a head with itself is its entropy. What is zero in float32 counts as the smallest
+    number that float32 has.
+    """
+    tiny, asks = torch.finfo(torch.float32).tiny, queries >= 0
+    padding = None if bool(asks.all()) else asks[:, None, :, None].to(values.device)
+    found = []
+    for part in portions(values):
+        flat = (part if padding is None else part * padding).flatten(3)
+        found.append((flat @ flat.clamp_min(tiny).log2_().mT).sum(1).double())
+    return torch.cat(found) / -int(asks.sum())
+
+
+class Latest:
+    """`cross_entropy` of the probabilities that were asked about last: two questions ask about the same."""
+
+    def __init__(self) -> None:
+        self.values: Callable[[], Tensor | None] = lambda: None
+        self.answer = torch.empty(0)
+
+    def __call__(self, seen: AttentionMap) -> Tensor:
+        if self.values() is not seen.values:
+            self.answer, self.values = cross_entropy(seen.values, seen.queries), ref(seen.values)
+        return self.answer
+
+
+latest_cross_entropy = Latest()
 
 
 def uniform(seen: AttentionMap, unit: Unit, image: int) -> AttentionMap:
