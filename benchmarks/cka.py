@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -130,6 +130,21 @@ def prepared(images: Tensor) -> Tensor:
     return (images.float() / 255 - mean) / std
 
 
+class Loader:
+    """One batch; no list, which a peer takes for several loaders."""
+
+    dataset = "noise"
+
+    def __init__(self, images: Tensor) -> None:
+        self.images = images
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        yield self.images, torch.zeros(len(self.images))
+
+
 Run = Callable[[], np.ndarray | None]
 
 
@@ -139,12 +154,12 @@ def contender(name: str, case: str, part: str, channels: int, count: int) -> Run
     images = pictures(count)
     if name == "ours":
         return _ours(first, second, images) if part == PARTS[1] else _ours_alone(first, second, images)
-    loader = [(prepared(images), torch.zeros(count))]
+    loader = Loader(prepared(images))
     if name == "forward":
 
         def forward() -> None:
             for model in {id(m): m for m in (first, second)}.values():
-                model(loader[0][0])
+                model(loader.images)
 
         return forward
     if part == PARTS[0]:
@@ -207,12 +222,9 @@ def _cross(table: Any) -> np.ndarray:
 def _torch_cka(first: nn.Module, second: nn.Module, loader: Any) -> Run:
     from torch_cka import CKA
 
-    class Loader(list[Any]):
-        dataset = "noise"
-
     def run() -> np.ndarray:
         cka = CKA(first, second, "a", "b", NAMES, NAMES, device="cpu")
-        cka.compare(Loader(loader))
+        cka.compare(loader)
         return cka.export()["CKA"].numpy()
 
     return run

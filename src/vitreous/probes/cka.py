@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.probes.alignment import LEAST, Estimator, Grams, doubled, ratio, vectors, weighted_hsic
+from vitreous.probes.alignment import LEAST, Estimator, Grams, doubled, vectors, weighted_hsic
 from vitreous.probes.probe import Batch, Probe, Setting, Sums, interval, key
 from vitreous.probes.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View, estimate
@@ -149,44 +149,33 @@ class CKA(Probe):
         if "hsic" not in sums:  # the one shard seen so far was too small
             empty = {c.name: pd.Series(dtype=float if c.kind == "quantity" else object) for c in COLUMNS}
             return Result(self.name, pd.DataFrame(empty), COLUMNS)
-        there = (sums["seen"] > 0).numpy()
-        layers = [layer for layer, seen in zip(self.layers, there, strict=True) if seen]
-        count = int(sums["seen"].max())
-        square, reasons = self._square(sums["hsic"].numpy(), there, layers)
-        found = interval(square, count)
-        table = _table(layers, Interval(*found), count)
+        seen = sums["seen"].numpy()
+        count = int(seen.max())
+        one, other = self.pairs.numpy()
+        own = sums["hsic"].numpy()[:, one == other]
+        norms = np.sqrt(np.where(own > 0, own, np.nan))
+        values = doubled(sums["hsic"].numpy() / (norms[:, one] * norms[:, other]))
+        reasons: dict[str, dict[str, str]] = {}
+        for layer, energy, images in zip(self.layers, own[0], seen, strict=True):
+            if images and not energy > 0:
+                why = "It is the same for all images." if energy == 0 else "It has values that are not finite."
+                reasons.setdefault(layer.subject.name, {})[layer.name] = why
         about = {
             "minibatches": int(sums["shards"]),
             "images_compared": count,
             "images_left_out": int(sums.get("left_out", torch.zeros(()))),
             "without_value": reasons,
-            "block_structure": block_structure(layers, square, count),
+            "block_structure": block_structure(self.layers, self.pairs.numpy(), values, count),
         }
-        views = (SELF, CROSS) if table["across"].any() else (SELF,)
-        return Result(self.name, table, COLUMNS, views, about=about)
-
-    def _square(
-        self, sums: np.ndarray, there: np.ndarray, layers: Sequence[Layer]
-    ) -> tuple[np.ndarray, dict[str, dict[str, str]]]:
-        """(R, L, L) CKA and its replicates, and why some layers have none."""
-        full = np.empty((len(sums), len(self.layers), len(self.layers)))
-        one, other = self.pairs.numpy()
-        full[:, one, other] = full[:, other, one] = sums
-        hsic = full[:, there][:, :, there]
-        own = np.einsum("rii->ri", hsic)
-        reasons: dict[str, dict[str, str]] = {}
-        for layer, energy in zip(layers, own[0], strict=True):
-            if not energy > 0:
-                why = "It is the same for all images." if energy == 0 else "It has values that are not finite."
-                reasons.setdefault(layer.subject.name, {})[layer.name] = why
-        return doubled(ratio(hsic, own, own)), reasons
+        table = _table(self.layers, seen > 0, self.pairs.numpy(), interval(values, count), count)
+        return Result(self.name, table, COLUMNS, (SELF, CROSS) if table["across"].any() else (SELF,), about=about)
 
 
-def _table(layers: Sequence[Layer], found: Interval, count: int) -> pd.DataFrame:
-    """Every pair of layers; of two models the first one's in the rows of the heat-map."""
+def _table(layers: Sequence[Layer], there: np.ndarray, pairs: np.ndarray, found: Interval, count: int) -> pd.DataFrame:
+    """Every pair of layers that were seen; of two models the first one's in the rows of the heat-map."""
     models = [layer.subject.name for layer in layers]
     rank = np.array([list(dict.fromkeys(models)).index(model) for model in models], dtype=np.int64)
-    one, other = np.nonzero(rank[:, None] <= rank[None, :])
+    one, other = np.nonzero((rank[:, None] <= rank) & there[:, None] & there)
     cells = pd.DataFrame([layer.cells for layer in layers])
     left = cells.iloc[one].reset_index(drop=True)
     right = cells.iloc[other].reset_index(drop=True).add_prefix("other_")
@@ -194,39 +183,41 @@ def _table(layers: Sequence[Layer], found: Interval, count: int) -> pd.DataFrame
     same = table["model"] == table["other_model"]
     table["pair"] = table["model"].where(same, table["model"] + " × " + table["other_model"])
     table["within"], table["across"] = same, ~same
+    place = np.empty((len(layers), len(layers)), dtype=np.int64)
+    place[pairs[0], pairs[1]] = place[pairs[1], pairs[0]] = np.arange(pairs.shape[1])
     for name, values in zip(("value", "low", "high"), found, strict=True):
-        table[name] = np.asarray(values)[one, other]
+        table[name] = np.asarray(values)[place[one, other]]
     return table.assign(n=count)
 
 
-def block_structure(layers: Sequence[Layer], square: np.ndarray, count: int) -> dict[str, dict[str, Any]]:
+def block_structure(
+    layers: Sequence[Layer], pairs: np.ndarray, values: np.ndarray, count: int
+) -> dict[str, dict[str, Any]]:
     """A4.13, for each model: mean CKA of two units of one stage, minus that of units of two stages.
 
-    Stem and head belong to no stage. A model of a single stage is divided into thirds. Empty where there is nothing to
-    compare.
+    Stem and head belong to no stage. A model of a single stage is divided into thirds. Nothing of a model that has
+    nothing to compare.
     """
     found: dict[str, dict[str, Any]] = {}
+    one, other = pairs
     for model in dict.fromkeys(layer.subject.name for layer in layers):
-        own = [
-            i
-            for i, layer in enumerate(layers)
-            if layer.subject.name == model and layer.site == layers[-1].site and layer.unit.kind not in ("stem", "head")
-        ]
-        stages = np.array([layers[i].unit.stage for i in own], dtype=np.int64)
-        staged = len(set(stages.tolist())) > 1
-        groups = stages if staged else np.arange(len(own)) * 3 // max(len(own), 1)
-        one, other = np.triu_indices(len(own), 1)
-        alike = groups[one] == groups[other]
-        values = square[:, own][:, :, own][:, one, other]
-        known = ~np.isnan(values[0])
-        if not (alike & known).any() or not (~alike & known).any():
+        inner = np.array([_counts(layer, model, layers[-1].site) for layer in layers])
+        stages = np.array([layer.unit.stage for layer in layers], dtype=np.int64)
+        staged = len(set(stages[inner].tolist())) > 1
+        groups = stages if staged else (np.cumsum(inner) - 1) * 3 // max(int(inner.sum()), 1)
+        here = inner[one] & inner[other] & (one != other) & ~np.isnan(values[0])
+        parts = [here & (alike == (groups[one] == groups[other])) for alike in (True, False)]
+        if not all(part.any() for part in parts):
             continue
-        within, across = (values[:, part & known].mean(1) for part in (alike, ~alike))
+        within, across = (values[:, part].mean(1) for part in parts)
         value, low, high = (float(each) for each in interval(within - across, count))
-        means = {"within": float(within[0]), "across": float(across[0])}
-        row = {"value": value, "low": low, "high": high, **means}
+        row = {"value": value, "low": low, "high": high, "within": float(within[0]), "across": float(across[0])}
         found[model] = {"groups": "stages" if staged else "thirds", **{k: _or_none(v) for k, v in row.items()}}
     return found
+
+
+def _counts(layer: Layer, model: str, site: Site) -> bool:
+    return layer.subject.name == model and layer.site == site and layer.unit.kind not in ("stem", "head")
 
 
 def _or_none(value: float) -> float | None:
