@@ -4,12 +4,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 WHAT   := -c constraints.txt -e '.[hf,test,docs]'
-MODELS := vit_tiny_patch16_224 swin_tiny_patch4_window7_224 resnet18 convnext_atto
+MODELS := nano:vit nano:convit nano:resnet nano:alternet
 
 .PHONY: help demo test lint docs constraints clean
 
 help:
-	@echo "make demo         set up, then open four models and draw them into demo/"
+	@echo "make demo         set up, then look into four trained models and report: demo/report.html"
 	@echo "make test         set up, then ruff, mypy and all tests"
 	@echo "make lint         ruff and mypy alone"
 	@echo "make docs         the manual, into docs/_build/html"
@@ -29,8 +29,8 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY)
-	@echo "Opening four models with random weights; nothing is downloaded ..."
-	@$(BIN)/vitreous anatomy $(MODELS) --out demo/anatomy.svg --out demo/anatomy.html
+	@echo "Looking into four small trained models; nothing is downloaded ..."
+	@OMP_NUM_THREADS=1 $(BIN)/vitreous inspect $(MODELS) --data world:shapes --out demo/report.html
 
 lint: $(READY)
 	@echo "ruff and mypy ..."

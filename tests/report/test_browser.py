@@ -101,12 +101,16 @@ def test_a_cell_of_a_heat_map_tells_its_value(page: Page, shots: Path) -> None:
     left, top, width, height = page.show("#cka-0 canvas")
     page.hover(left + width / 2, top + height / 2)
     page.wait("document.querySelector('#vg-tooltip-element.visible')")
-    said = page.value("document.querySelector('#vg-tooltip-element').innerText")
-    assert "CKA" in said
+    lines = "[...document.querySelectorAll('#vg-tooltip-element tr')].map((row) => row.innerText.split('\\t'))"
+    cell = dict(page.value(lines))
     page.wait("document.querySelector('#cka-0-across polyline')")
     row = page.value("document.querySelector('#cka-0-across').textContent")
-    cell = [line.split("\t")[-1].rstrip(":") for line in said.splitlines()]
-    assert all(part in row for part in (" × ", *cell[:0])), row
+    place = {name.rstrip(":"): value for name, value in cell.items()}
+    near = 1 / (1 + abs(int(place["unit"][1:]) - int(place["other"][1:])))
+    assert float(place["CKA"]) == pytest.approx(near, abs=1e-3)
+    assert row.startswith(f"{place['other']} × {place['unit']}: {float(f'{near:.3g}'):g}"), row
+    points = page.value("document.querySelector('#cka-0-across polyline').getAttribute('points').split(' ').length")
+    assert points in (5, 6), "six units, one of them without a value in one row"
     page.picture(shots / "heatmap.png")
 
 

@@ -87,9 +87,9 @@ function linked(spec) {
 function arranged(spec, width) {
   const panels = spec.concat ?? [spec];
   const legend = { ...spec.config.legend, orient: "top", direction: "horizontal", offset: 10, columnPadding: 14 };
-  legend.layout = { top: { anchor: "start", direction: width < 620 ? "vertical" : "horizontal", margin: 30, center: false } };
+  legend.layout = { top: { anchor: "start", direction: width < 760 ? "vertical" : "horizontal", margin: width < 760 ? 6 : 30, center: false } };
   spec.config = { ...spec.config, background: "transparent", padding: 6, legend };
-  if (width < 520) legend.columns = 3;
+  labelled(spec, width);
   if (typeof panels[0].width === "object") return cells(spec, panels, width);
   if (!spec.concat) {
     if (panels[0].layer?.some((layer) => layer.mark?.type === "image")) return spec;
@@ -100,6 +100,17 @@ function arranged(spec, width) {
   for (const panel of panels) panel.width = each;
   spec.columns = beside;
   return spec;
+}
+
+/** Legends in as many columns as fit; those of models and kinds need no title. */
+function labelled(part, width) {
+  for (const inside of part.layer ?? part.concat ?? []) labelled(inside, width);
+  for (const channel of [part.encoding?.color, part.encoding?.fill]) {
+    if (!channel?.scale || channel.type !== "nominal" || channel.legend === null) continue;
+    const longest = Math.max(...channel.scale.domain.map((name) => Math.min(String(name).length, 32)));
+    channel.legend = { ...channel.legend, columns: Math.max(1, Math.floor((width - 50) / (6.2 * longest + 28))) };
+    if (["model", "kind"].includes(channel.field)) channel.title = null;
+  }
 }
 
 /** How many panels stand beside each other: as many as fit, up to four, and no last one alone in its row. */
@@ -113,9 +124,12 @@ function cells(spec, panels, width) {
   const count = Math.max(...panels.map((panel) => Math.max(panel.encoding.x.sort.length, panel.encoding.y.sort.length)));
   const names = panels.flatMap((panel) => panel.encoding.y.sort.map((name) => String(name).length));
   const room = Math.min(160, 30 + 6 * Math.max(...names));
-  const beside = spec.concat ? even(panels.length, Math.floor(width / (room + Math.max(count * 7, 110)))) : 1;
+  const beside = spec.concat ? even(panels.length, Math.floor(width / (room + Math.max(count * 12, 110)))) : 1;
   const step = Math.max(3, Math.min(28, Math.floor((width / beside - room - 24) / count), Math.floor(560 / count)));
-  for (const panel of panels) [panel.width, panel.height] = [{ step }, { step }];
+  for (const panel of panels) {
+    [panel.width, panel.height] = [{ step }, { step }];
+    if (step < 11) for (const axis of [panel.encoding.x.axis, panel.encoding.y.axis]) axis.labelOverlap = "greedy";
+  }
   if (spec.concat) spec.columns = beside;
   return spec;
 }

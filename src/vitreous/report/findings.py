@@ -69,7 +69,7 @@ def ranked(found: Mapping[str, Mean], first: str, last: str, alike: str, show: S
 
 
 def _all(names: list[str]) -> str:
-    counts = {2: "both", 3: "all three", 4: "all four", 5: "all five", 6: "all six"}
+    counts = {2: "the two", 3: "all three", 4: "all four", 5: "all five", 6: "all six"}
     return counts.get(len(names), f"all {len(names)}")
 
 

@@ -31,8 +31,9 @@ def section(name: str, result: Result | None, left_out: Mapping[str, Any], compo
     lines += [component] if component else []
     if result is not None and not result.table.empty:
         lines.append('<div class="figures">')
+        wide = across(result.views)
         for i, view in enumerate(result.views):
-            lines += figure(result, view, i)
+            lines += figure(result, view, i, i in wide)
         lines.append("</div>")
     notes = [f'<p class="paper"><b>In the papers.</b> {escape(asked.paper)}</p>'] if asked.paper and result else []
     notes += omitted(left_out)
@@ -41,7 +42,14 @@ def section(name: str, result: Result | None, left_out: Mapping[str, Any], compo
     return [*lines, "</section>"]
 
 
-def figure(result: Result, view: View, i: int) -> list[str]:
+def across(views: Sequence[View]) -> set[int]:
+    """Which views have a row of their own: those of many panels, and the first of the others where one would be left
+    without a neighbour."""
+    narrow = [i for i, view in enumerate(views) if not view.facet and view.mark in ("line", "scatter", "bar")]
+    return set(range(len(views))) - set(narrow[len(narrow) % 2 :])
+
+
+def figure(result: Result, view: View, i: int, wide: bool) -> list[str]:
     """A chart that is drawn when it comes into view, and how to read it."""
     title = view.title or question(result.name).asks
     place = f"{result.name}-{i}"
@@ -49,9 +57,8 @@ def figure(result: Result, view: View, i: int) -> list[str]:
     notes = f"<b>How to read it.</b> {escape(view.how_to_read)}" if view.how_to_read else ""
     said = [f"{escape(each.label)}: {number(each.value)}" for each in view.references if each.axis != "slope"]
     notes += f" <b>To compare with.</b> {'; '.join(dict.fromkeys(said))}." if said else ""
-    wide = "" if len(result.views) > 1 and not view.facet and view.mark in ("line", "scatter", "bar") else " data-wide"
     return [
-        f"<figure{wide}>",
+        "<figure data-wide>" if wide else "<figure>",
         f'<figcaption><h4>{escape(title)}</h4><span class="tools">{_tool(place, "svg")}{_tool(place, "png")}</span>'
         "</figcaption>",
         f'<div class="chart" id="{escape(place)}" data-height="{height}" role="group" aria-label="{escape(title)}">'

@@ -1,0 +1,169 @@
+"""The sentences of the summary, from tables small enough to read."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from report.conftest import EVIL
+from vitreous import Inspection, Result
+from vitreous.report import summary
+from vitreous.report.findings import FINDINGS, Mean, apart, findings, ranked
+from vitreous.report.words import ends, listed, measured, number, shares
+from vitreous.results import Column
+
+
+def made(name: str, rows: list[dict[str, Any]], **about: Any) -> Result:
+    table = pd.DataFrame(rows)
+    numeric = table.select_dtypes("number").columns
+    columns = tuple(Column(c, "quantity" if c in numeric else "category", "A column.") for c in table.columns)
+    return Result(name, table, columns, about=about)
+
+
+def said(result: Result) -> str:
+    return re.sub(r"</?(b|code)>", "", " ".join(findings(result))).replace("\u00a0", " ")
+
+
+def accuracies(**right: tuple[float, float, float]) -> Result:
+    return made(
+        "accuracy",
+        [
+            {"model": model, "measure": measure, "overall": overall, "value": v, "low": low, "high": high}
+            for model, (v, low, high) in right.items()
+            for measure, overall in (("top-1", True), ("top-5", True), ("top-1", False))
+            for v, low, high in [(v, low, high) if measure == "top-1" and overall else (1.0, 1.0, 1.0)]
+        ],
+    )
+
+
+def test_the_best_and_the_worst_are_named_where_their_intervals_are_apart() -> None:
+    found = said(accuracies(vit=(0.9, 0.88, 0.92), net=(0.5, 0.45, 0.55), mid=(0.7, 0.68, 0.72)))
+    assert found == (
+        "vit is right most often, on 90.0 % (88.0 to 92.0) of the images; net least often, on 50.0 % (45.0 to 55.0)."
+    )
+
+
+def test_nobody_is_best_where_intervals_overlap() -> None:
+    found = said(accuracies(vit=(0.9, 0.8, 1.0), net=(0.85, 0.75, 0.95)))
+    assert found == (
+        "Accuracy does not tell the two apart: 85.0 % (75.0 to 95.0) to 90.0 % (80.0 to 100.0) of the images are "
+        "right; the intervals overlap."
+    )
+
+
+def test_who_is_too_close_to_the_best_is_said() -> None:
+    found = said(accuracies(vit=(0.9, 0.88, 0.92), net=(0.5, 0.45, 0.55), twin=(0.89, 0.87, 0.91)))
+    assert "of the images (twin too close to tell apart); net least often" in found
+
+
+def test_without_intervals_nothing_is_told_apart() -> None:
+    unknown = float("nan")
+    assert not apart(Mean(1.0, unknown, unknown), Mean(0.0, unknown, unknown))
+    assert said(accuracies(vit=(0.9, unknown, unknown))) == "vit is right most often, on 90.0 % of the images."
+
+
+def test_a_name_is_escaped() -> None:
+    [sentence] = findings(accuracies(**{EVIL: (0.9, 0.88, 0.92)}))
+    assert "<script>" not in sentence
+    assert "<b>&lt;script&gt;" in sentence
+
+
+def test_units_count_only_where_the_change_is_sure() -> None:
+    ends_ = [
+        ("attention", 0.8, 0.9),
+        ("attention", 0.7, 1.1),
+        ("attention", 1.2, 1.3),
+        ("mlp", 1.1, 1.2),
+        ("mlp", 2, 3),
+    ]
+    rows = [{"model": "vit", "kind": kind, "ratio_low": low, "ratio_high": high} for kind, low, high in ends_]
+    rows.append({"model": "vit", "kind": "stem", "ratio_low": float("nan"), "ratio_high": float("nan")})
+    assert said(made("variance", rows)) == (
+        "Attention lowers the variance of feature maps in 1 of 3 units and raises it in 1; MLPs lower it in 0 of 2 "
+        "units and raise it in 2."
+    )
+
+
+def test_fine_detail_is_judged_at_the_highest_frequency_alone() -> None:
+    rows = [
+        {"model": "net", "kind": "conv", "highest": highest, "change_low": low, "change_high": high}
+        for highest, low, high in ((True, 0.1, 0.2), (False, -2.0, -1.0), (True, -0.2, -0.1))
+    ]
+    found = said(made("fourier", rows))
+    assert found == "Convolutions weaken fine detail in 1 of 2 units and strengthen it in 1."
+
+
+def test_distances_are_means_over_units_and_compared_with_uniform_attention() -> None:
+    rows = [
+        {"model": model, "unit": unit, "head": head, "uniform": 10.0, "relative": mean / 10, "mean": mean,
+         "mean_low": mean - 1, "mean_high": mean + 1}
+        for model, means in (("near", (1.0, 3.0)), ("far", (6.0, 8.0)))
+        for unit, mean in enumerate(means)
+        for head in range(2)
+    ]  # fmt: skip
+    assert said(made("attention_distance", rows)) == (
+        "far looks farthest, on average 7.00 px (6.00 to 8.00), 70 % of uniform attention; near nearest, 2.00 px "
+        "(1.00 to 3.00), 20 % of uniform attention."
+    )
+
+
+def test_the_best_calibrated_has_the_smallest_error() -> None:
+    rows = [
+        {"model": model, "measure": measure, "overall": True, "value": v, "low": v - 0.01, "high": v + 0.01}
+        for model, v in (("vit", 0.05), ("net", 0.2))
+        for measure, v in (("ECE", v), ("signed ECE", -v if model == "vit" else v))
+    ]
+    assert said(made("calibration", rows)) == (
+        "vit is best calibrated: its confidence is off by 5.0 % (4.0 to 6.0) in the mean; net worst, by 20.0 % "
+        "(19.0 to 21.0). Less sure than right: vit. Surer than right: net."
+    )
+
+
+def test_cka_speaks_of_stages_and_of_pairs() -> None:
+    rows = [
+        {"model": "a", "pair": pair, "across": True, "value": v}
+        for pair, v in (("a × b", 0.8), ("a × b", 0.6), ("a × c", 0.1))
+    ]
+    blocks = {name: {"value": v, "low": v - 0.1, "high": v + 0.1} for name, v in (("a", 0.5), ("b", 0.1))}
+    found = said(made("cka", rows, block_structure=blocks))
+    assert found.startswith("a falls apart most into stages")
+    assert "by 0.500 (0.400 to 0.600) CKA; b is the most uniform, 0.100" in found
+    assert "a × b are the most alike (mean CKA 0.70 over all pairs of units) and a × c the least (0.10)" in found
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_a_result_of_another_shape_has_no_sentence(name: str) -> None:
+    assert findings(made(name, [{"model": "vit", "something": 1.0}])) == []
+
+
+def test_the_summary_is_short_and_leads_to_the_charts() -> None:
+    lines = summary.lines(Inspection({"accuracy": accuracies(vit=(0.9, 0.88, 0.92))}))
+    assert len([line for line in lines if line.startswith("<li>")]) == 1
+    assert 'href="#accuracy"' in lines[1]
+    nothing = summary.lines(Inspection({"other": made("other", [{"model": "vit", "value": 1.0}])}))
+    assert "1 question was answered" in nothing[1]
+
+
+def test_ranking_one_needs_no_other() -> None:
+    found = ranked({"a": Mean(1.0, 0.5, 1.5)}, "{model} has {}", "{model} less, {}", "{models} alike", measured)
+    assert found == "<b>a</b> has 1.00 (0.500 to 1.50)."
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.01234, "0.0123"), (12.345, "12.3"), (1234.5, "1,234"), (-0.5, "−0.500"), (0, "0"), (float("nan"), "–"),
+     (1.5e-9, "1.50e−09"), (99.96, "100.0")],
+)  # fmt: skip
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_words() -> None:
+    assert ends(0.9991, 0.9994) == "0.9991 to 0.9994"
+    assert ends(float("nan"), 1) == ""
+    assert shares(0.5, 0.4, 0.6) == "50.0\u00a0% (40.0 to 60.0)"
+    assert measured(3, 2, 4, "px") == "3.00\u00a0px (2.00 to 4.00)"
+    assert [listed(list(names)) for names in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
