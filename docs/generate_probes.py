@@ -18,7 +18,14 @@ from vitreous import probes
 
 FOLDER = Path(__file__).resolve().parent / "probes"
 USUAL = ("nano:vit", "nano:resnet", "nano:convit")
+ATTENDING = ("nano:vit", "nano:convit", "nano:swin")
 MODELS: dict[str, tuple[str, ...]] = {
+    "attention_distance": ATTENDING,
+    "attention_entropy": ATTENDING,
+    "attention_maps": ATTENDING,
+    "head_diversity": ATTENDING,
+    "nonlocality": ATTENDING,
+    "rollout": ("nano:vit", "nano:convit", "nano:vit_gap"),
     "accuracy": ("nano:vit", "nano:resnet", "nano:vit@warmup"),
     "calibration": ("nano:vit", "nano:resnet", "nano:vit@warmup"),
     "cka": ("nano:vit", "nano:resnet"),
