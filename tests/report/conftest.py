@@ -11,7 +11,7 @@ import pytest
 from results.conftest import distances, filters, reliability, similarity, spectrum
 from vitreous import Anatomy, Inspection, Result, Unit
 from vitreous.kinds import Kind, Reach
-from vitreous.results import UNIT_COLUMNS, Column, estimate
+from vitreous.results import UNIT_COLUMNS, Column, View, estimate
 
 EVIL = "<script>alert(1)</script>"
 QUOTED = "\"'&</script><img src=x onerror=alert(2)>"
@@ -49,7 +49,7 @@ def about(*models: str) -> dict[str, object]:
     }
 
 
-def maps(count: int = 2, heads: int = 3) -> Result:
+def maps(count: int = 2, heads: int = 4) -> Result:
     """Attention of two models: head h of unit u looks from every token at token (h + u) alone."""
     tokens = SIDE * SIDE + 1
     arrays = {"images": np.random.default_rng(0).integers(0, 256, (count, 16, 16, 3), dtype=np.uint8)}
@@ -66,14 +66,15 @@ def maps(count: int = 2, heads: int = 3) -> Result:
             arrays[f"attention/{model}/{unit}"] = seen
             arrays[f"scale/{model}/{unit}"] = np.ones((count, heads, tokens), np.float32)
     columns = (*UNIT_COLUMNS, Column("head", "order", "The head."), *estimate("The largest share."))
+    views = (View("line", "depth", "value", "head", title="Four heads, whose colours lie between those of the ramp"),)
     grids = {"queries": [SIDE, SIDE], "keys": [SIDE, SIDE], "prefix": 1, "heads": "all"}
-    units = [[unit.name, unit.kind, unit.depth] for unit in anatomy(VIT, 3)]
+    units = [[unit.name, unit.kind, unit.depth] for unit in anatomy(VIT, 4)]
     known = {
         "maps": {model: {str(unit): grids for unit in (1, 2, 3)} for model in (VIT, OTHER)},
         "labels": [EVIL, "cat"],
         "units": {VIT: units, OTHER: units},
     }
-    return Result("attention_maps", pd.DataFrame(rows), columns, (), arrays, {**about(VIT, OTHER), **known})
+    return Result("attention_maps", pd.DataFrame(rows), columns, views, arrays, {**about(VIT, OTHER), **known})
 
 
 @pytest.fixture(scope="session")
@@ -88,4 +89,4 @@ def inspection() -> Inspection:
         "brand_new": replace(distances(VIT), name="brand_new"),
     }
     left_out = {"gates": {NET: f"It has no gates {EVIL}.", VIT: "It has none either."}}
-    return Inspection(results, left_out, {VIT: anatomy(VIT, 3), OTHER: anatomy(OTHER, 3), NET: anatomy(NET, None)})
+    return Inspection(results, left_out, {VIT: anatomy(VIT, 4), OTHER: anatomy(OTHER, 4), NET: anatomy(NET, None)})
