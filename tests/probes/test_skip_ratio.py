@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import vitreous
 from probes.noise import noise
+from specimen import zoo
 from specimen.toys import WIDTH, Block, Convolutional, Patches, Residual, Transformer, part, settled
 from vitreous.probes.skip_ratio import ratio_and_cosine
 from vitreous.probes.subject import subjects
@@ -125,3 +126,19 @@ def test_models_without_skips_are_told_so() -> None:
     )
     found = vitreous.inspect(model.eval(), noise(), ["skip_ratio"], image=16)
     assert list(found.left_out["skip_ratio"].values()) == ["No skip connection runs around it."]
+
+
+def test_units_of_the_class_token_alone() -> None:
+    """CaiT's last blocks carry the class token only: it is no spatial token, and the blocks are not left out."""
+    result = vitreous.inspect(zoo.opened("cait")[1], noise(2, 64), ["skip_ratio"])["skip_ratio"]
+    late = result.table[result.table["unit"].str.startswith("blocks_token_only")]
+    assert len(late) == 4
+    assert set(late["token"]) == {"class"}
+    assert set(result.table["token"]) == {"class", "spatial"}
+
+
+def test_branches_that_were_taken_out() -> None:
+    specimen = vitreous.open(settled(Transformer(Block())), image=16)
+    for lesion, left in ((("attention",), ["mlp"]), (("attention", "mlp"), [])):
+        found = vitreous.inspect(specimen.without(*lesion), noise(2), ["skip_ratio"])
+        assert found["skip_ratio"].table["kind"].tolist() == left

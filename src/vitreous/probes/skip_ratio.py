@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -94,7 +95,7 @@ class SkipRatio(Probe):
         return "" if unit.kind in ("stem", "downsample", "head") else "No skip connection runs around it."
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
-        if sites.skip is None or sites.branch is None:  # an edit has removed one of them
+        if sites.skip is None or sites.branch is None:  # taken out by a lesion
             return {}
         found = ratio_and_cosine(sites.skip.tokens, sites.branch.tokens)
         names = sites.branch.prefix
@@ -109,13 +110,14 @@ class SkipRatio(Probe):
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         rows = [row for subject in asked for unit in subject.specimen.units for row in self._rows(subject, unit, sums)]
-        table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
+        names = [column.name for column in self.columns]
+        table = pd.DataFrame(rows or np.empty((0, len(names))), columns=names)  # all branches may have been taken out
         return Result(self.name, table, self.columns, self.views)
 
     def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
-        for token in dict.fromkeys([*unit.prefix, "spatial"]):
-            if key(subject, unit, f"{token}/ratio/sum") not in sums:
-                continue
+        start, end = f"{key(subject, unit)}/", "/ratio/sum"
+        found = (name[len(start) : -len(end)] for name in sums if name.startswith(start) and name.endswith(end))
+        for token in sorted(found):
             ratio, count = mean(sums, key(subject, unit, f"{token}/ratio"))
             cosine, _ = mean(sums, key(subject, unit, f"{token}/cosine"))
             yield {
