@@ -40,7 +40,8 @@ def test_the_whole_mixture_is_seen_and_the_output_unchanged(options: dict[str, A
     before = specimen.observe(batch, ["before"], "attention")
     with torch.no_grad():
         torch.testing.assert_close(specimen(batch), model(batch), rtol=0, atol=1e-6 * float(model(batch).abs().max()))
-        for index, layer in enumerate(model.local()):
+        layers: list[Any] = list(model.local())
+        for index, layer in enumerate(layers):
             entered = before[f"blocks.{index}.attn"].before
             assert entered is not None
             block: Any = model.blocks[index]
