@@ -173,7 +173,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="vit_small_patch16_224", help="any name of timm")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--images", type=int, default=256)
+    parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--shard", type=int, default=128)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--probes", nargs="*", help="all if not given")

@@ -44,9 +44,10 @@ class Places:
 
     def gather(self, probabilities: Tensor) -> Tensor:
         """Native layout to (b, groups, heads, queries, keys)."""
-        rows = self.batch.split(probabilities).flatten(1, -3)
-        groups, heads = self.order.shape
-        return rows[:, self.order.flatten().to(rows.device)].unflatten(1, (groups, heads))
+        rows, order = self.batch.split(probabilities).flatten(1, -3), self.order.flatten()
+        in_order = torch.equal(order, torch.arange(rows.shape[1], device=order.device))
+        rows = rows if in_order else rows[:, order.to(rows.device)]  # no copy where there is nothing to do
+        return rows.unflatten(1, tuple(self.order.shape))
 
     def scatter(self, matrices: Tensor, like: tuple[int, ...], batch: int) -> Tensor:
         """(groups, heads, queries, keys) for one image to the native layout `like` (without the batch) of `batch`."""
@@ -222,6 +223,8 @@ def fused_probabilities(
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = (query.to(wide) * factor) @ key.to(wide).transpose(-1, -2)
+    if bias is None and not causal:
+        return logits.softmax(-1)  # nothing is masked; the other one looks at everything three times more
     if causal:
         keep = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
         logits = logits.masked_fill(~keep, -torch.inf)
