@@ -85,6 +85,8 @@ def test_a_class_token_that_joins_later_has_brought_nothing_along() -> None:
     joined = np.eye(17)
     joined[1:, 1:] = by_hand([first])
     wanted = (by_hand([second]) @ joined)[0]
+    start = torch.from_numpy(by_hand([first]))[None]
+    np.testing.assert_allclose(rolled(torch.eye(17, dtype=torch.float64)[None], start)[0], joined, rtol=1e-12)
     (maps,) = (array for key, array in result.arrays.items() if key.startswith("rollout/"))
     np.testing.assert_allclose(maps[1, 1].ravel(), wanted[1:], rtol=1e-5)
     np.testing.assert_allclose(maps[1, 0].ravel(), by_hand([first]).mean(0), rtol=1e-5)
