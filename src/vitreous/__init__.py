@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vitreous import data as data
     from vitreous import recipes as recipes
+    from vitreous.analyses.engine import analyse as analyse
     from vitreous.errors import VitreousError as VitreousError
     from vitreous.inspection.engine import inspect as inspect
     from vitreous.inspection.inspection import Inspection as Inspection
@@ -31,6 +32,7 @@ _HOMES = {
     "Specimen": "vitreous.specimen.specimen",
     "Unit": "vitreous.specimen.anatomy",
     "VitreousError": "vitreous.errors",
+    "analyse": "vitreous.analyses.engine",
     "build": "vitreous.models",
     "inspect": "vitreous.inspection.engine",
     "open": "vitreous.specimen.opening",
@@ -39,8 +41,8 @@ _HOMES = {
 """Where each public name lives."""
 
 __all__ = [
-    "Anatomy", "Inspection", "Result", "Specimen", "Unit", "VitreousError", "__version__", "build", "data", "inspect",
-    "open", "recipes", "train",
+    "Anatomy", "Inspection", "Result", "Specimen", "Unit", "VitreousError", "__version__", "analyse", "build", "data",
+    "inspect", "open", "recipes", "train",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ import vitreous
 from inspection.looks import Roll, Spread, cnn, images, seen_once, vit
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.inspection.choosing import choose_images
-from vitreous.inspection.passing import Pass, _out_of_memory
+from vitreous.inspection.passing import Pass, out_of_memory
 from vitreous.probes.probe import Setting, Sums
 from vitreous.probes.subject import logits, subjects
 
@@ -256,8 +256,8 @@ def test_the_words_of_this_machine_for_no_memory() -> None:
     """What torch says here, when a tensor is larger than the address space."""
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 46)
-    assert _out_of_memory(caught.value)
-    assert not _out_of_memory(RuntimeError("shapes cannot be multiplied"))
+    assert out_of_memory(caught.value)
+    assert not out_of_memory(RuntimeError("shapes cannot be multiplied"))
 
 
 def test_other_errors_are_not_mistaken_for_it() -> None:

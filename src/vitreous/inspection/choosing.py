@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -40,21 +40,26 @@ def _probe(name: str, options: Mapping[str, Any]) -> Probe:
     if not isinstance(name, str):
         raise VitreousError(f"A probe is a name or a Probe, and not {name!r}.")
     kind = questions.named(name)
-    known = _options(kind)
-    for option in options:
-        if option not in known:
-            has = f"It has {', '.join(known)}." if known else "It has none."
-            raise UnknownName(f"option of {name}", option, known, has)
+    check_options(name, kind, options)
     return kind(**options)
 
 
-def options_of(probe: Probe) -> dict[str, Any]:
-    """What the question was asked with; the fields of a probe are its options."""
-    return {name: getattr(probe, name) for name in _options(type(probe))}
+def options_of(question: Any) -> dict[str, Any]:
+    """What the question was asked with; the fields of a probe or an analysis are its options."""
+    return {name: getattr(question, name) for name in _options(type(question))}
 
 
-def _options(kind: type[Probe]) -> list[str]:
-    """Fields that one can give; others are what a probe remembers on the way."""
+def check_options(name: str, kind: type[Any], given: Iterable[str]) -> None:
+    """Whether a question has these options; an error with the nearest name if not."""
+    known = _options(kind)
+    for option in given:
+        if option not in known:
+            has = f"It has {', '.join(known)}." if known else "It has none."
+            raise UnknownName(f"option of {name}", option, known, has)
+
+
+def _options(kind: type[Any]) -> list[str]:
+    """Fields that one can give; others are what a question remembers on the way."""
     return [each.name for each in fields(kind) if each.init] if is_dataclass(kind) else []
 
 

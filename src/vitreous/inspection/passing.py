@@ -103,7 +103,7 @@ class Pass:
             try:
                 return self._shard(rows, passed, forward)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not _out_of_memory(error) or min(self.batch, len(rows)) == 1:
+                if not out_of_memory(error) or min(self.batch, len(rows)) == 1:
                     raise
                 self.batch = max(1, min(self.batch, len(rows)) // 2)
                 log.warning("Memory does not suffice; going on with %d images at a time.", self.batch)
@@ -178,7 +178,7 @@ def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and leaf.is_floating_point()
 
 
-def _out_of_memory(error: BaseException) -> bool:
+def out_of_memory(error: BaseException) -> bool:
     """torch has an error of its own for GPUs only; on a CPU the words differ from system to system."""
     said = str(error)
     words = ("can't allocate memory", "not enough memory")

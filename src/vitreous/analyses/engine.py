@@ -1,0 +1,167 @@
+"""`vitreous.analyse`: questions that need many passes, asked of models one after the other, piece by piece."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from vitreous import __version__
+from vitreous import analyses as questions
+from vitreous.analyses.analysis import Analysis, Bench, Numbers, Work
+from vitreous.analyses.pieces import Interrupted, Pieces
+from vitreous.analyses.steadiness import check_steady
+from vitreous.data.dataset import Dataset
+from vitreous.data.progress import progress
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.inspection.choosing import check_options, choose_images, options_of
+from vitreous.inspection.inspection import Inspection, provenance
+from vitreous.inspection.passing import out_of_memory
+from vitreous.probes.probe import Setting
+from vitreous.probes.subject import Model, Subject, subjects
+from vitreous.processes import Processes, interruptible, place
+
+log = logging.getLogger("vitreous")
+Named = str | Sequence[str | Analysis] | Mapping[str, Mapping[str, Any]]
+
+
+def analyse(
+    models: Model | Iterable[Model] | Mapping[str, Model],
+    data: Dataset | str | Mapping[str, Dataset] = "world:shapes",
+    analyses: Named | None = None,
+    *,
+    limit: int | None = None,
+    split: str | None = None,
+    skip_corrupt: bool = False,
+    image: int | None = None,
+    pretrained: bool = False,
+    batch: int = 128,
+    device: str | torch.device = "auto",
+    seed: int = 0,
+    keep: Path | str | None = None,
+) -> Inspection:
+    """Ask `analyses` (all, if not given) of `models`.
+
+    Models are names, modules or specimens; one, several, or a dict that names them. Data are a name, a `Dataset`, or a
+    dict of those by split. Analyses are names, or a dict of names and options. `limit` and `split` are each question's
+    own if not given; a limit of 0 takes all images. With a folder `keep` an interrupted analysis goes on where it
+    stopped.
+    """
+    for name, count in (("limit", limit), ("batch", batch)):
+        if count is not None and count < (name == "batch"):
+            raise VitreousError(f"{name} is {count}; an analysis takes at least one image.")
+    asked = choose_analyses(analyses)
+    home = place(device)
+    opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)
+    results, left_out = {}, {}
+    for analysis in asked:
+        bench = _bench(analysis, opened, data, split, limit, seed, skip_corrupt, batch)
+        reasons = {each.name: why for each in opened if (why := analysis.unsuited(each, bench))}
+        suited = tuple(each for each in opened if each.name not in reasons)
+        if not suited:
+            left_out[analysis.name] = reasons
+            continue
+        folder = None if keep is None else Path(keep).expanduser() / analysis.name
+        began = perf_counter()
+        with Pieces(folder, _identity(analysis, bench, opened)) as pieces:
+            _do(analysis, suited, bench, pieces)
+        found = {each.name: pieces.of(each.name) for each in suited}
+        result = analysis.answer(found, suited, bench)
+        about = {"ids": list(analysis.ids), "options": options_of(analysis), **result.about}
+        about |= {
+            "seconds": round(perf_counter() - began, 2),
+            "left_out": {**result.about.get("left_out", {}), **reasons},
+        }
+        results[analysis.name] = replace(result, about=provenance(bench.setting, suited, len(bench.data)) | about)
+    return Inspection(results, left_out, {each.name: each.specimen.anatomy for each in opened})
+
+
+def _do(analysis: Analysis, suited: Sequence[Subject], bench: Bench, pieces: Pieces) -> None:
+    """What is not there yet. Ctrl-C lets the piece finish, a second one does not."""
+    wanted = {each.name: list(analysis.pieces(each, bench)) for each in suited}
+    total = sum(map(len, wanted.values()))
+    with interruptible(Processes()) as caught, progress(analysis.name.capitalize(), total) as forward:
+        for subject in suited:
+            left = [piece for piece in wanted[subject.name] if (subject.name, piece) not in pieces.found]
+            forward(len(wanted[subject.name]) - len(left))
+            if not left:
+                continue
+            check_steady(subject, bench)
+            with analysis.work(subject, bench) as work:
+                for piece in left:
+                    if caught:
+                        raise Interrupted(analysis.name, len(pieces.found), total, pieces.run is not None)
+                    pieces.add(subject.name, piece, _one(work, piece, bench))
+                    forward(1)
+
+
+def _one(work: Work, piece: str, bench: Bench) -> Numbers:
+    """A piece, begun again with smaller batches for as long as memory does not suffice."""
+    while True:
+        try:
+            return work(piece)
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not out_of_memory(error) or bench.batch == 1:
+                raise
+            bench.batch = max(1, min(bench.batch, len(bench.data)) // 2)
+            log.warning("Memory does not suffice; going on with %d images at a time.", bench.batch)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _bench(
+    analysis: Analysis, opened: tuple[Subject, ...], data: Dataset | str | Mapping[str, Dataset], split: str | None,
+    limit: int | None, seed: int, skip_corrupt: bool, batch: int,
+) -> Bench:  # fmt: skip
+    """The images of one question."""
+    most = analysis.limit if limit is None else limit or None
+    wanted = split or analysis.split
+
+    def images(split: str) -> Dataset:
+        if isinstance(data, Mapping) and split not in data:
+            raise UnknownName("split", split, data, f"{analysis.name} was given {', '.join(data) or 'no images'}.")
+        given = data[split] if isinstance(data, Mapping) else data
+        return choose_images(given, split, most, opened, seed, skip_corrupt)
+
+    chosen = images(wanted)
+    others: dict[str, Dataset] = {}
+    if analysis.fitted and not isinstance(data, Dataset):
+        others[analysis.fitted] = images(analysis.fitted)
+    return Bench(Setting(opened, chosen, seed), batch, others)
+
+
+def choose_analyses(given: Named | None) -> tuple[Analysis, ...]:
+    """All, or those named, with options where a dict has them; none twice."""
+    given = questions.names() if given is None else [given] if isinstance(given, str) else given
+    chosen: list[Analysis] = []
+    for each in given:
+        if isinstance(each, Analysis):
+            chosen.append(each)
+            continue
+        kind = questions.named(each)
+        options = given[each] if isinstance(given, Mapping) else {}
+        check_options(each, kind, options)
+        chosen.append(kind(**options))
+    names = [each.name for each in chosen]
+    if not names:
+        raise VitreousError("There is nothing to analyse: name at least one analysis, or leave them out for all.")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise VitreousError(f"The analysis {twice[0]!r} was named twice; ask each question once.")
+    return tuple(chosen)
+
+
+def _identity(analysis: Analysis, bench: Bench, opened: Sequence[Subject]) -> dict[str, Any]:
+    """What the numbers of a piece depend on."""
+    return {
+        "vitreous": __version__,
+        "analysis": analysis.name,
+        "options": options_of(analysis),
+        "models": {each.name: each.fingerprint for each in opened},
+        "data": {bench.data.split: bench.data.fingerprint, **{k: v.fingerprint for k, v in bench.splits.items()}},
+        "seed": bench.seed,
+    }

@@ -1,0 +1,205 @@
+"""What every analysis promises, asked of all files of the folder, so that a new one cannot escape.
+
+The options that make an analysis quick stand in its own test file as `QUICK`.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import re
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+import vitreous
+from vitreous import analyses
+from vitreous.analyses.analysis import Analysis
+from vitreous.analyses.pieces import Interrupted
+from vitreous.models.loading import load
+from vitreous.results import Result
+
+ROOT = Path(__file__).resolve().parents[2]
+MODELS = ("nano:vit", "nano:resnet")
+IMAGES = 24
+every = pytest.mark.parametrize("name", analyses.names())
+
+
+def quick(name: str) -> dict[str, Any]:
+    """Options of the test file, which is read and not imported."""
+    tree = ast.parse((ROOT / "tests" / "analyses" / f"test_{name}.py").read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "QUICK" and node.value is not None:
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"tests/analyses/test_{name}.py has no QUICK: dict[str, Any] = {{…}}.")
+
+
+@cache
+def data() -> dict[str, vitreous.data.Dataset]:
+    return {split: vitreous.data.load("world:shapes", split=split, size=IMAGES) for split in ("train", "test")}
+
+
+def asked(name: str, models: Any = MODELS, **how: Any) -> Result:
+    return vitreous.analyse(models, data(), {name: quick(name)}, **how)[name]
+
+
+@cache
+def result(name: str) -> Result:
+    return asked(name)
+
+
+def close(one: Result, other: Result, exact: float) -> None:
+    assert list(one.table.columns) == list(other.table.columns)
+    assert len(one.table) == len(other.table)
+    for column in one.table.columns.difference(list(analyses.named(one.name).fleeting)):
+        ours, theirs = one.table[column], other.table[column]
+        if pd.api.types.is_float_dtype(theirs):
+            scale = float(np.nanmax(np.abs(theirs), initial=1e-12))
+            np.testing.assert_allclose(ours, theirs, rtol=exact, atol=exact * scale, err_msg=column)
+        else:
+            assert ours.equals(theirs), column
+
+
+@every
+def test_one_word_all_the_way(name: str) -> None:
+    analysis: Any = analyses.named(name)
+    assert issubclass(analysis, Analysis)
+    assert analysis.name == name == result(name).name
+    assert analysis.ids
+    assert all(re.fullmatch(r"[A-Z]+\d*[-.]\d+", each) for each in analysis.ids), analysis.ids
+    assert analyses.summary(name).endswith((".", ")", "?")), analyses.summary(name)
+
+
+@every
+def test_options_are_plain_and_said_in_the_record(name: str) -> None:
+    analysis: Any = analyses.named(name)
+    given = [each for each in fields(analysis) if each.init]
+    assert analysis(**{each.name: getattr(analysis(), each.name) for each in given}) == analysis()
+    for option, value in quick(name).items():
+        assert result(name).about["options"][option] in (value, list(value) if isinstance(value, tuple) else value)
+
+
+@every
+def test_what_was_interrupted_goes_on(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitreous.analyses import engine
+
+    done: list[str] = []
+    one = engine._one
+
+    def once(work: Any, piece: str, bench: Any) -> Any:
+        if len(done) == 2:
+            raise Interrupted(name, 2, 9, True)
+        done.append(piece)
+        return one(work, piece, bench)
+
+    monkeypatch.setattr(engine, "_one", once)
+    with pytest.raises(KeyboardInterrupt) if _pieces(name) > 2 else pytest.MonkeyPatch.context():
+        asked(name, keep=tmp_path)
+    monkeypatch.setattr(engine, "_one", one)
+    again = asked(name, keep=tmp_path)
+    assert len(list((tmp_path / name).glob("piece-*.safetensors"))) == _pieces(name)
+    close(again, result(name), 1e-9)
+
+
+@cache
+def _pieces(name: str) -> int:
+    """How many there are."""
+    from vitreous.analyses import engine
+
+    count: list[str] = []
+    one = engine._one
+
+    def counted(work: Any, piece: str, bench: Any) -> Any:
+        count.append(piece)
+        return one(work, piece, bench)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "_one", counted)
+        asked(name)
+    return len(count)
+
+
+@every
+def test_batch_size_does_not_matter(name: str) -> None:
+    close(asked(name, batch=7), result(name), 2e-3)
+
+
+def state(model: nn.Module) -> dict[str, Any]:
+    return {
+        "weights": {key: value.clone() for key, value in model.state_dict().items()},
+        "grads": [None if p.grad is None else p.grad.clone() for p in model.parameters()],
+        "learns": [p.requires_grad for p in model.parameters()],
+        "training": [module.training for module in model.modules()],
+        "hooks": [len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks) for m in model.modules()],
+    }
+
+
+def untouched(model: nn.Module, before: dict[str, Any]) -> None:
+    after = state(model)
+    for key, value in before["weights"].items():
+        assert torch.equal(value, after["weights"][key]), key
+    for one, other in zip(before["grads"], after["grads"], strict=True):
+        assert (one is None) == (other is None)
+        assert one is None or torch.equal(one, other)
+    assert {key: before[key] for key in ("learns", "training", "hooks")} == {
+        key: after[key] for key in ("learns", "training", "hooks")
+    }
+    copy.deepcopy(model)
+
+
+@every
+@pytest.mark.parametrize("stopped", [False, True], ids=["to the end", "interrupted"])
+def test_the_model_is_untouched(name: str, stopped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from vitreous.analyses import engine
+
+    model = load("nano:vit").train()
+    parameters = list(model.parameters())
+    parameters[0].requires_grad_(False)
+    parameters[1].grad = torch.ones_like(parameters[1])
+    before, grads = state(model), torch.is_grad_enabled()
+    if stopped:
+        one = engine._one
+
+        def during(work: Any, piece: str, bench: Any) -> Any:
+            one(work, piece, bench)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(engine, "_one", during)
+        with pytest.raises(KeyboardInterrupt):
+            asked(name, model)
+    else:
+        asked(name, model)
+    untouched(model, before)
+    assert torch.is_grad_enabled() == grads
+
+
+@every
+def test_disk_round_trip(name: str, tmp_path: Path) -> None:
+    found = result(name)
+    assert Result.load(found.save(tmp_path)) == found
+
+
+@every
+def test_every_view_can_be_drawn(name: str) -> None:
+    found = result(name)
+    assert found.views, "There is nothing to look at."
+    for i in range(len(found.views)):
+        assert found.chart(i).to_dict()
+
+
+@every
+def test_the_page_shows_formula_ids_and_a_figure(name: str) -> None:
+    page = ROOT / "docs" / "analyses" / f"{name}.md"
+    text = page.read_text(encoding="utf-8")
+    assert [each for each in analyses.named(name).ids if each not in text] == []
+    assert re.search(r"^    \S.* = ", text, re.MULTILINE), "There is no formula."
+    figures = re.findall(r"```\{image\} (\S+)", text)
+    assert figures
+    assert all((page.parent / figure).is_file() for figure in figures)
