@@ -14,6 +14,9 @@ GROUPS = {
     "attention": "Where heads look",
     "frequency": "Which frequencies pass",
     "output": "What comes out",
+    "lesions": "What matters",
+    "robustness": "What breaks it",
+    "curvature": "How sharp the loss is",
     "weights": "What the weights hold",
     "more": "More",
 }
