@@ -1,7 +1,7 @@
 """What the whole battery costs: all probes in one pass, against a plain forward pass over the same images.
 
     python benchmarks/battery.py
-    python benchmarks/battery.py --device cuda --images 2048 --repeats 3
+    python benchmarks/battery.py --device cuda --images 8192 --repeats 3
     python benchmarks/battery.py --probes variance fourier --images 64 --shard 64
 
 Time: on a CPU the CPU time of one thread, which a busy machine does not change much, on a GPU the clock; opening the
@@ -40,6 +40,7 @@ import torch  # noqa: E402
 
 from vitreous import probes as questions  # noqa: E402
 from vitreous.data.dataset import Dataset  # noqa: E402
+from vitreous.inspection.engine import SHARD  # noqa: E402
 from vitreous.inspection.passing import Pass  # noqa: E402
 from vitreous.probes.probe import Probe, Setting, Sums  # noqa: E402
 from vitreous.probes.subject import subjects  # noqa: E402
@@ -62,7 +63,7 @@ class Race:
         pixels = torch.randint(0, 256, (given.images, 3, *side), dtype=torch.uint8)
         names = tuple(map(str, range(classes)))
         self.data = Dataset(pixels, torch.randint(0, classes, (given.images,)), names, "noise", "test")
-        self.shard, self.names = given.shard, given.probes or questions.names()
+        self.shard, self.names = given.shard or SHARD[given.device], given.probes or questions.names()
 
     def plain(self, images: int | None = None) -> None:
         """The model alone."""
@@ -174,7 +175,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--model", default="vit_small_patch16_224", help="any name of timm")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--images", type=int, default=512)
-    parser.add_argument("--shard", type=int, default=128)
+    parser.add_argument("--shard", type=int, help="as an inspection has it if not given")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--probes", nargs="*", help="all if not given")
     parser.add_argument("--out", type=Path, default=HERE / "results", help="folder for the dated file")

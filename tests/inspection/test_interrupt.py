@@ -171,4 +171,4 @@ def test_a_folder_that_cannot_be_written_is_noticed_before_the_pass(
     monkeypatch.setattr(Pass, "shard", lambda *_: pytest.fail("it looks first"))
     with pytest.raises(VitreousError, match="Cannot write"):
         look(tmp_path / "file" / "state")
-    assert engine.SHARD == 128
+    assert engine.SHARD["cpu"] == 128

@@ -22,8 +22,9 @@ from vitreous.probes.probe import Probe, Setting
 from vitreous.probes.subject import Model, subjects
 from vitreous.processes import Processes, interruptible, place, processes
 
-SHARD = 128
-"""Images of a shard; also the images of one minibatch of CKA, for which 128 are enough (SLC-02)."""
+SHARD = {"cpu": 128, "cuda": 512}
+"""Images of a shard, by device; also the images of one minibatch of CKA, for which 128 are enough (SLC-02). A GPU has
+room for more, and something to do while the next is made ready."""
 
 
 def inspect(
@@ -36,7 +37,7 @@ def inspect(
     skip_corrupt: bool = False,
     image: int | None = None,
     pretrained: bool = False,
-    shard: int = SHARD,
+    shard: int | None = None,
     batch: int | None = None,
     device: str | torch.device = "auto",
     seed: int = 0,
@@ -45,8 +46,9 @@ def inspect(
     """Ask `probes` (all, if not given) of `models` on at most `limit` images.
 
     Models are names, modules or specimens; one, several, or a dict that names them. Probes are names, or a dict of
-    names and options. `batch` is how many images pass at a time, a whole shard unless memory is short. With a folder
-    `keep` an interrupted inspection goes on where it stopped. Under `torchrun` the processes share the shards.
+    names and options. `shard` is how many images are taken together, 128 on a CPU and 512 on a GPU, and `batch` how
+    many of them pass at a time, all unless memory is short. With a folder `keep` an interrupted inspection goes on where
+    it stopped. Under `torchrun` the processes share the shards.
     """
     _check(limit=limit, shard=shard, batch=batch)
     home = _home(device)
@@ -54,7 +56,8 @@ def inspect(
     asked = choose_probes(probes)
     opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)
     shown = choose_images(data, split, limit, opened, seed, skip_corrupt)
-    pass_ = Pass(asked, Setting(opened, shown, seed), shard, batch or shard)
+    size = shard or SHARD.get(home.type, SHARD["cpu"])
+    pass_ = Pass(asked, Setting(opened, shown, seed), size, batch or size)
     kept = Kept(keep, pass_.identity, team)
     began = perf_counter()
     try:

@@ -125,11 +125,11 @@ class Pass:
                 forward(len(part))
         for probe in self.probes:
             _add(sums, probe, probe.close(whole))
-        return {name: value.cpu() for name, value in sums.items()}
+        return _fetched(sums)
 
     def _batch(self, rows: Tensor, whole: bool) -> Batch:
-        data = self.setting.data
-        return Batch(rows, data.images[rows], data.labels[rows], self.setting.seed, whole)
+        data, part = self.setting.data, slice(int(rows[0]), int(rows[-1]) + 1)
+        return Batch(rows, data.images[part], data.labels[part], self.setting.seed, whole)
 
     def _look(self, subject: Subject, batch: Batch, sums: Sums) -> None:
         looking = self.wanted[subject.name]
@@ -139,7 +139,7 @@ class Pass:
             for probe in looking.get(unit.name, ()):
                 _add(sums, probe, probe.see(subject, unit, seen, batch))
 
-        images = subject.prepare(batch.images)
+        images = batch.prepared(subject)
         if looking:
             output = subject.specimen.observe(images, sites, list(looking), each=each).output
         else:
@@ -155,6 +155,19 @@ def _add(sums: Sums, probe: Probe, more: Sums) -> None:
         name = f"{probe.name}:{name}"
         value = value.detach().double()
         sums[name] = sums[name] + value.to(sums[name].device) if name in sums else value
+
+
+def _fetched(sums: Sums) -> Sums:
+    """In main memory. A GPU hands over all of its sums at once: hundreds of small transfers take longer than a model."""
+    there = [name for name, value in sums.items() if value.device.type != "cpu"]
+    if there:
+        together = torch.cat([sums[name].flatten() for name in there]).cpu()
+        parts = together.split([sums[name].numel() for name in there])
+        sums = {
+            **sums,
+            **{name: part.reshape(sums[name].shape).clone() for name, part in zip(there, parts, strict=True)},
+        }
+    return sums
 
 
 def _check_finite(subject: Subject, images: Tensor, output: Any) -> None:

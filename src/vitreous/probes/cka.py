@@ -142,7 +142,7 @@ class CKA(Probe):
         seen = torch.tensor([gram is not None for gram in found])
         blank = next(torch.zeros_like(gram) for gram in found if gram is not None)
         grams = torch.stack([blank if gram is None else gram for gram in found])
-        hsic = weighted_hsic(grams, grams, shard.weights, self.estimator, self.pairs)
+        hsic = weighted_hsic(grams, grams, shard.weights_on(grams.device), self.estimator, self.pairs)
         return {"hsic": hsic, "seen": seen * len(shard), "shards": torch.ones(())}
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:

@@ -71,13 +71,14 @@ class Cost(Probe):
         for name, count in {"images": self.images, "repeats": self.repeats}.items():
             if count is not None and count < 1:
                 raise VitreousError(f"cost was asked with {name} = {count}; it takes at least one.")
+        self._copies: dict[str, nn.Module] = {}
 
     def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         if int(batch.rows[0]) != 0:  # once, whatever the shards and processes
             return {}
         count = self.images or (64 if subject.device.type == "cuda" else 8)
-        shown = subject.prepare(batch.images[:count])
-        taken = torch.tensor(seconds(_itself(subject), shown, self.repeats), dtype=torch.float64)
+        shown = batch.prepared(subject)[:count]
+        taken = torch.tensor(seconds(self._itself(subject), shown, self.repeats), dtype=torch.float64)
         return {key(subject, what="seconds"): taken, key(subject, what="images"): torch.tensor(float(len(shown)))}
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
@@ -91,13 +92,22 @@ class Cost(Probe):
             Column("low", "quantity", "The slowest pass.", label="images/s, slowest"),
             Column("high", "quantity", "The fastest pass.", label="images/s, fastest"),
         )
-        rows = [_row(subject, sums) for subject in asked]
+        rows = [_row(subject, self._itself(subject), sums) for subject in asked]
+        self._copies.clear()
         table = pd.DataFrame(rows, columns=[column.name for column in columns])
         wide = tuple(axis for axis, name in AXES.items() if table[name].max() > WIDE * table[name].min())
         return Result(self.name, table, columns, (replace(VIEWS[0], log=wide), *VIEWS[1:]))
 
+    def _itself(self, subject: Subject) -> nn.Module:
+        """The model as it was given, and not the graph that was read from it, which may compute some things twice."""
+        if subject.model is None:
+            return subject.specimen
+        if subject.name not in self._copies:
+            self._copies[subject.name] = copy.deepcopy(subject.model).eval().to(subject.device)
+        return self._copies[subject.name]
 
-def _row(subject: Subject, sums: Mapping[str, Tensor]) -> dict[str, Any]:
+
+def _row(subject: Subject, model: nn.Module, sums: Mapping[str, Tensor]) -> dict[str, Any]:
     blank = subject.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
     count = float(sums.get(key(subject, what="images"), torch.tensor(torch.nan)))
     speed = count / sums.get(key(subject, what="seconds"), torch.tensor([torch.nan])).numpy()
@@ -105,20 +115,13 @@ def _row(subject: Subject, sums: Mapping[str, Tensor]) -> dict[str, Any]:
     return {
         "model": subject.name,
         "parameters": subject.specimen.anatomy.parameters,
-        "gflops": flops(_itself(subject), blank) / 1e9,
+        "gflops": flops(model, blank) / 1e9,
         "batch": count,
         "device": f"cpu, {threads}" if subject.device.type == "cpu" else torch.cuda.get_device_name(subject.device),
         "value": float(np.median(speed)),
         "low": float(speed.min()),
         "high": float(speed.max()),
     }
-
-
-def _itself(subject: Subject) -> nn.Module:
-    """The model as it was given, and not the graph that was read from it, which may compute some things twice."""
-    if subject.model is None:
-        return subject.specimen
-    return copy.deepcopy(subject.model).eval().to(subject.device)
 
 
 VIEWS = (

@@ -131,7 +131,7 @@ class Equivariance(Probe):
         shifts = self._shifts(subject)
         found: dict[str, list[Tensor]] = {}
         for part in chosen.split(max(TOGETHER // (1 + len(shifts)), 1)) if len(chosen) else ():
-            images = subject.prepare(batch.images[part])
+            images = batch.prepared(subject)[part]
             moved = [images, *(images.roll((shift, shift), (2, 3)) for shift in shifts)]
 
             def each(unit: Unit, sites: Sites) -> None:

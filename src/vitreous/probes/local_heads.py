@@ -146,7 +146,7 @@ class LocalHeads(Probe):
         for subject, unit, heads in units:
             if unit.kind == "attention" and heads is not None:
                 every = torch.cat([heads, theirs])
-                sums[key(subject, unit, "hsic")] = weighted_hsic(every, every, shard.weights)
+                sums[key(subject, unit, "hsic")] = weighted_hsic(every, every, shard.weights_on(every.device))
         return sums
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:

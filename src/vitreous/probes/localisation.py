@@ -150,12 +150,12 @@ class Localisation(Probe):
         if left_out(shard, self.setting, "unbiased"):
             return {}
         sums: Sums = {"images": torch.tensor(float(len(shard)))}
-        weights = shard.weights[: 1 + REPEATS]
         for subject in self.setting.subjects:
             unit = last_with_places(subject)
             if unit is None or (tokens := self.grams.take(key(subject, unit))) is None:
                 continue
-            pixels = patches(subject.prepare(shard.images).float().to(tokens.device), self.places(unit))
+            weights = shard.weights_on(tokens.device)[: 1 + REPEATS]
+            pixels = patches(shard.prepared(subject).float().to(tokens.device), self.places(unit))
             seen = centred_gram(pixels)
             sums[key(subject, unit, "cross")] = weighted_hsic(tokens, seen, weights)
             sums[key(subject, unit, "token")] = own_hsic(tokens, weights)

@@ -85,15 +85,29 @@ class Batch:
     def _weights(self) -> dict[torch.device, Tensor]:
         return {}
 
+    @cached_property
+    def _prepared(self) -> dict[str, Tensor]:
+        return {}
+
+    def prepared(self, subject: Subject) -> Tensor:
+        """The images as a model wants them, made once: a transfer to a GPU takes as long as a model."""
+        if subject.name not in self._prepared:
+            self._prepared[subject.name] = subject.prepare(self.images)
+        return self._prepared[subject.name]
+
+    def weights_on(self, device: torch.device) -> Tensor:
+        """`weights` there, brought once."""
+        if device not in self._weights:
+            self._weights[device] = self.weights.to(device)
+        return self._weights[device]
+
     def total(self, values: Tensor) -> Tensor:
         """(1 + REPEATS, …) sums over the batch of one value (or array of values) an image.
 
         They stay on the device of the values: a GPU that has to hand over every number as it comes waits all the time.
         """
         flat = values.detach().double().reshape(len(self), prod(values.shape[1:]))
-        if flat.device not in self._weights:
-            self._weights[flat.device] = self.weights.to(flat.device)
-        return (self._weights[flat.device] @ flat).reshape(-1, *values.shape[1:])
+        return (self.weights_on(flat.device) @ flat).reshape(-1, *values.shape[1:])
 
 
 def times(row: int, seed: int) -> np.ndarray:

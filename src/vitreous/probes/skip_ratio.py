@@ -101,11 +101,14 @@ class SkipRatio(Probe):
         names = sites.branch.prefix
         sums: Sums = {}
         for token in dict.fromkeys([*names, "spatial"]):
-            chosen = [i for i, name in enumerate(names) if name == token]
-            part = slice(len(names), None) if token == "spatial" else chosen
+            places = [i for i, name in enumerate(names) if name == token]
             for what, values in zip(("ratio", "cosine"), found, strict=True):
-                if values[:, part].numel():
-                    sums |= counted(batch, key(subject, unit, f"{token}/{what}"), values[:, part].nanmean(1))
+                # an index made here would be one more transfer to a GPU, which waits for it
+                chosen = (
+                    values[:, len(names) :] if token == "spatial" else torch.stack([values[:, i] for i in places], 1)
+                )
+                if chosen.numel():
+                    sums |= counted(batch, key(subject, unit, f"{token}/{what}"), chosen.nanmean(1))
         return sums
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
