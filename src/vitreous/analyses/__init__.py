@@ -12,7 +12,19 @@ from vitreous.errors import UnknownName
 if TYPE_CHECKING:
     from vitreous.analyses.analysis import Analysis
 
-MACHINERY = ("__init__", "analysis", "engine", "pieces", "steadiness", "curvature", "answers")
+MACHINERY = (
+    "__init__",
+    "analysis",
+    "engine",
+    "pieces",
+    "steadiness",
+    "curvature",
+    "directions",
+    "copies",
+    "answers",
+    "edits",
+    "shifts",
+)
 """Files that are no questions."""
 
 

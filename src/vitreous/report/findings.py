@@ -231,6 +231,24 @@ def position_similarity(result: Result) -> Iterator[str]:
         yield f"The rank correlation of similarity and distance of two positions is {listed(said)}."
 
 
+def _points(row: Mapping[str, Any]) -> str:
+    """A difference of shares, in points of a hundred."""
+    return measured(100 * row["value"], 100 * row["low"], 100 * row["high"], "points")
+
+
+def lesion(result: Result) -> Iterator[str]:
+    rows = records(result.table)
+    for name in dict.fromkeys(row["model"] for row in rows):
+        own = [row for row in rows if row["model"] == name]
+        most, spared = max(own, key=lambda row: (row["value"], row["rise"])), [r for r in own if not r["low"] > 0]
+        change = "" if most["change"] == "taken out" else f" ({escape(most['change'])})"
+        yield (
+            f"{bold(name)} depends most on <code>{escape(most['part'])}</code>{change}: without it accuracy falls by "
+            f"{_points(most)}; {len(spared)} of {len(own)} changes, one at a time, "
+            "cost nothing that could be told from chance."
+        )
+
+
 MEASURE, UNITS = {"measure", "overall", "value", "low", "high"}, {"unit", "value", "low", "high"}
 HEADS = {"unit", "relative", "uniform", "head", "mean", "mean_low", "mean_high"}
 FINDINGS: dict[str, tuple[Finding, set[str]]] = {
@@ -248,6 +266,7 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "head_diversity": (head_diversity, UNITS),
     "gates": (gates, {"unit", "depth", "mean"}),
     "position_similarity": (position_similarity, {"index", "value"}),
+    "lesion": (lesion, UNITS | {"part", "change", "rise"}),
 }
 """What each question comes to, and the columns that takes; the first seven are what a page begins with."""
 

@@ -146,6 +146,22 @@ QUESTIONS = {
         "What happens when the image moves?",
         "The image is shifted, and the features should shift with it; the output should not change at all.",
     ),
+    "lesion": Question(
+        "lesions",
+        "Which units matter?",
+        "One unit is taken out of the trained model, nothing is retrained, and the same images are asked again.",
+        "A ResNet needs its early stages, and the first layers of each stage; in Swin MLPs matter at the beginning of "
+        "a stage and attention at its end (Park and Kim 2022, Fig. 10; HDV-40, HDV-41). With the position embedding "
+        "masked DeiT-Ti falls from 72.2 to 38.3 %, ConViT-Ti from 73.1 to 67.1 % (d'Ascoli et al. 2021; CVT-29).",
+    ),
+    "corruption": Question(
+        "robustness",
+        "What do noise, blur, weather and bad cameras cost?",
+        "Accuracy on images corrupted in nineteen ways, each at five severities, and how far confidence falls along with "
+        "it. mCE compares the errors with those of the first model.",
+        "Mean accuracy over fifteen corruptions and five severities is how Park and Kim (2022) and the authors of "
+        "CIFAR-10-C (Hendrycks and Dietterich 2019) measure robustness (A4.16).",
+    ),
     "filters": Question(
         "weights",
         "What does the first layer look for?",

@@ -1,0 +1,60 @@
+"""Questions about units, asked of models that others made: the same code for all of them, weights as they come."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+
+import vitreous
+from specimen import zoo
+from vitreous.data.dataset import Dataset
+from vitreous.specimen.specimen import Specimen
+
+FAMILIES = {"vit": 64, "swin": 56, "convnext": 64, "tv resnet": 64, "hf vit": 32}
+IMAGES = 8
+every = pytest.mark.parametrize("family", FAMILIES)
+
+
+@cache
+def opened(family: str) -> Specimen:
+    return vitreous.open(zoo.build(family), image=FAMILIES[family])
+
+
+@cache
+def data(family: str, split: str, classes: int) -> Dataset:
+    generator = torch.Generator().manual_seed(len(split))
+    images = torch.randint(0, 256, (IMAGES, 3, 32, 32), dtype=torch.uint8, generator=generator)
+    names = tuple(f"class {i}" for i in range(classes))
+    return Dataset(images, torch.arange(IMAGES) % classes, names, "noise", split)
+
+
+def asked(family: str, name: str, **options: Any) -> vitreous.Result:
+    """With as many classes as the model has."""
+    with torch.no_grad():
+        output = opened(family)(torch.zeros(1, 3, FAMILIES[family], FAMILIES[family]))
+    classes = zoo.first_tensor(output).shape[1]
+    sets = {split: data(family, split, classes) for split in ("train", "test")}
+    return vitreous.analyse({family: opened(family)}, sets, {name: options}, batch=32)[name]
+
+
+@every
+def test_lesion(family: str) -> None:
+    found = asked(family, "lesion")
+    inner = [unit.name for unit in opened(family).units if unit.skip]
+    assert list(found.table["unit"]) == inner
+    assert found.table["rise"].abs().min() > 0
+    assert set(found.about["left_out"][family]) == {unit.name for unit in opened(family).units} - set(inner)
+
+
+def test_lesions_of_attention_and_positions() -> None:
+    for family, tables in (("vit", 1), ("swin", 4), ("hf vit", 1)):
+        attending = [unit.name for unit in opened(family).units if unit.kind == "attention"]
+        found = asked(family, "lesion", what="attention").table
+        assert list(found["unit"]) == [name for name in attending for _ in range(3)]
+        assert found["rise"].abs().min() > 0
+        masked = asked(family, "lesion", what="positions").table
+        assert len(masked) == tables
+        assert masked["rise"].abs().min() > 0
