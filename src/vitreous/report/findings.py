@@ -249,8 +249,23 @@ def lesion(result: Result) -> Iterator[str]:
         )
 
 
+def stands(what: str) -> Finding:
+    """Who keeps the highest accuracy when images are changed, in the mean over all changes."""
+
+    def find(result: Result) -> Iterator[str]:
+        yield ranked(
+            by_model(result.table[result.table["overall"]]),
+            f"{{model}} stands {what} best, with {{}} right in the mean",
+            "{model} worst, with {}", f"How well {{models}} stand {what} is too close to tell: {{}} to {{}} are right",
+            shares,
+        )  # fmt: skip
+
+    return find
+
+
 MEASURE, UNITS = {"measure", "overall", "value", "low", "high"}, {"unit", "value", "low", "high"}
 HEADS = {"unit", "relative", "uniform", "head", "mean", "mean_low", "mean_high"}
+SHIFTED = {"overall", "value", "low", "high"}
 FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "accuracy": (accuracy, MEASURE),
     "calibration": (calibration, MEASURE),
@@ -266,6 +281,7 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "head_diversity": (head_diversity, UNITS),
     "gates": (gates, {"unit", "depth", "mean"}),
     "position_similarity": (position_similarity, {"index", "value"}),
+    "corruption": (stands("corruptions"), SHIFTED),
     "lesion": (lesion, UNITS | {"part", "change", "rise"}),
 }
 """What each question comes to, and the columns that takes; the first seven are what a page begins with."""

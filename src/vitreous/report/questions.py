@@ -157,8 +157,8 @@ QUESTIONS = {
     "corruption": Question(
         "robustness",
         "What do noise, blur, weather and bad cameras cost?",
-        "Accuracy on images corrupted in nineteen ways, each at five severities, and how far confidence falls along with "
-        "it. mCE compares the errors with those of the first model.",
+        "Accuracy on images corrupted in nineteen ways, each at five severities, and how far confidence falls along "
+        "with it. mCE compares the errors with those of the first model.",
         "Mean accuracy over fifteen corruptions and five severities is how Park and Kim (2022) and the authors of "
         "CIFAR-10-C (Hendrycks and Dietterich 2019) measure robustness (A4.16).",
     ),

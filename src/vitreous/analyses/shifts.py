@@ -1,0 +1,191 @@
+"""What it costs to change images: what corruptions, noise, filters, masks and attacks have in common.
+
+Each way to change images is a piece, and so are the clean images. A piece keeps four numbers of every image (whether
+the answer is right, how sure the model is, Brier and NLL), so that everything said of it afterwards is paired: the same
+resamplings of the same images, clean and changed.
+
+    accuracy   Wilson's interval, which has a width even where every image is right
+    change     accuracy less that of the clean images; bootstrap over images, paired
+    ECE, NLL   as `vitreous.probes.calibration` defines them; bootstrap over images
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.errors import VitreousError
+from vitreous.probes.accuracy import wilson
+from vitreous.probes.calibration import SURE, binned, measures, per_image
+from vitreous.probes.probe import Batch, interval
+from vitreous.probes.subject import Subject, logits
+from vitreous.results import Column, Reference, estimate
+
+CLEAN = "clean"
+BINS = 10
+KEPT = ("right", "confidence", "brier", "nll")
+"""Of each image."""
+
+Replicates = Mapping[str, np.ndarray]
+"""Measure: (1 + REPEATS,) its value, and its value in every resampling of the images."""
+
+
+class Shifted(Analysis):
+    """A question that changes images one way after another."""
+
+    @abstractmethod
+    def shifts(self, subject: Subject, bench: Bench) -> Sequence[str]:
+        """Names of the changes, in order."""
+
+    @abstractmethod
+    def shifted(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
+        """Images as the model takes them, changed."""
+
+    def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
+        return [CLEAN, *self.shifts(subject, bench)]
+
+    @contextmanager
+    def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
+        def one(piece: str) -> Numbers:
+            if piece == CLEAN:
+                return marked(subject, bench, lambda batch: subject.prepare(batch.images))
+            return marked(subject, bench, lambda batch: self.shifted(subject, batch, piece))
+
+        yield one
+
+
+@torch.no_grad()
+def marked(subject: Subject, bench: Bench, ready: Callable[[Batch], Tensor]) -> Numbers:
+    """What every image adds, (n,) each, if `ready` makes the images that the model is shown."""
+    parts: dict[str, list[Tensor]] = {part: [] for part in KEPT}
+    for batch in bench.batches():
+        scores = logits(subject.specimen(ready(batch)))
+        assert scores is not None
+        found = per_image(scores, batch.labels.to(scores.device))
+        for part in KEPT:
+            parts[part].append(found[part].float().cpu())
+    return {part: torch.cat(values) for part, values in parts.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Marks:
+    """What a model made of the images, under every change."""
+
+    found: Mapping[str, Numbers]
+    bench: Bench
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """(1 + REPEATS, n) how often each image counts in each resampling."""
+        data = self.bench.data
+        return Batch(torch.arange(len(data)), data.images, data.labels, self.bench.seed).weights.numpy()
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, np.ndarray]]:
+        return {}
+
+    def replicates(self, piece: str) -> dict[str, np.ndarray]:
+        """Accuracy, its change, ECE and NLL."""
+        if piece not in self._known:
+            self._known[piece] = self._replicates(piece)
+        return self._known[piece]
+
+    def _replicates(self, piece: str) -> dict[str, np.ndarray]:
+        of = {part: values.double() for part, values in self.found[piece].items()}
+        of["count"], of["sure"] = torch.ones_like(of["right"]), (of["confidence"] > SURE).double()
+        of["sure_right"] = of["sure"] * of["right"]
+        member = torch.nn.functional.one_hot(binned(of["confidence"].nan_to_num(0.0), BINS), BINS)
+        sums = {part: self.weights @ (values[:, None] * member).numpy() for part, values in of.items()}
+        found = measures(sums)
+        return {"value": self.mean(piece), "change": self.change(piece), "ece": found["ECE"], "nll": found["NLL"]}
+
+    def mean(self, piece: str) -> np.ndarray:
+        """(1 + REPEATS,) accuracy."""
+        with np.errstate(invalid="ignore"):
+            accuracy: np.ndarray = self.weights @ self.found[piece]["right"].double().numpy() / self.weights.sum(1)
+        return accuracy
+
+    def change(self, piece: str) -> np.ndarray:
+        """(1 + REPEATS,) accuracy less that of the clean images, in each resampling of both."""
+        return self.mean(piece) - self.mean(CLEAN)
+
+    def row(self, piece: str) -> dict[str, float]:
+        """The columns of one change."""
+        right = self.found[piece]["right"].double().numpy()
+        ends = dict(zip(("value", "low", "high"), map(float, wilson(right.sum(), np.float64(len(right)))), strict=True))
+        return {**measured(self.replicates(piece), len(right)), **ends}
+
+    def mean_row(self, pieces: Sequence[str]) -> dict[str, float]:
+        """The columns of the mean over several changes."""
+        every = [self.replicates(piece) for piece in pieces]
+        together = {name: np.mean([each[name] for each in every], axis=0) for name in every[0]}
+        return measured(together, len(self.bench.data))
+
+
+def marks(found: Found, subject: Subject, bench: Bench) -> Marks:
+    """Of one model."""
+    return Marks(found[subject.name], bench)
+
+
+def measured(replicates: Replicates, count: int) -> dict[str, float]:
+    """Value, low and high of each measure, and the number of images."""
+    row: dict[str, float] = {}
+    for name, values in replicates.items():
+        ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
+        finite = np.where(np.isfinite(values), values, np.nan)
+        row |= dict(zip((name, *ends), map(float, interval(finite, count)), strict=True))
+    return row | {"n": count}
+
+
+def with_ends(name: str, says: str, label: str) -> tuple[Column, Column, Column]:
+    """A measure and its interval."""
+    words = {"low": "Lower", "high": "Upper"}
+    low, high = (
+        Column(f"{name}_{end}", "quantity", f"{word} end of its 95 % interval.") for end, word in words.items()
+    )
+    return Column(name, "quantity", says, label=label), low, high
+
+
+MEASURES = (
+    *with_ends("change", "Accuracy less that of the clean images.", "change of accuracy"),
+    *with_ends("ece", "Expected calibration error: mean gap between confidence and accuracy.", "ECE"),
+    *with_ends("nll", "Mean of −log probability of the label.", "NLL"),
+    *estimate("Share of the images that the model has right.", label="accuracy"),
+)
+"""The last columns of every such table."""
+
+
+def guessing(bench: Bench) -> tuple[Reference, ...]:
+    """The line of a model that has learnt nothing."""
+    return (Reference(1 / len(bench.data.classes), "guessing"),)
+
+
+def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> Any:
+    """Rows as the columns are declared."""
+    import pandas as pd
+
+    return pd.DataFrame(list(rows), columns=[column.name for column in columns])
+
+
+def levels(subject: Subject, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (c, 1, 1) by which the model's images are normalised: x = (level − mean) / std."""
+    channels = subject.specimen.anatomy.image[0]
+    mean, std = (like.new_tensor(given)[:channels].view(-1, 1, 1) for given in (subject.mean, subject.std))
+    return mean, std
+
+
+def check_shares(name: str, values: Sequence[float], low: float, high: float) -> None:
+    """At least one number, each above `low` and at most `high`, none twice."""
+    wrong = [value for value in values if not low < value <= high]
+    if not values or wrong or len(set(values)) < len(values):
+        found = f"{wrong[0]:g} is not" if wrong else "one is there twice" if values else "there is none"
+        raise VitreousError(f"{name} have to be different numbers above {low:g}, at most {high:g}; {found}.")
