@@ -19,10 +19,15 @@ MACHINERY = (
     "pieces",
     "steadiness",
     "curvature",
+    "second_derivatives",
+    "lanczos",
     "directions",
     "copies",
+    "relief",
     "answers",
     "edits",
+    "ridge",
+    "logistic",
     "shifts",
 )
 """Files that are no questions."""

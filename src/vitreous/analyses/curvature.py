@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from vitreous import recipes
+from vitreous.analyses.second_derivatives import quick
 from vitreous.data.augment import Augmenter
 from vitreous.data.dataset import Dataset, Triple
 from vitreous.errors import UnknownName, VitreousError
@@ -216,3 +217,50 @@ def _triple(channels: tuple[float, ...]) -> Triple:
     """Of colours; grey counts for all three."""
     red, green, blue = channels if len(channels) == 3 else channels[:1] * 3
     return red, green, blue
+
+
+class Hessian:
+    """Second derivatives of the loss of several batches, each for itself, times one vector for each.
+
+    The graph of the gradients is made once and gone through for every product. Where the images of a batch are more
+    than fit into memory, it is made anew for every part of them at every product instead.
+    """
+
+    def __init__(self, specimen: Specimen, given: Weights, images: Tensor, targets: Tensor, at_once: int) -> None:
+        """`images` (batches, b, …) and `targets` (batches, b, …), of which `at_once` in all may be in memory."""
+        self.specimen = quick(specimen)
+        self.sizes = [value.numel() for value in given.values()]
+        self.given = {name: value.expand(len(images), *value.shape).requires_grad_() for name, value in given.items()}
+        share = max(1, min(at_once // len(images), images.shape[1]))
+        self.parts = list(zip(images.split(share, 1), targets.split(share, 1), strict=True))
+        self.count = images.shape[1]
+        with twice_differentiable():
+            self.graph = self._gradients(*self.parts[0]) if len(self.parts) == 1 else None
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """(batches, n) to (batches, n)."""
+        with twice_differentiable():
+            if self.graph is not None:
+                return self._product(self.graph, vectors, keep=True)
+            return torch.stack([self._product(self._gradients(*part), vectors) for part in self.parts]).sum(0)
+
+    def _gradients(self, images: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+        share = images.shape[1] / self.count
+
+        def loss(given: Weights, images: Tensor, targets: Tensor) -> Tensor:
+            return Loss(self.specimen, images, targets)(given)
+
+        if len(images) == 1:
+            total = loss({name: value[0] for name, value in self.given.items()}, images[0], targets[0])
+        else:
+            total = torch.vmap(loss)(self.given, images, targets).sum()
+        require_finite(total, self.specimen.anatomy.model)
+        return torch.autograd.grad(total * share, list(self.given.values()), create_graph=True, materialize_grads=True)
+
+    def _product(self, gradients: tuple[Tensor, ...], vectors: Tensor, keep: bool = False) -> Tensor:
+        parts = zip(vectors.split(self.sizes, 1), gradients, strict=True)
+        curved = [(gradient, part.view_as(gradient)) for part, gradient in parts if gradient.requires_grad]
+        outputs, along = zip(*curved, strict=True)
+        given = list(self.given.values())
+        found = torch.autograd.grad(outputs, given, along, retain_graph=keep, materialize_grads=True)
+        return torch.cat([each.flatten(1) for each in found], 1)
