@@ -36,6 +36,10 @@ def corruption() -> tuple[Result, int]:
     return asked("corruption", ("nano:vit", "nano:resnet"), 256), 0
 
 
+def band_noise() -> tuple[Result, int]:
+    return asked("band_noise", ("nano:vit", "nano:resnet"), 256), 0
+
+
 def draw(names: list[str]) -> None:
     """Ask, and write the pictures."""
     for name in names:

@@ -100,7 +100,7 @@ class Marks:
         return self._known[piece]
 
     def _replicates(self, piece: str) -> dict[str, np.ndarray]:
-        of = {part: values.double() for part, values in self.found[piece].items()}
+        of = {part: self.found[piece][part].double() for part in KEPT}
         of["count"], of["sure"] = torch.ones_like(of["right"]), (of["confidence"] > SURE).double()
         of["sure_right"] = of["sure"] * of["right"]
         member = torch.nn.functional.one_hot(binned(of["confidence"].nan_to_num(0.0), BINS), BINS)

@@ -282,6 +282,7 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "gates": (gates, {"unit", "depth", "mean"}),
     "position_similarity": (position_similarity, {"index", "value"}),
     "corruption": (stands("corruptions"), SHIFTED),
+    "band_noise": (stands("noise in bands of frequency"), SHIFTED),
     "lesion": (lesion, UNITS | {"part", "change", "rise"}),
 }
 """What each question comes to, and the columns that takes; the first seven are what a page begins with."""
