@@ -97,7 +97,7 @@ def _units(specimen: Specimen, where: str) -> tuple[Unit, ...]:
 
 def of_unit(specimen: Specimen, unit: Unit) -> set[str]:
     """Names of the parameters that a unit computes with, read off the graph between its input and its output."""
-    graph, wiring = _graph(specimen), specimen._wiring.get(unit.name)
+    graph, wiring = _graph(specimen), getattr(specimen, "_wiring", {}).get(unit.name)
     if graph is None or wiring is None:
         names = (name.removeprefix(PREFIX) for name, _ in specimen.named_parameters())
         return {name for name in names if name.startswith(f"{unit.name}.")}
@@ -182,10 +182,8 @@ class Batches:
         self.size: tuple[int, int] = subject.specimen.anatomy.image[1:]
         self.augmenter: Augmenter | None = None
         if stream == "augmented":
-            augment, (mean, std) = (
-                recipes.named(recipe).augment,
-                (_triple(each) for each in (subject.mean, subject.std)),
-            )
+            augment, channels = recipes.named(recipe).augment, subject.specimen.anatomy.image[0]
+            mean, std = (_triple(each, channels) for each in (subject.mean, subject.std))
             self.augmenter = Augmenter(augment, image=self.size, classes=len(data.classes), mean=mean, std=std)
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -213,9 +211,9 @@ class Batches:
         return levels.round_().clamp_(0, 255).byte()
 
 
-def _triple(channels: tuple[float, ...]) -> Triple:
-    """Of colours; grey counts for all three."""
-    red, green, blue = channels if len(channels) == 3 else channels[:1] * 3
+def _triple(given: tuple[float, ...], channels: int) -> Triple:
+    """Of colours; a grey model's counts for all three."""
+    red, green, blue = given[:channels] * (3 // channels)
     return red, green, blue
 
 

@@ -32,7 +32,7 @@ Pointwise = Callable[[Tensor], Tensor]
 
 def quick(specimen: Specimen) -> Specimen:
     """The same model over the same weights, with such operations; as it is where there is no graph to write them in."""
-    if not isinstance(specimen.module, fx.GraphModule):
+    if not hasattr(specimen.module, "graph"):
         return specimen
 
     def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
@@ -268,10 +268,8 @@ def attention(
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
     if is_causal or enable_gqa or dropout_p:
-        how = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal}
-        return torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, **how, scale=scale, enable_gqa=enable_gqa
-        )
+        fused = torch.nn.functional.scaled_dot_product_attention
+        return fused(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     scores = (query * (1 / sqrt(query.shape[-1]) if scale is None else scale)) @ key.transpose(-2, -1)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         scores = scores.masked_fill(~attn_mask, -torch.inf)
