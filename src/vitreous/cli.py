@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from vitreous import __version__
+from vitreous import __version__, analyses
 from vitreous.errors import VitreousError
+from vitreous.inspection.options import Alone as AloneOptions
 from vitreous.inspection.options import Options as InspectOptions
 from vitreous.training.options import Options as TrainOptions
 
@@ -90,6 +91,8 @@ def inspect(
 
     Example: vitreous inspect nano:vit nano:resnet --data world:shapes --limit 256 --out report.html
 
+    With --deep also what needs many passes: lesions, curvature, robustness; each is a command of its own, too.
+
     Ctrl-C keeps what was seen, reports it, and the same command goes on from there. On several GPUs:
     torchrun --nproc-per-node 4 -m vitreous inspect vit_base_patch16_224 --pretrained --data folder:photos
 
@@ -101,6 +104,33 @@ def inspect(
     from vitreous.report.command import run
 
     run(models, options or InspectOptions(), _console())
+
+
+def _analysis(name: str) -> None:
+    """A command for one question that needs many passes."""
+
+    def command(
+        models: list[str],
+        /,
+        *,
+        options: Annotated[AloneOptions | None, Parameter(name="*", consume_multiple=True)] = None,
+    ) -> None:
+        from vitreous.report.command import run
+
+        run(models, options or AloneOptions(), _console(), only=name)
+
+    choices = [f"    {option}={default}\n        {says}" for option, (default, says) in analyses.options(name).items()]
+    command.__doc__ = "\n\n".join([
+        analyses.summary(name),
+        f"Example: vitreous {name} nano:vit nano:resnet --data world:shapes --out {name}.html",
+        "Ctrl-C keeps the pieces that are done, and the same command goes on from there.",
+        *(["What can be set, with --set NAME=VALUE:", *choices] if choices else []),
+    ])  # fmt: skip
+    app.command(command, name=name, group="Questions that need many passes")
+
+
+for _name in analyses.names():
+    _analysis(_name)
 
 
 @app.command
@@ -224,6 +254,16 @@ def list_probes() -> None:
 
     wide = max(map(len, probes.names()))
     print("\n".join(f"{name:{wide}}  {probes.summary(name)}" for name in probes.names()))
+
+
+@listing.command(name="analyses")
+def list_analyses() -> None:
+    """List the questions that need many passes, each a command of its own; `inspect --deep` asks them all.
+
+    Example: vitreous list analyses
+    """
+    wide = max(map(len, analyses.names()))
+    print("\n".join(f"{name:{wide}}  {analyses.summary(name)}" for name in analyses.names()))
 
 
 @listing.command(name="recipes")

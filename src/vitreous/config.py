@@ -6,6 +6,7 @@ A recipe is frozen, checks itself, goes to JSON and back, and is changed with `r
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_type_hints
@@ -143,3 +144,14 @@ POSITIVE = {"epochs", "steps", "batch", "lr", "eps", "clip", "sam", "tau", "repe
 NOT_NEGATIVE = {"weight_decay", "warmup", "warmup_steps", "warmup_from", "last_lr", "cooldown", "padding", "jitter"}
 NOT_NEGATIVE |= {"mixup", "cutmix", "momentum"}
 SHARES = {"ema", "taught", "masked_share", "flip", "erasing", "mix_prob", "switch_prob", "smoothing"}
+
+
+def assignment(text: str) -> tuple[str, Any]:
+    """`epochs=20` as name and value; what JSON does not understand is a word."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise VitreousError(f"--set takes NAME=VALUE, epochs=20 for one, and not {text!r}.")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, {"None": None, "True": True, "False": False}.get(value, value)

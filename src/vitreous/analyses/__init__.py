@@ -51,3 +51,25 @@ def summary(name: str) -> str:
     """What a question asks, in one line; read from its file, which would take seconds to import."""
     source = ast.parse((Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
     return (ast.get_docstring(source) or "").partition("\n")[0]
+
+
+def options(name: str) -> dict[str, tuple[str, str]]:
+    """What can be chosen about a question, read from its file: name, and default and meaning."""
+    source = ast.parse((Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
+    constants = {
+        ast.unparse(target): node.value
+        for node in source.body
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    }
+    found: dict[str, tuple[str, str]] = {}
+    for kind in (node for node in source.body if isinstance(node, ast.ClassDef)):
+        if not any(ast.unparse(each).startswith("dataclass") for each in kind.decorator_list):
+            continue
+        for node, after in zip(kind.body, [*kind.body[1:], None], strict=True):
+            if not isinstance(node, ast.AnnAssign) or node.value is None or "ClassVar" in ast.unparse(node.annotation):
+                continue
+            default = constants.get(ast.unparse(node.value), node.value)
+            says = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            found[ast.unparse(node.target)] = ast.unparse(default), " ".join(str(says).split())
+    return found

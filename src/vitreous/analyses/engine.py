@@ -58,6 +58,7 @@ def analyse(
     asked = choose_analyses(analyses)
     home = place(device)
     opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)
+    anatomies = {each.name: each.specimen.anatomy for each in opened}
     results, left_out = {}, {}
     for analysis in asked:
         bench = _bench(analysis, opened, data, split, limit, seed, skip_corrupt, batch)
@@ -69,7 +70,11 @@ def analyse(
         folder = None if keep is None else Path(keep).expanduser() / analysis.name
         began = perf_counter()
         with Pieces(folder, _identity(analysis, bench, opened)) as pieces:
-            _do(analysis, suited, bench, pieces)
+            try:
+                _do(analysis, suited, bench, pieces)
+            except Interrupted as stop:
+                stop.inspection = Inspection(results, left_out, anatomies)
+                raise
         found = {each.name: pieces.of(each.name) for each in suited}
         result = analysis.answer(found, suited, bench)
         about = {"ids": list(analysis.ids), "options": options_of(analysis), **result.about}
@@ -78,7 +83,7 @@ def analyse(
             "left_out": {**result.about.get("left_out", {}), **reasons},
         }
         results[analysis.name] = replace(result, about=provenance(bench.setting, suited, len(bench.data)) | about)
-    return Inspection(results, left_out, {each.name: each.specimen.anatomy for each in opened})
+    return Inspection(results, left_out, anatomies)
 
 
 def _do(analysis: Analysis, suited: Sequence[Subject], bench: Bench, pieces: Pieces) -> None:

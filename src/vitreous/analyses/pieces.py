@@ -10,13 +10,16 @@ from typing import Any
 
 from vitreous import store
 from vitreous.analyses.analysis import Numbers
+from vitreous.inspection.inspection import Inspection
 
 NEED = 64 << 20
 """Bytes that the pieces of an analysis may take."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """An analysis was stopped between two pieces."""
+    """An analysis was stopped between two pieces. The questions answered by then are in `inspection`."""
+
+    inspection: Inspection | None = None
 
     def __init__(self, name: str, done: int, pieces: int, kept: bool) -> None:
         after = "; the same command goes on from there" if kept else ""

@@ -47,8 +47,8 @@ def inspect(
 
     Models are names, modules or specimens; one, several, or a dict that names them. Probes are names, or a dict of
     names and options. `shard` is how many images are taken together, 128 on a CPU and 512 on a GPU, and `batch` how
-    many of them pass at a time, all unless memory is short. With a folder `keep` an interrupted inspection goes on where
-    it stopped. Under `torchrun` the processes share the shards.
+    many of them pass at a time, all unless memory is short. With a folder `keep` an interrupted inspection goes on
+    where it stopped. Under `torchrun` the processes share the shards.
     """
     _check(limit=limit, shard=shard, batch=batch)
     home = _home(device)

@@ -59,6 +59,15 @@ class Inspection(Mapping[str, Result]):
     def __repr__(self) -> str:
         return f"Inspection of {', '.join(self.anatomies)}: {', '.join(self._results)}"
 
+    def __or__(self, other: Inspection) -> Inspection:
+        """The answers of both; of a question that both were asked, the other's."""
+        if not isinstance(other, Inspection):
+            return NotImplemented
+        left_out = {name: why for name, why in self.left_out.items() if name not in other}
+        return Inspection(
+            {**self._results, **other._results}, {**left_out, **other.left_out}, {**self.anatomies, **other.anatomies}
+        )
+
     def save(self, folder: Path | str) -> Path:
         """Every result into a folder, and an index of them."""
         home = Path(folder).expanduser()

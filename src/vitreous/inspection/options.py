@@ -1,4 +1,4 @@
-"""What can be chosen about `vitreous inspect`. Plain values, no torch: the command line is quick to answer."""
+"""What can be chosen about looking inside. Plain values, no torch: the command line is quick to answer."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from typing import Literal
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Everything but the models.
+class Looking:
+    """On what, how, and where to: everything but the models and the questions.
 
     Parameters
     ----------
     data
         folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK; world:shapes if not given.
-    probes
-        What to ask, of `vitreous list probes`; everything if not given.
     limit
-        At most so many images, the classes taking turns, or all; 512 if not given.
+        At most so many images, the classes taking turns, or all; 512 if not given, for analyses their own number.
     split
-        train, test, val or all; test if not given, and all of a folder without classes.
+        train, test, val or all; test if not given (an analysis may have its own), and all of a folder without classes.
     skip_corrupt
         Leave out files that cannot be decoded.
     image
@@ -42,9 +40,8 @@ class Options:
     """
 
     data: str = "world:shapes"
-    probes: tuple[str, ...] = ()
-    limit: int | Literal["all"] = 512
-    split: str = "test"
+    limit: int | Literal["all"] | None = None
+    split: str | None = None
     skip_corrupt: bool = False
     image: int | None = None
     pretrained: bool = False
@@ -54,3 +51,38 @@ class Options:
     out: Path = Path("report.html")
     figures: Path | None = None
     results: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Looking):
+    """Also what to ask.
+
+    Parameters
+    ----------
+    probes
+        What to ask, of `vitreous list probes`; everything if not given.
+    deep
+        Also ask what needs many passes, `vitreous list analyses`: minutes to hours.
+    analyses
+        Of those only these.
+    set
+        Options of a question: --set cka.estimator=biased --set lesion.what=skips
+    """
+
+    probes: tuple[str, ...] = ()
+    deep: bool = False
+    analyses: tuple[str, ...] = ()
+    set: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alone(Looking):
+    """One question that needs many passes.
+
+    Parameters
+    ----------
+    set
+        Its options: --set NAME=VALUE, as above.
+    """
+
+    set: tuple[str, ...] = ()

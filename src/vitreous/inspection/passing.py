@@ -158,7 +158,7 @@ def _add(sums: Sums, probe: Probe, more: Sums) -> None:
 
 
 def _fetched(sums: Sums) -> Sums:
-    """In main memory. A GPU hands over all of its sums at once: hundreds of small transfers take longer than a model."""
+    """In main memory. A GPU hands over its sums all at once: hundreds of small transfers take longer than a model."""
     there = [name for name, value in sums.items() if value.device.type != "cpu"]
     if there:
         together = torch.cat([sums[name].flatten() for name in there]).cpu()

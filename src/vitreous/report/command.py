@@ -1,50 +1,102 @@
-"""What `vitreous inspect` does: look, then write what was seen, also when it was interrupted."""
+"""What `vitreous inspect` and the commands of single analyses do: look, then write what was seen, also when it was
+interrupted."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from html import unescape
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vitreous.errors import VitreousError
+from vitreous.analyses import names as analysis_names
+from vitreous.analyses.engine import analyse
+from vitreous.analyses.pieces import Interrupted
+from vitreous.config import assignment
+from vitreous.errors import UnknownName, VitreousError
 from vitreous.inspection.engine import inspect
 from vitreous.inspection.inspection import Inspection
 from vitreous.inspection.kept import Stopped
-from vitreous.inspection.options import Options
+from vitreous.inspection.options import Alone, Looking, Options
+from vitreous.probes import names as probe_names
 from vitreous.report import write
+from vitreous.report.findings import findings
 from vitreous.store import explained
 
+TAG = re.compile("<[^>]+>")
+LISTS = {"probe": "probes", "analysis": "analyses"}
 REASONS = 6
 """Lines about what could not be asked; the report has them all."""
 
 
-def run(models: Sequence[str], options: Options, console: Console) -> None:
-    """Inspect, print the summary and write what was asked for. What was seen is kept beside the report until then."""
+def run(models: Sequence[str], options: Options | Alone, console: Console, only: str = "") -> None:
+    """Look, print the summary and write what was asked for. What was seen is kept beside the report until then. `only`
+    is the one analysis that a command of its own asks."""
     out = options.out.expanduser()
     check_places(out, options.figures, options.results)
+    probes, deep = chosen(options, only)
     keep = out.with_name(f"{out.name}.partial")
     talks = int(os.environ.get("RANK", "0")) == 0  # one of the processes that torchrun started
+    found = Inspection({})
+    how: dict[str, Any] = {
+        name: getattr(options, name) for name in ("skip_corrupt", "image", "pretrained", "device", "seed")
+    }
     try:
-        found = inspect(
-            list(models), options.data, options.probes or None, split=options.split,
-            limit=None if options.limit == "all" else options.limit, skip_corrupt=options.skip_corrupt,
-            image=options.image, pretrained=options.pretrained, batch=options.batch, device=options.device,
-            seed=options.seed, keep=keep,
-        )  # fmt: skip
-    except Stopped as stop:
-        if talks and stop.inspection is not None:
-            _write(stop.inspection, out, options, console)
+        if probes:
+            most = 512 if options.limit is None else None if options.limit == "all" else options.limit
+            shown: dict[str, Any] = {"limit": most, "split": options.split or "test", "batch": options.batch}
+            found = inspect(list(models), options.data, probes, **shown, keep=keep, **how)
+        if deep and talks:
+            most = 0 if options.limit == "all" else options.limit
+            shown = {"limit": most, "split": options.split, **({"batch": options.batch} if options.batch else {})}
+            found |= analyse(list(models), options.data, deep, **shown, keep=keep / "analyses", **how)
+    except (Stopped, Interrupted) as stop:
+        found |= stop.inspection or Inspection({})
+        if talks and found:
+            _write(found, out, options, console)
         raise
     if talks:
         _write(found, out, options, console)
         shutil.rmtree(keep, ignore_errors=True)
+
+
+Asked = dict[str, dict[str, Any]]
+"""Question: its options."""
+
+
+def chosen(options: Options | Alone, only: str = "") -> tuple[Asked, Asked]:
+    """Which probes and which analyses, with what was set."""
+    known = probe_names(), analysis_names()
+    wanted: tuple[Sequence[str], Sequence[str]] = (), (only,)
+    if isinstance(options, Options):
+        wanted = options.probes or known[0], options.analyses or (known[1] if options.deep else ())
+    for names, every, what in zip(wanted, known, ("probe", "analysis"), strict=True):
+        for name in names:
+            if name not in every:
+                raise UnknownName(what, name, every, f"`vitreous list {LISTS[what]}` shows them all.")
+    asked: tuple[Asked, Asked] = ({name: {} for name in wanted[0]}, {name: {} for name in wanted[1]})
+    for each in options.set:
+        setting, value = assignment(each)
+        name, dot, option = setting.rpartition(".")
+        name = name if dot else only
+        home = next((group for group in asked if name in group), None)
+        if home is None:
+            every = [question for group in asked for question in group]
+            if name in known[1]:
+                raise VitreousError(f"{name} is set and not asked; add --deep, or --analyses {name}.")
+            raise UnknownName(
+                "question", name or setting, every, "--set takes QUESTION.OPTION=VALUE, lesion.what=skips."
+            )
+        home[name][option] = tuple(value) if isinstance(value, list) else value
+    return asked
 
 
 def check_places(out: Path, *folders: Path | None) -> None:
@@ -59,7 +111,7 @@ def check_places(out: Path, *folders: Path | None) -> None:
             tempfile.TemporaryFile(dir=folder).close()
 
 
-def _write(found: Inspection, out: Path, options: Options, console: Console) -> None:
+def _write(found: Inspection, out: Path, options: Looking, console: Console) -> None:
     console.print(summary(found))
     write(found, out, figures=options.figures)
     wrote = [out]
@@ -85,11 +137,18 @@ def summary(found: Inspection) -> RenderableType:
         data = first.about["data"]
         questions = f"{len(found)} question{'s' * (len(found) > 1)}"
         parts.insert(0, Text(f"{questions} on {data['images']} images of {data['name']} ({data['split']})"))
+    parts += [Text(sentence) for sentence in _sentences(found)]
     reasons = _reasons(found)
     parts += [Text(f"Left out: {why}", style="dim") for why in reasons[:REASONS]]
     if len(reasons) > REASONS:
         parts.append(Text(f"… and {len(reasons) - REASONS} more, which the report says.", style="dim"))
     return Group(*parts)
+
+
+def _sentences(found: Inspection) -> list[str]:
+    """What the analyses come to; probes have the table."""
+    said = [sentence for name, result in found.items() if name in analysis_names() for sentence in findings(result)]
+    return [unescape(TAG.sub("", sentence)).replace("\u00a0", " ") for sentence in said]
 
 
 def _columns(found: Inspection) -> dict[str, dict[str, str]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from vitreous.errors import VitreousError
+from vitreous.config import assignment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,14 +69,3 @@ class Options:
     def changes(self) -> dict[str, Any]:
         """`set` as names and values."""
         return dict(map(assignment, self.set))
-
-
-def assignment(text: str) -> tuple[str, Any]:
-    """`epochs=20` as name and value; what JSON does not understand is a word."""
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise VitreousError(f"--set takes NAME=VALUE, epochs=20 for one, and not {text!r}.")
-    try:
-        return name, json.loads(value)
-    except json.JSONDecodeError:
-        return name, {"None": None, "True": True, "False": False}.get(value, value)

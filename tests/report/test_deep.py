@@ -1,0 +1,107 @@
+"""`vitreous inspect --deep` and the commands of single analyses."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vitreous
+from vitreous import analyses
+from vitreous.analyses import engine
+from vitreous.cli import main
+
+QUICK = ["nano:resnet", "--limit", "12", "--device", "cpu"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    """Exit code, what was printed, and what was complained about."""
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    said = capsys.readouterr()
+    assert isinstance(end.value.code, int)
+    return end.value.code, " ".join(said.out.split()), " ".join(said.err.split())
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_one_question_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "lesion", *QUICK, "--out", "lesion.html", "--set", "what=skips")
+    assert (code, err) == (0, "")
+    assert out.startswith("1 question on 12 images of world:shapes (test)")
+    assert 'id="lesion"' in (home / "lesion.html").read_text()
+    assert [path.name for path in home.iterdir()] == ["lesion.html"]
+
+
+def test_probes_and_analyses_in_one_report(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--probes", "accuracy", "--analyses", "lesion", "--set", "lesion.what=skips", "--results", "numbers")
+    assert run(capsys, "inspect", *QUICK, *asked)[0] == 0
+    found = vitreous.Inspection.load("numbers")
+    assert list(found) == ["accuracy", "lesion"]
+    assert found["lesion"].about["options"]["what"] == "skips"
+    page = (home / "report.html").read_text()
+    assert 'id="accuracy"' in page
+    assert 'id="lesion"' in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["inspect", *QUICK, "--analyses", "lesoin"], "There is no analysis 'lesoin'. Did you mean lesion"),
+        (["inspect", *QUICK, "--probes", "varianc"], "There is no probe 'varianc'. Did you mean variance"),
+        (["inspect", *QUICK, "--set", "lesion.what=skips"], "lesion is set and not asked; add --deep"),
+        (["inspect", *QUICK, "--set", "what=skips"], "--set takes QUESTION.OPTION=VALUE"),
+        (["lesion", *QUICK, "--set", "wat=skips"], "There is no option of lesion 'wat'. Did you mean what?"),
+        (["lesion", *QUICK, "--set", "skips"], "--set takes NAME=VALUE"),
+    ],
+)
+def test_what_cannot_be_asked(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert sentence in err
+
+
+def test_ctrl_c_keeps_what_was_done(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    one = engine._one
+
+    def once(work: Any, piece: str, bench: Any) -> Any:
+        done.append(piece)
+        if len(done) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return one(work, piece, bench)
+
+    monkeypatch.setattr(engine, "_one", once)
+    command = ("inspect", *QUICK, "--probes", "accuracy", "--analyses", "lesion")
+    code, out, err = run(capsys, *command)
+    assert code == 130
+    assert "Stopped lesion after 2 of" in err
+    assert "the same command goes on from there" in err
+    assert "Wrote report.html" in out
+    assert (home / "report.html.partial").is_dir()
+    first = list(done)
+    assert run(capsys, *command)[0] == 0
+    assert not set(first) & set(done[len(first) :])
+    assert not (home / "report.html.partial").exists()
+    assert 'id="lesion"' in (home / "report.html").read_text()
+
+
+def test_each_is_listed_with_what_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "list", "analyses")
+    assert code == 0
+    for name in analyses.names():
+        assert analyses.summary(name) in out
+        for option, (default, says) in analyses.options(name).items():
+            assert says, f"{name} does not say what {option}={default} means."
+        kind: Any = analyses.named(name)
+        assert list(analyses.options(name)) == [each.name for each in fields(kind) if each.init]
