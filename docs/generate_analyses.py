@@ -28,6 +28,10 @@ def asked(name: str, models: tuple[str, ...], limit: int, **options: Any) -> Res
     return vitreous.analyse(list(models), "world:shapes", {name: options}, limit=limit, device="cpu", seed=0)[name]
 
 
+def hessian() -> tuple[Result, int]:
+    return asked("hessian", ("nano:vit", "nano:resnet"), 128, recipe="nano"), 0
+
+
 def lesion() -> tuple[Result, int]:
     return asked("lesion", ("nano:vit", "nano:resnet", "nano:alternet"), 256), 0
 
@@ -38,6 +42,18 @@ def corruption() -> tuple[Result, int]:
 
 def band_noise() -> tuple[Result, int]:
     return asked("band_noise", ("nano:vit", "nano:resnet"), 256), 0
+
+
+def landscape() -> tuple[Result, int]:
+    return asked("landscape", ("nano:vit", "nano:resnet"), 64), 0
+
+
+def linear_probe() -> tuple[Result, int]:
+    return asked("linear_probe", ("nano:vit", "nano:vit_gap", "nano:resnet"), 512), 0
+
+
+def adversarial() -> tuple[Result, int]:
+    return asked("adversarial", ("nano:vit", "nano:resnet"), 128), 0
 
 
 def draw(names: list[str]) -> None:

@@ -58,3 +58,14 @@ def test_lesions_of_attention_and_positions() -> None:
         masked = asked(family, "lesion", what="positions").table
         assert len(masked) == tables
         assert masked["rise"].abs().min() > 0
+
+
+@every
+def test_linear_probe(family: str) -> None:
+    found = asked(family, "linear_probe", shots=(1,) if family == "hf vit" else ())
+    own = [unit for unit in opened(family).units if unit.kind != "head"]
+    assert list(dict.fromkeys(found.table["unit"])) == [unit.name for unit in own]
+    tokens = 3 if "class" in own[0].prefix else 2
+    assert len(found.table) == len(own) * tokens * (2 if family == "hf vit" else 1)
+    assert found.table["value"].between(0, 1).all()
+    assert found.table["penalty"].gt(0).all()

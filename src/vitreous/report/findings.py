@@ -263,6 +263,47 @@ def stands(what: str) -> Finding:
     return find
 
 
+def hessian(result: Result) -> Iterator[str]:
+    images = result.about.get("options", {}).get("stream", "")
+    for measure, what, show in (
+        ("positive", "mean positive eigenvalue", measured),
+        ("negative", "share of negative eigenvalues", shares),
+    ):
+        found = by_model(result.table[result.table[measure]].dropna(subset="value"))
+        if found:
+            yield ranked(
+                found, f"On {images} images the {what} is largest in {{model}}, {{}}", "smallest in {model}, {}",
+                f"On {images} images the {what} does not tell {{models}} apart: {{}} to {{}}", show,
+            )  # fmt: skip
+
+
+def landscape(result: Result) -> Iterator[str]:
+    rings = result.table[result.table["part"] == "ring"]
+    for radius, where in ((rings["radius"].min(), "Close to"), (rings["radius"].max(), "Far from")):
+        found = by_model(rings[rings["radius"] == radius].dropna(subset="value"))
+        if found:
+            yield ranked(
+                found, f"{where} the trained weights ({number(radius)} of every filter's length) the loss of {{model}} "
+                "rises most, by {}", "that of {model} least, by {}",
+                f"{where} the trained weights ({number(radius)} of every filter's length) the loss of {{models}} rises "
+                "alike, by {} to {}", measured,
+            )  # fmt: skip
+
+
+def linear_probe(result: Result) -> Iterator[str]:
+    """How deep a probe comes within reach of the best one: the first unit at nine tenths of it."""
+    rows = records(result.table[result.table["whole"]])
+    for name in dict.fromkeys(row["model"] for row in rows):
+        own = [row for row in rows if row["model"] == name]
+        best = max(own, key=lambda row: row["value"])
+        first = min((row for row in own if row["value"] >= 0.9 * best["value"]), key=lambda row: row["depth"])
+        yield (
+            f"In {bold(name)} a linear map has {shares(best['value'], best['low'], best['high'])} of new images right "
+            f"at best (<code>{escape(best['unit'])}</code>, {escape(best['token'])}), and nine tenths of that from "
+            f"<code>{escape(first['unit'])}</code> on, at depth {first['depth']:.2f}."
+        )
+
+
 MEASURE, UNITS = {"measure", "overall", "value", "low", "high"}, {"unit", "value", "low", "high"}
 HEADS = {"unit", "relative", "uniform", "head", "mean", "mean_low", "mean_high"}
 SHIFTED = {"overall", "value", "low", "high"}
@@ -283,7 +324,11 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "position_similarity": (position_similarity, {"index", "value"}),
     "corruption": (stands("corruptions"), SHIFTED),
     "band_noise": (stands("noise in bands of frequency"), SHIFTED),
+    "adversarial": (stands("attacks"), SHIFTED),
+    "linear_probe": (linear_probe, UNITS | {"whole", "token", "depth"}),
     "lesion": (lesion, UNITS | {"part", "change", "rise"}),
+    "hessian": (hessian, {"positive", "negative", "value", "low", "high"}),
+    "landscape": (landscape, {"part", "radius", "value", "low", "high"}),
 }
 """What each question comes to, and the columns that takes; the first seven are what a page begins with."""
 

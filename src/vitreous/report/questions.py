@@ -146,6 +146,14 @@ QUESTIONS = {
         "What happens when the image moves?",
         "The image is shifted, and the features should shift with it; the output should not change at all.",
     ),
+    "linear_probe": Question(
+        "representation",
+        "Where do classes become easy to tell apart?",
+        "A linear map is fitted from the features of every unit, which stay as they are, to the classes, and asked on "
+        "other images.",
+        "At the top of a ViT with a class token single tokens know 6 to 10 % of ImageNet's classes, 57 to 58 % if "
+        "the model averages its tokens, and 44 to 52 % in a ResNet-50 (Raghu et al. 2021, Fig. 11; SLC-22).",
+    ),
     "lesion": Question(
         "lesions",
         "Which units matter?",
@@ -170,6 +178,12 @@ QUESTIONS = {
         "On ImageNet a ResNet-50 loses 15.4 points to the finest noise and a ViT 4.8; to coarse noise, at 0.3π, they "
         "lose 12.7 and 14.9 (Park and Kim 2022, Fig. 2; HDV-32).",
     ),
+    "adversarial": Question(
+        "robustness",
+        "How little misleads them?",
+        "Every pixel may move by a few levels of 255, in the direction in which the loss grows: in one step (FGSM) or "
+        "in several (PGD).",
+    ),
     "filters": Question(
         "weights",
         "What does the first layer look for?",
@@ -190,6 +204,24 @@ QUESTIONS = {
         "The gate of every head of gated positional attention: 1 looks at a place, 0 at content.",
         "Gates begin at 0.73 and fall in every layer; late layers end near 0 (d'Ascoli et al. 2021, Fig. 6; CVT-13, "
         "CVT-14).",
+    ),
+    "hessian": Question(
+        "curvature",
+        "How sharply is the loss curved?",
+        "The largest eigenvalues of the Hessian, for one small batch after the other: how much the loss bends along "
+        "the directions in which it bends most. Negative ones are directions in which it bends downwards.",
+        "A ViT's are smaller than a ResNet's throughout training, and early on many are negative (Park and Kim 2022, "
+        "Fig. 1c; HDV-09, HDV-10), on augmented images and with weight decay. On clean images others find the opposite "
+        "order (Chen et al. 2022; HDV-51, X-04).",
+    ),
+    "landscape": Question(
+        "curvature",
+        "How fast does the loss rise around the trained weights?",
+        "The loss on a plane through the trained weights, along two random directions in which every filter moves in "
+        "proportion to its own length. What the weight decay adds is kept apart.",
+        "A ViT's landscape is flatter than a ResNet's towards the border and steeper at the centre: at a tenth of the "
+        "filters' lengths the loss of ViT-Ti rises by 0.30 and that of ResNet-50 by 0.21, at a half by 2.18 and 3.38 "
+        "(Park and Kim 2022, Fig. 1a, and the numbers released with it; HDV-11, C5).",
     ),
 }
 

@@ -1,0 +1,353 @@
+"""How well classes can be read off every unit by a linear map, from few images or many (A3.15, A4.23).
+
+    W = argmin Σ ‖y − b − Wᵀ x‖² + λ ‖W‖²,    y = +1 for the image's class and −1 for the others
+
+of the features x of frozen units: the class token, the mean over positions, or the first position alone. The class
+with the highest score is the answer, on images that were not fitted on. `5` and `10` fit that many images of every
+class, `all` every fitting image. The penalty is the one with the least squared error on a fifth of the fitting images
+that is held out (and joins in once it is chosen, for `all`).
+
+Features are never kept. One forward pass adds up the normal equations of all units (`vitreous.analyses.ridge`), a
+second one over the images asked on counts right answers. Units are done in groups where the sums of all of them would
+not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.analyses.logistic import Logistic
+from vitreous.analyses.ridge import Moments, Ridge, choose, solve, together
+from vitreous.data.dataset import Dataset
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.probes.accuracy import wilson
+from vitreous.probes.probe import Batch, where
+from vitreous.probes.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import Feature, Sites
+
+__all__ = ["LinearProbe"]
+
+MEMORY = 1 << 30
+"""Bytes of the sums of one group of units."""
+HELD_OUT = 5
+"""One of so many fitting images is held out to choose the penalty."""
+ALL = "all"
+TOKENS = ("class token", "mean over positions", "first position")
+COLUMNS = (
+    *UNIT_COLUMNS,
+    Column("token", "category", "What of the unit is read: the class token, the mean over positions, or the first."),
+    Column("shots", "order", f"Images of each class that were fitted on, or {ALL!r}."),
+    Column("whole", "category", "Whether all fitting images were fitted on."),
+    Column("pooled", "category", "Whether the mean over positions was read."),
+    Column("fitted", "quantity", "Number of images that were fitted on."),
+    Column("penalty", "quantity", "λ, or 1/C of a logistic probe, as chosen on images held out."),
+    *estimate("Share of the images that the probe has right.", label="accuracy"),
+)
+
+
+class Probed(NamedTuple):
+    """One thing a probe reads."""
+
+    unit: Unit
+    token: str
+    width: int
+
+    @property
+    def key(self) -> str:
+        return f"{self.unit.name}: {self.token}"
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Images to fit on, with the part of each, and images to ask on."""
+
+    fitting: Dataset
+    parts: Tensor
+    """(n,) the shortest list of shots that an image belongs to, by number; then the rest, and last what is held out."""
+    shots: tuple[int, ...]
+    """Those that there are enough images for."""
+    asked: Dataset
+    missing: dict[str, str]
+
+    @property
+    def settings(self) -> list[str]:
+        return [*map(str, self.shots), ALL]
+
+    def fitted(self, setting: int) -> Tensor:
+        """(n,) which images are fitted on, before the penalty is chosen."""
+        return self.parts <= min(setting, len(self.shots))
+
+    @property
+    def held_out(self) -> Tensor:
+        return self.parts == len(self.shots) + 1
+
+
+@dataclass
+class LinearProbe(Analysis):
+    """How well classes can be read off every unit."""
+
+    shots: tuple[int, ...] = (5, 10)
+    """Images of each class; besides, all of them are fitted on."""
+    tokens: tuple[str, ...] = TOKENS
+    method: str = "ridge"
+    """Or 'logistic', by scikit-learn, which holds the pooled features of the fitting images in memory."""
+    penalties: tuple[float, ...] = tuple(10.0 ** (half / 2) for half in range(-12, 5))
+    """Of ridge, in units of the mean eigenvalue of the features' scatter, so that they mean the same for all units."""
+
+    name = "linear_probe"
+    ids = ("A3.15", "A4.23", "SLC-22", "SLC-23", "SLC-24", "SLC-27", "SLC-28", "SLC-30")
+    fitted = "train"
+    marked = False
+
+    def __post_init__(self) -> None:
+        self.shots, self.tokens, self.penalties = tuple(self.shots), tuple(self.tokens), tuple(self.penalties)
+        if wrong := [token for token in self.tokens if token not in TOKENS]:
+            raise UnknownName("token for a linear probe", wrong[0], TOKENS)
+        if self.method not in ("ridge", "logistic"):
+            raise UnknownName("method of a linear probe", self.method, ("ridge", "logistic"))
+        for name, values in (("shots", self.shots), ("penalties", self.penalties), ("tokens", self.tokens)):
+            if (not values and name != "shots") or (name != "tokens" and any(not float(v) > 0 for v in values)):
+                raise VitreousError(f"linear_probe was asked with {name} {list(values)}; they are positive numbers.")
+        if list(self.shots) != sorted(set(self.shots)):
+            raise VitreousError(
+                f"linear_probe was asked with shots {list(self.shots)}; name them in order, none twice."
+            )
+
+    def unsuited(self, subject: Subject, bench: Bench) -> str:
+        if not bench.setting.labelled:
+            return f"A probe is fitted to labels, and the images of {bench.data.name!r} have none."
+        sets = self.sets(bench)
+        if sets.fitting.classes != sets.asked.classes:
+            return "The images to fit on have other classes than those to ask on."
+        if not len(sets.asked) or not bool(sets.held_out.any()):
+            return (
+                f"A probe needs at least {HELD_OUT} images to fit on and one to ask, and there are {len(bench.data)}."
+            )
+        if len(sets.fitting.labels[~sets.held_out].unique()) < 2:
+            return "All images to fit on are of one class, so there is nothing to tell apart."
+        return ""
+
+    def sets(self, bench: Bench) -> Sets:
+        """Where there is one set of images only, its first half is fitted on: classes take turns in it."""
+        fitting, asked = bench.splits.get(self.fitted), bench.data
+        if fitting is None or fitting.fingerprint == asked.fingerprint:
+            half = len(asked) // 2
+            fitting, asked = asked.take(range(half)), asked.take(range(half, len(asked)))
+        held_out = len(fitting) // HELD_OUT
+        labels = fitting.labels[: len(fitting) - held_out].cpu()
+        member = F.one_hot(labels.clamp(min=0), max(len(fitting.classes), 1))
+        place = (member.cumsum(0) * member).sum(1)  # 1 for the first image of a class
+        counts = member.sum(0)
+        least = int(counts[counts > 0].min()) if len(labels) else 0
+        shots = tuple(each for each in self.shots if each <= least)
+        parts = sum((place > each).long() for each in shots) + torch.zeros(len(labels), dtype=torch.int64)
+        missing = {
+            f"{each} shots": f"The rarest class has {least} images to fit on, and {each} were asked for."
+            for each in self.shots
+            if each > least
+        }
+        return Sets(fitting, F.pad(parts, (0, held_out), value=len(shots) + 1), shots, asked, missing)
+
+    def probed(self, subject: Subject) -> tuple[list[Probed], dict[str, str]]:
+        """What is read of a model, and what cannot be."""
+        found: list[Probed] = []
+        reasons: dict[str, str] = {}
+
+        def look(unit: Unit, sites: Sites) -> None:
+            if unit.kind == "head" or sites.after is None:
+                reasons[unit.name] = "It gives scores, not features."
+                return
+            pooled = read(sites.after, self.tokens)
+            found.extend(Probed(unit, token, value.shape[1]) for token, value in pooled.items())
+            if not pooled:
+                reasons[unit.name] = f"It has none of {', '.join(self.tokens)}."
+
+        with torch.no_grad():
+            image = subject.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
+            subject.specimen.observe(image, ("after",), each=look)
+        return found, reasons
+
+    def groups(self, subject: Subject, bench: Bench) -> dict[str, list[Probed]]:
+        """Units whose sums fit into memory together, by a name."""
+        classes, parts = len(bench.data.classes), len(self.sets(bench).shots) + 2
+        groups: list[list[Probed]] = []
+        free = 0
+        for each in self.probed(subject)[0]:
+            size = 8 * parts * each.width * (each.width + classes)
+            if not groups or size > free:
+                groups.append([])
+                free = MEMORY
+            groups[-1].append(each)
+            free -= size
+        return {f"units from {group[0].key}": group for group in groups}
+
+    def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
+        return list(self.groups(subject, bench))
+
+    @contextmanager
+    def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
+        sets, groups = self.sets(bench), self.groups(subject, bench)
+
+        def one(piece: str) -> Numbers:
+            fit = self._ridge if self.method == "ridge" else self._logistic
+            probes = fit(subject, groups[piece], sets, bench)
+            right: dict[str, list[Tensor]] = {each.key: [] for each in groups[piece]}
+
+            def mark(batch: Batch, each: Probed, features: Tensor) -> None:
+                labels = batch.labels.to(features.device)
+                answers = [(probe(features).argmax(1) == labels) for probe in probes[each.key]]
+                right[each.key].append(torch.stack(answers))
+
+            stream(subject, groups[piece], sets.asked, bench, mark)
+            return {
+                "right": torch.stack([torch.cat(right[each.key], 1).cpu() for each in groups[piece]]),
+                "penalty": torch.tensor([[probe.penalty for probe in probes[each.key]] for each in groups[piece]]),
+            }
+
+        yield one
+
+    def _ridge(self, subject: Subject, group: list[Probed], sets: Sets, bench: Bench) -> dict[str, list[Ridge]]:
+        sums: dict[tuple[str, int], Moments] = {}
+        classes = len(sets.fitting.classes)
+
+        def add(batch: Batch, each: Probed, features: Tensor) -> None:
+            parts = sets.parts[batch.rows]
+            targets = 2.0 * F.one_hot(batch.labels, classes) - 1
+            for part in parts.unique().tolist():
+                rows = (parts == part).to(features.device)
+                block = Moments.of(features[rows], targets[parts == part].to(features.device))
+                known = sums.get((each.key, part))
+                sums[each.key, part] = block if known is None else known + block
+
+        stream(subject, group, sets.fitting, bench, add)
+        found: dict[str, list[Ridge]] = {}
+        last = len(sets.shots)
+        for each in group:
+            held_out, probes = sums.pop((each.key, last + 1)), []
+            if not bool(held_out.products.isfinite().all()):
+                raise VitreousError(f"Features of {each.unit.name!r} in {subject.name} are not finite.")
+            fit = [sums.pop((each.key, part), None) for part in range(last + 1)]
+            for setting in range(last + 1):
+                known = together([part for part in fit[: setting + 1] if part is not None])
+                best = choose(known, held_out, self.penalties)
+                probes.append(solve(known + held_out if setting == last else known, best))
+            found[each.key] = probes
+        return found
+
+    def _logistic(self, subject: Subject, group: list[Probed], sets: Sets, bench: Bench) -> dict[str, list[Logistic]]:
+        kept: dict[str, list[Tensor]] = {each.key: [] for each in group}
+        size = 4 * len(sets.fitting) * sum(each.width for each in group)
+        if size > MEMORY:
+            raise VitreousError(
+                f"Logistic probes keep pooled features, {size / 2**30:.1f} GiB here; take fewer images or tokens, or "
+                "method='ridge', which keeps none."
+            )
+        stream(subject, group, sets.fitting, bench, lambda batch, each, x: kept[each.key].append(x.float().cpu()))
+        return {
+            each.key: [
+                Logistic.fitted(
+                    torch.cat(kept[each.key]), sets.fitting.labels.cpu(), sets.fitted(setting), sets.held_out,
+                    setting == len(sets.shots),
+                )
+                for setting in range(len(sets.settings))
+            ]
+            for each in group
+        }  # fmt: skip
+
+    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+        sets = self.sets(bench)
+        rows = [row for subject in asked for row in self._rows(subject, sets, found, bench)]
+        table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
+        left_out = {each.name: self.probed(each)[1] | sets.missing for each in asked}
+        about = {"fitted_on": len(sets.fitting), "asked_on": len(sets.asked), "left_out": left_out}
+        return Result(self.name, table, COLUMNS, views(len(sets.asked.classes), table), about=about)
+
+    def _rows(self, subject: Subject, sets: Sets, found: Found, bench: Bench) -> Iterator[dict[str, Any]]:
+        for piece, group in self.groups(subject, bench).items():
+            numbers = found[subject.name][piece]
+            for (i, each), (j, shots) in product(enumerate(group), enumerate(sets.settings)):
+                right, count = int(numbers["right"][i, j].sum()), numbers["right"].shape[2]
+                ends = dict(zip(("value", "low", "high"), map(float, wilson(right, count)), strict=True))
+                fitted = len(sets.fitting) if shots == ALL else int(sets.fitted(j).sum())
+                yield {
+                    **where(subject, each.unit), "token": each.token, "shots": shots, "whole": shots == ALL,
+                    "pooled": each.token == "mean over positions", "fitted": fitted,
+                    "penalty": float(numbers["penalty"][i, j]), **ends, "n": count,
+                }  # fmt: skip
+
+
+def read(feature: Feature, tokens: Sequence[str]) -> dict[str, Tensor]:
+    """(b, c) for each token that there is."""
+    found: dict[str, Tensor] = {}
+    values, front = feature.tokens, len(feature.prefix)
+    if "class token" in tokens and "class" in feature.prefix:
+        found["class token"] = values[:, feature.prefix.index("class")]
+    if feature.grid is not None:
+        if "mean over positions" in tokens:
+            found["mean over positions"] = values[:, front:].mean(1)
+        if "first position" in tokens:
+            found["first position"] = values[:, front]
+    elif "mean over positions" in tokens and front == 0:
+        found["mean over positions"] = values.mean(1)
+    return found
+
+
+@torch.no_grad()
+def stream(
+    subject: Subject,
+    group: Sequence[Probed],
+    data: Dataset,
+    bench: Bench,
+    each: Callable[[Batch, Probed, Tensor], None],
+) -> None:
+    """Every batch, and of every unit what is read of it, as soon as it is there."""
+    units = list(dict.fromkeys(probed.unit.name for probed in group))
+    wanted = {probed.unit.name: [p for p in group if p.unit is probed.unit] for probed in group}
+    for batch in bench.batches(data):
+
+        def look(unit: Unit, sites: Sites, batch: Batch = batch) -> None:
+            assert sites.after is not None
+            values = read(sites.after, [probed.token for probed in wanted[unit.name]])
+            for probed in wanted[unit.name]:
+                each(batch, probed, values[probed.token])
+
+        subject.specimen.observe(subject.prepare(batch.images), ("after",), units, each=look)
+
+
+def views(classes: int, table: pd.DataFrame) -> tuple[View, ...]:
+    """By token with all images, and by the number of images."""
+    how: dict[str, Any] = {
+        "x": "depth", "y": "value", "facet": "model", "low": "low", "high": "high", "limits": (0, 1), "bands": True,
+        "references": (Reference(1 / classes, "guessing"),),
+    }  # fmt: skip
+    main = View(
+        "line",
+        colour="token",
+        where="whole",
+        title="What a linear probe reads off every unit",
+        how_to_read="Each point is the accuracy of a linear map from one unit's features to the classes. Where a line "
+        "rises, units make classes easier to tell apart; where two lines part, one token knows more than the other.",
+        **how,
+    )
+    few = View(
+        "line",
+        colour="shots",
+        where="pooled",
+        title="Probes of the mean over positions, by the number of images fitted on",
+        how_to_read="Each line is fitted on so many images of every class. Where lines lie close together, a unit "
+        "arranges the classes so well that few examples are enough.",
+        **how,
+    )
+    return (main, few) if table["pooled"].any() and table["shots"].nunique() > 1 else (main,)
