@@ -91,7 +91,7 @@ def test_what_was_interrupted_goes_on(name: str, tmp_path: Path, monkeypatch: py
     from vitreous.analyses import engine
 
     done: list[str] = []
-    one = engine._one
+    count, one = _pieces(name), engine._one
 
     def once(work: Any, piece: str, bench: Any) -> Any:
         if len(done) == 2:
@@ -100,11 +100,11 @@ def test_what_was_interrupted_goes_on(name: str, tmp_path: Path, monkeypatch: py
         return one(work, piece, bench)
 
     monkeypatch.setattr(engine, "_one", once)
-    with pytest.raises(KeyboardInterrupt) if _pieces(name) > 2 else pytest.MonkeyPatch.context():
+    with pytest.raises(KeyboardInterrupt) if count > 2 else pytest.MonkeyPatch.context():
         asked(name, keep=tmp_path)
     monkeypatch.setattr(engine, "_one", one)
     again = asked(name, keep=tmp_path)
-    assert len(list((tmp_path / name).glob("piece-*.safetensors"))) == _pieces(name)
+    assert len(list((tmp_path / name).glob("piece-*.safetensors"))) == count
     close(again, result(name), 1e-9)
 
 

@@ -1,0 +1,231 @@
+"""How the loss changes around the trained weights (A4.05).
+
+    NLL(x, y) = mean over images of  -log softmax(f(image; w'))[label]        L2(x, y) = ½ · weight_decay · |w'|²
+
+at w' = w + x·d₁ + y·d₂, on a grid around the weights w, along two random directions, each filter of which is as long as
+the same filter of w (see `directions`). The two terms are kept apart, and so is Σ‖W‖, the sum of norms that Park and
+Kim plot instead of L2 (X-32). The centre is the trained model itself, to the last bit. They find a ViT's landscape
+flatter than a ResNet's (HDV-11), farther out at least: in their own numbers (C5) the ViT is steeper near the centre.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vitreous.analyses import relief
+from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.analyses.copies import Statistics, lean, scores, stackable, with_statistics
+from vitreous.analyses.curvature import Batches, Stream, require_finite, weights
+from vitreous.analyses.directions import Kind, Plane, direction, fingerprint, still
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.inspection.passing import out_of_memory
+from vitreous.probes.probe import times
+from vitreous.probes.subject import Subject
+from vitreous.results import Result
+
+__all__ = ["Landscape"]
+
+GROUP = 16
+"""Points of a piece."""
+SHARD = 128
+"""Images that are augmented together, whatever fits into memory."""
+KEPT = 1 << 30
+"""Bytes of prepared images to keep from one point to the next."""
+SMALL = 1 << 16
+"""Numbers up to which directions are stored with the result; of longer ones there is a fingerprint."""
+
+
+@dataclass
+class Landscape(Analysis):
+    """How the loss changes around the trained weights."""
+
+    directions: Kind = "random"
+    """`random`: filter-wise normalised; `official`: as the code of How Do Vision Transformers Work? does it."""
+    points: int = 21
+    """Along each direction; odd, so that the trained weights are one of them."""
+    reach: float = 1.0
+    """How far the grid goes; at 1 every filter has moved by its own length."""
+    dimensions: int = 2
+    """1 for a line along the first direction only."""
+    vectors: bool = False
+    """Whether biases, norms, positions and tokens move too; each is then one filter (a table: one for each row)."""
+    stream: Stream = "clean"
+    """The images alone, or `augmented`, as training shows them."""
+    recipe: str = "hdv_cifar"
+    """Whose augmentation."""
+    weight_decay: float = 0.05
+    """Of the L2 term."""
+    statistics: Statistics = "running"
+    """Of batch normalisation: those of the training, or, at every point anew, those of each `batch` of 128 images."""
+    copies: int = 0
+    """Points in one pass, at most 16; 0 for as many as fit on a GPU, and one on a CPU."""
+
+    name = "landscape"
+    ids = ("A4.05", "HDV-11", "HDV-51", "X-04", "X-32")
+    split = "train"
+
+    def __post_init__(self) -> None:
+        for value, kind in ((self.directions, Kind), (self.stream, Stream), (self.statistics, Statistics)):
+            if value not in get_args(kind):
+                raise UnknownName("option of landscape", str(value), get_args(kind))
+        if self.points < 3 or self.points % 2 == 0:
+            raise VitreousError(f"A landscape of {self.points} points has no middle; take an odd number, 3 or more.")
+        if self.dimensions not in (1, 2) or not 0 < self.reach < math.inf or self.copies < 0:
+            raise VitreousError(
+                f"A landscape has 1 or 2 dimensions, a positive reach and no negative number of copies, and not "
+                f"{self.dimensions}, {self.reach:g} and {self.copies}."
+            )
+        if self.vectors and self.directions != "random":
+            raise VitreousError("The official directions leave vectors where they are; take directions='random'.")
+
+    def unsuited(self, subject: Subject, bench: Bench) -> str:
+        if not any(True for _ in subject.specimen.parameters()):
+            return "It has no parameters, so its loss has no landscape."
+        return super().unsuited(subject, bench)
+
+    @property
+    def where(self) -> Tensor:
+        """(points, dimensions) places on the grid, row by row; the middle one is exactly zero."""
+        half = self.points // 2
+        line = torch.arange(-half, half + 1, dtype=torch.float64) / half * self.reach
+        if self.dimensions == 1:
+            return line[:, None]
+        y, x = torch.meshgrid(line, line, indexing="ij")
+        return torch.stack([x.flatten(), y.flatten()], 1)
+
+    def plane(self, subject: Subject, seed: int) -> Plane:
+        """What the grid lies in."""
+        origin = weights(subject.specimen)
+        left = set() if self.vectors else still(subject.model or subject.specimen)
+        axes = (direction(self.directions, origin, left, seed, axis) for axis in range(self.dimensions))
+        plane = Plane(origin, tuple(axes))
+        if not plane.moving:
+            raise VitreousError(f"{subject.name} has no weight with filters to move; take vectors=True.")
+        return plane
+
+    def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
+        return [f"{int(part[0])} to {int(part[-1])}" for part in torch.arange(len(self.where)).split(GROUP)]
+
+    @contextmanager
+    def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
+        yield _Grid(self, subject, bench)
+
+    def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+        classes, where = len(bench.data.classes), self.where.numpy()
+        rows, arrays, drawn, statistics = [], {}, {}, {}
+        for subject in asked:
+            parts = [found[subject.name][piece] for piece in self.pieces(subject, bench)]
+            heights = relief.heights(parts, len(bench.data), self.weight_decay)
+            mine = [{"model": subject.name, **row} for row in relief.rows(where, heights, classes)]
+            rows += mine
+            statistics[subject.name] = {row["measure"]: _plain(row["value"]) for row in mine if row["part"] == "whole"}
+            prints = {bytes(each.flatten().tolist()).hex() for each in (part["directions"] for part in parts)}
+            if len(prints) > 1:
+                raise VitreousError(f"The pieces of {subject.name} are of different directions; begin in a new folder.")
+            long = prints.pop()
+            drawn[subject.name] = [long[i : i + 16] for i in range(0, len(long), 16)]
+            plane = self.plane(subject, bench.seed)
+            if sum(plane.origin[name].numel() for name in plane.moving) * self.dimensions <= SMALL:
+                for i, axis in enumerate(plane.axes):
+                    flat = torch.cat([axis[name].flatten() for name in axis])
+                    arrays[f"direction {i + 1} of {subject.name}"] = flat.cpu().numpy()
+        about = {
+            "directions": {"kind": self.directions, "seed": bench.seed, "fingerprints": drawn},
+            "statistics": statistics,
+        }
+        views = relief.views(self.dimensions, classes)
+        table = pd.DataFrame(rows, columns=[column.name for column in relief.COLUMNS])
+        table["direction"] = pd.Categorical(table["direction"], ["first", "second"])
+        return Result(self.name, table, relief.COLUMNS, views, arrays, about)
+
+
+def _plain(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+class _Grid:
+    """Losses of one model at the points of a grid."""
+
+    def __init__(self, asked: Landscape, subject: Subject, bench: Bench) -> None:
+        self.bench, self.name, self.where = bench, subject.name, asked.where
+        self.plane = asked.plane(subject, bench.seed)
+        self.batches = Batches(subject, bench.data, asked.stream, asked.recipe, bench.seed)
+        self.whole = asked.statistics == "batch"
+        self.itself = with_statistics(subject.specimen, asked.statistics)
+        self.copies = min(asked.copies or (1 if subject.device.type == "cpu" else GROUP), GROUP)
+        self.moved = stackable(self.itself) if self.copies > 1 else lean(self.itself)
+        drawn = np.stack([times(row, bench.seed) for row in range(len(bench.data))], 1)
+        self.weights = torch.cat([torch.ones(1, len(bench.data), dtype=torch.float64), torch.from_numpy(drawn)])
+        self.prints = torch.tensor([list(bytes.fromhex(fingerprint(axis))) for axis in self.plane.axes])
+        self.kept: dict[int, tuple[Tensor, Tensor]] = {}
+        self.centre: Tensor | None = None
+
+    @torch.no_grad()
+    def __call__(self, piece: str) -> Numbers:
+        first, last = map(int, piece.split(" to "))
+        if self.centre is None:  # before anything else, because without it there is nothing to compare with
+            self.centre = require_finite(self.losses([len(self.where) // 2]), self.name)
+        points = [point for point in range(first, last + 1) if point != len(self.where) // 2]
+        parts = [self.centre] if len(points) <= last - first else []
+        start = 0
+        while start < len(points):  # fewer at a time where memory turns out not to suffice
+            group = points[start : start + self.copies]
+            found = self.tried(group)
+            if found is not None:
+                parts.append(found)
+                start += len(group)
+        losses = torch.cat(parts)
+        at = torch.tensor([len(self.where) // 2] * (len(points) <= last - first) + points).argsort()
+        nll, right = losses[at].unbind(-1)
+        squares = self.plane.squares(self.where[first : last + 1])
+        return {
+            "nll": nll @ self.weights.T, "right": right @ self.weights.T, "count": self.weights.sum(1),
+            "square": squares.sum(1), "norms": squares.clamp_min(0).sqrt().sum(1), "directions": self.prints,
+        }  # fmt: skip
+
+    def tried(self, group: list[int]) -> Tensor | None:
+        """Losses at some points; None if there was not enough memory for all at once, and there are fewer next time."""
+        try:
+            return self.losses(group)
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not out_of_memory(error) or len(group) == 1:
+                raise
+        self.copies = len(group) // 2
+        return None
+
+    def losses(self, group: list[int]) -> Tensor:
+        """(points, images, 2) NLL and whether the answer was right."""
+        stacked = self.copies > 1 and len(group) > 1
+        centre = group == [len(self.where) // 2]
+        specimen, moved = (self.itself, {}) if centre else (self.moved, self.plane.at(self.where[group]))
+        if not stacked:
+            moved = {name: value[0] for name, value in moved.items()}
+        found = []
+        for images, targets in self.images():
+            given = scores(specimen, moved, images, len(group) if stacked else 0).double()
+            given = given if stacked else given[None]
+            wanted = targets.expand(len(group), *targets.shape)
+            nll = F.cross_entropy(given.flatten(0, 1), wanted.flatten(0, 1), reduction="none")
+            best = targets if targets.ndim == 1 else targets.argmax(1)
+            found.append(torch.stack([nll.view(len(group), -1), (given.argmax(2) == best).double()], -1))
+        return torch.cat(found, 1).cpu()
+
+    def images(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Images and targets, as many at a time as fit."""
+        size = SHARD if self.whole else self.bench.batch
+        for rows in torch.arange(len(self.bench.data)).split(SHARD):
+            first = int(rows[0])
+            images, targets = self.kept.get(first) or self.batches(rows)
+            if images[0].nbytes * len(self.bench.data) <= KEPT:
+                self.kept[first] = images, targets
+            yield from zip(images.split(size), targets.split(size), strict=True)
