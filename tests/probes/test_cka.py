@@ -144,6 +144,20 @@ def test_a_model_and_its_copy_are_alike() -> None:
     np.testing.assert_allclose(same["value"], 1, atol=1e-6)
 
 
+@pytest.mark.parametrize("batch", [24, 10])
+def test_minibatches_within_a_shard_are_those_of_smaller_shards(batch: int) -> None:
+    model = vit()
+    apart, together = ask({"m": model}, shard=8), ask({"m": model}, shard=24, batch=batch, minibatch=8)
+    np.testing.assert_allclose(together.table["value"], apart.table["value"], atol=1e-6)
+    np.testing.assert_allclose(together.table["low"], apart.table["low"], atol=1e-6)
+    assert together.about["minibatches"] == apart.about["minibatches"] == 3
+    assert len({*ask({"m": model}, shard=24, minibatch=None).table["value"]} & {*apart.table["value"]}) < 5
+    few = ask({"m": model}, shard=24, minibatch=11)
+    assert (few.about["images_compared"], few.about["images_left_out"]) == (22, 2)
+    with pytest.raises(VitreousError, match="needs at least 4 images a minibatch, and 3 were asked for"):
+        ask({"m": model}, minibatch=3)
+
+
 def test_shuffled_images_give_the_same_answer() -> None:
     """A peer iterates a shuffled loader once for each model: two identical models came to -0.05."""
     data = noise(24)

@@ -69,6 +69,20 @@ def test_what_cannot_be_asked(arguments: list[str], sentence: str, capsys: pytes
     assert sentence in err
 
 
+def test_results_of_another_time_have_the_same_colours(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deep = ("lesion", "nano:resnet", "nano:resnet@warmup", "--limit", "12", "--set", "what=skips", "--results", "then")
+    assert run(capsys, *deep)[0] == 0
+    again = ("inspect", "nano:vit", *QUICK, "--probes", "accuracy", "--also", "then", "--results", "now")
+    assert run(capsys, *again)[0] == 0
+    found = vitreous.Inspection.load("now")
+    assert list(found.anatomies) == ["nano:vit", "nano:resnet"]
+    assert found["lesion"].about["beside"] == ["nano:vit", "nano:resnet", "nano:resnet@warmup"]
+    assert found["lesion"].table.equals(vitreous.Inspection.load("then")["lesion"].table)
+    code, _, err = run(capsys, "inspect", *QUICK, "--also", "never")
+    assert code == 2
+    assert "There is no inspection in 'never'" in err
+
+
 def test_ctrl_c_keeps_what_was_done(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

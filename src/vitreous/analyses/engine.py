@@ -25,6 +25,7 @@ from vitreous.inspection.passing import out_of_memory
 from vitreous.probes.probe import Setting
 from vitreous.probes.subject import Model, Subject, subjects
 from vitreous.processes import Processes, interruptible, place
+from vitreous.results import Result
 
 log = logging.getLogger("vitreous")
 Named = str | Sequence[str | Analysis] | Mapping[str, Mapping[str, Any]]
@@ -59,7 +60,8 @@ def analyse(
     home = place(device)
     opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)
     anatomies = {each.name: each.specimen.anatomy for each in opened}
-    results, left_out = {}, {}
+    results: dict[str, Result] = {}
+    left_out: dict[str, dict[str, str]] = {}
     for analysis in asked:
         bench = _bench(analysis, opened, data, split, limit, seed, skip_corrupt, batch)
         reasons = {each.name: why for each in opened if (why := analysis.unsuited(each, bench))}

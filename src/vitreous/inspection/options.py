@@ -37,6 +37,9 @@ class Looking:
         Also every figure (SVG, PDF, PNG) and table (CSV, parquet), into this folder.
     results
         Also the results as `vitreous.Inspection.load` reads them, into this folder.
+    also
+        Show results of another time, too, of these folders; `nano` comes with the package and has the curvature,
+        landscapes and lesions of bundled models.
     """
 
     data: str = "world:shapes"
@@ -51,6 +54,7 @@ class Looking:
     out: Path = Path("report.html")
     figures: Path | None = None
     results: Path | None = None
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

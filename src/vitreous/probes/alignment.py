@@ -143,23 +143,29 @@ def doubled(replicates: np.ndarray) -> np.ndarray:
 
 
 class Grams:
-    """The centred Gram matrices of one shard, by name. Where a shard passes in parts, an image of the last part is
-    compared with one of the first: then the features wait, in main memory, until all parts have come."""
+    """The centred Gram matrices of a shard's minibatches, by name. Where a shard passes in parts, an image of the last
+    part is compared with one of the first: then the features wait, in main memory, until all parts have come."""
 
-    def __init__(self, estimator: Estimator) -> None:
+    def __init__(self, estimator: Estimator, minibatch: int | None = None) -> None:
         self.estimator = estimator
-        self.whole: dict[str, Tensor] = {}
+        self.minibatch = minibatch
+        """Images that are compared with each other; the whole shard if not given."""
+        self.whole: dict[str, list[Tensor]] = {}
         self.parts: dict[str, list[Tensor]] = {}
 
     def add(self, name: str, features: Tensor, whole: bool) -> None:
         """Features (…, b, d) of a whole shard or of its next part."""
-        if whole and features.shape[-2] >= LEAST[self.estimator]:
-            self.whole[name] = centred_gram(features, self.estimator)
+        if whole:
+            self.whole[name] = self._grams(features)
         else:
             self.parts.setdefault(name, []).append(features.detach().to("cpu", copy=True))
 
-    def take(self, name: str) -> Tensor | None:
-        """The matrices under the name, which are then forgotten; None if there are none."""
+    def _grams(self, features: Tensor) -> list[Tensor]:
+        parts = features.split(self.minibatch or features.shape[-2], -2)
+        return [centred_gram(part, self.estimator) for part in parts if part.shape[-2] >= LEAST[self.estimator]]
+
+    def take(self, name: str) -> list[Tensor]:
+        """The matrices under the name, one for each minibatch that is large enough, which are then forgotten."""
         if parts := self.parts.pop(name, None):
-            return centred_gram(torch.cat(parts, -2), self.estimator)
-        return self.whole.pop(name, None)
+            return self._grams(torch.cat(parts, -2))
+        return self.whole.pop(name, [])

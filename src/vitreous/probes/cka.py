@@ -96,6 +96,8 @@ class CKA(Probe):
     sites: tuple[Site, ...] = ("after",)
     """Also 'branch', what a unit adds; 'norm', what its normalisation hands on; 'hidden', an MLP's hidden activations;
     and 'before' and 'skip'."""
+    minibatch: int | None = 128
+    """Images that are compared with each other (SLC-02: 128 are enough); None for a whole shard."""
 
     name = "cka"
     ids = ("A4.10", "A4.11", "A4.12", "A4.13", "A4.24", "SLC-03", "SLC-04", "SLC-05", "HDV-39")
@@ -108,9 +110,14 @@ class CKA(Probe):
         known = [site for site in SITES if site != "attention"]
         if wrong := [site for site in self.sites if site not in known]:
             raise UnknownName("site for CKA", wrong[0], known)
+        if self.minibatch is not None and self.minibatch < LEAST[self.estimator]:
+            raise VitreousError(
+                f"CKA ({self.estimator}) needs at least {LEAST[self.estimator]} images a minibatch, and "
+                f"{self.minibatch} were asked for; 128 are enough."
+            )
         if not self.sites:
             raise VitreousError(f"CKA was asked of no site; choose among {', '.join(known)}.")
-        self.grams = Grams(self.estimator)
+        self.grams = Grams(self.estimator, self.minibatch)
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -127,7 +134,7 @@ class CKA(Probe):
         return too_few(len(self.setting.data), self.estimator)
 
     def start_shard(self) -> None:
-        self.grams = Grams(self.estimator)
+        self.grams = Grams(self.estimator, self.minibatch)
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         for site in self.sites:
@@ -139,11 +146,19 @@ class CKA(Probe):
         if left_out(shard, self.setting, self.estimator):
             return {"left_out": torch.tensor(len(shard))}
         found = [self.grams.take(layer.key) for layer in self.layers]
-        seen = torch.tensor([gram is not None for gram in found])
-        blank = next(torch.zeros_like(gram) for gram in found if gram is not None)
-        grams = torch.stack([blank if gram is None else gram for gram in found])
-        hsic = weighted_hsic(grams, grams, shard.weights_on(grams.device), self.estimator, self.pairs)
-        return {"hsic": hsic, "seen": seen * len(shard), "shards": torch.ones(())}
+        seen = torch.tensor([bool(grams) for grams in found])
+        sums: dict[str, Tensor] = {"left_out": torch.zeros(())}
+        for number, rows in enumerate(torch.arange(len(shard)).split(self.minibatch or len(shard))):
+            if len(rows) < LEAST[self.estimator]:
+                sums["left_out"] += len(rows)
+                continue
+            blank = next(torch.zeros_like(grams[number]) for grams in found if grams)
+            every = torch.stack([grams[number] if grams else blank for grams in found])
+            weights = shard.weights_on(every.device)[:, int(rows[0]) : int(rows[-1]) + 1]
+            hsic = weighted_hsic(every, every, weights, self.estimator, self.pairs)
+            more = {"hsic": hsic, "seen": seen * len(rows), "shards": torch.ones(())}
+            sums |= {name: sums[name] + value if name in sums else value for name, value in more.items()}
+        return sums
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         if "hsic" not in sums:  # the one shard seen so far was too small

@@ -138,13 +138,13 @@ class LocalHeads(Probe):
         if left_out(shard, self.setting, "unbiased"):
             return {}
         units = [(s, u, self.grams.take(key(s, u))) for s in self.setting.subjects for u in _looked_at(s)]
-        others = [(s, u, gram) for s, u, gram in units if u.kind != "attention" and gram is not None]
+        others = [(s, u, gram) for s, u, grams in units if u.kind != "attention" for gram in grams]
         sums: Sums = {"images": torch.tensor(float(len(shard)))}
         if not others:
             return sums
         theirs = torch.cat([gram for _, _, gram in others])
-        for subject, unit, heads in units:
-            if unit.kind == "attention" and heads is not None:
+        for subject, unit, grams in units:
+            for heads in grams if unit.kind == "attention" else ():
                 every = torch.cat([heads, theirs])
                 sums[key(subject, unit, "hsic")] = weighted_hsic(every, every, shard.weights_on(every.device))
         return sums

@@ -152,8 +152,9 @@ class Localisation(Probe):
         sums: Sums = {"images": torch.tensor(float(len(shard)))}
         for subject in self.setting.subjects:
             unit = last_with_places(subject)
-            if unit is None or (tokens := self.grams.take(key(subject, unit))) is None:
+            if unit is None or not (grams := self.grams.take(key(subject, unit))):
                 continue
+            (tokens,) = grams
             weights = shard.weights_on(tokens.device)[: 1 + REPEATS]
             pixels = patches(shard.prepared(subject).float().to(tokens.device), self.places(unit))
             seen = centred_gram(pixels)

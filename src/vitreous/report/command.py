@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from vitreous.report import write
 from vitreous.report.findings import findings
 from vitreous.store import explained
 
+NANO = Path(__file__).parent / "nano"
+"""Results that took too long for everybody to make them again."""
 TAG = re.compile("<[^>]+>")
 LISTS = {"probe": "probes", "analysis": "analyses"}
 REASONS = 6
@@ -43,6 +46,7 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
     out = options.out.expanduser()
     check_places(out, options.figures, options.results)
     probes, deep = chosen(options, only)
+    others = [stored(folder) for folder in options.also]
     keep = out.with_name(f"{out.name}.partial")
     talks = int(os.environ.get("RANK", "0")) == 0  # one of the processes that torchrun started
     found = Inspection({})
@@ -64,8 +68,27 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
             _write(found, out, options, console)
         raise
     if talks:
+        for other in others:
+            found = beside(found, other)
         _write(found, out, options, console)
         shutil.rmtree(keep, ignore_errors=True)
+
+
+def stored(folder: str) -> Inspection:
+    """What lies in a folder; `nano` is the one that comes with the package."""
+    return Inspection.load(NANO if folder == "nano" else folder)
+
+
+def beside(found: Inspection, other: Inspection) -> Inspection:
+    """Both in one report, a model having one colour everywhere. The models are those of the first, which was asked for;
+    of a question that both were asked, its answer."""
+    names = list(found.anatomies)
+    more = {}
+    for name, result in other.items():
+        if name not in found:
+            known = [*names, *(each for each in result.about.get("beside", []) if each not in names)]
+            more[name] = replace(result, about={**result.about, "beside": known})
+    return Inspection({**found, **more}, found.left_out, found.anatomies)
 
 
 Asked = dict[str, dict[str, Any]]
