@@ -56,6 +56,10 @@ def adversarial() -> tuple[Result, int]:
     return asked("adversarial", ("nano:vit", "nano:resnet"), 128), 0
 
 
+def frequency_pass() -> tuple[Result, int]:
+    return asked("frequency_pass", ("nano:vit", "nano:resnet"), 256), 0
+
+
 def draw(names: list[str]) -> None:
     """Ask, and write the pictures."""
     for name in names:

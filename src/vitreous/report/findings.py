@@ -325,6 +325,7 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "corruption": (stands("corruptions"), SHIFTED),
     "band_noise": (stands("noise in bands of frequency"), SHIFTED),
     "adversarial": (stands("attacks"), SHIFTED),
+    "frequency_pass": (stands("filtered images"), SHIFTED),
     "linear_probe": (linear_probe, UNITS | {"whole", "token", "depth"}),
     "lesion": (lesion, UNITS | {"part", "change", "rise"}),
     "hessian": (hessian, {"positive", "negative", "value", "low", "high"}),

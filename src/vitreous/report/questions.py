@@ -184,6 +184,14 @@ QUESTIONS = {
         "Every pixel may move by a few levels of 255, in the direction in which the loss grows: in one step (FGSM) or "
         "in several (PGD).",
     ),
+    "frequency_pass": Question(
+        "robustness",
+        "Do they need coarse form or fine detail?",
+        "Images are shown with their slow waves alone, which is a blur, or with their fast waves alone, which leaves "
+        "edges and texture.",
+        "Attention should go by shape and convolutions by texture, so that a ViT should lose less without fine detail "
+        "(Park and Kim 2022; HDV-33).",
+    ),
     "filters": Question(
         "weights",
         "What does the first layer look for?",
