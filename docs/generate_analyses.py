@@ -60,6 +60,22 @@ def frequency_pass() -> tuple[Result, int]:
     return asked("frequency_pass", ("nano:vit", "nano:resnet"), 256), 0
 
 
+def trajectory() -> tuple[Result, int]:
+    return asked("trajectory", ("nano:vit", "nano:resnet"), 4), 0
+
+
+def erf() -> tuple[Result, int]:
+    return asked("erf", ("nano:vit", "nano:resnet", "nano:swin"), 32, positions=("centre",)), 0
+
+
+def cue_conflict() -> tuple[Result, int]:
+    return asked("cue_conflict", ("nano:vit", "nano:resnet", "nano:vit@warmup"), 256), 0
+
+
+def occlusion() -> tuple[Result, int]:
+    return asked("occlusion", ("nano:vit", "nano:resnet"), 256), 0
+
+
 def draw(names: list[str]) -> None:
     """Ask, and write the pictures."""
     for name in names:

@@ -154,6 +154,14 @@ QUESTIONS = {
         "At the top of a ViT with a class token single tokens know 6 to 10 % of ImageNet's classes, 57 to 58 % if "
         "the model averages its tokens, and 44 to 52 % in a ResNet-50 (Raghu et al. 2021, Fig. 11; SLC-22).",
     ),
+    "erf": Question(
+        "representation",
+        "How much of the image does a place depend on?",
+        "The gradient of one position of a feature map with respect to the pixels, without its sign: the effective "
+        "receptive field.",
+        "A ViT's are larger than a ResNet's from the beginning, global by the middle, and keep a bright centre that "
+        "skips carry (Raghu et al. 2021, Fig. 6; SLC-31).",
+    ),
     "lesion": Question(
         "lesions",
         "Which units matter?",
@@ -191,6 +199,17 @@ QUESTIONS = {
         "edges and texture.",
         "Attention should go by shape and convolutions by texture, so that a ViT should lose less without fine detail "
         "(Park and Kim 2022; HDV-33).",
+    ),
+    "cue_conflict": Question(
+        "robustness",
+        "Do they go by shape or by texture?",
+        "On images whose shape belongs to one class and whose texture to another, which of the two the answer follows.",
+        "Attention is taken to be biased towards shape, convolution towards texture (Park and Kim 2022; HDV-33).",
+    ),
+    "occlusion": Question(
+        "robustness",
+        "How much of the image can they do without?",
+        "Patches are masked at random, more and more of them, coarse and fine; all models miss the same ones.",
     ),
     "filters": Question(
         "weights",
@@ -230,6 +249,14 @@ QUESTIONS = {
         "A ViT's landscape is flatter than a ResNet's towards the border and steeper at the centre: at a tenth of the "
         "filters' lengths the loss of ViT-Ti rises by 0.30 and that of ResNet-50 by 0.21, at a half by 2.18 and 3.38 "
         "(Park and Kim 2022, Fig. 1a, and the numbers released with it; HDV-11, C5).",
+    ),
+    "trajectory": Question(
+        "curvature",
+        "Which way did the weights take?",
+        "How far the weights were from where they ended, at the moments of a training that were kept, and in which "
+        "direction, seen from the end.",
+        "A smooth way was shown for ViT and an erratic one for ResNet in a first version of Park and Kim 2022; the "
+        "authors have withdrawn the figure, which could not be reproduced (HDV-12, X-05).",
     ),
 }
 
