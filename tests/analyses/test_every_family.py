@@ -69,3 +69,13 @@ def test_linear_probe(family: str) -> None:
     assert len(found.table) == len(own) * tokens * (2 if family == "hf vit" else 1)
     assert found.table["value"].between(0, 1).all()
     assert found.table["penalty"].gt(0).all()
+
+
+@every
+def test_erf(family: str) -> None:
+    found = asked(family, "erf", positions=("centre", "upper left"))
+    inner = [unit for unit in opened(family).units if unit.grid is not None]
+    assert list(found.table["unit"]) == [unit.name for unit in inner for _ in range(2)]
+    assert found.table["relative"].gt(0).all()
+    stem, last = found.table["value"].iloc[0], found.table["value"].iloc[-2]
+    assert stem < last

@@ -304,6 +304,16 @@ def linear_probe(result: Result) -> Iterator[str]:
         )
 
 
+def erf(result: Result) -> Iterator[str]:
+    rows = result.table[result.table["shown"]]
+    early = rows.loc[(rows["depth"] - 0.25).abs().groupby(rows["model"], sort=False).idxmin()]
+    yield ranked(
+        by_model(early), "A quarter of the way in, {model} sees farthest: what a place depends on lies {} pixels away",
+        "{model} nearest, {}", "How far {models} see a quarter of the way in is too close to tell: {} to {} pixels",
+        measured,
+    )  # fmt: skip
+
+
 MEASURE, UNITS = {"measure", "overall", "value", "low", "high"}, {"unit", "value", "low", "high"}
 HEADS = {"unit", "relative", "uniform", "head", "mean", "mean_low", "mean_high"}
 SHIFTED = {"overall", "value", "low", "high"}
@@ -326,7 +336,9 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "band_noise": (stands("noise in bands of frequency"), SHIFTED),
     "adversarial": (stands("attacks"), SHIFTED),
     "frequency_pass": (stands("filtered images"), SHIFTED),
+    "occlusion": (stands("masked patches"), SHIFTED),
     "linear_probe": (linear_probe, UNITS | {"whole", "token", "depth"}),
+    "erf": (erf, UNITS | {"shown", "depth"}),
     "lesion": (lesion, UNITS | {"part", "change", "rise"}),
     "hessian": (hessian, {"positive", "negative", "value", "low", "high"}),
     "landscape": (landscape, {"part", "radius", "value", "low", "high"}),
