@@ -76,6 +76,10 @@ def occlusion() -> tuple[Result, int]:
     return asked("occlusion", ("nano:vit", "nano:resnet"), 256), 0
 
 
+def similarity_to() -> tuple[Result, int]:
+    return asked("similarity_to", ("nano:vit@initial", "nano:vit@warmup", "nano:vit"), 512), 0
+
+
 def draw(names: list[str]) -> None:
     """Ask, and write the pictures."""
     for name in names:

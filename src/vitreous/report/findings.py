@@ -314,6 +314,18 @@ def erf(result: Result) -> Iterator[str]:
     )  # fmt: skip
 
 
+def similarity_to(result: Result) -> Iterator[str]:
+    rows = result.table[result.table["value"].notna()]
+    for name in dict.fromkeys(rows["model"]):
+        own = records(rows[rows["model"] == name])
+        most, least = max(own, key=lambda row: row["value"]), min(own, key=lambda row: row["value"])
+        ends = (
+            f"<code>{escape(row['unit'])}</code> (CKA {measured(row['value'], row['low'], row['high'])})"
+            for row in (most, least)
+        )
+        yield f"{bold(name)} is most like {bold(most['reference'])} in {next(ends)} and least in {next(ends)}."
+
+
 MEASURE, UNITS = {"measure", "overall", "value", "low", "high"}, {"unit", "value", "low", "high"}
 HEADS = {"unit", "relative", "uniform", "head", "mean", "mean_low", "mean_high"}
 SHIFTED = {"overall", "value", "low", "high"}
@@ -339,6 +351,7 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "occlusion": (stands("masked patches"), SHIFTED),
     "linear_probe": (linear_probe, UNITS | {"whole", "token", "depth"}),
     "erf": (erf, UNITS | {"shown", "depth"}),
+    "similarity_to": (similarity_to, UNITS | {"reference"}),
     "lesion": (lesion, UNITS | {"part", "change", "rise"}),
     "hessian": (hessian, {"positive", "negative", "value", "low", "high"}),
     "landscape": (landscape, {"part", "radius", "value", "low", "high"}),

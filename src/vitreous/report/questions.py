@@ -162,6 +162,14 @@ QUESTIONS = {
         "A ViT's are larger than a ResNet's from the beginning, global by the middle, and keep a bright centre that "
         "skips carry (Raghu et al. 2021, Fig. 6; SLC-31).",
     ),
+    "similarity_to": Question(
+        "representation",
+        "Which units have learned the same in another training?",
+        "Each unit is compared with the unit of its name in another model, an earlier state of it for example, by "
+        "centred kernel alignment on the same images.",
+        "Lower units are alike from 3 % of the data on, upper ones need more; fine-tuning leaves the first four or "
+        "five blocks as they were (Raghu et al. 2021, Fig. 12 and appendix G; SLC-26, SLC-32).",
+    ),
     "lesion": Question(
         "lesions",
         "Which units matter?",
