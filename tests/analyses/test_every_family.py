@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -79,3 +81,23 @@ def test_erf(family: str) -> None:
     assert found.table["relative"].gt(0).all()
     stem, last = found.table["value"].iloc[0], found.table["value"].iloc[-2]
     assert stem < last
+
+
+@every
+def test_similarity_to(family: str) -> None:
+    """To the same model with other weights."""
+    pair = {"changed": changed(family), "model": opened(family)}
+    table = vitreous.analyse(pair, data(family, "test", 2), ["similarity_to"])["similarity_to"].table
+    assert list(table["unit"]) == [unit.name for unit in opened(family).units]
+    assert table["value"].between(-1, 1).all()
+    assert not np.allclose(table["value"], 1)
+
+
+@cache
+def changed(family: str) -> Specimen:
+    specimen = copy.deepcopy(opened(family))
+    with torch.no_grad():
+        for i, parameter in enumerate(specimen.parameters()):
+            generator = torch.Generator().manual_seed(i)
+            parameter.data = parameter + 0.3 * parameter.std() * torch.randn(parameter.shape, generator=generator)
+    return specimen
