@@ -93,7 +93,7 @@ def _disagree(bench: Bench) -> Tensor:
 def _row(subject: Subject, measure: str, name: str, hit: np.ndarray, of: np.ndarray, **which: bool) -> dict[str, Any]:
     flags = dict.fromkeys(("overall", "answered", "by_class"), False) | which
     with np.errstate(invalid="ignore", divide="ignore"):
-        ends = wilson(np.float64(hit.sum()), np.float64(of.sum()))
+        ends = wilson(np.asarray(hit.sum(), float), np.asarray(of.sum(), float))
     values = dict(zip(("value", "low", "high"), map(float, ends), strict=True))
     return {"model": subject.name, "measure": measure, "class": name, **flags, **values, "n": int(of.sum())}
 

@@ -121,7 +121,7 @@ class Marks:
     def row(self, piece: str) -> dict[str, float]:
         """The columns of one change."""
         right = self.found[piece]["right"].double().numpy()
-        ends = dict(zip(("value", "low", "high"), map(float, wilson(right.sum(), np.float64(len(right)))), strict=True))
+        ends = dict(zip(("value", "low", "high"), map(float, wilson(np.asarray(right.sum()), np.asarray(len(right)))), strict=True))
         return {**measured(self.replicates(piece), len(right)), **ends}
 
     def mean_row(self, pieces: Sequence[str]) -> dict[str, float]:
