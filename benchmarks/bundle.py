@@ -1,7 +1,8 @@
-"""The small models that come with the package: train them, and pack them into it.
+"""The small models of the package: train them, pack them into it, and look deeper than `make demo` has time for.
 
     python benchmarks/bundle.py train --runs runs/nano        # a few minutes on one GPU
     python benchmarks/bundle.py pack --runs runs/nano         # into src/vitreous/nano, weights in half precision
+    python benchmarks/bundle.py deep --runs runs/deep         # into src/vitreous/report/nano; a quarter of an hour
 
 The recorded accuracy is that of the packed weights, measured on a CPU in single precision.
 """
@@ -20,7 +21,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from vitreous import recipes, store
+from vitreous.analyses.engine import analyse
 from vitreous.data import load
+from vitreous.inspection.inspection import Inspection
 from vitreous.models import runs
 from vitreous.training.evaluate import evaluate
 from vitreous.training.loop import train
@@ -44,6 +47,14 @@ FEW = 500
 """The first images of the test split, which the tests of the package look at; all of them take half a minute."""
 
 SHELF = Path(__file__).parents[1] / "src" / "vitreous" / "nano"
+DEEP = SHELF.parent / "report" / "nano"
+MOMENTS = ("nano:vit", "nano:vit@warmup", "nano:resnet", "nano:resnet@warmup")
+ASKED: dict[str, tuple[int, dict[str, Any]]] = {
+    "hessian": (256, {}),
+    "landscape": (128, {"points": 15}),
+    "lesion": (512, {}),
+}
+"""Question: how many images, and its options."""
 
 
 def train_one(name: str, folder: Path, epochs: int | None, size: int, device: str) -> None:
@@ -99,16 +110,28 @@ def card(name: str, shelf: store.Run) -> dict[str, Any]:
     }
 
 
+def deep(folder: Path) -> None:
+    """Ask what needs many passes, on a CPU, whose numbers anybody gets again."""
+    found = Inspection({})
+    for name, (limit, options) in ASKED.items():
+        found |= analyse(MOMENTS, DATA, {name: options}, limit=limit, device="cpu", keep=folder)
+    found.save(DEEP)
+    print(f"{found}, {found['hessian'].about['seconds']:.0f} s of it the Hessians: {DEEP}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["train", "pack"])
+    parser.add_argument("what", choices=["train", "pack", "deep"])
     parser.add_argument("--runs", type=Path, default=Path("runs/nano"))
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--size", type=int, default=SIZE)
     parser.add_argument("--device", default="auto")
     chosen = parser.parse_args()
-    if chosen.what == "pack":
+    if chosen.what == "deep":
+        torch.set_num_threads(1)
+        deep(chosen.runs)
+    elif chosen.what == "pack":
         torch.set_num_threads(1)
         for name in chosen.models:
             print(json.dumps(pack_one(name, chosen.runs)))

@@ -356,9 +356,10 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "hessian": (hessian, {"positive", "negative", "value", "low", "high"}),
     "landscape": (landscape, {"part", "radius", "value", "low", "high"}),
 }
-"""What each question comes to, and the columns that takes; the first seven are what a page begins with."""
+"""What each question comes to, and the columns that takes."""
 
-HEADLINES = tuple(FINDINGS)[:7]
+HEADLINES = (*tuple(FINDINGS)[:7], "lesion", "corruption", "hessian", "landscape")
+"""What a page begins with."""
 
 
 def findings(result: Result) -> list[str]:

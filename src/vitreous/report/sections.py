@@ -99,7 +99,7 @@ def numbers(result: Result) -> list[str]:
     """The first rows, what the columns mean, and everything as a file."""
     name, count = escape(result.name), len(result.table)
     ids = ", ".join(escape(each) for each in result.about.get("ids", ()))
-    options = "; ".join(f"{escape(k)} = {escape(v)}" for k, v in result.about.get("options", {}).items())
+    options = "; ".join(f"{escape(k)} = {escape(_given(v))}" for k, v in result.about.get("options", {}).items())
     about = " · ".join(filter(None, [several(count, "row"), f"asked with {options}" if options else "", ids]))
     says = "".join(f"<dt><code>{escape(c.name)}</code></dt><dd>{escape(c.says)}</dd>" for c in result.columns)
     return [
@@ -109,6 +109,13 @@ def numbers(result: Result) -> list[str]:
         f"<details><summary>What the columns hold</summary><dl>{says}</dl></details></details>",
         block(f"table-{result.name}", csv(result)),
     ]
+
+
+def _given(value: Any) -> str:
+    """An option as a reader would write it."""
+    if isinstance(value, list):
+        return ", ".join(map(_given, value))
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def csv(result: Result) -> str:
