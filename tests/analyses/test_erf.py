@@ -88,14 +88,14 @@ class Attending(nn.Module):
 
 
 def test_uniform_attention_covers_everything() -> None:
-    branch = ERF(site="branch", positions="centre")({"net": Attending()}, noise(32), image=32)
+    branch = ERF(site="branch", positions=("centre",))({"net": Attending()}, noise(32), image=32)
     row = branch.table[branch.table["kind"] == "attention"].iloc[0]
     assert row["relative"] == pytest.approx(1.0, abs=0.03)
     assert row["area_99"] > 0.97
     shown = list(branch.table["kind"]).index("attention")
     patches = (branch.arrays["maps"][shown].astype(np.float64) ** 2).reshape(8, 8, 8, 8).sum((1, 3))
     assert patches == pytest.approx(np.full((8, 8), patches.mean()), rel=1e-4)
-    after = ERF(positions="centre")({"net": Attending()}, noise(32), image=32).table
+    after = ERF(positions=("centre",))({"net": Attending()}, noise(32), image=32).table
     assert after[after["kind"] == "attention"]["relative"].iloc[0] < 0.9  # the skip has a bright centre
 
 

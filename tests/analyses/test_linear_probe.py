@@ -69,10 +69,11 @@ def test_large_offsets_cost_no_digits_in_single_precision() -> None:
 
 def test_the_penalty_has_the_least_error_on_what_was_held_out() -> None:
     linear_model = pytest.importorskip("sklearn.linear_model")
-    penalties = [10.0**power for power in range(-4, 3)]
+    penalties = [10.0 ** (tenth / 10) for tenth in range(-40, 31)]
     chosen = []
     for width, signal in ((30, 1.0), (30, 0.05), (60, 0.01), (4, 0.0)):
         features, targets = drawn(80, width, signal=signal)
+        features[40:] += 0.3  # those held out lie elsewhere
         fit, held_out = Moments.of(features[:40], targets[:40]), Moments.of(features[40:], targets[40:])
         errors = []
         for penalty in penalties:
@@ -189,5 +190,8 @@ def test_bad_input() -> None:
         return vitreous.analyse(model, given, ["linear_probe"], batch=500).left_out["linear_probe"]["vit"]
 
     assert "have none" in why(torch.full((24,), -1), ())
+    bare = Dataset(images.images, torch.full((24,), -1), images.classes, "bare", "train")
+    left_out = vitreous.analyse(model, {"train": bare, "test": images}, ["linear_probe"]).left_out
+    assert "to fit on have none" in left_out["linear_probe"]["vit"]
     assert "one class" in why(torch.zeros(24, dtype=torch.int64), ("one", "two"))
     assert "at least 5 images" in why(images.labels, images.classes, 3)

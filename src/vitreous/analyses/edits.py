@@ -72,7 +72,7 @@ def convolutions(specimen: Specimen) -> Edits:
     found = Edits([], {})
     named = {unit.name for unit in specimen.units}
     nodes = [node for node in specimen.module.graph.nodes if op(node).startswith("conv")]
-    wide = dict.fromkeys(path(n) for n in nodes if max(n.args[1].meta["val"].shape[2:]) > 1)  # type: ignore[union-attr]
+    wide = dict.fromkeys(path(n) for n in nodes if max(n.args[1].meta["val"].shape[2:]) > 1)
     for name in wide:
         unit = _owner(specimen, name)
         if unit is None or unit.kind in ("stem", "downsample", "head") or name in named:

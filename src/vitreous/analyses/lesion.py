@@ -150,7 +150,7 @@ class Lesion(Analysis):
             }  # fmt: skip
 
     def _views(self, table: pd.DataFrame) -> tuple[View, ...]:
-        how = {
+        how: dict[str, Any] = {
             "x": "depth", "colour": "kind" if table["change"].nunique() < 2 else "change", "facet": "model",
             "bands": True, "how_to_read": READ[self.what],
         }  # fmt: skip

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -129,6 +130,8 @@ class LinearProbe(Analysis):
         if not bench.setting.labelled:
             return f"A probe is fitted to labels, and the images of {bench.data.name!r} have none."
         sets = self.sets(bench)
+        if not bool((sets.fitting.labels >= 0).all()):
+            return f"A probe is fitted to labels, and some images of {sets.fitting.name!r} to fit on have none."
         if sets.fitting.classes != sets.asked.classes:
             return "The images to fit on have other classes than those to ask on."
         if not len(sets.asked) or not bool(sets.held_out.any()):
@@ -278,13 +281,13 @@ class LinearProbe(Analysis):
         for piece, group in self.groups(subject, bench).items():
             numbers = found[subject.name][piece]
             for (i, each), (j, shots) in product(enumerate(group), enumerate(sets.settings)):
-                right, count = int(numbers["right"][i, j].sum()), numbers["right"].shape[2]
+                right, count = numbers["right"][i, j].sum().numpy(), np.asarray(numbers["right"].shape[2])
                 ends = dict(zip(("value", "low", "high"), map(float, wilson(right, count)), strict=True))
                 fitted = len(sets.fitting) if shots == ALL else int(sets.fitted(j).sum())
                 yield {
                     **where(subject, each.unit), "token": each.token, "shots": shots, "whole": shots == ALL,
                     "pooled": each.token == "mean over positions", "fitted": fitted,
-                    "penalty": float(numbers["penalty"][i, j]), **ends, "n": count,
+                    "penalty": float(numbers["penalty"][i, j]), **ends, "n": int(count),
                 }  # fmt: skip
 
 
