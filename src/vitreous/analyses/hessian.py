@@ -30,11 +30,13 @@ from torch import Tensor
 from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
 from vitreous.analyses.curvature import Batches, Hessian, Stream, Weights, weights
 from vitreous.analyses.lanczos import BASIS, Spectrum, extreme
+from vitreous.analyses.second_derivatives import quick
 from vitreous.data.draws import Draws
 from vitreous.errors import VitreousError
 from vitreous.probes.probe import interval, times
 from vitreous.probes.subject import Subject
 from vitreous.results import Column, Reference, Result, View, estimate
+from vitreous.specimen.specimen import Specimen
 from vitreous.training.step import is_convolutional
 
 __all__ = ["HessianSpectrum"]
@@ -95,6 +97,7 @@ class HessianSpectrum(Analysis):
     @contextmanager
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         given = weights(subject.specimen, self.where)
+        specimen = quick(subject.specimen)
         batches = Batches(subject, bench.data, self.stream, self.recipe, bench.seed)
         names = self.pieces(subject, bench)
         ready: dict[str, Spectrum] = {}
@@ -105,7 +108,7 @@ class HessianSpectrum(Analysis):
                 first = names.index(piece)
                 together = names[first : first + self._together(subject, given, bench)]
                 ready.update(
-                    zip(together, self._spectra(subject, given, batches, bench, first, len(together)), strict=True)
+                    zip(together, self._spectra(specimen, given, batches, bench, first, len(together)), strict=True)
                 )
             return _numbers(ready.pop(piece))
 
@@ -121,11 +124,11 @@ class HessianSpectrum(Analysis):
         return max(1, min(bench.batch // self.size, torch.cuda.mem_get_info(device)[0] // (2 * basis)))
 
     def _spectra(
-        self, subject: Subject, given: Weights, batches: Batches, bench: Bench, first: int, count: int
+        self, specimen: Specimen, given: Weights, batches: Batches, bench: Bench, first: int, count: int
     ) -> list[Spectrum]:
         rows = torch.arange(first * self.size, (first + count) * self.size).split(self.size)
         images, targets = (torch.stack(each) for each in zip(*map(batches, rows), strict=True))
-        hessian = Hessian(subject.specimen, given, images, targets, bench.batch)
+        hessian = Hessian(specimen, given, images, targets, bench.batch)
         drawn = Draws(f"hessian {bench.seed}", first, count, images.device).uniform(sum(hessian.sizes))
         start = torch.where(drawn < 0.5, -1.0, 1.0).to(images.dtype)
         every = 4 if images.is_cuda else 1

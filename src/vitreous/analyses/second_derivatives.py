@@ -28,11 +28,12 @@ from vitreous.specimen.specimen import Specimen
 
 aten = torch.ops.aten
 Pointwise = Callable[[Tensor], Tensor]
+EDIT = "with quick second derivatives"
 
 
 def quick(specimen: Specimen) -> Specimen:
     """The same model over the same weights, with such operations; as it is where there is no graph to write them in."""
-    if not hasattr(specimen.module, "graph"):
+    if not hasattr(specimen.module, "graph") or EDIT in specimen.edits:
         return specimen
 
     def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
@@ -42,7 +43,7 @@ def quick(specimen: Specimen) -> Specimen:
             elif node.op == "call_function":
                 node.target = QUICK.get(node.target, node.target)
 
-    return specimen._edited(edit, "with quick second derivatives")
+    return specimen._edited(edit, EDIT)
 
 
 class _Unary(Function):
@@ -125,50 +126,79 @@ class _SoftmaxGradient(Function):
         return for_g, du.addcmul_(y, du.sum(-1, keepdim=True), value=-1), None
 
 
-class _Normal(_Unary):
-    """(x - mean) / deviation over the last axis."""
+class _LayerNorm(Function):
+    """Over the last axis, with weight and bias (c), or (m, c) for several at once, x having m in front."""
 
     @staticmethod
-    def forward(x: Tensor, eps: float) -> Tensor:
-        return torch.layer_norm(x, x.shape[-1:], None, None, eps)
+    def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+        if weight.ndim == 1:
+            return torch.layer_norm(x, weight.shape, weight, bias, eps)
+        return torch.addcmul(_over(bias, x), torch.layer_norm(x, weight.shape[1:], None, None, eps), _over(weight, x))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, ctx.eps = inputs
-        ctx.save_for_backward(x, output)
+        x, weight, _, ctx.eps = inputs
+        ctx.save_for_backward(x, weight)
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Tensor, int]:
+        return _LayerNorm.apply(*_in_front(info.batch_size, dims[:3], given[:3]), given[3]), 0
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
-        x, y = ctx.saved_tensors
-        if not hasattr(ctx, "moments"):
-            ctx.moments = torch.native_layer_norm(x.detach(), x.shape[-1:], None, None, ctx.eps)[1:]
-        return _NormalGradient.apply(g, x, y.detach(), *ctx.moments), None
+        x, weight = ctx.saved_tensors
+        if not hasattr(ctx, "normal"):
+            ctx.normal = torch.native_layer_norm(x.detach(), x.shape[-1:], None, None, ctx.eps)
+        return *_LayerNormGradient.apply(g, x, weight, *ctx.normal), None
 
 
-class _NormalGradient(Function):
+class _LayerNormGradient(Function):
     @staticmethod
-    def forward(ctx: Any, g: Tensor, x: Tensor, y: Tensor, mean: Tensor, r: Tensor) -> Tensor:
-        d = _normal_backward(g, x, mean, r)
-        if ctx.needs_input_grad[1]:
-            ctx.save_for_backward(g, x, y, d, mean, r, torch.linalg.vecdot(g, y).unsqueeze(-1))
-        return d
+    def forward(ctx: Any, g: Tensor, x: Tensor, weight: Tensor, y: Tensor, mean: Tensor, r: Tensor) -> Any:
+        ctx.set_materialize_grads(False)
+        along = g * _over(weight, x)
+        d = _normal_backward(along, x, mean, r)
+        if any(ctx.needs_input_grad):
+            ctx.save_for_backward(g, x, weight, y, mean, r, d, along, torch.linalg.vecdot(along, y).unsqueeze(-1))
+        return d, _sum(g * y, weight), _sum(g, weight)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, v: Tensor) -> Any:
-        g, x, y, d, mean, r, gy = ctx.saved_tensors
-        s = _normal_backward(v, x, mean, r)
-        sg, vy = (torch.linalg.vecdot(*pair).unsqueeze(-1) for pair in ((s, g), (v, y)))
-        for_x = (y * sg).addcmul_(s, gy).addcmul_(d, vy).mul_(r * (-1 / x.shape[-1]))
-        return s, for_x, None, None, None
+    def backward(ctx: Any, v: Tensor | None, vw: Tensor | None, vb: Tensor | None) -> Any:
+        g, x, weight, y, mean, r, d, along, gy = ctx.saved_tensors
+        for_g = torch.zeros_like(g) if vb is None else _over(vb, x).expand_as(g).contiguous()
+        for_x = for_weight = None
+        if vw is not None:
+            for_g.addcmul_(_over(vw, x), y)
+            for_x = _normal_backward(g * _over(vw, x), x, mean, r)
+        if v is not None:
+            s = _normal_backward(v, x, mean, r)
+            for_g.addcmul_(s, _over(weight, x))
+            for_weight = _sum(s * g, weight)
+            sg, vy = (torch.linalg.vecdot(*pair).unsqueeze(-1) for pair in ((s, along), (v, y)))
+            bent = (y * sg).addcmul_(s, gy).addcmul_(d, vy).mul_(r * (-1 / x.shape[-1]))
+            for_x = bent if for_x is None else for_x.add_(bent)
+        return for_g, for_x, for_weight, None, None, None
+
+
+def _over(parameter: Tensor, x: Tensor) -> Tensor:
+    """As it is spread over x."""
+    return parameter if parameter.ndim == 1 else parameter.view(len(parameter), *[1] * (x.ndim - 2), -1)
+
+
+def _sum(x: Tensor, parameter: Tensor) -> Tensor:
+    """Over whatever a parameter is spread over."""
+    return x.flatten(parameter.ndim - 1, -2).sum(parameter.ndim - 1)
 
 
 class _Linear(Function):
-    """x Wᵀ + b for several weights at once: x (m, n, in), W (m, out, in), b (m, out)."""
+    """x Wᵀ + b; for several weights at once W is (m, out, in), b (m, out), and x has m in front."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return torch.bmm(x, weight.mT) if bias is None else torch.baddbmm(bias[:, None], x, weight.mT)
+        rows, w = _rows(x, weight), _stacked(weight)
+        found = torch.bmm(rows, w.mT) if bias is None else torch.baddbmm(bias.view(len(w), 1, -1), rows, w.mT)
+        return found.view(*x.shape[:-1], -1)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -177,12 +207,7 @@ class _Linear(Function):
 
     @staticmethod
     def vmap(info: Any, dims: tuple[int | None, ...], *given: Tensor | None) -> tuple[Tensor, int]:
-        moved = [
-            None if x is None else x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
-            for x, dim in zip(given, dims, strict=True)
-        ]
-        found: Tensor = _Linear.apply(*(None if x is None else x.flatten(0, 1) for x in moved))
-        return found.unflatten(0, (info.batch_size, -1)), 0
+        return _Linear.apply(*_in_front(info.batch_size, dims, given)), 0
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
@@ -194,24 +219,49 @@ class _LinearGradient(Function):
     def forward(ctx: Any, g: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, ...]) -> Any:
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(g, x, weight)
+        w, own = _stacked(weight), _rows(g, weight)
         return (
-            torch.bmm(g, weight) if wanted[0] else None,
-            torch.bmm(g.mT, x) if wanted[1] else None,
-            g.sum(1) if wanted[2] else None,
+            torch.bmm(own, w).view_as(x) if wanted[0] else None,
+            torch.bmm(own.mT, _rows(x, weight)).view_as(weight) if wanted[1] else None,
+            own.sum(1).view(weight.shape[:-1]) if wanted[2] else None,
         )
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, vx: Tensor | None, vw: Tensor | None, vb: Tensor | None) -> Any:
         g, x, weight = ctx.saved_tensors
-        for_g = None if vw is None else torch.bmm(x, vw.mT)
+        w, own = _stacked(weight), _rows(g, weight)
+        for_g = for_x = for_weight = None
+        if vw is not None:
+            along = _stacked(vw)
+            for_g = torch.bmm(_rows(x, weight), along.mT)
+            for_x = torch.bmm(own, along).view_as(x) if ctx.needs_input_grad[1] else None
         if vx is not None:
-            for_g = torch.bmm(vx, weight.mT) if for_g is None else for_g.baddbmm_(vx, weight.mT)
+            rows = _rows(vx, weight)
+            for_g = torch.bmm(rows, w.mT) if for_g is None else for_g.baddbmm_(rows, w.mT)
+            for_weight = torch.bmm(own.mT, rows).view_as(weight) if ctx.needs_input_grad[2] else None
         if vb is not None:
-            for_g = vb[:, None].expand_as(g) if for_g is None else for_g.add_(vb[:, None])
-        for_x = torch.bmm(g, vw) if vw is not None and ctx.needs_input_grad[1] else None
-        for_weight = torch.bmm(g.mT, vx) if vx is not None and ctx.needs_input_grad[2] else None
-        return for_g, for_x, for_weight, None
+            bias = vb.view(len(w), 1, -1)
+            for_g = bias.expand_as(own) if for_g is None else for_g.add_(bias)
+        return None if for_g is None else for_g.view_as(g), for_x, for_weight, None
+
+
+def _stacked(weight: Tensor) -> Tensor:
+    """(m, out, in)"""
+    return weight if weight.ndim == 3 else weight[None]
+
+
+def _rows(x: Tensor, weight: Tensor) -> Tensor:
+    """(m, n, channels)"""
+    return x.reshape(len(weight) if weight.ndim == 3 else 1, -1, x.shape[-1])
+
+
+def _in_front(size: int, dims: tuple[int | None, ...], given: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+    """What `torch.vmap` goes over as the first axis of all."""
+    return [
+        None if x is None else x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+        for x, dim in zip(given, dims, strict=True)
+    ]
 
 
 def _normal_backward(g: Tensor, x: Tensor, mean: Tensor, r: Tensor) -> Tensor:
@@ -229,20 +279,18 @@ def pointwise(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    rows = x.reshape(1, -1, x.shape[-1])
-    found: Tensor = _Linear.apply(rows, weight[None], None if bias is None else bias[None])
-    return found.reshape(*x.shape[:-1], -1)
+    found: Tensor = _Linear.apply(x, weight, bias)
+    return found
 
 
 def layer_norm(
     x: Tensor, shape: list[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
     cudnn: bool = True,
 ) -> Tensor:  # fmt: skip
-    if len(shape) > 1:
+    if len(shape) > 1 or weight is None or bias is None:
         return torch.layer_norm(x, shape, weight, bias, eps)
-    y: Tensor = _Normal.apply(x, eps)
-    y = y if weight is None else y * weight
-    return y if bias is None else y + bias
+    found: Tensor = _LayerNorm.apply(x, weight, bias, eps)
+    return found
 
 
 def batch_norm(
