@@ -74,10 +74,13 @@ def test_it_is_the_diagonal_of_the_probe_also_over_several_minibatches() -> None
     assert ours.about["left_out"] == {"late": "Others are compared with it."}
 
 
-def test_a_model_is_like_itself() -> None:
-    table = SimilarityTo(to="nano:vit")({"nano:vit": opened("nano:vit")}, data(24)).table
+def test_the_other_model_may_be_named() -> None:
+    table = SimilarityTo(to="nano:vit")({"same": opened("nano:vit")}, data(24)).table
     assert table["value"].tolist() == pytest.approx([1.0] * len(table), abs=1e-6)
-    assert set(table["reference"]) == {"nano:vit (the other)"}
+    assert set(table["reference"]) == {"nano:vit"}
+    among = SimilarityTo(to="early")(pair(), data(24)).table
+    assert set(among["model"]) == {"late"}
+    assert among["value"].tolist() == pytest.approx(SimilarityTo()(pair(), data(24)).table["value"].tolist())
 
 
 def test_bad_input() -> None:

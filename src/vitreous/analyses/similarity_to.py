@@ -58,7 +58,7 @@ class SimilarityTo(Analysis):
     """How alike each unit is to the same unit of another model."""
 
     to: str = ""
-    """Name of the other model; the last one given, if empty."""
+    """Name of the other model, one of those given or not; the last one given, if empty."""
     estimator: Estimator = "unbiased"
     sites: tuple[Site, ...] = ("after",)
     _opened: list[Subject] = field(default_factory=list, init=False, repr=False, compare=False)
@@ -71,17 +71,16 @@ class SimilarityTo(Analysis):
         self.sites = CKA(self.estimator, self.sites).sites  # which says what is wrong with them
 
     def reference(self, bench: Bench) -> Subject:
-        """The other model, opened once."""
+        """The other model: one of those given, or opened once."""
         given = bench.setting.subjects
-        if not self.to:
-            return given[-1]
+        named = [each for each in given if each.name == self.to]
+        if named or not self.to:
+            return (named or given)[-1]
         if not self._opened:
             sides = set(given[0].specimen.anatomy.image[1:])
             image = sides.pop() if len(sides) == 1 else None
             self._opened += subjects(self.to, image=image, device=given[0].device, seed=bench.seed)
-        (found,) = self._opened
-        taken = [each.name for each in given]
-        return replace(found, name=f"{found.name} (the other)") if found.name in taken else found
+        return self._opened[0]
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         other = self.reference(bench)
