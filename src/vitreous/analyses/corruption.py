@@ -148,6 +148,30 @@ COLUMNS = (
     *with_ends("ce", "Errors over those of the reference, both summed over severities.", "CE"),
     *MEASURES,
 )
+BY_KIND = View(
+    "heatmap",
+    x="kind",
+    y="model",
+    colour="value",
+    limits=(0, 1),
+    where="by_kind",
+    title="Accuracy by corruption",
+    how_to_read="Each cell is the mean accuracy over the severities of one corruption. A column in which the rows "
+    "differ is a corruption that one model stands and another does not.",
+)
+CALIBRATION = View(
+    "line",
+    x="severity",
+    y="ece",
+    colour="model",
+    facet="group",
+    low="ece_low",
+    high="ece_high",
+    where="by_severity",
+    title="Calibration on corrupted images",
+    how_to_read="The mean gap between confidence and accuracy. A line that rises belongs to a model that stays "
+    "sure while it is wrong more and more often.",
+)
 
 
 def _views(bench: Bench, models: int, reference: str) -> tuple[View, ...]:
@@ -166,30 +190,6 @@ def _views(bench: Bench, models: int, reference: str) -> tuple[View, ...]:
         how_to_read="From left to right images get worse; 0 is the clean image. A line that falls early belongs to a "
         "model that needs what the corruption takes away.",
     )
-    by_kind = View(
-        "heatmap",
-        x="kind",
-        y="model",
-        colour="value",
-        limits=(0, 1),
-        where="by_kind",
-        title="Accuracy by corruption",
-        how_to_read="Each cell is the mean accuracy over the severities of one corruption. A column in which the rows "
-        "differ is a corruption that one model stands and another does not.",
-    )
-    calibration = View(
-        "line",
-        x="severity",
-        y="ece",
-        colour="model",
-        facet="group",
-        low="ece_low",
-        high="ece_high",
-        where="by_severity",
-        title="Calibration on corrupted images",
-        how_to_read="The mean gap between confidence and accuracy. A line that rises belongs to a model that stays "
-        "sure while it is wrong more and more often.",
-    )
     errors = View(
         "bar",
         x="kind",
@@ -203,4 +203,4 @@ def _views(bench: Bench, models: int, reference: str) -> tuple[View, ...]:
         how_to_read="Below the dashed line a model makes fewer mistakes on a corruption than the model named there, "
         "above it more. The mean over the kinds is the mCE.",
     )
-    return (by_severity, by_kind, calibration, *((errors,) if models > 1 else ()))
+    return (by_severity, BY_KIND, CALIBRATION, *((errors,) if models > 1 else ()))
