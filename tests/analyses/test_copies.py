@@ -84,6 +84,29 @@ def test_lean_layers_compute_the_same() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("pool", ["token", "avg"])
+def test_only_the_token_that_is_read_off_is_computed_to_the_end(pool: str) -> None:
+    timm = pytest.importorskip("timm")
+    torch.manual_seed(0)
+    how = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2, "num_classes": 5}
+    model = timm.models.vision_transformer.VisionTransformer(**how, global_pool=pool, fc_norm=False).eval()
+    specimen, images = vitreous.open(model, image=32), torch.randn(4, 3, 32, 32)
+    thrifty = lean(specimen)
+    torch.testing.assert_close(thrifty(images), specimen(images), rtol=1e-5, atol=1e-6)
+    sizes: list[int] = []
+
+    class Watching(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if "layer_norm" in str(func):
+                sizes.append(args[0].numel() // 16)
+            return func(*args, **(kwargs or {}))
+
+    with Watching():
+        thrifty(images)
+    assert sizes == ([68, 68, 68, 4, 4] if pool == "token" else [68] * 5)  # of four images of 17 tokens
+
+
+@torch.no_grad()
 def test_statistics_of_the_batch() -> None:
     model, images = Mixing(), torch.randn(4, 3, 32, 32)
     specimen = vitreous.open(model, image=32)

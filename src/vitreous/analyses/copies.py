@@ -3,7 +3,8 @@
 On a GPU a small model leaves most of it idle, and `torch.func.vmap` over stacked weights fills it: every product with a
 weight becomes one product for all copies. On a CPU the products themselves are what takes the time, and copies pass one
 by one; there a graph is used in which a linear layer, with the GELU behind it, is a single oneDNN operation, which
-saves a pass over the activations for the bias and one for the GELU.
+saves a pass over the activations for the bias and one for the GELU, and in which the last block of a model that reads
+its answer off one token computes that token alone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from vitreous.specimen.specimen import Specimen
 
 Statistics = Literal["running", "batch"]
 aten = torch.ops.aten
+TOKENWISE = (aten.add.Tensor, aten.linear.default, aten.gelu.default, aten.layer_norm.default)
+"""Operations that do the same to every token."""
 
 
 def scores(specimen: Specimen, moved: Weights, images: Tensor, copies: int = 0) -> Tensor:
@@ -106,7 +109,8 @@ def _front(given: Tensor, dim: int | None, count: int) -> Tensor:
 
 
 def lean(specimen: Specimen) -> Specimen:
-    """The same model for a CPU: linear layers, and GELUs behind them, as one oneDNN operation each."""
+    """The same model for a CPU: linear layers, and GELUs behind them, as one oneDNN operation each, and only of the
+    token that is read off."""
     weight = next(specimen.parameters(), torch.empty(0))
     fits = weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
     fused = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
@@ -115,10 +119,46 @@ def lean(specimen: Specimen) -> Specimen:
 
     def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
         for node in list(module.graph.nodes):
+            if node.target is aten.select.int and node.args[1] == 1:
+                _select_early(node)
+        for node in list(module.graph.nodes):
             if node.target is aten.linear.default:
                 _fuse(node, fused.default)
 
     return specimen._edited(edit, "with lean linear layers")
+
+
+def _select_early(last: fx.Node) -> None:
+    """Take a token not at the end but before everything that does the same to all tokens and serves nothing else."""
+    spared = {last}
+    for node in reversed(list(last.graph.nodes)):
+        if node.users and _tokenwise(node) and spared.issuperset(node.users):
+            spared.add(node)
+    chosen: dict[fx.Node, fx.Node] = {}
+    for node in [each for each in last.graph.nodes if each in spared and each is not last]:
+        for given in [each for each in _inputs(node) if each not in spared]:
+            if given not in chosen:
+                with last.graph.inserting_before(node):
+                    chosen[given] = last.graph.call_function(aten.select.int, (given, *last.args[1:]))
+            node.replace_input_with(given, chosen[given])
+    if last.args[0] in spared:
+        last.replace_all_uses_with(cast("fx.Node", last.args[0]))
+        last.graph.erase_node(last)
+
+
+def _tokenwise(node: fx.Node) -> bool:
+    """Whether it does the same to every token of (images, tokens, features)."""
+    if node.target not in TOKENWISE or (node.target is aten.layer_norm.default and len(cast("Any", node.args[1])) > 1):
+        return False
+    shapes = [tuple(each.meta["val"].shape) for each in (node, *_inputs(node)) if "val" in each.meta]
+    alike = len(shapes) == 1 + len(_inputs(node)) > 1 and len({shape[:-1] for shape in shapes}) == 1
+    return alike and len(shapes[0]) == 3
+
+
+def _inputs(node: fx.Node) -> list[fx.Node]:
+    """Without weights."""
+    given = node.args[: 2 if node.target is aten.add.Tensor else 1]
+    return [each for each in given if isinstance(each, fx.Node)]
 
 
 def _fuse(node: fx.Node, fused: Any) -> None:

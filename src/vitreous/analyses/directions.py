@@ -46,7 +46,7 @@ def direction(kind: Kind, given: Weights, left: Collection[str], seed: int, axis
         if kind == "random" and name in left:
             continue
         generator = torch.Generator().manual_seed(derive(seed, "direction", axis, name))
-        drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(weight.device)
+        drawn = torch.randn(weight.shape, generator=generator).to(weight.device).double()
         scaled = by_filter(drawn, weight.double()) if kind == "random" else by_column(drawn, weight.double())
         found[name] = scaled.to(weight.dtype)
     return found
@@ -89,9 +89,12 @@ class Plane:
 
         At several places (p, axes) they are stacked, (p, …)."""
         found = {}
+        there: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         for name in self.moving:
             value = self.origin[name]
-            steps = where.to(value.device, value.dtype).reshape(*where.shape, *(1,) * value.ndim)
+            home = value.device, value.dtype
+            there.setdefault(home, there.get(home, where).to(*home))  # a GPU waits for every number that is sent
+            steps = there[home].reshape(*where.shape, *(1,) * value.ndim)
             for i, axis in enumerate(self.axes):
                 if name in axis:
                     value = torch.addcmul(value, steps.select(where.ndim - 1, i), axis[name])
@@ -101,10 +104,14 @@ class Plane:
     def squares(self, where: Tensor) -> Tensor:
         """(p, parameters) squared norms of all parameters at places (p, axes), in float64 from their products."""
         here = torch.cat([torch.ones(len(where), 1, dtype=torch.float64), where.double().cpu()], 1)
-        return torch.stack([((here @ self._products(name)) * here).sum(1) for name in self.origin], 1)
+        return torch.einsum("pi,nij,pj->pn", here, self._products, here)
 
-    def _products(self, name: str) -> Tensor:
-        """(1 + axes, 1 + axes) of a parameter and its directions with each other."""
-        still = torch.zeros_like(self.origin[name])
-        flat = torch.stack([self.origin[name], *(axis.get(name, still) for axis in self.axes)]).flatten(1)
-        return (flat.double() @ flat.double().T).cpu()
+    @cached_property
+    def _products(self) -> Tensor:
+        """(parameters, 1 + axes, 1 + axes) of every parameter and its directions with each other."""
+        found = []
+        for name, weight in self.origin.items():
+            still = torch.zeros_like(weight)
+            flat = torch.stack([weight, *(axis.get(name, still) for axis in self.axes)]).flatten(1).double()
+            found.append(flat @ flat.T)
+        return torch.stack(found).cpu()

@@ -42,7 +42,7 @@ SHARD = 128
 KEPT = 1 << 30
 """Bytes of prepared images to keep from one point to the next."""
 SMALL = 1 << 16
-"""Numbers up to which directions are stored with the result; of longer ones there is a fingerprint."""
+"""Parameters up to which directions are stored with the result; of longer ones there is a fingerprint."""
 
 
 @dataclass
@@ -134,9 +134,8 @@ class Landscape(Analysis):
                 raise VitreousError(f"The pieces of {subject.name} are of different directions; begin in a new folder.")
             long = prints.pop()
             drawn[subject.name] = [long[i : i + 16] for i in range(0, len(long), 16)]
-            plane = self.plane(subject, bench.seed)
-            if sum(plane.origin[name].numel() for name in plane.moving) * self.dimensions <= SMALL:
-                for i, axis in enumerate(plane.axes):
+            if sum(value.numel() for value in weights(subject.specimen).values()) <= SMALL:
+                for i, axis in enumerate(self.plane(subject, bench.seed).axes):
                     flat = torch.cat([axis[name].flatten() for name in axis])
                     arrays[f"direction {i + 1} of {subject.name}"] = flat.cpu().numpy()
         about = {
