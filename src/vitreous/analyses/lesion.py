@@ -152,12 +152,29 @@ class Lesion(Analysis):
     def _views(self, table: pd.DataFrame) -> tuple[View, ...]:
         how: dict[str, Any] = {
             "x": "depth", "colour": "kind" if table["change"].nunique() < 2 else "change", "facet": "model",
-            "bands": True, "how_to_read": READ[self.what],
+            "bands": True,
         }  # fmt: skip
         title = TITLES[self.what]
         return (
-            View("scatter", y="value", low="low", high="high", title=f"Drop in accuracy {title}", **how),
-            View("scatter", y="rise", low="rise_low", high="rise_high", title=f"Rise of the NLL {title}", **how),
+            View(
+                "scatter",
+                y="value",
+                low="low",
+                high="high",
+                title=f"Drop in accuracy {title}",
+                how_to_read=READ[self.what],
+                **how,
+            ),
+            View(
+                "scatter",
+                y="rise",
+                low="rise_low",
+                high="rise_high",
+                title=f"Rise of the NLL {title}",
+                how_to_read="The same changes, by what they do to the probability of the right class. The NLL rises "
+                "before the first answer becomes wrong, so it tells units apart where accuracy does not.",
+                **how,
+            ),
         )
 
 

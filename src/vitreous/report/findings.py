@@ -241,9 +241,9 @@ def lesion(result: Result) -> Iterator[str]:
     for name in dict.fromkeys(row["model"] for row in rows):
         own = [row for row in rows if row["model"] == name]
         most, spared = max(own, key=lambda row: (row["value"], row["rise"])), [r for r in own if not r["low"] > 0]
-        change = "" if most["change"] == "taken out" else f" ({escape(most['change'])})"
+        change = "without it" if most["change"] == "taken out" else f"with it changed ({escape(most['change'])})"
         yield (
-            f"{bold(name)} depends most on <code>{escape(most['part'])}</code>{change}: without it accuracy falls by "
+            f"{bold(name)} depends most on <code>{escape(most['part'])}</code>: {change} accuracy falls by "
             f"{_points(most)}; {len(spared)} of {len(own)} changes, one at a time, "
             "cost nothing that could be told from chance."
         )

@@ -151,8 +151,8 @@ QUESTIONS = {
         "Where do classes become easy to tell apart?",
         "A linear map is fitted from the features of every unit, which stay as they are, to the classes, and asked on "
         "other images.",
-        "At the top of a ViT with a class token single tokens know 6 to 10 % of ImageNet's classes, 57 to 58 % if "
-        "the model averages its tokens, and 44 to 52 % in a ResNet-50 (Raghu et al. 2021, Fig. 11; SLC-22).",
+        "At the top of a ViT with a class token, probes of single tokens have 6 to 10 % of ImageNet right, 57 to 58 % "
+        "if the model averages its tokens, and 44 to 52 % in a ResNet-50 (Raghu et al. 2021, Fig. 11; SLC-22).",
     ),
     "erf": Question(
         "representation",
