@@ -90,6 +90,14 @@ def test_the_interval_of_a_change_is_paired() -> None:
     assert row["high"] - row["low"] > 0.1
 
 
+def test_a_mean_has_an_interval_even_where_all_is_right() -> None:
+    white = torch.full((20, 3, 16, 16), 255, dtype=torch.uint8)
+    data = replace(answered(MODELS["one"], 20, 16), images=white, labels=MODELS["one"](levels(white)).argmax(1))
+    row = one(Corruption(("brightness",), (1, 2))(MODELS["one"], data).table, overall=True)
+    assert row["value"] == row["high"] == 1
+    assert row["low"] == pytest.approx(1 / (1 + 1.96**2 / 20), rel=1e-4)  # Wilson's for 20 of 20
+
+
 def test_another_reference_and_one_without_mistakes() -> None:
     data = answered(MODELS["one"], 60, 16)
     found = Corruption(KINDS, SEVERITIES, reference="two")(MODELS, data)

@@ -4,7 +4,8 @@ Each way to change images is a piece, and so are the clean images. A piece keeps
 the answer is right, how sure the model is, Brier and NLL), so that everything said of it afterwards is paired: the same
 resamplings of the same images, clean and changed.
 
-    accuracy   Wilson's interval, which has a width even where every image is right
+    accuracy   Wilson's interval, which has a width even where every image is right; of means over changes the
+               bootstrap over images, unless all images are alike
     change     accuracy less that of the clean images; bootstrap over images, paired
     ECE, NLL   as `vitreous.probes.calibration` defines them; bootstrap over images
 """
@@ -121,14 +122,24 @@ class Marks:
     def row(self, piece: str) -> dict[str, float]:
         """The columns of one change."""
         right = self.found[piece]["right"].double().numpy()
-        ends = dict(zip(("value", "low", "high"), map(float, wilson(np.asarray(right.sum()), np.asarray(len(right)))), strict=True))
+        ends = dict(
+            zip(
+                ("value", "low", "high"),
+                map(float, wilson(np.asarray(right.sum()), np.asarray(len(right)))),
+                strict=True,
+            )
+        )
         return {**measured(self.replicates(piece), len(right)), **ends}
 
     def mean_row(self, pieces: Sequence[str]) -> dict[str, float]:
         """The columns of the mean over several changes."""
         every = [self.replicates(piece) for piece in pieces]
         together = {name: np.mean([each[name] for each in every], axis=0) for name in every[0]}
-        return measured(together, len(self.bench.data))
+        row, count = measured(together, len(self.bench.data)), len(self.bench.data)
+        if row["low"] == row["high"]:  # no image differs from another, which resampling cannot make anything of
+            ends = wilson(np.asarray(row["value"] * count), np.asarray(count))
+            row |= {"low": float(ends.low), "high": float(ends.high)}
+        return row
 
 
 def marks(found: Found, subject: Subject, bench: Bench) -> Marks:

@@ -283,9 +283,9 @@ def landscape(result: Result) -> Iterator[str]:
         found = by_model(rings[rings["radius"] == radius].dropna(subset="value"))
         if found:
             yield ranked(
-                found, f"{where} the trained weights ({number(radius)} of every filter's length) the loss of {{model}} "
+                found, f"{where} the trained weights (radius {number(radius)}) the loss of {{model}} "
                 "rises most, by {}", "that of {model} least, by {}",
-                f"{where} the trained weights ({number(radius)} of every filter's length) the loss of {{models}} rises "
+                f"{where} the trained weights (radius {number(radius)}) the loss of {{models}} rises "
                 "alike, by {} to {}", measured,
             )  # fmt: skip
 
@@ -326,6 +326,16 @@ def similarity_to(result: Result) -> Iterator[str]:
         yield f"{bold(name)} is most like {bold(most['reference'])} in {next(ends)} and least in {next(ends)}."
 
 
+def cue_conflict(result: Result) -> Iterator[str]:
+    decided = result.table[result.table["overall"] & result.table["value"].notna()]
+    if len(decided):
+        yield ranked(
+            by_model(decided), "{model} goes by shape and not by texture most often, in {} of its decisions",
+            "{model} least often, in {}", "How often {models} go by shape is too close to tell: in {} to {} of cases",
+            shares,
+        )  # fmt: skip
+
+
 MEASURE, UNITS = {"measure", "overall", "value", "low", "high"}, {"unit", "value", "low", "high"}
 HEADS = {"unit", "relative", "uniform", "head", "mean", "mean_low", "mean_high"}
 SHIFTED = {"overall", "value", "low", "high"}
@@ -349,6 +359,7 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "adversarial": (stands("attacks"), SHIFTED),
     "frequency_pass": (stands("filtered images"), SHIFTED),
     "occlusion": (stands("masked patches"), SHIFTED),
+    "cue_conflict": (cue_conflict, SHIFTED),
     "linear_probe": (linear_probe, UNITS | {"whole", "token", "depth"}),
     "erf": (erf, UNITS | {"shown", "depth"}),
     "similarity_to": (similarity_to, UNITS | {"reference"}),
