@@ -101,7 +101,7 @@ def test_only_the_token_that_is_read_off_is_computed_to_the_end(pool: str) -> No
                 sizes.append(args[0].numel() // 16)
             return func(*args, **(kwargs or {}))
 
-    with Watching():
+    with Watching():  # type: ignore[no-untyped-call]
         thrifty(images)
     assert sizes == ([68, 68, 68, 4, 4] if pool == "token" else [68] * 5)  # of four images of 17 tokens
 

@@ -60,6 +60,10 @@ def opened(model: nn.Module) -> Subject:
     return subjects(model, image=32, device=torch.device("cpu"))[0]
 
 
+def bench(subject: Subject) -> Bench:
+    return Bench(Setting((subject,), data()), 128)
+
+
 def asked(model: Any, how: dict[str, Any] | None = None, images: Dataset | None = None, **more: Any) -> Result:
     return Landscape(**{"points": 5, **(how or {})})(model, images or data(), image=32, device="cpu", **more)
 
@@ -82,7 +86,7 @@ def by_hand(model: nn.Module, moved: dict[str, Tensor]) -> float:
 def test_every_point_is_the_loss_of_a_copy_with_those_weights(how: dict[str, Any]) -> None:
     model = Small()
     analysis, subject = Landscape(points=5, **how), opened(model)
-    plane, table = analysis.plane(subject, 0), points(asked(model, how))
+    plane, table = analysis.plane(subject, bench(subject)), points(asked(model, how))
     assert len(table) == 25
     for i in (0, 3, 7, 11, 12, 24):
         row = table.iloc[i]
@@ -126,7 +130,7 @@ def test_a_quadratic_loss_has_a_parabola_for_a_section() -> None:
     images = opened(model).prepare(data().images).flatten(1)
     assert images.dtype == torch.float64
     analysis = Landscape(points=7, dimensions=1)
-    (axis,) = analysis.plane(opened(model), 0).axes
+    (axis,) = analysis.plane(opened(model), bench(opened(model))).axes
     with torch.no_grad():
         step, z = images @ axis["1.weight"].T, images @ linear.weight.T
         p = z.softmax(1)
@@ -137,6 +141,43 @@ def test_a_quadratic_loss_has_a_parabola_for_a_section() -> None:
     np.testing.assert_allclose(rise - rise[::-1], 2 * float(slope) * x, rtol=1e-4, atol=1e-12)
     np.testing.assert_allclose(rise + rise[::-1], float(curve) * x**2, rtol=1e-4, atol=1e-12)
     assert table["y"].isna().all()
+
+
+class Pooled(nn.Module):
+    """Forty parameters in float64, whose Hessian can be written down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.score = nn.Linear(3, 10)
+        self.double()
+
+    def forward(self, images: Tensor) -> Tensor:
+        found: Tensor = self.score(images.mean((2, 3)))
+        return found
+
+
+@pytest.mark.parametrize("batch", [128, 4])
+def test_eigenvectors_are_those_of_the_dense_hessian(batch: int) -> None:
+    model = Pooled()
+    subject = opened(model)
+    pooled = subject.prepare(data().images).mean((2, 3))
+
+    def loss(flat: Tensor) -> Tensor:
+        return F.cross_entropy(pooled @ flat[:30].view(10, 3).T + flat[30:], data().labels)
+
+    flat = torch.cat([model.score.weight.flatten(), model.score.bias]).detach()
+    values, vectors = torch.linalg.eigh(torch.autograd.functional.hessian(loss, flat))
+    analysis = Landscape(points=3, reach=1e-3, directions="eigenvectors")
+    plane = analysis.plane(subject, Bench(Setting((subject,), data()), batch))
+    for i, axis in enumerate(plane.axes):
+        ours = torch.cat([axis["score.weight"].flatten(), axis["score.bias"]])
+        assert float(ours.norm()) == pytest.approx(1)
+        assert abs(float(ours @ vectors[:, -1 - i])) == pytest.approx(1, abs=1e-4)
+        assert ours.abs().max() == ours.max()
+    table = points(analysis(model, data(), image=32)).set_index(["x", "y"])["rise"]
+    for i, (one, other) in enumerate((((1e-3, 0), (-1e-3, 0)), ((0, 1e-3), (0, -1e-3)))):
+        assert (table.loc[one] + table.loc[other]) / 1e-6 == pytest.approx(float(values[-1 - i]), rel=1e-3)
 
 
 def test_rings_and_statistics_of_table_c5() -> None:
@@ -232,7 +273,7 @@ def test_memory_that_does_not_suffice_takes_fewer_copies(monkeypatch: pytest.Mon
 def test_directions_are_stored_or_fingerprinted() -> None:
     model = Small()
     found = asked(model, {"points": 3})
-    plane = Landscape(points=3).plane(opened(model), 0)
+    plane = Landscape(points=3).plane(opened(model), bench(opened(model)))
     stored = found.arrays["direction 2 of Small"]
     np.testing.assert_array_equal(stored, torch.cat([value.flatten() for value in plane.axes[1].values()]).numpy())
     assert len(found.about["directions"]["fingerprints"]["Small"]) == 2
@@ -263,7 +304,7 @@ def test_a_surface_and_a_line() -> None:
         ({"dimensions": 3}, "1 or 2 dimensions"),
         ({"reach": 0.0}, "positive reach"),
         ({"directions": "eigen"}, "no option"),
-        ({"directions": "official", "vectors": True}, "leave vectors"),
+        ({"directions": "official", "vectors": True}, "random directions"),
         ({"stream": "mixed"}, "no option"),
     ],
 )
@@ -303,6 +344,5 @@ def test_bad_models_and_images() -> None:
 
 def test_a_setting_knows_its_grid() -> None:
     subject = opened(Small())
-    bench = Bench(Setting((subject,), data()), 4)
-    assert Landscape().pieces(subject, bench)[-1] == "432 to 440"
+    assert Landscape().pieces(subject, bench(subject))[-1] == "432 to 440"
     assert Landscape().where[220].tolist() == [0.0, 0.0]

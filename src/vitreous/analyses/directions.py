@@ -6,7 +6,8 @@
 of Gaussian numbers g. The first is what filter-wise normalisation is meant to be (Li et al. 2018); the second is what
 the code of How Do Vision Transformers Work? computes (X-32), for whoever wants its pictures. Biases, norms, positions
 and tokens have no filters and stay where they are; the official variant moves tokens, and tables of positions that are
-not called `pos_embed` or `relative_position`, as its code does.
+not called `pos_embed` or `relative_position`, as its code does. Eigenvectors of the Hessian have length one and move
+all parameters: along them the loss is curved most, at the centre by the eigenvalue.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from vitreous.analyses.curvature import PREFIX, Weights
+from vitreous.analyses.curvature import PREFIX, Hessian, Weights
+from vitreous.analyses.lanczos import extreme
+from vitreous.specimen.specimen import Specimen
 from vitreous.training.optim import undecayed
 from vitreous.training.step import derive
 
-Kind = Literal["random", "official"]
+Kind = Literal["random", "official", "eigenvectors"]
 SPARED = ("pos_embed", "relative_position")
 """Words in the names of what the official variant leaves where it is."""
 
@@ -50,6 +53,25 @@ def direction(kind: Kind, given: Weights, left: Collection[str], seed: int, axis
         scaled = by_filter(drawn, weight.double()) if kind == "random" else by_column(drawn, weight.double())
         found[name] = scaled.to(weight.dtype)
     return found
+
+
+def eigenvectors(
+    specimen: Specimen, given: Weights, images: Tensor, targets: Tensor, at_once: int, count: int, seed: int
+) -> tuple[dict[str, Tensor], ...]:
+    """Of the Hessian of the loss on these images: those of the eigenvalues of largest size, of either sign.
+
+    A sign of its own an eigenvector has not: its largest entry is positive."""
+    hessian = Hessian(specimen, given, images[None], targets[None], at_once)
+    generator = torch.Generator().manual_seed(derive(seed, "eigenvectors"))
+    start = torch.randn(1, sum(hessian.sizes), generator=generator).to(images)
+    vectors = extreme(hessian, start, count, vectors=True)[0].vectors
+    assert vectors is not None
+    axes = []
+    for vector in vectors:
+        vector = vector * vector[vector.abs().argmax()].sign() / vector.norm()
+        parts = zip(given.items(), vector.split(hessian.sizes), strict=True)
+        axes.append({name: part.view_as(value).detach() for (name, value), part in parts})
+    return tuple(axes)
 
 
 def by_filter(drawn: Tensor, weight: Tensor) -> Tensor:

@@ -11,9 +11,10 @@ flatter than a ResNet's (HDV-11), farther out at least: in their own numbers (C5
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import get_args
 
 import numpy as np
@@ -25,8 +26,8 @@ from torch.nn import functional as F
 from vitreous.analyses import relief
 from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
 from vitreous.analyses.copies import Statistics, lean, scores, stackable, with_statistics
-from vitreous.analyses.curvature import Batches, Stream, require_finite, weights
-from vitreous.analyses.directions import Kind, Plane, direction, fingerprint, still
+from vitreous.analyses.curvature import Batches, Stream, Weights, require_finite, weights
+from vitreous.analyses.directions import Kind, Plane, direction, eigenvectors, fingerprint, still
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.inspection.passing import out_of_memory
 from vitreous.probes.probe import times
@@ -50,7 +51,8 @@ class Landscape(Analysis):
     """How the loss changes around the trained weights."""
 
     directions: Kind = "random"
-    """`random`: filter-wise normalised; `official`: as the code of How Do Vision Transformers Work? does it."""
+    """`random`: filter-wise normalised; `official`: as the code of How Do Vision Transformers Work? does it;
+    `eigenvectors`: of length one, along which the loss of the first 128 images is curved most."""
     points: int = 21
     """Along each direction; odd, so that the trained weights are one of them."""
     reach: float = 1.0
@@ -86,7 +88,7 @@ class Landscape(Analysis):
                 f"{self.dimensions}, {self.reach:g} and {self.copies}."
             )
         if self.vectors and self.directions != "random":
-            raise VitreousError("The official directions leave vectors where they are; take directions='random'.")
+            raise VitreousError("vectors=True is for random directions; the others know which parameters they move.")
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if not any(True for _ in subject.specimen.parameters()):
@@ -103,15 +105,24 @@ class Landscape(Analysis):
         y, x = torch.meshgrid(line, line, indexing="ij")
         return torch.stack([x.flatten(), y.flatten()], 1)
 
-    def plane(self, subject: Subject, seed: int) -> Plane:
+    def plane(self, subject: Subject, bench: Bench) -> Plane:
         """What the grid lies in."""
         origin = weights(subject.specimen)
-        left = set() if self.vectors else still(subject.model or subject.specimen)
-        axes = (direction(self.directions, origin, left, seed, axis) for axis in range(self.dimensions))
+        axes: Iterable[Weights]
+        if self.directions == "eigenvectors":
+            shown = self.batches(subject, bench)(torch.arange(min(SHARD, len(bench.data))))
+            axes = eigenvectors(subject.specimen, origin, *shown, bench.batch, self.dimensions, bench.seed)
+        else:
+            left = set() if self.vectors else still(subject.model or subject.specimen)
+            axes = (direction(self.directions, origin, left, bench.seed, axis) for axis in range(self.dimensions))
         plane = Plane(origin, tuple(axes))
         if not plane.moving:
             raise VitreousError(f"{subject.name} has no weight with filters to move; take vectors=True.")
         return plane
+
+    def batches(self, subject: Subject, bench: Bench) -> Batches:
+        """Images as the loss sees them."""
+        return Batches(subject, bench.data, self.stream, self.recipe, bench.seed)
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
         return [f"{int(part[0])} to {int(part[-1])}" for part in torch.arange(len(self.where)).split(GROUP)]
@@ -135,14 +146,15 @@ class Landscape(Analysis):
             long = prints.pop()
             drawn[subject.name] = [long[i : i + 16] for i in range(0, len(long), 16)]
             if sum(value.numel() for value in weights(subject.specimen).values()) <= SMALL:
-                for i, axis in enumerate(self.plane(subject, bench.seed).axes):
+                for i, axis in enumerate(self.plane(subject, bench).axes):
                     flat = torch.cat([axis[name].flatten() for name in axis])
                     arrays[f"direction {i + 1} of {subject.name}"] = flat.cpu().numpy()
         about = {
             "directions": {"kind": self.directions, "seed": bench.seed, "fingerprints": drawn},
             "statistics": statistics,
         }
-        views = relief.views(self.dimensions, classes)
+        step = "is a distance of 1 in the space of weights" if self.directions == "eigenvectors" else relief.FILTERS
+        views = relief.views(self.dimensions, classes, step)
         table = pd.DataFrame(rows, columns=[column.name for column in relief.COLUMNS])
         table["direction"] = pd.Categorical(table["direction"], ["first", "second"])
         return Result(self.name, table, relief.COLUMNS, views, arrays, about)
@@ -157,17 +169,25 @@ class _Grid:
 
     def __init__(self, asked: Landscape, subject: Subject, bench: Bench) -> None:
         self.bench, self.name, self.where = bench, subject.name, asked.where
-        self.plane = asked.plane(subject, bench.seed)
-        self.batches = Batches(subject, bench.data, asked.stream, asked.recipe, bench.seed)
+        self.asked, self.subject = asked, subject
+        self.batches = asked.batches(subject, bench)
         self.whole = asked.statistics == "batch"
         self.itself = with_statistics(subject.specimen, asked.statistics)
         self.copies = min(asked.copies or (1 if subject.device.type == "cpu" else GROUP), GROUP)
         self.moved = stackable(self.itself) if self.copies > 1 else lean(self.itself)
         drawn = np.stack([times(row, bench.seed) for row in range(len(bench.data))], 1)
         self.weights = torch.cat([torch.ones(1, len(bench.data), dtype=torch.float64), torch.from_numpy(drawn)])
-        self.prints = torch.tensor([list(bytes.fromhex(fingerprint(axis))) for axis in self.plane.axes])
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
         self.centre: Tensor | None = None
+
+    @cached_property
+    def plane(self) -> Plane:
+        """Made with the first piece, which can be begun again where memory does not suffice."""
+        return self.asked.plane(self.subject, self.bench)
+
+    @cached_property
+    def prints(self) -> Tensor:
+        return torch.tensor([list(bytes.fromhex(fingerprint(axis))) for axis in self.plane.axes])
 
     @torch.no_grad()
     def __call__(self, piece: str) -> Numbers:

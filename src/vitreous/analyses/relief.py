@@ -151,15 +151,19 @@ def _row(part: str, measure: str, **given: Any) -> Row:
     return {**blank, "part": part, "measure": measure, "direction": None, **flags, **given}
 
 
-def views(dimensions: int, classes: int) -> tuple[View, ...]:
+FILTERS = "moves every filter by its own length"
+"""What a step of 1 does along directions that are normalised filter by filter."""
+
+
+def views(dimensions: int, classes: int, step: str = FILTERS) -> tuple[View, ...]:
     """How to look at it; a line has no map."""
     guessing = log(classes)
     found = (
         View(
             "heatmap", x="x", y="y", colour="value", facet="model", limits=(0.0, 2 * guessing), where="point",
             title="The loss around the trained weights",
-            how_to_read="The trained weights are in the middle; a step of 1 moves every filter by its own length. Pale "
-            f"is a low loss; guessing has {guessing:.2f}, half-way up the scale, which ends at twice that, and grey "
+            how_to_read=f"The trained weights are in the middle; a step of 1 {step}. Pale is a low loss; "
+            f"guessing has {guessing:.2f}, half-way up the scale, which ends at twice that, and grey "
             "cells are not finite. A wide pale basin is a flat minimum along these two directions.",
         ),
         View(
