@@ -20,8 +20,8 @@ def matrix(values: Tensor, seed: int = 0) -> Tensor:
     return (turned * values) @ turned.T
 
 
-def indefinite(n: int = 200) -> Tensor:
-    bulk = torch.randn(n - len(ENDS), dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 3
+def indefinite(n: int = 200, wide: float = 8.0) -> Tensor:
+    bulk = torch.linspace(-wide, wide, n - len(ENDS), dtype=torch.float64)
     return matrix(torch.cat([torch.tensor(ENDS, dtype=torch.float64), bulk]))
 
 
@@ -29,15 +29,17 @@ def start(rows: int, n: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(rows, n, dtype=dtype, generator=torch.Generator().manual_seed(7))
 
 
-@pytest.mark.parametrize("basis", [64, 20], ids=["one basis", "restarted"])
-def test_both_signs_to_the_last_digit(basis: int) -> None:
-    h = indefinite()
+@pytest.mark.parametrize(("basis", "wide"), [(64, 8.0), (24, 30.0)], ids=["one basis", "restarted"])
+def test_both_signs_to_the_last_digit(basis: int, wide: float) -> None:
+    h = indefinite(wide=wide)
     found = extreme(lambda v: v @ h, start(1, 200), 6, tolerance=1e-9, basis=basis, vectors=True)[0]
     np.testing.assert_allclose(found.values, ENDS, rtol=1e-12)
     assert found.vectors is not None
     true = [float((h @ x - value * x).norm()) for x, value in zip(found.vectors, found.values, strict=True)]
     np.testing.assert_allclose(found.residuals, true, atol=1e-11)
     assert (found.residuals <= 1e-9 * np.abs(found.values)).all()
+    assert (found.products > basis) == (basis == 24)
+    assert found.products < 80
     torch.testing.assert_close(found.vectors @ found.vectors.T, torch.eye(6, dtype=torch.float64), atol=1e-9, rtol=0)
 
 
@@ -101,9 +103,16 @@ def test_small_and_degenerate_maps(values: list[float], k: int, expected: list[f
     np.testing.assert_allclose(found.values, expected, atol=1e-9)
 
 
+def test_goes_on_where_nothing_is_left_of_the_start() -> None:
+    """Every vector is an eigenvector of a multiple of the identity, exactly."""
+    found = extreme(lambda v: 2 * v, torch.sign(start(2, 16)), 3)
+    for each in found:
+        np.testing.assert_allclose(each.values, [2.0, 2.0, 2.0])
+
+
 def test_quadrature_has_the_moments_of_the_start_and_the_trace_is_hutchinsons() -> None:
-    h, begin = indefinite(), torch.sign(start(1, 200))
-    for basis in (64, 20):
+    h, begin = indefinite(wide=30.0), torch.sign(start(1, 200))
+    for basis in (64, 24):
         found = extreme(lambda v: v @ h, begin, 6, tolerance=1e-9, basis=basis)[0]
         unit = begin[0] / begin[0].norm()
         image = unit.clone()
