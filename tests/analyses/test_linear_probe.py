@@ -88,7 +88,7 @@ def test_the_whole_question_equals_scikit_learn_on_kept_features() -> None:
     """One unit of a real model, in float64: features kept, fitted by scikit-learn with the penalty that was chosen."""
     linear_model = pytest.importorskip("sklearn.linear_model")
     specimen = copy.deepcopy(opened("nano:vit")).double()
-    train, test = data("train", 100), data("test", 40)
+    train, test = data("train", 100), data("test", 24)
     table = LinearProbe(shots=(3,))({"vit": specimen}, {"train": train, "test": test}, batch=16).table
     rows = table[table["unit"] == "blocks.3.mlp"]
     (subject,) = subjects({"vit": specimen})
@@ -153,9 +153,9 @@ def test_logistic_asked_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_groups_of_units_give_what_all_together_give(monkeypatch: pytest.MonkeyPatch) -> None:
     question, sets = LinearProbe(shots=(1,)), {"train": data("train", 60), "test": data("test", 24)}
     together = question({"vit": opened("nano:vit")}, sets).table
-    monkeypatch.setattr(linear_probe, "MEMORY", 8 * 3 * 96 * 106 * 5)
+    monkeypatch.setattr(linear_probe, "MEMORY", 8 * 3 * 96 * 106 * 13)
     (subject,) = subjects({"vit": opened("nano:vit")})
-    assert len(question.pieces(subject, bench(subject, sets["test"], {"train": sets["train"]}))) == 8
+    assert len(question.pieces(subject, bench(subject, sets["test"], {"train": sets["train"]}))) == 3
     assert question({"vit": opened("nano:vit")}, sets).table.equals(together)
 
 

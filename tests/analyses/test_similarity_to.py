@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import vitreous
+from vitreous.analyses import similarity_to
 from vitreous.analyses.similarity_to import SimilarityTo
 from vitreous.errors import VitreousError
 from vitreous.inspection.choosing import choose_images
@@ -60,10 +61,11 @@ def test_every_unit_is_compared_with_its_namesake() -> None:
     assert (table["low"] <= table["value"]).all()
 
 
-def test_it_is_the_diagonal_of_the_probe_also_over_several_minibatches() -> None:
+def test_it_is_the_diagonal_of_the_probe_also_over_several_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(similarity_to, "SHARD", 16)
     models = {"early": opened("nano:vit@warmup"), "first": opened("nano:vit@initial"), "late": opened("nano:vit")}
-    ours = SimilarityTo(sites=("after", "branch"))(models, data(140), batch=50)
-    whole = vitreous.inspect(models, data(140), {"cka": {"sites": ("after", "branch")}}, shard=128)["cka"].table
+    ours = SimilarityTo(sites=("after", "branch"))(models, data(40), batch=10)
+    whole = vitreous.inspect(models, data(40), {"cka": {"sites": ("after", "branch")}}, shard=16)["cka"].table
     same = whole[(whole["layer"] == whole["other_layer"]) & (whole["other_model"] == "late") & whole["across"]]
     for model in ("early", "first"):
         found, wanted = (each[each["model"] == model] for each in (ours.table, same))
