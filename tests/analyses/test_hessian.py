@@ -152,8 +152,9 @@ def test_what_does_not_converge_says_so() -> None:
 
 def test_bad_options() -> None:
     for option, value in (("top", 0), ("size", 0), ("most", 0), ("tolerance", 0.0), ("weight_decay", -1.0)):
+        wrong: dict[str, Any] = {option: value}
         with pytest.raises(VitreousError, match=f"{value}"):
-            HessianSpectrum(**{option: value})
+            HessianSpectrum(**wrong)
     with pytest.raises(VitreousError, match="no stream 'cleen'"):
         asked(stream="cleen")
     with pytest.raises(VitreousError, match="no part 'haed'"):
