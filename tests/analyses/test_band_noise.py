@@ -90,6 +90,12 @@ def test_rings_are_equally_thick_and_drawn() -> None:
     assert [int(np.flatnonzero(ring[8])[-1]) for ring in rings] == [10, 12, 14]  # zero frequency is column 8
 
 
+def test_rings_of_small_images_hold_two_waves_everywhere_and_not_now_one_and_now_two() -> None:
+    asked = BandNoise()
+    rings = [asked._ring((32, 32), frequency) for frequency in asked.frequencies]
+    assert [int(ring[16].sum()) for ring in rings] == [4] * 9  # on either side of zero, in row 16
+
+
 def test_bad_options() -> None:
     with pytest.raises(VitreousError, match=r"1\.2 is not"):
         BandNoise((0.5, 1.2))
