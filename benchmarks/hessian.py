@@ -252,7 +252,8 @@ def on_gpu(batches: int, at_once: int) -> dict[str, Any]:
     products = found.table["products"]
     print(f"{batches} batches x top {TOP}: {seconds[-1]:.1f} s (target {GPU_SECONDS:.0f}), at most {peak:.1f} GiB")
     print(f"{products.min():.0f} to {products.max():.0f} products a batch, {found.about['unconverged']} open")
-    summary = found.table.set_index("measure")["value"][["NEP", "APE"]].to_dict()
+    values = found.table.set_index("measure")["value"]
+    summary = {name: float(values[name]) for name in ("NEP", "APE")}
     about = {"products": float(products.mean()), "at_once": at_once, **summary}
     return {"batches": batches, "seconds": seconds[-1], "gib": peak, **about}
 
