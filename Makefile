@@ -30,7 +30,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: $(READY)
 	@echo "Looking into four small trained models; nothing is downloaded ..."
-	@OMP_NUM_THREADS=1 $(BIN)/vitreous inspect $(MODELS) --data world:shapes --out demo/report.html
+	@OMP_NUM_THREADS=1 $(BIN)/vitreous inspect $(MODELS) --data world:shapes --also nano --out demo/report.html
 
 lint: $(READY)
 	@echo "ruff and mypy ..."

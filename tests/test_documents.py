@@ -24,6 +24,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "probes").glob("*.md")),
+    *sorted((ROOT / "docs" / "analyses").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vitreous.probes import alignment
 from vitreous.probes.alignment import (
     Estimator,
     Grams,
@@ -132,6 +135,17 @@ def test_a_common_offset_costs_no_digits() -> None:
     assert abs(far[0, 2] - 1) < 1e-6
     left = [(z + 1e3).double() - 1e3 for z in (x, y)]  # where even the book's formula in float64 keeps its digits
     assert abs(far[0, 1] - cka_by_the_book(left[0], left[1])) < 1e-6
+
+
+@pytest.mark.parametrize("way", [alignment._in_strips, alignment._at_once])
+@pytest.mark.parametrize("shape", [(5, 7), (9, 2500), (2, 3, 8, 1024), (6, 300_000)])
+def test_both_ways_to_a_gram_matrix(way: Callable[[Tensor], tuple[Tensor, Tensor]], shape: tuple[int, ...]) -> None:
+    features = torch.randn(shape) + 3
+    exact = features.double()
+    centred = exact - exact.mean(-2, keepdim=True)
+    gram, offset = way(features)
+    torch.testing.assert_close(gram, centred @ centred.mT, rtol=1e-4, atol=1e-4 * shape[-1] ** 0.5)
+    torch.testing.assert_close(offset, exact.mean(-2).square().sum(-1), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("level", [0.0, 0.1, 1e4])

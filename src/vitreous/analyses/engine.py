@@ -65,27 +65,29 @@ def analyse(
     for analysis in asked:
         bench = _bench(analysis, opened, data, split, limit, seed, skip_corrupt, batch)
         reasons = {each.name: why for each in opened if (why := analysis.unsuited(each, bench))}
-        suited = tuple(each for each in opened if each.name not in reasons)
-        if not suited:
+        if len(reasons) == len(opened):
             left_out[analysis.name] = reasons
             continue
-        folder = None if keep is None else Path(keep).expanduser() / analysis.name
-        began = perf_counter()
-        with Pieces(folder, _identity(analysis, bench, opened)) as pieces:
-            try:
-                _do(analysis, suited, bench, pieces)
-            except Interrupted as stop:
-                stop.inspection = Inspection(results, left_out, anatomies)
-                raise
-        found = {each.name: pieces.of(each.name) for each in suited}
-        result = analysis.answer(found, suited, bench)
-        about = {"ids": list(analysis.ids), "options": options_of(analysis), **result.about}
-        about |= {
-            "seconds": round(perf_counter() - began, 2),
-            "left_out": {**result.about.get("left_out", {}), **reasons},
-        }
-        results[analysis.name] = replace(result, about=provenance(bench.setting, suited, len(bench.data)) | about)
+        try:
+            folder = None if keep is None else Path(keep).expanduser() / analysis.name
+            with Pieces(folder, _identity(analysis, bench, opened)) as pieces:
+                results[analysis.name] = _answer(analysis, bench, pieces, reasons)
+        except Interrupted as stop:
+            stop.inspection = Inspection(results, left_out, anatomies)
+            raise
     return Inspection(results, left_out, anatomies)
+
+
+def _answer(analysis: Analysis, bench: Bench, pieces: Pieces, reasons: Mapping[str, str]) -> Result:
+    """One question to the models that can be asked."""
+    suited = tuple(each for each in bench.setting.subjects if each.name not in reasons)
+    began = perf_counter()
+    _do(analysis, suited, bench, pieces)
+    result = analysis.answer({each.name: pieces.of(each.name) for each in suited}, suited, bench)
+    about = {"ids": list(analysis.ids), "options": options_of(analysis), **result.about}
+    about["seconds"] = round(perf_counter() - began, 2)
+    about["left_out"] = {**result.about.get("left_out", {}), **reasons}
+    return replace(result, about=provenance(bench.setting, suited, len(bench.data)) | about)
 
 
 def _do(analysis: Analysis, suited: Sequence[Subject], bench: Bench, pieces: Pieces) -> None:
@@ -101,10 +103,10 @@ def _do(analysis: Analysis, suited: Sequence[Subject], bench: Bench, pieces: Pie
             check_steady(subject, bench)
             with analysis.work(subject, bench) as work:
                 for piece in left:
-                    if caught:
-                        raise Interrupted(analysis.name, len(pieces.found), total, pieces.run is not None)
                     pieces.add(subject.name, piece, _one(work, piece, bench))
                     forward(1)
+                    if caught:
+                        raise Interrupted(analysis.name, len(pieces.found), total, pieces.run is not None)
 
 
 def _one(work: Work, piece: str, bench: Bench) -> Numbers:

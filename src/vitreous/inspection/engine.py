@@ -22,7 +22,7 @@ from vitreous.probes.probe import Probe, Setting
 from vitreous.probes.subject import Model, subjects
 from vitreous.processes import Processes, interruptible, place, processes
 
-SHARD = {"cpu": 128, "cuda": 512}
+SHARD = {"cpu": 128, "cuda": 1024}
 """Images of a shard, by device; also the images of one minibatch of CKA, for which 128 are enough (SLC-02). A GPU has
 room for more, and something to do while the next is made ready."""
 
@@ -46,7 +46,7 @@ def inspect(
     """Ask `probes` (all, if not given) of `models` on at most `limit` images.
 
     Models are names, modules or specimens; one, several, or a dict that names them. Probes are names, or a dict of
-    names and options. `shard` is how many images are taken together, 128 on a CPU and 512 on a GPU, and `batch` how
+    names and options. `shard` is how many images are taken together, 128 on a CPU and 1024 on a GPU, and `batch` how
     many of them pass at a time, all unless memory is short. With a folder `keep` an interrupted inspection goes on
     where it stopped. Under `torchrun` the processes share the shards.
     """

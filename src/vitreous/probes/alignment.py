@@ -31,8 +31,10 @@ from vitreous.specimen.observe import Feature
 Estimator = Literal["unbiased", "biased"]
 LEAST: dict[Estimator, int] = {"unbiased": 4, "biased": 2}
 """Images of the smallest minibatch."""
-STRIP = {True: 1 << 18, False: 1 << 26}
-"""Numbers that are centred at a time: on a CPU what its cache holds, on a GPU what is worth starting work for."""
+CACHED = 1 << 18
+"""Numbers that a CPU centres and multiplies at a time: what its cache holds."""
+ABREAST = 1024
+"""Columns of one of the products that a GPU computes side by side."""
 CELLS = 1 << 23
 """Numbers of an intermediate result, 64 MiB."""
 
@@ -66,26 +68,41 @@ def centred_gram(features: Tensor, estimator: Estimator = "unbiased") -> Tensor:
 
 
 def _gram(features: Tensor) -> tuple[Tensor, Tensor]:
-    """Gram matrix of the centred features, in float64, and the square of the mean that was taken off.
+    """Gram matrices (…, n, n) of centred features, in float64, and the square of the mean that was taken off (…)."""
+    with full_precision():
+        return (_in_strips if features.device.type == "cpu" else _at_once)(features)
 
-    A Gram matrix is symmetric: of its two off-diagonal quarters one is computed.
-    """
+
+def _in_strips(features: Tensor) -> tuple[Tensor, Tensor]:
+    """Some columns after the other, as many as a CPU's cache holds. A Gram matrix is symmetric: of its two off-diagonal
+    quarters one is computed."""
     many = features.reshape(-1, *features.shape[-2:])
     n = features.shape[-2]
     half = n // 2
     even = many.new_full((len(many), 1, n), 1 / n)
     gram = many.new_zeros(len(many), n, n)
     offset = gram.new_zeros(len(many), dtype=torch.float64)
-    with full_precision():
-        for strip in many.split(max(STRIP[features.device.type == "cpu"] // n, 1), -1):
-            mean = even @ strip
-            strip = strip - mean
-            gram[:, :half, :half].baddbmm_(strip[:, :half], strip[:, :half].mT)
-            gram[:, half:].baddbmm_(strip[:, half:], strip.mT)
-            offset += mean.double().square().sum((-2, -1))
+    for strip in many.split(max(CACHED // n, 1), -1):
+        mean = even @ strip
+        strip = strip - mean
+        gram[:, :half, :half].baddbmm_(strip[:, :half], strip[:, :half].mT)
+        gram[:, half:].baddbmm_(strip[:, half:], strip.mT)
+        offset += mean.double().square().sum((-2, -1))
     gram[:, :half, half:] = gram[:, half:, :half].mT
     shape = features.shape[:-2]
     return gram.double().reshape(*shape, n, n), offset.reshape(shape)
+
+
+def _at_once(features: Tensor) -> tuple[Tensor, Tensor]:
+    """All columns, divided into products that a GPU computes side by side: one of a small matrix and so many columns
+    would leave most of it idle."""
+    mean = features.mean(-2, keepdim=True)
+    centred = features - mean
+    even = centred.shape[-1] // ABREAST * ABREAST
+    parts = centred[..., :even].unflatten(-1, (-1, ABREAST)).movedim(-2, -3)
+    rest = centred[..., even:]
+    gram = (parts @ parts.mT).sum(-3) + rest @ rest.mT
+    return gram.double(), mean.double().square().sum((-2, -1))
 
 
 @contextmanager
