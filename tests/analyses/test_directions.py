@@ -56,7 +56,7 @@ def test_the_official_variant_number_by_number() -> None:
 
     found = direction("official", given(), (), 3, 1)["head.weight"]
     generator = torch.Generator().manual_seed(derive(3, "direction", 1, "head.weight"))
-    b, w = torch.randn(10, 6, generator=generator).tolist(), given()["head.weight"].tolist()
+    b, w = torch.randn(10, 6, generator=generator, dtype=torch.float64).tolist(), given()["head.weight"].tolist()
     for i in range(10):
         for j in range(6):
             of_w, of_b = (sum(row[j] ** 2 for row in rows) ** 0.5 for rows in (w, b))

@@ -49,7 +49,7 @@ def direction(kind: Kind, given: Weights, left: Collection[str], seed: int, axis
         if kind == "random" and name in left:
             continue
         generator = torch.Generator().manual_seed(derive(seed, "direction", axis, name))
-        drawn = torch.randn(weight.shape, generator=generator).to(weight.device).double()
+        drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(weight.device)
         scaled = by_filter(drawn, weight.double()) if kind == "random" else by_column(drawn, weight.double())
         found[name] = scaled.to(weight.dtype)
     return found

@@ -279,7 +279,8 @@ def hessian(result: Result) -> Iterator[str]:
 
 def landscape(result: Result) -> Iterator[str]:
     rings = result.table[result.table["part"] == "ring"]
-    for radius, where in ((rings["radius"].min(), "Close to"), (rings["radius"].max(), "Far from")):
+    ends = {rings["radius"].max(): "Far from", rings["radius"].min(): "Close to"}
+    for radius, where in sorted(ends.items()):
         found = by_model(rings[rings["radius"] == radius].dropna(subset="value"))
         if found:
             yield ranked(
