@@ -42,6 +42,7 @@ class Adversarial(Shifted):
     epsilons: Sequence[float] = (0.5, 1, 2, 4, 8)
     """Radii of the ball, in levels of 255."""
     attacks: Sequence[str] = ATTACKS
+    """One step (`fgsm`), many (`pgd`), or both."""
     steps: int = 10
     """Of PGD."""
 

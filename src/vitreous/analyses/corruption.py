@@ -38,7 +38,9 @@ class Corruption(Shifted):
     """How much accuracy corrupted images cost."""
 
     kinds: Sequence[str] = (*CORRUPTIONS, *EXTRA)
+    """The fifteen, and the four that are kept for validation; any of them."""
     severities: Sequence[int] = (1, 2, 3, 4, 5)
+    """Any of 1 to 5."""
     reference: str = ""
     """The model whose errors CE is relative to; the first, if none is named."""
     strengths: Literal["cifar", "imagenet", ""] = ""

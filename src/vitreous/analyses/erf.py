@@ -64,6 +64,7 @@ class ERF(Analysis):
     """How much of the image each position of a unit depends on."""
 
     positions: tuple[str, ...] = tuple(PLACES)
+    """Of the feature map, whose field is taken."""
     site: str = "after"
     """Or 'branch': what the unit adds, without what the skip carries."""
 

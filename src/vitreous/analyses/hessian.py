@@ -52,15 +52,19 @@ class HessianSpectrum(Analysis):
     """How sharply the loss is curved."""
 
     stream: Stream = "augmented"
+    """Images as training shows them, as the paper has it, or `clean`."""
     recipe: str = "hdv_cifar"
     """Whose augmentation, where the stream is augmented."""
     weight_decay: float = 0.05
+    """Of the L2 term, which adds as much to every eigenvalue; 0 for the NLL alone."""
     top: int = 5
+    """Eigenvalues of a batch, the largest by amount, of either sign."""
     size: int = 16
     """Images of a batch."""
     where: str = ""
     """Which parameters: all, or `stage 2`, `attention`, a unit or a pattern of their names."""
     tolerance: float = 1e-3
+    """Largest residual |Hx - λx|, of |λ|."""
     most: int = 300
     """Products of a batch, at most."""
 

@@ -102,6 +102,7 @@ class LinearProbe(Analysis):
     shots: tuple[int, ...] = (5, 10)
     """Images of each class; besides, all of them are fitted on."""
     tokens: tuple[str, ...] = TOKENS
+    """What is read off a unit; those that it has."""
     method: str = "ridge"
     """Or 'logistic', by scikit-learn, which holds the pooled features of the fitting images in memory."""
     penalties: tuple[float, ...] = tuple(10.0 ** (half / 2) for half in range(-12, 5))
