@@ -50,7 +50,7 @@ SHELF = Path(__file__).parents[1] / "src" / "vitreous" / "nano"
 DEEP = SHELF.parent / "report" / "nano"
 MOMENTS = ("nano:vit", "nano:vit@warmup", "nano:resnet", "nano:resnet@warmup")
 ASKED: dict[str, tuple[int, dict[str, Any]]] = {
-    "hessian": (256, {}),
+    "hessian": (128, {"recipe": "nano"}),
     "landscape": (128, {"points": 15}),
     "lesion": (512, {}),
 }
@@ -116,7 +116,7 @@ def deep(folder: Path) -> None:
     for name, (limit, options) in ASKED.items():
         found |= analyse(MOMENTS, DATA, {name: options}, limit=limit, device="cpu", keep=folder)
     found.save(DEEP)
-    print(f"{found}, {found['hessian'].about['seconds']:.0f} s of it the Hessians: {DEEP}")
+    print(f"{found}: {DEEP}")
 
 
 def main() -> None:

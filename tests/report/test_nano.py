@@ -1,0 +1,66 @@
+"""The stored results that `make demo` shows: they are there, and a piece of each comes out the same again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitreous import analyses
+from vitreous.analyses.analysis import Numbers
+from vitreous.analyses.engine import _bench
+from vitreous.probes.subject import subjects
+from vitreous.report.command import stored
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from bundle import ASKED, DATA, MOMENTS
+
+found = stored("nano")
+
+
+def piece(name: str, model: str, which: int) -> tuple[str, Numbers]:
+    """One piece of a question, done anew as the script that stored the results does it."""
+    limit, options = ASKED[name]
+    kind: Any = analyses.named(name)
+    analysis, (subject,) = kind(**options), subjects(model)
+    bench = _bench(analysis, (subject,), DATA, None, limit, 0, False, 128)
+    chosen = analysis.pieces(subject, bench)[which]
+    with analysis.work(subject, bench) as work:
+        return chosen, work(chosen)
+
+
+def test_what_the_script_asks_is_there() -> None:
+    assert list(found) == list(ASKED)
+    for name, (limit, options) in ASKED.items():
+        result = found[name]
+        assert tuple(result.about["models"]) == MOMENTS
+        assert result.about["data"]["images"] == limit
+        assert {key: result.about["options"][key] for key in options} == options
+
+
+def test_eigenvalues_again() -> None:
+    _, numbers = piece("hessian", "nano:vit", 0)
+    table = found["hessian"].table
+    rows = table[(table["model"] == "nano:vit") & (table["measure"] == "eigenvalue") & (table["batch"] == 0)]
+    assert sorted(numbers["values"].flatten().tolist()) == pytest.approx(sorted(rows["value"]), rel=2e-3)
+    assert (rows["residual"] <= 1e-3 * rows["value"].abs()).all()
+
+
+def test_a_lesion_again() -> None:
+    change, numbers = piece("lesion", "nano:resnet", 1)
+    table = found["lesion"].table
+    row = table[(table["model"] == "nano:resnet") & (table["part"] == change.partition(":")[0])].iloc[0]
+    assert float(numbers["right"].double().mean()) == pytest.approx(row["accuracy"], abs=1e-9)
+    assert float(numbers["nll"].mean()) == pytest.approx(row["nll"], rel=1e-4)
+
+
+def test_points_of_the_landscape_again() -> None:
+    """The middle one, which is the trained model, and those to its right."""
+    _, numbers = piece("landscape", "nano:resnet", 7)
+    table = found["landscape"].table
+    rows = table[(table["model"] == "nano:resnet") & table["point"]]
+    stored = rows.iloc[112:128]
+    assert tuple(stored.iloc[0][["x", "y"]]) == (0, 0)
+    assert (numbers["nll"][:, 0] / numbers["count"][0]).tolist() == pytest.approx(stored["value"].tolist(), rel=1e-3)
