@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ from vitreous.analyses.engine import _bench
 from vitreous.probes.subject import subjects
 from vitreous.report.command import stored
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from bundle import ASKED, DATA, MOMENTS
+SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "bundle.py"))
+ASKED, DATA, MOMENTS = SCRIPT["ASKED"], SCRIPT["DATA"], SCRIPT["MOMENTS"]
 
 found = stored("nano")
 

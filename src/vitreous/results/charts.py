@@ -17,7 +17,7 @@ from vitreous.kinds import KINDS
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import style
 from vitreous.results.montage import montage, montage_png
-from vitreous.results.panels import Drawing, Panel, levels, panels, spans, thinned, x_limits
+from vitreous.results.panels import Drawing, Panel, levels, panels, spans, thinned, written, x_limits
 from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
 
@@ -269,10 +269,19 @@ class _Drawing(Drawing):
         axes = []
         for shown in (across, up):
             values = [shown[i] for i in thinned(len(shown), step * len(shown), 11)]
+            said = "format(datum.value, '.2~f')" if any(isinstance(level, float) for level in shown) else alt.Undefined
             axes.append(
-                alt.Axis(values=values, labelOverlap=False, ticks=False, domain=False, grid=False, labelFontSize=10)
+                alt.Axis(
+                    values=values,
+                    labelOverlap=False,
+                    ticks=False,
+                    domain=False,
+                    grid=False,
+                    labelFontSize=10,
+                    labelExpr=said,
+                )
             )
-        turned = max((len(str(level)) for level in across), default=0) * 6 > step
+        turned = max((len(written(level)) for level in across), default=0) * 6 > step
         axes[0].labelAngle = -90 if turned else 0
         colours = OPPOSITES[self.theme] if view.middle is not None else RAMPS[self.theme]
         domain = np.linspace(*self.limits, len(colours)).tolist() if self.limits else alt.Undefined

@@ -198,6 +198,11 @@ def groups(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[dict[str,
         yield dict(zip(names, key, strict=True)), part
 
 
+def written(level: Any) -> str:
+    """A level beside an axis; two places suffice for a number there."""
+    return f"{level:.2f}".rstrip("0").rstrip(".") if isinstance(level, float) else str(level)
+
+
 def thinned(count: int, room: float, size: float) -> range:
     """Which of `count` labels of `size` to write so that they keep apart in `room`."""
     return range(0, count, max(math.ceil(count * size / room), 1) if room else 1)

@@ -34,6 +34,7 @@ from vitreous.results.panels import (
     panels,
     spans,
     thinned,
+    written,
     x_limits,
 )
 from vitreous.results.result import Result
@@ -233,8 +234,8 @@ class _Drawing(Drawing):
             (up, ax.set_yticks, ax.set_ylabel, 0),
         ):
             chosen = thinned(len(names), 24, 1)
-            short = max((len(str(name)) for name in names), default=0) * len(names) < 40
-            ticks(list(chosen), [str(names[i]) for i in chosen], fontsize=6.5, rotation=0 if short else turn)
+            short = max((len(written(name)) for name in names), default=0) * len(names) < 40
+            ticks(list(chosen), [written(names[i]) for i in chosen], fontsize=6.5, rotation=0 if short else turn)
             labels(result.column(view.x if names is across else view.y).title)
         ax.set_facecolor((self.ink, style.HOLE))
         ax.tick_params(length=0)
