@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def drawn(count: int, width: int, offset: float = 0.0, seed: int = 0, signal: fl
 @pytest.mark.parametrize("width", [6, 60], ids=["more images", "more features"])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_ridge_from_parts_equals_scikit_learn(width: int, offset: float) -> None:
-    linear_model = pytest.importorskip("sklearn.linear_model")
+    linear_model = import_module("sklearn.linear_model")
     features, targets = drawn(40, width, offset)
     blocks = [Moments.of(x, y) for x, y in zip(features.split(7), targets.split(7), strict=True)]
     for penalty in (1e-3, 1.0, 30.0):
@@ -68,7 +69,7 @@ def test_large_offsets_cost_no_digits_in_single_precision() -> None:
 
 
 def test_the_penalty_has_the_least_error_on_what_was_held_out() -> None:
-    linear_model = pytest.importorskip("sklearn.linear_model")
+    linear_model = import_module("sklearn.linear_model")
     penalties = [10.0 ** (tenth / 10) for tenth in range(-40, 31)]
     chosen = []
     for width, signal in ((30, 1.0), (30, 0.05), (60, 0.01), (4, 0.0)):
@@ -86,7 +87,7 @@ def test_the_penalty_has_the_least_error_on_what_was_held_out() -> None:
 
 def test_the_whole_question_equals_scikit_learn_on_kept_features() -> None:
     """One unit of a real model, in float64: features kept, fitted by scikit-learn with the penalty that was chosen."""
-    linear_model = pytest.importorskip("sklearn.linear_model")
+    linear_model = import_module("sklearn.linear_model")
     specimen = copy.deepcopy(opened("nano:vit")).double()
     train, test = data("train", 100), data("test", 24)
     table = LinearProbe(shots=(3,))({"vit": specimen}, {"train": train, "test": test}, batch=16).table
@@ -126,7 +127,7 @@ def kept(subject: Subject, images: Dataset, token: str) -> np.ndarray:
 
 
 def test_logistic_probes_are_scikit_learns() -> None:
-    linear_model = pytest.importorskip("sklearn.linear_model")
+    linear_model = import_module("sklearn.linear_model")
     for classes in (2, 4):
         features, targets = drawn(120, 5)
         labels = targets.argmax(1) % classes + 1  # no image of class 0

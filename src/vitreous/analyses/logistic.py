@@ -8,8 +8,6 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
-from vitreous.errors import VitreousError
-
 STRENGTHS = (1e-2, 1.0, 1e2)
 """Values of C to choose among, for features of unit variance."""
 
@@ -45,12 +43,7 @@ def _right(probe: Logistic, features: Tensor, labels: Tensor) -> float:
 
 
 def _fit(features: Tensor, labels: Tensor, strength: float) -> Logistic:
-    try:
-        models = import_module("sklearn.linear_model")
-    except ImportError:
-        raise VitreousError(
-            "Logistic probes need scikit-learn: install it (pip install scikit-learn), or ask with method='ridge'."
-        ) from None
+    models = import_module("sklearn.linear_model")  # which takes a second
     values = features.double()
     mean, scale = values.mean(0), values.std(0, correction=0)
     scale = scale.where(scale > 0, 1.0)
