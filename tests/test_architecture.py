@@ -20,7 +20,7 @@ SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((
 
 TIERS = (
     ("errors", "annotations", "hub", "kinds"),
-    ("palette",),
+    ("palette", "shelf"),
     ("results", "config"),
     ("processes",),
     ("models", "data", "store", "specimen", "recipes"),

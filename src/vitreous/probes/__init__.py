@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import ast
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vitreous.errors import UnknownName
+from vitreous.shelf import Shelf
 
 if TYPE_CHECKING:
     from vitreous.probes.probe import Probe
 
 MACHINERY = ("__init__", "alignment", "heads", "probe", "per_image", "pictures", "subject")
-"""Files that are no questions."""
-
-
-def names() -> list[str]:
-    """All questions; the folder is the registry."""
-    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem not in MACHINERY)
+SHELF = Shelf(__name__, Path(__file__).parent, "probe", "probes", MACHINERY)
+names, summary = SHELF.names, SHELF.summary
 
 
 def named(name: str) -> type[Probe]:
-    """The question of this name: the class in the file of the name."""
-    if name not in names():
-        raise UnknownName("probe", name, names(), "`vitreous list probes` shows them all.")
-    module = import_module(f"vitreous.probes.{name}")
-    found: type[Probe] = module.__dict__[module.__all__[0]]
-    return found
-
-
-def summary(name: str) -> str:
-    """What a question asks, in one line; read from its file, which would take seconds to import."""
-    source = ast.parse((Path(__file__).parent / f"{name}.py").read_text(encoding="utf-8"))
-    return (ast.get_docstring(source) or "").partition("\n")[0]
+    """The question of this name."""
+    return SHELF.named(name)

@@ -1,0 +1,45 @@
+"""A folder of questions, one in a file: the folder is the registry, and reading it imports nothing."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from vitreous.errors import UnknownName
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The questions of one package."""
+
+    package: str
+    folder: Path
+    what: str
+    """What one of them is called."""
+    listing: str
+    """What `vitreous list` calls them."""
+    machinery: tuple[str, ...]
+    """Files that are no questions."""
+
+    def names(self) -> list[str]:
+        """All of them."""
+        return sorted(path.stem for path in self.folder.glob("*.py") if path.stem not in self.machinery)
+
+    def named(self, name: str) -> type[Any]:
+        """The first class that the file of this name offers."""
+        if name not in self.names():
+            raise UnknownName(self.what, name, self.names(), f"`vitreous list {self.listing}` shows them all.")
+        module = import_module(f"{self.package}.{name}")
+        found: type[Any] = module.__dict__[module.__all__[0]]
+        return found
+
+    def source(self, name: str) -> ast.Module:
+        """The file, parsed and not run."""
+        return ast.parse((self.folder / f"{name}.py").read_text(encoding="utf-8"))
+
+    def summary(self, name: str) -> str:
+        """What a question asks, in one line; read from its file, which would take seconds to import."""
+        return (ast.get_docstring(self.source(name)) or "").partition("\n")[0]
