@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 import vitreous
-from vitreous import probes
+from vitreous import analyses, probes
 from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy
 
-COMMANDS = ["anatomy", "inspect", "train", "data", "doctor", "list models", "list probes", "list recipes"]
+LISTS = ["list models", "list probes", "list analyses", "list recipes"]
+COMMANDS = ["anatomy", "inspect", "train", "data", "doctor", *LISTS, *analyses.names()]
 
 
 def run(line: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -35,17 +36,23 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(vitreous.__file__).parents[1])}
 
 
+def spent(*command: str) -> float:
+    """CPU seconds of a command."""
+    before = os.times()
+    subprocess.run([sys.executable, *command], env=environment(), capture_output=True, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
 def test_help_is_instant() -> None:
-    """Half a second on an idle machine, the best of five; processes that share a core slow each other down."""
-    limit = 0.5 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-    command, spent = [sys.executable, "-m", "vitreous", "--help"], [float("inf")]
-    while len(spent) <= 5 and min(spent) >= limit:
-        before = os.times()
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
-        after = os.times()
-        spent.append(after.children_user + after.children_system - before.children_user - before.children_system)
-        assert "anatomy" in done.stdout
-    assert min(spent) < limit
+    """Half a second, the best of five; where processes share a core, little more than what it is built on."""
+    bare, taken = float("inf"), float("inf")
+    for _ in range(5):
+        bare = min(bare, spent("-c", "import cyclopts, rich.console, rich.panel, rich.table"))
+        taken = min(taken, spent("-m", "vitreous", "--help"))
+        if taken < max(0.5, 2.2 * bare):
+            return
+    pytest.fail(f"{taken:.2f} s, of which {bare:.2f} s for reading the command line and drawing boxes")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

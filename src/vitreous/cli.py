@@ -119,14 +119,18 @@ def _analysis(name: str) -> None:
 
         run(models, options or AloneOptions(), _console(), only=name)
 
+    app.command(command, name=name, group="Questions that need many passes", help=analyses.summary(name))
+
+
+def _explain(name: str) -> None:
+    """All that the help of such a command says; reading what can be set takes as long as everything else."""
     choices = [f"    {option}={default}\n        {says}" for option, (default, says) in analyses.options(name).items()]
-    command.__doc__ = "\n\n".join([
+    app[name].help = "\n\n".join([
         analyses.summary(name),
         f"Example: vitreous {name} nano:vit nano:resnet --data world:shapes --out {name}.html",
         "Ctrl-C keeps the pieces that are done, and the same command goes on from there.",
         *(["What can be set, with --set NAME=VALUE:", *choices] if choices else []),
     ])  # fmt: skip
-    app.command(command, name=name, group="Questions that need many passes")
 
 
 for _name in analyses.names():
@@ -299,6 +303,8 @@ def launch(
 def main(arguments: Sequence[str] | None = None) -> None:
     """The `vitreous` command."""
     given = sys.argv[1:] if arguments is None else list(arguments)
+    if given and given[0] in analyses.names():
+        _explain(given[0])
     try:
         code = app.meta(given, exit_on_error=False, print_error=False, result_action="return_value") or 0
         sys.stdout.flush()
