@@ -303,8 +303,9 @@ def launch(
 def main(arguments: Sequence[str] | None = None) -> None:
     """The `vitreous` command."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    if given and given[0] in analyses.names():
-        _explain(given[0])
+    asked = next((word for word in given if not word.startswith("-")), "")
+    if asked in analyses.names():
+        _explain(asked)
     try:
         code = app.meta(given, exit_on_error=False, print_error=False, result_action="return_value") or 0
         sys.stdout.flush()

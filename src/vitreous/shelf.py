@@ -28,10 +28,14 @@ class Shelf:
         """All of them."""
         return sorted(path.stem for path in self.folder.glob("*.py") if path.stem not in self.machinery)
 
-    def named(self, name: str) -> type[Any]:
-        """The first class that the file of this name offers."""
+    def check(self, name: str) -> None:
+        """Whether there is such a question; an error with the nearest names if not."""
         if name not in self.names():
             raise UnknownName(self.what, name, self.names(), f"`vitreous list {self.listing}` shows them all.")
+
+    def named(self, name: str) -> type[Any]:
+        """The first class that the file of this name offers."""
+        self.check(name)
         module = import_module(f"{self.package}.{name}")
         found: type[Any] = module.__dict__[module.__all__[0]]
         return found

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from vitreous.data.dataset import Dataset
-from vitreous.errors import VitreousError
 from vitreous.probes.probe import Batch, Setting
 from vitreous.probes.subject import Model, Subject
 from vitreous.results import Result
@@ -112,9 +111,3 @@ class Analysis(ABC):
         from vitreous.analyses.engine import analyse
 
         return analyse(models, data, [self], keep=keep, **how)[self.name]
-
-
-def require_labels(bench: Bench) -> None:
-    """A loss needs labels; what marks nothing else may still want them."""
-    if not bench.setting.labelled:
-        raise VitreousError(f"A loss needs labels, and the images of {bench.data.name!r} have none.")

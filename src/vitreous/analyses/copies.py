@@ -13,12 +13,11 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, fx
-from torch.func import functional_call, vmap
+from torch.func import vmap
 from torch.nn import functional as F
 
-from vitreous.analyses.curvature import PREFIX, Weights
-from vitreous.errors import VitreousError
-from vitreous.probes.subject import logits
+from vitreous.analyses import curvature
+from vitreous.analyses.curvature import Weights
 from vitreous.specimen.specimen import Specimen
 
 Statistics = Literal["running", "batch"]
@@ -29,15 +28,9 @@ TOKENWISE = (aten.add.Tensor, aten.linear.default, aten.gelu.default, aten.layer
 
 def scores(specimen: Specimen, moved: Weights, images: Tensor, copies: int = 0) -> Tensor:
     """(b, classes) with some parameters elsewhere; (copies, b, classes) if those are stacked."""
-
-    def one(given: dict[str, Tensor]) -> Tensor:
-        found = logits(functional_call(specimen, given, (images,)))
-        if found is None:
-            raise VitreousError(f"{specimen.anatomy.model} gives no score for each class, so it has no loss.")
-        return found
-
-    named = {PREFIX + name: value for name, value in moved.items()}
-    return vmap(one)(named) if copies else one(named)
+    if not copies:
+        return curvature.scores(specimen, moved, images)
+    return vmap(lambda given: curvature.scores(specimen, given, images))(dict(moved))
 
 
 def with_statistics(specimen: Specimen, statistics: Statistics) -> Specimen:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, fx
@@ -135,6 +135,19 @@ def _behind(roots: list[fx.Node], outside: set[fx.Node]) -> set[fx.Node]:
     return seen
 
 
+def called(specimen: Specimen, given: Weights, images: Tensor) -> Any:
+    """What a model gives with these instead of some of its weights, or buffers."""
+    return functional_call(specimen, {PREFIX + name: value for name, value in given.items()}, (images,))
+
+
+def scores(specimen: Specimen, given: Weights, images: Tensor) -> Tensor:
+    """(b, classes) with these instead of some of the weights."""
+    found = logits(called(specimen, given, images))
+    if found is None:
+        raise VitreousError(f"{specimen.anatomy.model} gives no score for each class, so it has no loss.")
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class Loss:
     """Mean cross-entropy of one batch as a function of some of the parameters; the others stay as they are."""
@@ -146,11 +159,7 @@ class Loss:
     """(b,) classes, or (b, classes) shares."""
 
     def __call__(self, given: Weights) -> Tensor:
-        named = {PREFIX + name: value for name, value in given.items()}
-        scores = logits(functional_call(self.specimen, named, (self.images,)))
-        if scores is None:
-            raise VitreousError(f"{self.specimen.anatomy.model} gives no score for each class, so it has no loss.")
-        return F.cross_entropy(scores, self.targets)
+        return F.cross_entropy(scores(self.specimen, given, self.images), self.targets)
 
 
 def l2(given: Weights, decay: float) -> Tensor:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
+from vitreous.analyses.curvature import called
 from vitreous.errors import VitreousError
 from vitreous.probes.gates import PARAMETER
 from vitreous.probes.position_similarity import NAMED, RELATIVE
@@ -193,11 +193,7 @@ def _attending(specimen: Specimen, name: str, places: Places, change: str, means
 
 
 def _masked(specimen: Specimen, weights: Mapping[str, Tensor], means: Means) -> Model:
-    return partial(_with_weights, specimen, {f"module.{name}": weight for name, weight in weights.items()})
-
-
-def _with_weights(specimen: Specimen, weights: dict[str, Tensor], images: Tensor) -> Any:
-    return functional_call(specimen, weights, (images,))
+    return partial(called, specimen, weights)
 
 
 def _owner(specimen: Specimen, name: str) -> Unit | None:

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pandas as pd
 import torch
@@ -89,9 +90,13 @@ class Lesion(Analysis):
         if self.what not in WHAT:
             raise UnknownName("kind of lesion", self.what, WHAT, f"There are {', '.join(WHAT)}.")
 
+        self._known: WeakKeyDictionary[Subject, Edits] = WeakKeyDictionary()
+
     def edits(self, subject: Subject) -> Edits:
-        """What is changed in a model."""
-        return WHAT[self.what][0](subject.specimen)
+        """What is changed in a model; trying it out takes as long as a pass, and is done once."""
+        if subject not in self._known:
+            self._known[subject] = WHAT[self.what][0](subject.specimen)
+        return self._known[subject]
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if why := super().unsuited(subject, bench):

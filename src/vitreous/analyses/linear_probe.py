@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -127,6 +128,8 @@ class LinearProbe(Analysis):
                 f"linear_probe was asked with shots {list(self.shots)}; name them in order, none twice."
             )
 
+        self._known: WeakKeyDictionary[Dataset, Sets] = WeakKeyDictionary()
+
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if not bench.setting.labelled:
             return f"A probe is fitted to labels, and the images of {bench.data.name!r} have none."
@@ -144,6 +147,12 @@ class LinearProbe(Analysis):
         return ""
 
     def sets(self, bench: Bench) -> Sets:
+        """Made once: dividing images copies them."""
+        if bench.data not in self._known:
+            self._known[bench.data] = self._sets(bench)
+        return self._known[bench.data]
+
+    def _sets(self, bench: Bench) -> Sets:
         """Where there is one set of images only, its first half is fitted on: classes take turns in it."""
         fitting, asked = bench.splits.get(self.fitted), bench.data
         if fitting is None or fitting.fingerprint == asked.fingerprint:

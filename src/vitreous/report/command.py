@@ -18,7 +18,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vitreous.analyses import names as analysis_names
+from vitreous import analyses, probes
 from vitreous.analyses.engine import analyse
 from vitreous.analyses.pieces import Interrupted
 from vitreous.config import assignment
@@ -27,7 +27,6 @@ from vitreous.inspection.engine import inspect
 from vitreous.inspection.inspection import Inspection
 from vitreous.inspection.kept import Stopped
 from vitreous.inspection.options import Alone, Looking, Options
-from vitreous.probes import names as probe_names
 from vitreous.report import write
 from vitreous.report.findings import findings
 from vitreous.store import explained
@@ -35,7 +34,6 @@ from vitreous.store import explained
 NANO = Path(__file__).parent / "nano"
 """Results that took too long for everybody to make them again."""
 TAG = re.compile("<[^>]+>")
-LISTS = {"probe": "probes", "analysis": "analyses"}
 REASONS = 6
 """Lines about what could not be asked; the report has them all."""
 
@@ -45,7 +43,7 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
     is the one analysis that a command of its own asks."""
     out = options.out.expanduser()
     check_places(out, options.figures, options.results)
-    probes, deep = chosen(options, only)
+    asked, deep = chosen(options, only)
     others = [stored(folder) for folder in options.also]
     keep = out.with_name(f"{out.name}.partial")
     talks = int(os.environ.get("RANK", "0")) == 0  # one of the processes that torchrun started
@@ -54,10 +52,10 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
         name: getattr(options, name) for name in ("skip_corrupt", "image", "pretrained", "device", "seed")
     }
     try:
-        if probes:
+        if asked:
             most = 512 if options.limit is None else None if options.limit == "all" else options.limit
             shown: dict[str, Any] = {"limit": most, "split": options.split or "test", "batch": options.batch}
-            found = inspect(list(models), options.data, probes, **shown, keep=keep, **how)
+            found = inspect(list(models), options.data, asked, **shown, keep=keep, **how)
         if deep and talks:
             most = 0 if options.limit == "all" else options.limit
             shown = {"limit": most, "split": options.split, **({"batch": options.batch} if options.batch else {})}
@@ -97,14 +95,13 @@ Asked = dict[str, dict[str, Any]]
 
 def chosen(options: Options | Alone, only: str = "") -> tuple[Asked, Asked]:
     """Which probes and which analyses, with what was set."""
-    known = probe_names(), analysis_names()
+    known = probes.names(), analyses.names()
     wanted: tuple[Sequence[str], Sequence[str]] = (), (only,)
     if isinstance(options, Options):
         wanted = options.probes or known[0], options.analyses or (known[1] if options.deep else ())
-    for names, every, what in zip(wanted, known, ("probe", "analysis"), strict=True):
+    for names, shelf in zip(wanted, (probes.SHELF, analyses.SHELF), strict=True):
         for name in names:
-            if name not in every:
-                raise UnknownName(what, name, every, f"`vitreous list {LISTS[what]}` shows them all.")
+            shelf.check(name)
     asked: tuple[Asked, Asked] = ({name: {} for name in wanted[0]}, {name: {} for name in wanted[1]})
     for each in options.set:
         setting, value = assignment(each)
@@ -170,7 +167,7 @@ def summary(found: Inspection) -> RenderableType:
 
 def _sentences(found: Inspection) -> list[str]:
     """What the analyses come to; probes have the table."""
-    said = [sentence for name, result in found.items() if name in analysis_names() for sentence in findings(result)]
+    said = [sentence for name, result in found.items() if name in analyses.names() for sentence in findings(result)]
     return [unescape(TAG.sub("", sentence)).replace("\u00a0", " ") for sentence in said]
 
 
