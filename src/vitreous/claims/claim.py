@@ -1,0 +1,251 @@
+"""A finding of a paper as something that can be judged: a sentence, where it stands, and a check on what was measured.
+
+A check yields parts, each an effect with its interval beside a threshold. A part is
+
+    supported      if the effect reaches the threshold, and its sign is certain: its interval lies on that side of
+                   `versus` (zero, or one for ratios), or three or more trainings all do
+    refuted        if not even the far end of its interval reaches the threshold
+    inconclusive   otherwise
+
+and a claim is supported if all its parts are, refuted if one is, and inconclusive if neither, or if something that it
+reads has not been measured. Parts without a threshold are noted and decide nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from math import isfinite, isnan, nan
+from typing import Literal
+
+from vitreous.claims.evidence import Evidence, Look, Need, Scale
+from vitreous.claims.measure import Measure
+from vitreous.errors import UnknownName
+
+Outcome = Literal["supported", "refuted", "inconclusive"]
+Side = Literal["at least", "at most"]
+Study = Literal["zoo", "data", "hessian-sweeps", "sweeps", "alternet", "convit", "skips", "masked", "identities"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One effect of a claim beside its threshold."""
+
+    says: str
+    """What the number is: `error of ViT minus error of ResNet, in points`."""
+    effect: float
+    low: float
+    high: float
+    threshold: float | None = None
+    side: Side = "at least"
+    versus: float | None = None
+    """Where there would be no effect."""
+    paper: float | None = None
+    """The same number in the paper."""
+    seeds: int = 0
+    agreeing: bool = False
+    """Whether every training by itself lies on the right side of `versus`."""
+
+    @property
+    def sign(self) -> int:
+        return 1 if self.side == "at least" else -1
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """None if it is only noted."""
+        if self.threshold is None:
+            return None
+        if isnan(self.effect):
+            return "inconclusive"
+        reach = self.sign * (self.effect - self.threshold)
+        if reach >= 0:
+            return "supported" if self.certain else "inconclusive"
+        best = self.high if self.sign > 0 else self.low
+        return "refuted" if isnan(best) or self.sign * (best - self.threshold) < 0 else "inconclusive"
+
+    @property
+    def certain(self) -> bool:
+        """Whether it is on the right side of no effect, beyond doubt."""
+        if self.versus is None or (self.seeds >= 3 and self.agreeing):
+            return True
+        worst = self.low if self.sign > 0 else self.high
+        # an effect that may be zero and is exactly that, such as a count that may not be exceeded, is certain
+        return self.sign * (worst - self.versus) > 0 or worst == self.effect == self.threshold
+
+
+def _part(
+    says: str, measure: Measure, threshold: float | None, side: Side, versus: float | None, paper: float | None
+) -> Part:
+    if not measure.known:
+        return Part(says, nan, nan, nan, threshold, side, versus, paper)
+    value, low, high = measure.interval()
+    sign = 1 if side == "at least" else -1
+    agreeing = versus is not None and bool((sign * (measure.each - versus) > 0).all())
+    return Part(says, value, low, high, threshold, side, versus, paper, len(measure.seeds), agreeing)
+
+
+def at_least(
+    says: str, measure: Measure, threshold: float, paper: float | None = None, versus: float | None = None
+) -> Part:
+    """The effect is to be `threshold` or more; `versus` is where there is no effect, zero if that lies below."""
+    none = 0.0 if versus is None and threshold >= 0 else versus
+    return _part(says, measure, threshold, "at least", none, paper)
+
+
+def at_most(
+    says: str, measure: Measure, threshold: float, paper: float | None = None, versus: float | None = None
+) -> Part:
+    """The effect is to be `threshold` or less; `versus` is where there is no effect, zero if that lies above."""
+    none = 0.0 if versus is None and threshold <= 0 else versus
+    return _part(says, measure, threshold, "at most", none, paper)
+
+
+def noted(says: str, measure: Measure, paper: float | None = None) -> Part:
+    """Worth knowing; decides nothing."""
+    return _part(says, measure, None, "at least", None, paper)
+
+
+Check = Callable[[Look], Iterable[Part]]
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where claims come from."""
+
+    key: str
+    """The beginning of its ids."""
+    title: str
+    authors: str
+    year: int
+    arxiv: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A finding."""
+
+    id: str
+    sentence: str
+    paper: Paper
+    place: str
+    """Figure, table or section."""
+    reported: str
+    """What the paper measured, in a few words and numbers."""
+    study: Study
+    check: Check
+    task: str = ""
+    """The task of the embedded world on which a small version runs: `SYN-B`; empty if there is none."""
+    sanity: bool = False
+    """Whether there is a small version for two cores."""
+    seeds: int = 1
+    """Trainings below which nothing is decided."""
+    large: bool = False
+    """Whether the paper speaks of ImageNet or more, so that a small data set has an analogue of it only."""
+    withdrawn: str = ""
+    """Who withdrew or disputes it, and where."""
+
+    def needs(self, scale: Scale = "ten") -> list[Need]:
+        """All that it reads, once each; found by letting it look at nothing."""
+        look = Look(scale=scale)
+        for _ in self.check(look):
+            pass
+        return list({str(need): need for need in look.asked}.values())
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim."""
+
+    claim: Claim
+    outcome: Outcome
+    parts: tuple[Part, ...]
+    data: str
+    scale: Scale
+    missing: tuple[Need, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def deciding(self) -> Part | None:
+        """The part to show: the one that decided, or the first."""
+        judged = [part for part in self.parts if part.outcome is not None]
+        return next((part for part in judged if part.outcome == self.outcome), next(iter(judged), None))
+
+    @property
+    def seeds(self) -> int:
+        """Trainings it rests on."""
+        return min((part.seeds for part in self.parts if part.seeds), default=0)
+
+    @property
+    def command(self) -> str:
+        """What would supply what is missing."""
+        return f"vitreous study {self.claim.study}" if self.missing else ""
+
+
+def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
+    """A verdict on every claim, from what was measured."""
+    return [_judged(evidence, claim) for claim in claims]
+
+
+def _judged(evidence: Evidence, claim: Claim) -> Verdict:
+    data, look = evidence.look(claim.task)
+    parts = tuple(claim.check(look))
+    missing = tuple({str(need): need for need in look.missing}.values())
+    outcomes = [part.outcome for part in parts if part.outcome is not None]
+    notes = list(dict.fromkeys(look.notes))
+    found: Outcome = "inconclusive"
+    if not missing and outcomes:
+        if "refuted" in outcomes:
+            found = "refuted"
+        elif all(outcome == "supported" for outcome in outcomes):
+            found = "supported"
+    trainings = min((part.seeds for part in parts if part.seeds), default=0)
+    if found != "inconclusive" and trainings < claim.seeds:
+        notes.append(f"{claim.seeds} trainings of each model are needed, and there are {trainings}.")
+        found = "inconclusive"
+    if any(not isfinite(part.effect) for part in parts if part.outcome is not None) and not missing and not notes:
+        notes.append("An effect is not a finite number.")
+    return Verdict(claim, found, parts, data, look.scale, missing, tuple(notes))
+
+
+class Book:
+    """The claims of one paper, in the order of the file."""
+
+    def __init__(self, paper: Paper) -> None:
+        self.paper = paper
+        self.claims: dict[str, Claim] = {}
+
+    def claim(
+        self,
+        id: str,
+        sentence: str,
+        *,
+        place: str,
+        reported: str,
+        study: Study,
+        task: str = "",
+        sanity: bool = False,
+        seeds: int = 1,
+        large: bool = False,
+        withdrawn: str = "",
+    ) -> Callable[[Check], Check]:
+        """Enter a claim; what follows is its check."""
+
+        def enter(check: Check) -> Check:
+            self.claims[id] = Claim(
+                id, sentence, self.paper, place, reported, study, check, task, sanity or bool(task), seeds, large,
+                withdrawn,
+            )  # fmt: skip
+            return check
+
+        return enter
+
+    def __iter__(self) -> Iterator[Claim]:
+        return iter(self.claims.values())
+
+
+def find(claims: Iterable[Claim], id: str) -> Claim:
+    """By id, however it is written."""
+    known = {claim.id: claim for claim in claims}
+    if (wanted := id.upper()) not in known:
+        raise UnknownName("claim", id, known, "`vitreous claims list` shows them all.")
+    return known[wanted]

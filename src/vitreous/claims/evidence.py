@@ -1,0 +1,223 @@
+"""What claims are judged on: trained models, what is known of each, and the results that were measured on it.
+
+A claim asks for a model by facts and reads numbers off it. What was not there to be read is written down rather than
+raised, so that one reading of a claim says all it lacks; and reading it with nothing at hand says all it needs, which
+is where studies get their plans from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
+
+import numpy as np
+
+from vitreous.claims.facts import Facts, checked, same, told
+from vitreous.claims.measure import Array, Measure, draw
+from vitreous.errors import VitreousError
+from vitreous.results import Result
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Scale = Literal["sanity", "ten", "hundred"]
+"""The embedded world; real images of few classes, as CIFAR-10; of many, as CIFAR-100."""
+MANY = 50
+"""Classes from which on there are many."""
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """One trained model at one moment, and its results."""
+
+    facts: Facts
+    results: Mapping[str, Result]
+    name: str
+    """What the results call it."""
+    other: str = ""
+    """What they call the model that was looked at together with it."""
+
+    @property
+    def seed(self) -> int:
+        return int(self.facts.get("seed", 0))
+
+    def marks(self) -> Mapping[str, tuple[str, str]]:
+        """By question: the version that answered, and the fingerprint of the images."""
+        return {name: marks(result) for name, result in self.results.items()}
+
+
+def marks(result: Result) -> tuple[str, str]:
+    """What results must have in common to be compared: the version that measured, and on which images."""
+    about = result.about
+    return str(about.get("versions", {}).get("vitreous", "")), str(about.get("data", {}).get("fingerprint", ""))
+
+
+@dataclass(frozen=True)
+class Need:
+    """A result of a model, by facts."""
+
+    facts: Facts
+    result: str
+
+    def __str__(self) -> str:
+        return f"{self.result} of {told(self.facts)}"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One result of one exhibit, as a claim reads it."""
+
+    exhibit: Exhibit
+    result: Result
+    table: pd.DataFrame
+    """Of the exhibit's own model, where the result has several."""
+
+    def where(self, **wanted: Any) -> Rows:
+        """The rows with these entries, or one of several where a tuple is given."""
+        table = self.table
+        for column, value in wanted.items():
+            chosen = table[column].isin(value) if isinstance(value, (tuple, list)) else table[column] == value
+            table = table[chosen]
+        return Rows(self.exhibit, self.result, table)
+
+    def draws(self, column: str = "value") -> Array:
+        """(1 + DRAWS, rows) readings of a column and its interval."""
+        if self.table.empty:
+            raise Unreadable(f"{self.result.name} of {told(self.exhibit.facts)} has no such rows")
+        ends = ("low", "high") if column == "value" else (f"{column}_low", f"{column}_high")
+        values = self.table[column].to_numpy(dtype=np.float64)
+        low, high = (self.table[end].to_numpy(dtype=np.float64) if end in self.table else values for end in ends)
+        name = f"{told(self.exhibit.facts)}/{self.result.name}/{column}/{len(values)}/{self.table.index[0]}"
+        return draw(name, values, low, high)
+
+    def one(self, column: str = "value") -> Array:
+        """(1 + DRAWS,) of the only row."""
+        if len(self.table) != 1:
+            raise Unreadable(
+                f"{self.result.name} of {told(self.exhibit.facts)} has {len(self.table)} rows where one is read"
+            )
+        return self.draws(column)[:, 0]
+
+
+class Unreadable(Exception):
+    """A result that does not hold what a claim reads."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A model that a claim has asked for: as many exhibits as there were trainings, none if it is not there."""
+
+    facts: Facts
+    exhibits: Sequence[Exhibit]
+    look: Look
+
+    def read(self, result: str, reading: Callable[[Rows], Any]) -> Measure:
+        """A reading of every training, by seed. What lacks is noted."""
+        found: dict[int, Array] = {}
+        unreadable = ""
+        for exhibit in self.exhibits:
+            if result not in exhibit.results:
+                continue
+            whole = exhibit.results[result]
+            table = whole.table
+            if "model" in table and exhibit.name:
+                table = table[table["model"] == exhibit.name]
+            try:
+                found[exhibit.seed] = np.asarray(reading(Rows(exhibit, whole, table)), dtype=np.float64)
+            except Unreadable as error:
+                unreadable = str(error)
+        self.look.asked.append(Need(self.facts, result))
+        if unreadable and not found:
+            self.look.notes.append(unreadable)
+        elif not found:
+            self.look.missing.append(Need(self.facts, result))
+        return Measure(found)
+
+
+def reads(result: str) -> Callable[[Callable[Concatenate[Rows, P], Any]], Callable[Concatenate[Seen, P], Measure]]:
+    """Make a function of a result's rows into one of a model that was asked for."""
+
+    def wrap(function: Callable[Concatenate[Rows, P], Any]) -> Callable[Concatenate[Seen, P], Measure]:
+        @wraps(function)
+        def reading(seen: Seen, /, *args: P.args, **options: P.kwargs) -> Measure:
+            return seen.read(result, lambda rows: function(rows, *args, **options))
+
+        return reading
+
+    return wrap
+
+
+@dataclass
+class Look:
+    """What a claim sees of the evidence: ask it for a model."""
+
+    exhibits: Sequence[Exhibit] = ()
+    scale: Scale = "ten"
+    others: Sequence[Exhibit] = ()
+    """On other data, for claims that name a task."""
+    asked: list[Need] = field(default_factory=list)
+    missing: list[Need] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def __call__(self, model: str, **facts: Any) -> Seen:
+        wanted = checked(model, facts)
+        where = self.others if "data" in wanted else self.exhibits
+        return Seen(wanted, [each for each in where if same(each.facts, wanted)], self)
+
+    def at(self, hundred: float, ten: float | None = None, sanity: float | None = None) -> float:
+        """A threshold by scale; what is not given is as for many classes."""
+        given = {"hundred": hundred, "ten": ten, "sanity": sanity}[self.scale]
+        return hundred if given is None else given
+
+    @property
+    def sanity(self) -> bool:
+        return self.scale == "sanity"
+
+
+class Evidence:
+    """Exhibits that may be judged together."""
+
+    def __init__(self, exhibits: Iterable[Exhibit]) -> None:
+        self.exhibits = list(exhibits)
+        _check_comparable(self.exhibits)
+
+    @cached_property
+    def data(self) -> list[str]:
+        """Names of the image sets, the one with the most exhibits first."""
+        names = [str(each.facts.get("data", "")) for each in self.exhibits]
+        return sorted(set(names), key=lambda name: (-names.count(name), name))
+
+    def on(self, data: str) -> list[Exhibit]:
+        return [each for each in self.exhibits if str(each.facts.get("data", "")) == data]
+
+    def look(self, task: str = "") -> tuple[str, Look]:
+        """At the exhibits of a task, if there are any, and otherwise at those on the study's own images."""
+        own = [name for name in self.data if not name.startswith("SYN-")]
+        name = task if task in self.data else (own or self.data or [""])[0]
+        return name, Look(self.on(name), scale_of(name, self.on(name)), self.exhibits)
+
+
+def scale_of(data: str, exhibits: Sequence[Exhibit]) -> Scale:
+    """Which thresholds apply."""
+    if data.startswith(("world:", "SYN-")):
+        return "sanity"
+    counts = (result.about.get("data", {}).get("classes", 0) for each in exhibits for result in each.results.values())
+    return "hundred" if max(counts, default=0) >= MANY else "ten"
+
+
+def _check_comparable(exhibits: Sequence[Exhibit]) -> None:
+    """One version, and one set of images for each question asked about one data set."""
+    known: dict[tuple[str, str], tuple[Exhibit, tuple[str, str]]] = {}
+    for exhibit in exhibits:
+        for question, found in exhibit.marks().items():
+            place = (str(exhibit.facts.get("data", "")), question)
+            first, mark = known.setdefault(place, (exhibit, found))
+            for what, one, other in zip(("version", "fingerprint of the images"), mark, found, strict=True):
+                if one != other:
+                    raise VitreousError(
+                        f"{question} of {told(exhibit.facts)} has {what} {other!r}, that of {told(first.facts)} "
+                        f"has {one!r}; such results cannot be judged together. Leave one out, or measure it again."
+                    )

@@ -1,0 +1,95 @@
+"""The words in which studies and claims speak of a trained model.
+
+What a claim needs is said in facts, what a study trains is named by them, and neither has to know the other. Only what
+differs from the standard is said: `model="vit"` is the ViT of the study, with a class token, all data, trained to the
+end; `model="vit", pool="gap", fraction=0.1` is the same with mean pooling, trained on a tenth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from vitreous.errors import UnknownName
+
+MODELS = {
+    "resnet": "ResNet-18 or 50",
+    "resnext": "ResNeXt",
+    "vit": "ViT with a class token",
+    "deit": "ViT with the heads and width of the ConViT",
+    "convit": "ConViT",
+    "pit": "PiT",
+    "swin": "Swin",
+    "twins": "Twins",
+    "mixer": "MLP-Mixer",
+    "alternet": "AlterNet",
+    "hybrid": "ViT on the maps of a small ResNet",
+    "window": "ViT with attention in windows",
+    "identities": "no model: exact properties that are computed",
+}
+"""What a model may be called."""
+
+FACTS = {
+    "size": "'s' for the next larger size; 'wide' for twice the width",
+    "pool": "'gap': the mean of all tokens instead of a class token",
+    "kernel": "attention only within a neighbourhood of so many tokens a side; pooled by the mean",
+    "patch": "side of a patch in pixels, where it is not the study's own",
+    "heads": "number of heads", "head_dim": "channels of a head",
+    "width": "'fixed': heads divide a width that stays the same",
+    "positions": "'none', '1d', '2d' or 'relative' position embedding",
+    "injection": "'every' or 'shared': where position is added; at the stem if not said",
+    "mixer": "'pool', 'identity' or 'mean' (attention that knows no image) in place of attention",
+    "sam": "radius ρ of sharpness-aware minimisation",
+    "rate": "learning rate as a multiple of the recipe's",
+    "augment": "'none': trained without augmentation",
+    "optimiser": "'sgd' in place of the recipe's",
+    "epochs": "training as many times as long",
+    "blur": "'end' or 'start': 2 x 2 blur at that end of each stage",
+    "msas": "attention blocks of an AlterNet by stage, as '0,1,1,2'",
+    "placement": "'start' or 'end' of a stage, where attention stands",
+    "order": "'rising', 'falling' or 'constant' heads over stages",
+    "gpsa": "number of gated positional layers of a ConViT", "strength": "locality strength α",
+    "ablation": "row 'a' to 'g' of ConViT's Table 3", "psa": "True: positional attention without gates",
+    "distilled": "True: hard distillation from the ResNet", "cls": "'inside': class token in all layers of a ConViT",
+    "skipless": "block without skips, counted from 1",
+    "pretrained": "what it was trained on before: 'masked' patches, 'labels'; fine-tuned on a tenth",
+    "target": "of masked patches: 'mean', 'small', 'full'", "corrupted": "share of patches that are masked",
+    "unlabelled": "share of the images seen before fine-tuning", "steps": "share of the steps before fine-tuning",
+    "tuned": "'head': only the head is fine-tuned; 'whole': everything",
+    "resolution": "side of the images it is looked at with; with `tuned`, fine-tuned at",
+    "embedding": "at another resolution: 'random' or 'truncated' instead of interpolated positions",
+    "head": "'last': only the last layer begins anew in fine-tuning, at random",
+    "fraction": "share of the training images", "schedule": "'samples': as many images in all, whatever the share",
+    "measured": "'clean': curvature of the loss on images as they are, without augmentation",
+    "beside": "facts of a second model that is looked at together with it, as 'resnet' or 'vit seed=1'",
+    "moment": "'start', 'warmup', '33', '66'; the end of training if not said",
+    "data": "task of the embedded world, where a claim is about that one; the study's images if not said",
+    "seed": "number of the training",
+}  # fmt: skip
+"""What may be said of it."""
+
+Facts = Mapping[str, Any]
+LEFT_TO_THE_STUDY = ("seed", "data")
+"""What a claim usually leaves open."""
+
+
+def checked(model: str, facts: Facts) -> dict[str, Any]:
+    """Facts with the model first, unless a word is not in the vocabulary."""
+    if model not in MODELS:
+        raise UnknownName("model among the facts", model, MODELS)
+    for name in facts:
+        if name not in FACTS:
+            raise UnknownName("fact", name, FACTS)
+    return {"model": model, **{name: facts[name] for name in FACTS if facts.get(name) is not None}}
+
+
+def same(facts: Facts, wanted: Facts, open_to: Iterable[str] = LEFT_TO_THE_STUDY) -> bool:
+    """Whether they speak of the same model, whatever is left open."""
+    free = set(open_to) - set(wanted)
+    return {k: v for k, v in facts.items() if k not in free} == {k: v for k, v in wanted.items() if k not in free}
+
+
+def told(facts: Facts) -> str:
+    """In a few words: `vit pool=gap fraction=0.1`."""
+    rest = " ".join(f"{name}={value}" for name, value in facts.items() if name != "model")
+    return f"{facts['model']} {rest}".strip()

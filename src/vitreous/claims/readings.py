@@ -1,0 +1,61 @@
+"""Numbers as claims read them off results: one small function for each, named after what it is.
+
+Each takes a model that was asked for and gives a `Measure`; which result it reads stands in front of it, and that is
+also how a study knows what to measure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from vitreous.claims.evidence import Rows, Unreadable, reads
+from vitreous.claims.measure import DRAWS, Array
+
+# How well it does.
+
+
+@reads("accuracy")
+def accuracy(rows: Rows) -> Array:
+    """In percent. On the same images two models stay paired."""
+    kept = rows.result.about.get("replicates", {}).get(rows.exhibit.name)
+    if kept is not None and len(kept) == 1 + DRAWS:
+        return 100 * np.asarray(kept, dtype=np.float64)
+    return 100 * rows.where(measure="top-1", overall=True).one()
+
+
+def error(seen: Any) -> Any:
+    """Test error in percent."""
+    return 100 - accuracy(seen)
+
+
+# How sharp its loss is.
+
+
+@reads("hessian")
+def nep(rows: Rows) -> Array:
+    """Share of negative ones among the largest eigenvalues of batches (A4.03)."""
+    return rows.where(measure="NEP").one()
+
+
+@reads("hessian")
+def ape(rows: Rows) -> Array:
+    """Mean of the positive ones (A4.04)."""
+    return rows.where(measure="APE").one()
+
+
+# What units do.
+
+
+@reads("variance")
+def variances(rows: Rows, kind: str | tuple[str, ...] | None = None) -> Array:
+    """Of the maps after every unit, in order; of one kind if it is given."""
+    return (rows if kind is None else rows.where(kind=kind)).draws()
+
+
+def column(rows: Rows, name: str) -> Array:
+    """A column that is no measurement, such as depth, for every reading the same."""
+    if rows.table.empty:
+        raise Unreadable(f"{rows.result.name} of {rows.exhibit.name} has no such rows")
+    return np.broadcast_to(rows.table[name].to_numpy(dtype=np.float64), (1 + DRAWS, len(rows.table)))
