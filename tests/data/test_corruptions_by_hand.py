@@ -70,7 +70,8 @@ def glass_blur(x: Array, draws: Draws, sigma: float, reach: int, times: int) -> 
     levels = np.floor(gaussian_blur(x, draws, sigma) * 255 + HAIR)
     height, width = x.shape[1:]
     for _ in range(times):
-        down, right = draws.integers(2, height * width, low=-reach, high=reach)[0].view(2, height, width).numpy()
+        drawn = draws.integers(height, width, low=0, high=4 * reach * reach)[0].numpy()
+        down, right = drawn // (2 * reach) - reach, drawn % (2 * reach) - reach
         for h in range(height - reach, reach, -1):
             for w in range(width - reach, reach, -1):
                 levels[:, h, w] = levels[:, h + down[h, w], w + right[h, w]]

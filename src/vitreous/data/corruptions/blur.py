@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from vitreous.data.corruptions.filters import correlate, inside, smooth, trail, zoom
+from vitreous.data.corruptions.filters import correlate, enlarging, inside, smooth, trail
 from vitreous.data.corruptions.published import HAIR, published
 from vitreous.data.draws import Draws
 
@@ -51,29 +54,30 @@ def glass_blur(images: Tensor, draws: Draws, sigma: float, reach: int, times: in
     """
     shape = images.shape
     blurred = smooth(images, sigma).mul_(255).add_(HAIR).floor_().div_(255).flatten(2)
-    for _ in range(times):
-        source = _sources(draws, shape[-2], shape[-1], reach)
-        blurred = blurred.gather(2, source[:, None].expand_as(blurred))
-    return smooth(blurred.view(shape), sigma)
+    source = _sources(draws, shape[-2], shape[-1], reach, times)
+    return smooth(blurred.gather(2, source[:, None].expand_as(blurred)).view(shape), sigma)
 
 
-def _sources(draws: Draws, height: int, width: int, reach: int) -> Tensor:
-    """For each pixel, int64 (n, h * w), where its value comes from in one sweep.
+def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> Tensor:
+    """For each pixel, int64 (n, h * w), where its value comes from.
 
-    A place is a pixel before the sweep, or (from h * w on) a pixel after it. A pixel after the sweep is its partner
-    after the sweep if that was visited earlier, and its partner before the sweep if not.
+    A place is a pixel of one of the images before all sweeps, or after the first, or after the second, and so on. After
+    a sweep a pixel is its partner before that sweep, or after it if the partner lies further on and so had its turn.
     """
-    pixels = height * width
-    own = torch.arange(pixels, device=draws.keys.device)
-    y, x = own // width, own % width
-    visited = (y > reach) & (y <= height - reach) & (x > reach) & (x <= width - reach)
-    down, right = draws.integers(2, pixels, low=-reach, high=reach).unbind(1)
-    partner = (own + down * width + right).where(visited, own)
-    later = visited[partner.clamp(0, pixels - 1)] & (partner > own)
-    after = partner + pixels * later
-    while bool((after >= pixels).any()):
-        after = torch.where(after >= pixels, after.gather(1, (after - pixels).clamp(min=0)), after)
-    return after
+    images, device = len(draws.keys), draws.keys.device
+    all_pixels = images * height * width
+    away = torch.arange(-reach, reach, dtype=torch.int32, device=device)
+    moves = (away[:, None] * width + away).flatten()
+    moves += all_pixels * (moves > 0)
+    visited = torch.zeros(height, width, dtype=torch.int32, device=device)
+    visited[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = 1
+    drawn = draws.uniform(times, height * width, high=len(moves)).int().transpose(0, 1)
+    taken = moves.index_select(0, drawn.flatten()).view_as(drawn).mul_(visited.flatten())
+    place = torch.arange((times + 1) * all_pixels, dtype=torch.int32, device=device)
+    place[all_pixels:] += taken.sub_(all_pixels).flatten()
+    while int(place[-all_pixels:].max()) >= all_pixels:
+        place = place.index_select(0, place)
+    return place[-all_pixels:].view(images, -1) - torch.arange(0, all_pixels, height * width, device=device)[:, None]
 
 
 @published(
@@ -92,13 +96,23 @@ def motion_blur(images: Tensor, draws: Draws, radius: int, sigma: float) -> Tens
 )
 def zoom_blur(images: Tensor, draws: Draws, largest: float, step: float) -> Tensor:
     """Average the image and its enlargements by 1, 1 + step, … up to the largest."""
-    factors = np.arange(
-        1, largest + step / 2, step
-    ).tolist()  # numpy's 1.2500000000000002 matters: 26 becomes 33 pixels
-    total = images.clone()
+    factors = tuple(np.arange(1, largest + step / 2, step).tolist())  # 1.2500000000000002: 26 becomes 33 pixels
+    height, width = images.shape[-2:]
+    flat = images.view(-1, height * width)
+    return (_zooms(height, width, factors, images.device) @ flat.mT).mT.reshape(images.shape)
+
+
+@lru_cache(maxsize=5)
+def _zooms(height: int, width: int, factors: tuple[float, ...], device: torch.device) -> Tensor:
+    """All of it as one sparse matrix (h * w, h * w): some thirty pixels of an image in each of the blurred one."""
+    total: Any = sparse.eye_array(height * width)
     for factor in factors:
-        total += zoom(images, factor)
-    return total / (len(factors) + 1)
+        down, right = (sparse.csr_array(enlarging(length, factor).numpy()) for length in (height, width))
+        total += sparse.kron(down, right)
+    total = sparse.csr_array(total / (len(factors) + 1), dtype=np.float32)
+    rows, columns, values = (torch.from_numpy(each).to(device) for each in (total.indptr, total.indices, total.data))
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # torch calls its sparse matrices a beta
+        return torch.sparse_csr_tensor(rows, columns, values, size=total.shape, check_invariants=False)
 
 
 @published(cifar=[0.4, 0.6, 0.7, 0.8, 1.0], imagenet=[1, 2, 3, 4, 6])

@@ -1,4 +1,4 @@
-"""Linear filters on batches: smoothing as two matrices, any kernel by Fourier transform, zooming into the middle."""
+"""Linear filters on batches: smoothing and zooming as two matrices, any kernel by Fourier transform."""
 
 from __future__ import annotations
 
@@ -29,24 +29,55 @@ def inside(places: Tensor, length: int, border: Border) -> Tensor:
 
 
 def extend(x: Tensor, rows: tuple[int, int], columns: tuple[int, int], border: Border) -> Tensor:
-    """Images (…, h, w) with so many more rows above and below, and columns left and right."""
+    """Images (n, c, h, w) with so many more rows above and below, and columns left and right."""
+    height, width = x.shape[-2:]
+    if border == "nearest":
+        return F.pad(x, (*columns, *rows), "replicate")
+    if border == "mirror" and max(rows) < height and max(columns) < width:
+        return F.pad(x, (*columns, *rows), "reflect")
     for axis, (before, after) in ((-2, rows), (-1, columns)):
-        if before or after:
-            places = torch.arange(-before, x.shape[axis] + after, device=x.device)
-            x = x.index_select(axis, inside(places, x.shape[axis], border))
+        places = torch.arange(-before, x.shape[axis] + after, device=x.device)
+        x = x.index_select(axis, inside(places, x.shape[axis], border))
     return x
+
+
+BLOCK = 32
+Blocks = tuple[tuple[slice, slice, Tensor], ...]
+"""A matrix without most of its zeros, a few rows at a time: these rows, the columns they reach, and what is there."""
+
+
+def blocks(matrix: Tensor, device: torch.device) -> Blocks:
+    """The blocks of a matrix with entries around its diagonal."""
+    found = []
+    for start in range(0, len(matrix), BLOCK):
+        rows = slice(start, min(start + BLOCK, len(matrix)))
+        reached = matrix[rows].any(0).nonzero()
+        columns = slice(int(reached[0]), int(reached[-1]) + 1)
+        found.append((rows, columns, matrix[rows, columns].float().to(device)))
+    return tuple(found)
+
+
+def both_ways(x: Tensor, down: Blocks, right: Blocks) -> Tensor:
+    """One matrix along the columns, another along the rows of images (…, h, w): down @ x @ right.mT."""
+    planes = x.flatten(0, -3)
+    wide = x.new_empty(*planes.shape[:2], right[-1][0].stop)
+    for rows, columns, block in right:
+        torch.mm(planes.flatten(0, 1)[:, columns], block.mT, out=wide.flatten(0, 1)[:, rows])
+    done = x.new_empty(len(planes), down[-1][0].stop, wide.shape[2])
+    for rows, columns, block in down:
+        torch.bmm(block.expand(len(planes), -1, -1), wide[:, columns], out=done[:, rows])
+    return done.view(*x.shape[:-2], *done.shape[1:])
 
 
 def smooth(x: Tensor, sigma: float, border: Border = "nearest", truncate: float = 4.0) -> Tensor:
     """Gaussian blur of (…, h, w), cut off at `truncate` sigmas; along each axis one product with a matrix."""
     if sigma <= 0:
         return x
-    rows, columns = (smoothing(length, sigma, border, truncate, x.device) for length in x.shape[-2:])
-    return rows @ (x @ columns.mT)
+    return both_ways(x, *(smoothing(length, sigma, border, truncate, x.device) for length in x.shape[-2:]))
 
 
 @lru_cache(maxsize=64)
-def smoothing(length: int, sigma: float, border: Border, truncate: float, device: torch.device) -> Tensor:
+def smoothing(length: int, sigma: float, border: Border, truncate: float, device: torch.device) -> Blocks:
     """The matrix (length, length) that blurs a line; what a kernel reaches outside counts for the pixel found there."""
     radius = int(truncate * sigma + 0.5)
     offsets = torch.arange(-radius, radius + 1)
@@ -54,7 +85,7 @@ def smoothing(length: int, sigma: float, border: Border, truncate: float, device
     kernel /= kernel.sum()
     found = inside(torch.arange(length)[:, None] + offsets, length, border)
     matrix = torch.zeros(length, length, dtype=torch.float64).scatter_add_(1, found, kernel.expand(length, -1))
-    return matrix.float().to(device)
+    return blocks(matrix, device)
 
 
 def correlate(x: Tensor, kernels: Tensor, origin: tuple[int, int], border: Border) -> Tensor:
@@ -63,9 +94,8 @@ def correlate(x: Tensor, kernels: Tensor, origin: tuple[int, int], border: Borde
     `x` is (n, c, h, w); `kernels` (n or 1, kh, kw), one for each image or one for all.
     """
     (height, width), (tall, wide), (up, left) = x.shape[-2:], kernels.shape[-2:], origin
-    wider = extend(x, (up, tall - 1 - up), (left, wide - 1 - left), border)
-    size = [_quick(length) for length in wider.shape[-2:]]
-    spectrum = torch.fft.rfft2(wider, s=size)
+    size = [_quick(height + tall - 1), _quick(width + wide - 1)]
+    spectrum = torch.fft.rfft2(extend(x, (up, size[0] - height - up), (left, size[1] - width - left), border))
     spectrum *= torch.fft.rfft2(kernels, s=size).conj().unsqueeze(1)
     return torch.fft.irfft2(spectrum, s=size)[..., :height, :width]
 
@@ -83,14 +113,23 @@ def _quick(length: int) -> int:
 
 
 def zoom(x: Tensor, factor: float) -> Tensor:
-    """Enlarge the middle of (n, c, h, w) by linear interpolation between the centres of its outermost pixels."""
-    height, width = x.shape[-2:]
-    cut = [math.ceil(length / factor) for length in (height, width)]
-    top, left = ((length - part) // 2 for length, part in zip((height, width), cut, strict=True))
-    middle = x[..., top : top + cut[0], left : left + cut[1]]
-    large = F.interpolate(middle, size=[round(part * factor) for part in cut], mode="bilinear", align_corners=True)
-    top, left = (large.shape[-2] - height) // 2, (large.shape[-1] - width) // 2
-    return large[..., top : top + height, left : left + width]
+    """Enlarge the middle of (…, h, w)."""
+    return both_ways(x, *(_zooming(length, factor, x.device) for length in x.shape[-2:]))
+
+
+@lru_cache(maxsize=16)
+def _zooming(length: int, factor: float, device: torch.device) -> Blocks:
+    return blocks(enlarging(length, factor), device)
+
+
+def enlarging(length: int, factor: float) -> Tensor:
+    """The matrix, float64 (length, length), that enlarges the middle of a line by linear interpolation between the
+    centres of its outermost pixels."""
+    part = math.ceil(length / factor)
+    large = round(part * factor)
+    places = (torch.arange(length).double() + (large - length) // 2) * ((part - 1) / max(large - 1, 1))
+    near = torch.arange(length) - (length - part) // 2 - places[:, None]
+    return (1 - near.abs()).clamp(min=0)
 
 
 def trail(draws: Draws, towards: float, radius: int, sigma: float) -> tuple[Tensor, tuple[int, int]]:

@@ -38,7 +38,7 @@ class Corruption:
         if self.whole:
             return self.apply(images, draws, *strength)
         corrupted = self.apply(images.float().div_(255), draws, *strength)
-        return corrupted.mul(255).add_(HAIR).clamp_(0, 255).byte()
+        return corrupted.mul_(255).add_(HAIR).clamp_(0, 255).short().byte()  # twice as fast as straight to bytes
 
 
 def published(
