@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Unreadable, reads
-from vitreous.claims.measure import DRAWS, Array
+from vitreous.claims.measure import DRAWS, Array, draw
 
 # How well it does.
 
@@ -59,3 +59,43 @@ def column(rows: Rows, name: str) -> Array:
     if rows.table.empty:
         raise Unreadable(f"{rows.result.name} of {rows.exhibit.name} has no such rows")
     return np.broadcast_to(rows.table[name].to_numpy(dtype=np.float64), (1 + DRAWS, len(rows.table)))
+
+
+@reads("identities")
+def identity(rows: Rows, measure: str) -> Array:
+    """An exact property that was computed."""
+    return rows.where(measure=measure).one()
+
+
+# How alike representations are.
+
+
+@reads("cka")
+def block_structure(rows: Rows) -> Array:
+    """Mean CKA of units of one stage minus that of two; of thirds where there is one stage only (A4.13)."""
+    found = rows.result.about.get("block_structure", {}).get(rows.exhibit.name, {})
+    if found.get("value") is None:
+        raise Unreadable(f"cka of {rows.exhibit.name} has no block structure")
+    return draw(f"{rows.exhibit.name}/block structure", *(_known(found[end]) for end in ("value", "low", "high")))
+
+
+def _known(value: float | None) -> float:
+    return np.nan if value is None else value
+
+
+# How far attention looks.
+
+
+@reads("attention_distance")
+def head_distances(rows: Rows, blocks: int = 1) -> Array:
+    """Of every head of the first attention units, relative to uniform attention, which looks everywhere alike."""
+    first = rows.table["unit"].isin(rows.table["unit"].unique()[:blocks])
+    chosen = Rows(rows.exhibit, rows.result, rows.table[first])
+    return chosen.draws() / column(chosen, "uniform")
+
+
+@reads("attention_distance")
+def unit_distances(rows: Rows) -> Array:
+    """Mean over heads of every attention unit, in order, relative to uniform attention."""
+    chosen = Rows(rows.exhibit, rows.result, rows.table.drop_duplicates("unit"))
+    return chosen.draws("mean") / column(chosen, "uniform")
