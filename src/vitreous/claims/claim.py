@@ -208,7 +208,7 @@ def _judged(evidence: Evidence, claim: Claim) -> Verdict:
 
 
 class Book:
-    """The claims of one paper, in the order of the file."""
+    """The claims of one paper, in the order of their ids, whatever file they stand in."""
 
     def __init__(self, paper: Paper) -> None:
         self.paper = paper
@@ -240,7 +240,7 @@ class Book:
         return enter
 
     def __iter__(self) -> Iterator[Claim]:
-        return iter(self.claims.values())
+        return iter(sorted(self.claims.values(), key=lambda claim: claim.id))
 
 
 def find(claims: Iterable[Claim], id: str) -> Claim:
