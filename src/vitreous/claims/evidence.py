@@ -157,14 +157,14 @@ class Look:
     exhibits: Sequence[Exhibit] = ()
     scale: Scale = "ten"
     others: Sequence[Exhibit] = ()
-    """On other data, for claims that name a task."""
+    """All there are, on whatever data: for claims that name a task, and for what holds without images."""
     asked: list[Need] = field(default_factory=list)
     missing: list[Need] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __call__(self, model: str, **facts: Any) -> Seen:
         wanted = checked(model, facts)
-        where = self.others if "data" in wanted else self.exhibits
+        where = self.others if "data" in wanted or model == "identities" else self.exhibits
         return Seen(wanted, [each for each in where if same(each.facts, wanted)], self)
 
     def at(self, hundred: float, ten: float | None = None, sanity: float | None = None) -> float:
