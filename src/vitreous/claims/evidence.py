@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Scale = Literal["sanity", "ten", "hundred"]
 """The embedded world; real images of few classes, as CIFAR-10; of many, as CIFAR-100."""
+EMBEDDED = ("world:", "SYN-")
+"""How data begin that are generated, and no real images."""
 MANY = 50
 """Classes from which on there are many."""
 P = ParamSpec("P")
@@ -194,15 +196,16 @@ class Evidence:
         return [each for each in self.exhibits if str(each.facts.get("data", "")) == data]
 
     def look(self, task: str = "") -> tuple[str, Look]:
-        """At the exhibits of a task, if there are any, and otherwise at those on the study's own images."""
-        own = [name for name in self.data if not name.startswith("SYN-")]
-        name = task if task in self.data else (own or self.data or [""])[0]
+        """At the exhibits on real images, if there are any, and otherwise at those of the task, or of the world."""
+        real = [name for name in self.data if not name.startswith(EMBEDDED)]
+        world = [name for name in self.data if name.startswith("world:")]
+        name = (real or [each for each in self.data if each == task] or world or self.data or [""])[0]
         return name, Look(self.on(name), scale_of(name, self.on(name)), self.exhibits)
 
 
 def scale_of(data: str, exhibits: Sequence[Exhibit]) -> Scale:
     """Which thresholds apply."""
-    if data.startswith(("world:", "SYN-")):
+    if data.startswith(EMBEDDED):
         return "sanity"
     counts = (result.about.get("data", {}).get("classes", 0) for each in exhibits for result in each.results.values())
     return "hundred" if max(counts, default=0) >= MANY else "ten"
