@@ -7,6 +7,8 @@ A check yields parts, each an effect with its interval beside a threshold. A par
     refuted        if not even the far end of its interval reaches the threshold
     inconclusive   otherwise
 
+(where more or less is asked for, and not at least or at most, the threshold itself is not reached),
+
 and a claim is supported if all its parts are, refuted if one is, and inconclusive if neither, or if something that it
 reads has not been measured. Parts without a threshold are noted and decide nothing.
 """
@@ -45,6 +47,8 @@ class Part:
     seeds: int = 0
     agreeing: bool = False
     """Whether every training by itself lies on the right side of `versus`."""
+    strict: bool = False
+    """Whether the threshold itself is not enough."""
 
     @property
     def sign(self) -> int:
@@ -57,11 +61,14 @@ class Part:
             return None
         if isnan(self.effect):
             return "inconclusive"
-        reach = self.sign * (self.effect - self.threshold)
-        if reach >= 0:
+        if self._reaches(self.effect, self.threshold):
             return "supported" if self.certain else "inconclusive"
         best = self.high if self.sign > 0 else self.low
-        return "refuted" if isnan(best) or self.sign * (best - self.threshold) < 0 else "inconclusive"
+        return "inconclusive" if self._reaches(best, self.threshold) else "refuted"
+
+    def _reaches(self, value: float, threshold: float) -> bool:
+        beyond = self.sign * (value - threshold)
+        return beyond > 0 if self.strict else beyond >= 0
 
     @property
     def certain(self) -> bool:
@@ -74,14 +81,20 @@ class Part:
 
 
 def _part(
-    says: str, measure: Measure, threshold: float | None, side: Side, versus: float | None, paper: float | None
+    says: str,
+    measure: Measure,
+    threshold: float | None,
+    side: Side,
+    versus: float | None,
+    paper: float | None,
+    strict: bool = False,
 ) -> Part:
     if not measure.known:
-        return Part(says, nan, nan, nan, threshold, side, versus, paper)
+        return Part(says, nan, nan, nan, threshold, side, versus, paper, strict=strict)
     value, low, high = measure.interval()
     sign = 1 if side == "at least" else -1
     agreeing = versus is not None and bool((sign * (measure.each - versus) > 0).all())
-    return Part(says, value, low, high, threshold, side, versus, paper, len(measure.seeds), agreeing)
+    return Part(says, value, low, high, threshold, side, versus, paper, len(measure.seeds), agreeing, strict)
 
 
 def at_least(
@@ -98,6 +111,16 @@ def at_most(
     """The effect is to be `threshold` or less; `versus` is where there is no effect, zero if that lies above."""
     none = 0.0 if versus is None and threshold <= 0 else versus
     return _part(says, measure, threshold, "at most", none, paper)
+
+
+def more(says: str, measure: Measure, than: float = 0.0, paper: float | None = None) -> Part:
+    """The effect is to lie above `than`, which is where there is none."""
+    return _part(says, measure, than, "at least", than, paper, strict=True)
+
+
+def less(says: str, measure: Measure, than: float = 0.0, paper: float | None = None) -> Part:
+    """The effect is to lie below `than`, which is where there is none."""
+    return _part(says, measure, than, "at most", than, paper, strict=True)
 
 
 def noted(says: str, measure: Measure, paper: float | None = None) -> Part:
