@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from vitreous.claims.evidence import Rows, Unreadable, reads
-from vitreous.claims.measure import DRAWS, Array, draw
+from vitreous.claims.evidence import Rows, Seen, Unreadable, reads
+from vitreous.claims.measure import DRAWS, Array, Measure, draw
 
 # How well it does.
 
@@ -28,6 +28,30 @@ def accuracy(rows: Rows) -> Array:
 def error(seen: Any) -> Any:
     """Test error in percent."""
     return 100 - accuracy(seen)
+
+
+@reads("calibration")
+def calibration(rows: Rows, measure: str) -> Array:
+    """ECE, signed ECE (confidence minus accuracy), Brier or NLL of the test images."""
+    return rows.where(measure=measure, overall=True).one()
+
+
+@reads("corruption")
+def robustness(rows: Rows) -> Array:
+    """Mean accuracy over corruptions and severities, in percent (A4.16)."""
+    return 100 * rows.where(overall=True).one()
+
+
+@reads("training")
+def recorded(rows: Rows, measure: str) -> Array:
+    """What the record of a training has in its last epoch."""
+    chosen = rows.where(measure=measure)
+    return Rows(chosen.exhibit, chosen.result, chosen.table.sort_values("epoch").tail(1)).one()
+
+
+def train_nll(seen: Seen) -> Measure:
+    """Mean loss on the images as training shows them, augmented, in the last epoch (A4.01)."""
+    return recorded(seen, "train_nll")
 
 
 # How sharp its loss is.
