@@ -73,7 +73,7 @@ class Measure:
         return _pairwise(sub, self, other)
 
     def __rsub__(self, other: float) -> Measure:
-        return _pairwise(sub, Measure.exactly(other), self) if self.known else self
+        return -self + other
 
     def __mul__(self, other: Measure | float) -> Measure:
         return _pairwise(mul, self, other)

@@ -6,8 +6,6 @@ also how a study knows what to measure.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Seen, Unreadable, reads
@@ -25,7 +23,7 @@ def accuracy(rows: Rows) -> Array:
     return 100 * rows.where(measure="top-1", overall=True).one()
 
 
-def error(seen: Any) -> Any:
+def error(seen: Seen) -> Measure:
     """Test error in percent."""
     return 100 - accuracy(seen)
 
