@@ -80,6 +80,10 @@ def similarity_to() -> tuple[Result, int]:
     return asked("similarity_to", ("nano:vit@initial", "nano:vit@warmup", "nano:vit"), 512), 0
 
 
+def mc_dropout() -> tuple[Result, int]:
+    return asked("mc_dropout", ("nano:vit", "nano:resnet"), 256, rate=0.2), 0
+
+
 def draw(names: list[str]) -> None:
     """Ask, and write the pictures."""
     for name in names:

@@ -11,7 +11,8 @@ import pytest
 from report.conftest import EVIL
 from vitreous import Inspection, Result
 from vitreous.report import summary
-from vitreous.report.findings import FINDINGS, Mean, apart, findings, ranked
+from vitreous.report.comparing import Mean, apart, ranked
+from vitreous.report.findings import FINDINGS, findings
 from vitreous.report.words import ends, listed, measured, number, shares
 from vitreous.results import Column
 
@@ -167,3 +168,22 @@ def test_words() -> None:
     assert shares(0.5, 0.4, 0.6) == "50.0\u00a0% (40.0 to 60.0)"
     assert measured(3, 2, 4, "px") == "3.00\u00a0px (2.00 to 4.00)"
     assert [listed(list(names)) for names in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
+
+
+def test_what_passes_with_dropout_gain_has_a_direction_only_where_zero_is_left_out() -> None:
+    def row(model: str, nll: tuple[float, float, float], overall: bool = True) -> dict[str, Any]:
+        ends = dict(zip(("nll_change", "nll_change_low", "nll_change_high"), nll, strict=True))
+        points = {"change": 0.01, "change_low": -0.01, "change_high": 0.03}
+        return {"model": model, "passes": 50, "overall": overall, **ends, **points}
+
+    rows = [
+        row("a", (-0.2, -0.3, -0.1)),
+        row("b", (0.2, -0.1, 0.3)),
+        row("c", (0.2, 0.1, 0.3)),
+        row("c", (9.0, 8.0, 10.0), overall=False),
+    ]
+    text = said(made("mc_dropout", rows))
+    assert "50 passes with dropout changes the NLL of a by −0.200 (−0.300 to −0.100), for the better" in text
+    assert "NLL of b by 0.200 (−0.100 to 0.300), not for sure, and its accuracy by 1.00 points" in text
+    assert "NLL of c by 0.200 (0.100 to 0.300), for the worse" in text
+    assert text.count("NLL") == 3

@@ -27,6 +27,7 @@ MACHINERY = (
     "ridge",
     "logistic",
     "shifts",
+    "chance",
 )
 SHELF = Shelf(__name__, Path(__file__).parent, "analysis", "analyses", MACHINERY)
 names, summary = SHELF.names, SHELF.summary

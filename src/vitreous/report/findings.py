@@ -6,71 +6,17 @@ interval of the change leaves out "no change".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 
+from vitreous.report import many_passes
+from vitreous.report.comparing import Finding, Mean, bold, by_model, ranked, records
 from vitreous.report.words import escape, listed, measured, number, share, shares
 from vitreous.results import Result
 
 KINDS = {"attention": "attention", "conv": "convolutions", "mlp": "MLPs", "token-mlp": "token MLPs"}
-
-
-class Mean(NamedTuple):
-    """A value and its interval. That of a mean over units is the mean of theirs, which is never too narrow: where all
-    units move together with the images drawn it is exact, otherwise they cancel in part."""
-
-    value: float
-    low: float
-    high: float
-
-
-Show = Callable[[float, float, float], str]
-Finding = Callable[[Result], Iterator[str]]
-
-
-def bold(name: object) -> str:
-    return f"<b>{escape(name)}</b>"
-
-
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
-    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
-
-
-def by_model(rows: pd.DataFrame, *names: str) -> dict[str, Mean]:
-    """For each model the mean over its rows of a value and its ends."""
-    found = rows.groupby("model", sort=False, observed=True)[list(names or ("value", "low", "high"))].mean()
-    return {str(name): Mean(*map(float, row)) for name, row in zip(found.index, found.to_numpy(), strict=True)}
-
-
-def apart(one: Mean, other: Mean) -> bool:
-    """Whether two intervals leave room between them."""
-    return one.low > other.high or other.low > one.high
-
-
-def ranked(found: Mapping[str, Mean], first: str, last: str, alike: str, show: Show) -> str:
-    """Who comes first and who last, by their values, or that nobody can tell. `{}` is the value, `{model}` its owner,
-    `{models}` all of them."""
-    order = sorted(found, key=lambda name: -found[name].value)
-    top, bottom = order[0], order[-1]
-    ends = [show(*found[name]) for name in (top, bottom)]
-    if len(order) == 1:
-        return first.format(ends[0], model=bold(top)) + "."
-    if not apart(found[top], found[bottom]):
-        return alike.format(ends[1], ends[0], models=_all(list(found))) + "; the intervals overlap."
-    close = [
-        [bold(other) for other in order if other != name and not apart(found[name], found[other])]
-        for name in (top, bottom)
-    ]
-    words = [f" ({listed(each)} too close to tell apart)" if each else "" for each in close]
-    said = (first.format(ends[0], model=bold(top)), last.format(ends[1], model=bold(bottom)))
-    return f"{said[0]}{words[0]}; {said[1]}{words[1]}."
-
-
-def _all(names: list[str]) -> str:
-    counts = {2: "the two", 3: "all three", 4: "all four", 5: "all five", 6: "all six"}
-    return counts.get(len(names), f"all {len(names)}")
 
 
 def accuracy(result: Result) -> Iterator[str]:
@@ -231,112 +177,6 @@ def position_similarity(result: Result) -> Iterator[str]:
         yield f"The rank correlation of similarity and distance of two positions is {listed(said)}."
 
 
-def _points(row: Mapping[str, Any]) -> str:
-    """A difference of shares, in points of a hundred."""
-    return measured(100 * row["value"], 100 * row["low"], 100 * row["high"], "points")
-
-
-def lesion(result: Result) -> Iterator[str]:
-    rows = records(result.table)
-    for name in dict.fromkeys(row["model"] for row in rows):
-        own = [row for row in rows if row["model"] == name]
-        most, spared = max(own, key=lambda row: (row["value"], row["rise"])), [r for r in own if not r["low"] > 0]
-        change = "without it" if most["change"] == "taken out" else f"with it changed ({escape(most['change'])})"
-        yield (
-            f"{bold(name)} depends most on <code>{escape(most['part'])}</code>: {change} accuracy falls by "
-            f"{_points(most)}; {len(spared)} of {len(own)} changes, one at a time, "
-            "cost nothing that could be told from chance."
-        )
-
-
-def stands(what: str) -> Finding:
-    """Who keeps the highest accuracy when images are changed, in the mean over all changes."""
-
-    def find(result: Result) -> Iterator[str]:
-        yield ranked(
-            by_model(result.table[result.table["overall"]]),
-            f"{{model}} stands {what} best, with {{}} right in the mean",
-            "{model} worst, with {}", f"How well {{models}} stand {what} is too close to tell: {{}} to {{}} are right",
-            shares,
-        )  # fmt: skip
-
-    return find
-
-
-def hessian(result: Result) -> Iterator[str]:
-    images = result.about.get("options", {}).get("stream", "")
-    for measure, what, show in (
-        ("positive", "mean positive eigenvalue", measured),
-        ("negative", "share of negative eigenvalues", shares),
-    ):
-        found = by_model(result.table[result.table[measure]].dropna(subset="value"))
-        if found:
-            yield ranked(
-                found, f"On {images} images the {what} is largest in {{model}}, {{}}", "smallest in {model}, {}",
-                f"On {images} images the {what} does not tell {{models}} apart: {{}} to {{}}", show,
-            )  # fmt: skip
-
-
-def landscape(result: Result) -> Iterator[str]:
-    rings = result.table[result.table["part"] == "ring"]
-    ends = {rings["radius"].max(): "Far from", rings["radius"].min(): "Close to"}
-    for radius, where in sorted(ends.items()):
-        found = by_model(rings[rings["radius"] == radius].dropna(subset="value"))
-        if found:
-            yield ranked(
-                found, f"{where} the trained weights (radius {number(radius)}) the loss of {{model}} "
-                "rises most, by {}", "that of {model} least, by {}",
-                f"{where} the trained weights (radius {number(radius)}) the loss of {{models}} rises "
-                "alike, by {} to {}", measured,
-            )  # fmt: skip
-
-
-def linear_probe(result: Result) -> Iterator[str]:
-    """How deep a probe comes within reach of the best one: the first unit at nine tenths of it."""
-    rows = records(result.table[result.table["whole"]])
-    for name in dict.fromkeys(row["model"] for row in rows):
-        own = [row for row in rows if row["model"] == name]
-        best = max(own, key=lambda row: row["value"])
-        first = min((row for row in own if row["value"] >= 0.9 * best["value"]), key=lambda row: row["depth"])
-        yield (
-            f"In {bold(name)} a linear map has {shares(best['value'], best['low'], best['high'])} of new images right "
-            f"at best (<code>{escape(best['unit'])}</code>, {escape(best['token'])}), and nine tenths of that from "
-            f"<code>{escape(first['unit'])}</code> on, at depth {first['depth']:.2f}."
-        )
-
-
-def erf(result: Result) -> Iterator[str]:
-    rows = result.table[result.table["shown"]]
-    early = rows.loc[(rows["depth"] - 0.25).abs().groupby(rows["model"], sort=False).idxmin()]
-    yield ranked(
-        by_model(early), "A quarter of the way in, {model} sees farthest: what a place depends on lies {} pixels away",
-        "{model} nearest, {}", "How far {models} see a quarter of the way in is too close to tell: {} to {} pixels",
-        measured,
-    )  # fmt: skip
-
-
-def similarity_to(result: Result) -> Iterator[str]:
-    rows = result.table[result.table["value"].notna()]
-    for name in dict.fromkeys(rows["model"]):
-        own = records(rows[rows["model"] == name])
-        most, least = max(own, key=lambda row: row["value"]), min(own, key=lambda row: row["value"])
-        ends = (
-            f"<code>{escape(row['unit'])}</code> (CKA {measured(row['value'], row['low'], row['high'])})"
-            for row in (most, least)
-        )
-        yield f"{bold(name)} is most like {bold(most['reference'])} in {next(ends)} and least in {next(ends)}."
-
-
-def cue_conflict(result: Result) -> Iterator[str]:
-    decided = result.table[result.table["overall"] & result.table["value"].notna()]
-    if len(decided):
-        yield ranked(
-            by_model(decided), "{model} goes by shape and not by texture most often, in {} of its decisions",
-            "{model} least often, in {}", "How often {models} go by shape is too close to tell: in {} to {} of cases",
-            shares,
-        )  # fmt: skip
-
-
 MEASURE, UNITS = {"measure", "overall", "value", "low", "high"}, {"unit", "value", "low", "high"}
 HEADS = {"unit", "relative", "uniform", "head", "mean", "mean_low", "mean_high"}
 SHIFTED = {"overall", "value", "low", "high"}
@@ -355,18 +195,19 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "head_diversity": (head_diversity, UNITS),
     "gates": (gates, {"unit", "depth", "mean"}),
     "position_similarity": (position_similarity, {"index", "value"}),
-    "corruption": (stands("corruptions"), SHIFTED),
-    "band_noise": (stands("noise in bands of frequency"), SHIFTED),
-    "adversarial": (stands("attacks"), SHIFTED),
-    "frequency_pass": (stands("filtered images"), SHIFTED),
-    "occlusion": (stands("masked patches"), SHIFTED),
-    "cue_conflict": (cue_conflict, SHIFTED),
-    "linear_probe": (linear_probe, UNITS | {"whole", "token", "depth"}),
-    "erf": (erf, UNITS | {"shown", "depth"}),
-    "similarity_to": (similarity_to, UNITS | {"reference"}),
-    "lesion": (lesion, UNITS | {"part", "change", "rise"}),
-    "hessian": (hessian, {"positive", "negative", "value", "low", "high"}),
-    "landscape": (landscape, {"part", "radius", "value", "low", "high"}),
+    "corruption": (many_passes.stands("corruptions"), SHIFTED),
+    "band_noise": (many_passes.stands("noise in bands of frequency"), SHIFTED),
+    "adversarial": (many_passes.stands("attacks"), SHIFTED),
+    "frequency_pass": (many_passes.stands("filtered images"), SHIFTED),
+    "occlusion": (many_passes.stands("masked patches"), SHIFTED),
+    "cue_conflict": (many_passes.cue_conflict, SHIFTED),
+    "linear_probe": (many_passes.linear_probe, UNITS | {"whole", "token", "depth"}),
+    "erf": (many_passes.erf, UNITS | {"shown", "depth"}),
+    "similarity_to": (many_passes.similarity_to, UNITS | {"reference"}),
+    "mc_dropout": (many_passes.mc_dropout, {"overall", "passes", "nll_change", "nll_change_low", "change_low"}),
+    "lesion": (many_passes.lesion, UNITS | {"part", "change", "rise"}),
+    "hessian": (many_passes.hessian, {"positive", "negative", "value", "low", "high"}),
+    "landscape": (many_passes.landscape, {"part", "radius", "value", "low", "high"}),
 }
 """What each question comes to, and the columns that takes."""
 

@@ -141,6 +141,14 @@ QUESTIONS = {
         "Without augmentation models are over-confident, with strong augmentation under-confident (Park and Kim 2022, "
         "appendix E; HDV-49).",
     ),
+    "mc_dropout": Question(
+        "output",
+        "Is a mean over dropped passes better than one pass?",
+        "Dropout stays on while the images pass again and again, and probabilities are averaged: the plainest way to "
+        "ask a network what it does not know.",
+        "With spatial smoothing two such passes are as good as fifty without it; attention is read as a mean of the "
+        "same kind, over places instead of passes (Park and Kim 2022, appendix B; HDV-52, HDV-55).",
+    ),
     "equivariance": Question(
         "output",
         "What happens when the image moves?",
