@@ -1,4 +1,4 @@
-"""Findings of Dosovitskiy et al., An Image is Worth 16x16 Words (2021)."""
+"""Where the claims of this paper are entered."""
 
 from __future__ import annotations
 
