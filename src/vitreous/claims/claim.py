@@ -123,6 +123,12 @@ def less(says: str, measure: Measure, than: float = 0.0, paper: float | None = N
     return _part(says, measure, than, "at most", than, paper, strict=True)
 
 
+def near(says: str, measure: Measure, bound: float, paper: float | None = None) -> Iterator[Part]:
+    """The effect is to lie no farther from zero than `bound`: two parts, one for each side."""
+    yield at_least(says, measure, -bound, paper)
+    yield at_most(says, measure, bound, paper)
+
+
 def noted(says: str, measure: Measure, paper: float | None = None) -> Part:
     """Worth knowing; decides nothing."""
     return _part(says, measure, None, "at least", None, paper)

@@ -1,4 +1,4 @@
-"""Findings of d'Ascoli et al., ConViT (2021)."""
+"""Where the claims of this paper are entered."""
 
 from __future__ import annotations
 

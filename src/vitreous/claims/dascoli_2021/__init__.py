@@ -1,0 +1,8 @@
+"""Findings of d'Ascoli et al., ConViT (2021)."""
+
+from __future__ import annotations
+
+from vitreous.claims.dascoli_2021 import ablations, efficiency, exact, gates, locality, positions
+from vitreous.claims.dascoli_2021.book import BOOK
+
+__all__ = ["BOOK", "ablations", "efficiency", "exact", "gates", "locality", "positions"]
