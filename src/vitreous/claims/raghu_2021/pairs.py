@@ -1,0 +1,108 @@
+"""Pairs of layers, as CKA compares them. Stem and head belong to no part of a model (A4.13) and are left out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from vitreous.claims.evidence import Rows, Unreadable, reads
+from vitreous.claims.measure import Array
+
+ENDS = ("stem", "head")
+OWN = ("model", "unit", "kind", "stage", "depth", "site", "layer")
+
+
+def _inner(table: pd.DataFrame) -> pd.DataFrame:
+    """Streams after units that are no ends; a unit that is the same for all images has no similarity."""
+    ends = table["kind"].isin(ENDS) | table["other_kind"].isin(ENDS)
+    after = (table["site"] == "after") & (table["other_site"] == "after")
+    return table[after & ~ends & table["value"].notna()]
+
+
+def within(rows: Rows) -> Rows:
+    """Every two units of the model once, the earlier one first."""
+    inner = _inner(rows.table)
+    chosen = inner["within"].astype(bool) & (inner["depth"] < inner["other_depth"])
+    return Rows(rows.exhibit, rows.result, inner[chosen])
+
+
+@reads("cka")
+def similarities(rows: Rows) -> Array:
+    """Of every two units of the model."""
+    return within(rows).draws()
+
+
+@reads("cka")
+def early_and_late(rows: Rows, part: float) -> Array:
+    """Of every unit in the first part of the depth with every one in the last."""
+    found = within(rows)
+    chosen = (found.table["depth"] <= part) & (found.table["other_depth"] >= 1 - part)
+    return Rows(rows.exhibit, rows.result, found.table[chosen]).draws()
+
+
+@reads("cka")
+def across_the_cut(rows: Rows, block: int) -> Array:
+    """Mean over pairs of a unit before a block and one from it on, minus mean over pairs on the same side. A block
+    begins with its attention."""
+    pairs = within(rows)
+    begins = np.sort(rows.table.loc[rows.table["kind"] == "attention", "depth"].unique())
+    if len(begins) < block:
+        raise Unreadable(f"{rows.exhibit.name} has {len(begins)} blocks, and its block {block} is asked for")
+    cut = begins[block - 1]
+    crossing = (pairs.table["depth"] < cut) & (pairs.table["other_depth"] >= cut)
+    across, same = (Rows(rows.exhibit, rows.result, pairs.table[chosen]) for chosen in (crossing, ~crossing))
+    return across.draws().mean(-1) - same.draws().mean(-1)
+
+
+class Cross(NamedTuple):
+    """Similarity of all units of a model to all of the one it is looked at beside."""
+
+    values: Array
+    """(1 + DRAWS, units, units of the other)."""
+    depth: Array
+    other: Array
+
+
+def cross(rows: Rows) -> Cross:
+    """Whichever of the two models stands first in the result."""
+    whole, (name, other) = rows.result.table, (rows.exhibit.name, rows.exhibit.other)
+    straight = whole[(whole["model"] == name) & (whole["other_model"] == other)]
+    turned = whole[(whole["model"] == other) & (whole["other_model"] == name)]
+    swap = {each: f"other_{each}" for each in OWN}
+    turned = turned.rename(columns=swap | {there: here for here, there in swap.items()})
+    table = _inner(pd.concat([straight, turned]) if name != other else straight)
+    table = table.sort_values(["depth", "other_depth"])
+    depth, others = table["depth"].unique(), table["other_depth"].unique()
+    if not len(table) or len(table) != len(depth) * len(others):
+        raise Unreadable(f"cka of {name!r} beside {other!r} has {len(table)} pairs of units")
+    values = Rows(rows.exhibit, rows.result, table).draws()
+    return Cross(values.reshape(len(values), len(depth), len(others)), depth, np.sort(others))
+
+
+@reads("cka")
+def counterpart(rows: Rows, low: float, high: float) -> Array:
+    """Depth of the unit most similar to a unit of the other model, mean over those of it that are deeper than `low`
+    and not deeper than `high`."""
+    found = cross(rows)
+    chosen = (found.other > low) & (found.other <= high)
+    if not chosen.any():
+        raise Unreadable(f"{rows.exhibit.other!r} has no units between depths {low} and {high}")
+    return np.asarray(found.depth[found.values[:, :, chosen].argmax(1)].mean(-1))
+
+
+@reads("cka")
+def closest(rows: Rows, low: float, high: float) -> Array:
+    """Similarity to the most similar unit of the other model, mean over units between two depths."""
+    found = cross(rows)
+    chosen = (found.depth > low) & (found.depth <= high)
+    if not chosen.any():
+        raise Unreadable(f"{rows.exhibit.name!r} has no units between depths {low} and {high}")
+    return np.asarray(found.values[:, chosen].max(2).mean(-1))
+
+
+@reads("cka")
+def similarity_across(rows: Rows) -> Array:
+    """Mean over all pairs of a unit of one model and a unit of the other."""
+    return np.asarray(cross(rows).values.mean((1, 2)))
