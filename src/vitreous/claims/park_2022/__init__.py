@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from vitreous.claims.park_2022 import curvature
+from importlib import import_module
+from pkgutil import iter_modules
+
 from vitreous.claims.park_2022.book import BOOK
 
-__all__ = ["BOOK", "curvature"]
+__all__ = ["BOOK"]
+
+for part in iter_modules(__path__):
+    import_module(f"{__name__}.{part.name}")  # enters its claims
