@@ -8,11 +8,10 @@ from io import BytesIO
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from vitreous.data.corruptions.filters import smooth
+from vitreous.data.corruptions.filters import Blocks, blocks, downwards, rightwards, smooth
 from vitreous.data.corruptions.published import HAIR, published
 from vitreous.data.draws import Draws
 
@@ -25,7 +24,7 @@ def brightness(images: Tensor, draws: Draws, more: float) -> Tensor:
     """
     value = images.amax(1, keepdim=True)
     raised = (value + more).clamp_(max=1)
-    return torch.where(value > 0, images * (raised / value.clamp(min=1 / 255)), raised)
+    return (images * (raised / value.clamp(min=1 / 255))).add_(raised * (value == 0))
 
 
 @published(cifar=[0.75, 0.5, 0.4, 0.3, 0.15], imagenet=[0.4, 0.3, 0.2, 0.1, 0.05])
@@ -46,9 +45,9 @@ def saturate(images: Tensor, draws: Draws, factor: float, more: float) -> Tensor
     value, least = images.amax(1, keepdim=True), images.amin(1, keepdim=True)
     saturation = (value - least) / value.clamp(min=1 / 255)
     wanted = (saturation * factor + more).clamp_(0, 1)
-    coloured = value - (value - images) * (wanted / saturation.clamp(min=1 / 255))
-    red = value * (1 - wanted * wanted.new_tensor([0, 1, 1]).view(3, 1, 1))
-    return torch.where(saturation > 0, coloured, red)
+    coloured = value - (value - images).mul_(wanted / saturation.clamp(min=1 / 255))
+    coloured[:, 1:] -= value * wanted * (saturation == 0)
+    return coloured
 
 
 @published(
@@ -62,37 +61,34 @@ def elastic_transform(images: Tensor, draws: Draws, strength: float, sigma: floa
     """Move three corners of a square at random, then every pixel by a smoothed random field; in parts of the side."""
     height, width = images.shape[-2:]
     side = min(height, width)
-    images = _sample(images, *_affine(draws, height, width, corners * side), "mirror")
+    images = _sample(images, _affine(draws, height, width, corners * side), "mirror")
     if strength == 0:
         return images
     field = smooth(draws.uniform(2, height, width, low=-1, high=1), sigma * side, "reflect", truncate=3)
-    right, down = (field * (strength * side)).unbind(1)
-    y, x = (torch.arange(length, device=images.device) for length in (height, width))
-    return _sample(images, y[:, None] + down, x + right, "reflect")
+    places = (field * (strength * side)).movedim(1, 3)
+    places[..., 0] += torch.arange(width, device=images.device)
+    places[..., 1] += torch.arange(height, device=images.device)[:, None]
+    return _sample(images, places, "reflect")
 
 
-def _affine(draws: Draws, height: int, width: int, most: float) -> tuple[Tensor, Tensor]:
-    """Where each pixel comes from, (n, h, w) each, if three corners move by up to `most` along each axis."""
+def _affine(draws: Draws, height: int, width: int, most: float) -> Tensor:
+    """Where each pixel comes from, (n, h, w, 2), x before y, if three corners move by up to `most` along each axis."""
     third = min(height, width) // 3
     signs = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]], dtype=torch.float64)
     before = torch.tensor([width // 2, height // 2]) + third * signs
     after = before + draws.uniform(3, 2, low=-most, high=most).double().cpu()
     ones = torch.ones(len(after), 3, 1, dtype=torch.float64)
     back = torch.linalg.solve(torch.cat([after, ones], 2), before.expand(len(after), 3, 2))  # rows x, y, 1 to x, y
-    back = back.to(draws.keys.device, torch.float32)[..., None, None]
-    y, x = (torch.arange(length, device=back.device, dtype=torch.float32) for length in (height, width))
-    x_from, y_from = (back[:, 0, i] * x + back[:, 1, i] * y[:, None] + back[:, 2, i] for i in (0, 1))
-    return y_from, x_from
+    right, down, start = back.to(draws.keys.device, torch.float32)[:, :, None, None].unbind(1)
+    y, x = (torch.arange(length, device=right.device, dtype=torch.float32)[:, None] for length in (height, width))
+    return (right * x + start) + down * y[:, None]
 
 
-def _sample(images: Tensor, y: Tensor, x: Tensor, border: str) -> Tensor:
+def _sample(images: Tensor, places: Tensor, border: str) -> Tensor:
     """Images at these places, by linear interpolation. Mirrored at the last pixel or, "reflect", at the edge."""
-    height, width = images.shape[-2:]
+    sides = places.new_tensor([images.shape[-1], images.shape[-2]])
     centres = border == "mirror"
-    if centres:
-        grid = torch.stack([2 * x / max(width - 1, 1) - 1, 2 * y / max(height - 1, 1) - 1], -1)
-    else:
-        grid = torch.stack([(2 * x + 1) / width - 1, (2 * y + 1) / height - 1], -1)
+    grid = places * (2 / (sides - 1).clamp_(min=1)) - 1 if centres else (places + 0.5) * (2 / sides) - 1
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=centres)
 
 
@@ -100,32 +96,28 @@ def _sample(images: Tensor, y: Tensor, x: Tensor, border: str) -> Tensor:
 def pixelate(images: Tensor, draws: Draws, share: float) -> Tensor:
     """Shrink to this share of the side, by means of whole pixels as Pillow's box filter has them, and enlarge again."""
     sides = images.shape[-2:]
-    fewer = [max(int(length * share), 1) for length in sides]
-    rows, columns = (_boxes(*lengths).to(images.device) for lengths in zip(sides, fewer, strict=True))
-    narrow = (images.float() @ columns.mT).add_(0.5 + HAIR).floor_()  # a half is rounded upwards
-    small = (rows @ narrow).add_(0.5 + HAIR).byte()
+    down, right = (_boxes(length, max(int(length * share), 1), images.device) for length in sides)
+    narrow = rightwards(images.float(), right).add_(0.5 + HAIR).floor_()  # a half is rounded upwards
+    small = downwards(narrow, down).add_(0.5 + HAIR).byte()
     return F.interpolate(small, size=list(sides), mode="nearest-exact")
 
 
 @lru_cache(maxsize=32)
-def _boxes(length: int, fewer: int) -> Tensor:
+def _boxes(length: int, fewer: int, device: torch.device) -> Blocks:
     """The matrix (fewer, length) that averages, for each large pixel, the small ones whose centres it covers."""
     middle = (torch.arange(fewer).double() + 0.5) * (length / fewer)
     apart = torch.arange(length) + 0.5 - middle[:, None]
-    covered = ((apart > -0.5 * length / fewer) & (apart <= 0.5 * length / fewer)).float()
-    return covered / covered.sum(1, keepdim=True)
+    covered = ((apart > -0.5 * length / fewer) & (apart <= 0.5 * length / fewer)).double()
+    return blocks(covered / covered.sum(1, keepdim=True), device)
 
 
 @published(cifar=[80, 65, 58, 50, 40], imagenet=[25, 18, 15, 10, 7], whole=True)
 def jpeg_compression(images: Tensor, draws: Draws, quality: int) -> Tensor:
     """Write and read a JPEG of this quality, with Pillow, one image at a time on the CPU."""
-    pictures = images.permute(0, 2, 3, 1).contiguous().cpu().numpy()
-    read = torch.from_numpy(np.stack([_jpeg(picture, quality) for picture in pictures]))
-    return read.to(images.device).permute(0, 3, 1, 2)
-
-
-def _jpeg(picture: NDArray[np.uint8], quality: int) -> NDArray[np.uint8]:
-    file = BytesIO()
-    Image.fromarray(picture).save(file, "JPEG", quality=quality)
-    with Image.open(file) as read:
-        return np.asarray(read)
+    done = torch.empty(images.shape, dtype=torch.uint8)
+    for picture, planes in zip(done.numpy(), images.cpu().numpy(), strict=True):
+        file = BytesIO()
+        Image.merge("RGB", [Image.fromarray(plane) for plane in planes]).save(file, "JPEG", quality=quality)
+        with Image.open(file) as read:
+            picture[...] = np.asarray(read).transpose(2, 0, 1)
+    return done.to(images.device)

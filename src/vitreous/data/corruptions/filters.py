@@ -57,15 +57,21 @@ def blocks(matrix: Tensor, device: torch.device) -> Blocks:
     return tuple(found)
 
 
-def both_ways(x: Tensor, down: Blocks, right: Blocks) -> Tensor:
-    """One matrix along the columns, another along the rows of images (…, h, w): down @ x @ right.mT."""
+def rightwards(x: Tensor, matrix: Blocks) -> Tensor:
+    """A matrix along the rows of images (…, h, w): x @ matrix.mT."""
+    lines = x.flatten(0, -2)
+    done = x.new_empty(len(lines), matrix[-1][0].stop)
+    for rows, columns, block in matrix:
+        torch.mm(lines[:, columns], block.mT, out=done[:, rows])
+    return done.view(*x.shape[:-1], -1)
+
+
+def downwards(x: Tensor, matrix: Blocks) -> Tensor:
+    """A matrix along the columns of images (…, h, w): matrix @ x."""
     planes = x.flatten(0, -3)
-    wide = x.new_empty(*planes.shape[:2], right[-1][0].stop)
-    for rows, columns, block in right:
-        torch.mm(planes.flatten(0, 1)[:, columns], block.mT, out=wide.flatten(0, 1)[:, rows])
-    done = x.new_empty(len(planes), down[-1][0].stop, wide.shape[2])
-    for rows, columns, block in down:
-        torch.bmm(block.expand(len(planes), -1, -1), wide[:, columns], out=done[:, rows])
+    done = x.new_empty(len(planes), matrix[-1][0].stop, x.shape[-1])
+    for rows, columns, block in matrix:
+        torch.bmm(block.expand(len(planes), -1, -1), planes[:, columns], out=done[:, rows])
     return done.view(*x.shape[:-2], *done.shape[1:])
 
 
@@ -73,7 +79,8 @@ def smooth(x: Tensor, sigma: float, border: Border = "nearest", truncate: float 
     """Gaussian blur of (…, h, w), cut off at `truncate` sigmas; along each axis one product with a matrix."""
     if sigma <= 0:
         return x
-    return both_ways(x, *(smoothing(length, sigma, border, truncate, x.device) for length in x.shape[-2:]))
+    down, right = (smoothing(length, sigma, border, truncate, x.device) for length in x.shape[-2:])
+    return downwards(rightwards(x, right), down)
 
 
 @lru_cache(maxsize=64)
@@ -114,7 +121,8 @@ def _quick(length: int) -> int:
 
 def zoom(x: Tensor, factor: float) -> Tensor:
     """Enlarge the middle of (…, h, w)."""
-    return both_ways(x, *(_zooming(length, factor, x.device) for length in x.shape[-2:]))
+    down, right = (_zooming(length, factor, x.device) for length in x.shape[-2:])
+    return downwards(rightwards(x, right), down)
 
 
 @lru_cache(maxsize=16)
@@ -142,13 +150,10 @@ def trail(draws: Draws, towards: float, radius: int, sigma: float) -> tuple[Tens
     steps = torch.arange(2 * radius + 1, device=angles.device)
     weights = torch.exp(-(steps**2) / (2 * sigma**2))
     extremes = [math.radians(towards + turn) for turn in (-45, 0, 45)]
-    places, origin, shape = [], [], []
-    for way, most in ((angles.sin(), map(math.sin, extremes)), (angles.cos(), map(math.cos, extremes))):
-        ends = [round(2 * radius * each) for each in (0.0, *most)]
-        places.append(torch.ceil(steps * way[:, None] - 0.5).long().clamp(min(ends), max(ends)) - min(ends))
-        origin.append(-min(ends))
-        shape.append(max(ends) - min(ends) + 1)
-    kernels = torch.zeros(len(angles), *shape, device=angles.device)
-    image = torch.arange(len(angles), device=angles.device)[:, None].expand_as(places[0])
-    kernels.index_put_((image, *places), (weights / weights.sum()).expand_as(image), accumulate=True)
-    return kernels, (origin[0], origin[1])
+    ends = [[round(2 * radius * each) for each in (0.0, *map(way, extremes))] for way in (math.sin, math.cos)]
+    (up, left), (tall, wide) = ((-min(each) for each in ends), (max(each) - min(each) + 1 for each in ends))
+    down, right = (torch.ceil(steps * way[:, None] - 0.5).long() for way in (angles.sin(), angles.cos()))
+    places = (down + up) * wide + right + left
+    kernels = torch.zeros(len(angles), tall * wide, device=angles.device)
+    kernels.scatter_add_(1, places, (weights / weights.sum()).expand_as(places))
+    return kernels.view(-1, tall, wide), (up, left)

@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from vitreous.data.corruptions.published import published
+from vitreous.data.corruptions.published import HAIR, published
 from vitreous.data.draws import Draws
 
 
@@ -17,47 +17,50 @@ def gaussian_noise(images: Tensor, draws: Draws, scale: float) -> Tensor:
     return draws.normal(*images.shape[1:], std=scale).add_(images)
 
 
-@published(cifar=[500, 250, 100, 75, 50], imagenet=[60, 25, 12, 5, 3])
+@published(cifar=[500, 250, 100, 75, 50], imagenet=[60, 25, 12, 5, 3], whole=True)
 def shot_noise(images: Tensor, draws: Draws, photons: int) -> Tensor:
     """Count photons: Poisson, with this many for full brightness.
 
     An image has 256 levels, so there are 256 Poisson distributions, and drawing is a look into the inverses of their
-    cumulative sums. A table of buckets answers where a bucket holds one count only; a search in the sums, each raised
+    cumulative sums. A table of buckets answers where a bucket holds one level only; a search in the sums, each raised
     by its level so that all are one sorted list, answers for the others.
     """
-    sums, buckets = _poisson(photons, images.device)
-    levels = (images * 255).round().long()
-    drawn = draws.uniform(*images.shape[1:])
-    counts = buckets.take((drawn * BUCKETS).long().add_(levels, alpha=BUCKETS))
-    rest = counts < 0
-    found = torch.searchsorted(sums.flatten(), drawn[rest].double() + levels[rest], right=True)
-    counts[rest] = (found - levels[rest] * sums.shape[1]).float()
-    return counts / photons
+    sums, shades, buckets = _poisson(photons, images.device)
+    levels = images.flatten().int()
+    drawn = draws.uniform(*images.shape[1:]).flatten()
+    seen = buckets.index_select(0, (drawn * BUCKETS).int().add_(levels, alpha=BUCKETS))
+    rest = (seen < 0).nonzero().flatten()
+    drawn, levels = drawn[rest].double(), levels[rest]
+    counts = torch.searchsorted(sums.flatten(), drawn.add_(levels), right=True) - levels * sums.shape[1]
+    return seen.index_copy_(0, rest, shades[counts]).byte().view(images.shape)
 
 
 BUCKETS = 2048
 
 
 @lru_cache(maxsize=10)
-def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """For each level, float64 (256, counts): the level plus the probability of at most that many photons. And, float32
-    (256, BUCKETS): the count of all draws in [i, i + 1) / BUCKETS, or -1 where they differ."""
+def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """For each level, float64 (256, counts): the level plus the probability of at most that many photons. Then, int16,
+    the level that a count is seen as, and (256 * BUCKETS) that of all draws in [i, i + 1) / BUCKETS, or -1 where they
+    differ."""
     most = int(photons + 8 * photons**0.5 + 8)  # the chance of more is below 1e-9
     levels, counts = (torch.arange(many, dtype=torch.float64)[:, None] for many in (256, most))
     sums = torch.special.gammaincc(counts.mT + 1, levels * (photons / 255))
     sums[:, -1] = 1
+    shades = (counts.flatten() * (255 / photons) + HAIR).clamp_(max=255).short()
     starts = (torch.arange(BUCKETS, dtype=torch.float64) / BUCKETS).repeat(256, 1)
-    low = torch.searchsorted(sums, starts, right=True)
-    high = torch.searchsorted(sums, starts + 1 / BUCKETS, right=False)
-    buckets = torch.where(low == high, low, -1).float()
-    return (sums + levels).to(device), buckets.to(device)
+    low = shades[torch.searchsorted(sums, starts, right=True)]
+    high = shades[torch.searchsorted(sums, starts + 1 / BUCKETS, right=False)]
+    buckets = torch.where(low == high, low, -1).flatten()
+    return (sums + levels).to(device), shades.to(device), buckets.to(device)
 
 
-@published(cifar=[0.01, 0.02, 0.03, 0.05, 0.07], imagenet=[0.03, 0.06, 0.09, 0.17, 0.27])
+@published(cifar=[0.01, 0.02, 0.03, 0.05, 0.07], imagenet=[0.03, 0.06, 0.09, 0.17, 0.27], whole=True)
 def impulse_noise(images: Tensor, draws: Draws, share: float) -> Tensor:
     """Replace this share of the values, each channel on its own, half of them by black and half by white."""
     drawn = draws.uniform(*images.shape[1:])
-    return torch.where(drawn < share, (drawn < share / 2).float(), images)
+    kept, white = (drawn >= share).byte(), (drawn < share / 2).byte()
+    return kept.mul_(images).add_(white, alpha=255)
 
 
 @published(cifar=[0.06, 0.1, 0.12, 0.16, 0.2], imagenet=[0.15, 0.2, 0.35, 0.45, 0.6])

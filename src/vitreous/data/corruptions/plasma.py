@@ -15,18 +15,17 @@ def plasma(draws: Draws, side: int, decay: float) -> Tensor:
     every square with the mean of its corners, then the middle of every edge with the mean of its four neighbours.
     """
     noise = draws.uniform(side, side, low=-1, high=1)
-    heights = torch.zeros_like(noise)
+    heights = torch.zeros_like(noise[:, :1, :1])
     scale, step = 1.0, side
     while step >= 2:
-        half = step // 2
-        corners = heights[:, ::step, ::step]
+        step //= 2
+        corners, heights = heights, noise[:, ::step, ::step] * scale
+        heights[:, ::2, ::2] = corners
+        pairs = corners + corners.roll(-1, 2)
+        middles = heights[:, 1::2, 1::2].add_(pairs + pairs.roll(-1, 1), alpha=0.25)
+        heights[:, ::2, 1::2].add_((middles + middles.roll(1, 1)).add_(pairs), alpha=0.25)
         pairs = corners + corners.roll(-1, 1)
-        middles = (pairs + pairs.roll(-1, 2)) / 4 + scale * noise[:, half::step, half::step]
-        heights[:, half::step, half::step] = middles
-        across = (middles + middles.roll(1, 1) + corners + corners.roll(-1, 2)) / 4
-        heights[:, ::step, half::step] = across + scale * noise[:, ::step, half::step]
-        along = (middles + middles.roll(1, 2) + corners + corners.roll(-1, 1)) / 4
-        heights[:, half::step, ::step] = along + scale * noise[:, half::step, ::step]
-        step, scale = half, scale / decay**2
+        heights[:, 1::2, ::2].add_((middles + middles.roll(1, 2)).add_(pairs), alpha=0.25)
+        scale /= decay**2
     heights -= heights.amin((1, 2), keepdim=True)
-    return heights / heights.amax((1, 2), keepdim=True)
+    return heights.div_(heights.amax((1, 2), keepdim=True))

@@ -44,12 +44,11 @@ def snow(
     The picture itself pales: a share 1 - keep is replaced by 1.5 times its grey plus a half, where that is brighter.
     """
     flakes = zoom(draws.normal(1, *images.shape[-2:], mean=mean, std=std), size)
-    flakes = _levels(flakes.where(flakes >= least, 0).clamp_(0, 1))
+    flakes = _levels(flakes.mul_(flakes >= least).clamp_(0, 1))
     kernels, origin = trail(draws, -90, radius, sigma)
     flakes = _levels(correlate(flakes, kernels, origin, "nearest"), 0.5)
-    grey = (images * images.new_tensor([0.299, 0.587, 0.114]).view(3, 1, 1)).sum(1, keepdim=True)
-    pale = torch.maximum(images, 1.5 * grey + 0.5)
-    return keep * images + (1 - keep) * pale + flakes + flakes.flip(2, 3)
+    pale = sum(weight * images[:, i : i + 1] for i, weight in enumerate((0.299, 0.587, 0.114))) * 1.5 + 0.5
+    return torch.maximum(images, pale).lerp_(images, keep).add_(flakes + flakes.flip(2, 3))
 
 
 def _levels(layer: Tensor, up: float = HAIR) -> Tensor:
@@ -73,9 +72,8 @@ def frost(images: Tensor, draws: Draws, image: float, ice: float, scale: float) 
     down = draws.uniform().mul(all_panes.shape[2] - height + 1).long()
     right = draws.uniform().mul(all_panes.shape[3] - width + 1).long()
     y = down[:, None] + torch.arange(height, device=images.device)
-    x = right[:, None] + torch.arange(width, device=images.device)
-    piece = all_panes[which[:, None, None], :, y[:, :, None], x[:, None, :]].movedim(3, 1)
-    return image * images + ice * piece
+    piece = all_panes.unfold(3, width, 1)[which[:, None], :, y, right[:, None]].movedim(2, 1)
+    return (image * images).add_(piece, alpha=ice)
 
 
 @published(
@@ -87,4 +85,4 @@ def fog(images: Tensor, draws: Draws, thickness: float, decay: float) -> Tensor:
     height, width = images.shape[-2:]
     brightest = images.amax((1, 2, 3), keepdim=True)
     mist = plasma(draws, 1 << (max(height, width, 2) - 1).bit_length(), decay)[:, None, :height, :width]
-    return (images + thickness * mist) * (brightest / (brightest + thickness))
+    return images.add(mist, alpha=thickness).mul_(brightest / (brightest + thickness))
