@@ -9,8 +9,9 @@ A check yields parts, each an effect with its interval beside a threshold. A par
 
 (where more or less is asked for, and not at least or at most, the threshold itself is not reached),
 
-and a claim is supported if all its parts are, refuted if one is, and inconclusive if neither, or if something that it
-reads has not been measured. Parts without a threshold are noted and decide nothing.
+and a claim is supported if all its parts are, refuted if one is, and inconclusive if neither, or if something that one
+of them reads has not been measured. Parts without a threshold are noted and decide nothing, and neither does it if what
+they read is not there.
 """
 
 from __future__ import annotations
@@ -123,6 +124,11 @@ def less(says: str, measure: Measure, than: float = 0.0, paper: float | None = N
     return _part(says, measure, than, "at most", than, paper, strict=True)
 
 
+def no_less(says: str, measure: Measure, than: float = 0.0, paper: float | None = None) -> Part:
+    """The effect is to be `than` or more, and as much is as good as more: there is no sign to be certain of."""
+    return _part(says, measure, than, "at least", None, paper)
+
+
 def near(says: str, measure: Measure, bound: float, paper: float | None = None) -> Iterator[Part]:
     """The effect is to lie no farther from zero than `bound`: two parts, one for each side."""
     yield at_least(says, measure, -bound, paper)
@@ -219,19 +225,19 @@ def _judged(evidence: Evidence, claim: Claim) -> Verdict:
     data, look = evidence.look(claim.task)
     parts = tuple(claim.check(look))
     missing = tuple({str(need): need for need in look.missing}.values())
-    outcomes = [part.outcome for part in parts if part.outcome is not None]
+    judged = [part for part in parts if part.outcome is not None]
+    trainings = min((part.seeds for part in judged), default=0)
     notes = list(dict.fromkeys(look.notes))
     found: Outcome = "inconclusive"
-    if not missing and outcomes:
-        if "refuted" in outcomes:
+    if trainings:
+        if any(part.outcome == "refuted" for part in judged):
             found = "refuted"
-        elif all(outcome == "supported" for outcome in outcomes):
+        elif all(part.outcome == "supported" for part in judged):
             found = "supported"
-    trainings = min((part.seeds for part in parts if part.seeds), default=0)
     if found != "inconclusive" and trainings < claim.seeds:
         notes.append(f"{claim.seeds} trainings of each model are needed, and there are {trainings}.")
         found = "inconclusive"
-    if any(not isfinite(part.effect) for part in parts if part.outcome is not None) and not missing and not notes:
+    if any(not isfinite(part.effect) for part in judged) and not missing and not notes:
         notes.append("An effect is not a finite number.")
     return Verdict(claim, found, parts, data, look.scale, missing, tuple(notes))
 

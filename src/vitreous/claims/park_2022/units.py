@@ -1,0 +1,149 @@
+"""What claims read of single units: by kind, by stage, and by where in a stage they stand.
+
+Rows of a result are in the order of the units, and stages are counted from 1; stem and head belong to none.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from vitreous.claims.evidence import Rows, Unreadable, reads
+from vitreous.claims.measure import Array, Measure
+
+POINTS = 100.0
+"""Percentage points of a share."""
+
+
+def by_stage(rows: Rows, column: str = "value") -> dict[int, Array]:
+    """(1 + DRAWS, units) readings of every stage that has any."""
+    body = rows.table[(rows.table["stage"] > 0) & (rows.table["kind"] != "head")]
+    found = Rows(rows.exhibit, rows.result, body).draws(column)
+    stages = body["stage"].to_numpy()
+    return {int(stage): found[:, stages == stage] for stage in dict.fromkeys(stages.tolist())}
+
+
+def several(stages: dict[int, Array], rows: Rows) -> dict[int, Array]:
+    """Those stages that have a first and a last unit."""
+    found = {stage: units for stage, units in stages.items() if units.shape[1] > 1}
+    if not found:
+        raise Unreadable(f"{rows.result.name} of {rows.exhibit.name} has no stage with two such units")
+    return found
+
+
+def quarter(steps: Measure) -> Measure:
+    """Mean over the first quarter of the blocks."""
+    return steps.map(lambda each: each[: _quarter(each)].mean())
+
+
+def rest(steps: Measure) -> Measure:
+    """Mean over all but the first quarter; of twelve blocks, from the fourth on."""
+    return steps.map(lambda each: each[_quarter(each) :].mean())
+
+
+def _quarter(each: Array) -> int:
+    return max(1, round(len(each) / 4))
+
+
+# Frequencies.
+
+
+@reads("fourier")
+def sharpening(rows: Rows, kind: str) -> Array:
+    """What each unit of a kind does to the highest frequency of the map, in order (A4.07)."""
+    return rows.where(kind=kind, highest=True).draws("change")
+
+
+@reads("fourier")
+def high_by_stage(rows: Rows) -> Array:
+    """The highest frequency of maps, mean over each stage."""
+    return np.stack([units.mean(1) for units in by_stage(rows.where(highest=True)).values()], 1)
+
+
+@reads("fourier")
+def high_in_first_stage(rows: Rows) -> Array:
+    """The highest frequency after the last unit of the first stage minus that after the first; one resolution."""
+    stages = several(by_stage(rows.where(highest=True)), rows)
+    first = stages[min(stages)]
+    return first[:, -1] - first[:, 0]
+
+
+@reads("fourier")
+def high_from_stem(rows: Rows, frequency: str = "highest") -> Array:
+    """Amplitude after the last unit minus that after the stem: of the highest frequency of each map, or of the one
+    that all maps have in common."""
+    found = rows.where(**{frequency: True}).draws()
+    return found[:, -1] - found[:, 0]
+
+
+# Variance over positions.
+
+
+@reads("variance")
+def variance_ratios(rows: Rows, kind: str) -> Array:
+    """Variance after each unit of a kind over that before it, in order (A4.09)."""
+    return rows.where(kind=kind).draws("ratio")
+
+
+@reads("variance")
+def variance_by_half(rows: Rows, half: int) -> Array:
+    """Relative change of the variance by attention, mean over the first (0) or second (1) half of every stage."""
+    stages = several(by_stage(rows.where(kind="attention"), "ratio"), rows)
+    parts = [
+        units[:, : units.shape[1] // 2] if half == 0 else units[:, -(units.shape[1] // 2) :]
+        for units in stages.values()
+    ]
+    return np.concatenate(parts, 1).mean(1) - 1
+
+
+@reads("variance")
+def variance_slopes(rows: Rows) -> Array:
+    """Of every stage: slope of log variance over its units."""
+    stages = several(by_stage(rows), rows)
+    return np.stack([np.polyfit(np.arange(units.shape[1]), np.log(units).T, 1)[0] for units in stages.values()], 1)
+
+
+@reads("variance")
+def variance_ends(rows: Rows, last_stage: int = 3) -> Array:
+    """Of every stage up to a last one: variance after its last unit over that after its first."""
+    stages = several({k: units for k, units in by_stage(rows).items() if k <= last_stage}, rows)
+    return np.stack([units[:, -1] / units[:, 0] for units in stages.values()], 1)
+
+
+@reads("variance")
+def variance_peaks(rows: Rows, last_stage: int = 3) -> Array:
+    """Of every stage up to a last one: 1 where no unit has a larger variance than the last."""
+    stages = several({k: units for k, units in by_stage(rows).items() if k <= last_stage}, rows)
+    return np.stack([units.argmax(1) == units.shape[1] - 1 for units in stages.values()], 1)
+
+
+@reads("variance")
+def variance_transitions(rows: Rows) -> Array:
+    """Variance after the first unit of a stage over that after the last of the stage before."""
+    stages = list(by_stage(rows).values())
+    if len(stages) < 2:
+        raise Unreadable(f"{rows.exhibit.name} has one stage only")
+    return np.stack([after[:, 0] / before[:, -1] for before, after in pairwise(stages)], 1)
+
+
+# Lesions.
+
+
+@reads("lesion")
+def lesion_trends(rows: Rows, kind: str, change: str = "taken out", first_stage: int = 1) -> Array:
+    """Of every stage from a first one on: points lost without its last unit of a kind minus those without its first."""
+    stages = by_stage(rows.where(kind=kind, change=change))
+    found = several({k: units for k, units in stages.items() if k >= first_stage}, rows)
+    return np.stack([POINTS * (units[:, -1] - units[:, 0]) for units in found.values()], 1)
+
+
+@reads("lesion")
+def lesion_early_minus_late(rows: Rows, kind: str, change: str = "taken out") -> Array:
+    """Points lost by a lesion in the first half of the stages minus those in the second; the middle one is late."""
+    stages = by_stage(rows.where(kind=kind, change=change))
+    if len(stages) < 2:
+        raise Unreadable(f"lesion of {rows.exhibit.name} has one stage only")
+    early = [units for k, units in stages.items() if 2 * k <= max(stages)]
+    late = [units for k, units in stages.items() if 2 * k > max(stages)]
+    return np.asarray(POINTS * (np.concatenate(early, 1).mean(1) - np.concatenate(late, 1).mean(1)))
