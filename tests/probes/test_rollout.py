@@ -13,7 +13,7 @@ import vitreous
 from probes.attending import ask, attention_units, look, opened, random_map, seen
 from probes.noise import noise
 from vitreous.errors import VitreousError
-from vitreous.probes.rollout import coverage, layer, lit, rolled, unrollable
+from vitreous.probes.rollout import coverage, covered, layer, lit, rolled, unrollable
 
 OPTIONS: list[dict[str, Any]] = [{}, {"identity": False}, {"heads": "max"}]
 
@@ -155,3 +155,34 @@ def test_light_falls_where_the_shares_are() -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(VitreousError, match="mean or the max over heads, not 'min'"):
         vitreous.inspect(opened("class"), noise(1), {"rollout": {"heads": "min"}})
+
+
+@pytest.mark.parametrize(
+    ("box", "grid"), [((3, 5, 6, 8), (8, 8)), ((0, 0, 32, 16), (4, 8)), ((7, 1, 9, 30), (5, 3)), ((4, 4, 4, 9), (8, 8))]
+)
+def test_how_much_of_a_patch_lies_in_a_box(box: tuple[int, ...], grid: tuple[int, int]) -> None:
+    """Against counting points that lie close together."""
+    x, y = ((np.arange(960) + 0.5) * side / 960 for side in (32, 16))
+    inside = np.outer((box[1] <= y) & (y < box[3]), (box[0] <= x) & (x < box[2]))
+    counted = inside.reshape(grid[0], 960 // grid[0], grid[1], 960 // grid[1]).mean((1, 3))
+    np.testing.assert_allclose(covered(box, (16, 32), grid), counted, atol=0.01)
+
+
+def test_what_lies_in_the_box_of_the_object() -> None:
+    """Under uniform attention as much as the box covers; and what the class token rests on outside is not inside."""
+    data = vitreous.data.load("world:syn-b", split="test", size=6)
+    options = {"rollout": {"images": tuple(range(6))}}
+    model = vitreous.open("nano:vit").with_attention("attention", "uniform")
+    table = vitreous.inspect({"vit": model}, data, options, device="cpu")["rollout"].table
+    np.testing.assert_allclose(table["inside"], 9 / 1024, rtol=1e-5)
+    np.testing.assert_allclose(table["box"], 9 / 1024)
+    found = vitreous.inspect("nano:vit", data, options, device="cpu")["rollout"]
+    for image, (x0, y0, x1, y1) in enumerate(data.truth["box"].tolist()):
+        light = found.arrays["rollout/nano:vit"][image, -1].astype(np.float64).repeat(4, 0).repeat(4, 1)
+        wanted = light[y0:y1, x0:x1].sum() / light.sum()
+        row = found.table[(found.table["image"] == image) & found.table["tile"]]
+        assert row["inside"].item() == pytest.approx(wanted, rel=1e-5)
+
+
+def test_without_boxes_nothing_is_said_of_objects() -> None:
+    assert ask(opened("class"), "rollout").table[["inside", "box"]].isna().to_numpy().all()

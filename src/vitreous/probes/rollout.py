@@ -8,6 +8,10 @@ what they have: both rows are the identity's. `identity=False` leaves the skips 
 attention of all heads. The product has a meaning only where nothing but attention moves information between tokens, so
 models with convolutions between attention layers, or with grids that change, are refused.
 
+Where the set of images knows the box of each object (the embedded world does), `inside` says how much of what rests on
+patches lies within it, a patch at the border counted by the share of it that does; `box` is the share of the image that
+the box covers, and so what `inside` would be if all patches counted alike (VIT-16).
+
 Arrays, for n images: "rollout/<model>", float32 (n, layers, rows, columns), the share of each patch after each
 attention layer, prefix tokens left out; "images", uint8 (n, height, width, 3); "tiles", each image beside itself as
 the rollout of the last layer lights it.
@@ -45,6 +49,8 @@ COLUMNS = (
     Column("label", "category", "What the image shows, where that is known."),
     Column("tile", "category", "Whether it is among the tiles: the last layer is."),
     Column("elsewhere", "quantity", "Share that rests on tokens without a place, such as the class token itself."),
+    Column("inside", "quantity", "Share of what rests on patches that lies in the object's box, where that is known."),
+    Column("box", "quantity", "Share of the image that the box covers."),
     Column("value", "quantity", "Patches that count, 2 to the entropy, as a share of all.", label="share of the image"),
 )
 VIEWS = (
@@ -82,7 +88,7 @@ class Rollout(Pictured):
     heads: Literal["mean", "max"] = "mean"
 
     name = "rollout"
-    ids = ("A4.27", "X-10")
+    ids = ("A4.27", "X-10", "VIT-16")
 
     def __post_init__(self) -> None:
         if self.heads not in ("mean", "max"):
@@ -125,8 +131,9 @@ class Rollout(Pictured):
                 for i, slot in enumerate(slots):
                     last = unit is units[-1]
                     named = {"image": self.rows[slot], "label": labels[i], "tile": last}
+                    within = self._inside(slot, shares[i].reshape(grid))
                     measured = {"elsewhere": 1 - shares[i].sum(), "value": coverage(shares[i])}
-                    rows.append({**where(subject, unit), **named, **measured})
+                    rows.append({**where(subject, unit), **named, **within, **measured})
                     tiles += [lit(images[i], shares[i].reshape(grid))] if last else []
             if units:
                 shape = len(slots), len(units), *grid
@@ -136,6 +143,23 @@ class Rollout(Pictured):
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
         about = {"shown": [self.rows[slot] for slot in slots], "labels": labels}
         return Result(self.name, table, COLUMNS, VIEWS if tiles else (), arrays, about)
+
+    def _inside(self, slot: int, shares: np.ndarray) -> dict[str, float]:
+        """How much lies in the box of the object, and how large that is."""
+        boxes = self.setting.data.truth.get("box")
+        if boxes is None:
+            return {"inside": np.nan, "box": np.nan}
+        cover = covered(boxes[self.rows[slot]].tolist(), self.setting.data.image, shares.shape)
+        return {"inside": float((shares * cover).sum() / shares.sum()), "box": float(cover.mean())}
+
+
+def covered(box: Sequence[float], image: Sequence[int], grid: Sequence[int]) -> np.ndarray:
+    """(rows, columns) the share of each patch that lies in a box x0, y0, x1, y1 of pixels, the last two beyond it."""
+    along = []
+    for low, high, side, count in zip(box[1::-1], box[3:1:-1], image, grid, strict=True):
+        edges = np.linspace(0, side, count + 1)
+        along.append((np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)).clip(0) * count / side)
+    return np.outer(*along)
 
 
 def unrollable(units: Sequence[Unit]) -> str:

@@ -109,7 +109,7 @@ def on_the_object(rows: Rows) -> Array:
 )
 def rollout_finds_the_object(look: Look) -> Iterator[Part]:
     """On the embedded task of motifs whatever the study's images, because it knows where the object is. Rollout is
-    asked of 256 images there (`images=range(256)`)."""
+    asked of 256 images there (`images=tuple(range(256))`)."""
     trained, untrained = (on_the_object(look("vit", data="SYN-B", moment=each)) for each in (None, "start"))
     yield at_least("share of rollout within the object's box over the box's share of the image", trained, 1.5, versus=1)
     yield more("the same, trained minus untrained", trained - untrained)
