@@ -61,7 +61,7 @@ def pair(model: str, other: str, alike: Alike, turned: bool = False, **facts: An
     )
 
 
-def near(depth: float) -> Alike:
+def closest_at(depth: float) -> Alike:
     """Every layer of the other model is most like the layer at this depth."""
     return lambda own, there: 0.9 - abs(own - depth)
 
@@ -104,8 +104,8 @@ CASES: dict[str, Case] = {
         [exhibit("vit", cka(EVEN)), exhibit("resnet", cka(staged, CONVS))],
         [exhibit("vit", cka(EVEN)), exhibit("resnet", cka(EVEN, CONVS))],
     ),
-    "SLC-06": Case([pair("vit", "resnet", near(0.2), turned=True)], [pair("vit", "resnet", near(0.6))]),
-    "SLC-07": Case([pair("vit", "resnet", near(0.5))], [pair("vit", "resnet", near(0.9), turned=True)]),
+    "SLC-06": Case([pair("vit", "resnet", closest_at(0.2), turned=True)], [pair("vit", "resnet", closest_at(0.6))]),
+    "SLC-07": Case([pair("vit", "resnet", closest_at(0.5))], [pair("vit", "resnet", closest_at(0.9), turned=True)]),
     "SLC-08": Case(
         [pair("vit", "resnet", fading(0.66, 0.3)), pair("vit", "resnet", fading(0.66, 0.1), pool="gap")],
         [pair("vit", "resnet", fading(0.66, 0.3)), pair("vit", "resnet", fading(0.66, 0.5), pool="gap")],
