@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from vitreous.claims.claim import Part, at_least, at_most, less, more, noted
+from vitreous.claims.claim import Part, at_least, at_most, less, more, no_less, noted
 from vitreous.claims.evidence import Look, Seen
 from vitreous.claims.measure import Measure, beside, spearman
 from vitreous.claims.park_2022.book import claim
@@ -136,7 +136,7 @@ def small_patches_are_flat_and_not_convex(look: Look) -> Iterator[Part]:
         "smallest rise of the mean positive eigenvalue from 2 to 4 to 8 pixels", (sizes[1:] - sizes[:-1]).least()
     )
     yield more("share of negative eigenvalues with 2 pixels minus that with 4", shares[0] - shares[1])
-    yield at_least("share of negative eigenvalues with 4 pixels minus that with 8", shares[1] - shares[2], 0.0)
+    yield no_less("share of negative eigenvalues with 4 pixels minus that with 8", shares[1] - shares[2])
 
 
 def falling(settings: Sequence[int], model: Callable[[int], Seen], what: str) -> Iterator[tuple[str, Measure]]:
