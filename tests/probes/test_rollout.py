@@ -177,7 +177,10 @@ def test_what_lies_in_the_box_of_the_object() -> None:
     np.testing.assert_allclose(table["inside"], 9 / 1024, rtol=1e-5)
     np.testing.assert_allclose(table["box"], 9 / 1024)
     found = vitreous.inspect("nano:vit", data, options, device="cpu")["rollout"]
-    for image, (x0, y0, x1, y1) in enumerate(data.truth["box"].tolist()):
+    pictures = data.images.permute(0, 2, 3, 1).numpy()
+    for image, picture in enumerate(found.arrays["images"]):
+        (own,) = np.flatnonzero((pictures == picture).all((1, 2, 3)))
+        x0, y0, x1, y1 = data.truth["box"][own].tolist()
         light = found.arrays["rollout/nano:vit"][image, -1].astype(np.float64).repeat(4, 0).repeat(4, 1)
         wanted = light[y0:y1, x0:x1].sum() / light.sum()
         row = found.table[(found.table["image"] == image) & found.table["tile"]]
