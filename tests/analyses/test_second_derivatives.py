@@ -138,6 +138,32 @@ def test_the_model_computes_the_same_and_fused_attention_is_gone() -> None:
     assert [str(n.target) for n in specimen.module.graph.nodes if "scaled_dot_product" in str(n.target)]
 
 
+def test_gradients_alone_are_the_models() -> None:
+    specimen, images = vitreous.open(small("timm vit"), image=16), torch.randn(2, 3, 16, 16).double()
+    found = []
+    for each in (specimen, quick(specimen)):
+        given = {name: value.detach().requires_grad_() for name, value in sorted(each.named_parameters())}
+        loss = F.cross_entropy(functional_call(each, given, (images,)), torch.tensor([0, 3]))
+        found.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(given.values()))]))
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
+
+
+def test_a_product_that_broke_off_leaves_nothing_behind() -> None:
+    specimen, images = vitreous.open(small("timm vit"), image=16), torch.randn(1, 3, 3, 16, 16).double()
+    hessian = Hessian(specimen, weights(specimen), images, torch.tensor([[0, 3, 1]]), 3)
+    first, second = torch.randn(2, 1, sum(hessian.sizes)).double()
+    expected = hessian(second)
+
+    def stop(gradient: Tensor) -> None:
+        raise KeyboardInterrupt
+
+    broken = hessian.given["patch_embed.proj.weight"].register_hook(stop)  # the last on the way down
+    with pytest.raises(KeyboardInterrupt):
+        hessian(first)
+    broken.remove()
+    assert torch.equal(hessian(second), expected)
+
+
 def test_what_has_no_graph_stays_as_it_is() -> None:
     specimen = vitreous.open(small("timm vit"), image=16, units=["blocks.0", "blocks.1"])
     assert quick(specimen) is specimen

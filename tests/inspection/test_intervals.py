@@ -17,7 +17,7 @@ def batch(rows: torch.Tensor, seed: int = 0) -> Batch:
 
 def test_a_mean_has_scipys_interval() -> None:
     values = torch.from_numpy(np.random.default_rng(0).gamma(2.0, size=400))
-    found, count = mean(counted(batch(torch.arange(400)), "x", values), "x")
+    found, count = mean(counted(batch(torch.arange(400)), {"x": values}), "x")
     expected = scipy.stats.bootstrap(
         (values.numpy(),), np.mean, n_resamples=5000, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
@@ -36,7 +36,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     held = []
     for trial in range(trials):  # other images each time, so that the resamplings are others too
         rows = torch.arange(size) + trial * size
-        found, _ = mean(counted(batch(rows), "x", values[:, trial]), "x")
+        found, _ = mean(counted(batch(rows), {"x": values[:, trial]}), "x")
         held.append(bool(found.low <= 0 <= found.high))
     assert 0.90 < np.mean(held) < 0.98
 
@@ -65,11 +65,11 @@ def test_sums_of_arrays_and_of_numbers() -> None:
 
 def test_images_with_nothing_to_say_do_not_count() -> None:
     values = torch.tensor([1.0, torch.nan, 3.0, torch.nan])
-    found, count = mean(counted(batch(torch.arange(4)), "x", values), "x")
+    found, count = mean(counted(batch(torch.arange(4)), {"x": values}), "x")
     assert found.mean == 2
     assert count == 2
     assert 1 <= found.low <= found.high <= 3
-    nothing, none = mean(counted(batch(torch.arange(4)), "x", torch.full((4,), torch.nan)), "x")
+    nothing, none = mean(counted(batch(torch.arange(4)), {"x": torch.full((4,), torch.nan)}), "x")
     assert none == 0
     assert np.isnan([nothing.mean, nothing.low, nothing.high]).all()
 

@@ -18,12 +18,11 @@ from torch.nn import functional as F
 
 from vitreous.analyses import curvature
 from vitreous.analyses.curvature import Weights
+from vitreous.analyses.one_token import one_token
 from vitreous.specimen.specimen import Specimen
 
 Statistics = Literal["running", "batch"]
 aten = torch.ops.aten
-TOKENWISE = (aten.add.Tensor, aten.linear.default, aten.gelu.default, aten.layer_norm.default)
-"""Operations that do the same to every token."""
 
 
 def scores(specimen: Specimen, moved: Weights, images: Tensor, copies: int = 0) -> Tensor:
@@ -53,6 +52,7 @@ def stackable(specimen: Specimen) -> Specimen:
         return specimen
 
     def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
+        one_token(module.graph)
         for node in module.graph.nodes:
             if node.target is aten.scaled_dot_product_attention.default:
                 node.target = attend
@@ -111,47 +111,12 @@ def lean(specimen: Specimen) -> Specimen:
         return specimen
 
     def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
-        for node in list(module.graph.nodes):
-            if node.target is aten.select.int and node.args[1] == 1:
-                _select_early(node)
+        one_token(module.graph)
         for node in list(module.graph.nodes):
             if node.target is aten.linear.default:
                 _fuse(node, fused.default)
 
     return specimen._edited(edit, "with lean linear layers")
-
-
-def _select_early(last: fx.Node) -> None:
-    """Take a token not at the end but before everything that does the same to all tokens and serves nothing else."""
-    spared = {last}
-    for node in reversed(list(last.graph.nodes)):
-        if node.users and _tokenwise(node) and spared.issuperset(node.users):
-            spared.add(node)
-    chosen: dict[fx.Node, fx.Node] = {}
-    for node in [each for each in last.graph.nodes if each in spared and each is not last]:
-        for given in [each for each in _inputs(node) if each not in spared]:
-            if given not in chosen:
-                with last.graph.inserting_before(node):
-                    chosen[given] = last.graph.call_function(aten.select.int, (given, *last.args[1:]))
-            node.replace_input_with(given, chosen[given])
-    if last.args[0] in spared:
-        last.replace_all_uses_with(cast("fx.Node", last.args[0]))
-        last.graph.erase_node(last)
-
-
-def _tokenwise(node: fx.Node) -> bool:
-    """Whether it does the same to every token of (images, tokens, features)."""
-    if node.target not in TOKENWISE or (node.target is aten.layer_norm.default and len(cast("Any", node.args[1])) > 1):
-        return False
-    shapes = [tuple(each.meta["val"].shape) for each in (node, *_inputs(node)) if "val" in each.meta]
-    alike = len(shapes) == 1 + len(_inputs(node)) > 1 and len({shape[:-1] for shape in shapes}) == 1
-    return alike and len(shapes[0]) == 3
-
-
-def _inputs(node: fx.Node) -> list[fx.Node]:
-    """Without weights."""
-    given = node.args[: 2 if node.target is aten.add.Tensor else 1]
-    return [each for each in given if isinstance(each, fx.Node)]
 
 
 def _fuse(node: fx.Node, fused: Any) -> None:

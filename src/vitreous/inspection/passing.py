@@ -19,7 +19,8 @@ from torch.utils._pytree import tree_leaves
 from vitreous import __version__
 from vitreous.errors import VitreousError
 from vitreous.inspection.choosing import options_of
-from vitreous.probes.probe import Batch, Probe, Setting, Sums
+from vitreous.probes.per_image import counted
+from vitreous.probes.probe import Batch, Each, Probe, Seen, Setting, Sums
 from vitreous.probes.subject import Subject
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
@@ -124,7 +125,7 @@ class Pass:
                 passed.append(len(part))
                 forward(len(part))
         for probe in self.probes:
-            _add(sums, probe, probe.close(whole))
+            _add(sums, probe, probe.close(whole), {})
         return _fetched(sums)
 
     def _batch(self, rows: Tensor, whole: bool) -> Batch:
@@ -132,29 +133,37 @@ class Pass:
         return Batch(rows, data.images[part], data.labels[part], self.setting.seed, whole)
 
     def _look(self, subject: Subject, batch: Batch, sums: Sums) -> None:
-        looking = self.wanted[subject.name]
+        looking, waiting = self.wanted[subject.name], dict[str, Tensor]()
         sites = tuple(dict.fromkeys(site for probes in looking.values() for probe in probes for site in probe.sites))
 
         def each(unit: Unit, seen: Sites) -> None:
             for probe in looking.get(unit.name, ()):
-                _add(sums, probe, probe.see(subject, unit, seen, batch))
+                _add(sums, probe, probe.see(subject, unit, seen, batch), waiting)
 
         images = batch.prepared(subject)
         if looking:
             output = subject.specimen.observe(images, sites, list(looking), each=each).output
         else:
             output = subject.specimen(images)
-        _check_finite(subject, images, output)
         for probe in self.probes:
             if not isinstance(self.left_out[probe.name].get(subject.name), str):
-                _add(sums, probe, probe.end(subject, output, batch))
+                _add(sums, probe, probe.end(subject, output, batch), waiting)
+        for name, value in counted(batch, waiting).items():
+            _put(sums, name, value)
+        _check_finite(subject, images, output)
 
 
-def _add(sums: Sums, probe: Probe, more: Sums) -> None:
-    for name, value in more.items():
-        name = f"{probe.name}:{name}"
-        value = value.detach().double()
-        sums[name] = sums[name] + value.to(sums[name].device) if name in sums else value
+def _add(sums: Sums, probe: Probe, seen: Seen, waiting: dict[str, Tensor]) -> None:
+    """To the sums, or to what is summed when the model has computed."""
+    for name, value in seen.items():
+        if isinstance(value, Each):
+            waiting[f"{probe.name}:{name}"] = value.values
+        else:
+            _put(sums, f"{probe.name}:{name}", value.detach().double())
+
+
+def _put(sums: Sums, name: str, value: Tensor) -> None:
+    sums[name] = sums[name] + value.to(sums[name].device) if name in sums else value
 
 
 def _fetched(sums: Sums) -> Sums:

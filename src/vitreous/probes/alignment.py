@@ -178,8 +178,14 @@ class Grams:
             self.parts.setdefault(name, []).append(features.detach().to("cpu", copy=True))
 
     def _grams(self, features: Tensor) -> list[Tensor]:
-        parts = features.split(self.minibatch or features.shape[-2], -2)
-        return [centred_gram(part, self.estimator) for part in parts if part.shape[-2] >= LEAST[self.estimator]]
+        """Minibatches of full size together: a GPU would start many small operations for each."""
+        count = features.shape[-2]
+        size = min(self.minibatch or count, count)
+        full = count // size * size
+        grams = list(centred_gram(features[..., :full, :].unflatten(-2, (-1, size)), self.estimator).unbind(-3))
+        if count - full >= LEAST[self.estimator]:
+            grams.append(centred_gram(features[..., full:, :], self.estimator))
+        return grams
 
     def take(self, name: str) -> list[Tensor]:
         """The matrices under the name, one for each minibatch that is large enough, which are then forgotten."""

@@ -141,7 +141,7 @@ class Equivariance(Probe):
 
             subject.specimen.observe(torch.cat(moved), ("after",), each=each)
         few = Batch(batch.rows[chosen], batch.images[chosen], batch.labels[chosen], batch.seed, batch.whole)
-        return {k: v for name, parts in found.items() for k, v in counted(few, name, torch.cat(parts)).items()}
+        return counted(few, {name: torch.cat(parts) for name, parts in found.items()})
 
     def _compare(self, subject: Subject, unit: Unit, after: Feature) -> dict[str, Tensor]:
         """Errors of a unit for each shift that suits it; its features are of images as they are, then shifted."""

@@ -27,8 +27,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vitreous.probes.per_image import counted, mean
-from vitreous.probes.probe import Batch, Probe, Sums, key, where
+from vitreous.probes.per_image import mean
+from vitreous.probes.probe import Batch, Each, Probe, Seen, key, where
 from vitreous.probes.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
 from vitreous.specimen.anatomy import Grid, Unit
@@ -162,7 +162,7 @@ class Fourier(Probe):
         self._last: tuple[Tensor, tuple[Bin, ...], Tensor] | None = None
         """The previous unit's map, which is mostly this one's input, and what was found."""
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         assert unit.grid is not None
         assert sites.after is not None
         bins = half_diagonal(unit.grid, self.nyquist)
@@ -175,7 +175,7 @@ class Fourier(Probe):
             shared = before.shape[1]
             change[:, :shared] = values[:, :shared] - (before - before[:, :1])
         name = key(subject, unit)
-        return counted(batch, name, values) | counted(batch, f"{name}/change", change)
+        return {name: Each(values), f"{name}/change": Each(change)}
 
     def _before(self, unit: Unit, feature: Feature | None, bins: tuple[Bin, ...]) -> Tensor | None:
         """Of the input, at the bins that it has too; not of pictures, whose channels are colours."""
@@ -187,7 +187,7 @@ class Fourier(Probe):
             return self._last[2][:, : len(shared)]
         return log_amplitude(feature.map, shared)
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Seen:
         self._last = None
         return {}
 

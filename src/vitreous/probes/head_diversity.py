@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from vitreous.probes.heads import hidden, latest_cross_entropy, without_attention
-from vitreous.probes.per_image import PerImage, counted
-from vitreous.probes.probe import Batch, Sums, key
+from vitreous.probes.per_image import PerImage
+from vitreous.probes.probe import Batch, Each, Seen
 from vitreous.probes.subject import Subject
 from vitreous.results import Reference, View, estimate
 from vitreous.specimen.anatomy import Unit
@@ -63,10 +63,10 @@ class HeadDiversity(PerImage):
             return why
         return "It has one head only." if unit.heads == 1 else None
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         if sites.attention is None:  # an edit has taken it out
             return {}
-        return counted(batch, key(subject, unit), self.values(subject, unit, sites))
+        return super().see(subject, unit, sites, batch)
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.attention is not None

@@ -8,7 +8,7 @@ otherwise in portions that fit into a processor's cache.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 from weakref import ref
@@ -18,8 +18,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vitreous.probes.per_image import PerImage, counted, mean
-from vitreous.probes.probe import Batch, Setting, Sums, interval, key
+from vitreous.probes.per_image import PerImage, mean
+from vitreous.probes.probe import Batch, Each, Seen, Setting, interval, key
 from vitreous.probes.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
 from vitreous.specimen.anatomy import Grid, Unit
@@ -87,14 +87,24 @@ class Geometry:
     """(groups, queries, 2, keys): distances, and 1 for keys that have a place."""
     asking: Tensor
     """Queries that have a place, as an index into all of them."""
+    extent: tuple[float, float]
+    """What the grid covers, as `weights` measures it."""
+    scale: float
+    """What distances are still to be multiplied by: where patches are square, `weights` is in patches, so that those
+    who ask in pixels and those who ask in patches ask for the same sums."""
 
     @classmethod
     def of(cls, places: Places, extent: tuple[float, float], like: Tensor) -> Geometry:
+        down, right = (length / cells for length, cells in zip(extent, places.query_grid, strict=True))
+        scale = down if down == right else 1.0
+        extent = (extent[0] / scale, extent[1] / scale)
         apart = distances(places, extent)
         placed = (places.keys >= places.prefix)[:, None, :].expand_as(apart).double()
         return cls(
             torch.stack([apart, placed], 2).to(like.device, torch.promote_types(like.dtype, torch.float32)),
             (places.queries >= places.prefix).flatten().nonzero()[:, 0].to(like.device),
+            extent,
+            scale,
         )
 
     def sums(self, values: Tensor) -> Tensor:
@@ -109,9 +119,9 @@ class Geometry:
     def mean_distance(self, values: Tensor, renormalise: bool = True) -> tuple[Tensor, Tensor]:
         """(b, heads) Σ A·d, mean over queries, with rows that sum to one over keys that have a place or as they are;
         and the share of attention that goes to keys that have none."""
-        moment, mass = self.sums(values).unbind(-1)
+        moment, mass = latest_sums(values, self.extent, lambda: self.sums(values)).unbind(-1)
         found = averaged(moment / mass if renormalise else moment, self.asking)
-        return found, 1 - averaged(mass, self.asking)
+        return self.scale * found, 1 - averaged(mass, self.asking)
 
 
 def cross_entropy(values: Tensor, queries: Tensor) -> Tensor:
@@ -130,19 +140,25 @@ def cross_entropy(values: Tensor, queries: Tensor) -> Tensor:
 
 
 class Latest:
-    """`cross_entropy` of the probabilities that were asked about last: two questions ask about the same."""
+    """The answer about the probabilities that were asked about last: two questions ask for the same."""
 
     def __init__(self) -> None:
         self.values: Callable[[], Tensor | None] = lambda: None
+        self.what: Hashable = None
         self.answer = torch.empty(0)
 
-    def __call__(self, seen: AttentionMap) -> Tensor:
-        if self.values() is not seen.values:
-            self.answer, self.values = cross_entropy(seen.values, seen.queries), ref(seen.values)
+    def __call__(self, values: Tensor, what: Hashable, find: Callable[[], Tensor]) -> Tensor:
+        if self.values() is not values or self.what != what:
+            self.answer, self.values, self.what = find(), ref(values), what
         return self.answer
 
 
-latest_cross_entropy = Latest()
+latest_sums, latest_entropies = Latest(), Latest()
+
+
+def latest_cross_entropy(seen: AttentionMap) -> Tensor:
+    """`cross_entropy`, found once for all who ask."""
+    return latest_entropies(seen.values, None, lambda: cross_entropy(seen.values, seen.queries))
 
 
 def uniform(seen: AttentionMap, unit: Unit, image: int) -> AttentionMap:
@@ -186,17 +202,17 @@ class PerHead(PerImage):
             self.geometries[name] = Geometry.of(seen.places, extent, seen.values)
         return self.geometries[name]
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         seen = sites.attention
         if seen is None:  # an edit has taken it out
             return {}
-        sums: Sums = {}
-        for name, values in self.measures(subject, unit, seen).items():
-            sums |= counted(batch, key(subject, unit, "" if name == "value" else name), values)
+        found: dict[str, Tensor | Each] = {}
         if (first := (batch.rows == 0).nonzero()).numel():
             even = uniform(seen, unit, int(first[0, 0]))
-            sums[key(subject, unit, "uniform")] = self.measures(subject, unit, even)["value"][0, 0]
-        return sums
+            found[key(subject, unit, "uniform")] = self.measures(subject, unit, even)["value"][0, 0]
+        for name, values in self.measures(subject, unit, seen).items():
+            found[key(subject, unit, "" if name == "value" else name)] = Each(values)
+        return found
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         table = self.table(sums, asked)

@@ -27,8 +27,8 @@ from vitreous.errors import VitreousError
 from vitreous.probes.alignment import Grams, doubled, vectors, weighted_hsic
 from vitreous.probes.cka import left_out, too_few
 from vitreous.probes.heads import Geometry, hidden
-from vitreous.probes.per_image import counted, mean
-from vitreous.probes.probe import Batch, Probe, Setting, Sums, interval, key, where
+from vitreous.probes.per_image import mean
+from vitreous.probes.probe import Batch, Each, Probe, Seen, Setting, Sums, interval, key, where
 from vitreous.probes.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate
 from vitreous.specimen.anatomy import Unit
@@ -117,7 +117,7 @@ class LocalHeads(Probe):
     def start_shard(self) -> None:
         self.grams = Grams("unbiased")
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         name = key(subject, unit)
         if unit.kind != "attention":
             assert sites.after is not None
@@ -130,9 +130,8 @@ class LocalHeads(Probe):
         if name not in self.geometries:
             _, *extent = subject.specimen.anatomy.image
             self.geometries[name] = Geometry.of(sites.attention.places, (extent[0], extent[1]), sites.attention.values)
-        return counted(
-            batch, key(subject, unit, "distance"), self.geometries[name].mean_distance(sites.attention.values)[0]
-        )
+        distance, _ = self.geometries[name].mean_distance(sites.attention.values)
+        return {key(subject, unit, "distance"): Each(distance)}
 
     def close(self, shard: Batch) -> Sums:
         if left_out(shard, self.setting, "unbiased"):

@@ -6,8 +6,8 @@
     contrast  = mean over tokens of  map[t, t] − mean over p ≠ t of map[t, p]
 
 Raghu et al. find that the tokens of a ViT with a class token keep to their places and those of a ResNet do not
-(SLC-19), and that tokens at the edge resemble patches at the edge (SLC-20). HSIC is the unbiased one, a shard is a
-minibatch, and all tokens meet all patches in one matrix product.
+(SLC-19), and that tokens at the edge resemble patches at the edge (SLC-20). HSIC is the unbiased one, of
+minibatches, and all tokens meet all patches in one matrix product.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.probes.alignment import Grams, centred_gram, doubled, own_hsic, ratio, weighted_hsic
+from vitreous.probes.alignment import LEAST, Grams, centred_gram, doubled, own_hsic, ratio, weighted_hsic
 from vitreous.probes.cka import left_out, too_few
 from vitreous.probes.probe import Batch, Probe, Sums, key, where
 from vitreous.probes.subject import Subject
@@ -33,6 +33,8 @@ from vitreous.specimen.observe import Sites
 
 __all__ = ["Localisation"]
 
+MINIBATCH = 128
+"""Images that are compared with each other, as for CKA (SLC-02)."""
 REPEATS = 40
 """Resamplings: fewer than elsewhere, because each is a map of tokens by patches. Their spread makes the intervals."""
 COLUMNS = (
@@ -122,7 +124,7 @@ class Localisation(Probe):
             raise VitreousError(
                 f"Localisation was asked for on a grid of {self.grid}; it takes at least 2 places a side."
             )
-        self.grams = Grams("unbiased")
+        self.grams = Grams("unbiased", MINIBATCH)
 
     def unsuited(self, subject: Subject) -> str:
         if why := too_few(len(self.setting.data), "unbiased"):
@@ -134,7 +136,7 @@ class Localisation(Probe):
         return None if unit == last_with_places(subject) else ""
 
     def start_shard(self) -> None:
-        self.grams = Grams("unbiased")
+        self.grams = Grams("unbiased", MINIBATCH)
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         assert sites.after is not None
@@ -149,18 +151,26 @@ class Localisation(Probe):
     def close(self, shard: Batch) -> Sums:
         if left_out(shard, self.setting, "unbiased"):
             return {}
-        sums: Sums = {"images": torch.tensor(float(len(shard)))}
+        rest = len(shard) % MINIBATCH
+        sums: Sums = {"images": torch.tensor(float(len(shard) - (rest if rest < LEAST["unbiased"] else 0)))}
         for subject in self.setting.subjects:
             unit = last_with_places(subject)
             if unit is None or not (grams := self.grams.take(key(subject, unit))):
                 continue
-            (tokens,) = grams
-            weights = shard.weights_on(tokens.device)[: 1 + REPEATS]
-            pixels = patches(shard.prepared(subject).float().to(tokens.device), self.places(unit))
-            seen = centred_gram(pixels)
-            sums[key(subject, unit, "cross")] = weighted_hsic(tokens, seen, weights)
-            sums[key(subject, unit, "token")] = own_hsic(tokens, weights)
-            sums[key(subject, unit, "patch")] = own_hsic(seen, weights)
+            device = grams[0].device
+            pixels = patches(shard.prepared(subject).float().to(device), self.places(unit))
+            weights = shard.weights_on(device)[: 1 + REPEATS]
+            parts = (each.split(MINIBATCH, 1) for each in (pixels, weights))
+            for tokens, few, counts in zip(grams, *parts, strict=False):  # a last one may be too small
+                seen = centred_gram(few)
+                found = {
+                    "cross": weighted_hsic(tokens, seen, counts),
+                    "token": own_hsic(tokens, counts),
+                    "patch": own_hsic(seen, counts),
+                }
+                for what, value in found.items():
+                    name = key(subject, unit, what)
+                    sums[name] = sums[name] + value if name in sums else value
         return sums
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor
 
-from vitreous.probes.probe import Batch, Probe, Sums, interval, key, where
+from vitreous.probes.probe import Batch, Each, Probe, Seen, Sums, interval, key, where
 from vitreous.probes.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View
 from vitreous.specimen.anatomy import Unit
@@ -34,8 +35,8 @@ class PerImage(Probe):
         """What the column of an axis holds: 0, 1, 2, … unless a probe knows better."""
         return range(size)
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
-        return counted(batch, key(subject, unit), self.values(subject, unit, sites))
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+        return {key(subject, unit): Each(self.values(subject, unit, sites))}
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         return Result(self.name, self.table(sums, asked), (*UNIT_COLUMNS, *self.axes, *self.value), self.views)
@@ -60,10 +61,17 @@ class PerImage(Probe):
             yield {**where(subject, unit), **at, **ends}
 
 
-def counted(batch: Batch, name: str, values: Tensor) -> Sums:
-    """Sums of what is known, and how often something was."""
-    known = ~values.isnan()
-    return {f"{name}/sum": batch.total(values.nan_to_num(0.0)), f"{name}/count": batch.total(known)}
+def counted(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
+    """Sums of what is known, and how often something was, for all names at once."""
+    sums: Sums = {}
+    for device in dict.fromkeys(values.device for values in given.values()):
+        here = {name: values for name, values in given.items() if values.device == device}
+        columns = [values.detach().double().reshape(len(batch), -1) for values in here.values()]
+        flat, widths = torch.cat(columns, 1), [column.shape[1] for column in columns]
+        for what, totals in (("sum", batch.total(flat.nan_to_num(0.0))), ("count", batch.total(~flat.isnan()))):
+            parts = zip(here.items(), totals.split(widths, 1), strict=True)
+            sums |= {f"{name}/{what}": part.reshape(-1, *values.shape[1:]) for (name, values), part in parts}
+    return sums
 
 
 def mean(sums: Mapping[str, Tensor], name: str) -> tuple[Interval, np.ndarray]:

@@ -32,6 +32,19 @@ Sums = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
+class Each:
+    """Something that every image of a batch says by itself. A probe hands it over as it is, and it is summed together
+    with what all other probes hand over: a GPU starts two large products sooner than hundreds of small ones."""
+
+    values: Tensor
+    """(b, …) an array an image, NaN where it has nothing to say."""
+
+
+Seen = Mapping[str, "Tensor | Each"]
+"""What a probe makes of something seen: sums by name, or what is still to be summed, to `name/sum` and `name/count`."""
+
+
+@dataclass(frozen=True)
 class Setting:
     """What is inspected: models, images, and the seed of whatever is drawn."""
 
@@ -172,11 +185,11 @@ class Probe(ABC):
         """Forget what was kept on the way."""
         return
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         """A unit has computed."""
         return {}
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Seen:
         """A model has computed."""
         return {}
 

@@ -23,8 +23,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vitreous.probes.per_image import counted, mean
-from vitreous.probes.probe import Batch, Probe, Sums, key, where
+from vitreous.probes.per_image import mean
+from vitreous.probes.probe import Batch, Each, Probe, Seen, key, where
 from vitreous.probes.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
 from vitreous.specimen.anatomy import Unit
@@ -94,12 +94,12 @@ class SkipRatio(Probe):
             return None
         return "" if unit.kind in ("stem", "downsample", "head") else "No skip connection runs around it."
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         if sites.skip is None or sites.branch is None:  # taken out by a lesion
             return {}
         found = ratio_and_cosine(sites.skip.tokens, sites.branch.tokens)
         names = sites.branch.prefix
-        sums: Sums = {}
+        seen: dict[str, Each] = {}
         for token in dict.fromkeys([*names, "spatial"]):
             places = [i for i, name in enumerate(names) if name == token]
             for what, values in zip(("ratio", "cosine"), found, strict=True):
@@ -108,8 +108,8 @@ class SkipRatio(Probe):
                     values[:, len(names) :] if token == "spatial" else torch.stack([values[:, i] for i in places], 1)
                 )
                 if chosen.numel():
-                    sums |= counted(batch, key(subject, unit, f"{token}/{what}"), chosen.nanmean(1))
-        return sums
+                    seen[key(subject, unit, f"{token}/{what}")] = Each(chosen.nanmean(1))
+        return seen
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         rows = [row for subject in asked for unit in subject.specimen.units for row in self._rows(subject, unit, sums)]

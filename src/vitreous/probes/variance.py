@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitreous.probes.per_image import PerImage, counted
-from vitreous.probes.probe import Batch, Sums, interval, key
+from vitreous.probes.per_image import PerImage
+from vitreous.probes.probe import Batch, Each, Seen, interval, key
 from vitreous.probes.subject import Subject
 from vitreous.results import Column, Reference, View, estimate
 from vitreous.specimen.anatomy import Unit
@@ -94,13 +94,13 @@ class Variance(PerImage):
         assert sites.after is not None
         return variance(sites.after.map)
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         assert sites.after is not None
         before = self._before(unit, sites.before)
         after = self.values(subject, unit, sites)
         self._last = (sites.after.raw, after)
-        sums = counted(batch, key(subject, unit), after)
-        return sums if before is None else sums | {key(subject, unit, "before"): batch.total(before)}
+        seen = {key(subject, unit): Each(after)}
+        return seen if before is None else {**seen, key(subject, unit, "before"): Each(before)}
 
     def _before(self, unit: Unit, feature: Feature | None) -> Tensor | None:
         """Of the input; not of pictures, whose channels are colours, nor of a single position."""
@@ -110,12 +110,12 @@ class Variance(PerImage):
             return self._last[1]
         return variance(feature.map)
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Seen:
         self._last = None
         return {}
 
     def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
-        before, after = (sums.get(key(subject, unit, part)) for part in ("before", "sum"))
+        before, after = (sums.get(key(subject, unit, part)) for part in ("before/sum", "sum"))
         for row in super()._rows(subject, unit, sums):
             ratio = torch.full((2,), torch.nan) if before is None or after is None else after / before
             found = interval(ratio.where(ratio.isfinite(), torch.nan), row["n"])
