@@ -84,6 +84,10 @@ def mc_dropout() -> tuple[Result, int]:
     return asked("mc_dropout", ("nano:vit", "nano:resnet"), 256, rate=0.2), 0
 
 
+def ensemble() -> tuple[Result, int]:
+    return asked("ensemble", ("nano:vit@warmup", "nano:resnet@warmup", "nano:mixer", "nano:vit"), 512), 0
+
+
 def draw(names: list[str]) -> None:
     """Ask, and write the pictures."""
     for name in names:

@@ -187,3 +187,31 @@ def test_what_passes_with_dropout_gain_has_a_direction_only_where_zero_is_left_o
     assert "NLL of b by 0.200 (−0.100 to 0.300), not for sure, and its accuracy by 1.00 points" in text
     assert "NLL of c by 0.200 (0.100 to 0.300), for the worse" in text
     assert text.count("NLL") == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [((0.1, 0.05, 0.2), "less than the best"), ((-0.1, -0.2, -0.05), "more than"), ((0.1, -0.1, 0.2), "too close")],
+)
+def test_an_ensemble_is_compared_with_its_best_member(change: tuple[float, float, float], words: str) -> None:
+    blank = dict.fromkeys(("disagreement", "disagreement_low", "disagreement_high"), float("nan"))
+
+    def one(part: str, model: str, nll: float, change: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> dict[str, Any]:
+        ends = dict(zip(("nll_change", "nll_change_low", "nll_change_high"), change, strict=True))
+        share = {"value": 0.9, "low": 0.8, "high": 0.95, "nll": nll, "nll_low": nll - 0.01, "nll_high": nll + 0.01}
+        return {"model": model, "other": "", "part": part, "single": True, "pair": False, **share, **ends, **blank}
+
+    pair = {**one("pair", "a", 0.0), "other": "b", "single": False, "pair": True}
+    rows = [
+        one("ensemble", "ensemble", 0.3), one("member", "a", 0.5, (9.0, 9.0, 9.0)), one("member", "b", 0.4, change),
+        one("mean of members", "mean of members", 0.1),
+        {**pair, "disagreement": 0.25, "disagreement_low": 0.2, "disagreement_high": 0.3},
+        {**pair, "model": "b", "disagreement": 0.9, "disagreement_low": 0.9, "disagreement_high": 0.9},
+    ]  # fmt: skip
+    text = said(made("ensemble", rows))
+    assert text.startswith(
+        "The mean of 2 models has 90.0 % (80.0 to 95.0) right and an NLL of 0.300 (0.290 to 0.310), "
+    )
+    assert words in text
+    assert "alone, b, with 0.400" in text
+    assert "a and b differ most often, on 25.0 % (20.0 to 30.0) of the images." in text

@@ -95,7 +95,7 @@ class Marks:
         return {}
 
     def replicates(self, piece: str) -> dict[str, np.ndarray]:
-        """Accuracy, its change, ECE and NLL."""
+        """Accuracy, its change, ECE, Brier and NLL."""
         if piece not in self._known:
             self._known[piece] = self._replicates(piece)
         return self._known[piece]
@@ -106,14 +106,19 @@ class Marks:
         of["sure_right"] = of["sure"] * of["right"]
         member = torch.nn.functional.one_hot(binned(of["confidence"].nan_to_num(0.0), BINS), BINS)
         sums = {part: self.weights @ (values[:, None] * member).numpy() for part, values in of.items()}
-        found = measures(sums)
-        return {"value": self.mean(piece), "change": self.change(piece), "ece": found["ECE"], "nll": found["NLL"]}
+        found = {name.lower(): values for name, values in measures(sums).items()}
+        found |= {"value": self.mean(piece), "change": self.change(piece)}
+        return {name: found[name] for name in ("value", "change", "ece", "brier", "nll")}
+
+    def average(self, values: Tensor) -> np.ndarray:
+        """(1 + REPEATS,) of a number (n,) for each image."""
+        with np.errstate(invalid="ignore"):
+            mean: np.ndarray = self.weights @ values.double().numpy() / self.weights.sum(1)
+        return mean
 
     def mean(self, piece: str) -> np.ndarray:
         """(1 + REPEATS,) accuracy."""
-        with np.errstate(invalid="ignore"):
-            accuracy: np.ndarray = self.weights @ self.found[piece]["right"].double().numpy() / self.weights.sum(1)
-        return accuracy
+        return self.average(self.found[piece]["right"])
 
     def change(self, piece: str) -> np.ndarray:
         """(1 + REPEATS,) accuracy less that of the clean images, in each resampling of both."""

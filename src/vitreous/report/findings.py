@@ -204,6 +204,7 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "linear_probe": (many_passes.linear_probe, UNITS | {"whole", "token", "depth"}),
     "erf": (many_passes.erf, UNITS | {"shown", "depth"}),
     "similarity_to": (many_passes.similarity_to, UNITS | {"reference"}),
+    "ensemble": (many_passes.ensemble, {"single", "pair", "part", "nll", "nll_change", "disagreement", "value"}),
     "mc_dropout": (many_passes.mc_dropout, {"overall", "passes", "nll_change", "nll_change_low", "change_low"}),
     "lesion": (many_passes.lesion, UNITS | {"part", "change", "rise"}),
     "hessian": (many_passes.hessian, {"positive", "negative", "value", "low", "high"}),

@@ -119,3 +119,22 @@ def mc_dropout(result: Result) -> Iterator[str]:
             f"The mean over {row['passes']} passes with dropout changes the NLL of {bold(row['model'])} by "
             f"{measured(*change)}, {word}, and its accuracy by {points(row, 'change')}."
         )
+
+
+def ensemble(result: Result) -> Iterator[str]:
+    """Beside the best member, by NLL."""
+    rows = records(result.table[result.table["single"]])
+    whole = next(row for row in rows if row["part"] == "ensemble")
+    members = [row for row in rows if row["part"] == "member"]
+    best = min(members, key=lambda row: row["nll"])
+    change = Mean(best["nll_change"], best["nll_change_low"], best["nll_change_high"])
+    word = "less than" if change.low > 0 else "more than" if change.high < 0 else "too close to tell from that of"
+    yield (
+        f"The mean of {len(members)} models has {shares(whole['value'], whole['low'], whole['high'])} right and an NLL "
+        f"of {measured(whole['nll'], whole['nll_low'], whole['nll_high'])}, {word} the best of them alone, "
+        f"{bold(best['model'])}, with {measured(best['nll'], best['nll_low'], best['nll_high'])}."
+    )
+    pairs = result.table[result.table["pair"] & (result.table["model"] != result.table["other"])]
+    most = max(records(pairs), key=lambda row: row["disagreement"])
+    ends = shares(most["disagreement"], most["disagreement_low"], most["disagreement_high"])
+    yield f"{bold(most['model'])} and {bold(most['other'])} differ most often, on {ends} of the images."

@@ -141,6 +141,13 @@ QUESTIONS = {
         "Without augmentation models are over-confident, with strong augmentation under-confident (Park and Kim 2022, "
         "appendix E; HDV-49).",
     ),
+    "ensemble": Question(
+        "output",
+        "What do they know together?",
+        "The probabilities of all models are averaged: how good is that mean, beside each model alone, and how often "
+        "do two of them answer differently?",
+        "Park and Kim (2022) read attention as such a mean, over places instead of models (HDV-55).",
+    ),
     "mc_dropout": Question(
         "output",
         "Is a mean over dropped passes better than one pass?",
