@@ -14,3 +14,10 @@ def test_what_holds_without_images_is_seen_beside_any_images() -> None:
     assert data == "cifar10"
     assert readings.identity(look("identities"), "sum").each.tolist() == [1.0]
     assert not look.missing
+
+
+def test_what_holds_without_images_does_not_say_how_large_a_study_is() -> None:
+    exact = exhibit("identities", result("identities", [{"measure": "sum", "value": 1.0}]), data="")
+    for task in ("", "SYN-B"):
+        data, look = Evidence([exact, exhibit("vit", accuracy(90), data="SYN-B")]).look(task)
+        assert (data, look.scale) == ("SYN-B", "sanity")

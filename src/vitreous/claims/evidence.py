@@ -197,9 +197,10 @@ class Evidence:
 
     def look(self, task: str = "") -> tuple[str, Look]:
         """At the exhibits on real images, if there are any, and otherwise at those of the task, or of the world."""
-        real = [name for name in self.data if name and not name.startswith(EMBEDDED)]
-        world = [name for name in self.data if name.startswith("world:")]
-        name = (real or [each for each in self.data if each == task] or world or self.data or [""])[0]
+        names = [name for name in self.data if name]  # exact properties have none
+        real = [name for name in names if not name.startswith(EMBEDDED)]
+        world = [name for name in names if name.startswith("world:")]
+        name = (real or [each for each in names if each == task] or world or names or [""])[0]
         return name, Look(self.on(name), scale_of(name, self.on(name)), self.exhibits)
 
 
