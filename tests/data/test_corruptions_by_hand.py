@@ -121,8 +121,8 @@ def snow(x: Array, draws: Draws, *strength: float) -> Array:
 def frost(x: Array, draws: Draws, image: float, ice: float, scale: float) -> Array:
     side = x.shape[1]
     glass = panes(scale, side, torch.device("cpu"))
-    which = int(draws.integers(low=0, high=5))
-    top, left = (int(float(draws.uniform()) * (glass.shape[2] - side + 1)) for _ in range(2))
+    drawn = uniform(draws, 3) * [5, glass.shape[2] - side + 1, glass.shape[3] - side + 1]
+    which, top, left = drawn.astype(int)
     return image * x + ice * glass[which, :, top : top + side, left : left + side].numpy()
 
 

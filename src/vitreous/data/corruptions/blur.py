@@ -74,10 +74,10 @@ def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> T
     drawn = draws.uniform(times, height * width, high=len(moves)).int().transpose(0, 1)
     taken = moves.index_select(0, drawn.flatten()).view_as(drawn).mul_(visited.flatten())
     place = torch.arange((times + 1) * all_pixels, dtype=torch.int32, device=device)
-    place[all_pixels:] += taken.sub_(all_pixels).flatten()
-    while int(place[-all_pixels:].max()) >= all_pixels:
-        place = place.index_select(0, place)
-    return place[-all_pixels:].view(images, -1) - torch.arange(0, all_pixels, height * width, device=device)[:, None]
+    after = place[all_pixels:].add_(taken.sub_(all_pixels).flatten())
+    while int(after[-all_pixels:].max()) >= all_pixels:
+        after.copy_(place.index_select(0, after))
+    return after[-all_pixels:].view(images, -1) - torch.arange(0, all_pixels, height * width, device=device)[:, None]
 
 
 @published(

@@ -61,35 +61,37 @@ def elastic_transform(images: Tensor, draws: Draws, strength: float, sigma: floa
     """Move three corners of a square at random, then every pixel by a smoothed random field; in parts of the side."""
     height, width = images.shape[-2:]
     side = min(height, width)
-    images = _sample(images, _affine(draws, height, width, corners * side), "mirror")
+    images = _sample(images, *_affine(draws, height, width, corners * side), "mirror")
     if strength == 0:
         return images
     field = smooth(draws.uniform(2, height, width, low=-1, high=1), sigma * side, "reflect", truncate=3)
-    places = (field * (strength * side)).movedim(1, 3)
-    places[..., 0] += torch.arange(width, device=images.device)
-    places[..., 1] += torch.arange(height, device=images.device)[:, None]
-    return _sample(images, places, "reflect")
+    right, down = field.mul_(strength * side).unbind(1)
+    y, x = (torch.arange(length, device=images.device) for length in (height, width))
+    return _sample(images, down.add_(y[:, None]), right.add_(x), "reflect")
 
 
-def _affine(draws: Draws, height: int, width: int, most: float) -> Tensor:
-    """Where each pixel comes from, (n, h, w, 2), x before y, if three corners move by up to `most` along each axis."""
+def _affine(draws: Draws, height: int, width: int, most: float) -> tuple[Tensor, Tensor]:
+    """Where each pixel comes from, (n, h, w) each, if three corners move by up to `most` along each axis."""
     third = min(height, width) // 3
     signs = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]], dtype=torch.float64)
     before = torch.tensor([width // 2, height // 2]) + third * signs
     after = before + draws.uniform(3, 2, low=-most, high=most).double().cpu()
     ones = torch.ones(len(after), 3, 1, dtype=torch.float64)
     back = torch.linalg.solve(torch.cat([after, ones], 2), before.expand(len(after), 3, 2))  # rows x, y, 1 to x, y
-    right, down, start = back.to(draws.keys.device, torch.float32)[:, :, None, None].unbind(1)
-    y, x = (torch.arange(length, device=right.device, dtype=torch.float32)[:, None] for length in (height, width))
-    return (right * x + start) + down * y[:, None]
+    back = back.to(draws.keys.device, torch.float32)[..., None, None]
+    y, x = (torch.arange(length, device=back.device, dtype=torch.float32) for length in (height, width))
+    x_from, y_from = ((back[:, 0, i] * x + back[:, 2, i]) + back[:, 1, i] * y[:, None] for i in (0, 1))
+    return y_from, x_from
 
 
-def _sample(images: Tensor, places: Tensor, border: str) -> Tensor:
+def _sample(images: Tensor, y: Tensor, x: Tensor, border: str) -> Tensor:
     """Images at these places, by linear interpolation. Mirrored at the last pixel or, "reflect", at the edge."""
-    sides = places.new_tensor([images.shape[-1], images.shape[-2]])
-    centres = border == "mirror"
-    grid = places * (2 / (sides - 1).clamp_(min=1)) - 1 if centres else (places + 0.5) * (2 / sides) - 1
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=centres)
+    height, width = images.shape[-2:]
+    if centres := border == "mirror":
+        grid = torch.stack([x * (2 / max(width - 1, 1)), y * (2 / max(height - 1, 1))], 1).sub_(1)
+    else:
+        grid = torch.stack([x * (2 / width) + 1 / width, y * (2 / height) + 1 / height], 1).sub_(1)
+    return F.grid_sample(images, grid.movedim(1, 3), mode="bilinear", padding_mode="reflection", align_corners=centres)
 
 
 @published(cifar=[0.95, 0.9, 0.85, 0.75, 0.65], imagenet=[0.6, 0.5, 0.4, 0.3, 0.25], whole=True)

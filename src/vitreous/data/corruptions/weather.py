@@ -47,7 +47,8 @@ def snow(
     flakes = _levels(flakes.mul_(flakes >= least).clamp_(0, 1))
     kernels, origin = trail(draws, -90, radius, sigma)
     flakes = _levels(correlate(flakes, kernels, origin, "nearest"), 0.5)
-    pale = sum(weight * images[:, i : i + 1] for i, weight in enumerate((0.299, 0.587, 0.114))) * 1.5 + 0.5
+    red, green, blue = images.split(1, 1)
+    pale = (red * 0.4485).add_(green, alpha=0.8805).add_(blue, alpha=0.171).add_(0.5)
     return torch.maximum(images, pale).lerp_(images, keep).add_(flakes + flakes.flip(2, 3))
 
 
@@ -68,9 +69,8 @@ def frost(images: Tensor, draws: Draws, image: float, ice: float, scale: float) 
     """
     height, width = images.shape[-2:]
     all_panes = panes(scale, max(height, width), images.device)
-    which = draws.integers(low=0, high=len(all_panes))
-    down = draws.uniform().mul(all_panes.shape[2] - height + 1).long()
-    right = draws.uniform().mul(all_panes.shape[3] - width + 1).long()
+    choices = (all_panes.shape[0], all_panes.shape[2] - height + 1, all_panes.shape[3] - width + 1)
+    which, down, right = (draws.uniform(3) * torch.tensor(choices, device=images.device)).long().unbind(1)
     y = down[:, None] + torch.arange(height, device=images.device)
     piece = all_panes.unfold(3, width, 1)[which[:, None], :, y, right[:, None]].movedim(2, 1)
     return (image * images).add_(piece, alpha=ice)
