@@ -127,7 +127,7 @@ def convolutional_start_helps(look: Look) -> Iterator[Part]:
 def gates_and_start_add_up(look: Look) -> Iterator[Part]:
     either = beside([gap(look, letter, "d", tenth=True) for letter in "bc"]).most()
     both = gap(look, "a", "d", tenth=True)
-    yield at_least("gain of both minus the larger gain of one, 10 % of the images, in points", both - either, 0, 2.3)
+    yield more("gain of both minus the larger gain of one, 10 % of the images, in points", both - either, paper=2.3)
     yield noted("gain of both, 10 % of the images, in points", both, paper=5.1)
     yield noted("gain of both, all images, in points", gap(look, "a", "d"), paper=0.6)
 
@@ -198,4 +198,4 @@ def without_gates_content_is_ignored(look: Look) -> Iterator[Part]:
 )
 def class_token_joins_late(look: Look) -> Iterator[Part]:
     difference = accuracy(look("convit")) - accuracy(look("convit", cls="inside"))
-    yield at_least("accuracy with the class token after the gated layers minus inside, in points", difference, 0.0)
+    yield more("accuracy with the class token after the gated layers minus inside, in points", difference)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vitreous.claims.claim import Part, at_least, at_most, less, more, noted
+from vitreous.claims.claim import Part, at_least, at_most, less, more, no_less, noted
 from vitreous.claims.dascoli_2021.book import claim
 from vitreous.claims.dascoli_2021.readings import rise_of_test_loss, throughput
 from vitreous.claims.evidence import Look
@@ -87,7 +87,7 @@ def gain_grows_as_images_get_fewer(look: Look) -> Iterator[Part]:
     few, all_ = gains[0], gains[-1]
     yield at_most("rank correlation of gain and share of the images", spearman(FRACTIONS, gains), -0.9, paper=-1.0)
     yield more("gain on 5 % of the images, in percent of the accuracy of DeiT", few, paper=37.4)
-    yield at_least("gain on 5 % minus three times that on all images, in percent", few - 3 * all_, 0.0, paper=31.7)
+    yield no_less("gain on 5 % minus three times that on all images, in percent", few - 3 * all_, paper=31.7)
     yield noted("gain on 5 % over that on all images", few / all_, paper=19.9)
 
 
@@ -101,7 +101,7 @@ def gain_grows_as_images_get_fewer(look: Look) -> Iterator[Part]:
 )
 def gain_grows_with_size(look: Look) -> Iterator[Part]:
     growth = gain(look, 0.1, size="s") - gain(look, 0.1)
-    yield at_least("gain of the larger size minus that of the smaller, 10 % of the images, in percent", growth, 0.0)
+    yield more("gain of the larger size minus that of the smaller, 10 % of the images, in percent", growth)
 
 
 @claim(
@@ -148,6 +148,6 @@ def less_sensitive_to_the_rate(look: Look) -> Iterator[Part]:
         return rates.most() - rates.least()
 
     convit, deit = spread("convit"), spread("deit")
-    yield at_least("range of accuracies over ½, 1 and 2 times the rate, DeiT minus ConViT, in points", deit - convit, 0)
+    yield more("range of accuracies over ½, 1 and 2 times the rate, DeiT minus ConViT, in points", deit - convit)
     yield noted("range of ConViT, in points", convit)
     yield noted("range of DeiT, in points", deit)

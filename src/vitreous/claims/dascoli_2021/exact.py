@@ -46,8 +46,8 @@ def attention_can_be_a_convolution(look: Look) -> Iterator[Part]:
     sanity=True,
 )
 def positions_add_no_parameters(look: Look) -> Iterator[Part]:
-    """`gpsa_parameters`: number of parameters of `convit_s_16` (1000 classes) minus that with `gpsa=0`.
-    `gpsa_parameter_share`: that number over all parameters of `convit_s_16`."""
+    """`gpsa_parameters`: number of parameters of `convit_s/16` (1000 classes) minus that with `gpsa=0`.
+    `gpsa_parameter_share`: that number over all parameters of `convit_s/16`."""
     exact = look("identities")
     share = identity(exact, "gpsa_parameter_share")
     yield at_most("share of the parameters that positional attention adds", share, 1e-4, paper=1.6e-5)
@@ -63,7 +63,7 @@ def positions_add_no_parameters(look: Look) -> Iterator[Part]:
     sanity=True,
 )
 def heads_begin_by_position(look: Look) -> Iterator[Part]:
-    """Of all gated layers of `convit_ti_4` for 32-pixel images as it is built with seed 0, in float64, on standard
+    """Of all gated layers of `convit_ti/4` for 32-pixel images as it is built with seed 0, in float64, on standard
     normal inputs (4, 64, 192) of seed 0; content = softmax(q kᵀ · scale), position = `position_attention`.
 
     `gpsa_row_sum_error`: largest |Σ_j A_ij - 1|, A = (1 - σ(λ)) content + σ(λ) position before any division (X-23).

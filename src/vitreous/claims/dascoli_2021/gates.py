@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from vitreous.claims.claim import Part, at_least, at_most
+from vitreous.claims.claim import Part, at_least, at_most, no_less
 from vitreous.claims.dascoli_2021.book import claim
 from vitreous.claims.dascoli_2021.readings import gates, head_diversity, lower, upper
 from vitreous.claims.evidence import Look
@@ -63,7 +63,7 @@ def larger_models_use_position_longer(look: Look) -> Iterator[Part]:
         return (gates(look("convit", size=size)) > IN_USE).map(np.sum)
 
     difference = using("s") - using(None)
-    yield at_least("layers with a mean gate above 0.1, larger size minus smaller", difference, 0.0, paper=1.0)
+    yield no_less("layers with a mean gate above 0.1, larger size minus smaller", difference, paper=1.0)
 
 
 @claim(
