@@ -11,7 +11,8 @@ from vitreous.claims.evidence import Exhibit
 from vitreous.results import Result
 
 FEW: dict[str, Any] = {"fraction": 0.05, "schedule": "samples"}
-TENTH, THIRD = ({"fraction": share, "schedule": "samples"} for share in (0.1, 0.3))
+TENTH: dict[str, Any] = {**FEW, "fraction": 0.1}
+THIRD: dict[str, Any] = {**FEW, "fraction": 0.3}
 
 
 def similar(first: float, last: float) -> Result:
@@ -49,7 +50,7 @@ def _probed(first: float, middle: float, last: float) -> Result:
 
 
 def amounts(*percents: float) -> list[Exhibit]:
-    facts = ({}, FEW, TENTH, THIRD)
+    facts: tuple[dict[str, Any], ...] = ({}, FEW, TENTH, THIRD)
     values = (percents[-1], *percents[:-1])
     return [read("vit", {CLASS: (10, value)}, **each) for value, each in zip(values, facts, strict=True)]
 

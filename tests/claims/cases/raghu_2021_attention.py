@@ -50,7 +50,7 @@ def fields(*radii: float) -> Result:
 
 def trained(small: Sequence[float], large: Sequence[float], **facts: Any) -> list[Exhibit]:
     """Heads of the two lowest blocks after training on few images and on all; a third block looks at one place."""
-    few = {"fraction": 0.05, "schedule": "samples"}
+    few: dict[str, Any] = {"fraction": 0.05, "schedule": "samples"}
     return [
         exhibit("vit", distances(small[:2], small[2:], [0.01, 0.01]), **facts, **few),
         exhibit("vit", distances(large[:2], large[2:], [0.01, 0.01]), **facts),

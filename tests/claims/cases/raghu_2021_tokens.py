@@ -77,7 +77,7 @@ def rates(*percents: float) -> list[Exhibit]:
     return [exhibit("vit", accuracy(percent), **each) for percent, each in zip(percents, facts, strict=True)]
 
 
-SINGLE, MEAN, FIRST, CLASS = "single positions", "mean over positions", "first position", "class token"
+SINGLE, MEAN, FIRST, CLASS = "each position alone", "mean over positions", "first position", "class token"
 
 CASES: dict[str, Case] = {
     "SLC-19": Case(places((0.9, 0.2), (0.1, 0.05)), places((0.5, 0.2), (0.4, 0.15))),

@@ -114,7 +114,7 @@ def pooling_loses_places(look: Look) -> Iterator[Part]:
 )
 def single_tokens_know_if_pooled(look: Look) -> Iterator[Part]:
     models = look("vit", pool="gap"), look("vit"), look("resnet")
-    pooled, with_class, resnet = (probe(each, "single positions") for each in models)
+    pooled, with_class, resnet = (probe(each, "each position alone") for each in models)
     yield at_least("accuracy of single tokens at the end, pooled over class token", pooled / with_class, 2, paper=7)
     yield noted("the same, ResNet over ViT with a class token", resnet / with_class, paper=6)
 
