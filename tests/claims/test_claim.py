@@ -12,8 +12,23 @@ import pytest
 from claims.synthetic import accuracy, exhibit
 from vitreous.claims import readings
 from vitreous.claims.claim import (
-    Book, Check, Claim, Outcome, Paper, Part, Verdict, at_least, at_most, find, judge, less, more, near, no_less, noted,
-)  # fmt: skip
+    Book,
+    Check,
+    Claim,
+    Outcome,
+    Paper,
+    Part,
+    Verdict,
+    at_least,
+    at_most,
+    find,
+    judge,
+    less,
+    more,
+    near,
+    no_less,
+    noted,
+)
 from vitreous.claims.evidence import Evidence, Exhibit, Look
 from vitreous.claims.measure import DRAWS, Measure
 from vitreous.errors import UnknownName

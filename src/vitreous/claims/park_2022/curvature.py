@@ -24,6 +24,8 @@ def rise(rows: Rows, radius: float, term: str = "") -> Array:
     `l2` that of ½ · decay · |w|² is added, with `norms` that of decay · Σ‖W‖, as the paper has it (X-32)."""
     rings = rows.where(part="ring")
     ring = Rows(rings.exhibit, rings.result, rings.table[np.isclose(rings.table["radius"].astype(float), radius)])
+    if ring.table.empty:
+        raise Unreadable(f"landscape of {rows.exhibit.name} has no ring of radius {radius:g}; 21 points have one")
     found = ring.one()
     if term:
         found = found + {"l2": 1.0, "norms": DECAY}[term] * float(ring.table[term].iloc[0])
