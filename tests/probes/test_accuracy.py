@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,12 @@ import torch
 
 import vitreous
 from inspection.looks import images, vit
+from vitreous.data.subsets import spread
 from vitreous.errors import VitreousError
 from vitreous.models.loading import load
 from vitreous.probes.accuracy import rank, wilson
+from vitreous.probes.probe import REPEATS, times
+from vitreous.results import Result
 
 
 def answered(found: vitreous.Inspection, measure: str = "top-1", name: str = "all classes") -> float:
@@ -96,3 +100,29 @@ def test_one_model_of_two_can_be_marked() -> None:
     found = vitreous.inspect({"five": vit(), "ten": "nano:resnet"}, data, ["accuracy"], device="cpu")["accuracy"]
     assert set(found.table["model"]) == {"five"}
     assert found.about["left_out"] == {"ten": "It tells 10 classes apart, and 'five' has 5."}
+
+
+def test_resamplings_by_hand_and_from_disk(tmp_path: Path) -> None:
+    """Weighted by the numbers of the images alone, however they pass."""
+    data = vitreous.data.load("world:shapes", split="test", size=30)
+    found = vitreous.inspect("nano:vit@warmup", data, ["accuracy"], shard=11, device="cpu", seed=3)["accuracy"]
+    again = vitreous.inspect("nano:vit@warmup", data, ["accuracy"], shard=30, device="cpu", seed=3)["accuracy"]
+    passed = data.take(spread(data.labels.numpy(), 3).tolist())
+    with torch.no_grad():
+        right = load("nano:vit@warmup")(passed.normalise(passed.images)).argmax(1) == passed.labels
+    weights = np.stack([times(row, 3) for row in range(30)], 1)
+    own = right.double().numpy()
+    wanted = [own.mean(), *(weights @ own / weights.sum(1))]
+    kept = Result.load(found.save(tmp_path)).about["replicates"]["nano:vit@warmup"]
+    assert len(kept) == 1 + REPEATS
+    np.testing.assert_allclose(kept, wanted, rtol=1e-12)
+    assert again.about["replicates"] == found.about["replicates"]
+
+
+def test_a_resampling_that_drew_no_image_says_nothing() -> None:
+    data = vitreous.data.load("world:shapes", split="test", size=1)
+    first, *kept = vitreous.inspect("nano:vit", data, ["accuracy"], device="cpu")["accuracy"].about["replicates"][
+        "nano:vit"
+    ]
+    assert 40 < kept.count(None) < 110  # a Poisson number of mean one is zero in 37 % of the cases
+    assert {each for each in kept if each is not None} == {first}

@@ -122,3 +122,17 @@ def test_other_bins() -> None:
     assert found.table.query("binned")["bin"].tolist() == ["0 to 0.25", "0.25 to 0.5", "0.5 to 0.75", "0.75 to 1"]
     with pytest.raises(VitreousError, match="0 bins; it takes at least one"):
         vitreous.inspect(vit(), images(3), {"calibration": {"bins": 0}}, device="cpu")
+
+
+def test_resamplings_are_those_of_the_intervals() -> None:
+    result = vitreous.inspect("nano:vit@warmup", "world:shapes", ["calibration"], limit=40, device="cpu")["calibration"]
+    table = result.table[result.table["overall"]].set_index("measure")
+    kept = result.about["replicates"]["nano:vit@warmup"]
+    assert list(kept) == list(table.index)
+    for measure, (value, *drawn) in kept.items():
+        if np.isnan(table.loc[measure, "value"]):
+            assert value is None
+            continue
+        assert value == table.loc[measure, "value"]
+        known = [each for each in drawn if each is not None]
+        np.testing.assert_allclose(np.quantile(known, [0.025, 0.975]), table.loc[measure, ["low", "high"]].tolist())

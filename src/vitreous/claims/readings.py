@@ -14,13 +14,18 @@ from vitreous.claims.measure import DRAWS, Array, Measure, draw
 # How well it does.
 
 
+def _resampled(rows: Rows, measure: str | None = None) -> Array | None:
+    """The resamplings that a result has kept, if it has; on the same images those of two models belong together."""
+    kept = rows.result.about.get("replicates", {}).get(rows.exhibit.name)
+    kept = kept.get(measure) if kept and measure is not None else kept
+    return np.asarray(kept, dtype=np.float64) if kept and len(kept) == 1 + DRAWS else None
+
+
 @reads("accuracy")
 def accuracy(rows: Rows) -> Array:
     """In percent. On the same images two models stay paired."""
-    kept = rows.result.about.get("replicates", {}).get(rows.exhibit.name)
-    if kept is not None and len(kept) == 1 + DRAWS:
-        return 100 * np.asarray(kept, dtype=np.float64)
-    return 100 * rows.where(measure="top-1", overall=True).one()
+    found = _resampled(rows)
+    return 100 * (rows.where(measure="top-1", overall=True).one() if found is None else found)
 
 
 def error(seen: Seen) -> Measure:
@@ -30,8 +35,9 @@ def error(seen: Seen) -> Measure:
 
 @reads("calibration")
 def calibration(rows: Rows, measure: str) -> Array:
-    """ECE, signed ECE (confidence minus accuracy), Brier or NLL of the test images."""
-    return rows.where(measure=measure, overall=True).one()
+    """ECE, signed ECE (confidence minus accuracy), Brier or NLL of the test images, paired as accuracy is."""
+    found = _resampled(rows, measure)
+    return rows.where(measure=measure, overall=True).one() if found is None else found
 
 
 @reads("corruption")

@@ -4,6 +4,10 @@
 
 Of equal scores the first class wins, as in `argmax`: a model that gives every class the same score is at chance. The
 interval is Wilson's, which has a width even where a model has every image right.
+
+`about["replicates"]` keeps, for every model, top-1 of all images 1 + 200 times: as it is, and for the resamplings of
+the images, which are the same for all models and all inspections of the same images with one seed. So the difference of
+two models can be judged on the images that they have in common.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from torch.nn import functional as F
 
 from vitreous.probes.probe import Batch, Probe, Sums, key
 from vitreous.probes.subject import Subject, logits
-from vitreous.results import Column, Interval, Reference, Result, View, estimate
+from vitreous.results import Column, Interval, Reference, Result, View, estimate, listed
 
 __all__ = ["Accuracy"]
 
@@ -62,7 +66,8 @@ class Accuracy(Probe):
         place = rank(scores, labels)
         member = F.one_hot(labels, len(self.setting.data.classes))
         sums = {key(subject, what=f"top-{top}"): (member * (place < top)[:, None]).sum(0) for top in self._tops}
-        return {**sums, key(subject, what="count"): member.sum(0)}
+        drawn = batch.total(torch.stack([place < 1, torch.ones_like(place, dtype=torch.bool)], 1))
+        return {**sums, key(subject, what="count"): member.sum(0), key(subject, what="drawn"): drawn}
 
     @property
     def _tops(self) -> tuple[int, ...]:
@@ -82,7 +87,8 @@ class Accuracy(Probe):
             Column("hard", "category", f"Whether it is one of the {HARDEST} classes with the most mistakes."),
             *estimate("Share of the images that the model has right.", label="accuracy"),
         )
-        return Result(self.name, table, columns, _views(len(self.setting.data.classes), len(one)))
+        about = {"replicates": {subject.name: _replicates(subject, sums) for subject in asked}}
+        return Result(self.name, table, columns, _views(len(self.setting.data.classes), len(one)), about=about)
 
     def _rows(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         count = sums[key(subject, what="count")].numpy()
@@ -91,6 +97,12 @@ class Accuracy(Probe):
             yield _row(subject, f"top-{top}", EVERY, right[top].sum(), count.sum())
         for number in np.flatnonzero(count):
             yield _row(subject, "top-1", self.setting.data.classes[number], right[1][number], count[number])
+
+
+def _replicates(subject: Subject, sums: Mapping[str, Tensor]) -> list[float | None]:
+    right, count = sums[key(subject, what="drawn")].numpy().T
+    with np.errstate(invalid="ignore"):
+        return listed(right / count)
 
 
 def _row(subject: Subject, measure: str, name: str, right: Any, count: Any) -> dict[str, Any]:

@@ -11,6 +11,9 @@
 
 The last bin is closed: a confidence of exactly 1 counts where it belongs. Bins hold sums alone, so that ECE over many
 batches is that of all images and not the mean of the batches'.
+
+`about["replicates"]` keeps, for every model and measure, the number 1 + 200 times: as it is, and for the resamplings of
+the images, which two models have in common (see `accuracy`).
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from torch.nn import functional as F
 from vitreous.errors import VitreousError
 from vitreous.probes.probe import Batch, Probe, Setting, Sums, interval, key
 from vitreous.probes.subject import Subject, logits
-from vitreous.results import Column, Reference, Result, View, estimate
+from vitreous.results import Column, Reference, Result, View, estimate, listed
 
 __all__ = ["Calibration"]
 
@@ -112,7 +115,12 @@ class Calibration(Probe):
             *estimate("The measure; of a bin, its mean confidence less its accuracy."),
         )
         rows = [row for subject in asked for row in (*self._overall(subject, sums), *self._bins(subject, sums))]
-        return Result(self.name, pd.DataFrame(rows, columns=[each.name for each in columns]), columns, VIEWS)
+        table = pd.DataFrame(rows, columns=[each.name for each in columns])
+        kept = {
+            subject.name: {measure: listed(values) for measure, values in measures(_parts(subject, sums)).items()}
+            for subject in asked
+        }
+        return Result(self.name, table, columns, VIEWS, about={"replicates": kept})
 
     def _overall(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         of = _parts(subject, sums)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vitreous.results.column import estimate as estimate
     from vitreous.results.intervals import Interval as Interval
     from vitreous.results.intervals import bootstrap_mean as bootstrap_mean
+    from vitreous.results.intervals import listed as listed
     from vitreous.results.intervals import mean_of_sums as mean_of_sums
     from vitreous.results.result import Result as Result
     from vitreous.results.view import Reference as Reference
@@ -30,11 +31,13 @@ _HOMES = {
     "View": "view",
     "bootstrap_mean": "intervals",
     "estimate": "column",
+    "listed": "intervals",
     "mean_of_sums": "intervals",
 }
 
 __all__ = [
-    "UNIT_COLUMNS", "Column", "Interval", "Reference", "Result", "View", "bootstrap_mean", "estimate", "mean_of_sums",
+    "UNIT_COLUMNS", "Column", "Interval", "Reference", "Result", "View", "bootstrap_mean", "estimate", "listed",
+    "mean_of_sums",
 ]  # fmt: skip
 
 

@@ -73,6 +73,12 @@ def mean_of_sums(total: ArrayLike, squares: ArrayLike, count: ArrayLike, *, conf
     return Interval(mean[()], (mean - reach)[()], (mean + reach)[()])
 
 
+def listed(replicates: ArrayLike) -> list[float | None]:
+    """Resamplings of one number as JSON can hold them: None where one has no value, as when it drew no image."""
+    values = np.asarray(replicates, dtype=np.float64)
+    return [float(value) if np.isfinite(value) else None for value in values]
+
+
 def _tail(confidence: float) -> float:
     if not 0 < confidence < 1:
         raise VitreousError(
