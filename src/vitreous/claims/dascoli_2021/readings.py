@@ -19,12 +19,12 @@ EARLY = (1, 5)
 # Courses. The record of a training states no intervals, so these numbers have none.
 
 
-def course(rows: Rows, measure: str, reading: str = "", heads: str = "mean") -> pd.DataFrame:
+def course(rows: Rows, measure: str, reading: str = "", heads: Literal["mean", "max"] = "mean") -> pd.DataFrame:
     """A measure by epoch (rows) and layer (columns), over heads as their mean or 'max'."""
     table = rows.where(measure=measure, reading=reading).table
     if table.empty:
         raise Unreadable(f"The record of {rows.exhibit.name} has no {f'{reading} {measure}'.strip()}")
-    return table.pivot_table("value", "epoch", "layer", aggfunc=heads)  # type: ignore[call-overload, no-any-return]
+    return table.pivot_table("value", "epoch", "layer", aggfunc=heads)
 
 
 def at(course: pd.DataFrame, when: When) -> Array:
@@ -63,7 +63,7 @@ def upper_nonlocality(rows: Rows, when: When, reading: str = "true") -> Array:
 
 
 @reads("training")
-def gates(rows: Rows, when: When = "end", heads: str = "mean") -> Array:
+def gates(rows: Rows, when: When = "end", heads: Literal["mean", "max"] = "mean") -> Array:
     """σ(λ) of every gated layer, over heads as their mean or 'max' (A4.20)."""
     return certain(at(course(rows, "gate", heads=heads), when))
 
