@@ -32,7 +32,7 @@ def landscape(near: float, far: float, worse: float = 0.0, norms: float = 100.0)
     rows: list[dict[str, Any]] = []
     for radius, value in ((0.1, near), (0.8, far)):
         ends = {"radius": radius, "value": value, "low": 0.95 * value, "high": 1.05 * value}
-        rows.append({**blank, **ends, "part": "ring", "l2": norms / 20, "norms": norms, "rise": value})
+        rows.append({**blank, **ends, "part": "ring", "l2": norms / 10, "norms": norms, "rise": value})
         rows.append({**blank, **ends, "part": "point", "rise": value, "value": 2.0 + value})
     rows.append({**blank, "part": "whole", "measure": "share of points worse than guessing", "value": worse})
     table = [{"rise": np.nan, **row} for row in rows]
