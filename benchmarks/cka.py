@@ -19,9 +19,7 @@ import io
 import json
 import os
 import platform
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -29,6 +27,8 @@ from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+import peers
 
 os.environ["OMP_NUM_THREADS"] = "1"
 HERE = Path(__file__).parent
@@ -267,35 +267,14 @@ def measure(name: str, case: str, channels: int, count: int, repeats: int) -> di
     }
 
 
-def install(folder: Path) -> None:
-    """The peers alone, with what of theirs is not here, into a folder."""
-    wanted = [*PEERS, *NEEDED]
-    commands = (
-        ["uv", "pip", "install", "-q", "--python", sys.executable],
-        [sys.executable, "-m", "pip", "install", "-q"],
-    )
-    for command in commands:
-        with contextlib.suppress(FileNotFoundError):
-            if subprocess.run([*command, "--no-deps", "--target", str(folder), *wanted]).returncode == 0:
-                return
-    raise SystemExit(f"{', '.join(wanted)} could not be installed.")
-
-
 def race(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Each contender in a process of its own."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        install(Path(folder))
-        sizes = ["--channels", str(arguments.channels), "--images", str(arguments.images)]
-        for case, name in product(CASES, ("ours", *PEERS)):
-            command = [sys.executable, __file__, *sizes, "--repeats", str(arguments.repeats), "--only", name]
-            paths = [folder] * (name in PEERS) + [os.environ.get("PYTHONPATH", "")]
-            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-            done = subprocess.run([*command, "--case", case], env=environment, capture_output=True, text=True)
-            if done.returncode != 0:
-                raise SystemExit(f"{name} failed on {case}:\n{done.stderr[-2000:]}")
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
-    return rows
+    sizes = ["--channels", arguments.channels, "--images", arguments.images, "--repeats", arguments.repeats]
+    with peers.installed([*PEERS, *NEEDED]) as folder:
+        return [
+            peers.contender(__file__, [*sizes, "--only", name, "--case", case], folder * (name in PEERS))
+            for case, name in product(CASES, ("ours", *PEERS))
+        ]
 
 
 def show(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,8 +9,9 @@ bundled ViT on the same images, and attention that has second derivatives, which
 when all five residuals |Hx - λx| are at most 1e-3 |λ|; ARPACK has the same as its tolerance; hessian-eigenthings, which
 takes a number of steps and says afterwards whether they sufficed, is given the smallest multiple of five that does,
 found outside the clock. PyHessian cannot be told a residual: it runs with its own defaults, and the table says where
-that led. The time is CPU time, the best of some runs; opening the model is not in it, building whatever products need
-is.
+that led. The number of products depends on the images and on the random start, so every contender does the same few
+batches from the same few seeds, and what is compared is the sum. The time is CPU time; opening the model is not in it,
+building whatever products need is.
 
 On a GPU: ViT-Ti/4 on images of 32 pixels, 100 batches of 16, five eigenvalues each, augmented, as `vitreous.analyse`
 does it, from the opened model to the table.
@@ -24,9 +25,7 @@ import io
 import json
 import os
 import platform
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -34,6 +33,8 @@ from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import peers
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 HERE = Path(__file__).parent
@@ -58,30 +59,21 @@ NEEDED = (
     "wadler_lindig",
 )
 TOP, TOLERANCE = 5, 1e-3
+BATCHES, SEEDS = 2, 2
 GPU_SECONDS = 60.0
-Run = Callable[[], tuple[np.ndarray, int]]
-"""Eigenvalues, and how many products they took."""
+Run = Callable[[int], tuple[np.ndarray, int]]
+"""Eigenvalues from a seed, and how many products they took."""
 
 
-def task() -> tuple[nn.Module, Tensor, Tensor]:
+def task(batch: int) -> tuple[nn.Module, Tensor, Tensor]:
     """The bundled ViT on images whose labels are shuffled, so that eigenvalues of both signs are among the largest."""
     from vitreous.data import load as load_images
     from vitreous.models.loading import load
     from vitreous.probes.subject import subjects
 
-    model, data = load("nano:vit"), load_images("world:shapes", split="train", size=16)
-    order = torch.randperm(16, generator=torch.Generator().manual_seed(0))
-    return model.eval(), subjects(model)[0].prepare(data.images), data.labels[order]
-
-
-def contender(name: str, model: nn.Module, images: Tensor, labels: Tensor) -> Run:
-    makers = {
-        "ours": _ours,
-        "PyHessian": _pyhessian,
-        "curvlinops + ARPACK": _curvlinops,
-        "hessian-eigenthings": _eigenthings,
-    }
-    return makers[name](model, images, labels)
+    model, data = load("nano:vit"), load_images("world:shapes", split="train", size=16 * (batch + 1))
+    order = torch.randperm(16, generator=torch.Generator().manual_seed(batch))
+    return model.eval(), subjects(model)[0].prepare(data.images[-16:]), data.labels[-16:][order]
 
 
 def _ours(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
@@ -92,7 +84,8 @@ def _ours(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
     specimen = vitreous.open(model)
     given = weights(specimen)
 
-    def run() -> tuple[np.ndarray, int]:
+    def run(seed: int) -> tuple[np.ndarray, int]:
+        torch.manual_seed(seed)
         hessian = Hessian(specimen, given, images[None], labels[None], len(images))
         found = extreme(hessian, torch.randn(1, sum(hessian.sizes)), TOP, tolerance=TOLERANCE)[0]
         return found.values, found.products
@@ -105,7 +98,8 @@ def _pyhessian(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
     inside: Any = sys.modules["pyhessian.hessian"]  # the package gives this name to a class
     product = inside.hessian_vector_product
 
-    def run() -> tuple[np.ndarray, int]:
+    def run(seed: int) -> tuple[np.ndarray, int]:
+        torch.manual_seed(seed)
         count = 0
 
         def counted(*given: Any) -> Any:
@@ -127,7 +121,7 @@ def _curvlinops(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
 
     curvlinops: Any = import_module("curvlinops")
 
-    def run() -> tuple[np.ndarray, int]:
+    def run(seed: int) -> tuple[np.ndarray, int]:
         about: Any = model, nn.CrossEntropyLoss(), list(model.parameters()), [(images, labels)]
         hessian = curvlinops.HessianLinearOperator(*about, check_deterministic=False)
         inner, count = hessian.to_scipy(dtype=np.float32), 0
@@ -139,7 +133,8 @@ def _curvlinops(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
             return found
 
         operator = LinearOperator(inner.shape, matvec=counted, dtype=np.float32)
-        values = eigsh(operator, k=TOP, which="LM", tol=TOLERANCE, return_eigenvectors=False)
+        start = np.random.default_rng(seed).standard_normal(inner.shape[0]).astype(np.float32)
+        values = eigsh(operator, k=TOP, which="LM", tol=TOLERANCE, v0=start, return_eigenvectors=False)
         return values, count
 
     return run
@@ -149,87 +144,70 @@ def _eigenthings(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
     things: Any = import_module("hessian_eigenthings")
     loss = things.supervised_loss(F.cross_entropy)
 
-    def attempt(steps: int) -> Any:
+    def attempt(steps: int, seed: int) -> Any:
         operator = things.HessianOperator(model, [(images, labels)], loss, full_dataset=False)
-        return things.lanczos(operator, k=TOP, max_iter=steps, tol=TOLERANCE, reorthogonalize=True, seed=0)
+        return things.lanczos(operator, k=TOP, max_iter=steps, tol=TOLERANCE, reorthogonalize=True, seed=seed)
 
-    steps = next(steps for steps in range(15, 200, 5) if bool(attempt(steps).converged.all()))
+    suffice = {
+        seed: next(steps for steps in range(15, 200, 5) if bool(attempt(steps, seed).converged.all()))
+        for seed in range(SEEDS)
+    }
 
-    def run() -> tuple[np.ndarray, int]:
-        return attempt(steps).eigenvalues.numpy(), steps
+    def run(seed: int) -> tuple[np.ndarray, int]:
+        return attempt(suffice[seed], seed).eigenvalues.numpy(), suffice[seed]
 
     return run
 
 
-def measure(name: str, repeats: int) -> dict[str, Any]:
-    """Best CPU time of some runs, PyHessian's of one."""
+CONTENDERS: dict[str, Callable[[nn.Module, Tensor, Tensor], Run]] = {
+    "ours": _ours,
+    "PyHessian": _pyhessian,
+    "curvlinops + ARPACK": _curvlinops,
+    "hessian-eigenthings": _eigenthings,
+}
+
+
+def measure(name: str, batch: int) -> dict[str, Any]:
+    """CPU times of one batch from every seed, after a run of ours that warms up torch."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    seconds, products, found = [], [], []
     with quiet[0], quiet[1], sdpa_kernel(SDPBackend.MATH):
-        run = contender(name, *task())
-        torch.manual_seed(0)
-        seconds: list[float] = []
-        products: list[int] = []
-        for _ in range(1 if name == "PyHessian" else repeats):
+        given = task(batch)
+        CONTENDERS["ours"](*given)(0)
+        run = CONTENDERS[name](*given)
+        for seed in range(SEEDS):
             began = time.process_time()
-            values, count = run()
+            values, count = run(seed)
             seconds.append(time.process_time() - began)
             products.append(count)
-    ordered = sorted(map(float, values), key=lambda value: -abs(value))
-    return {
-        "contender": name,
-        "cpu_s": min(seconds),
-        "all_cpu_s": seconds,
-        "products": products[seconds.index(min(seconds))],
-        "all_products": products,
-        "eigenvalues": ordered,
-    }
+            found.append(sorted(map(float, values), key=lambda value: -abs(value)))
+    return {"contender": name, "batch": batch, "cpu_s": seconds, "products": products, "eigenvalues": found}
 
 
-def install(folder: Path) -> None:
-    """The peers alone, with what of theirs is not here, into a folder."""
-    wanted = [*PACKAGES, *NEEDED]
-    commands = (
-        ["uv", "pip", "install", "-q", "--python", sys.executable],
-        [sys.executable, "-m", "pip", "install", "-q"],
-    )
-    for command in commands:
-        with contextlib.suppress(FileNotFoundError):
-            if subprocess.run([*command, "--no-deps", "--target", str(folder), *wanted]).returncode == 0:
-                return
-    raise SystemExit(f"{', '.join(wanted)} could not be installed.")
-
-
-def race(repeats: int) -> list[dict[str, Any]]:
+def race() -> list[dict[str, Any]]:
     """Each contender in a process of its own, ours before and after, because machines change their pace."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        install(Path(folder))
-        for name in ("ours", *PEERS, "ours"):
-            paths = [folder] * (name in PEERS) + [os.environ.get("PYTHONPATH", "")]
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
-            command = [sys.executable, __file__, "--repeats", str(repeats), "--only", name]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True)
-            if done.returncode != 0:
-                raise SystemExit(f"{name} failed:\n{done.stderr[-2000:]}")
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
-    return rows
+    with peers.installed([*PACKAGES, *NEEDED]) as folder:
+        return [
+            peers.contender(__file__, ["--batch", batch, "--only", name], folder * (name in PEERS))
+            for batch in range(BATCHES)
+            for name in ("ours", *PEERS, "ours")
+        ]
 
 
 def show(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """A table, and what each peer's time is to ours, the mean of before and after."""
-    ours = [row for row in rows if row["contender"] == "ours"]
-    mean = sum(row["cpu_s"] for row in ours) / len(ours)
-    truth = np.array(ours[0]["eigenvalues"])
-    ratios = {row["contender"]: round(row["cpu_s"] / mean, 2) for row in rows if row["contender"] in PEERS}
-    for row in rows:
-        name = row["contender"]
-        apart = float(np.max(np.abs(np.array(row["eigenvalues"]) / truth - 1)))
-        more = f"{ratios[name]:6.2f} x ours (target {PEERS[name]:.0f})" if name in PEERS else ""
-        values = ", ".join(f"{value:.3f}" for value in row["eigenvalues"])
-        print(f"{name:20s} {row['cpu_s']:7.2f} s {row['products']:4d} products  {values}  apart {apart:.1e}  {more}")
-    return ratios
+    """A table, and what each peer's time is to ours."""
+    truth = {row["batch"]: np.array(row["eigenvalues"][0]) for row in rows if row["contender"] == "ours"}
+    mean: dict[str, float] = {}
+    for name in ("ours", *PEERS):
+        own = [row for row in rows if row["contender"] == name]
+        mean[name] = float(np.mean([row["cpu_s"] for row in own]))
+        count = float(np.mean([row["products"] for row in own]))
+        apart = max(float(np.abs(np.array(row["eigenvalues"]) / truth[row["batch"]] - 1).max()) for row in own)
+        more = f"{mean[name] / mean['ours']:6.2f} x ours (target {PEERS[name]:.0f})" if name in PEERS else ""
+        print(f"{name:20s} {mean[name]:7.2f} s {count:6.1f} products, eigenvalues apart {apart:.1e}  {more}")
+    return {name: round(mean[name] / mean["ours"], 2) for name in PEERS}
 
 
 def on_gpu(batches: int, at_once: int) -> dict[str, Any]:
@@ -276,12 +254,12 @@ def main() -> None:
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--batches", type=int, default=100, help="on a GPU")
     parser.add_argument("--at-once", type=int, default=128, help="images in memory on a GPU")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--batch", type=int, default=0, help="which one, of --only")
     parser.add_argument("--only", default="", choices=("", "ours", *PEERS))
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
     if arguments.only:
-        print(json.dumps(measure(arguments.only, arguments.repeats)))
+        print(json.dumps(measure(arguments.only, arguments.batch)))
         return
     now = datetime.now(UTC)
     record: dict[str, Any] = {
@@ -295,8 +273,9 @@ def main() -> None:
             **on_gpu(arguments.batches, arguments.at_once),
         }
     else:
-        rows = race(arguments.repeats)
+        rows = race()
         record |= {"device": platform.machine(), "threads": 1, "clock": "process_time", "targets": PEERS}
+        record |= {"batches": BATCHES, "seeds": SEEDS}
         record |= {"ratios": show(rows), "rows": rows}
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / f"hessian-{arguments.device}-{now:%Y-%m-%d}.json"

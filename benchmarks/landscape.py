@@ -21,15 +21,15 @@ import io
 import json
 import os
 import platform
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import peers
 
 os.environ["OMP_NUM_THREADS"] = "1"
 HERE = Path(__file__).parent
@@ -152,31 +152,11 @@ def measure(name: str, count: int, repeats: int) -> dict[str, Any]:
     return {"contender": name, "cpu_s": min(seconds), "all_cpu_s": seconds, "centre": centre}
 
 
-def install(folder: str) -> None:
-    """The peer alone, into a folder."""
-    commands = (
-        ["uv", "pip", "install", "-q", "--python", sys.executable],
-        [sys.executable, "-m", "pip", "install", "-q"],
-    )
-    for command in commands:
-        with contextlib.suppress(FileNotFoundError):
-            if subprocess.run([*command, "--no-deps", "--target", folder, PEERS[0]]).returncode == 0:
-                return
-    raise SystemExit(f"{PEERS[0]} could not be installed.")
-
-
 def race(count: int, repeats: int) -> dict[str, Any]:
     """Each contender in a process of its own, all of them once and then again, because other programs run beside."""
-    rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        install(folder)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, os.environ.get("PYTHONPATH", "")])}
-        for name in ("ours", *PEERS) * 2:
-            command = [sys.executable, __file__, "--images", str(count), "--repeats", str(repeats), "--only", name]
-            done = subprocess.run(command, env=environment, capture_output=True, text=True)
-            if done.returncode != 0:
-                raise SystemExit(f"{name} failed:\n{done.stderr[-2000:]}")
-            rows.append(json.loads(done.stdout.splitlines()[-1]))
+    options = ["--images", count, "--repeats", repeats, "--only"]
+    with peers.installed(PEERS[:1]) as folder:
+        rows = [peers.contender(__file__, [*options, name], folder) for name in ("ours", *PEERS) * 2]
     best = {name: min(row["cpu_s"] for row in rows if row["contender"] == name) for name in ("ours", *PEERS)}
     for name, seconds in best.items():
         centre = next(row["centre"] for row in rows if row["contender"] == name)
