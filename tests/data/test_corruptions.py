@@ -22,6 +22,7 @@ def test_fifteen_and_four() -> None:
     assert {name: len(group) for name, group in GROUPS.items()} == {"noise": 3, "blur": 4, "weather": 3, "digital": 5}
     assert len(CORRUPTIONS) == 15
     assert set(CORRUPTIONS) | set(EXTRA) == set(KINDS)
+    assert {name for name, kind in KINDS.items() if not kind.random} == STILL
     for kind in KINDS.values():
         assert len(kind.cifar) == len(kind.imagenet) == 5
         assert kind.what

@@ -7,6 +7,8 @@ Hendrycks and Dietterich, "Benchmarking neural network robustness to common corr
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -57,7 +59,7 @@ def corrupt(
     rows = max(1, AT_ONCE.get(images.device.type, 1 << 24) // max(1, images[:1].numel()))
     for start in range(0, len(images), rows):
         some = images[start : start + rows]
-        draws = Draws(f"{kind} {severity} {seed}", first + start, len(some), images.device)
+        draws = partial(Draws, f"{kind} {severity} {seed}", first + start, len(some), images.device)
         done[start : start + rows] = corruption(some, draws, severity, size)
     return done
 

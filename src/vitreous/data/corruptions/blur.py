@@ -20,7 +20,7 @@ from vitreous.data.draws import Draws
     cifar=[(0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)],
     imagenet=[(3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)],
 )
-def defocus_blur(images: Tensor, draws: Draws, radius: float, sigma: float) -> Tensor:
+def defocus_blur(images: Tensor, radius: float, sigma: float) -> Tensor:
     """Average over a disk of this radius, its rim softened by a Gaussian."""
     kernel = disk(radius, sigma).to(images.device)
     middle = len(kernel) // 2
@@ -94,7 +94,7 @@ def motion_blur(images: Tensor, draws: Draws, radius: int, sigma: float) -> Tens
     cifar=[(1.06, 0.01), (1.11, 0.01), (1.15, 0.01), (1.20, 0.01), (1.25, 0.01)],
     imagenet=[(1.11, 0.01), (1.15, 0.01), (1.20, 0.02), (1.24, 0.02), (1.30, 0.03)],
 )
-def zoom_blur(images: Tensor, draws: Draws, largest: float, step: float) -> Tensor:
+def zoom_blur(images: Tensor, largest: float, step: float) -> Tensor:
     """Average the image and its enlargements by 1, 1 + step, … up to the largest."""
     factors = tuple(np.arange(1, largest + step / 2, step).tolist())  # 1.2500000000000002: 26 becomes 33 pixels
     height, width = images.shape[-2:]
@@ -116,6 +116,6 @@ def _zooms(height: int, width: int, factors: tuple[float, ...], device: torch.de
 
 
 @published(cifar=[0.4, 0.6, 0.7, 0.8, 1.0], imagenet=[1, 2, 3, 4, 6])
-def gaussian_blur(images: Tensor, draws: Draws, sigma: float) -> Tensor:
+def gaussian_blur(images: Tensor, sigma: float) -> Tensor:
     """Blur by a normal curve of this standard deviation."""
     return smooth(images, sigma)

@@ -17,7 +17,7 @@ from vitreous.data.draws import Draws
 
 
 @published(cifar=[0.05, 0.1, 0.15, 0.2, 0.3], imagenet=[0.1, 0.2, 0.3, 0.4, 0.5])
-def brightness(images: Tensor, draws: Draws, more: float) -> Tensor:
+def brightness(images: Tensor, more: float) -> Tensor:
     """Raise the value of hue, saturation and value by so much, at most to one.
 
     Hue and saturation are ratios of the channels, so all three are multiplied alike; black becomes grey.
@@ -28,7 +28,7 @@ def brightness(images: Tensor, draws: Draws, more: float) -> Tensor:
 
 
 @published(cifar=[0.75, 0.5, 0.4, 0.3, 0.15], imagenet=[0.4, 0.3, 0.2, 0.1, 0.05])
-def contrast(images: Tensor, draws: Draws, factor: float) -> Tensor:
+def contrast(images: Tensor, factor: float) -> Tensor:
     """Bring every channel nearer to its mean by this factor."""
     return torch.lerp(images.mean((2, 3), keepdim=True), images, factor)
 
@@ -37,7 +37,7 @@ def contrast(images: Tensor, draws: Draws, factor: float) -> Tensor:
     cifar=[(0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)],
     imagenet=[(0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)],
 )
-def saturate(images: Tensor, draws: Draws, factor: float, more: float) -> Tensor:
+def saturate(images: Tensor, factor: float, more: float) -> Tensor:
     """Multiply the saturation of hue, saturation and value by a factor and raise it; severities 1 and 2 fade.
 
     At constant hue and value the channels keep their proportions below the largest. Grey has no hue; red, as published.
@@ -95,31 +95,33 @@ def _sample(images: Tensor, y: Tensor, x: Tensor, border: str) -> Tensor:
 
 
 @published(cifar=[0.95, 0.9, 0.85, 0.75, 0.65], imagenet=[0.6, 0.5, 0.4, 0.3, 0.25], whole=True)
-def pixelate(images: Tensor, draws: Draws, share: float) -> Tensor:
+def pixelate(images: Tensor, share: float) -> Tensor:
     """Shrink to this share of the side, by means of whole pixels as Pillow's box filter has them, and enlarge again."""
-    sides = images.shape[-2:]
-    down, right = (_boxes(length, max(int(length * share), 1), images.device) for length in sides)
+    sizes = [(length, max(int(length * share), 1)) for length in images.shape[-2:]]
+    (down, y), (right, x) = (_boxes(*each, images.device) for each in sizes)
     narrow = rightwards(images.float(), right).add_(0.5 + HAIR).floor_()  # a half is rounded upwards
     small = downwards(narrow, down).add_(0.5 + HAIR).byte()
-    return F.interpolate(small, size=list(sides), mode="nearest-exact")
+    return small.gather(3, x.expand(*small.shape[:3], -1)).index_select(2, y)
 
 
 @lru_cache(maxsize=32)
-def _boxes(length: int, fewer: int, device: torch.device) -> Blocks:
-    """The matrix (fewer, length) that averages, for each large pixel, the small ones whose centres it covers."""
+def _boxes(length: int, fewer: int, device: torch.device) -> tuple[Blocks, Tensor]:
+    """The matrix (fewer, length) that averages, for each large pixel, the small ones whose centres it covers; and the
+    large pixel in which each small one lies."""
+    places = torch.arange(length)
     middle = (torch.arange(fewer).double() + 0.5) * (length / fewer)
-    apart = torch.arange(length) + 0.5 - middle[:, None]
+    apart = places + 0.5 - middle[:, None]
     covered = ((apart > -0.5 * length / fewer) & (apart <= 0.5 * length / fewer)).double()
-    return blocks(covered / covered.sum(1, keepdim=True), device)
+    return blocks(covered / covered.sum(1, keepdim=True), device), ((2 * places + 1) * fewer // (2 * length)).to(device)
 
 
 @published(cifar=[80, 65, 58, 50, 40], imagenet=[25, 18, 15, 10, 7], whole=True)
-def jpeg_compression(images: Tensor, draws: Draws, quality: int) -> Tensor:
+def jpeg_compression(images: Tensor, quality: int) -> Tensor:
     """Write and read a JPEG of this quality, with Pillow, one image at a time on the CPU."""
-    done = torch.empty(images.shape, dtype=torch.uint8)
-    for picture, planes in zip(done.numpy(), images.cpu().numpy(), strict=True):
+    pictures = torch.stack(images.cpu().unbind(1), 3).numpy()
+    for picture in pictures:
         file = BytesIO()
-        Image.merge("RGB", [Image.fromarray(plane) for plane in planes]).save(file, "JPEG", quality=quality)
+        Image.fromarray(picture).save(file, "JPEG", quality=quality)
         with Image.open(file) as read:
-            picture[...] = np.asarray(read).transpose(2, 0, 1)
-    return done.to(images.device)
+            picture[...] = np.asarray(read)
+    return torch.from_numpy(pictures).to(images.device).movedim(3, 1)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any, Literal
 
 from torch import Tensor
@@ -20,9 +21,10 @@ HAIR = 5e-4
 
 @dataclass(frozen=True)
 class Corruption:
-    """`apply(images, draws, *strength)` on float images (n, 3, h, w) in [0, 1]; what leaves [0, 1] is clipped after.
+    """`apply(images, *strength)` on float images (n, 3, h, w) in [0, 1]; what leaves [0, 1] is clipped after.
 
-    Or, with `whole`, on uint8 images: what is defined on whole levels needs no detour.
+    With `whole`, on uint8 images: what is defined on whole levels needs no detour. With `random`, what it draws from
+    comes after the images.
     """
 
     name: str
@@ -30,14 +32,17 @@ class Corruption:
     apply: Callable[..., Tensor]
     cifar: tuple[tuple[Any, ...], ...]
     imagenet: tuple[tuple[Any, ...], ...]
-    whole: bool = False
+    random: bool
+    whole: bool
 
-    def __call__(self, images: Tensor, draws: Draws, severity: int, size: Size) -> Tensor:
+    def __call__(self, images: Tensor, draws: Callable[[], Draws], severity: int, size: Size) -> Tensor:
         """Corrupted uint8 images; values are rounded down, as published."""
         strength = (self.cifar if size == "cifar" else self.imagenet)[severity - 1]
+        if self.random:
+            strength = (draws(), *strength)
         if self.whole:
-            return self.apply(images, draws, *strength)
-        corrupted = self.apply(images.float().div_(255), draws, *strength)
+            return self.apply(images, *strength)
+        corrupted = self.apply(images.float().mul_(1 / 255), *strength)
         return corrupted.mul_(255).add_(HAIR).clamp_(0, 255).short().byte()  # twice as fast as straight to bytes
 
 
@@ -47,8 +52,9 @@ def published(
     """Make a corruption of a function, named after it: five strengths each, mildest first."""
 
     def make(apply: Callable[..., Tensor]) -> Corruption:
-        what = (apply.__doc__ or "").split("\n\n")[0]
-        return Corruption(apply.__name__, " ".join(what.split()), apply, _tuples(cifar), _tuples(imagenet), whole)
+        what = " ".join((apply.__doc__ or "").split("\n\n")[0].split())
+        random = "draws" in signature(apply).parameters
+        return Corruption(apply.__name__, what, apply, _tuples(cifar), _tuples(imagenet), random, whole)
 
     return make
 
