@@ -8,7 +8,7 @@ import scipy.stats
 import torch
 
 from vitreous.probes.per_image import counted, mean
-from vitreous.probes.probe import REPEATS, Batch, interval, times
+from vitreous.probes.probe import REPEATS, Batch, interval, streams, times
 
 
 def batch(rows: torch.Tensor, seed: int = 0) -> Batch:
@@ -42,11 +42,12 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_resamplings_are_poisson_and_belong_to_image_and_seed() -> None:
-    drawn = np.stack([times(row, 0) for row in range(500)])
+    drawn = streams(range(500), 0)
     assert drawn.shape == (500, REPEATS)
     assert drawn.mean() == pytest.approx(1, abs=0.01)
     assert drawn.var() == pytest.approx(1, abs=0.02)
-    assert np.array_equal(times(17, 0), drawn[17])
+    alone = np.random.Generator(np.random.Philox(key=[0, 17])).poisson(1.0, REPEATS)
+    assert np.array_equal(alone, drawn[17])
     assert not np.array_equal(times(17, 1), drawn[17])
     apart, together = batch(torch.tensor([5])).weights, batch(torch.tensor([3, 5, 9])).weights
     assert torch.equal(apart[:, 0], together[:, 1])

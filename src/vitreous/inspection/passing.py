@@ -145,6 +145,7 @@ class Pass:
             output = subject.specimen.observe(images, sites, list(looking), each=each).output
         else:
             output = subject.specimen(images)
+        batch.weights_on(images.device)  # drawn while a GPU is still at work
         for probe in self.probes:
             if not isinstance(self.left_out[probe.name].get(subject.name), str):
                 _add(sums, probe, probe.end(subject, output, batch), waiting)

@@ -95,14 +95,17 @@ def _in_strips(features: Tensor) -> tuple[Tensor, Tensor]:
 
 def _at_once(features: Tensor) -> tuple[Tensor, Tensor]:
     """All columns, divided into products that a GPU computes side by side: one of a small matrix and so many columns
-    would leave most of it idle."""
+    would leave most of it idle. Matrices one after the other, because only one's columns can be divided without copying
+    them, which takes as long as the product."""
     mean = features.mean(-2, keepdim=True)
-    centred = features - mean
-    even = centred.shape[-1] // ABREAST * ABREAST
-    parts = centred[..., :even].unflatten(-1, (-1, ABREAST)).movedim(-2, -3)
-    rest = centred[..., even:]
-    gram = (parts @ parts.mT).sum(-3) + rest @ rest.mT
-    return gram.double(), mean.double().square().sum((-2, -1))
+    n, columns = features.shape[-2:]
+    centred = (features - mean).reshape(-1, n, columns)
+    even = columns // ABREAST * ABREAST
+    gram = centred[..., even:] @ centred[..., even:].mT
+    for one, found in zip(centred, gram, strict=True) if even else ():
+        parts = one[:, :even].unflatten(1, (-1, ABREAST)).transpose(0, 1)
+        found += (parts @ parts.mT).sum(0)
+    return gram.double().reshape(*features.shape[:-2], n, n), mean.double().square().sum((-2, -1))
 
 
 @contextmanager

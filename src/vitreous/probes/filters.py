@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.linalg
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx
@@ -188,8 +189,9 @@ def _span(sums: Mapping[str, Tensor], subject: Subject, number: int) -> Array | 
     if count <= wanted:
         return None
     mean = total / count
-    _, vectors = np.linalg.eigh(products / count - np.outer(mean, mean))
-    strongest: Array = vectors[:, ::-1][:, :wanted]
+    ends = (len(total) - wanted, len(total) - 1)
+    _, vectors = scipy.linalg.eigh(products / count - np.outer(mean, mean), subset_by_index=ends)
+    strongest: Array = vectors[:, ::-1]
     return strongest
 
 

@@ -33,7 +33,8 @@ def variance(maps: Tensor) -> Tensor:
     """(b,) of feature maps (b, c, h, w)."""
     tokens = maps.flatten(2).transpose(1, 2).to(torch.promote_types(maps.dtype, torch.float32))
     means = tokens.mean(1, keepdim=True)
-    found = (tokens - means).square_().sum((1, 2)) / ((tokens.shape[1] - 1) * tokens.shape[2])
+    spread = torch.linalg.vector_norm(tokens - means, dim=(1, 2))
+    found = spread.square() / ((tokens.shape[1] - 1) * tokens.shape[2])
     rounding = (2 * torch.finfo(tokens.dtype).eps * means).square().mean((1, 2))
     return found.where(found > rounding, 0.0)
 
