@@ -15,7 +15,7 @@ from torch import Tensor
 
 from vitreous.probes.heads import hidden, latest_cross_entropy, without_attention
 from vitreous.probes.per_image import PerImage
-from vitreous.probes.probe import Batch, Each, Seen
+from vitreous.probes.probe import Batch, Seen
 from vitreous.probes.subject import Subject
 from vitreous.results import Reference, View, estimate
 from vitreous.specimen.anatomy import Unit
