@@ -19,6 +19,7 @@ from scipy import ndimage, stats
 
 from data.natural import natural
 from vitreous.data.corruptions import KINDS, corrupt
+from vitreous.data.corruptions.filters import extend
 from vitreous.data.corruptions.frost import MEANS, STDS, panes
 from vitreous.data.corruptions.published import HAIR
 from vitreous.data.corruptions.spatter import distances, edges
@@ -243,6 +244,14 @@ def test_corruption_equals_its_definition(kind: str, size: Any) -> None:
         difference = np.abs(got - np.floor(np.clip(wanted, 0, 1) * 255 + HAIR))
         assert difference.max() <= 1, (severity, difference.max())
         assert (difference > 0).mean() < 2e-3, (severity, (difference > 0).mean())
+
+
+@pytest.mark.parametrize("sides", [(1, 1), (2, 5), (7, 5), (40, 30)])
+def test_images_are_extended_as_numpy_does(sides: tuple[int, int]) -> None:
+    image = torch.rand(1, 3, *sides)
+    for border, theirs in (("nearest", "edge"), ("mirror", "reflect")):
+        wanted = np.pad(image.numpy(), ((0, 0), (0, 0), (3, 9), (12, 1)), theirs)  # type: ignore[call-overload]
+        np.testing.assert_array_equal(extend(image, (3, 9), (12, 1), border), wanted)  # type: ignore[arg-type]
 
 
 def test_distances_are_euclidean_up_to_a_limit() -> None:
