@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,72 @@ def kept(subject: Subject, images: Dataset, token: str) -> np.ndarray:
     tokens = seen.after.tokens
     picked = {"class token": tokens[:, 0], "mean over positions": tokens[:, 1:].mean(1), "first position": tokens[:, 1]}
     return picked[token].numpy()
+
+
+def test_every_single_position_equals_scikit_learn(tmp_path: Path) -> None:
+    """All tokens of one unit, in float64, each fitted by scikit-learn with the penalty that was chosen for it."""
+    linear_model = import_module("sklearn.linear_model")
+    specimen = copy.deepcopy(opened("nano:vit")).double()
+    train, test = data("train", 60), data("test", 24)
+    question = LinearProbe(shots=(2,), tokens=("class token",), positions=("blocks.3.mlp",))
+    result = question({"vit": specimen}, {"train": train, "test": test}, batch=16)
+    single = result.table[result.table["token"] == "one position"]
+    (subject,) = subjects({"vit": specimen})
+    sets = LinearProbe(shots=(2,)).sets(bench(subject, chosen(test), {"train": chosen(train)}))
+    x, new = (every_token(subject, each) for each in (sets.fitting, sets.asked))
+    y = 2.0 * torch.nn.functional.one_hot(sets.fitting.labels, 10).numpy() - 1
+    rights: dict[str, list[np.ndarray]] = {"2": [], "all": []}
+    for row in single.to_dict("records"):
+        fitted = sets.fitted(0).numpy() if row["shots"] == "2" else slice(None)
+        at = 1 + 8 * int(row["row"]) + int(row["column"])  # after the class token
+        other = linear_model.Ridge(alpha=row["penalty"]).fit(x[fitted, at], y[fitted])
+        rights[row["shots"]].append(other.predict(new[:, at]).argmax(1) == sets.asked.labels.numpy())
+        assert row["value"] == rights[row["shots"]][-1].mean()
+        assert row["map"] == "vit, blocks.3.mlp"
+        assert row["mapped"] == (row["shots"] == "all")
+    alone = result.table[result.table["token"] == "each position alone"]
+    assert list(alone["shots"]) == ["2", "all"]
+    for row in alone.to_dict("records"):
+        assert row["value"] == pytest.approx(np.mean(rights[row["shots"]]))
+        assert row["low"] < row["value"] < row["high"]
+    assert single["value"].nunique() > 3
+    assert single["whole"].sum() == 0
+    assert [view.facet for view in result.views] == ["model", "map"]
+    drawn = result.chart(1).to_dict()
+    assert drawn
+    assert vitreous.Result.load(result.save(tmp_path)) == result
+
+
+@torch.no_grad()
+def every_token(subject: Subject, images: Dataset) -> np.ndarray:
+    seen = subject.specimen.observe(subject.prepare(images.images), ("after",), "blocks.3.mlp")["blocks.3.mlp"]
+    assert seen.after is not None
+    return seen.after.tokens.numpy()
+
+
+def test_positions_in_several_pieces_and_of_models_that_have_no_such_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    question = LinearProbe(shots=(), tokens=("mean over positions",), positions=("stages.2.2.convs",))
+    models, sets = {name: opened(name) for name in ("nano:resnet", "nano:vit")}, {"train": data("train", 30)}
+    sets["test"] = data("test", 12)
+    whole = question(models, sets)
+    assert set(whole.table[whole.table["token"] == "one position"]["model"]) == {"nano:resnet"}
+    (subject, _) = subjects(models)
+    width = subject.specimen.anatomy.find("stages.2.2.convs")[0].channels
+    assert width is not None
+    monkeypatch.setattr(linear_probe, "MEMORY", 8 * 2 * width * (width + 10) * 30)
+    assert len(question.pieces(subject, bench(subject, sets["test"], {"train": sets["train"]}))) > 2
+    assert question(models, sets).table.equals(whole.table)
+    with pytest.raises(VitreousError, match=r"stages\.9"):
+        LinearProbe(positions=("stages.9",))(models, sets)
+
+
+def test_maps_are_drawn_of_few_units_spread_over_the_depth() -> None:
+    (subject,) = subjects({"vit": opened("nano:vit")})
+    drawn = LinearProbe(positions=("*",))._drawn(subject)
+    apart = [unit for unit in subject.specimen.units if unit.grid is not None and unit.kind != "head"]
+    assert len(drawn) == 6 < len(apart)
+    assert {apart[0], apart[-1]} <= set(drawn)
+    assert LinearProbe()._drawn(subject) == []
 
 
 def test_logistic_probes_are_scikit_learns() -> None:

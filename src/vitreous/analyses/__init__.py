@@ -30,6 +30,7 @@ MACHINERY = (
     "ridge",
     "logistic",
     "shifts",
+    "reading",
     "chance",
 )
 SHELF = Shelf(__name__, Path(__file__).parent, "analysis", "analyses", MACHINERY)

@@ -7,6 +7,9 @@ with the highest score is the answer, on images that were not fitted on. `5` and
 class, `all` every fitting image. The penalty is the one with the least squared error on a fifth of the fitting images
 that is held out (and joins in once it is chosen, for `all`).
 
+`positions` names units where every token has a probe of its own (SLC-22): a map of accuracies, and their mean, which
+is what the left of Raghu et al.'s Fig. 11 shows (X-13).
+
 Features are never kept. One forward pass adds up the normal equations of all units (`vitreous.analyses.ridge`), a
 second one over the images asked on counts right answers. Units are done in groups where the sums of all of them would
 not fit.
@@ -14,11 +17,11 @@ not fit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -29,15 +32,17 @@ from torch.nn import functional as F
 
 from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
 from vitreous.analyses.logistic import Logistic
+from vitreous.analyses.reading import Probed, position, read, single, stream
 from vitreous.analyses.ridge import Moments, Ridge, choose, solve, together
 from vitreous.data.dataset import Dataset
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.probes.accuracy import wilson
 from vitreous.probes.probe import Batch, where
 from vitreous.probes.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.results import UNIT_COLUMNS, Column, Interval, Reference, Result, View, estimate
+from vitreous.results.intervals import bootstrap_mean
 from vitreous.specimen.anatomy import Unit
-from vitreous.specimen.observe import Feature, Sites
+from vitreous.specimen.observe import Sites
 
 __all__ = ["LinearProbe"]
 
@@ -47,28 +52,23 @@ HELD_OUT = 5
 """One of so many fitting images is held out to choose the penalty."""
 ALL = "all"
 TOKENS = ("class token", "mean over positions", "first position")
+ALONE, ONE = "each position alone", "one position"
+MAPS = 6
+"""Units of a model whose maps are drawn, at most."""
 COLUMNS = (
     *UNIT_COLUMNS,
-    Column("token", "category", "What of the unit is read: the class token, the mean over positions, or the first."),
+    Column("token", "category", f"What of the unit is read; {ALONE!r} is the mean accuracy of probes of one position."),
+    Column("row", "order", "Of a single position, its row on the grid of tokens."),
+    Column("column", "order", "And its column."),
+    Column("map", "category", "Of a single position, the model and the unit."),
+    Column("mapped", "category", "Whether the row is a cell of a map that is drawn."),
     Column("shots", "order", f"Images of each class that were fitted on, or {ALL!r}."),
-    Column("whole", "category", "Whether all fitting images were fitted on."),
+    Column("whole", "category", "Whether all fitting images were fitted on, and not for one position of many."),
     Column("pooled", "category", "Whether the mean over positions was read."),
     Column("fitted", "quantity", "Number of images that were fitted on."),
     Column("penalty", "quantity", "λ, or 1/C of a logistic probe, as chosen on images held out."),
     *estimate("Share of the images that the probe has right.", label="accuracy"),
 )
-
-
-class Probed(NamedTuple):
-    """One thing a probe reads."""
-
-    unit: Unit
-    token: str
-    width: int
-
-    @property
-    def key(self) -> str:
-        return f"{self.unit.name}: {self.token}"
 
 
 @dataclass(frozen=True)
@@ -104,18 +104,22 @@ class LinearProbe(Analysis):
     """Images of each class; besides, all of them are fitted on."""
     tokens: tuple[str, ...] = TOKENS
     """What is read off a unit; those that it has."""
+    positions: Sequence[str] = ()
+    """Units, by name or kind, where every single position has a probe of its own as well; `*` is all of them, which
+    costs as many probes as there are tokens."""
     method: str = "ridge"
     """Or 'logistic', by scikit-learn, which holds the pooled features of the fitting images in memory."""
     penalties: tuple[float, ...] = tuple(10.0 ** (half / 2) for half in range(-12, 5))
     """Of ridge, in units of the mean eigenvalue of the features' scatter, so that they mean the same for all units."""
 
     name = "linear_probe"
-    ids = ("A3.15", "A4.23", "SLC-22", "SLC-23", "SLC-24", "SLC-27", "SLC-28", "SLC-30")
+    ids = ("A3.15", "A4.23", "X-13", "SLC-22", "SLC-23", "SLC-24", "SLC-27", "SLC-28", "SLC-30")
     fitted = "train"
     marked = False
 
     def __post_init__(self) -> None:
         self.shots, self.tokens, self.penalties = tuple(self.shots), tuple(self.tokens), tuple(self.penalties)
+        self.positions = (self.positions,) if isinstance(self.positions, str) else tuple(self.positions)
         if wrong := [token for token in self.tokens if token not in TOKENS]:
             raise UnknownName("token for a linear probe", wrong[0], TOKENS)
         if self.method not in ("ridge", "logistic"):
@@ -133,6 +137,9 @@ class LinearProbe(Analysis):
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if not bench.setting.labelled:
             return f"A probe is fitted to labels, and the images of {bench.data.name!r} have none."
+        for pattern in self.positions:
+            if not any(matching(each, pattern) for each in bench.setting.subjects):
+                subject.specimen.anatomy.find(pattern)  # which says what there is
         sets = self.sets(bench)
         if not bool((sets.fitting.labels >= 0).all()):
             return f"A probe is fitted to labels, and some images of {sets.fitting.name!r} to fit on have none."
@@ -177,12 +184,15 @@ class LinearProbe(Analysis):
         """What is read of a model, and what cannot be."""
         found: list[Probed] = []
         reasons: dict[str, str] = {}
+        apart = {unit.name for pattern in self.positions for unit in matching(subject, pattern)}
 
         def look(unit: Unit, sites: Sites) -> None:
             if unit.kind == "head" or sites.after is None:
                 reasons[unit.name] = "It gives scores, not features."
                 return
-            pooled = read(sites.after, self.tokens)
+            grid = sites.after.grid if unit.name in apart else None
+            tokens = (*self.tokens, *map(single, range(grid[0] * grid[1] if grid else 0)))
+            pooled = read(sites.after, tokens)
             found.extend(Probed(unit, token, value.shape[1]) for token, value in pooled.items())
             if not pooled:
                 reasons[unit.name] = f"It has none of {', '.join(self.tokens)}."
@@ -283,60 +293,61 @@ class LinearProbe(Analysis):
         sets = self.sets(bench)
         rows = [row for subject in asked for row in self._rows(subject, sets, found, bench)]
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
+        down = sorted(set(table["row"]), key=lambda row: int(row or -1), reverse=True)
+        table["row"] = pd.Categorical(table["row"], down)  # a picture's first row is its uppermost
         left_out = {each.name: self.probed(each)[1] | sets.missing for each in asked}
         about = {"fitted_on": len(sets.fitting), "asked_on": len(sets.asked), "left_out": left_out}
         return Result(self.name, table, COLUMNS, views(len(sets.asked.classes), table), about=about)
 
     def _rows(self, subject: Subject, sets: Sets, found: Found, bench: Bench) -> Iterator[dict[str, Any]]:
+        alone: dict[Unit, list[Tensor]] = {}
+        drawn = self._drawn(subject)
         for piece, group in self.groups(subject, bench).items():
             numbers = found[subject.name][piece]
             for (i, each), (j, shots) in product(enumerate(group), enumerate(sets.settings)):
-                right, count = numbers["right"][i, j].sum().numpy(), np.asarray(numbers["right"].shape[2])
-                ends = dict(zip(("value", "low", "high"), map(float, wilson(right, count)), strict=True))
-                fitted = len(sets.fitting) if shots == ALL else int(sets.fitted(j).sum())
-                yield {
-                    **where(subject, each.unit), "token": each.token, "shots": shots, "whole": shots == ALL,
-                    "pooled": each.token == "mean over positions", "fitted": fitted,
-                    "penalty": float(numbers["penalty"][i, j]), **ends, "n": int(count),
-                }  # fmt: skip
+                right, at = numbers["right"][i, j], position(each.token)
+                row = self._row(subject, each.unit, sets, j) | {"penalty": float(numbers["penalty"][i, j])}
+                row |= marked(wilson(right.sum().numpy(), np.asarray(len(right))), len(right))
+                if at is None:
+                    yield row | {"token": each.token, "pooled": each.token == TOKENS[1], "whole": shots == ALL}
+                    continue
+                assert each.unit.grid is not None
+                place = dict(zip(("row", "column"), map(str, divmod(at, each.unit.grid[1])), strict=True))
+                mapped = {"map": f"{subject.name}, {each.unit.name}", "mapped": shots == ALL and each.unit in drawn}
+                yield row | {"token": ONE, "whole": False, **place, **mapped}
+            for i, each in enumerate(group):
+                if position(each.token) is not None:
+                    alone.setdefault(each.unit, []).append(numbers["right"][i])
+        for unit, every in alone.items():
+            for j, shots in enumerate(sets.settings):
+                share = torch.stack(every)[:, j].double().mean(0).numpy()
+                row = self._row(subject, unit, sets, j) | {"token": ALONE, "whole": shots == ALL}
+                yield row | marked(bootstrap_mean(share, seed=bench.seed), len(share))
+
+    def _row(self, subject: Subject, unit: Unit, sets: Sets, setting: int) -> dict[str, Any]:
+        """What all rows have."""
+        shots = sets.settings[setting]
+        fitted = len(sets.fitting) if shots == ALL else int(sets.fitted(setting).sum())
+        blank = {"row": "", "column": "", "map": "", "mapped": False, "pooled": False}
+        return {**where(subject, unit), **blank, "shots": shots, "fitted": fitted}
+
+    def _drawn(self, subject: Subject) -> list[Unit]:
+        """The units whose maps are drawn: evenly over the depth, the last one among them."""
+        apart = list(dict.fromkeys(each.unit for each in self.probed(subject)[0] if position(each.token) is not None))
+        return [apart[round(i)] for i in np.linspace(len(apart) - 1, 0, min(MAPS, len(apart)))]
 
 
-def read(feature: Feature, tokens: Sequence[str]) -> dict[str, Tensor]:
-    """(b, c) for each token that there is."""
-    found: dict[str, Tensor] = {}
-    values, front = feature.tokens, len(feature.prefix)
-    if "class token" in tokens and "class" in feature.prefix:
-        found["class token"] = values[:, feature.prefix.index("class")]
-    if feature.grid is not None:
-        if "mean over positions" in tokens:
-            found["mean over positions"] = values[:, front:].mean(1)
-        if "first position" in tokens:
-            found["first position"] = values[:, front]
-    elif "mean over positions" in tokens and front == 0:
-        found["mean over positions"] = values.mean(1)
-    return found
+def marked(found: Interval, count: int) -> dict[str, float]:
+    """The last columns of a row."""
+    return {"value": float(found.mean), "low": float(found.low), "high": float(found.high), "n": count}
 
 
-@torch.no_grad()
-def stream(
-    subject: Subject,
-    group: Sequence[Probed],
-    data: Dataset,
-    bench: Bench,
-    each: Callable[[Batch, Probed, Tensor], None],
-) -> None:
-    """Every batch, and of every unit what is read of it, as soon as it is there."""
-    units = list(dict.fromkeys(probed.unit.name for probed in group))
-    wanted = {probed.unit.name: [p for p in group if p.unit is probed.unit] for probed in group}
-    for batch in bench.batches(data):
-
-        def look(unit: Unit, sites: Sites, batch: Batch = batch) -> None:
-            assert sites.after is not None
-            values = read(sites.after, [probed.token for probed in wanted[unit.name]])
-            for probed in wanted[unit.name]:
-                each(batch, probed, values[probed.token])
-
-        subject.specimen.observe(subject.prepare(batch.images), ("after",), units, each=look)
+def matching(subject: Subject, pattern: str) -> Sequence[Unit]:
+    """The units of a model that a pattern means, if any."""
+    try:
+        return subject.specimen.anatomy.find(pattern)
+    except UnknownName:
+        return ()
 
 
 def views(classes: int, table: pd.DataFrame) -> tuple[View, ...]:
@@ -363,4 +374,16 @@ def views(classes: int, table: pd.DataFrame) -> tuple[View, ...]:
         "arranges the classes so well that few examples are enough.",
         **how,
     )
-    return (main, few) if table["pooled"].any() and table["shots"].nunique() > 1 else (main,)
+    maps = View(
+        "heatmap",
+        x="column",
+        y="row",
+        colour="value",
+        facet="map",
+        where="mapped",
+        title="What a linear probe reads off every single position",
+        how_to_read="Each cell is the accuracy of a probe that sees one token of a unit alone, at its place in the "
+        "image. Where cells differ, the class is known in some places; where they are alike, in all of them or none.",
+    )
+    shown = {main: True, few: table["pooled"].any() and table["shots"].nunique() > 1, maps: table["mapped"].any()}
+    return tuple(view for view, there in shown.items() if there)
