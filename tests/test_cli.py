@@ -19,7 +19,7 @@ from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy
 
-LISTS = ["list models", "list probes", "list analyses", "list recipes"]
+LISTS = ["list models", "list probes", "list analyses", "list recipes", "claims list", "claims show"]
 COMMANDS = ["anatomy", "inspect", "train", "data", "doctor", *LISTS, *analyses.names()]
 
 
@@ -120,6 +120,18 @@ def test_list_probes(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, err) == (0, "")
     assert list(lines) == probes.names()
     assert lines["accuracy"].startswith("How many images a model has right")
+
+
+def test_claims(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("claims list --paper VIT --study identities", capsys)
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("VIT-")] == ["VIT-05", "VIT-21", "VIT-24"]
+    code, out, err = run("claims show vit-13", capsys)
+    assert (code, err) == (0, "")
+    assert "rank correlation of layer and mean attention distance: at least 0.6" in out
+    code, out, err = run("claims show VIT-99", capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("There is no claim 'VIT-99'. Did you mean")
 
 
 def test_anatomy_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,8 @@ app = App(
 )
 listing = App(name="list", help="What there is to choose from.")
 app.command(listing)
+claiming = App(name="claims", help="Findings of four papers, and how each is judged.")
+app.command(claiming)
 
 
 @app.command
@@ -280,6 +282,40 @@ def list_recipes() -> None:
 
     wide = max(map(len, recipes.names()))
     print("\n".join(f"{name:{wide}}  {recipes.summary(name)}" for name in recipes.names()))
+
+
+@claiming.command(name="list")
+def list_claims(*, paper: str | None = None, study: str | None = None) -> None:
+    """List the findings that can be judged.
+
+    Example: vitreous claims list --paper VIT
+
+    Parameters
+    ----------
+    paper
+        HDV (Park and Kim), SLC (Raghu et al.), VIT (Dosovitskiy et al.) or CVT (d'Ascoli et al.).
+    study
+        Only those that a study is to decide, such as zoo.
+    """
+    from vitreous.claims import command
+
+    command.list_claims(paper, study, _console())
+
+
+@claiming.command(name="show")
+def show_claim(id: str, /) -> None:
+    """Show one finding: where it stands, what the paper measured, what it needs and when it counts as supported.
+
+    Example: vitreous claims show VIT-13
+
+    Parameters
+    ----------
+    id
+        As `vitreous claims list` has it.
+    """
+    from vitreous.claims import command
+
+    command.show_claim(id, _console())
 
 
 @app.meta.default

@@ -147,7 +147,7 @@ CONFLICTS = (
         "Batches of 512 and a rate of 4e-4 are commonly given as ConViT's recipe; they belong to the wider models "
         "only, and all others have DeiT's 1024 and 5e-4.",
         "D2",
-        "The recipe is DeiT's.",
+        "The recipe is DeiT's; `deit_plus` and `convit_plus` are those of the wider models.",
     ),
     _conflict(
         18,
@@ -256,7 +256,7 @@ CONFLICTS = (
         "The default of AlterNet's code is the network for ImageNet; the figure for CIFAR has attention in other "
         "places and windows of 4.",
         "A1.14",
-        "Both are there by name.",
+        "Each is the default for images of its size.",
     ),
     _conflict(
         34,
