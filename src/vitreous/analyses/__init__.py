@@ -27,10 +27,10 @@ MACHINERY = (
     "one_token",
     "relief",
     "edits",
+    "reading",
     "ridge",
     "logistic",
     "shifts",
-    "reading",
     "chance",
 )
 SHELF = Shelf(__name__, Path(__file__).parent, "analysis", "analyses", MACHINERY)
