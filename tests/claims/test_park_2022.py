@@ -70,6 +70,7 @@ AGAINST = [
     ("HDV-45", architecture.robust(-1.0, 1.7)),
     ("HDV-46", architecture.curved(569, 0.005)),
     ("HDV-52", architecture.blurred(80.1, corrupted=65)),
+    ("HDV-52", architecture.blurred(81, start=82)),
     ("HDV-52", architecture.blurred(81, nll=1.2)),
     ("HDV-52", architecture.blurred(81, corrupted=59)),
     ("HDV-52", architecture.blurred(81, ape=110)),

@@ -69,14 +69,16 @@ def leads(few: float, many: float) -> list[Exhibit]:
     ]
 
 
-def blurred(end: float, ece: float = 0.04, nll: float = 0.8, corrupted: float = 61, ape: float = 90) -> list[Exhibit]:
+def blurred(
+    end: float, ece: float = 0.04, nll: float = 0.8, corrupted: float = 61, ape: float = 90, start: float = 80.0
+) -> list[Exhibit]:
     """A ResNet with blur at the end of stages; without, all is a little worse, and so it is with blur at the start."""
 
     def seen(place: str | None, percent: float, ece: float, nll: float, corrupted: float, ape: float) -> Exhibit:
         results = (accuracy(percent), calibrated(ece, nll), overall("corruption", corrupted), hessian(ape=ape))
         return exhibit("resnet", *results, blur=place)
 
-    others = [seen(None, 80, 0.05, 1.0, 60, 100), seen("start", 80.5, 0.05, 1.0, 60, 100)]
+    others = [seen(None, 80, 0.05, 1.0, 60, 100), seen("start", start, 0.05, 1.0, 60, 100)]
     return [*others, seen("end", end, ece, nll, corrupted, ape)]
 
 

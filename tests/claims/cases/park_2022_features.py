@@ -68,7 +68,9 @@ def ends(vit: float, resnet: float) -> list[Exhibit]:
 
 def band_noise(gaps: Sequence[float]) -> list[Exhibit]:
     """Change of accuracy of ViT minus that of ResNet at 0.1π to 0.9π, in points."""
-    rows = [{"model": "vit beside=resnet", "noisy": False, "frequency": float("nan"), "change": 0.0}]
+    rows: list[dict[str, Any]] = [
+        {"model": "vit beside=resnet", "noisy": False, "frequency": float("nan"), "change": 0.0}
+    ]
     for number, gap in enumerate(gaps, 1):
         for model, change in (("vit beside=resnet", -0.1 + gap / 100), ("resnet", -0.1)):
             rows.append({"model": model, "noisy": True, "frequency": number / 10, "change": change})
@@ -95,7 +97,8 @@ def cues(model: str, shape: float, low_pass: float) -> Exhibit:
 
 def variance(units: Sequence[Mapping[str, Any]], ratios: bool = False) -> Result:
     """Units after which the variance is so large, or so much larger than before; in the latter case it follows."""
-    rows, value = [{"unit": "stem", "kind": "stem", "stage": 0, "value": 0.01, "ratio": float("nan")}], 0.01
+    value = 0.01
+    rows: list[dict[str, Any]] = [{"unit": "stem", "kind": "stem", "stage": 0, "value": value, "ratio": float("nan")}]
     for unit, row in zip(units, named(units), strict=True):
         ratio = unit["does"] if ratios else unit["does"] / value
         value = value * ratio if ratios else unit["does"]
