@@ -270,6 +270,23 @@ def test_memory_that_does_not_suffice_takes_fewer_copies(monkeypatch: pytest.Mon
     np.testing.assert_allclose(points(found)["value"], points(plain)["value"], rtol=1e-5)
 
 
+def test_copies_of_several_pieces_pass_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def counted(specimen: Any, moved: Any, images: Tensor, copies: int = 0) -> Tensor:
+        seen.append(copies)
+        return scores(specimen, moved, images, copies)
+
+    plain = asked(Small(), {"points": 7})
+    monkeypatch.setattr(module, "scores", counted)
+    for copies, passes in ((100, [0, 48]), (20, [0, 20, 20, 8])):
+        found = asked(Small(), {"points": 7, "copies": copies})
+        assert seen == passes  # the centre, and then all others, whatever piece they are of
+        seen.clear()
+        np.testing.assert_allclose(points(found)["value"], points(plain)["value"], rtol=1e-5)
+        np.testing.assert_allclose(points(found)["accuracy"], points(plain)["accuracy"])
+
+
 def test_directions_are_stored_or_fingerprinted() -> None:
     model = Small()
     found = asked(model, {"points": 3})

@@ -88,10 +88,11 @@ def by_column(drawn: Tensor, weight: Tensor) -> Tensor:
 
 def fingerprint(moved: Weights) -> str:
     """Of a direction, wherever it lies."""
-    digest = hashlib.sha256()
-    for name, value in sorted(moved.items()):
+    digest, ordered = hashlib.sha256(), sorted(moved.items())
+    sent = torch.cat([value.detach().contiguous().reshape(-1).view(torch.uint8) for _, value in ordered]).cpu()
+    for (name, value), part in zip(ordered, sent.split([value.nbytes for _, value in ordered]), strict=True):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        digest.update(part.numpy().data)
     return digest.hexdigest()[:16]
 
 

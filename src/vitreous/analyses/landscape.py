@@ -38,6 +38,8 @@ __all__ = ["Landscape"]
 
 GROUP = 16
 """Points of a piece."""
+MOST = 128
+"""Copies in one pass; more do not keep a GPU busier."""
 SHARD = 128
 """Images that are augmented together, whatever fits into memory."""
 KEPT = 1 << 30
@@ -70,7 +72,7 @@ class Landscape(Analysis):
     statistics: Statistics = "running"
     """Of batch normalisation: those of the training, or, at every point anew, those of each `batch` of 128 images."""
     copies: int = 0
-    """Points in one pass, at most 16; 0 for as many as fit on a GPU, and one on a CPU."""
+    """Points in one pass; 0 for as many as fit on a GPU, at most 128, and one on a CPU."""
 
     name = "landscape"
     ids = ("A4.05", "HDV-11", "HDV-51", "X-04", "X-32")
@@ -173,12 +175,14 @@ class _Grid:
         self.batches = asked.batches(subject, bench)
         self.whole = asked.statistics == "batch"
         self.itself = with_statistics(subject.specimen, asked.statistics)
-        self.copies = min(asked.copies or (1 if subject.device.type == "cpu" else GROUP), GROUP)
+        self.copies = asked.copies or (1 if subject.device.type == "cpu" else MOST)
         self.moved = stackable(self.itself) if self.copies > 1 else lean(self.itself)
         drawn = np.stack([times(row, bench.seed) for row in range(len(bench.data))], 1)
         self.weights = torch.cat([torch.ones(1, len(bench.data), dtype=torch.float64), torch.from_numpy(drawn)])
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
-        self.centre: Tensor | None = None
+        self.middle = len(self.where) // 2
+        self.found: dict[int, Tensor] = {}
+        """Losses of the middle, and of points that were done beside those of a piece that was asked for."""
 
     @cached_property
     def plane(self) -> Plane:
@@ -192,25 +196,38 @@ class _Grid:
     @torch.no_grad()
     def __call__(self, piece: str) -> Numbers:
         first, last = map(int, piece.split(" to "))
-        if self.centre is None:  # before anything else, because without it there is nothing to compare with
-            self.centre = require_finite(self.losses([len(self.where) // 2]), self.name)
-        points = [point for point in range(first, last + 1) if point != len(self.where) // 2]
-        parts = [self.centre] if len(points) <= last - first else []
-        start = 0
-        while start < len(points):  # fewer at a time where memory turns out not to suffice
-            group = points[start : start + self.copies]
+        if self.middle not in self.found:  # before anything else, because without it there is nothing to compare with
+            self.found[self.middle] = require_finite(self.centre(), self.name)
+        waiting = [point for point in range(first, len(self.where)) if point not in self.found]
+        while waiting and waiting[0] <= last:
+            group = waiting[: self.copies]
             found = self.tried(group)
-            if found is not None:
-                parts.append(found)
-                start += len(group)
-        losses = torch.cat(parts)
-        at = torch.tensor([len(self.where) // 2] * (len(points) <= last - first) + points).argsort()
-        nll, right = losses[at].unbind(-1)
+            if found is not None:  # fewer at a time where memory turns out not to suffice
+                self.found.update(zip(group, found, strict=True))
+                del waiting[: len(group)]
+        losses = torch.stack([self.found[point] for point in range(first, last + 1)])
+        self.found = {point: each for point, each in self.found.items() if point > last or point == self.middle}
+        nll, right = losses.unbind(-1)
         squares = self.plane.squares(self.where[first : last + 1])
         return {
             "nll": nll @ self.weights.T, "right": right @ self.weights.T, "count": self.weights.sum(1),
             "square": squares.sum(1), "norms": squares.clamp_min(0).sqrt().sum(1), "directions": self.prints,
         }  # fmt: skip
+
+    def centre(self) -> Tensor:
+        """Losses of the model itself; on a GPU they also show how many copies there is memory for."""
+        device = self.subject.device
+        if device.type != "cuda":
+            return self.losses([self.middle])[0]
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        found = self.losses([self.middle])[0]
+        own = torch.cuda.max_memory_allocated(device) - before
+        moved = 2 * sum(value.nbytes for value in self.plane.origin.values())
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        room = torch.cuda.mem_get_info(device)[0] + cached
+        self.copies = max(1, min(self.copies, room // (2 * (own + moved))))
+        return found
 
     def tried(self, group: list[int]) -> Tensor | None:
         """Losses at some points; None if there was not enough memory for all at once, and there are fewer next time."""
@@ -225,7 +242,7 @@ class _Grid:
     def losses(self, group: list[int]) -> Tensor:
         """(points, images, 2) NLL and whether the answer was right."""
         stacked = self.copies > 1 and len(group) > 1
-        centre = group == [len(self.where) // 2]
+        centre = group == [self.middle]
         specimen, moved = (self.itself, {}) if centre else (self.moved, self.plane.at(self.where[group]))
         if not stacked:
             moved = {name: value[0] for name, value in moved.items()}
