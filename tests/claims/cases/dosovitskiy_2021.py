@@ -7,9 +7,9 @@ from typing import Any
 from claims.synthetic import Case, accuracy, exhibit, result
 from vitreous.claims.evidence import Exhibit
 
-TENTH = {"fraction": 0.1, "schedule": "samples"}
-MASKED = {"pretrained": "masked"}
-LABELS = {"pretrained": "labels"}
+TENTH: dict[str, Any] = {"fraction": 0.1, "schedule": "samples"}
+MASKED: dict[str, Any] = {"pretrained": "masked"}
+LABELS: dict[str, Any] = {"pretrained": "labels"}
 SHARES: tuple[dict[str, Any], ...] = (TENTH, {"fraction": 0.3, "schedule": "samples"}, {})
 
 
