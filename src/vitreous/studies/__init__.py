@@ -1,0 +1,1 @@
+"""Studies: trainings and measurements on them, planned from what claims need."""
