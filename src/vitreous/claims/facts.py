@@ -7,6 +7,7 @@ end; `model="vit", pool="gap", fraction=0.1` is the same with mean pooling, trai
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -93,3 +94,17 @@ def told(facts: Facts) -> str:
     """In a few words: `vit pool=gap fraction=0.1`."""
     rest = " ".join(f"{name}={value}" for name, value in facts.items() if name != "model")
     return f"{facts['model']} {rest}".strip()
+
+
+def spoken(text: str) -> dict[str, Any]:
+    """What `told` says, taken apart again."""
+    model, *rest = text.split()
+    pairs = (each.partition("=")[::2] for each in rest)
+    return {"model": model, **{name: _value(value) for name, value in pairs}}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return {"True": True, "False": False}.get(text, text)

@@ -1,0 +1,120 @@
+"""Evidence from disk: the exhibits of a study's folder, or the models of an inspection.
+
+A study writes `exhibits/KEY/exhibit.json` for each model and moment, with the results beside it; tables are read when a
+claim asks for them, so that judging a whole study reads a fraction of it. Of an inspection nobody has said what its
+models are: their units tell, or `roles`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vitreous.claims.evidence import Evidence, Exhibit
+from vitreous.claims.facts import checked, spoken, told
+from vitreous.errors import VitreousError
+from vitreous.results import Result
+
+EXHIBITS, INDEX, INSPECTION = "exhibits", "exhibit.json", "inspection.json"
+
+
+class Stored(Mapping[str, Result]):
+    """Results in a folder, read when asked for; what was deleted is not there."""
+
+    def __init__(self, folder: Path, names: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.names = [name for name in names if (folder / f"{name}.json").is_file()]
+        self._read: dict[str, Result] = {}
+
+    def __getitem__(self, name: str) -> Result:
+        if name not in self.names:
+            raise KeyError(name)
+        if name not in self._read:
+            self._read[name] = Result.load(self.folder / f"{name}.json")
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
+    """The evidence in a study's folder or in that of an inspection (`roles`: its models' names and
+    what they are, as `vit pool=gap`)."""
+    home = Path(path).expanduser()
+    if (home / EXHIBITS).is_dir():
+        found = sorted((home / EXHIBITS).glob(f"*/{INDEX}"))
+        return Evidence([exhibit(index.parent) for index in found])
+    if (home / INSPECTION).is_file():
+        index = json.loads((home / INSPECTION).read_text(encoding="utf-8"))
+        stored = Stored(home, dict.fromkeys(index["results"]))
+        kinds = {name: [unit["kind"] for unit in raw["units"]] for name, raw in index["anatomies"].items()}
+        return Evidence(_models(stored, kinds, roles or {}))
+    raise VitreousError(
+        f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as studies have, nor an "
+        f"{INSPECTION}, as `vitreous inspect --figures` and `Inspection.save` write it."
+    )
+
+
+def exhibit(folder: Path) -> Exhibit:
+    """One exhibit of a study."""
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        facts = {str(name): value for name, value in index["facts"].items()}
+        model = facts.pop("model")
+        own = {**checked(model, facts)}
+        marks = {name: (str(mark[0]), str(mark[1])) for name, mark in index["results"].items()}
+        return Exhibit(own, Stored(folder, marks), index["name"], index["other"], index["classes"], marks)
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise VitreousError(
+            f"{str(folder / INDEX)!r} cannot be read ({type(error).__name__}: {error}); delete the folder, and the "
+            "study measures it again."
+        ) from None
+
+
+def judged(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:
+    """Evidence of an inspection that is in memory."""
+    kinds: dict[str, list[str]] = {}
+    for result in results.values():
+        for name, units in result.about.get("units", {}).items():
+            kinds.setdefault(str(name), [str(unit[1]) for unit in units])
+    return Evidence(_models(results, kinds, roles or {}))
+
+
+def _models(results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles: Mapping[str, str]) -> list[Exhibit]:
+    """Every model of an inspection is an exhibit; `NAME@moment` is a model at that moment. Of two that seem to be the
+    same, the first is taken: whoever means the other says so."""
+    found: dict[str, Exhibit] = {}
+    for name, units in kinds.items():
+        own = {question: result for question, result in results.items() if _holds(result, name)}
+        moment = name.partition("@")[2] or None
+        given = spoken(roles[name]) if name in roles else role(units, name, own)
+        facts = checked(given.pop("model"), {**given, "moment": moment})
+        data = next((str(result.about.get("data", {}).get("name", "")) for result in own.values()), "")
+        if own:
+            found.setdefault(told(facts), Exhibit({**facts, "data": data}, own, name))
+    return list(found.values())
+
+
+def _holds(result: Result, model: str) -> bool:
+    return "model" not in result.table or bool((result.table["model"] == model).any())
+
+
+def role(kinds: list[str], name: str, results: Mapping[str, Result]) -> dict[str, Any]:
+    """What a model is, as far as its units and results tell, in the words of claims."""
+    own = set(kinds)
+    if "attention" not in own:
+        return {"model": "mixer" if "token-mlp" in own else "resnet"}
+    if "conv" in own or "downsample" in own:
+        return {"model": "alternet" if "conv" in own else "swin"}
+    if "gates" in results:
+        return {"model": "convit"}
+    if "skip_ratio" not in results:
+        return {"model": "vit"}
+    table = results["skip_ratio"].table
+    pooled = "class" not in set(table.loc[table["model"] == name, "token"])
+    return {"model": "vit", "pool": "gap"} if pooled else {"model": "vit"}
