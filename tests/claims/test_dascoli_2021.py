@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from claims.cases import dascoli_2021 as cases
 from claims.cases.dascoli_2021 import learning, lesion
+from claims.cases.dascoli_2021_courses import ESCAPED, convit
 from claims.synthetic import exhibit, training
-from vitreous.claims.dascoli_2021 import readings
-from vitreous.claims.evidence import Look, Seen
+from vitreous.claims.claim import find, judge
+from vitreous.claims.dascoli_2021 import BOOK, readings
+from vitreous.claims.evidence import Evidence, Look, Seen
 from vitreous.results import Result
 
 
@@ -84,3 +87,40 @@ def test_a_record_without_a_course_says_so() -> None:
     look = Look([exhibit("convit", learning(10, 20))])
     assert not readings.nonlocality(look("convit")).known
     assert look.notes == ["The record of convit has no true nonlocality"]
+
+
+REFUTED = {
+    "CVT-01": cases.exact(psa_convolution_difference=0.1, psa_convolution_rises=0),
+    "CVT-05, no gain": cases.shares([-1, -1.5, -2, -2.5]),
+    "CVT-05, no order": cases.shares([13, 2, 11, 1]),
+    "CVT-12, far too late": convit([2.9, 2.8, 2.7, 2.6, 2.5, 2.4, 2.3, 2.2, 2.1, 2.0]),
+    "CVT-14, closed from the first": convit(ESCAPED, gates=[0.3 - 0.03 * layer for layer in range(10)]),
+    "CVT-14, open to the last": convit(ESCAPED, gates=[0.95 - 0.02 * layer for layer in range(10)]),
+    "CVT-17, layers": cases.grid(by_layer=-1, by_strength=2),
+    "CVT-17, corners": cases.grid(by_layer=0.1, by_strength=0.2),
+    "CVT-18, lasting": cases.head_start([10, 40, *[80] * 13], [10, 22, *[30] * 13]),
+    "CVT-20, start, few images": cases.table("bcd", tenth={"b": 54}),
+    "CVT-20, start, all images": cases.table("bcd", full={"b": 81}),
+    "CVT-20, gates, few images": cases.table("bcd", tenth={"c": 54}),
+    "CVT-20, gates harm": cases.table("bcd", full={"c": 80}),
+    "CVT-22, few images": cases.table("ef", tenth={"f": 48}),
+    "CVT-23, DeiT, all images": cases.table("efg", full={"e": 73}),
+    "CVT-23, DeiT, few images": cases.table("efg", tenth={"e": 44}),
+    "CVT-23, convolutions, all images": cases.table("efg", full={"f": 75}),
+    "CVT-23, convolutions, few images": cases.table("efg", tenth={"f": 46}),
+    "CVT-24, early": cases.ungated(early=25, end=72, content=0.2),
+    "CVT-24, end": cases.ungated(early=40, end=82, content=0.2),
+    "CVT-27, DeiT": cases.finer(convit=70, deit=72),
+    "CVT-27, offsets": cases.finer(convit=70, deit=50, offsets=0.01),
+    "CVT-29, nothing to lose": cases.unembedded(convit=0, deit=0),
+    "CVT-30, early": cases.masked([9, 20, 30, *[60] * 7], [1, 1, 1, *[9] * 7]),
+    "CVT-34, local": convit([1.7] * 10, early=[2.5, *[1.9] * 9]),
+    "CVT-34, gates": convit(ESCAPED, gates=[0.8] * 10, early=[2.5, *[1.9] * 9]),
+}
+
+
+@pytest.mark.parametrize("case", REFUTED)
+def test_every_part_of_a_claim_can_fail_it(case: str) -> None:
+    (found,) = judge(Evidence(REFUTED[case]), [find(BOOK, case.split(",")[0])])
+    assert found.outcome == "refuted"
+    assert sum(part.outcome == "refuted" for part in found.parts) == 1

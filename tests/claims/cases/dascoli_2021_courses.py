@@ -13,7 +13,7 @@ Layers = Sequence[float]
 """One number a layer."""
 GATED = 10
 UNIFORM, LOCAL = [4.1] * 12, [1.8] * 12
-HALF_CLOSED = [0.6, 0.6, 0.6, 0.6, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01]
+HALF_CLOSED = [0.47, 0.45, 0.42, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01]
 
 
 def record(nonlocality: Mapping[int, Layers], gates: Mapping[int, Layers] | None = None) -> Result:
@@ -71,7 +71,7 @@ DIPPED = [3.0] * 12
 
 CASES: dict[str, Case] = {
     # the refuted DeiT becomes local too, but only long after the fifth epoch
-    "CVT-08": Case(deit((4, DIPPED), (100, UNIFORM)), deit((4, UNIFORM), (100, DIPPED))),
+    "CVT-08": Case(deit((4, DIPPED), (100, LOCAL)), deit((4, UNIFORM), (100, DIPPED))),
     # the refuted one has the order, and its upper layers are never more local than at the end
     "CVT-09": Case(deit((4, [1.0] * 12), (100, RISING)), deit((4, UNIFORM), (100, RISING))),
     "CVT-10": Case(convit(ESCAPED), convit([1.7] * 10)),
