@@ -131,8 +131,10 @@ def asked(part: Part) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three digits."""
-    return "" if value is None or not isfinite(value) else f"{value:.3g}"
+    """Three digits, or all before the point."""
+    if value is None or not isfinite(value):
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def print_verdicts(verdicts: Sequence[Verdict], console: Console | None = None) -> None:

@@ -98,11 +98,11 @@ def with_share(look: Look, model: str, share: float | None, **facts: Any) -> Mea
     return accuracy(look(model, fraction=share, schedule="samples" if share else None, **facts))
 
 
-def steps(look: Look, says: str, effects: list[Measure], paper: tuple[float | None, ...]) -> Iterator[Part]:
+def steps(says: str, effects: list[Measure], paper: tuple[float | None, ...]) -> Iterator[Part]:
     """One part for every step from a share to the next larger one."""
     for (small, large), (before, after), reported in zip(pairwise(SHARES), pairwise(effects), paper, strict=True):
-        yield more(f"{says}, from {small:.0%} of the images to {large or 1:.0%}, in points", after - before,
-                   paper=reported)  # fmt: skip
+        shares = " to ".join(f"{100 * (share or 1):.0f} %" for share in (small, large))
+        yield more(f"{says} from {shares} of the images, in points", after - before, paper=reported)
 
 
 @claim(
@@ -117,7 +117,7 @@ def steps(look: Look, says: str, effects: list[Measure], paper: tuple[float | No
 def data_stand_in_for_inductive_bias(look: Look) -> Iterator[Part]:
     """Whether ViT overtakes is noted only: that takes more images than small sets have."""
     ahead = [with_share(look, "vit", share) - with_share(look, "resnet", share) for share in SHARES]
-    yield from steps(look, "gain of ViT on ResNet", ahead, (None, None))
+    yield from steps("gain of ViT on ResNet", ahead, (None, None))
     yield noted("accuracy of ViT minus that of ResNet with all images, in points", ahead[-1])
 
 
@@ -131,7 +131,7 @@ def data_stand_in_for_inductive_bias(look: Look) -> Iterator[Part]:
 )
 def larger_models_need_more_data(look: Look) -> Iterator[Part]:
     worth = [with_share(look, "vit", share, size="s") - with_share(look, "vit", share) for share in SHARES]
-    yield from steps(look, "gain of the next size on the standard one", worth, (2.56, 1.79))
+    yield from steps("gain of the next size on the standard one", worth, (2.56, 1.79))
 
 
 @claim(
