@@ -9,7 +9,9 @@ forward pass without gradients, stands beside it as `copy`.) Each has the model 
 the losses; ours is the analysis piece by piece, with intervals, statistics and table. The time is CPU time. `centre` is
 how far the value in the middle of the grid is from the trained model's loss: the peer's grid does not go through it.
 
-With `--device cuda` the same analysis is timed by the clock with one point at a time and with many copies in a pass.
+With `--device cuda` the same analysis is timed by the clock, on a grid as it is by default (21 x 21 points), with one
+point at a time and with copies in one pass, in groups of several sizes; what of a pass is the host handing out work is
+said beside it.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from torch import Tensor, nn  # noqa: E402
 PEERS = ("loss-landscapes", "copy")
 TARGET = {"cpu": 1.3, "cuda": 5.0}
 POINTS = 7
+"""Along each direction; `--points` says otherwise."""
 
 Run = Callable[[], np.ndarray]
 
@@ -154,7 +157,7 @@ def measure(name: str, count: int, repeats: int) -> dict[str, Any]:
 
 def race(count: int, repeats: int) -> dict[str, Any]:
     """Each contender in a process of its own, all of them once and then again, because other programs run beside."""
-    options = ["--images", count, "--repeats", repeats, "--only"]
+    options = ["--images", count, "--repeats", repeats, "--points", POINTS, "--only"]
     with peers.installed(PEERS[:1]) as folder:
         rows = [peers.contender(__file__, [*options, name], folder) for name in ("ours", *PEERS) * 2]
     best = {name: min(row["cpu_s"] for row in rows if row["contender"] == name) for name in ("ours", *PEERS)}
@@ -166,25 +169,78 @@ def race(count: int, repeats: int) -> dict[str, Any]:
     return {"rows": rows, "best_cpu_s": best, "ratio": ratio}
 
 
-def batched(count: int, repeats: int) -> dict[str, Any]:
-    """On a GPU, by the clock: one point at a time, and copies in one pass."""
-    seconds, grids = {}, {}
-    for name, copies in (("one at a time", 1), ("copies", 0)):
+def batched(count: int, repeats: int, groups: list[int]) -> dict[str, Any]:
+    """On a GPU, by the clock: points one at a time, and copies in one pass, in groups of several sizes."""
+    seconds: dict[str, float] = {}
+    grids: dict[str, np.ndarray] = {}
+    for copies in (1, *groups, 0):
+        name = {1: "one at a time", 0: "as it chooses"}.get(copies, f"{copies} at a time")
         run = ours(count, "cuda", copies)
         grids[name] = run()
-        times = []
-        for _ in range(repeats):
-            torch.cuda.synchronize()
-            began = time.perf_counter()
-            run()
-            torch.cuda.synchronize()
-            times.append(time.perf_counter() - began)
-        seconds[name] = min(times)
-        print(f"  {name:16s} {seconds[name]:7.3f} s")
-    apart = float(np.abs(grids["copies"] / grids["one at a time"] - 1).max())
-    ratio = seconds["one at a time"] / seconds["copies"]
-    print(f"  copies are {ratio:.2f} times as fast (target {TARGET['cuda']}); losses agree to {apart:.1e}")
-    return {"seconds": seconds, "ratio": ratio, "apart": apart, "gpu": torch.cuda.get_device_name()}
+        torch.cuda.reset_peak_memory_stats()
+        seconds[name] = min(_clocked(run) for _ in range(repeats))
+        peak = torch.cuda.max_memory_allocated() / 2**30
+        print(f"  {name:16s} {seconds[name]:7.3f} s  {1e3 * seconds[name] / POINTS**2:6.3f} ms a point, {peak:.2f} GiB")
+        _passes(count, copies or 128)
+    single, chosen = seconds["one at a time"], seconds["as it chooses"]
+    fixed = _fixed(count)
+    apart = max(float(np.abs(grid / grids["one at a time"] - 1).max()) for grid in grids.values())
+    print(f"  directions, graph, table and intervals, whatever the group: {fixed:.3f} s")
+    print(f"  copies are {single / chosen:.2f} times as fast (target {TARGET['cuda']}), without what both do "
+          f"{(single - fixed) / (chosen - fixed):.2f} times; losses agree to {apart:.1e}")  # fmt: skip
+    return {
+        "seconds": seconds, "fixed_s": fixed, "ratio": single / chosen, "ratio_of_passes": (single - fixed) /
+        (chosen - fixed), "apart": apart, "gpu": torch.cuda.get_device_name(),
+    }  # fmt: skip
+
+
+def _clocked(run: Callable[[], object]) -> float:
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    run()
+    torch.cuda.synchronize()
+    return time.perf_counter() - began
+
+
+@torch.no_grad()
+def _passes(count: int, copies: int) -> None:
+    """One pass: how long the host takes to hand out its work, and how long until it is done."""
+    from vitreous.analyses.copies import scores, stackable
+    from vitreous.analyses.curvature import weights
+    from vitreous.probes.subject import subjects
+
+    (subject,) = subjects(model(), image=32, device=torch.device("cuda"))
+    images = prepared(data(count).images).cuda()
+    specimen = stackable(subject.specimen) if copies > 1 else subject.specimen
+    moved = {name: value for name, value in weights(specimen).items() if value.ndim > 1}
+    if copies > 1:
+        moved = {name: value.expand(copies, *value.shape).contiguous() for name, value in moved.items()}
+    handed, done = [], []
+    for _ in range(6):
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        scores(specimen, moved, images, copies if copies > 1 else 0)
+        handed.append(time.perf_counter() - began)
+        torch.cuda.synchronize()
+        done.append(time.perf_counter() - began)
+    host, whole = 1e3 * min(handed), 1e3 * min(done)
+    print(f"    a pass of {copies}: {whole:.2f} ms, {whole / copies:.3f} a point; handing it out {host:.2f} ms, "
+          f"{host / whole:.0%}")  # fmt: skip
+
+
+def _fixed(count: int) -> float:
+    """Seconds of an analysis whose passes take no time."""
+    from vitreous.analyses import landscape
+
+    grid: Any = vars(landscape)["_Grid"]
+    before = grid.losses
+    try:
+        grid.losses = lambda self, group: torch.rand(len(group), len(self.bench.data), 2, dtype=torch.float64)
+        run = ours(count, "cuda")
+        run()
+        return min(_clocked(run) for _ in range(3))
+    finally:
+        grid.losses = before
 
 
 def main() -> None:
@@ -192,14 +248,19 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--points", type=int, default=0, help="along each direction; 7 on a CPU, 21 on a GPU")
+    parser.add_argument("--groups", type=int, nargs="*", default=[16, 64], help="copies in one pass to try on a GPU")
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()
+    global POINTS
+    POINTS = arguments.points or (21 if arguments.device == "cuda" else 7)
     if arguments.only:
         print(json.dumps(measure(arguments.only, arguments.images, arguments.repeats)))
         return
     print(f"{POINTS} x {POINTS} points, {arguments.images} images, {arguments.device}")
-    found = (batched if arguments.device == "cuda" else race)(arguments.images, arguments.repeats)
+    sizes = arguments.images, arguments.repeats
+    found = batched(*sizes, arguments.groups) if arguments.device == "cuda" else race(*sizes)
     now = datetime.now(UTC)
     record = {
         "race": "landscape", "date": now.isoformat(timespec="seconds"), "device": arguments.device, "threads": 1,

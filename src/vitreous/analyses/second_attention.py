@@ -81,10 +81,10 @@ class Attention(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Tensor) -> Any:
-        *given, p = ctx.saved_tensors
+        query, key, value, p = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *_AttentionGradient.apply(g, *given, p.detach(), ctx.scale, ctx.later), None
-        return *_attention_backward(g, *given, p, ctx.scale, taken(ctx)), None
+            return *_AttentionGradient.apply(g, query, key, value, p.detach(), ctx.scale, ctx.later), None
+        return *_attention_backward(g, query, key, value, p, ctx.scale, taken(ctx)), None
 
 
 class _AttentionGradient(Function):

@@ -187,9 +187,10 @@ class Linear(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> Any:
+        x, weight = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return _LinearGradient.apply(g, *ctx.saved_tensors, ctx.needs_input_grad, ctx.later)
-        return _linear_backward(g, *ctx.saved_tensors, ctx.needs_input_grad, taken(ctx))
+            return _LinearGradient.apply(g, x, weight, ctx.needs_input_grad, ctx.later)
+        return _linear_backward(g, x, weight, ctx.needs_input_grad, taken(ctx))
 
 
 def _linear_backward(

@@ -10,7 +10,7 @@ from pathlib import Path
 from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS
-from vitreous.report import attention, models, origin, summary
+from vitreous.report import attention, models, origin, summary, surface
 from vitreous.report.figures import write_figures
 from vitreous.report.packing import block, digest, plain
 from vitreous.report.questions import GROUPS, arranged, question
@@ -125,7 +125,8 @@ def _questions(inspection: Inspection) -> list[str]:
                 continue
             result = inspection[name]
             maps = attention.component(result) if attention.suits(result) else ""
-            lines += section(name, result, result.about.get("left_out", {}), maps)
+            relief = surface.component(result) if name == "landscape" else ""
+            lines += section(name, result, result.about.get("left_out", {}), maps, relief)
         lines.append("</section>")
     return lines
 
@@ -135,15 +136,16 @@ def _style() -> str:
     fixed = {f"--model-{i}": colour for i, colour in enumerate(MODEL_COLOURS)}
     fixed |= {f"--kind-{kind}": colour for kind, colour in KIND_COLOURS.items()}
     (ink, paper), (night_ink, night) = PAPERS["light"], PAPERS["dark"]
-    light = {"--ink": ink, "--paper": paper, **LIGHT}
-    dark = {"--ink": night_ink, "--paper": night, **DARK}
+    light = {"--ink": ink, "--paper": paper, **LIGHT, **surface.ramp("light")}
+    dark = {"--ink": night_ink, "--paper": night, **DARK, **surface.ramp("dark")}
     root, by_day, by_night = ("".join(f"{k}:{v};" for k, v in each.items()) for each in (fixed, light, dark))
     dots = "".join(f".model-{i}{{background:var(--model-{i})}}" for i in range(len(MODEL_COLOURS)))
     kinds = "".join(f".kind-{kind}{{background:var(--kind-{kind})}}" for kind in KIND_COLOURS)
     return (
         f":root{{{root}{by_day}}}\n"
         f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{by_night}}}}}\n"
-        f"@media screen{{:root[data-theme=dark]{{{by_night}}}}}\n{dots}{kinds}\n" + _asset("report.css")
+        f"@media screen{{:root[data-theme=dark]{{{by_night}}}}}\n{dots}{kinds}\n{surface.style()}"
+        + _asset("report.css")
     )
 
 

@@ -17,8 +17,11 @@ ROWS = 8
 """Rows of a table that are shown; all of them are in the CSV."""
 
 
-def section(name: str, result: Result | None, left_out: Mapping[str, Any], component: str = "") -> list[str]:
-    """The lines of a section; `component` is a picture that is no chart. Without a result, only why there is none."""
+def section(
+    name: str, result: Result | None, left_out: Mapping[str, Any], component: str = "", beside: str = ""
+) -> list[str]:
+    """The lines of a section; `component` is a picture that is no chart, before the charts, and `beside` one that goes
+    with the first of them. Without a result, only why there is none."""
     asked = question(name)
     lines = [
         f'<section class="question" id="{escape(name)}" aria-labelledby="{escape(name)}-asks">',
@@ -34,6 +37,7 @@ def section(name: str, result: Result | None, left_out: Mapping[str, Any], compo
         wide = across(result.views)
         for i, view in enumerate(result.views):
             lines += figure(result, view, i, i in wide)
+            lines += [beside] if beside and i == 0 else []
         lines.append("</div>")
     notes = [f'<p class="paper"><b>In the papers.</b> {escape(asked.paper)}</p>'] if asked.paper and result else []
     notes += omitted(left_out)

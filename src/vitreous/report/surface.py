@@ -1,0 +1,110 @@
+"""Landscapes as surfaces in three dimensions, drawn into the page: no script, and the colours of its theme.
+
+The grid is looked at from above one corner, without perspective. Quadrilaterals are painted from the back to the front,
+each in one of `SHADES` classes `height-0`, `height-1`, …, to which the style sheet gives the ramp of the theme.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+
+from vitreous.palette import RAMPS, Theme
+from vitreous.report.words import escape, number
+from vitreous.results import Result
+
+SHADES = 24
+WIDTH, HEIGHT = 360, 290
+ACROSS, DOWN, UP = 150.0, 62.0, 130.0
+"""Pixels from the middle of the plane to its corners on the left and right, to the nearest one, and up to the top."""
+READ = (
+    "The height of the surface is the loss, over the plane of the map above it, cut off at the height where the map's "
+    "colours end. A wide bowl is a flat minimum along these two directions, a narrow one is sharp."
+)
+
+
+def component(result: Result) -> str:
+    """Every model's surface side by side; nothing for landscapes that are lines."""
+    top = (result.views[0].limits or (0.0, 0.0))[1] if result.views else 0.0
+    found = grids(result) if top > 0 else {}
+    drawn = [f"<div><h5>{escape(model)}</h5>{draw(grid, top, model)}</div>" for model, grid in found.items()]
+    if not drawn:
+        return ""
+    return "\n".join([
+        '<figure data-wide><figcaption><h4>The same as a surface</h4></figcaption><div class="surfaces">', *drawn,
+        f'</div><p class="read"><b>How to read it.</b> {READ}</p></figure>',
+    ])  # fmt: skip
+
+
+def grids(result: Result) -> dict[str, pd.DataFrame]:
+    """For each model its heights, rows of y and columns of x."""
+    points = result.table[result.table["point"] & result.table["y"].notna()]
+    return {
+        str(model): rows.pivot(index="y", columns="x", values="value")
+        for model, rows in points.groupby("model", sort=False, observed=True)
+    }
+
+
+def draw(grid: pd.DataFrame, top: float, model: str) -> str:
+    """One surface, of heights between 0 and `top`."""
+    heights = np.minimum(grid.to_numpy(dtype=np.float64), top)
+    y, x = np.linspace(-1, 1, len(grid)), np.linspace(-1, 1, len(grid.columns))
+    across = WIDTH / 2 + ACROSS * (x[None, :] - y[:, None]) / 2
+    down = HEIGHT - 90 + DOWN * (x[None, :] + y[:, None]) / 2
+    parts = [*_frame(grid, top), *_patches(across, down - UP * np.maximum(heights, 0) / top, heights / top)]
+    words = f"Surface of the loss of {escape(model)}, lowest {number(np.nanmin(heights))} in the plane."
+    return (
+        f'<svg class="surface" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" fill="currentColor" font-size="11">'
+        f"<title>{words}</title>{''.join(parts)}</svg>"
+    )
+
+
+def _patches(across: np.ndarray, down: np.ndarray, share: np.ndarray) -> Iterator[str]:
+    """Quadrilaterals from the back to the front; none where a corner is not finite."""
+    rows, columns = share.shape
+    for i, j in sorted(np.ndindex(rows - 1, columns - 1), key=sum):
+        corners = ((i, j), (i, j + 1), (i + 1, j + 1), (i + 1, j))
+        mean = np.mean([share[corner] for corner in corners])
+        if np.isfinite(mean):
+            shade = int(np.clip(mean * SHADES, 0, SHADES - 1))
+            points = " ".join(f"{across[corner]:.1f},{down[corner]:.1f}" for corner in corners)
+            yield f'<polygon class="height-{shade}" points="{points}"/>'
+
+
+def _frame(grid: pd.DataFrame, top: float) -> Iterator[str]:
+    """The plane, the axis of the loss at its left corner, and what is what."""
+    middle, floor = WIDTH / 2, HEIGHT - 90
+    left, right = middle - ACROSS, middle + ACROSS
+    plane = f"{left},{floor} {middle},{floor - DOWN} {right},{floor} {middle},{floor + DOWN}"
+    line = 'fill="none" stroke="currentColor" stroke-opacity="0.35"'
+    yield f'<polygon {line} points="{plane}"/><path {line} d="M{left} {floor}V{floor - UP}"/>'
+    for share in (0.0, 0.5, 1.0):
+        at = floor - UP * share
+        yield f'<path {line} d="M{left - 4} {at}h4"/>'
+        yield f'<text x="{left - 6}" y="{at + 4}" text-anchor="end">{number(share * top, 2)}</text>'
+    yield f'<text x="{left}" y="{floor - UP - 10}" text-anchor="middle">NLL</text>'
+    for side, name, ends in ((-1, "second", grid.index), (1, "first", grid.columns)):
+        anchor = "end" if side < 0 else "start"
+        x, y = middle + side * (ACROSS / 2 + 6), floor + DOWN / 2 + 16
+        reach = f"{number(float(ends[0]), 2)} to {number(float(ends[-1]), 2)}"
+        yield f'<text x="{x}" y="{y}" text-anchor="{anchor}">{name} direction</text>'
+        yield f'<text x="{x}" y="{y + 14}" text-anchor="{anchor}" fill-opacity="0.68">{reach}</text>'
+
+
+def ramp(theme: Theme) -> dict[str, str]:
+    """The variables of the style sheet: the colours of the classes in a theme."""
+    known = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in RAMPS[theme]])
+    at = np.linspace(0, len(known) - 1, SHADES)
+    mixed = np.stack([np.interp(at, range(len(known)), channel) for channel in known.T], 1).round().astype(int)
+    return {f"--height-{i}": f"#{r:02X}{g:02X}{b:02X}" for i, (r, g, b) in enumerate(mixed)}
+
+
+def style() -> str:
+    """The rules of the classes; edges in the colour of the paper's ink keep patches of one shade apart."""
+    rules = "".join(
+        f".height-{i}{{fill:var(--height-{i});stroke:var(--ink);stroke-opacity:.16;stroke-width:.5}}"
+        for i in range(SHADES)
+    )
+    return f"{rules}\n"
