@@ -23,6 +23,7 @@ import vitreous
 from vitreous import analyses
 from vitreous.analyses.analysis import Analysis
 from vitreous.analyses.pieces import Interrupted
+from vitreous.errors import VitreousError
 from vitreous.models.loading import load
 from vitreous.results import Result
 
@@ -127,8 +128,77 @@ def _pieces(name: str) -> int:
 
 
 @every
-def test_batch_size_does_not_matter(name: str) -> None:
-    close(asked(name, batch=7), result(name), 2e-3)
+def test_batch_size_does_not_matter_and_memory_may_run_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every first piece of a model ends half-way, and is begun again with 7 images at a time instead of 14."""
+    from vitreous.analyses import engine
+
+    one, failed = engine._one, []
+
+    def short(work: Any, piece: str, bench: Any) -> Any:
+        def greedy(piece: str) -> Any:
+            numbers = work(piece)
+            if bench.batch > 7:
+                failed.append(piece)
+                raise torch.OutOfMemoryError("too little")
+            return numbers
+
+        return one(greedy, piece, bench)
+
+    monkeypatch.setattr(engine, "_one", short)
+    close(asked(name, batch=14), result(name), 2e-3)
+    assert failed
+
+
+class Bare(nn.Module):
+    """Ten scores without a single parameter."""
+
+    image_size = 8
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1)[:, :10] * 1.5
+
+
+class Small(Bare):
+    """The same with one layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(10, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return self.head(super().forward(images))
+
+
+def hardly(count: int, labels: bool = True, classes: int = 10) -> vitreous.data.Dataset:
+    generator = torch.Generator().manual_seed(count)
+    images = torch.randint(0, 256, (count, 3, 8, 8), dtype=torch.uint8, generator=generator)
+    given = torch.arange(count) % max(classes, 1) if labels else torch.full((count,), -1)
+    names = tuple(f"class {i}" for i in range(classes)) if labels else ()
+    return vitreous.data.Dataset(images, given, names, "hardly any", "test")
+
+
+BAD: dict[str, tuple[type[nn.Module], vitreous.data.Dataset]] = {
+    "no labels": (Small, hardly(6, labels=False)),
+    "one class": (Small, hardly(6, classes=1)),
+    "one image, and a batch larger than the data": (Small, hardly(1)),
+    "no parameters": (Bare, hardly(6)),
+}
+
+
+@every
+@pytest.mark.parametrize("case", BAD)
+def test_hardly_anything_is_answered_or_refused_in_a_sentence(name: str, case: str) -> None:
+    kind, given = BAD[case]
+    model, before = kind(), state(kind())
+    options = {key: value for key, value in quick(name).items() if key not in ("to", "others")}
+    try:
+        found = vitreous.analyse({"model": model}, {"train": given, "test": given}, {name: options}, batch=1000)
+        said = "." if name in found else found.left_out[name]["model"]
+    except VitreousError as error:
+        said = str(error)
+    assert said.endswith("."), said
+    untouched(model, before)
 
 
 def state(model: nn.Module) -> dict[str, Any]:
