@@ -183,6 +183,7 @@ def test_one_refuted_part_refutes_and_is_the_one_to_show() -> None:
     assert parts(good, good).outcome == "supported"
     assert parts(good, open_).outcome == "inconclusive"
     assert parts(good, open_, bad).outcome == "refuted"
+    assert parts(bad, Measure({})).outcome == "inconclusive"  # not before all of it has been measured
     shown = [parts(*each).deciding for each in ((good, bad, open_), (good, open_), (good, good))]
     assert [each and each.says for each in shown] == ["part 1", "part 1", "part 0"]
 
