@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,16 +144,22 @@ def measured() -> Result:
     return result("variance", rows)
 
 
+@reads("variance")
+def several(rows: Rows, **wanted: Any) -> object:
+    return rows.where(**wanted).draws()
+
+
+@reads("variance")
+def single(rows: Rows, **wanted: Any) -> object:
+    return rows.where(**wanted).one()
+
+
 def test_rows_are_chosen_by_their_entries() -> None:
-    _, look = Evidence([exhibit("vit", measured())]).look()
-
-    def values(**wanted: object) -> list[float]:
-        return look("vit").read("variance", lambda rows: rows.where(**wanted).draws()).each[0].tolist()
-
-    assert values(kind="mlp") == [1.0, 3.0]
-    assert values(kind=("mlp", "attention")) == [1.0, 2.0, 3.0]
-    assert values(kind="mlp", unit="c") == [3.0]
-    only = look("vit").read("variance", lambda rows: rows.where(unit="b").one())
+    vit = seen(exhibit("vit", measured()))
+    assert several(vit, kind="mlp").each.tolist() == [[1.0, 3.0]]
+    assert several(vit, kind=("mlp", "attention")).each.tolist() == [[1.0, 2.0, 3.0]]
+    assert several(vit, kind="mlp", unit="c").each.tolist() == [[3.0]]
+    only = single(vit, unit="b")
     assert only.seeds[0].shape == (1 + DRAWS,)
     np.testing.assert_allclose(only.interval(), (2.0, 1.0, 3.0), atol=0.25)
 
@@ -163,12 +170,7 @@ def test_rows_are_chosen_by_their_entries() -> None:
 def test_a_result_without_what_is_read_is_noted_and_not_missing(kind: str, says: str) -> None:
     _, look = Evidence([exhibit("vit", measured())]).look()
 
-    @reads("variance")
-    def only(rows: Rows, kind: str) -> object:
-        chosen = rows.where(kind=kind)
-        return chosen.draws() if chosen.table.empty else chosen.one()
-
-    assert not only(look("vit"), kind).known
+    assert not (several if kind == "conv" else single)(look("vit"), kind=kind).known
     assert not look.missing
     (note,) = look.notes
     assert re.search(says, note)

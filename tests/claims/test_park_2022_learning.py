@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from claims.cases.park_2022_curvature import ERRATIC, SMOOTH, landscape, warm
+from claims.cases.park_2022_curvature import ERRATIC, SMOOTH, clean, landscape, little, warm
 from claims.cases.park_2022_learning import ERRORS, trained
 from claims.synthetic import accuracy, exhibit
 from vitreous.claims.claim import judge
@@ -52,6 +52,15 @@ def test_a_small_data_set_of_many_classes_is_all_of_it() -> None:
     needs = {str(need) for need in BOOK.claims["HDV-05"].needs("hundred")}
     assert needs == {"accuracy of resnet", "accuracy of vit epochs=4", "accuracy of vit"}
     assert all("fraction=0.2" in str(need) for need in BOOK.claims["HDV-05"].needs("ten"))
+
+
+def test_a_resnet_that_is_not_convex_refutes_however_little_a_vit_is() -> None:
+    assert outcome("HDV-08", little(0.2, 0.9)) == "refuted"
+
+
+def test_clean_images_mislead_about_the_order_or_about_the_ratio() -> None:
+    """Of 0.9, which becomes more than 1, half of it or less, or little else."""
+    assert [outcome("HDV-51", clean(vit)) for vit in (110.0, 44.0, 46.0)] == ["supported", "supported", "refuted"]
 
 
 def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None:

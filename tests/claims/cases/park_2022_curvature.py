@@ -64,8 +64,8 @@ def augmented(with_it: Curved, without: Curved) -> list[Exhibit]:
 
 
 def clean(vit: float) -> list[Exhibit]:
-    """Mean positive eigenvalue of ViT on clean images; that of ResNet is 100, and on augmented ones it is 50 of 100."""
-    augmented = [exhibit("vit", hessian(ape=50.0)), exhibit("resnet", hessian(ape=100.0))]
+    """Mean positive eigenvalue of ViT on clean images; that of ResNet is 100, and augmented they have 90 and 100."""
+    augmented = [exhibit("vit", hessian(ape=90.0)), exhibit("resnet", hessian(ape=100.0))]
     cleaned = (("vit", vit), ("resnet", 100.0))
     return [*augmented, *(exhibit(model, hessian(ape=ape), measured="clean") for model, ape in cleaned)]
 
@@ -89,7 +89,8 @@ ERRATIC = trajectory((1.0, 1.4, 1.5, 0.77), (0.0, 67.0, 80.0, 92.0))
 CASES: dict[str, Case] = {
     "HDV-06": Case([warm("vit", 0.07), warm("resnet", 0.0)], [warm("vit", 0.0), warm("resnet", 0.01)]),
     "HDV-07": Case(little(0.0, 0.26)[2:], little(0.0, 0.08)[2:]),
-    "HDV-08": Case(little(0.005, 0.26), little(0.2, 0.26)),
+    # convex enough, but more data helps it more than ViT
+    "HDV-08": Case(little(0.005, 0.26), little(0.015, 0.075)),
     # sharper than ResNet in the end, though not at first
     "HDV-09": Case([*VIT, *RESNET], [*VIT[:3], exhibit("vit", hessian(ape=900.0)), *RESNET]),
     # neither sharpens
@@ -103,5 +104,5 @@ CASES: dict[str, Case] = {
     # grows late as much as ViT
     "HDV-22": Case([*SWIN, *VIT], [*SWIN[:3], exhibit("swin", hessian(0.1, 40.0)), *VIT]),
     "HDV-50": Case(augmented((0.1, 40.0), (0.02, 100.0)), augmented((0.0, 40.0), (0.02, 100.0))),
-    "HDV-51": Case(clean(180.0), clean(60.0)),
+    "HDV-51": Case(clean(120.0), clean(60.0)),
 }
