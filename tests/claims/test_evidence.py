@@ -145,12 +145,12 @@ def measured() -> Result:
 
 
 @reads("variance")
-def several(rows: Rows, **wanted: Any) -> object:
+def several(rows: Rows, /, **wanted: Any) -> object:
     return rows.where(**wanted).draws()
 
 
 @reads("variance")
-def single(rows: Rows, **wanted: Any) -> object:
+def single(rows: Rows, /, **wanted: Any) -> object:
     return rows.where(**wanted).one()
 
 
