@@ -1,0 +1,77 @@
+"""What CKA knows and what it does not, and how many images it takes (Raghu et al.)."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from vitreous.probes.alignment import Estimator, Grams, own_hsic, ratio, weighted_hsic
+from vitreous.studies.identities.measure import measure
+
+Array = NDArray[np.float64]
+ESTIMATORS: tuple[Estimator, ...] = ("unbiased", "biased")
+
+
+def cka(left: Array, right: Array, estimator: Estimator, minibatch: int | None = None) -> float:
+    """As the probe computes it, from minibatches or from all images at once."""
+    grams, sums = Grams(estimator, minibatch), np.zeros(3)
+    for name, features in (("left", left), ("right", right)):
+        grams.add(name, torch.from_numpy(features), whole=True)
+    for one, other in zip(grams.take("left"), grams.take("right"), strict=True):
+        once = torch.ones(1, len(one), dtype=torch.float64)
+        cross = weighted_hsic(one[None], other[None], once, estimator)
+        sums += [float(cross), *(float(own_hsic(gram[None], once, estimator)) for gram in (one, other))]
+    return float(ratio(sums[:1, None], sums[1:2], sums[2:])[0, 0])
+
+
+class Related:
+    """Two related representations of 256 images, and maps of their features."""
+
+    def __init__(self, seed: int) -> None:
+        numbers = np.random.default_rng(seed)
+        self.x = numbers.standard_normal((256, 32))
+        self.y = self.x @ numbers.standard_normal((32, 16)) + numbers.standard_normal((256, 16))
+        self.q, self.r = (np.linalg.qr(numbers.standard_normal((size, size))).Q for size in (32, 16))
+        self.stretching: Array = np.logspace(0, 2, 32)[:, None] * self.q
+
+
+@measure
+def cka_rotated(seed: int) -> float:
+    """|CKA(X, Y) − CKA(3 X Q, 0.2 Y R)|, the larger of both estimators (SLC-01)."""
+    a = Related(seed)
+    return max(abs(cka(a.x, a.y, each) - cka(3 * a.x @ a.q, 0.2 * a.y @ a.r, each)) for each in ESTIMATORS)
+
+
+@measure
+def cka_with_itself(seed: int) -> float:
+    """|CKA(X, X) − 1|, the larger of both estimators (SLC-01)."""
+    a = Related(seed)
+    return max(abs(cka(a.x, a.x, each) - 1) for each in ESTIMATORS)
+
+
+@measure
+def cka_stretched(seed: int) -> float:
+    """|CKA(X, Y) − CKA(X M, Y)| with an M that stretches, the smaller of both estimators (SLC-01)."""
+    a = Related(seed)
+    return min(abs(cka(a.x, a.y, each) - cka(a.x @ a.stretching, a.y, each)) for each in ESTIMATORS)
+
+
+def off_by(estimator: Estimator, seed: int) -> float:
+    """|CKA from minibatches of 128 − unbiased CKA of all 2048 images at once|, where features outnumber images."""
+    numbers = np.random.default_rng(seed)
+    shared = numbers.standard_normal((2048, 8))
+    x, y = (shared @ numbers.standard_normal((8, 2048)) + 12 * numbers.standard_normal((2048, 2048)) for _ in range(2))
+    return abs(cka(x, y, estimator, minibatch=128) - cka(x, y, "unbiased"))
+
+
+@measure
+def cka_minibatch_difference(seed: int) -> float:
+    """How far unbiased CKA from minibatches is off (SLC-02)."""
+    return off_by("unbiased", seed)
+
+
+@measure
+def cka_biased_difference(seed: int) -> float:
+    """How far biased CKA from the same minibatches is off (SLC-02)."""
+    return off_by("biased", seed)
