@@ -7,7 +7,7 @@ is where studies get their plans from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
@@ -45,6 +45,8 @@ class Exhibit:
     """Of the images; 0 where only the results say it."""
     known: Mapping[str, tuple[str, str]] | None = None
     """`marks`, where they are known without reading the results."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Questions that the model could not be asked, and why."""
 
     @property
     def seed(self) -> int:
@@ -60,6 +62,26 @@ class Exhibit:
         """Classes of its images."""
         found = (result.about.get("data", {}).get("classes", 0) for result in self.results.values())
         return self.classes or max(found, default=0)
+
+    @cached_property
+    def readings(self) -> dict[Any, Array]:
+        """What has been read off it: many claims begin with the same number."""
+        return {}
+
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The rows of its own model, by result."""
+        return {}
+
+    def rows(self, question: str) -> Rows:
+        """A result, as far as it is about this model."""
+        whole = self.results[question]
+        if question not in self.tables:
+            table = whole.table
+            if "model" in table and self.name and not (own := table["model"] == self.name).all():
+                table = table[own]
+            self.tables[question] = table
+        return Rows(self, whole, self.tables[question])
 
 
 def marks(result: Result) -> tuple[str, str]:
@@ -90,11 +112,12 @@ class Rows:
 
     def where(self, **wanted: Any) -> Rows:
         """The rows with these entries, or one of several where a tuple is given."""
-        table = self.table
+        chosen = np.ones(len(self.table), bool)
         for column, value in wanted.items():
-            chosen = table[column].isin(value) if isinstance(value, (tuple, list)) else table[column] == value
-            table = table[chosen]
-        return Rows(self.exhibit, self.result, table)
+            entries = self.table[column]
+            same = entries.isin(value) if isinstance(value, (tuple, list)) else entries == value
+            chosen &= same.to_numpy(dtype=bool, na_value=False)
+        return Rows(self.exhibit, self.result, self.table[chosen])
 
     def draws(self, column: str = "value") -> Array:
         """(1 + DRAWS, rows) readings of a column and its interval."""
@@ -127,19 +150,19 @@ class Seen:
     exhibits: Sequence[Exhibit]
     look: Look
 
-    def read(self, result: str, reading: Callable[[Rows], Any]) -> Measure:
-        """A reading of every training, by seed. What lacks is noted."""
+    def read(self, result: str, reading: Callable[[Rows], Any], name: Hashable = None) -> Measure:
+        """A reading of every training, by seed; what has a name is read once. What lacks is noted."""
+        name = reading if name is None else name
         found: dict[int, Array] = {}
         unreadable = ""
         for exhibit in self.exhibits:
             if result not in exhibit.results:
+                unreadable = exhibit.left_out.get(result, unreadable)
                 continue
-            whole = exhibit.results[result]
-            table = whole.table
-            if "model" in table and exhibit.name:
-                table = table[table["model"] == exhibit.name]
             try:
-                found[exhibit.seed] = np.asarray(reading(Rows(exhibit, whole, table)), dtype=np.float64)
+                if name not in exhibit.readings:
+                    exhibit.readings[name] = np.asarray(reading(exhibit.rows(result)), dtype=np.float64)
+                found[exhibit.seed] = exhibit.readings[name]
             except Unreadable as error:
                 unreadable = str(error)
         self.look.asked.append(Need(self.facts, result))
@@ -156,7 +179,8 @@ def reads(result: str) -> Callable[[Callable[Concatenate[Rows, P], Any]], Callab
     def wrap(function: Callable[Concatenate[Rows, P], Any]) -> Callable[Concatenate[Seen, P], Measure]:
         @wraps(function)
         def reading(seen: Seen, /, *args: P.args, **options: P.kwargs) -> Measure:
-            return seen.read(result, lambda rows: function(rows, *args, **options))
+            name = (result, function, args, tuple(options.items()))
+            return seen.read(result, lambda rows: function(rows, *args, **options), name)
 
         return reading
 
@@ -178,7 +202,7 @@ class Look:
     def __call__(self, model: str, **facts: Any) -> Seen:
         wanted = checked(model, facts)
         where = self.others if "data" in wanted or model == "identities" else self.exhibits
-        return Seen(wanted, [each for each in where if same(each.facts, wanted)], self)
+        return Seen(wanted, [each for each in where if each.facts["model"] == model and same(each.facts, wanted)], self)
 
     def at(self, hundred: float, ten: float | None = None, sanity: float | None = None) -> float:
         """A threshold by scale; what is not given is as for many classes."""
@@ -223,11 +247,11 @@ def scale_of(data: str, exhibits: Sequence[Exhibit]) -> Scale:
 
 
 def _check_comparable(exhibits: Sequence[Exhibit]) -> None:
-    """One version, and one set of images for each question asked about one data set."""
-    known: dict[tuple[str, str], tuple[Exhibit, tuple[str, str]]] = {}
+    """One version, and one set of images for each question asked about one data set, or the same share of it."""
+    known: dict[tuple[str, ...], tuple[Exhibit, tuple[str, str]]] = {}
     for exhibit in exhibits:
         for question, found in exhibit.marks().items():
-            place = (str(exhibit.facts.get("data", "")), question)
+            place = (*(str(exhibit.facts.get(fact, "")) for fact in ("data", "fraction", "resolution")), question)
             first, mark = known.setdefault(place, (exhibit, found))
             for what, one, other in zip(("version", "fingerprint of the images"), mark, found, strict=True):
                 if one != other:

@@ -14,7 +14,7 @@ from typing import Any
 
 from vitreous.claims.evidence import Evidence, Exhibit
 from vitreous.claims.facts import checked, spoken, told
-from vitreous.errors import VitreousError
+from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 
 EXHIBITS, INDEX, INSPECTION = "exhibits", "exhibit.json", "inspection.json"
@@ -35,6 +35,9 @@ class Stored(Mapping[str, Result]):
             self._read[name] = Result.load(self.folder / f"{name}.json")
         return self._read[name]
 
+    def __contains__(self, name: object) -> bool:
+        return name in self.names  # without reading it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 
@@ -50,13 +53,19 @@ def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
         found = sorted((home / EXHIBITS).glob(f"*/{INDEX}"))
         return Evidence([exhibit(index.parent) for index in found])
     if (home / INSPECTION).is_file():
-        index = json.loads((home / INSPECTION).read_text(encoding="utf-8"))
-        stored = Stored(home, dict.fromkeys(index["results"]))
-        kinds = {name: [unit["kind"] for unit in raw["units"]] for name, raw in index["anatomies"].items()}
-        return Evidence(_models(stored, kinds, roles or {}))
+        try:
+            index = json.loads((home / INSPECTION).read_text(encoding="utf-8"))
+            stored = Stored(home, dict.fromkeys(index["results"]))
+            kinds = {name: [unit["kind"] for unit in raw["units"]] for name, raw in index["anatomies"].items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise VitreousError(
+                f"{str(home / INSPECTION)!r} cannot be read ({type(error).__name__}: {error}); look into the models "
+                "again, or copy the folder anew."
+            ) from None
+        return Evidence(_models(stored, {**kinds, **_units(stored)}, roles or {}))
     raise VitreousError(
         f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as studies have, nor an "
-        f"{INSPECTION}, as `vitreous inspect --figures` and `Inspection.save` write it."
+        f"{INSPECTION}, as `vitreous inspect --results` and `Inspection.save` write it."
     )
 
 
@@ -68,7 +77,8 @@ def exhibit(folder: Path) -> Exhibit:
         model = facts.pop("model")
         own = {**checked(model, facts)}
         marks = {name: (str(mark[0]), str(mark[1])) for name, mark in index["results"].items()}
-        return Exhibit(own, Stored(folder, marks), index["name"], index["other"], index["classes"], marks)
+        said = (index["name"], index["other"], index["classes"], marks, index["left_out"])
+        return Exhibit(own, Stored(folder, marks), *said)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise VitreousError(
             f"{str(folder / INDEX)!r} cannot be read ({type(error).__name__}: {error}); delete the folder, and the "
@@ -78,26 +88,39 @@ def exhibit(folder: Path) -> Exhibit:
 
 def judged(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:
     """Evidence of an inspection that is in memory."""
+    return Evidence(_models(results, _units(results), roles or {}))
+
+
+def _units(results: Mapping[str, Result]) -> dict[str, list[str]]:
+    """The kinds of the units of every model that results speak of."""
     kinds: dict[str, list[str]] = {}
     for result in results.values():
         for name, units in result.about.get("units", {}).items():
             kinds.setdefault(str(name), [str(unit[1]) for unit in units])
-    return Evidence(_models(results, kinds, roles or {}))
+    return kinds
 
 
 def _models(results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles: Mapping[str, str]) -> list[Exhibit]:
-    """Every model of an inspection is an exhibit; `NAME@moment` is a model at that moment. Of two that seem to be the
-    same, the first is taken: whoever means the other says so."""
+    """Every model of an inspection is an exhibit on every set of images; `NAME@moment` is a model at that moment. Of
+    two that seem to be the same, the first is taken: whoever means the other says so."""
+    for name in roles:
+        if name not in kinds:
+            raise UnknownName("model among those looked at", name, kinds, f"They are {', '.join(kinds)}.")
     found: dict[str, Exhibit] = {}
     for name, units in kinds.items():
         own = {question: result for question, result in results.items() if _holds(result, name)}
         moment = name.partition("@")[2] or None
         given = spoken(roles[name]) if name in roles else role(units, name, own)
-        facts = checked(given.pop("model"), {**given, "moment": moment})
-        data = next((str(result.about.get("data", {}).get("name", "")) for result in own.values()), "")
-        if own:
-            found.setdefault(told(facts), Exhibit({**facts, "data": data}, own, name))
+        facts = checked(given.pop("model"), {"moment": moment, **given})
+        for data in dict.fromkeys(map(_images, own.values())):
+            there = {**facts, "data": data}
+            results_on = {question: result for question, result in own.items() if _images(result) == data}
+            found.setdefault(told(there), Exhibit(there, results_on, name))
     return list(found.values())
+
+
+def _images(result: Result) -> str:
+    return str(result.about.get("data", {}).get("name", ""))
 
 
 def _holds(result: Result, model: str) -> bool:
