@@ -71,8 +71,9 @@ class Recipe:
     masked_target: Literal["colour", "patch_colours", "pixels"] = "colour"
     masked_share: float = 0.5  # of the patches that are corrupted
     freeze: tuple[str, ...] = ()  # patterns of parameter names that stay as they are
-    head: Literal["keep", "zero"] = "keep"  # "zero" removes the whole head and attaches one of zeros
+    head: Literal["keep", "zero", "last"] = "keep"  # "zero": a whole new head of zeros; "last": a new last layer, drawn
     precision: Literal["auto", "bf16", "fp32"] = "auto"  # auto is bf16 on a GPU and fp32 elsewhere
+    test_every: int = 1  # epochs from one test to the next; the first and the last are always tested
     keep: Moments = "moments"  # weights at the start, end of warm-up, 33, 66 and 100 %; or of every epoch
     model: Mapping[str, Any] = field(default_factory=dict)  # options the model is built with, drop_path for one
     augment: Augment = field(default_factory=Augment)
@@ -140,7 +141,7 @@ def _conflicts(recipe: Recipe) -> Iterator[str]:
         yield "schedule 'step' needs milestones"
 
 
-POSITIVE = {"epochs", "steps", "batch", "lr", "eps", "clip", "sam", "tau", "repeats"}
+POSITIVE = {"epochs", "steps", "batch", "lr", "eps", "clip", "sam", "tau", "repeats", "test_every"}
 NOT_NEGATIVE = {"weight_decay", "warmup", "warmup_steps", "warmup_from", "last_lr", "cooldown", "padding", "jitter"}
 NOT_NEGATIVE |= {"mixup", "cutmix", "momentum"}
 SHARES = {"ema", "taught", "masked_share", "flip", "erasing", "mix_prob", "switch_prob", "smoothing"}

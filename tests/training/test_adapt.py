@@ -84,3 +84,23 @@ def test_what_cannot_be_adapted() -> None:
     assert isinstance(adapt(other, classes=6, image=64, head="keep"), nn.Module)
     with pytest.raises(VitreousError, match="tied to its grid"):
         adapt(build("vit_ti/4", image=32, depth=1, pos="relative"), classes=10, image=48, head="zero")
+
+
+def test_a_new_last_layer_leaves_the_hidden_one() -> None:
+    """Where "zero" takes away the whole head (A3.04)."""
+    model = build("vit_nano", image=16, classes=3, depth=1, width=8, heads=2, head="tanh")
+    torch.manual_seed(0)
+    last, zero = (adapt(model, classes=5, image=16, head=head) for head in ("last", "zero"))
+    hidden = model.state_dict()["pre_logits.0.weight"]
+    assert torch.equal(last.state_dict()["pre_logits.0.weight"], hidden)
+    assert "pre_logits.0.weight" not in zero.state_dict()
+    drawn = last.state_dict()["head.weight"]
+    assert drawn.shape == (5, 8)
+    assert 0.01 < float(drawn.std()) < 0.04
+    assert not zero.state_dict()["head.weight"].any()
+    assert model.num_classes == 3
+    assert isinstance(last, vit.ViT)
+    again = build(**last.config)
+    again.load_state_dict(last.state_dict())
+    with pytest.raises(VitreousError, match="no linear layer"):
+        adapt(build("vit_nano", image=16, classes=0, depth=1, width=8, heads=2), classes=5, image=16, head="last")

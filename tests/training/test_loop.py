@@ -306,3 +306,12 @@ def test_the_record_is_plain_json(tmp_path: Path) -> None:
     environment = json.loads((tmp_path / "environment.json").read_text())
     assert environment["torch"] == torch.__version__.split("+")[0] or environment["torch"] == torch.__version__
     assert trained.run.records() == [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_tests_may_be_far_between(tmp_path: Path) -> None:
+    """The first and the last epoch are always tested; weights do not depend on it."""
+    seldom, always = (go(tmp_path / str(every), PLAIN.but(epochs=5, test_every=every)) for every in (2, 1))
+    assert [each["epoch"] for each in seldom.records if "test_error" in each] == [0, 2, 4, 5]
+    assert all("train_nll" in each for each in seldom.records[1:])
+    assert seldom.records[-1]["test_nll"] == always.records[-1]["test_nll"]
+    assert prepare.fingerprint(seldom.model) == prepare.fingerprint(always.model)

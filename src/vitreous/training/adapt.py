@@ -15,12 +15,14 @@ from vitreous.models.registry import Remembers, build
 from vitreous.training.evaluate import evaluating
 
 Size = tuple[int, int]
+Head = Literal["keep", "zero", "last"]
 
 
-def adapt(model: nn.Module, *, classes: int, image: int | Size, head: Literal["keep", "zero"] = "zero") -> nn.Module:
+def adapt(model: nn.Module, *, classes: int, image: int | Size, head: Head = "zero") -> nn.Module:
     """The same weights for `classes` classes and images of size `image`; the given model stays as it is.
 
-    "zero" removes the whole head and attaches a linear one of zeros; "keep" refuses a model with another number of
+    "zero" removes the whole head and attaches a linear one of zeros; "last" draws the last layer anew, N(0, 0.02), and
+    leaves what is before it, as the hidden layer of a pre-training head; "keep" refuses a model with another number of
     classes. Positions are interpolated where there are any. It works for our models and timm's, and, with "keep" and
     its own image size, for any other.
     """
@@ -28,6 +30,8 @@ def adapt(model: nn.Module, *, classes: int, image: int | Size, head: Literal["k
     model = _resized(deepcopy(model), size)
     if head == "zero":
         _attach_zeros(model, classes)
+    elif head == "last":
+        _draw_last(model, classes)
     found = _answer(model, size).shape[-1]
     if found != classes:
         raise VitreousError(
@@ -70,12 +74,34 @@ def _ways(model: Any, size: Size) -> Iterator[nn.Module]:
         yield model
 
 
-def _attach_zeros(model: Any, classes: int) -> None:
+def _check_replaceable(model: Any) -> None:
     if not hasattr(model, "reset_classifier") or not hasattr(model, "get_classifier"):
         raise VitreousError(
             f"{type(model).__name__} has no reset_classifier, so its head cannot be replaced: replace it yourself and "
             "take head='keep'."
         )
+
+
+def _draw_last(model: Any, classes: int) -> None:
+    """A new last layer in the place of the old one, whatever stands before it."""
+    _check_replaceable(model)
+    heads = model.get_classifier()
+    for old in heads if isinstance(heads, tuple) else (heads,):
+        if not isinstance(old, nn.Linear):
+            raise VitreousError(
+                f"The head of {type(model).__name__} is {type(old).__name__}, no linear layer to be drawn anew: take "
+                "head='zero'."
+            )
+        path = next(name for name, module in model.named_modules() if module is old)
+        new = nn.Linear(old.in_features, classes).to(old.weight)
+        nn.init.normal_(new.weight, std=0.02)
+        nn.init.zeros_(new.bias)
+        model.set_submodule(path, new)
+    model.num_classes = classes
+
+
+def _attach_zeros(model: Any, classes: int) -> None:
+    _check_replaceable(model)
     model.reset_classifier(classes)
     heads = model.get_classifier()
     with torch.no_grad():

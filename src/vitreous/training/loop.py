@@ -206,6 +206,8 @@ class Course:
             record |= {"lr": self.plan.lr(self.done - 1), **self.step.take_sums()}
             record |= {"seconds": self.seconds, "images_per_second": rows * self.batch / max(self.seconds, 1e-9)}
         self.seconds = 0.0
+        if self.done != self.plan.steps and record["epoch"] % self.recipe.test_every:
+            return record
         if self.recipe.objective != "masked":
             batch = 2048 if self.step.device.type == "cuda" else 256
             record |= evaluate(self.tested, self.test, batch=batch, precision=self.precision, processes=self.team)

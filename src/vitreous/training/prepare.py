@@ -50,7 +50,7 @@ def model(
     """
     classes = len(data.classes)
     if isinstance(given, nn.Module):
-        made = adapt(given, classes=classes, image=data.image, head="zero") if recipe.head == "zero" else given
+        made = given if recipe.head == "keep" else adapt(given, classes=classes, image=data.image, head=recipe.head)
         return made, {**runs.describe(made, None), "weights": fingerprint(made)}
     torch.manual_seed(derive(seed, "weights"))
     image = data.image[0] if data.image[0] == data.image[1] else data.image
