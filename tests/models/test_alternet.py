@@ -220,6 +220,14 @@ def test_smoothing_stands_before_every_subsampling() -> None:
     assert nano().state_dict().keys() == model.state_dict().keys()
 
 
+def test_smoothing_may_stand_after_every_subsampling() -> None:
+    model = nano(smooth="tanh", smooth_place="start")
+    kinds = [[isinstance(block, Smooth) for block in stage.children()] for stage in model.stages]
+    assert kinds == [[False, True, False]] * 4
+    assert nano().state_dict().keys() != model.state_dict().keys()  # blocks after it have moved on by one
+    assert sum(p.numel() for p in nano().parameters()) == sum(p.numel() for p in model.parameters())
+
+
 def test_hdv_55_attention_is_an_ensemble_over_neighbours() -> None:
     """z_j = sum_i π(x_i | x_j) p(x_i): attention is that sum, and a 2x2 blur is the one with π = 1/4."""
     made = WindowAttention(3, 3, heads=1, head_dim=3, window=2, bias_per_head=False, kv_stride=1)

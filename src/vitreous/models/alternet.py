@@ -251,8 +251,9 @@ def alternet(
     window: int | None = None,  # None is 4 with the small stem and 7 otherwise
     bias_per_head: bool = False,  # a table of relative positions for each head instead of one for all
     kv_stride: int = 1,  # keys and values from cells of this side
-    smooth: Squash | None = None,  # spatial smoothing at the end of stages, "tanh" in the paper (A1.22)
+    smooth: Squash | None = None,  # spatial smoothing in every stage, "tanh" in the paper (A1.22)
     smooth_count: tuple[int, ...] = (1, 1, 1, 1),  # how often in each stage
+    smooth_place: Literal["end", "start"] = "end",  # before the next sub-sampling, or right after the stage's own
     temperature: float = 10.0,  # bound of the smoothed activations
     blur: tuple[float, ...] = (1, 1),  # filter along each axis
     dropout: float = 0.0,  # before the last convolution of every block; see mc_predict (A1.23)
@@ -278,10 +279,8 @@ def alternet(
         width=width, expansion=size.expansion, kind=block, dropout=dropout, drop_path=drop_path,
     )  # fmt: skip
     counts = smooth_count if smooth else [0] * len(lengths)
-    made = [
-        nn.Sequential(*stage, *(Smooth(smooth or "tanh", temperature, blur) for _ in range(count)))
-        for stage, count in zip(blocks, counts, strict=True)
-    ]
+    make = partial(Smooth, smooth or "tanh", temperature, blur)
+    made = [_smoothed(stage, make, count, smooth_place) for stage, count in zip(blocks, counts, strict=True)]
     return AlterNet(_stem(channels, width, small), made, width * 2 ** (len(lengths) - 1) * size.expansion, classes)
 
 
@@ -346,6 +345,14 @@ def _stem(channels: int, width: int, small: bool) -> nn.Module:
         return nn.Sequential(OrderedDict(conv=nn.Conv2d(channels, width, 3, padding=1, bias=False)))
     conv = nn.Conv2d(channels, width, 7, 2, padding=3, bias=False)
     return nn.Sequential(OrderedDict(conv=conv, pool=nn.MaxPool2d(3, 2, padding=1)))
+
+
+def _smoothed(
+    stage: Sequence[nn.Module], make: Callable[[], Smooth], count: int, place: Literal["end", "start"]
+) -> nn.Sequential:
+    """The stage with smoothing after its last block, or after its first, which sub-samples."""
+    at = len(stage) if place == "end" else 1
+    return nn.Sequential(*stage[:at], *(make() for _ in range(count)), *stage[at:])
 
 
 def _blocks(

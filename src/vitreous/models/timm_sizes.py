@@ -73,6 +73,7 @@ def chosen(depths: Depths, usual: tuple[int, ...]) -> tuple[int, ...]:
 
 
 PIT = {
+    "nano": Staged((1, 2, 1), (24, 24, 24), (1, 2, 4)),  # ours
     "ti": Staged((2, 6, 4), (32, 32, 32), (2, 4, 8)),
     "xs": Staged((2, 6, 4), (48, 48, 48), (2, 4, 8)),
     "s": Staged((2, 6, 4), (48, 48, 48), (3, 6, 12)),
@@ -80,7 +81,7 @@ PIT = {
 }
 
 
-@family("pit", PIT)
+@family("pit", PIT, by_size={"nano": {"image": 32, "patch": 4, "stride": 2}})
 def pooling_vit(
     size: Staged,
     *,
