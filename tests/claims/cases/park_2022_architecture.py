@@ -76,7 +76,7 @@ def blurred(
 
     def seen(place: str | None, percent: float, ece: float, nll: float, corrupted: float, ape: float) -> Exhibit:
         results = (accuracy(percent), calibrated(ece, nll), overall("corruption", corrupted), hessian(ape=ape))
-        return exhibit("resnet", *results, blur=place)
+        return exhibit("alternet", *results, msas="0,0,0,0", blur=place)
 
     others = [seen(None, 80, 0.05, 1.0, 60, 100), seen("start", start, 0.05, 1.0, 60, 100)]
     return [*others, seen("end", end, ece, nll, corrupted, ape)]
