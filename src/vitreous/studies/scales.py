@@ -1,0 +1,240 @@
+"""How large a study is: which networks, how they are trained, on how many images, and how thoroughly they are measured.
+
+A claim speaks of a ViT; a scale says which. `sanity` is for two cores and pictures that the package draws itself,
+`small` for CIFAR-like images on one GPU, `paper` has the sizes and the length of training of the papers. Within a scale
+all networks are trained alike (0.4 of the catalogue), so that what differs between two of them is what the facts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from vitreous.claims.facts import MODELS
+from vitreous.config import Augment, Recipe
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.recipes import named
+from vitreous.recipes.dosovitskiy_2021 import vit_finetune
+from vitreous.studies.training import Images
+
+TASKS = {
+    "SYN-A": "world:syn-a:cues",
+    "SYN-B": "world:syn-b",
+    "SYN-C": "world:syn-c",
+    "SYN-D": "world:syn-d",
+    "SYN-E": "world:syn-e",
+}
+"""The catalogue's tasks by the names that `vitreous.data.load` knows. SYN-A is learned where shape and texture agree,
+because a claim asks which of them decides where they do not."""
+MANY = ("100", "imagenet")
+"""Parts of the names of sets that have a hundred classes or more."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """A call of `vitreous.models.build`, without image and classes."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a study is made with."""
+
+    name: str
+    builds: Mapping[str, Mapping[str, Build]]
+    """By model, then by size: '' for its own, 's' and 'wide'."""
+    recipe: Recipe
+    images: Images
+    """How many, and their side; the name is the study's."""
+    plain: Augment
+    """What is left of augmentation where there is to be none."""
+    finetune: Recipe
+    sgd: Mapping[str, Any]
+    """What changes in the recipe where SGD takes the place of its optimiser."""
+    recipes: Mapping[str, Recipe] = field(default_factory=dict)
+    """Of models that are compared with each other only, and are trained otherwise."""
+    asks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Options of each probe and analysis, by its name; `lesion` by model, and there several one after the other."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Images that each is asked on, where it is not as many as it takes by itself."""
+    last: Mapping[str, str] = field(default_factory=dict)
+    """By model: the last unit before the head, where `linear_probe` has a probe for every single position (SLC-22)."""
+
+    def build(self, model: str, size: str = "") -> Build:
+        """Of this model and size, unless there is none."""
+        if model not in MODELS:
+            raise UnknownName("model among the facts", model, MODELS)
+        if model not in self.builds:
+            raise VitreousError(f"{model!r} is no model that could be trained: {MODELS[model]}.")
+        if size not in self.builds[model]:
+            known = ", ".join(repr(each) for each in self.builds[model] if each) or "its own only"
+            raise VitreousError(f"At scale {self.name!r} there is no {model} of size {size!r}; there is {known}.")
+        return self.builds[model][size]
+
+    def thresholds(self, data: str) -> Literal["sanity", "ten", "hundred"]:
+        """By which thresholds claims are judged on these images: many classes are known by the name of the set."""
+        if self.name == "sanity" or data in TASKS or data.startswith("world:"):
+            return "sanity"
+        return "hundred" if any(each in data.lower() for each in MANY) else "ten"
+
+    def recipe_of(self, model: str) -> Recipe:
+        return self.recipes.get(model, self.recipe)
+
+
+LESIONS = {
+    "resnet": ("convolutions",),
+    "swin": ("units",),
+    "convit": ("gates", "positions", "attention"),
+    "deit": ("positions",),
+}
+"""What claims take out of which model (A4.14, A4.31)."""
+
+
+def _sized(own: Build, s: Build, wide: Build | None = None) -> dict[str, Build]:
+    return {"": own, "s": s} | ({} if wide is None else {"wide": wide})
+
+
+def _tokens(depth: int, width: int, heads: int, **more: Any) -> Build:
+    return Build("vit_nano", {"patch": 4, "depth": depth, "width": width, "heads": heads, **more})
+
+
+LOCAL: dict[str, Any] = {"mixer": "window", "pool": "gap"}
+SMALL_RESNET: dict[str, Any] = {"stem": "r26", "stem_width": 0.0625}
+NANO_STAGES = {"stages": (2, 2, 4), "width": 8, "heads": (1, 2, 4), "head_dim": 8, "window": 2}
+SANITY = Scale(
+    name="sanity",
+    builds={
+        "resnet": _sized(
+            Build("preresnet_nano", {"stages": (2, 2, 2), "width": 8}),
+            Build("preresnet_nano", {"stages": (3, 3, 3), "width": 8}),
+            Build("preresnet_nano", {"stages": (2, 2, 2), "width": 16}),
+        ),
+        "vit": _sized(_tokens(4, 48, 4), _tokens(4, 72, 6), _tokens(4, 96, 4)),
+        "deit": _sized(
+            Build("deit_ti", {"patch": 4, "depth": 4, "width": 48, "heads": 4}),
+            Build("deit_ti", {"patch": 4, "depth": 4, "width": 72, "heads": 9}),
+        ),
+        "convit": _sized(
+            Build("convit_nano", {"patch": 4, "depth": 4, "heads": 4, "head_dim": 12, "gpsa": 3}),
+            Build("convit_nano", {"patch": 4, "depth": 4, "heads": 9, "head_dim": 8, "gpsa": 3}),
+        ),
+        "pit": {"": Build("pit_nano", {"patch": 4, "stride": 2})},
+        "swin": {"": Build("swin_nano", {"patch": 2, "window": 2, "depths": (2, 2, 2, 2)})},
+        "mixer": {"": Build("mixer_nano", {"patch": 4, "depth": 4})},
+        "alternet": {"": Build("alternet_nano", NANO_STAGES)},
+        "hybrid": _sized(_tokens(4, 48, 4, **SMALL_RESNET), _tokens(4, 72, 6, **SMALL_RESNET)),
+        "window": {"": _tokens(4, 48, 4, **LOCAL, window=2)},
+    },
+    recipe=named("sanity"),
+    images=Images("", size=2048, test_size=512, image=16),
+    plain=Augment(crop="none", flip=0.0),
+    finetune=vit_finetune(steps=128).but(
+        name="sanity_finetune", batch=64, precision="fp32", test_every=8, augment=Augment(crop="none", flip=0.0)
+    ),
+    sgd={"optimiser": "sgd", "lr": 0.05, "weight_decay": 5e-4},
+    asks={
+        "hessian": {"recipe": "sanity"},
+        "landscape": {"recipe": "sanity", "points": 9},
+        "corruption": {"severities": (1, 3, 5)},
+        "linear_probe": {"shots": (10,)},
+        "localisation": {"grid": 4},
+        "occlusion": {"grids": (2, 4), "shares": (0.25, 0.5, 0.75)},
+        "lesion": LESIONS,
+    },
+    counts={"hessian": 128, "landscape": 128, "erf": 16, "corruption": 256, "adversarial": 64, "occlusion": 256},
+    last={"vit": "blocks.3.mlp", "resnet": "stages.2.1.convs"},
+)
+
+STAGES = {"stages": (2, 3, 4, 5)}
+"""Of AlterNet: room for two attentions in each of the last two stages, and in the last one at its beginning too."""
+ASKS: dict[str, Mapping[str, Any]] = {
+    "hessian": {"recipe": "fast"},
+    "landscape": {"recipe": "fast", "points": 21},
+    "corruption": {"severities": (1, 2, 3, 4, 5)},
+    "linear_probe": {"shots": (10,)},
+    "localisation": {"grid": 4},
+    "occlusion": {"grids": (4, 8, 16)},
+    "lesion": LESIONS,
+}
+COUNTS = {
+    "hessian": 1600, "landscape": 2048, "erf": 64, "corruption": 10_000, "adversarial": 1024, "occlusion": 2048,
+    "band_noise": 2048, "lesion": 10_000, "linear_probe": 10_000,
+}  # fmt: skip
+
+
+def _patched(name: str, patch: int = 4, **options: Any) -> Build:
+    return Build(name, {"patch": patch, **options})
+
+
+SMALL = Scale(
+    name="small",
+    builds={
+        "resnet": _sized(Build("resnet_18"), Build("resnet_34")),
+        "resnext": _sized(Build("resnext_50"), Build("resnext_101")),
+        "vit": _sized(_patched("vit_ti"), _patched("vit_s"), _patched("vit_ti", width=384)),
+        "deit": _sized(_patched("deit_ti", heads=4), _patched("deit_s", heads=9, width=432)),
+        "convit": _sized(_patched("convit_ti"), _patched("convit_s")),
+        "pit": _sized(_patched("pit_ti", stride=2), _patched("pit_xs", stride=2)),
+        "swin": _sized(_patched("swin_ti", 2), _patched("swin_s", 2)),
+        "twins": _sized(_patched("twins_s", 2), _patched("twins_b", 2)),
+        "mixer": _sized(_patched("mixer_ti"), _patched("mixer_s")),
+        "alternet": _sized(Build("alternet_18", STAGES), Build("alternet_34", {"stages": (3, 4, 6, 5)})),
+        "hybrid": _sized(
+            _patched("vit_ti", stem="r26", stem_width=0.25), _patched("vit_s", stem="r26", stem_width=0.25)
+        ),
+        "window": _sized(_patched("vit_ti", **LOCAL), _patched("vit_s", **LOCAL)),
+    },
+    recipe=named("fast").but(epochs=60),
+    recipes={"convit": named("ablation"), "deit": named("ablation")},
+    images=Images("", image=32),
+    plain=named("hdv_noaug").augment,
+    finetune=vit_finetune(steps=1000).but(name="small_finetune", augment=Augment()),
+    sgd={"optimiser": "sgd", "lr": 0.1, "weight_decay": 5e-4},
+    asks=ASKS,
+    counts=COUNTS,
+    last={"vit": "blocks.11.mlp", "resnet": "layer4.1"},
+)
+
+NO_BIAS: dict[str, Any] = {"qkv_bias": False}
+"""As the released networks for CIFAR (D1)."""
+PAPER = Scale(
+    name="paper",
+    builds={
+        "resnet": _sized(Build("resnet_50"), Build("resnet_101")),
+        "resnext": _sized(Build("resnext_50"), Build("resnext_101")),
+        "vit": _sized(
+            _patched("vit_ti", **NO_BIAS), _patched("vit_s", **NO_BIAS), _patched("vit_ti", width=384, **NO_BIAS)
+        ),
+        "deit": _sized(_patched("deit_ti", heads=4), _patched("deit_s", heads=9, width=432)),
+        "convit": _sized(_patched("convit_ti"), _patched("convit_s")),
+        "pit": _sized(_patched("pit_ti", 2, stride=1), _patched("pit_xs", 2, stride=1)),
+        "swin": _sized(_patched("swin_ti", 1), _patched("swin_s", 1)),
+        "twins": _sized(_patched("twins_s", 1), _patched("twins_b", 1)),
+        "mixer": _sized(_patched("mixer_ti"), _patched("mixer_s")),
+        "alternet": _sized(
+            Build("alternet_50", {"stages": (3, 4, 6, 5)}), Build("alternet_101", {"stages": (3, 4, 23, 5)})
+        ),
+        "hybrid": _sized(_patched("vit_ti", stem="r50", **NO_BIAS), _patched("vit_s", stem="r50", **NO_BIAS)),
+        "window": _sized(_patched("vit_ti", **LOCAL, **NO_BIAS), _patched("vit_s", **LOCAL, **NO_BIAS)),
+    },
+    recipe=named("hdv_cifar"),
+    images=Images("", image=32),
+    plain=named("hdv_noaug").augment,
+    finetune=vit_finetune().but(name="paper_finetune", augment=Augment()),
+    sgd={"optimiser": "sgd", "lr": 0.1, "weight_decay": 5e-4},
+    asks=ASKS | {"hessian": {"recipe": "hdv_cifar"}, "landscape": {"recipe": "hdv_cifar", "points": 21}},
+    counts=COUNTS,
+    last={"vit": "blocks.11.mlp", "resnet": "layer4.2"},
+)
+
+SCALES = {scale.name: scale for scale in (SANITY, SMALL, PAPER)}
+
+
+def scale_named(name: str) -> Scale:
+    """`sanity`, `small` or `paper`."""
+    if name not in SCALES:
+        raise UnknownName("scale", name, SCALES)
+    return SCALES[name]
