@@ -20,7 +20,7 @@ SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((
 
 TIERS = (
     ("errors", "annotations", "hub", "kinds"),
-    ("palette", "shelf"),
+    ("palette", "shelf", "terminal"),
     ("results", "config"),
     ("processes",),
     ("models", "data", "store", "specimen", "recipes"),
@@ -28,6 +28,7 @@ TIERS = (
     ("inspection", "claims"),
     ("analyses",),
     ("report", "studies", "doctor"),
+    ("judging",),
     ("cli",),
     ("__main__",),
 )

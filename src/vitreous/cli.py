@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
-from vitreous import __version__, analyses
+from vitreous import __version__, analyses, judging
 from vitreous.errors import VitreousError
 from vitreous.inspection.options import Alone as AloneOptions
 from vitreous.inspection.options import Options as InspectOptions
+from vitreous.terminal import console
 from vitreous.training.options import Options as TrainOptions
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from vitreous.specimen.anatomy import Anatomy
 
 app = App(
@@ -31,8 +30,8 @@ app = App(
 )
 listing = App(name="list", help="What there is to choose from.")
 app.command(listing)
-claiming = App(name="claims", help="Findings of four papers, and how each is judged.")
-app.command(claiming)
+app.command(judging.claiming)
+app.command(judging.study)
 
 
 @app.command
@@ -70,16 +69,16 @@ def anatomy(
     from vitreous.specimen import drawing
 
     torch.set_num_threads(1)  # a graph is read with thousands of tiny tensors; a second thread made it 17 s, not 3
-    console = _console()
+    screen = console()
     anatomies = []
     for name in models:
-        with _console(stderr=True).status(f"Opening {name} …"):
+        with console(stderr=True).status(f"Opening {name} …"):
             torch.manual_seed(seed)
             anatomies.append(vitreous.open(name, image=image, pretrained=pretrained).anatomy)
-        console.print(drawing.table(anatomies[-1], fold=len(models) > 1), "")
+        screen.print(drawing.table(anatomies[-1], fold=len(models) > 1), "")
     for path in out or ():
         _write(path, anatomies)
-        console.print(f"Wrote {path}", highlight=False)
+        screen.print(f"Wrote {path}", highlight=False)
 
 
 @app.command
@@ -105,7 +104,7 @@ def inspect(
     """
     from vitreous.report.command import run
 
-    run(models, options or InspectOptions(), _console())
+    run(models, options or InspectOptions(), console())
 
 
 def _analysis(name: str) -> None:
@@ -119,7 +118,7 @@ def _analysis(name: str) -> None:
     ) -> None:
         from vitreous.report.command import run
 
-        run(models, options or AloneOptions(), _console(), only=name)
+        run(models, options or AloneOptions(), console(), only=name)
 
     app.command(command, name=name, group="Questions that need many passes", help=analyses.summary(name))
 
@@ -180,10 +179,10 @@ def data(
     from vitreous.data import load, sheet, summary
 
     found = load(name, split=split, image=image, size=size, seed=seed, skip_corrupt=skip_corrupt, root=root)
-    _console().print(summary.table(found))
+    console().print(summary.table(found))
     if out is not None:
         sheet.save(sheet.sheet(found, seed=seed), out)
-        _console().print(f"Wrote {out}", highlight=False)
+        console().print(f"Wrote {out}", highlight=False)
 
 
 @app.command
@@ -205,7 +204,7 @@ def train(model: str, /, *, options: Annotated[TrainOptions | None, Parameter(na
     trained = run(model, options or TrainOptions())
     last = trained.records[-1]
     accuracy = f": {1 - last['test_error']:.2%} of the test images right" if "test_error" in last else ""
-    _console().print(f"{trained.run.folder}{accuracy}", highlight=False, soft_wrap=True)
+    console().print(f"{trained.run.folder}{accuracy}", highlight=False, soft_wrap=True)
 
 
 @app.command
@@ -222,7 +221,7 @@ def doctor() -> int:
     table = Table(show_header=False, box=None)
     for check in checks:
         table.add_row("[red]✗[/]" if check.problem else "[green]✓[/]", check.name, check.found)
-    _console().print(table)
+    console().print(table)
     for check in checks:
         if check.problem:
             _complain(check.problem)
@@ -284,40 +283,6 @@ def list_recipes() -> None:
     print("\n".join(f"{name:{wide}}  {recipes.summary(name)}" for name in recipes.names()))
 
 
-@claiming.command(name="list")
-def list_claims(*, paper: str | None = None, study: str | None = None) -> None:
-    """List the findings that can be judged.
-
-    Example: vitreous claims list --paper VIT
-
-    Parameters
-    ----------
-    paper
-        HDV (Park and Kim), SLC (Raghu et al.), VIT (Dosovitskiy et al.) or CVT (d'Ascoli et al.).
-    study
-        Only those that a study is to decide, such as zoo.
-    """
-    from vitreous.claims import command
-
-    command.list_claims(paper, study, _console())
-
-
-@claiming.command(name="show")
-def show_claim(id: str, /) -> None:
-    """Show one finding: where it stands, what the paper measured, what it needs and when it counts as supported.
-
-    Example: vitreous claims show VIT-13
-
-    Parameters
-    ----------
-    id
-        As `vitreous claims list` has it.
-    """
-    from vitreous.claims import command
-
-    command.show_claim(id, _console())
-
-
 @app.meta.default
 def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
@@ -377,13 +342,5 @@ def _write(path: Path, anatomies: list[Anatomy]) -> None:
         raise VitreousError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
 
 
-def _console(stderr: bool = False) -> Console:
-    """A terminal as wide as it is; a file or pipe as wide as a table wants, because nobody can resize it later."""
-    from rich.console import Console
-
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else 120)
-
-
 def _complain(sentence: str) -> None:
-    _console(stderr=True).print(sentence, style="red", highlight=False, markup=False, soft_wrap=True)
+    console(stderr=True).print(sentence, style="red", highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,126 @@
+"""The commands about findings: `vitreous claims` and `vitreous study`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cyclopts import App
+
+from vitreous.terminal import console
+
+claiming = App(name="claims", help="Findings of four papers, and how each is judged.")
+
+
+def study(
+    name: str = "sanity",
+    /,
+    *,
+    data: str = "world:shapes",
+    scale: str = "sanity",
+    seeds: int = 1,
+    out: Path = Path("study"),
+    image: int | None = None,
+    workers: int = 1,
+    device: str = "auto",
+    dry_run: bool = False,
+) -> None:
+    """Train and measure what a set of findings needs, and judge them.
+
+    Example: vitreous study zoo --data tv:CIFAR10 --scale small --out studies/cifar10
+
+    What is finished is never done again: the same command goes on where it was stopped, and the same command in another
+    terminal, or on another machine that sees the folder, helps.
+
+    Parameters
+    ----------
+    name
+        zoo, data, hessian-sweeps, sweeps, alternet, convit, skips, masked or identities; sanity for all findings that
+        have a small version, all for all.
+    data
+        Images, as in `vitreous train`; small versions bring their own.
+    scale
+        sanity (two cores), small (one GPU) or paper.
+    seeds
+        Trainings of each model.
+    out
+        Folder of the study; several studies may share one.
+    image
+        Side of the images in pixels.
+    workers
+        Processes on this machine, each with a GPU of its own where there are GPUs.
+    device
+        auto, cpu, cuda.
+    dry_run
+        Only list what would be done, and which findings it serves.
+    """
+    from vitreous.studies import command
+
+    command.study(
+        name, data, scale, seeds, out, image=image, workers=workers, device=device, dry_run=dry_run, console=console()
+    )
+
+
+@claiming.command(name="list")
+def list_claims(*, paper: str | None = None, study: str | None = None) -> None:
+    """List the findings that can be judged.
+
+    Example: vitreous claims list --paper VIT
+
+    Parameters
+    ----------
+    paper
+        HDV (Park and Kim), SLC (Raghu et al.), VIT (Dosovitskiy et al.) or CVT (d'Ascoli et al.).
+    study
+        Only those that a study is to decide, such as zoo.
+    """
+    from vitreous.claims import command
+
+    command.list_claims(paper, study, console())
+
+
+@claiming.command(name="show")
+def show_claim(id: str, /) -> None:
+    """Show one finding: where it stands, what the paper measured, what it needs and when it counts as supported.
+
+    Example: vitreous claims show VIT-13
+
+    Parameters
+    ----------
+    id
+        As `vitreous claims list` has it.
+    """
+    from vitreous.claims import command
+
+    command.show_claim(id, console())
+
+
+@claiming.command(name="judge")
+def judge_claims(
+    folder: Path,
+    /,
+    *,
+    only: str | None = None,
+    role: tuple[str, ...] = (),
+    out: Path | None = None,
+    csv: Path | None = None,
+) -> None:
+    """Judge findings on what was measured: in the folder of a study, or in what `vitreous inspect --results` wrote.
+
+    Example: vitreous claims judge studies/cifar10 --only HDV-26,SLC-03 --out verdicts.html
+
+    Parameters
+    ----------
+    folder
+        Of a study or of an inspection.
+    only
+        Ids of findings; all if not given.
+    role
+        What a model of an inspection is in the words of claims: --role run:mine='vit pool=gap'
+    out
+        Also a page of them, verdicts.html.
+    csv
+        Also a table, a row for each effect.
+    """
+    from vitreous.report.judge import judge_folder
+
+    judge_folder(folder, only, role, out, csv, console())

@@ -1,0 +1,207 @@
+"""Results of a trained model for claims to read: what a claim asks for by name is measured by the probe or analysis of
+that name, and put into a folder with an index that is written last. Results that are there are not measured again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from torch import nn
+
+from vitreous import analyses, probes
+from vitreous.analyses.engine import analyse
+from vitreous.claims.evidence import marks
+from vitreous.claims.facts import told
+from vitreous.claims.reading import EXHIBITS, INDEX
+from vitreous.data import load as load_images
+from vitreous.data.dataset import Dataset
+from vitreous.data.subsets import fraction, split_off
+from vitreous.inspection.engine import inspect
+from vitreous.inspection.inspection import Inspection, versions
+from vitreous.models.runs import from_run
+from vitreous.results import Column, Result
+from vitreous.store import Run
+from vitreous.studies.identities import identities
+from vitreous.studies.plan import Sitting
+from vitreous.studies.scales import Scale
+from vitreous.studies.training import Images, Training
+from vitreous.training.adapt import adapt
+
+TRAININGS = "trainings"
+PASS = 2560
+"""Test images of a pass, unless a scale says otherwise: as many as the papers compare representations on."""
+EVERY = ("accuracy", "calibration")
+"""Asked on all test images."""
+
+
+def folder(sitting: Sitting, root: Path) -> Path:
+    """Where its results are: named after what they depend on."""
+    trained = [each.training.key for each in (sitting, sitting.beside) if each is not None and each.training]
+    said = json.dumps([told(sitting.facts), trained], sort_keys=True).encode()
+    return root / EXHIBITS / hashlib.sha256(said).hexdigest()[:12]
+
+
+def missing(sitting: Sitting, root: Path) -> list[str]:
+    """What is still to be measured."""
+    home = folder(sitting, root)
+    left_out = _index(home).get("left_out", {})
+    return [name for name in sitting.results if name not in left_out and not (home / f"{name}.json").is_file()]
+
+
+def _index(home: Path) -> dict[str, Any]:
+    """What was written of it; nothing, if that is damaged."""
+    try:
+        found: dict[str, Any] = json.loads((home / INDEX).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found
+
+
+def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") -> Path:
+    """Whatever is missing, and the index anew."""
+    home = folder(sitting, root)
+    left_out = dict(_index(home).get("left_out", {}))
+    for found in _measured(sitting, missing(sitting, root), root, scale, device):
+        for result in found.values():
+            result.save(home)
+        left_out |= {name: "; ".join(why.values()) for name, why in found.left_out.items()}
+    there = [Result.load(home / f"{name}.json") for name in sitting.results if (home / f"{name}.json").is_file()]
+    counts = [int(result.about.get("data", {}).get("classes", 0)) for result in there]
+    index = {
+        "facts": dict(sitting.facts),
+        "name": "" if sitting.training is None else sitting.name,
+        "other": sitting.beside.name if sitting.beside else "",
+        "classes": max(counts, default=0),
+        "results": {result.name: list(marks(result)) for result in there},
+        "left_out": left_out,
+    }
+    home.mkdir(parents=True, exist_ok=True)
+    Run(home).write(INDEX, index)
+    return home
+
+
+def _measured(sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, device: str) -> Iterator[Inspection]:
+    """Answers, a few at a time, so that what there is can be kept."""
+    if sitting.training is None:
+        yield Inspection({"identities": identities()})
+        return
+    run = Run(root / TRAININGS / sitting.training.key)
+    if "training" in names:
+        yield Inspection({"training": record(run, sitting.name)})
+    train, test = (
+        images(sitting.training.images, split, sitting.facts.get("resolution")) for split in ("train", "test")
+    )
+    if "trajectory" in names:
+        way = analyse(f"run:{run.folder}", test, "trajectory", device=device)["trajectory"]
+        yield Inspection({"trajectory": replace(way, table=way.table.assign(model=sitting.name))})
+    models = {each.name: _model(each, root, test) for each in (sitting, sitting.beside) if each is not None}
+    for asked, limit in _passes([name for name in names if name in probes.names()], scale):
+        yield inspect(models, test, {name: scale.asks.get(name, {}) for name in asked}, limit=limit, device=device)
+    for name in names:
+        if name not in analyses.names() or name == "trajectory":
+            continue
+        shown = {"train": train, "test": _conflicting(sitting) if name == "cue_conflict" else test}
+        ways = [
+            analyse(models, shown, {name: options}, limit=scale.counts.get(name), device=device)
+            for options in _ways(sitting, name, scale)
+        ]
+        yield _joined(name, ways)
+
+
+def _passes(names: Sequence[str], scale: Scale) -> Iterator[tuple[list[str], int | None]]:
+    """Questions that are asked together, and on how many images."""
+    for limit in dict.fromkeys(None if name in EVERY else scale.counts.get(name, PASS) for name in names):
+        yield [n for n in names if (None if n in EVERY else scale.counts.get(n, PASS)) == limit], limit
+
+
+def _ways(sitting: Sitting, name: str, scale: Scale) -> list[dict[str, Any]]:
+    """Options of an analysis; several, where one model is asked in several ways."""
+    model = str(sitting.facts["model"])
+    given = dict(scale.asks.get(name, {}))
+    if name == "lesion":
+        return [{"what": what} for what in given.get(model, ("units",))]
+    if name == "linear_probe" and model in scale.last and "size" not in sitting.facts:
+        given["positions"] = (scale.last[model],)
+    if name == "similarity_to" and sitting.beside is not None:
+        given["to"] = sitting.beside.name
+    if name == "hessian" and (sitting.facts.get("measured") == "clean" or sitting.facts.get("augment") == "none"):
+        given |= {"stream": "clean"}
+    return [given]
+
+
+def _joined(name: str, ways: Sequence[Inspection]) -> Inspection:
+    """Several answers to one question as one, without doubled rows."""
+    answers = [each[name] for each in ways if name in each]
+    if len(ways) == 1 or not answers:
+        return ways[0]
+    table = pd.concat([each.table for each in answers], ignore_index=True).drop_duplicates(ignore_index=True)
+    return Inspection({name: replace(answers[0], table=table, views=())})
+
+
+def _model(sitting: Sitting, root: Path, test: Dataset) -> nn.Module:
+    """At its moment; at another resolution than it was trained at, if that is what is asked."""
+    assert sitting.training is not None
+    run = Run(root / TRAININGS / sitting.training.key)
+    model = from_run(run, run.weights(sitting.moment))
+    side = sitting.facts.get("resolution")
+    if side is None or side == sitting.training.images.image:
+        return model
+    return adapt(model, classes=len(test.classes), image=int(side), head="keep")
+
+
+def images(given: Images, split: str, side: int | None = None) -> Dataset:
+    """Of a training: its share of the training images, or the test images; at another resolution if one is given."""
+    size = given.size if split == "train" else given.test_size
+    data = load_images(given.name, split=split, size=size, image=side or given.image)
+    if split != "train" or given.fraction == 1:
+        return data
+    return split_off(data, given.fraction)[0] if given.rest else fraction(data, given.fraction)
+
+
+def _conflicting(sitting: Sitting) -> Dataset:
+    """Test images on which the cues disagree that agreed in training."""
+    assert sitting.training is not None
+    given = sitting.training.images
+    return images(replace(given, name=given.name.replace("cues", "conflict")), "test")
+
+
+def record(run: Run, name: str) -> Result:
+    """The record of a training in long form: one row for each number of each epoch (A4.01, A4.19, A4.20)."""
+    rows = [row for epoch in run.records() for row in _rows(epoch)]
+    blank = {"reading": "", "layer": -1, "head": -1}
+    table = pd.DataFrame([{"model": name, **blank, **row} for row in rows])
+    columns = (
+        Column("model", "category", "The model."),
+        Column("measure", "category", "What was recorded."),
+        Column("epoch", "quantity", "Epochs trained; 0 is before."),
+        Column("reading", "category", "Of nonlocality: on the activations (true), or on the embedding (official)."),
+        Column("layer", "quantity", "The attention layer, from 0; -1 for what has none."),
+        Column("head", "quantity", "The head, from 0; -1 for what has none."),
+        Column("value", "quantity", "The number."),
+    )
+    about = {"versions": versions(), "data": {"fingerprint": run.identity["data"].get("test", "")}}
+    return Result("training", table, columns, about=about)
+
+
+def _rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for measure, value in epoch.items():
+        if measure in ("epoch", "step", "seconds"):
+            continue
+        where = {"measure": {"gates": "gate"}.get(measure, measure), "epoch": epoch["epoch"]}
+        for reading, found in value.items() if isinstance(value, Mapping) else (("", value),):
+            for layer, heads in enumerate(found) if isinstance(found, list) else ((-1, found),):
+                for head, number in enumerate(heads) if isinstance(heads, list) else ((-1, heads),):
+                    if isinstance(number, (int, float)):
+                        yield {**where, "reading": reading, "layer": layer, "head": head, "value": float(number)}
+
+
+def teacher(training: Training, root: Path) -> nn.Module:
+    """The trained model of another cell."""
+    run = Run(root / TRAININGS / training.key)
+    return from_run(run, run.weights("final"))

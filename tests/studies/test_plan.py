@@ -1,0 +1,100 @@
+"""A study is what its claims read: which cells there are, in which order, and whom they serve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from vitreous import claims
+from vitreous.claims.claim import find
+from vitreous.errors import UnknownName
+from vitreous.studies.plan import STUDIES, Cell, chosen, plan
+from vitreous.studies.scales import scale_named
+
+SMALL, SANITY = scale_named("small"), scale_named("sanity")
+
+
+def planned(*ids: str, seeds: int = 1) -> list[Cell]:
+    return plan([find(claims.every(), each) for each in ids], SMALL, "npz:images", range(seeds))
+
+
+def test_every_claim_is_in_one_study() -> None:
+    found = [claim.id for study in STUDIES for claim in chosen(study)]
+    assert sorted(found) == sorted(claim.id for claim in claims.every())
+
+
+def test_what_claims_read_and_nothing_else() -> None:
+    (vit, resnet) = planned("HDV-06")
+    assert {(s.name, s.results) for cell in (vit, resnet) for s in cell.sittings} == {
+        ("vit moment=warmup", ("hessian",)),
+        ("resnet moment=warmup", ("hessian",)),
+    }
+    assert vit.serves == ("HDV-06",)
+
+
+def test_nothing_after_the_warm_up_is_trained_that_nobody_reads() -> None:
+    short = {cell.training.model: cell.training.recipe.epochs for cell in planned("HDV-06") if cell.training}
+    whole = {cell.training.model: cell.training.recipe.epochs for cell in planned("HDV-06", "HDV-09") if cell.training}
+    assert max(short.values()) <= SMALL.recipe.warmup
+    assert set(whole.values()) == {SMALL.recipe.epochs}
+
+
+def test_what_two_claims_need_is_trained_once() -> None:
+    alone, together = planned("HDV-09"), planned("HDV-09", "HDV-10")
+    assert [cell.key for cell in alone] == [cell.key for cell in together]
+    assert together[0].serves == ("HDV-09", "HDV-10")
+
+
+def test_a_pair_waits_for_both() -> None:
+    cells = planned("HDV-32")
+    (pair,) = (cell for cell in cells if cell.training is None)
+    assert len(pair.follows) == 2
+    assert set(pair.follows) <= {cell.key for cell in cells[: cells.index(pair)]}
+    assert pair.sittings[0].beside is not None
+
+
+def test_a_seed_beside_is_counted_from_ones_own() -> None:
+    cells = planned("SLC-26", seeds=2)
+    for cell in cells:
+        for sitting in cell.sittings:
+            if sitting.beside is not None:
+                assert sitting.beside.facts["seed"] == sitting.facts["seed"] + 1
+
+
+def test_a_teacher_comes_before_the_taught() -> None:
+    cells = planned("CVT-07")
+    (taught,) = (cell for cell in cells if cell.training and cell.training.teacher)
+    assert taught.follows[0] in {cell.key for cell in cells[: cells.index(taught)]}
+
+
+def test_no_cell_waits_for_a_later_one() -> None:
+    for scale, data in ((SMALL, "npz:images"), (SANITY, "world:shapes")):
+        cells = plan(chosen("all"), scale, data, [0])
+        place = {cell.key: number for number, cell in enumerate(cells)}
+        assert len(place) == len(cells)
+        for cell in cells:
+            assert all(place[before] < place[cell.key] for before in cell.follows)
+
+
+def test_small_versions_run_on_their_tasks() -> None:
+    cells = plan([find(claims.every(), "HDV-06")], SANITY, "world:shapes", [0])
+    assert {cell.training.images.name for cell in cells if cell.training} == {"world:syn-e"}
+
+
+def test_another_seed_is_another_training() -> None:
+    keys = [cell.key for cell in planned("HDV-06", seeds=3)]
+    assert len(set(keys)) == len(keys) == 6
+
+
+def test_a_key_depends_on_whatever_weights_do() -> None:
+    training = planned("HDV-06")[0].training
+    assert training is not None
+    assert replace(training, seed=1).key != training.key
+    assert replace(training, recipe=training.recipe.but(lr=1.0)).key != training.key
+    assert replace(training).key == training.key
+
+
+def test_a_wrong_name_says_what_is_near() -> None:
+    with pytest.raises(UnknownName, match="Did you mean zoo"):
+        chosen("zo")
