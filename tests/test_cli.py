@@ -19,7 +19,7 @@ from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy
 
-LISTS = ["list models", "list probes", "list analyses", "list recipes", "claims list", "claims show"]
+LISTS = ["list models", "list probes", "list analyses", "list recipes", "claims list", "claims show", "claims judge"]
 COMMANDS = ["anatomy", "inspect", "train", "data", "doctor", *LISTS, *analyses.names()]
 
 

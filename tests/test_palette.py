@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme, contrast, ink_on
+from vitreous.palette import (
+    KIND_COLOURS,
+    MODEL_COLOURS,
+    OPPOSITES,
+    OUTCOME_COLOURS,
+    PAPERS,
+    RAMPS,
+    Theme,
+    contrast,
+    ink_on,
+)
 
 EYES: dict[str, Any] = {
     "normal": np.eye(3),
@@ -22,7 +32,8 @@ EYES: dict[str, Any] = {
 @pytest.mark.parametrize("eye", EYES)
 def test_colours_differ_for_every_eye(eye: str) -> None:
     """Distances in CIELAB."""
-    for colours, least in ((list(KIND_COLOURS.values()), 15), (MODEL_COLOURS, 25)):
+    outcomes = [(list(colours.values()), 20) for colours in OUTCOME_COLOURS.values()]
+    for colours, least in ((list(KIND_COLOURS.values()), 15), (MODEL_COLOURS, 25), *outcomes):
         seen = {colour: lab(np.asarray(EYES[eye]) @ linear(colour)) for colour in colours}
         for one, other in combinations(seen, 2):
             assert np.linalg.norm(seen[one] - seen[other]) >= least, (one, other)
@@ -62,3 +73,5 @@ def test_contrast_against_known_values() -> None:
     assert all(contrast(ink_on(kind), colour) >= 4.5 for kind, colour in KIND_COLOURS.items())
     assert all(contrast(paper, colour) >= 1.8 for _, paper in PAPERS.values() for colour in KIND_COLOURS.values())
     assert all(contrast(paper, colour) >= 2.5 for _, paper in PAPERS.values() for colour in MODEL_COLOURS)
+    for theme, (_, paper) in PAPERS.items():
+        assert all(contrast(paper, colour) >= 4.5 for colour in OUTCOME_COLOURS[theme].values()), "they are text"

@@ -37,6 +37,13 @@ OPPOSITES: dict[Theme, tuple[str, ...]] = {
 }
 """From one side of a middle to the other; the middle is nearly the paper."""
 
+OUTCOME_COLOURS: dict[Theme, dict[str, str]] = {
+    "light": {"supported": "#0069A8", "refuted": "#B8400A", "inconclusive": "#6A6F78"},
+    "dark": {"supported": "#5CB8FF", "refuted": "#FF9566", "inconclusive": "#AEB5C0"},
+}
+"""What became of a claim. Blue and orange, which every eye tells apart, where green and red would be the habit; all
+read as text on their paper."""
+
 PAPERS: dict[Theme, tuple[str, str]] = {"light": ("#1B1F24", "#FFFFFF"), "dark": ("#E8EAED", "#14171C")}
 """Ink and background of each theme. All greys are ink at some opacity."""
 

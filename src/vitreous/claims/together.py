@@ -66,14 +66,15 @@ def summary(verdicts: Sequence[Verdict]) -> str:
         said.append(f"{lacking} of the inconclusive ones lack measurements.")
     if len(total) > 1:
         said += [f"{paper.authors} ({paper.year}): {_told(count)}." for paper, count in total.items()]
-    return " ".join([*said, *_of_chance(verdicts)])
+    return " ".join([*said, *of_chance(verdicts)])
 
 
 def _told(count: dict[Outcome, int]) -> str:
     return f"{count['supported']} supported, {count['refuted']} refuted, {count['inconclusive']} inconclusive"
 
 
-def _of_chance(verdicts: Sequence[Verdict]) -> list[str]:
+def of_chance(verdicts: Sequence[Verdict]) -> list[str]:
+    """Sentences on how much of it may be chance; none where chance has no part in it."""
     asked = [(verdict.claim.id, part, p) for verdict in verdicts for part in verdict.parts
              if (p := doubt(part)) is not None]  # fmt: skip
     if not asked:

@@ -40,6 +40,8 @@ class Looking:
     also
         Show results of another time, too, of these folders; `nano` comes with the package and has the curvature,
         landscapes and lesions of bundled models.
+    role
+        What a model is in the words of claims, where its units do not tell: --role run:mine='vit pool=gap'
     """
 
     data: str = "world:shapes"
@@ -55,6 +57,7 @@ class Looking:
     figures: Path | None = None
     results: Path | None = None
     also: tuple[str, ...] = ()
+    role: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

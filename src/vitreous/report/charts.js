@@ -209,6 +209,6 @@ function point(row, place) {
 /** One model alone, or all again. */
 function choose(model) {
   only = only === model ? null : model;
-  for (const chip of $$(".chip")) chip.setAttribute("aria-pressed", String(chip.dataset.model === only));
+  for (const chip of $$(".chip[data-model]")) chip.setAttribute("aria-pressed", String(chip.dataset.model === only));
   tell("only", only);
 }

@@ -29,6 +29,10 @@ from vitreous.inspection.kept import Stopped
 from vitreous.inspection.options import Alone, Looking, Options
 from vitreous.report import write
 from vitreous.report.findings import findings
+from vitreous.report.judge import judgement, understood
+from vitreous.report.models import named
+from vitreous.report.page import check_ending
+from vitreous.report.verdicts import plain
 from vitreous.store import explained
 
 NANO = Path(__file__).parent / "nano"
@@ -45,6 +49,7 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
     check_places(out, options.figures, options.results)
     asked, deep = chosen(options, only)
     others = [stored(folder) for folder in options.also]
+    check_roles(options, [*models, *(name for other in others for name in named(other))])
     keep = out.with_name(f"{out.name}.partial")
     talks = int(os.environ.get("RANK", "0")) == 0  # one of the processes that torchrun started
     found = Inspection({})
@@ -119,10 +124,16 @@ def chosen(options: Options | Alone, only: str = "") -> tuple[Asked, Asked]:
     return asked
 
 
+def check_roles(options: Looking, models: Sequence[str]) -> None:
+    """Whether the models that are said to be something are there, before anything is measured."""
+    for name in understood(options.role):
+        if name not in models:
+            raise UnknownName("model to look into", name, models, "--role takes NAME=FACTS.")
+
+
 def check_places(out: Path, *folders: Path | None) -> None:
     """Whether everything can be written, before an hour is spent on it."""
-    if out.suffix.lower() not in (".html", ".htm"):
-        raise VitreousError(f"A report is written as HTML, and {out.name!r} ends otherwise; call it report.html.")
+    check_ending(out)
     if out.is_dir():
         raise VitreousError(f"{str(out)!r} is a folder; name a file for the report, {str(out / 'report.html')!r}.")
     for folder in (out.parent, *(folder.expanduser() for folder in folders if folder is not None)):
@@ -133,7 +144,10 @@ def check_places(out: Path, *folders: Path | None) -> None:
 
 def _write(found: Inspection, out: Path, options: Looking, console: Console) -> None:
     console.print(summary(found))
-    write(found, out, figures=options.figures)
+    judged = judgement(found, understood(options.role))
+    if judged is not None:
+        console.print(Text(plain(judged)))
+    write(found, out, figures=options.figures, judgement=judged)
     wrote = [out]
     if options.results is not None:
         wrote.append(found.save(options.results))

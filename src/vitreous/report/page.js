@@ -19,7 +19,7 @@ addEventListener("resize", () => {
   settled = setTimeout(again, 200);
 });
 
-for (const chip of $$(".chip")) chip.addEventListener("click", () => choose(chip.dataset.model));
+for (const chip of $$(".chip[data-model]")) chip.addEventListener("click", () => choose(chip.dataset.model));
 addEventListener("keydown", (event) => event.key === "Escape" && only && choose(only));
 
 const theme = $("#theme");

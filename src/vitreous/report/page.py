@@ -7,30 +7,38 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
+from vitreous import __version__
 from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS
-from vitreous.report import attention, models, origin, summary, surface
+from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
+from vitreous.report import attention, models, origin, summary, surface, verdicts
 from vitreous.report.figures import write_figures
 from vitreous.report.packing import block, digest, plain
 from vitreous.report.questions import GROUPS, arranged, question
 from vitreous.report.sections import section
-from vitreous.report.words import escape, listed
+from vitreous.report.verdicts import Judgement
+from vitreous.report.words import escape, listed, several
 from vitreous.specimen.drawing_svg import draw
 
-SCRIPTS = ("unpack.js", "charts.js", "attention.js", "page.js")
+SCRIPTS = ("unpack.js", "charts.js", "attention.js", "verdicts.js", "page.js")
 DARK = {"--desk": "#0D0F13", "--line": "#FFFFFF26", "--quiet": "#A4ABB5", "--link": "#8CB4FF", "--raised": "#1B1F26"}
 LIGHT = {"--desk": "#F3F4F6", "--line": "#1B1F2424", "--quiet": "#59616B", "--link": "#1D4FD7", "--raised": "#F3F4F6"}
 
 
-def write(inspection: Inspection, path: Path | str, *, figures: Path | str | None = None) -> Path:
-    """Write an inspection as one HTML file; with `figures` also every picture and table as files into that folder."""
-    if not inspection and not inspection.left_out:
+def write(
+    inspection: Inspection,
+    path: Path | str,
+    *,
+    figures: Path | str | None = None,
+    judgement: Judgement | None = None,
+) -> Path:
+    """Write an inspection as one HTML file, verdicts first where there are any; with `figures` also every picture and
+    table as files into that folder. Verdicts make a page without an inspection, too."""
+    if not inspection and not inspection.left_out and judgement is None:
         raise VitreousError("There is nothing to report: the inspection has no results; ask at least one question.")
     target = Path(path).expanduser()
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise VitreousError(f"A report is written as HTML, and {target.name!r} ends otherwise; call it report.html.")
-    text = page(inspection)
+    check_ending(target)
+    text = page(inspection, judgement)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.part")
@@ -43,39 +51,59 @@ def write(inspection: Inspection, path: Path | str, *, figures: Path | str | Non
     return target
 
 
-def page(inspection: Inspection) -> str:
+def check_ending(path: Path) -> None:
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise VitreousError(f"A report is written as HTML, and {path.name!r} ends otherwise; call it report.html.")
+
+
+def page(inspection: Inspection, judgement: Judgement | None = None) -> str:
     """The whole file."""
-    style, script, library = _style(), _script(), _library()
+    style, script = _style(), _script()
+    library = _library() if inspection else ""
     policy = (
-        f"default-src 'none'; script-src {digest(script)} {digest(library)}; style-src {digest(style)}; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {' '.join(map(digest, filter(None, (script, library))))}; "
+        f"style-src {digest(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
     names = list(inspection.anatomies) or models.named(inspection)
-    title = escape(listed(names))
+    looked = bool(inspection or inspection.left_out)
+    title = f"Inside {escape(listed(names))}" if looked else "Verdicts"
     return "\n".join([
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">',
-        f"<title>Inside {title}</title>\n<style>{style}</style>\n</head>\n<body>",
+        f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>",
         '<a class="skip" href="#main">Skip to the results</a>',
-        *_contents(inspection),
+        *_contents(inspection, judgement),
         '<main id="main" tabindex="-1">',
-        *_head(inspection, names),
-        *summary.lines(inspection),
-        *_anatomy(inspection, names),
-        *_questions(inspection),
-        *origin.lines(inspection),
+        *(_head(inspection, names) if looked else _head_of_verdicts(judgement)),
+        *(verdicts.lines(judgement) if judgement else []),
+        *(_looked(inspection, names) if looked else []),
         "</main>",
         block("settings", plain({"ramps": RAMPS, "papers": PAPERS, "models": names})),
-        block("library", library),
+        *([block("library", library)] if library else []),
         f'<script type="module">{script}</script>\n</body>\n</html>\n',
     ])  # fmt: skip
 
 
-def _contents(inspection: Inspection) -> list[str]:
+def _looked(inspection: Inspection, names: list[str]) -> list[str]:
+    """All about the models that were looked into."""
+    return [
+        *summary.lines(inspection), *_anatomy(inspection, names), *_questions(inspection), *origin.lines(inspection)
+    ]  # fmt: skip
+
+
+def _contents(inspection: Inspection, judgement: Judgement | None) -> list[str]:
     """The table of contents; beside the page where there is room."""
     lines = ['<nav aria-label="Contents"><details open><summary>Contents</summary><ul>']
+    if judgement:
+        inside = "".join(
+            f'<li><a href="#verdicts-{paper.key}">{escape(paper.authors)} ({paper.year})</a></li>'
+            for paper in verdicts.papers(judgement)
+        )
+        lines.append(f'<li><a href="#verdicts">The papers\' findings</a><ul>{inside}</ul></li>')
+    if not (inspection or inspection.left_out):
+        return [*lines, "</ul></details></nav>"]
     lines += ['<li><a href="#summary">In short</a></li>', '<li><a href="#models">The models</a></li>']
     for group, names in arranged([*inspection, *inspection.left_out]).items():
         inside = "".join(f'<li><a href="#{escape(n)}">{escape(question(n).asks)}</a></li>' for n in names)
@@ -95,6 +123,16 @@ def _head(inspection: Inspection, names: list[str]) -> list[str]:
         f"<header><h1>Inside {listed([f'<span>{escape(name)}</span>' for name in names])}</h1>",
         f'<p class="facts">{origin.facts(inspection)}</p></header>',
         f'<div class="bar">{chips}<div class="switches">',
+        '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
+    ]
+
+
+def _head_of_verdicts(judgement: Judgement | None) -> list[str]:
+    """The same without models."""
+    judged = several(len(judgement.verdicts), "finding") if judgement else ""
+    return [
+        f'<header><h1>Verdicts</h1><p class="facts">{judged} · vitreous {escape(__version__)}</p></header>',
+        '<div class="bar"><div class="switches">',
         '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
     ]
 
@@ -136,8 +174,8 @@ def _style() -> str:
     fixed = {f"--model-{i}": colour for i, colour in enumerate(MODEL_COLOURS)}
     fixed |= {f"--kind-{kind}": colour for kind, colour in KIND_COLOURS.items()}
     (ink, paper), (night_ink, night) = PAPERS["light"], PAPERS["dark"]
-    light = {"--ink": ink, "--paper": paper, **LIGHT, **surface.ramp("light")}
-    dark = {"--ink": night_ink, "--paper": night, **DARK, **surface.ramp("dark")}
+    light = {"--ink": ink, "--paper": paper, **LIGHT, **surface.ramp("light"), **_outcomes("light")}
+    dark = {"--ink": night_ink, "--paper": night, **DARK, **surface.ramp("dark"), **_outcomes("dark")}
     root, by_day, by_night = ("".join(f"{k}:{v};" for k, v in each.items()) for each in (fixed, light, dark))
     dots = "".join(f".model-{i}{{background:var(--model-{i})}}" for i in range(len(MODEL_COLOURS)))
     kinds = "".join(f".kind-{kind}{{background:var(--kind-{kind})}}" for kind in KIND_COLOURS)
@@ -146,7 +184,12 @@ def _style() -> str:
         f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{by_night}}}}}\n"
         f"@media screen{{:root[data-theme=dark]{{{by_night}}}}}\n{dots}{kinds}\n{surface.style()}"
         + _asset("report.css")
+        + _asset("verdicts.css")
     )
+
+
+def _outcomes(theme: Theme) -> dict[str, str]:
+    return {f"--{outcome}": colour for outcome, colour in OUTCOME_COLOURS[theme].items()}
 
 
 def _script() -> str:

@@ -1,0 +1,103 @@
+"""What `vitreous claims judge` does: judge stored results, print the verdicts, write a page or a table of them.
+
+Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+from vitreous import claims
+from vitreous.claims.claim import Verdict, find, judge
+from vitreous.claims.command import print_verdicts
+from vitreous.claims.evidence import Evidence
+from vitreous.claims.facts import checked, spoken
+from vitreous.claims.reading import judged, load
+from vitreous.errors import VitreousError
+from vitreous.inspection.inspection import Inspection
+from vitreous.report.page import check_ending, write
+from vitreous.report.verdicts import Judgement
+from vitreous.store import explained
+
+FIELDS = (
+    "claim", "paper", "verdict", "sentence", "part", "says", "effect", "low", "high", "side", "threshold", "reported",
+    "trainings", "so", "data", "scale", "missing", "notes",
+)  # fmt: skip
+"""Columns of the table; a row is a part of a claim."""
+
+
+def judge_folder(
+    folder: Path, only: str | None, roles: Sequence[str], out: Path | None, table: Path | None, console: Console
+) -> None:
+    """Judge what lies in a folder; `only` is a list of ids."""
+    if out is not None:
+        check_ending(out)
+    wanted = claims.every() if only is None else [find(claims.every(), id) for id in named(only)]
+    evidence = load(folder, understood(roles))
+    if not evidence.exhibits:
+        raise VitreousError(
+            f"There is nothing to judge in {str(folder)!r}: no model in it has been measured yet; run the study "
+            "again, which goes on where it was stopped."
+        )
+    verdicts = judge(evidence, wanted)
+    print_verdicts(verdicts, console)
+    wrote = []
+    if out is not None:
+        wrote.append(write(Inspection({}), out, judgement=Judgement(verdicts, evidence.exhibits)))
+    if table is not None:
+        with explained(table):
+            table.parent.mkdir(parents=True, exist_ok=True)
+            table.write_text(rows(verdicts), encoding="utf-8")
+        wrote.append(table)
+    if wrote:
+        console.print(f"Wrote {', '.join(map(str, wrote))}", highlight=False, soft_wrap=True)
+
+
+def named(only: str) -> list[str]:
+    """`HDV-26,SLC-03`, once each."""
+    found = list(dict.fromkeys(id.strip().upper() for id in only.split(",") if id.strip()))
+    if not found:
+        raise VitreousError(f"--only takes ids of claims, HDV-26,SLC-03 for one, and not {only!r}.")
+    return found
+
+
+def understood(roles: Sequence[str]) -> dict[str, str]:
+    """`NAME=vit pool=gap`, once what it says has been found to be in the words of claims."""
+    found = {}
+    for each in roles:
+        name, _, facts = (part.strip() for part in each.partition("="))
+        if not name or not facts:
+            raise VitreousError(f"--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not {each!r}.")
+        said = spoken(facts)
+        checked(said.pop("model"), said)
+        found[name] = facts
+    return found
+
+
+def judgement(inspection: Inspection, roles: Mapping[str, str]) -> Judgement | None:
+    """Of an inspection; none where nothing could be judged."""
+    evidence: Evidence = judged(inspection, roles)
+    found = Judgement(judge(evidence, claims.every()), evidence.exhibits, inspected=True)
+    return found if found.measured else None
+
+
+def rows(verdicts: Sequence[Verdict]) -> str:
+    """All parts of all claims as CSV; numbers with all their digits."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(FIELDS)
+    for verdict in verdicts:
+        claim = verdict.claim
+        head = (claim.id, f"{claim.paper.authors} ({claim.paper.year})", verdict.outcome, claim.sentence)
+        last = (verdict.data, verdict.scale, "; ".join(map(str, verdict.missing)), "; ".join(verdict.notes))
+        for number, part in enumerate(verdict.parts, 1):
+            side = {"at least": "≥>", "at most": "≤<"}[part.side][part.strict] if part.threshold is not None else ""
+            found = [None if value != value else value for value in (part.effect, part.low, part.high)]
+            own = (number, part.says, *found, side, part.threshold, part.paper, part.seeds, part.outcome or "noted")
+            writer.writerow((*head, *own, *last))
+    return text.getvalue()
