@@ -87,8 +87,9 @@ class Result:
             )
         if not self.table.index.is_unique:
             raise VitreousError(f"Two rows of result {self.name!r} have one index; call reset_index(drop=True) first.")
+        dtypes = dict(zip(found, self.table.dtypes, strict=True))
         for name, column in declared.items():
-            dtype = self.table[name].dtype
+            dtype = dtypes[name]
             if column.kind == "quantity" and (is_bool_dtype(dtype) or not is_numeric_dtype(dtype)):
                 raise VitreousError(
                     f"Column {name!r} of result {self.name!r} is a quantity and holds {dtype}; it takes numbers."
