@@ -137,10 +137,11 @@ SANITY = Scale(
     sgd={"optimiser": "sgd", "lr": 0.05, "weight_decay": 5e-4},
     asks={
         "hessian": {"recipe": "sanity"},
-        "landscape": {"recipe": "sanity", "points": 9},
+        "landscape": {"recipe": "sanity", "points": 21, "stream": "augmented"},
         "corruption": {"severities": (1, 3, 5)},
         "linear_probe": {"shots": (10,)},
         "localisation": {"grid": 4},
+        "rollout": {"images": tuple(range(256))},
         "occlusion": {"grids": (2, 4), "shares": (0.25, 0.5, 0.75)},
         "lesion": LESIONS,
     },
@@ -152,10 +153,11 @@ STAGES = {"stages": (2, 3, 4, 5)}
 """Of AlterNet: room for two attentions in each of the last two stages, and in the last one at its beginning too."""
 ASKS: dict[str, Mapping[str, Any]] = {
     "hessian": {"recipe": "fast"},
-    "landscape": {"recipe": "fast", "points": 21},
+    "landscape": {"recipe": "fast", "points": 21, "stream": "augmented"},
     "corruption": {"severities": (1, 2, 3, 4, 5)},
     "linear_probe": {"shots": (10,)},
     "localisation": {"grid": 4},
+    "rollout": {"images": tuple(range(256))},
     "occlusion": {"grids": (4, 8, 16)},
     "lesion": LESIONS,
 }
@@ -225,7 +227,8 @@ PAPER = Scale(
     plain=named("hdv_noaug").augment,
     finetune=vit_finetune().but(name="paper_finetune", augment=Augment()),
     sgd={"optimiser": "sgd", "lr": 0.1, "weight_decay": 5e-4},
-    asks=ASKS | {"hessian": {"recipe": "hdv_cifar"}, "landscape": {"recipe": "hdv_cifar", "points": 21}},
+    asks=ASKS
+    | {"hessian": {"recipe": "hdv_cifar"}, "landscape": {"recipe": "hdv_cifar", "points": 21, "stream": "augmented"}},
     counts=COUNTS,
     last={"vit": "blocks.11.mlp", "resnet": "layer4.2"},
 )
