@@ -219,6 +219,8 @@ class Evidence:
 
     def __init__(self, exhibits: Iterable[Exhibit]) -> None:
         self.exhibits = list(exhibits)
+        self.seen: dict[str, tuple[list[Exhibit], Scale]] = {}
+        """By data, for every claim looks at the same."""
         _check_comparable(self.exhibits)
 
     @cached_property
@@ -236,7 +238,9 @@ class Evidence:
         real = [name for name in names if not name.startswith(EMBEDDED)]
         world = [name for name in names if name.startswith("world:")]
         name = (real or [each for each in names if each == task] or world or names or [""])[0]
-        return name, Look(self.on(name), scale_of(name, self.on(name)), self.exhibits)
+        if name not in self.seen:
+            self.seen[name] = (found := self.on(name)), scale_of(name, found)
+        return name, Look(*self.seen[name], self.exhibits)
 
 
 def scale_of(data: str, exhibits: Sequence[Exhibit]) -> Scale:

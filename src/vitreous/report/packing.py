@@ -12,8 +12,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import altair as alt
-
 from vitreous.palette import OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import Result, View
 from vitreous.results.panels import shades
@@ -53,6 +51,8 @@ def chart(result: Result, number: int) -> dict[str, Any]:
 
 def _spec(result: Result, number: int, theme: Theme) -> dict[str, Any]:
     """Without its title, which stands on the page."""
+    import altair as alt  # a second, which a page of verdicts alone does not need
+
     with alt.utils.schemapi.debug_mode(False):  # our own charts: what they are made of was checked when written
         spec: dict[str, Any] = result.chart(number, theme).to_dict(validate=False)
     kept = {key: value for key, value in spec.items() if key not in ("$schema", "title")}

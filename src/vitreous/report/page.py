@@ -12,7 +12,6 @@ from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
 from vitreous.report import attention, models, origin, summary, surface, verdicts
-from vitreous.report.figures import write_figures
 from vitreous.report.packing import block, digest, plain
 from vitreous.report.questions import GROUPS, arranged, question
 from vitreous.report.sections import section
@@ -47,6 +46,8 @@ def write(
     except OSError as error:
         raise VitreousError(f"Cannot write {str(target)!r}: {error.strerror}.") from error
     if figures is not None:
+        from vitreous.report.figures import write_figures
+
         write_figures(inspection, Path(figures).expanduser())
     return target
 
