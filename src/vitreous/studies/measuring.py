@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from torch import nn
 
 from vitreous import analyses, probes
@@ -24,6 +25,7 @@ from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import fraction, split_off
 from vitreous.inspection.engine import inspect
 from vitreous.inspection.inspection import Inspection, versions
+from vitreous.models.positions import Learned1d
 from vitreous.models.runs import from_run
 from vitreous.results import Column, Result
 from vitreous.store import Run
@@ -152,7 +154,26 @@ def _model(sitting: Sitting, root: Path, test: Dataset) -> nn.Module:
     side = sitting.facts.get("resolution")
     if side is None or side == sitting.training.images.image:
         return model
-    return adapt(model, classes=len(test.classes), image=int(side), head="keep")
+    larger = adapt(model, classes=len(test.classes), image=int(side), head="keep")
+    if "embedding" in sitting.facts:
+        _displace(larger, model, str(sitting.facts["embedding"]))
+    return larger
+
+
+@torch.no_grad()
+def _displace(larger: nn.Module, model: nn.Module, how: str) -> None:
+    """Positions that were not interpolated: the old ones in the order of tokens and none for the rest ('truncated'), or
+    drawn as for a new model ('random'); the class token keeps its own."""
+    generator = torch.Generator().manual_seed(0)
+    olds = (each for each in model.modules() if isinstance(each, Learned1d))
+    for new, old in zip((each for each in larger.modules() if isinstance(each, Learned1d)), olds, strict=True):
+        rows = torch.randn(new.table.shape, generator=generator) * 0.02
+        if how == "truncated":
+            rows.zero_()
+            count = min(rows.shape[1], old.table.shape[1])
+            rows[:, :count] = old.table[:, :count]
+        rows[:, : old.prefix] = old.table[:, : old.prefix]
+        new.table.copy_(rows)
 
 
 def images(given: Images, split: str, side: int | None = None) -> Dataset:

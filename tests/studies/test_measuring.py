@@ -1,0 +1,40 @@
+"""Models as claims ask for them: at another resolution, with positions that were not interpolated."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from vitreous.models import build
+from vitreous.models.positions import Learned1d
+from vitreous.studies.measuring import _displace
+from vitreous.training.adapt import adapt
+
+
+def table(model: torch.nn.Module) -> torch.Tensor:
+    (found,) = (each for each in model.modules() if isinstance(each, Learned1d))
+    return found.table[0]
+
+
+@pytest.mark.parametrize("how", ["truncated", "random"])
+def test_positions_that_were_not_interpolated(how: str) -> None:
+    model = build("vit_nano", image=16, classes=3)
+    with torch.no_grad():
+        table(model).normal_()
+    larger = adapt(model, classes=3, image=32, head="keep")
+    interpolated = table(larger).clone()
+    _displace(larger, model, how)
+    assert torch.equal(table(larger)[0], table(model)[0])
+    assert not torch.equal(table(larger)[1:], interpolated[1:])
+    if how == "truncated":
+        assert torch.equal(table(larger)[: len(table(model))], table(model))
+        assert not table(larger)[len(table(model)) :].any()
+    else:
+        assert 0.015 < float(table(larger)[1:].detach().std()) < 0.025
+
+
+def test_a_model_of_that_size_stays_as_it_is() -> None:
+    """Also one whose weights are tied to its grid."""
+    model = build("vit_nano", image=16, classes=3, mixer="mean", pool="gap")
+    same = adapt(model, classes=3, image=16, head="keep")
+    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), same.parameters(), strict=True))
