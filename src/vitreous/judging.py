@@ -53,11 +53,14 @@ def study(
     dry_run
         Only list what would be done, and which findings it serves.
     """
+    from vitreous.report.judge import judge_folder
     from vitreous.studies import command
 
-    command.study(
+    ids = command.study(
         name, data, scale, seeds, out, image=image, workers=workers, device=device, dry_run=dry_run, console=console()
     )
+    if ids:
+        judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
 
 
 @claiming.command(name="list")

@@ -1,7 +1,8 @@
-"""What `vitreous study` does: plan, run, judge."""
+"""What `vitreous study` does before the findings are judged: plan, and run."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,9 +10,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from vitreous.claims.claim import judge
-from vitreous.claims.command import print_verdicts
-from vitreous.claims.reading import load
 from vitreous.errors import VitreousError
 from vitreous.store import Run, explained
 from vitreous.studies import executors
@@ -26,8 +24,8 @@ INDEX = "study.json"
 def study(
     name: str, data: str, scale: str, seeds: int, out: Path, *, image: int | None, workers: int, device: str,
     dry_run: bool, console: Console,
-) -> None:  # fmt: skip
-    """Plan the cells of a study, do what is not done, and judge what there is."""
+) -> list[str]:  # fmt: skip
+    """Plan the cells of a study and do what is not done; the ids of the claims that can be judged then."""
     if seeds < 1 or workers < 1:
         raise VitreousError(f"A study takes at least one seed and one worker, and not {seeds} and {workers}.")
     size = scale_named(scale)
@@ -35,12 +33,12 @@ def study(
     cells = plan(about, size, data, range(seeds), image)
     if dry_run:
         show(cells, executors.left(cells, out), console)
-        return
+        return []
     remember(out, {"data": data, "scale": scale, "image": image})
     report = work(cells, out, size, device, workers, console)
     for key, why in report.failed.items():
         console.print(f"[red]failed[/red] {key}: {why}", highlight=False)
-    print_verdicts(judge(load(out), about), console)
+    return [claim.id for claim in about]
 
 
 def remember(out: Path, settings: dict[str, object]) -> None:
@@ -51,8 +49,6 @@ def remember(out: Path, settings: dict[str, object]) -> None:
     if not (out / INDEX).is_file():
         home.write(INDEX, settings)
         return
-    import json
-
     known = json.loads((out / INDEX).read_text(encoding="utf-8"))
     for name, value in settings.items():
         if known.get(name) != value:
