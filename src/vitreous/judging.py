@@ -28,8 +28,7 @@ def study(
 
     Example: vitreous study zoo --data tv:CIFAR10 --scale small --out studies/cifar10
 
-    What is finished is never done again: the same command goes on where it was stopped, and the same command in another
-    terminal, or on another machine that sees the folder, helps.
+    What is finished is never done again: the same command goes on, and in another terminal the same command helps.
 
     Parameters
     ----------
