@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from vitreous import claims
-from vitreous.claims.claim import find
+from vitreous.claims.claim import Study, find
 from vitreous.errors import UnknownName
-from vitreous.studies.plan import STUDIES, Cell, chosen, plan
+from vitreous.studies.plan import Cell, plan
 from vitreous.studies.scales import scale_named
 
 SMALL, SANITY = scale_named("small"), scale_named("sanity")
@@ -20,7 +21,7 @@ def planned(*ids: str, seeds: int = 1) -> list[Cell]:
 
 
 def test_every_claim_is_in_one_study() -> None:
-    found = [claim.id for study in STUDIES for claim in chosen(study)]
+    found = [claim.id for study in get_args(Study) for claim in claims.of_study(study)]
     assert sorted(found) == sorted(claim.id for claim in claims.every())
 
 
@@ -70,7 +71,7 @@ def test_a_teacher_comes_before_the_taught() -> None:
 
 def test_no_cell_waits_for_a_later_one() -> None:
     for scale, data in ((SMALL, "npz:images"), (SANITY, "world:shapes")):
-        cells = plan(chosen("all"), scale, data, [0])
+        cells = plan(claims.of_study("all"), scale, data, [0])
         place = {cell.key: number for number, cell in enumerate(cells)}
         assert len(place) == len(cells)
         for cell in cells:
@@ -97,4 +98,4 @@ def test_a_key_depends_on_whatever_weights_do() -> None:
 
 def test_a_wrong_name_says_what_is_near() -> None:
     with pytest.raises(UnknownName, match="Did you mean zoo"):
-        chosen("zo")
+        claims.of_study("zo")

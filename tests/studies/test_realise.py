@@ -233,6 +233,7 @@ def test_the_teacher_is_the_studys_resnet() -> None:
         ({"model": "resnet", "blur": "end"}, "A resnet cannot have blur='end'; these can: alternet"),
         ({"model": "vit", "target": "full"}, "target says nothing without pretrained"),
         ({"model": "vit", "pretrained": "labels", "rate": 2}, "trained twice, and rate does not say which time"),
+        ({"model": "vit", "tuned": "whole", "resolution": 48, "embedding": "random"}, "leave out embedding or tuned"),
         ({"model": "vit", "kernel": 6}, "kernel=6, which has no centre and is not its grid of 8 x 8"),
         ({"model": "vit", "kernel": 3, "mixer": "pool"}, "kernel and mixer both choose the same thing"),
         ({"model": "pit", "size": "wide"}, "no pit of size 'wide'"),

@@ -18,7 +18,7 @@ from vitreous.results import Result
 from vitreous.store import Run
 from vitreous.studies import executors, running
 from vitreous.studies.command import remember
-from vitreous.studies.measuring import folder, record
+from vitreous.studies.measuring import folder, measure, record
 from vitreous.studies.plan import Cell, plan
 from vitreous.studies.scales import Scale, scale_named
 
@@ -85,6 +85,16 @@ def test_what_was_deleted_is_done_again_and_comes_out_the_same(copy: Path, done:
     running.run(cells(), copy, tiny(), "cpu")
     assert not executors.left(cells(), copy)
     equal(copy, done)
+
+
+def test_a_second_study_adds_to_what_the_first_has_measured(copy: Path, done: Path) -> None:
+    """Where both look at the same model at the same moment, each at something else."""
+    sitting = next(s for cell in cells() for s in cell.sittings if s.training and not s.beside)
+    measure(replace(sitting, results=("training",)), copy, tiny(), "cpu")
+    before, after = (
+        json.loads((folder(sitting, root) / "exhibit.json").read_text(encoding="utf-8")) for root in (done, copy)
+    )
+    assert after["results"].keys() == {*before["results"], "training"}
 
 
 def test_a_damaged_index_is_named(copy: Path) -> None:

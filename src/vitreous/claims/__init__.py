@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import get_args
 
-from vitreous.claims.claim import Claim
+from vitreous.claims.claim import Claim, Study
+from vitreous.errors import UnknownName
 
 PAPERS = ("park_2022", "raghu_2021", "dosovitskiy_2021", "dascoli_2021")
-"""One file each."""
+"""One module each."""
 
 
 def every() -> list[Claim]:
     """All claims, paper by paper, in the order of the catalogue."""
     return [claim for paper in PAPERS for claim in import_module(f"vitreous.claims.{paper}").BOOK]
+
+
+def of_study(name: str) -> list[Claim]:
+    """The claims that a study is about; `sanity` has all that have a small version, `all` has all."""
+    names = (*get_args(Study), "sanity", "all")
+    if name not in names:
+        raise UnknownName("study", name, names, f"Studies are {', '.join(names)}.")
+    return [claim for claim in every() if name in (claim.study, "all") or (name == "sanity" and claim.sanity)]

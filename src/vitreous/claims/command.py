@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from inspect import cleandoc
 from math import isfinite
-from typing import get_args
 
 from rich.console import Console
 from rich.padding import Padding
@@ -14,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vitreous import claims
-from vitreous.claims.claim import Claim, Paper, Part, Study, Verdict, find
+from vitreous.claims.claim import Claim, Paper, Part, Verdict, find
 from vitreous.claims.conflicts import concerning
 from vitreous.claims.evidence import Look, Need, Scale
 from vitreous.claims.together import summary
@@ -59,9 +58,8 @@ def choose(paper: str | None = None, study: str | None = None) -> list[Claim]:
             raise UnknownName("paper", paper, [*papers, *files], f"Papers are {', '.join(papers)}.")
         every = [claim for claim in every if claim.paper.key == key]
     if study is not None:
-        if study not in get_args(Study):
-            raise UnknownName("study", study, get_args(Study), f"Studies are {', '.join(get_args(Study))}.")
-        every = [claim for claim in every if claim.study == study]
+        about = {claim.id for claim in claims.of_study(study)}
+        every = [claim for claim in every if claim.id in about]
     return every
 
 

@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from vitreous.claims import of_study
 from vitreous.errors import VitreousError
 from vitreous.store import Run, explained
 from vitreous.studies import executors
-from vitreous.studies.plan import Cell, chosen, plan
+from vitreous.studies.plan import Cell, plan
 from vitreous.studies.realise import describe
 from vitreous.studies.running import Report
 from vitreous.studies.scales import Scale, scale_named
@@ -29,7 +30,7 @@ def study(
     if seeds < 1 or workers < 1:
         raise VitreousError(f"A study takes at least one seed and one worker, and not {seeds} and {workers}.")
     size = scale_named(scale)
-    about = chosen(name)
+    about = of_study(name)
     cells = plan(about, size, data, range(seeds), image)
     if dry_run:
         show(cells, executors.left(cells, out), console)

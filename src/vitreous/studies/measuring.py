@@ -68,12 +68,14 @@ def _index(home: Path) -> dict[str, Any]:
 def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") -> Path:
     """Whatever is missing, and the index anew."""
     home = folder(sitting, root)
-    left_out = dict(_index(home).get("left_out", {}))
+    known = _index(home)
+    left_out = dict(known.get("left_out", {}))
     for found in _measured(sitting, missing(sitting, root), root, scale, device):
         for result in found.values():
             result.save(home)
         left_out |= {name: "; ".join(why.values()) for name, why in found.left_out.items()}
-    there = [Result.load(home / f"{name}.json") for name in sitting.results if (home / f"{name}.json").is_file()]
+    names = dict.fromkeys((*known.get("results", {}), *sitting.results))
+    there = [Result.load(home / f"{name}.json") for name in names if (home / f"{name}.json").is_file()]
     counts = [int(result.about.get("data", {}).get("classes", 0)) for result in there]
     index = {
         "facts": dict(sitting.facts),

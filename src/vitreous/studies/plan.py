@@ -12,9 +12,9 @@ from functools import cache
 from typing import Any
 
 from vitreous import claims
-from vitreous.claims.claim import Claim, Study
+from vitreous.claims.claim import Claim
 from vitreous.claims.facts import Facts, checked, spoken, told
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import VitreousError
 from vitreous.studies.realise import realise
 from vitreous.studies.scales import Scale
 from vitreous.studies.training import Training
@@ -23,18 +23,6 @@ MOMENTS = {"start": "initial", "warmup": "warmup", "33": "33", "66": "66", None:
 """What claims call a moment, and what a run does."""
 EARLY = {"start", "warmup"}
 """Moments for which a training need not go on after its warm-up."""
-STUDIES: dict[str, tuple[Study, ...]] = {
-    "zoo": ("zoo",),
-    "data": ("data",),
-    "hessian-sweeps": ("hessian-sweeps",),
-    "sweeps": ("sweeps",),
-    "alternet": ("alternet",),
-    "convit": ("convit",),
-    "skips": ("skips",),
-    "masked": ("masked",),
-    "identities": ("identities",),
-}
-"""Studies by name; `sanity` has all claims that have a small version, `all` has all."""
 
 
 @dataclass(frozen=True)
@@ -75,18 +63,6 @@ class Cell:
         for sitting in self.sittings if self.training is None else ():
             rests += [each.training for each in (sitting, sitting.beside) if each is not None and each.training]
         return tuple(dict.fromkeys(each.key for each in rests))
-
-
-def chosen(study: str) -> list[Claim]:
-    """The claims that a study is about."""
-    every = claims.every()
-    if study == "all":
-        return every
-    if study == "sanity":
-        return [claim for claim in every if claim.sanity]
-    if study not in STUDIES:
-        raise UnknownName("study", study, [*STUDIES, "sanity", "all"])
-    return [claim for claim in every if claim.study in STUDIES[study]]
 
 
 def plan(about: Iterable[Claim], scale: Scale, data: str, seeds: Sequence[int], image: int | None = None) -> list[Cell]:

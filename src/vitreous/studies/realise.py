@@ -115,6 +115,8 @@ def _check(said: Facts) -> None:
     for fact, needed in NEEDS.items():
         if fact in said and needed not in said:
             raise VitreousError(f"{told(said)}: {fact} says nothing without {needed}; say that too.")
+    if "embedding" in said:
+        raise VitreousError(f"{told(said)} is fine-tuned from interpolated positions: leave out embedding or tuned.")
     twice = [fact for fact in ALONE if fact in said]
     if twice and ("pretrained" in said or "tuned" in said):
         raise VitreousError(f"{told(said)} is trained twice, and {twice[0]} does not say which time: leave it out.")
@@ -252,8 +254,7 @@ def _tuned(said: Facts, scale: Scale, name: str, options: Options, images: Image
     if "pretrained" not in said:
         before = _once(said, scale, name, options, images)
         larger = replace(images, image=said.get("resolution", images.image))
-        resize = said.get("embedding", "interpolated")
-        return Training(name, tuning.but(head="keep"), larger, seed, start=before, resize=resize)
+        return Training(name, tuning.but(head="keep"), larger, seed, start=before)
     before = Training(name, _before(said, scale, options), _others(said, images), seed)
     head = "last" if said.get("head") == "last" else "zero"
     freeze = ONLY_THE_HEAD if said.get("tuned") == "head" else ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from vitreous.config import Recipe
 
@@ -40,8 +40,6 @@ class Training:
     seed: int = 0
     start: Training | None = None
     """The weights it begins with are the last of this one."""
-    resize: Literal["interpolated", "truncated", "random"] = "interpolated"
-    """What becomes of its positions where images have another size than those it began on."""
     teacher: Training | None = None
 
     @property
