@@ -216,7 +216,7 @@ def _once(said: Facts, scale: Scale, name: str, options: Options, images: Images
 
 def _followed(said: Facts, scale: Scale) -> Recipe:
     """The recipe, with what is said of it."""
-    recipe = scale.recipe_of(said["model"])
+    recipe = scale.recipe
     if "optimiser" in said:
         recipe = recipe.but(**scale.sgd)
     if "rate" in said:
@@ -266,7 +266,7 @@ def _before(said: Facts, scale: Scale, options: Options) -> Recipe:
 
     With labels the head has a hidden layer (A3.03). Masked patches (A3.07) see images neither mixed nor recoloured.
     """
-    recipe = _built(scale.recipe_of(said["model"]), options)
+    recipe = _built(scale.recipe, options)
     if said["pretrained"] == "labels":
         recipe = recipe.but(**{"model.head": "tanh"})
     else:

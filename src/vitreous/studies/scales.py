@@ -54,8 +54,6 @@ class Scale:
     finetune: Recipe
     sgd: Mapping[str, Any]
     """What changes in the recipe where SGD takes the place of its optimiser."""
-    recipes: Mapping[str, Recipe] = field(default_factory=dict)
-    """Of models that are compared with each other only, and are trained otherwise."""
     asks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of each probe and analysis, by its name; `lesion` by model, and there several one after the other."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -79,9 +77,6 @@ class Scale:
         if self.name == "sanity" or data in TASKS or data.startswith("world:"):
             return "sanity"
         return "hundred" if any(each in data.lower() for each in MANY) else "ten"
-
-    def recipe_of(self, model: str) -> Recipe:
-        return self.recipes.get(model, self.recipe)
 
 
 LESIONS = {
@@ -189,14 +184,13 @@ SMALL = Scale(
         ),
         "window": _sized(_patched("vit_ti", **LOCAL), _patched("vit_s", **LOCAL)),
     },
-    recipe=named("fast").but(epochs=60),
-    recipes={"convit": named("ablation"), "deit": named("ablation")},
+    recipe=named("fast").but(epochs=60, test_every=5),
     images=Images("", image=32),
     plain=named("hdv_noaug").augment,
     finetune=vit_finetune(steps=1000).but(name="small_finetune", augment=Augment()),
     sgd={"optimiser": "sgd", "lr": 0.1, "weight_decay": 5e-4},
     asks=ASKS,
-    counts=COUNTS,
+    counts=COUNTS | {"hessian": 512, "landscape": 1024, "corruption": 1000},
     last={"vit": "blocks.11.mlp", "resnet": "layer4.1"},
 )
 
