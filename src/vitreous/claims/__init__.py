@@ -10,6 +10,8 @@ from vitreous.errors import UnknownName
 
 PAPERS = ("park_2022", "raghu_2021", "dosovitskiy_2021", "dascoli_2021")
 """One module each."""
+STUDIES = (*get_args(Study), "sanity", "all")
+"""Names of sets of claims."""
 
 
 def every() -> list[Claim]:
@@ -19,7 +21,6 @@ def every() -> list[Claim]:
 
 def of_study(name: str) -> list[Claim]:
     """The claims that a study is about; `sanity` has all that have a small version, `all` has all."""
-    names = (*get_args(Study), "sanity", "all")
-    if name not in names:
-        raise UnknownName("study", name, names, f"Studies are {', '.join(names)}.")
+    if name not in STUDIES:
+        raise UnknownName("study", name, STUDIES, f"Studies are {', '.join(STUDIES)}.")
     return [claim for claim in every() if name in (claim.study, "all") or (name == "sanity" and claim.sanity)]

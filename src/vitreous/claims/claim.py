@@ -56,6 +56,11 @@ class Part:
         return 1 if self.side == "at least" else -1
 
     @property
+    def asks(self) -> str:
+        """On which side of the threshold it is to be, in words."""
+        return {"at least": ("at least", "more than"), "at most": ("at most", "less than")}[self.side][self.strict]
+
+    @property
     def outcome(self) -> Outcome | None:
         """None if it is only noted."""
         if self.threshold is None:

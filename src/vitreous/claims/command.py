@@ -123,9 +123,8 @@ def _flowing(text: str) -> str:
 
 def asked(part: Part) -> str:
     """A threshold in words."""
-    words = {"at least": ("at least", "more than"), "at most": ("at most", "less than")}[part.side][part.strict]
     paper = f" (paper: {number(part.paper)})" if part.paper is not None else ""
-    return f"{words} {number(part.threshold)}{paper}"
+    return f"{part.asks} {number(part.threshold)}{paper}"
 
 
 def number(value: float | None) -> str:

@@ -26,6 +26,8 @@ Scale = Literal["sanity", "ten", "hundred"]
 """The embedded world; real images of few classes, as CIFAR-10; of many, as CIFAR-100."""
 EMBEDDED = ("world:", "SYN-")
 """How data begin that are generated, and no real images."""
+SHARES = ("data", "fraction", "held_out", "resolution", "measured")
+"""Facts on which it depends which images a question is asked on."""
 MANY = 50
 """Classes from which on there are many."""
 P = ParamSpec("P")
@@ -255,7 +257,7 @@ def _check_comparable(exhibits: Sequence[Exhibit]) -> None:
     known: dict[tuple[str, ...], tuple[Exhibit, tuple[str, str]]] = {}
     for exhibit in exhibits:
         for question, found in exhibit.marks().items():
-            place = (*(str(exhibit.facts.get(fact, "")) for fact in ("data", "fraction", "resolution")), question)
+            place = (*(str(exhibit.facts.get(fact, "")) for fact in SHARES), question)
             first, mark = known.setdefault(place, (exhibit, found))
             for what, one, other in zip(("version", "fingerprint of the images"), mark, found, strict=True):
                 if one != other:

@@ -167,10 +167,9 @@ def spearman(one: Measure | Sequence[float], other: Measure) -> Measure:
     def ranked(rows: Array) -> Array:
         return pd.DataFrame(rows).rank(axis=1).to_numpy(dtype=np.float64)
 
-    fixed = Measure.exactly(list(one)) if not isinstance(one, Measure) else one
     if not isinstance(one, Measure):
-        fixed = Measure(dict.fromkeys(other.seeds, fixed.seeds[0]))
-    return correlation(_each(ranked, fixed), _each(ranked, other))
+        one = Measure(dict.fromkeys(other.seeds, Measure.exactly(list(one)).seeds[0]))
+    return correlation(_each(ranked, one), _each(ranked, other))
 
 
 def correlation(one: Measure, other: Measure) -> Measure:

@@ -26,8 +26,7 @@ def wanted(part: Part) -> str:
     """A threshold in words."""
     if part.threshold is None:
         return ""
-    words = {"at least": ("at least", "more than"), "at most": ("at most", "less than")}[part.side][part.strict]
-    return f"{words} {given(part.threshold)}"
+    return f"{part.asks} {given(part.threshold)}"
 
 
 def found(part: Part) -> str:

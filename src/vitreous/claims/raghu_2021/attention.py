@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from vitreous.claims.claim import Part, at_least, at_most, less, more, noted
 from vitreous.claims.evidence import Look, Rows, Seen, reads
 from vitreous.claims.measure import Array, Measure, spearman
 from vitreous.claims.raghu_2021.book import claim, few_images, larger
 from vitreous.claims.readings import column, head_distances, unit_distances
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @reads("local_heads")

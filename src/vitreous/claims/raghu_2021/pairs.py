@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from vitreous.claims.evidence import Rows, Unreadable, reads
 from vitreous.claims.measure import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ENDS = ("stem", "head")
 OWN = ("model", "unit", "kind", "stage", "depth", "site", "layer")
@@ -67,6 +69,8 @@ class Cross(NamedTuple):
 
 def cross(rows: Rows) -> Cross:
     """Whichever of the two models stands first in the result."""
+    import pandas as pd
+
     whole, (name, other) = rows.result.table, (rows.exhibit.name, rows.exhibit.other)
     straight = whole[(whole["model"] == name) & (whole["other_model"] == other)]
     turned = whole[(whole["model"] == other) & (whole["other_model"] == name)]
