@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pandas as pd
@@ -70,10 +71,14 @@ def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") ->
     home = folder(sitting, root)
     known = _index(home)
     left_out = dict(known.get("left_out", {}))
+    seconds = dict(known.get("seconds", {}))
+    began = perf_counter()
     for found in _measured(sitting, missing(sitting, root), root, scale, device):
         for result in found.values():
             result.save(home)
         left_out |= {name: "; ".join(why.values()) for name, why in found.left_out.items()}
+        taken, began = perf_counter() - began, perf_counter()
+        seconds |= {name: round(taken / len(found), 3) for name in found}
     names = dict.fromkeys((*known.get("results", {}), *sitting.results))
     there = [Result.load(home / f"{name}.json") for name in names if (home / f"{name}.json").is_file()]
     counts = [int(result.about.get("data", {}).get("classes", 0)) for result in there]
@@ -84,6 +89,7 @@ def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") ->
         "classes": max(counts, default=0),
         "results": {result.name: list(marks(result)) for result in there},
         "left_out": left_out,
+        "seconds": seconds,
     }
     home.mkdir(parents=True, exist_ok=True)
     Run(home).write(INDEX, index)
@@ -98,9 +104,9 @@ def _measured(sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, 
     run = Run(root / TRAININGS / sitting.training.key)
     if "training" in names:
         yield Inspection({"training": record(run, sitting.name)})
-    train, test = (
-        images(sitting.training.images, split, sitting.facts.get("resolution")) for split in ("train", "test")
-    )
+    given, side = sitting.training.images, sitting.facts.get("resolution")
+    train = images(given, "train", side)
+    test = images(given, "held_out" if sitting.facts.get("measured") == "held_out" else "test", side)
     if "trajectory" in names:
         way = analyse(f"run:{run.folder}", test, "trajectory", device=device)["trajectory"]
         yield Inspection({"trajectory": replace(way, table=way.table.assign(model=sitting.name))})
@@ -179,10 +185,16 @@ def _displace(larger: nn.Module, model: nn.Module, how: str) -> None:
 
 
 def images(given: Images, split: str, side: int | None = None) -> Dataset:
-    """Of a training: its share of the training images, or the test images; at another resolution if one is given."""
-    size = given.size if split == "train" else given.test_size
-    data = load_images(given.name, split=split, size=size, image=side or given.image)
-    if split != "train" or given.fraction == 1:
+    """Of a training: its share of the training images, those `held_out` of them, or the test images; at another
+    resolution if one is given."""
+    if split == "test":
+        return load_images(given.name, split="test", size=given.test_size, image=side or given.image)
+    data = load_images(given.name, split="train", size=given.size, image=side or given.image)
+    if given.held_out:
+        data, held = split_off(data, given.held_out)
+        if split == "held_out":
+            return held
+    if given.fraction == 1:
         return data
     return split_off(data, given.fraction)[0] if given.rest else fraction(data, given.fraction)
 

@@ -31,7 +31,7 @@ TARGETS = {"mean": "colour", "small": "patch_colours", "full": "pixels"}
 ONLY_THE_HEAD = ("[!h]*",)
 """Frozen: all parameters of a ViT whose names do not begin as those of its head do."""
 
-EVERY = ("size", "sam", "rate", "augment", "optimiser", "epochs", "fraction", "schedule", "data", "seed")
+EVERY = ("size", "sam", "rate", "augment", "optimiser", "epochs", "fraction", "schedule", "held_out", "data", "seed")
 """Facts of the training, which any model can have."""
 TUNING = ("pretrained", "target", "corrupted", "unlabelled", "steps", "tuned", "head")
 OWN = {
@@ -66,6 +66,7 @@ def realise(facts: Facts, scale: Scale, data: str = "", image: int | None = None
     build = scale.build(said["model"], said.get("size", ""))
     name = str(said.get("data", data))
     images = replace(scale.images, name=TASKS.get(name, name), image=image or scale.images.image)
+    images = replace(images, held_out=float(said.get("held_out", 0.0)))
     options = {**build.options, **_network(said, build, images)}
     if "pretrained" in said or "tuned" in said:
         training = _tuned(said, scale, build.name, options, images)
@@ -325,7 +326,8 @@ WORDS: Mapping[str, Say] = {
     "head": lambda v: "new last layer",
     "fraction": lambda v: f"{100 * v:g} % of the images",
     "schedule": lambda v: "as many samples",
-    "measured": lambda v: "on clean images",
+    "held_out": lambda v: f"{100 * v:g} % held out",
+    "measured": lambda v: "on clean images" if v == "clean" else "on those held out",
     "beside": lambda v: f"beside {v}",
     "moment": lambda v: MOMENTS[v],
     "data": lambda v: str(v),

@@ -28,6 +28,8 @@ class Images:
     """Share of each class that is trained on."""
     rest: bool = False
     """The other images: those that are not in that share."""
+    held_out: float = 0.0
+    """Share of each class that is never trained on, to choose between models by; `fraction` is of what is left."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,181 @@
+"""How long a study takes is told from what was measured, and what is not known is said."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+import torch
+
+from vitreous import claims
+from vitreous.claims.claim import find
+from vitreous.cli import main
+from vitreous.store import Run
+from vitreous.studies import estimates, running
+from vitreous.studies.dry_run import spoken
+from vitreous.studies.estimates import Speed, duration, estimate, makespan
+from vitreous.studies.plan import Cell, plan
+from vitreous.studies.scales import Scale, scale_named
+from vitreous.studies.training import Training
+
+CLAIMS = [find(claims.every(), each) for each in ("SLC-31", "SLC-33")]
+
+
+def tiny(epochs: int = 3) -> Scale:
+    scale = scale_named("sanity")
+    short = scale.recipe.but(epochs=epochs, warmup=0.0, batch=32, test_every=2)
+    return replace(scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4})
+
+
+def cells(*seeds: int) -> list[Cell]:
+    return plan(CLAIMS, tiny(), "world:shapes", seeds or [0])
+
+
+def first(found: list[Cell]) -> tuple[Cell, Training]:
+    cell = next(cell for cell in found if cell.training is not None)
+    assert cell.training is not None
+    return cell, cell.training
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of one seed."""
+    root = tmp_path_factory.mktemp("study")
+    report = running.run(cells(), root, tiny(), "cpu")
+    assert not report.failed
+    return root
+
+
+def test_a_training_lasts_as_long_as_its_images(done: Path) -> None:
+    """Three epochs of 64 images, and as many tests of 32 as its record has."""
+    _, training = first(cells())
+    tests = sum("test_error" in each for each in Run(done / "trainings" / training.key).records())
+    assert duration(training, Speed(10.0, start=5.0)) == pytest.approx(5 + (3 * 64 + tests * 32 / 3) / 10)
+    masked = replace(training, recipe=training.recipe.but(objective="masked"))
+    assert duration(masked, Speed(10.0)) == pytest.approx(3 * 64 / 10)
+    few = replace(training, images=replace(training.images, fraction=0.25))
+    assert duration(few, Speed(10.0)) == pytest.approx((3 * 16 + tests * 32 / 3) / 10)
+
+
+def test_finished_trainings_say_how_fast_a_network_is(done: Path, tmp_path: Path) -> None:
+    """Whatever their seed, but not on another device; the first epoch is apart from the others."""
+    cell, training = first(cells(1))
+    run = Run(tmp_path / "trainings" / first(cells())[1].key)
+    (run.folder / "weights").mkdir(parents=True)
+    for name in ("recipe.json", "environment.json"):
+        text = (done / "trainings" / run.folder.name / name).read_text(encoding="utf-8")
+        (run.folder / name).write_text(text, encoding="utf-8")
+    for seconds in (None, 4.0, 0.5, 0.5):
+        run.append({} if seconds is None else {"seconds": seconds, "images_per_second": 64 / seconds})
+    found = estimate([cell], tmp_path, "cpu")[cell.key]
+    assert found.speed == Speed(128.0, 3.5, finished=True)
+    assert found.training == duration(training, found.speed)
+    environment = json.loads((run.folder / "environment.json").read_text(encoding="utf-8"))
+    run.write("environment.json", environment | {"device": "another"})
+    speed = estimate([cell], tmp_path, "cpu")[cell.key].speed
+    assert speed is not None
+    assert not speed.finished
+
+
+def test_other_networks_are_measured_on_their_own(done: Path) -> None:
+    cell, training = first(cells(1))
+    wider = replace(training, recipe=training.recipe.but(**{"model.depth": 2}))
+    found = estimate([cell, Cell(wider.key, wider)], done, "cpu")
+    assert [each.speed.finished for each in found.values() if each.speed] == [True, False]
+
+
+def test_a_few_steps_are_near_the_truth_and_cost_little() -> None:
+    """Near: the machine may be busy. Little: also where one whole step would take half a minute."""
+    _, training = first(cells())
+    found = estimates.measured(training, torch.device("cpu"))
+    assert found.rate == pytest.approx(timed(training), rel=0.8)
+    large = next(each.training for each in plan(CLAIMS, scale_named("small"), "tv:CIFAR10", [0]) if each.training)
+    large = replace(large, images=replace(large.images, name="world:shapes", size=4096, test_size=64))
+    began = time.process_time()
+    assert estimates.measured(large, torch.device("cpu")).rate > 0
+    assert time.process_time() - began < 8
+
+
+def timed(training: Training) -> float:
+    """Images a second of forward and backward passes of the network alone."""
+    from vitreous.models import build
+
+    model = build(training.model, image=16, classes=10, **training.recipe.model)
+    images = torch.randn(32, 3, 16, 16)
+    taken = []
+    for _ in range(6):
+        began = time.perf_counter()
+        model(images).sum().backward()
+        taken.append(time.perf_counter() - began)
+    return 32 / sorted(taken)[2]
+
+
+def test_questions_take_what_they_took_before(done: Path) -> None:
+    index = next(json.loads(path.read_text(encoding="utf-8")) for path in done.glob("exhibits/*/exhibit.json"))
+    assert index["seconds"].keys() == index["results"].keys()
+    found = estimate(cells(1), done, "cpu")
+    assert all(each.asking > 0 for each in found.values() if not each.speed)
+    assert not any(each.unknown for each in found.values())
+
+
+def test_what_is_not_known_is_said(tmp_path: Path) -> None:
+    found = estimate(cells(), tmp_path, "cpu")
+    assert {name for each in found.values() for name in each.unknown} == {
+        name for cell in cells() for sitting in cell.sittings for name in sitting.results
+    }
+    assert not any(each.asking for each in found.values())
+
+
+def test_a_network_that_cannot_be_built_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, training = first(cells())
+    wrong = replace(training, recipe=training.recipe.but(**{"model.skipless": (9,)}))
+    assert "skipless" in estimate([Cell(wrong.key, wrong)], tmp_path, "cpu")[wrong.key].why
+
+
+def test_makespan_by_hand() -> None:
+    """Of cells that wait for others: a two-step chain of 3 and 4 beside 2, 2 and 2."""
+    kinds = {name: replace(first(cells())[1], seed=number) for number, name in enumerate("abcde")}
+    b = replace(kinds["b"], start=kinds["a"])
+    chain = [Cell(each.key, each) for each in (kinds["a"], b, kinds["c"], kinds["d"], kinds["e"])]
+    seconds = dict(zip((cell.key for cell in chain), (3.0, 4.0, 2.0, 2.0, 2.0), strict=True))
+    assert makespan(chain, seconds, 1) == 13
+    assert makespan(chain, seconds, 2) == 7  # a c | c d | b e
+    assert makespan(chain, seconds, 5) == 7
+    assert makespan(chain[1:], {key: seconds[key] for key in list(seconds)[1:]}, 4) == 4  # a is done
+
+
+def test_makespan_is_between_its_bounds() -> None:
+    kinds = [replace(first(cells())[1], seed=number) for number in range(4)]
+    for lasting in permutations((1.0, 2.0, 3.0, 5.0)):
+        seconds = {each.key: value for each, value in zip(kinds, lasting, strict=True)}
+        found = makespan([Cell(each.key, each) for each in kinds], seconds, 2)
+        assert 5.5 <= found <= 11 - min(lasting)
+        assert makespan([Cell(each.key, each) for each in kinds], seconds, 4) == 5
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.2, "1 s"), (14.4, "14 s"), (200, "3 min"), (8000, "2 h 13 min"), (400_000, "4.6 days")]
+)
+def test_times_in_words(seconds: float, said: str) -> None:
+    assert spoken(seconds) == said
+
+
+def test_a_dry_run_tells_times(done: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def typed(*words: str) -> str:
+        with pytest.raises(SystemExit) as stopped:
+            main(["study", "skips", "--dry-run", *words])
+        assert stopped.value.code == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    said = typed("--out", str(tmp_path / "none"), "--workers", "2")
+    assert "with 2 workers" in said
+    assert "from a few steps, just now" in said
+    assert "none has been measured in this folder yet: accuracy, cka" in said
+    assert "cannot be done" in said  # SLC-18 has no small version
+    said = typed("--data", "folder:nowhere", "--scale", "small", "--out", str(tmp_path / "none"))
+    assert "How long that takes is not known" in said
+    assert not (tmp_path / "none").exists()
