@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
-WHAT   := -c constraints.txt -e '.[hf,test,docs]'
+WHAT   := -c constraints.txt -e '.[hf,ray,test,docs]'
 MODELS := nano:vit nano:convit nano:resnet nano:alternet
 
 .PHONY: help demo test lint docs constraints clean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from cyclopts import App
 
@@ -22,6 +23,8 @@ def study(
     image: int | None = None,
     workers: int = 1,
     device: str = "auto",
+    executor: Literal["processes", "ray"] = "processes",
+    address: str | None = None,
     dry_run: bool = False,
 ) -> None:
     """Train and measure what a set of findings needs, and judge them.
@@ -34,7 +37,7 @@ def study(
     ----------
     name
         zoo, data, hessian-sweeps, sweeps, alternet, convit, skips, masked or identities; sanity for all findings that
-        have a small version, all for all.
+        have a small version, all for all. build-up searches where attention belongs in a ResNet, and judges nothing.
     data
         Images, as in `vitreous train`; small versions bring their own.
     scale
@@ -49,15 +52,20 @@ def study(
         Processes on this machine, each with a GPU of its own where there are GPUs.
     device
         auto, cpu, cuda.
+    executor
+        processes of this machine, or ray for many machines that see the same folder.
+    address
+        Of a Ray cluster, HOST:PORT or auto; without it, one of this machine's with as many CPUs as workers.
     dry_run
-        Only list what would be done, and which findings it serves.
+        Only list what would be done, which findings it serves, and how long it takes by a measured throughput.
     """
     from vitreous.report.judge import judge_folder
     from vitreous.studies import command
 
     ids = command.study(
-        name, data, scale, seeds, out, image=image, workers=workers, device=device, dry_run=dry_run, console=console()
-    )
+        name, data, scale, seeds, out, image=image, workers=workers, device=device, executor=executor, address=address,
+        dry_run=dry_run, console=console(),
+    )  # fmt: skip
     if ids:
         judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
 

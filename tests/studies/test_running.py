@@ -4,64 +4,28 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
+import torch
+from threadpoolctl import threadpool_info
 
-from vitreous import claims
-from vitreous.claims.claim import find, judge
+from studies.tiny import CLAIMS, cells, equal, tiny
+from vitreous.claims.claim import judge
 from vitreous.claims.reading import load
 from vitreous.errors import VitreousError
-from vitreous.results import Result
 from vitreous.store import Run
-from vitreous.studies import executors, running
+from vitreous.studies import running
 from vitreous.studies.command import remember
 from vitreous.studies.measuring import folder, measure, record
-from vitreous.studies.plan import Cell, plan
-from vitreous.studies.scales import Scale, scale_named
-
-CLAIMS = [find(claims.every(), each) for each in ("SLC-31", "SLC-33")]
-
-
-def tiny() -> Scale:
-    """A scale at which a training takes a moment."""
-    scale = scale_named("sanity")
-    short = scale.recipe.but(epochs=1, warmup=0.0, batch=32)
-    return replace(scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4})
-
-
-def cells() -> list[Cell]:
-    return plan(CLAIMS, tiny(), "world:shapes", [0])
-
-
-@pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("study")
-    report = running.run(cells(), root, tiny(), "cpu")
-    assert not report.failed
-    return root
+from vitreous.studies.plan import Cell
 
 
 @pytest.fixture
 def copy(done: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(done, tmp_path / "study"))
-
-
-def tables(root: Path) -> dict[str, pd.DataFrame]:
-    return {
-        f"{path.parent.name}/{path.stem}": Result.load(path).table
-        for path in sorted(root.glob("exhibits/*/*.json"))
-        if path.name != "exhibit.json"
-    }
-
-
-def equal(one: Path, other: Path) -> None:
-    found, wanted = tables(one), tables(other)
-    assert found.keys() == wanted.keys()
-    for name, table in found.items():
-        pd.testing.assert_frame_equal(table, wanted[name])
 
 
 def test_a_study_can_be_judged(done: Path) -> None:
@@ -81,9 +45,9 @@ def test_what_was_deleted_is_done_again_and_comes_out_the_same(copy: Path, done:
     shutil.rmtree(copy / "trainings" / str(next(each.training.key for each in cells() if each.training)))
     for path in list(copy.glob("exhibits/*/erf.json")):
         path.unlink()
-    assert len(executors.left(cells(), copy)) >= 2
+    assert len(running.left(cells(), copy)) >= 2
     running.run(cells(), copy, tiny(), "cpu")
-    assert not executors.left(cells(), copy)
+    assert not running.left(cells(), copy)
     equal(copy, done)
 
 
@@ -119,6 +83,83 @@ def test_a_cell_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest
     assert "no longer a number" in next(iter((tmp_path / "failed").glob("*.txt"))).read_text(encoding="utf-8")
 
 
+def broken(error: Exception) -> Callable[..., None]:
+    """All trainings but the first fail so."""
+
+    def do(cell: Cell, *given: object) -> None:
+        if cell.training is not None and cell.key != cells()[0].key:
+            raise error
+
+    return do
+
+
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA: no\nroom"), OSError(28, "No space left on device")])
+def test_a_failure_nobody_thought_of_leaves_the_others(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "do", broken(error))
+    report = running.run(cells(), tmp_path, tiny(), "cpu")
+    assert report.done == [cells()[0].key]
+    assert report.failed[cells()[1].key] == " ".join(f"{type(error).__name__}: {error}".split())
+    assert "Traceback" in (tmp_path / "failed" / f"{cells()[1].key}.txt").read_text(encoding="utf-8")
+
+
+def test_no_room_even_for_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "failed").write_text("no folder", encoding="utf-8")
+    monkeypatch.setattr(running, "_forget", lambda *given: None)
+    monkeypatch.setattr(running, "do", broken(OSError("No space left on device")))
+    assert len(running.run(cells(), tmp_path, tiny(), "cpu").failed) == len(cells()) - 1
+
+
+def test_a_lost_gpu_ends_the_study_and_its_cell_comes_last_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "do", broken(torch.AcceleratorError("device-side assert")))
+    with pytest.raises(VitreousError, match=f"gave up at cell {cells()[1].key}.*device-side assert.*comes to this"):
+        running.run(cells(), tmp_path, tiny(), "cpu")
+    again = running.begin(cells(), tmp_path)
+    assert [cell.key for cell in again] == [cell.key for cell in (*cells()[:1], *cells()[2:], cells()[1])]
+    assert not list((tmp_path / "failed").iterdir())
+
+
+def test_what_another_worker_saw_fail_is_not_tried_again_before_the_next_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str] = []
+    monkeypatch.setattr(running, "do", lambda cell, *given: tried.append(cell.key))
+    cell = cells()[0]
+    running.note(cell, tmp_path, "The loss is no longer a number.", "more")
+    assert running.share([cell], tmp_path, tiny(), "cpu").failed == {cell.key: "The loss is no longer a number."}
+    assert not tried
+    assert running.run([cell], tmp_path, tiny(), "cpu").done == [cell.key] == tried
+
+
+def test_every_cell_has_one_thread_and_its_own_random_numbers() -> None:
+    drawn = []
+    torch.set_num_threads(2)
+    try:
+        for _ in range(2):
+            before = torch.rand(1)
+            with running.alike(3):
+                drawn.append(torch.rand(1))
+                assert torch.get_num_threads() == 1
+                assert {each["num_threads"] for each in threadpool_info()} == {1}
+            assert torch.get_num_threads() == 2
+            assert before != torch.rand(1)
+    finally:
+        torch.set_num_threads(1)
+    assert drawn[0] == drawn[1] == torch.rand(1, generator=torch.Generator().manual_seed(3))
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(handle: int, how: int) -> None:
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(VitreousError, match="without locks"):
+        running.run(cells(), tmp_path, tiny(), "cpu")
+
+
 def test_another_process_has_the_lock(tmp_path: Path) -> None:
     with running.locked(tmp_path / "locks" / "a.lock") as mine:
         assert mine
@@ -126,12 +167,6 @@ def test_another_process_has_the_lock(tmp_path: Path) -> None:
             assert not again
     with running.locked(tmp_path / "locks" / "a.lock") as free:
         assert free
-
-
-def test_two_workers_give_what_one_gives(tmp_path: Path, done: Path) -> None:
-    report = executors.processes(cells(), tmp_path, tiny(), "cpu", lambda cell, state: None, workers=2)
-    assert not report.failed
-    equal(tmp_path, done)
 
 
 def test_studies_with_other_images_do_not_meet(tmp_path: Path) -> None:

@@ -3,42 +3,64 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from vitreous.claims import of_study
-from vitreous.errors import VitreousError
+from vitreous.claims import STUDIES, of_study
+from vitreous.errors import UnknownName, VitreousError
 from vitreous.store import Run, explained
-from vitreous.studies import executors
+from vitreous.studies import build_up, executors, running
+from vitreous.studies.dry_run import foresee, title
 from vitreous.studies.plan import Cell, plan
-from vitreous.studies.realise import describe
-from vitreous.studies.running import Report
-from vitreous.studies.scales import Scale, scale_named
+from vitreous.studies.running import Report, Told
+from vitreous.studies.scales import scale_named
 
 INDEX = "study.json"
+Executor = Literal["processes", "ray"]
 
 
 def study(
     name: str, data: str, scale: str, seeds: int, out: Path, *, image: int | None, workers: int, device: str,
-    dry_run: bool, console: Console,
+    executor: Executor, address: str | None, dry_run: bool, console: Console,
 ) -> list[str]:  # fmt: skip
     """Plan the cells of a study and do what is not done; the ids of the claims that can be judged then."""
     if seeds < 1 or workers < 1:
         raise VitreousError(f"A study takes at least one seed and one worker, and not {seeds} and {workers}.")
+    if address is not None and executor != "ray":
+        raise VitreousError(f"An address, as {address!r}, is that of a Ray cluster: say --executor ray, or no address.")
+    if name not in (*STUDIES, build_up.NAME):
+        raise UnknownName("study", name, (*STUDIES, build_up.NAME))
     size = scale_named(scale)
+    do = doer(executor, workers, address)
+
+    def done(cells: Sequence[Cell]) -> Report:
+        remember(out, {"data": data, "scale": scale, "image": image})
+        return work(cells, lambda told: do(cells, out, size, device, told), console)
+
+    if name == build_up.NAME:
+        search = build_up.BuildUp(size, data, range(seeds), out, image)
+        if dry_run:
+            foresee(search.upcoming(), out, device, workers, console)
+            console.print(search.prospect(), highlight=False)
+        else:
+            search.tell(search.follow(done), console)
+        return []
     about = of_study(name)
     cells = plan(about, size, data, range(seeds), image)
     if dry_run:
-        show(cells, executors.left(cells, out), console)
+        foresee(cells, out, device, workers, console)
         return []
-    remember(out, {"data": data, "scale": scale, "image": image})
-    report = work(cells, out, size, device, workers, console)
+    report = done(cells)
     for key, why in report.failed.items():
-        console.print(f"[red]failed[/red] {key}: {why}", highlight=False)
+        console.print(f"[red]failed[/red] {key}: {escape(why)}", highlight=False)
+    if report.failed:
+        console.print(f"More is in {str(out / 'failed')!r}; the same command tries them again.", highlight=False)
     return [claim.id for claim in about]
 
 
@@ -59,7 +81,14 @@ def remember(out: Path, settings: dict[str, object]) -> None:
             )
 
 
-def work(cells: Sequence[Cell], out: Path, scale: Scale, device: str, workers: int, console: Console) -> Report:
+def doer(executor: Executor, workers: int, address: str | None) -> Callable[..., Report]:
+    """Who does the cells: a function like `running.run`."""
+    if executor == "ray":
+        return partial(executors.cluster, workers=workers, address=address)
+    return running.run if workers == 1 else partial(executors.processes, workers=workers)
+
+
+def work(cells: Sequence[Cell], do: Callable[[Told], Report], console: Console) -> Report:
     """With a bar that says which model is at work."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
@@ -70,31 +99,4 @@ def work(cells: Sequence[Cell], out: Path, scale: Scale, device: str, workers: i
             if state != "begun":
                 progress.advance(bar)
 
-        if workers == 1:
-            return executors.serial(cells, out, scale, device, told)
-        return executors.processes(cells, out, scale, device, told, workers)
-
-
-def title(cell: Cell) -> str:
-    """What a cell is about, in a few words."""
-    return describe(cell.sittings[0].facts) if cell.sittings else f"{cell.training.model if cell.training else ''}"
-
-
-def show(cells: Sequence[Cell], left: Sequence[Cell], console: Console) -> None:
-    """The cells, what is measured on each, which claims it serves."""
-    todo = {cell.key for cell in left}
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in ("", "cell", "model", "measured", "serves"):
-        table.add_column(name)
-    for cell in cells:
-        measured = sorted({result for sitting in cell.sittings for result in sitting.results})
-        mark = "" if cell.key in todo else "✓"
-        table.add_row(mark, cell.key[:12], title(cell), ", ".join(measured), _few(cell.serves))
-    console.print(table)
-    trainings = sum(cell.training is not None for cell in cells)
-    console.print(f"{len(cells)} cells, {trainings} of them trainings; {len(todo)} to be done.", highlight=False)
-
-
-def _few(ids: Sequence[str], most: int = 4) -> str:
-    shown = " ".join(ids[:most])
-    return f"{shown} and {len(ids) - most} more" if len(ids) > most else shown
+        return do(told)

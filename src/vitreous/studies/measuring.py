@@ -51,10 +51,11 @@ def folder(sitting: Sitting, root: Path) -> Path:
 
 
 def missing(sitting: Sitting, root: Path) -> list[str]:
-    """What is still to be measured."""
+    """What is still to be measured: a result counts from when the index names it, which is written after it."""
     home = folder(sitting, root)
-    left_out = _index(home).get("left_out", {})
-    return [name for name in sitting.results if name not in left_out and not (home / f"{name}.json").is_file()]
+    index = _index(home)
+    there = {name for name in index.get("results", {}) if (home / f"{name}.json").is_file()}
+    return [name for name in sitting.results if name not in there and name not in index.get("left_out", {})]
 
 
 def _index(home: Path) -> dict[str, Any]:

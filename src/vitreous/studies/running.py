@@ -3,10 +3,15 @@
     study.json      what the study is
     trainings/KEY   a run, as `vitreous train` leaves it
     exhibits/KEY    results of one model at one moment
+    failed/KEY.txt  why a cell could not be done
+    locks/KEY.lock  held by whoever is at the cell
 
-All that is known of progress is what lies in the folder. Whoever does a cell holds its lock; several processes on one
-folder divide the cells between them, one that is killed costs the cell it was at, and what somebody deleted is done
-again. A cell that cannot be done says why in `failed/`, and the study goes on without it.
+All that is known of progress is what lies in the folder. Several processes on one folder divide the cells between them,
+one that is killed costs the cell it was at, and what somebody deleted is done again. A cell that cannot be done, for
+whatever reason, says why, and the study goes on without it; the next one tries it again, after all others.
+
+Whoever does a cell does it with one thread and with random numbers that begin anew, so that its results are the same
+bits wherever it is done and whatever was done before: sums in another order, as of two threads, end in other digits.
 """
 
 from __future__ import annotations
@@ -15,10 +20,15 @@ import contextlib
 import fcntl
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
+import scipy.linalg  # noqa: F401 - its BLAS has to be there to be told how many threads it has
+import torch
+from threadpoolctl import threadpool_limits
 from torch import nn
 
 from vitreous.errors import VitreousError
@@ -44,24 +54,131 @@ class Report:
 
 Told = Callable[[Cell, str], None]
 """Called with a cell and what became of it: 'begun', 'done', 'failed'."""
+State = Literal["done", "failed", "held", "lost"]
+"""What came of an attempt. Held: another process is at it, or what it follows is not there yet. Lost: it failed and has
+taken the GPU with it, which refuses this process from now on."""
+
+
+def silent(cell: Cell, state: str) -> None:
+    """For those who need not be told."""
 
 
 def finished(cell: Cell, root: Path) -> bool:
     """Whether nothing is left to do."""
-    return trained(cell.training, root) and not any(missing(sitting, root) for sitting in cell.sittings)
+    begun = cell.training is None or trained(cell.training.key, root)
+    return begun and not any(missing(sitting, root) for sitting in cell.sittings)
 
 
-def trained(training: Training | None, root: Path) -> bool:
-    return training is None or "final" in Run(root / TRAININGS / training.key).moments()
+def left(cells: Sequence[Cell], root: Path) -> list[Cell]:
+    """What is still to be done."""
+    return [cell for cell in cells if not finished(cell, root)]
+
+
+def trained(key: str, root: Path) -> bool:
+    """Whether the training of this key is at its end."""
+    return "final" in Run(root / TRAININGS / key).moments()
+
+
+def run(cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent) -> Report:
+    """All cells, here, one after the other."""
+    return share(begin(cells, root), root, scale, device, told)
+
+
+def begin(cells: Sequence[Cell], root: Path) -> list[Cell]:
+    """What failed before may be tried again, after the others."""
+    ordered = sorted(cells, key=lambda cell: noted(cell, root) != "")
+    for cell in cells:
+        _forget(cell, root)
+    return ordered
+
+
+def share(cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent) -> Report:
+    """The cells that nobody else does; those that another process is at are waited for."""
+    report = Report([], {})
+    waiting = list(cells)
+    while waiting:
+        held = []
+        for cell in waiting:
+            state, why = _awaited(cell, report) or attempt(cell, root, scale, device, told)
+            if state == "held":
+                held.append(cell)
+                continue
+            enter(report, cell, why, told)
+            if state == "lost":
+                raise VitreousError(
+                    f"The GPU gave up at cell {cell.key} ({why}) and takes no more work from this process. What is "
+                    "done is kept; the same command goes on with the other cells and comes to this one last."
+                )
+        if len(held) == len(waiting):
+            time.sleep(WAIT)
+        waiting = held
+    return report
+
+
+def _awaited(cell: Cell, report: Report) -> tuple[State, str] | None:
+    why = unmet(cell, report)
+    return ("failed", why) if why else None
+
+
+def unmet(cell: Cell, report: Report) -> str:
+    """Why a cell cannot be begun any more, if that is so."""
+    failed = [key for key in cell.follows if key in report.failed]
+    return f"It waits for {failed[0]}, which failed." if failed else ""
+
+
+def enter(report: Report, cell: Cell, why: str, told: Told) -> None:
+    """A cell that is over into the report, as failed if there is a reason for that."""
+    if why:
+        report.failed[cell.key] = why
+    else:
+        report.done.append(cell.key)
+    told(cell, "failed" if why else "done")
+
+
+def attempt(cell: Cell, root: Path, scale: Scale, device: str = "auto", told: Told = silent) -> tuple[State, str]:
+    """Do a cell, unless another process is at it, did it, or noted that it fails; what became of it, and why."""
+    with locked(lock(cell, root)) as mine:
+        if not mine or not all(trained(key, root) for key in cell.follows):
+            return "held", ""
+        try:
+            if finished(cell, root):
+                _forget(cell, root)
+            elif why := noted(cell, root):
+                return "failed", why
+            else:
+                told(cell, "begun")
+                do(cell, root, scale, device)
+        except VitreousError as error:
+            return "failed", note(cell, root, str(error))
+        except Exception as error:
+            why = " ".join(f"{type(error).__name__}: {error}".split())
+            note(cell, root, why, traceback.format_exc())
+            return "lost" if isinstance(error, torch.AcceleratorError) else "failed", why
+    return "done", ""
 
 
 def do(cell: Cell, root: Path, scale: Scale, device: str = "auto") -> None:
     """Train, unless that is done, and measure what is missing."""
-    if cell.training is not None and not trained(cell.training, root):
-        _train(cell.training, root, device)
+    if cell.training is not None and not trained(cell.training.key, root):
+        with alike(cell.training.seed):
+            _train(cell.training, root, device)
     for sitting in cell.sittings:
         if missing(sitting, root):
-            measure(sitting, root, scale, device)
+            with alike(0):
+                measure(sitting, root, scale, device)
+
+
+@contextlib.contextmanager
+def alike(seed: int) -> Iterator[None]:
+    """One thread, for torch and for the libraries below numpy and scipy, and random numbers from the beginning."""
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]), threadpool_limits(1):
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
 
 def _train(training: Training, root: Path, device: str) -> None:
@@ -78,49 +195,9 @@ def _train(training: Training, root: Path, device: str) -> None:
     )  # fmt: skip
 
 
-def run(
-    cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = lambda cell, state: None
-) -> Report:
-    """All cells, in order; those that another process is at are waited for."""
-    report = Report([], {})
-    waiting = list(cells)
-    while waiting:
-        held = []
-        for cell in waiting:
-            state = _one(cell, root, scale, device, report, told)
-            if state == "held":
-                held.append(cell)
-        if len(held) == len(waiting):
-            time.sleep(WAIT)
-        waiting = held
-    return report
-
-
-def _one(cell: Cell, root: Path, scale: Scale, device: str, report: Report, told: Told) -> str:
-    if unmet := [key for key in cell.follows if key in report.failed]:
-        report.failed[cell.key] = f"It waits for {unmet[0]}, which failed."
-        told(cell, "failed")
-        return "failed"
-    with locked(root / "locks" / f"{cell.key}.lock") as mine:
-        if not mine or not all(_there(key, root) for key in cell.follows):
-            return "held"
-        try:
-            if not finished(cell, root):
-                told(cell, "begun")
-                do(cell, root, scale, device)
-            _forget(cell, root)
-        except VitreousError as error:
-            report.failed[cell.key] = str(error)
-            _note(cell, root, str(error))
-            told(cell, "failed")
-            return "failed"
-    report.done.append(cell.key)
-    told(cell, "done")
-    return "done"
-
-
-def _there(key: str, root: Path) -> bool:
-    return "final" in Run(root / TRAININGS / key).moments()
+def lock(cell: Cell, root: Path) -> Path:
+    """The file that whoever is at a cell has locked."""
+    return root / "locks" / f"{cell.key}.lock"
 
 
 @contextlib.contextmanager
@@ -130,20 +207,44 @@ def locked(path: Path) -> Iterator[bool]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_CREAT | os.O_RDWR)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        yield _flocked(handle, path)
     finally:
         os.close(handle)
 
 
-def _note(cell: Cell, root: Path, why: str) -> None:
-    (root / "failed").mkdir(parents=True, exist_ok=True)
-    (root / "failed" / f"{cell.key}.txt").write_text(f"{why}\n", encoding="utf-8")
+def _flocked(handle: int, path: Path) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # the second, where locks go over a network
+        return False
+    except OSError as error:
+        raise VitreousError(
+            f"{str(path)!r} is on a file system without locks ({error.strerror}), by which workers divide the cells: "
+            "choose another --out."
+        ) from error
+    return True
+
+
+def noted(cell: Cell, root: Path) -> str:
+    """Why it failed, if it did."""
+    try:
+        return _failed(cell, root).read_text(encoding="utf-8").partition("\n")[0]
+    except OSError:
+        return ""
+
+
+def note(cell: Cell, root: Path, why: str, more: str = "") -> str:
+    """Write down why it failed, for others and for people; a disk without room for that is no further failure."""
+    why = " ".join(why.split())
+    with contextlib.suppress(OSError):
+        _failed(cell, root).parent.mkdir(parents=True, exist_ok=True)
+        _failed(cell, root).write_text(f"{why}\n{more}", encoding="utf-8")
+    return why
 
 
 def _forget(cell: Cell, root: Path) -> None:
-    (root / "failed" / f"{cell.key}.txt").unlink(missing_ok=True)
+    _failed(cell, root).unlink(missing_ok=True)
+
+
+def _failed(cell: Cell, root: Path) -> Path:
+    return root / "failed" / f"{cell.key}.txt"

@@ -1,0 +1,103 @@
+"""Processes that a test may kill: begun by a server that has imported everything, so that each begins at once."""
+
+from __future__ import annotations
+
+import fcntl
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from vitreous.studies.measuring import folder
+from vitreous.studies.plan import Cell
+from vitreous.studies.running import finished
+
+PATIENCE = 240.0
+"""Seconds after which a test gives up; machines may be busy."""
+Files = dict[Path, tuple[int, int]]
+
+
+def started(work: Callable[..., Any], *given: Any) -> BaseProcess:
+    """In a process of its own, with this one's environment of now."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["vitreous.studies.executors"])
+    process = context.Process(target=_here, args=(dict(os.environ), work, *given))
+    process.start()
+    return process
+
+
+def _here(environment: Mapping[str, str], work: Callable[..., Any], *given: Any) -> None:
+    os.environ.update(environment)
+    work(*given)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for it."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < end, "It took too long."
+        time.sleep(0.02)
+
+
+def at_work(root: Path) -> bool:
+    """Whether somebody holds the lock of a cell; looking takes none."""
+    return any(_held(path) for path in root.glob("locks/*.lock"))
+
+
+def _held(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def files(cells: Sequence[Cell], root: Path) -> Files:
+    """Of all finished cells: which file it is, and when it was written."""
+    found: Files = {}
+    for cell in cells:
+        if finished(cell, root):
+            folders = [folder(sitting, root) for sitting in cell.sittings]
+            folders += [root / "trainings" / cell.training.key] if cell.training else []
+            for path in (path for home in folders for path in home.rglob("*") if path.is_file()):
+                found[path] = (path.stat().st_ino, path.stat().st_mtime_ns)
+    return found
+
+
+def below(pid: int) -> dict[int, str]:
+    """The processes that a process has begun, and those that they have, with what they call themselves."""
+    parents = dict(_processes())
+    found: dict[int, str] = {}
+    for each in parents:
+        above = each
+        while above in parents and above != pid:
+            above = parents[above]
+        if above == pid != each:
+            found[each] = _title(each)
+    return found
+
+
+def _processes() -> Iterator[tuple[int, int]]:
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue  # it has ended meanwhile
+            if state != "Z":
+                yield int(entry.name), int(parent)
+
+
+def _title(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def alive(pid: int) -> bool:
+    return os.path.exists(f"/proc/{pid}") and pid in dict(_processes())

@@ -1,0 +1,38 @@
+"""Workers on one machine: whoever is killed, the others do what it was at, and nothing is done twice."""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+from studies.killing import at_work, files, started, until
+from studies.tiny import cells, equal, tiny
+from vitreous.studies import executors, running
+from vitreous.studies.command import doer
+
+
+def test_two_workers_give_what_one_gives(tmp_path: Path, done: Path) -> None:
+    report = executors.processes(cells(), tmp_path, tiny(), "cpu", running.silent, workers=2)
+    assert not report.failed
+    equal(tmp_path, done)
+
+
+def test_helpers_are_killed(tmp_path: Path, done: Path) -> None:
+    draws = random.Random(0)
+    for _ in range(3):
+        helper = started(executors._help, cells(), tmp_path, tiny(), "cpu")
+        until(lambda: at_work(tmp_path) or not helper.is_alive())  # noqa: B023 - called at once
+        time.sleep(draws.uniform(0, 1.5))
+        helper.kill()
+        helper.join()
+        before = files(cells(), tmp_path)
+    assert not running.run(cells(), tmp_path, tiny(), "cpu").failed
+    assert before.items() <= files(cells(), tmp_path).items()
+    equal(tmp_path, done)
+
+
+def test_who_does_the_cells() -> None:
+    assert doer("processes", 1, None) is running.run
+    assert doer("processes", 2, None).func is executors.processes  # type: ignore[attr-defined]
+    assert doer("ray", 2, "auto").keywords == {"workers": 2, "address": "auto"}  # type: ignore[attr-defined]

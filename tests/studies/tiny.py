@@ -1,0 +1,47 @@
+"""A study that takes a moment, and what must be the same however it is done."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from vitreous import claims
+from vitreous.claims.claim import find
+from vitreous.results import Result
+from vitreous.studies.plan import Cell, plan
+from vitreous.studies.scales import Scale, scale_named
+
+CLAIMS = [find(claims.every(), each) for each in ("SLC-31", "SLC-33")]
+
+
+def tiny() -> Scale:
+    """A scale at which a training takes a moment."""
+    scale = scale_named("sanity")
+    short = scale.recipe.but(epochs=1, warmup=0.0, batch=32)
+    return replace(scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4})
+
+
+def cells() -> list[Cell]:
+    return plan(CLAIMS, tiny(), "world:shapes", [0])
+
+
+def tables(root: Path) -> dict[str, pd.DataFrame]:
+    return {
+        f"{path.parent.name}/{path.stem}": Result.load(path).table
+        for path in sorted(root.glob("exhibits/*/*.json"))
+        if path.name != "exhibit.json"
+    }
+
+
+def equal(one: Path, other: Path) -> None:
+    """Tables and weights, bit by bit."""
+    found, wanted = tables(one), tables(other)
+    assert found.keys() == wanted.keys()
+    for name, table in found.items():
+        pd.testing.assert_frame_equal(table, wanted[name], check_exact=True)
+    weights = [{path.relative_to(root): path.read_bytes() for path in root.glob("trainings/*/weights/*")} for root in
+               (one, other)]  # fmt: skip
+    assert weights[0] == weights[1]
+    assert weights[0]
