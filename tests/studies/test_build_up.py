@@ -187,7 +187,7 @@ def test_as_a_command(
     assert typed("build-up", "--seeds", "2", "--dry-run", "--out", str(tmp_path / "none")) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "AlterNet, attention 0,0,0" in said
-    assert "at most 5 to be tried in all, each trained 2 times" in said
+    assert "at most 5 in all, each trained 2 times" in said
     assert not (tmp_path / "none").exists()
     assert typed("build-up", "--seeds", "2", "--out", str(done)) == 0
     said = " ".join(capsys.readouterr().out.split())

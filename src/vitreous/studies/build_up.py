@@ -104,7 +104,7 @@ class BuildUp:
         found = []
         for seed in self.seeds:
             sittings = []
-            for where in WHERE:
+            for where in reversed(WHERE):
                 facts = {**self.facts(placement), "measured": where, "data": self.data, "seed": seed}
                 facts = checked("alternet", facts)
                 training = realise(facts, self.scale, self.data, self.image)
@@ -144,10 +144,10 @@ class BuildUp:
         found = self.so_far()
         if found.best is not None and found.next is None:
             return f"The search has ended with attention {written(found.best)}."
-        left = most(self.lengths) - len(found.tried)
+        times = f"{len(self.seeds)} time{'s' * (len(self.seeds) != 1)}"
         return (
-            f"Which networks follow depends on how good these are: there are at most {left} to be tried in all, each "
-            f"trained {len(self.seeds)} time{'s' * (len(self.seeds) != 1)}."
+            f"Which networks follow depends on how good these are: at most {most(self.lengths)} in all, each trained "
+            f"{times}."
         )
 
     def follow(self, work: Callable[[Sequence[Cell]], Report]) -> Search:

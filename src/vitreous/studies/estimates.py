@@ -241,7 +241,7 @@ def _counts(images: Images) -> tuple[int, int]:
     """Training and test images."""
     train = images.size or _loaded(images.name, "train", images.image)
     test = images.test_size or _loaded(images.name, "test", images.image)
-    share = 1 - images.fraction if images.rest else images.fraction
+    share = (1 - images.held_out) * (1 - images.fraction if images.rest else images.fraction)
     return max(1, round(train * share)), test
 
 
