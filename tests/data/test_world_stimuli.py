@@ -79,9 +79,13 @@ def matches(images: Tensor, stamp: Tensor) -> Tensor:
     return (images[:, 0].unfold(1, side, 1).unfold(2, side, 1) == stamp).all(-1).all(-1)
 
 
-def test_b_one_motif_once_where_the_box_says() -> None:
-    data = world.load("syn-b", size=1024)
+@pytest.mark.parametrize(("task", "kinds", "swing"), [("syn-b", 8, 64), ("syn-b:four", 4, 32)])
+def test_b_one_motif_once_where_the_box_says(task: str, kinds: int, swing: int) -> None:
+    data = world.load(task, size=1024)
     found = torch.stack([matches(data.images, pattern(text)) for _, text in MOTIFS], 1)
+    assert data.labels.unique().tolist() == list(range(kinds)) == list(range(len(data.classes)))
+    noise = data.images[(data.images != 16) & (data.images != 240)]
+    assert (int(noise.min()), int(noise.max())) == (128 - swing, 127 + swing)
     image, motif, y, x = found.nonzero().unbind(1)
     assert torch.equal(image, torch.arange(1024))
     assert torch.equal(motif, data.labels)

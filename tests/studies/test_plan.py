@@ -11,7 +11,7 @@ from vitreous import claims
 from vitreous.claims.claim import Study, find
 from vitreous.errors import UnknownName
 from vitreous.studies.plan import Cell, plan
-from vitreous.studies.scales import scale_named
+from vitreous.studies.scales import Scale, scale_named
 
 SMALL, SANITY = scale_named("small"), scale_named("sanity")
 
@@ -81,6 +81,17 @@ def test_no_cell_waits_for_a_later_one() -> None:
 def test_small_versions_run_on_their_tasks() -> None:
     cells = plan([find(claims.every(), "HDV-06")], SANITY, "world:shapes", [0])
     assert {cell.training.images.name for cell in cells if cell.training} == {"world:syn-e"}
+
+
+def test_small_versions_have_the_seeds_that_their_claims_demand() -> None:
+    def seeds(name: str, scale: Scale, given: list[int]) -> set[int]:
+        cells = plan([find(claims.every(), name)], scale, "world:shapes", given)
+        return {cell.training.seed for cell in cells if cell.training}
+
+    assert find(claims.every(), "CVT-02").seeds == 3
+    assert seeds("CVT-02", SANITY, [0]) == seeds("CVT-02", SANITY, [0, 1, 2]) == {0, 1, 2}
+    assert seeds("CVT-02", SMALL, [0]) == seeds("HDV-06", SANITY, [0]) == {0}
+    assert seeds("HDV-06", SANITY, [0, 1]) == {0, 1}
 
 
 def test_another_seed_is_another_training() -> None:

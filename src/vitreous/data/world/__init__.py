@@ -90,6 +90,10 @@ def _tasks() -> dict[str, Task]:
         "syn-b": Task(
             "which 3 × 3 motif occurs once on noise", stimuli.motifs, "syn-b", "motif", tuple(dict(stimuli.MOTIFS))
         ),
+        "syn-b:four": Task(
+            "which of four motifs occurs once on faint noise",
+            *(partial(stimuli.motifs, kinds=4, swing=32), "syn-b:four", "motif", tuple(dict(stimuli.MOTIFS))[:4]),
+        ),
         "syn-c": Task("the quadrant in which an object sits", stimuli.places, "syn-c", "quadrant", corners),
         "syn-c:row": Task("its row, out of four", stimuli.places, "syn-c", "row", lines),
         "syn-c:column": Task("its column, out of four", stimuli.places, "syn-c", "column", lines),

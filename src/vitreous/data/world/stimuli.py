@@ -98,12 +98,16 @@ def blob_distance(x: Tensor, y: Tensor, shape: Tensor, radius: Tensor, turn: Ten
     return (x * x + y * y).sqrt() - radius * (1 + depth * swing)
 
 
-def motifs(generator: torch.Generator, count: int, side: int) -> Drawn:
-    """SYN-B: which of eight 3 × 3 motifs occurs once, anywhere, on noise. Local, and the same everywhere."""
-    motif = integers(generator, len(MOTIFS), count)
+def motifs(generator: torch.Generator, count: int, side: int, kinds: int = len(MOTIFS), swing: int = 64) -> Drawn:
+    """SYN-B: which of so many 3 × 3 motifs occurs once, anywhere, on noise. Local, and the same everywhere.
+
+    Fewer motifs on fainter noise are the same task for those who see only some thousand images: a transformer needs
+    many more to notice eight of them in noise of half their contrast, and stays at chance until then.
+    """
+    motif = integers(generator, kinds, count)
     stamps = torch.stack([pattern(text) for _, text in MOTIFS])[motif]
     x, y = integers(generator, side - 2, count), integers(generator, side - 2, count)
-    images = grey_noise(generator, count, side)
+    images = grey_noise(generator, count, side, swing)
     return images, {"motif": motif, "box": paste(images, stamps, x, y)}
 
 
