@@ -13,20 +13,10 @@ claiming = App(name="claims", help="Findings of four papers, and how each is jud
 
 
 def study(
-    name: str = "sanity",
-    /,
-    *,
-    data: str = "world:shapes",
-    scale: str = "sanity",
-    seeds: int = 1,
-    out: Path = Path("study"),
-    image: int | None = None,
-    workers: int = 1,
-    device: str = "auto",
-    executor: Literal["processes", "ray"] = "processes",
-    address: str | None = None,
-    dry_run: bool = False,
-) -> None:
+    name: str = "sanity", /, *, data: str = "world:shapes", scale: str = "sanity", seeds: int = 1,
+    out: Path = Path("study"), image: int | None = None, workers: int = 1, device: str = "auto",
+    executor: Literal["processes", "ray"] = "processes", address: str | None = None, dry_run: bool = False,
+) -> None:  # fmt: skip
     """Train and measure what a set of findings needs, and judge them.
 
     Example: vitreous study zoo --data tv:CIFAR10 --scale small --out studies/cifar10

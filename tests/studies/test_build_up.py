@@ -24,7 +24,7 @@ from vitreous.studies.running import Report
 from vitreous.studies.scales import Scale, scale_named
 from vitreous.training.evaluate import evaluate
 
-FIG_12A = {
+FIG_12A: dict[Placement, float] = {
     (0, 0, 0, 0): 82.48, (0, 0, 0, 1): 83.45, (0, 0, 0, 2): 83.66, (0, 0, 1, 2): 83.77, (0, 0, 2, 2): 83.52,
     (0, 1, 1, 2): 84.02, (0, 2, 1, 2): 83.39, (1, 1, 1, 2): 83.80, (0, 1, 2, 2): 83.19,
 }  # fmt: skip

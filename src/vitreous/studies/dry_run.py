@@ -59,8 +59,8 @@ def told_times(left: Sequence[Cell], estimates: Mapping[str, Estimate], workers:
     if not left or not estimates:
         return []
     own = list(estimates.values())
-    training = sum(each.training for each in own)
-    line = f"About {spoken(sum(each.total for each in own))}, {spoken(training)} of it training"
+    training, whole = sum(each.training for each in own), sum(each.total for each in own)
+    line = f"About {spoken(whole)}" + (f", {spoken(training)} of it training" if whole > training else " of training")
     if workers > 1:
         together = makespan(left, {key: each.total for key, each in estimates.items()}, workers)
         line += f"; {spoken(together)} with {workers} workers"

@@ -101,9 +101,9 @@ def estimate(cells: Sequence[Cell], root: Path, device: str = "auto") -> dict[st
         costs = [known.get(each, known.get(("", each[1]))) for each in names]
         unknown = dict.fromkeys(name for (_, name), cost in zip(names, costs, strict=True) if cost is None)
         speed = speeds.get(networks.get(cell.key, ""))
-        training = duration(due[cell.key], speed) if speed else 0.0
+        lasting = duration(due[cell.key], speed) if speed else 0.0
         asking, why = sum(filter(None, costs)), refused.get(networks.get(cell.key, ""), "")
-        found[cell.key] = Estimate(training, asking, tuple(unknown), speed, why)
+        found[cell.key] = Estimate(lasting, asking, tuple(unknown), speed, why)
     return found
 
 
