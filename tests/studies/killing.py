@@ -42,9 +42,9 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def at_work(root: Path) -> bool:
-    """Whether somebody holds the lock of a cell; looking takes none."""
-    return any(_held(path) for path in root.glob("locks/*.lock"))
+def at_work(root: Path, besides: Path | None = None) -> bool:
+    """Whether somebody holds the lock of a cell, besides one."""
+    return any(_held(path) for path in root.glob("locks/*.lock") if path != besides)
 
 
 def _held(path: Path) -> bool:

@@ -36,7 +36,7 @@ print(found.address_info["gcs_address"], flush=True)
 sys.stdin.read()  # until the test ends, however it does
 ray.shutdown()
 """
-ORDER = "wdwwdwiwwd"
+ORDER = "wdwwdwiwd"
 """Who is killed: a worker, the driver, or the driver asked to stop; never more than DEATHS workers of one driver."""
 
 
@@ -68,14 +68,14 @@ def drive(root: Path, address: str | None) -> BaseProcess:
     return started(executors.cluster, cells(), root, tiny(), "cpu", running.silent, 2, address)
 
 
-def workers(pid: int) -> list[int]:
+def workers(pid: int, *titles: str) -> list[int]:
     """Those below a process; Ray's other processes are the machine, and when one of them dies it is gone."""
-    return [each for each, title in below(pid).items() if title.startswith(("ray::IDLE", "ray::_task"))]
+    return [each for each, title in below(pid).items() if title.startswith(titles or ("ray::IDLE", "ray::_task"))]
 
 
 @pytest.mark.timeout(900)
 def test_whoever_is_killed_nothing_is_lost(host: subprocess.Popen[str], tmp_path: Path, done: Path) -> None:
-    """Ten times on one cluster; then a study on a cluster of its own does the rest."""
+    """Nine times on one cluster; then a study on a cluster of its own does the rest, though a worker is killed."""
     assert host.stdout is not None
     address = host.stdout.readline().strip()
     draws = random.Random(7)
@@ -105,12 +105,14 @@ def kill(pid: int | None, how: signal.Signals) -> None:
 
 
 def rest(driver: BaseProcess, root: Path) -> None:
-    """A cell that somebody else is at is waited for; with the driver all processes of its cluster are gone."""
+    """A cell whose worker died is sent again, one that somebody else is at is waited for, and no process is left."""
     last = cells()[-1]
+    assert driver.pid is not None
     with running.locked(running.lock(last, root)):
+        until(lambda: at_work(root, besides=running.lock(last, root)) or not driver.is_alive())
+        kill(workers(driver.pid, "ray::_task")[0], signal.SIGKILL)
         until(lambda: {cell.key for cell in running.left(cells(), root)} <= {last.key} or not driver.is_alive())
         assert driver.is_alive()
-        assert driver.pid is not None
         family = below(driver.pid)
         assert workers(driver.pid)
     driver.join()
@@ -213,3 +215,9 @@ def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(VitreousError, match=r"pip install vitreous\[ray\]"):
         executors.cluster(cells(), tmp_path, tiny(), "cpu")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "local", "127.0.0.1:http", "127.0.0.1:99999"])
+def test_nobody_is_at_the_address(address: str, tmp_path: Path) -> None:
+    with pytest.raises(VitreousError, match=f"A Ray cluster at '{address}' cannot be reached.*say auto"):
+        executors.cluster(cells(), tmp_path, tiny(), "cpu", address=address)

@@ -112,17 +112,24 @@ def _connected(address: str | None, workers: int) -> Iterator[Any]:
     logging.getLogger("ray").setLevel(logging.CRITICAL)
     own = {"address": "local", "num_cpus": workers, "object_store_memory": OBJECTS, "include_dashboard": False}
     try:
+        _knock(address)
         ray.init(**({"address": address} if address else own), log_to_driver=False, logging_level=logging.CRITICAL)
-    except (OSError, RuntimeError, ValueError) as error:  # ConnectionError is an OSError
+    except (OSError, OverflowError, RuntimeError, ValueError) as error:
+        hint = "say auto, or the HOST:PORT that `ray start --head` shows" if address else "`vitreous doctor`"
         where = f"at {address!r} cannot be reached" if address else "on this machine cannot be started"
-        raise VitreousError(
-            f"A Ray cluster {where} ({_last(error)}); `ray start --head` starts one, `ray status` shows what there is."
-        ) from error
+        raise VitreousError(f"A Ray cluster {where} ({_last(error)}); {hint}.") from error
     try:
         messages.print_to_stdstream = lambda *given, **more: None  # there is no option for the paragraph on each death
         yield ray
     finally:
         ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Whether anybody is there: Ray itself would try for minutes."""
+    if address not in (None, "auto"):
+        host, _, port = address.rpartition(":")
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _gpus(ray: Any, device: str) -> int:
