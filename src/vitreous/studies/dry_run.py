@@ -70,7 +70,7 @@ def told_times(left: Sequence[Cell], estimates: Mapping[str, Estimate], workers:
         "finished trainings of the same networks": before,
         "a few steps, just now": len(speeds) - before,
     }
-    lines = [f"{line}."]
+    lines = [f"{line}."] if whole else []
     if speeds:
         lines.append("Throughput is from " + " and ".join(f"{how} ({n})" for how, n in known.items() if n) + ".")
     if unknown := sorted({name for each in own for name in each.unknown}):

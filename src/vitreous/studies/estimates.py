@@ -92,7 +92,7 @@ def estimate(cells: Sequence[Cell], root: Path, device: str = "auto") -> dict[st
             if networks[key] not in speeds and networks[key] not in refused:
                 try:
                     speeds[networks[key]] = measured(training, where)
-                except VitreousError as error:
+                except (VitreousError, torch.OutOfMemoryError) as error:
                     refused[networks[key]] = str(error)
             forward(1)
     found = {}
