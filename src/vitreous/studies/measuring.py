@@ -105,6 +105,8 @@ def _measured(sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, 
     run = Run(root / TRAININGS / sitting.training.key)
     if "training" in names:
         yield Inspection({"training": record(run, sitting.name)})
+    if not set(names) - {"training"}:
+        return
     given, side = sitting.training.images, sitting.facts.get("resolution")
     train = images(given, "train", side)
     test = images(given, "held_out" if sitting.facts.get("measured") == "held_out" else "test", side)
@@ -230,6 +232,8 @@ def _rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if measure in ("epoch", "step", "seconds"):
             continue
         where = {"measure": {"gates": "gate"}.get(measure, measure), "epoch": epoch["epoch"]}
+        if measure == "gates":  # by the paths of the layers that have them, which are the first ones
+            value = list(value.values())
         for reading, found in value.items() if isinstance(value, Mapping) else (("", value),):
             for layer, heads in enumerate(found) if isinstance(found, list) else ((-1, found),):
                 for head, number in enumerate(heads) if isinstance(heads, list) else ((-1, heads),):
