@@ -42,7 +42,7 @@ def sanity() -> Recipe:
     """
     return Recipe(
         name="sanity",
-        epochs=8,
+        epochs=10,
         batch=64,
         lr=3e-3,
         weight_decay=0.05,
