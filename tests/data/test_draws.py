@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from scipy import stats
 
-from vitreous.data.draws import Draws, _scramble
+from vitreous.data.draws import Draws, _scrambled_there, scrambled
 
 CPU = torch.device("cpu")
 
@@ -19,9 +20,11 @@ def splitmix(state: int) -> int:
 
 
 def test_it_is_splitmix64() -> None:
-    states = torch.randint(-(2**63), 2**63 - 1, (500,))
-    wanted = [splitmix(int(state) % 2**64) for state in states]
-    assert [int(got) % 2**64 for got in _scramble(states)] == wanted
+    states = np.random.default_rng(0).integers(0, 2**64, 500, dtype=np.uint64)
+    wanted = [splitmix(int(state)) for state in states]
+    signed = torch.from_numpy(states.astype(np.int64))
+    assert [int(got) % 2**64 for got in _scrambled_there(signed.clone())] == wanted
+    assert [int(got) for got in scrambled(states)] == wanted
 
 
 def test_distributions() -> None:
@@ -31,8 +34,10 @@ def test_distributions() -> None:
     shifted = draws.normal(101, 99, mean=3.0, std=0.5)
     assert shifted.shape == (4, 101, 99)
     assert stats.kstest(shifted.flatten().numpy(), "norm", (3.0, 0.5)).pvalue > 0.01
-    whole = draws.integers(50000, low=-2, high=3)
-    assert stats.chisquare(torch.bincount(whole.flatten() + 2).numpy()).pvalue > 0.01
+    assert stats.kstest(draws.coarse(19999, low=-1, high=3).flatten().numpy(), "uniform", (-1, 4)).pvalue > 0.01
+    words = draws.words(50001).flatten().int() + 2**15
+    assert stats.chisquare(torch.bincount(words // 1024, minlength=64).numpy()).pvalue > 0.01
+    assert stats.chisquare(torch.bincount(words % 64, minlength=64).numpy()).pvalue > 0.01
 
 
 def test_streams_are_independent_and_their_own() -> None:

@@ -7,6 +7,7 @@ Hendrycks and Dietterich, "Benchmarking neural network robustness to common corr
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import torch
@@ -55,12 +56,14 @@ def corrupt(
     _check(images, kind, severity, size)
     corruption = KINDS[kind]
     size = size or ("cifar" if max(images.shape[-2:]) < 96 else "imagenet")
+    draws = partial(Draws, f"{kind} {severity} {seed}", device=images.device)
+    rows = max(1, AT_ONCE.get(images.device.type, 1 << 24) // max(1, math.prod(images.shape[1:])))
+    if 0 < len(images) <= rows:
+        return corruption(images, partial(draws, first, len(images)), severity, size)
     done = torch.empty_like(images)
-    rows = max(1, AT_ONCE.get(images.device.type, 1 << 24) // max(1, images[:1].numel()))
     for start in range(0, len(images), rows):
         some = images[start : start + rows]
-        draws = partial(Draws, f"{kind} {severity} {seed}", first + start, len(some), images.device)
-        done[start : start + rows] = corruption(some, draws, severity, size)
+        done[start : start + rows] = corruption(some, partial(draws, first + start, len(some)), severity, size)
     return done
 
 

@@ -11,7 +11,8 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from vitreous.data.corruptions.filters import correlate, enlarging, inside, smooth, trail
+from vitreous.data.corruptions.arrays import look, native, places
+from vitreous.data.corruptions.filters import correlate, drag, enlarging, inside, smooth, spectra
 from vitreous.data.corruptions.published import HAIR, published
 from vitreous.data.draws import Draws
 
@@ -22,9 +23,13 @@ from vitreous.data.draws import Draws
 )
 def defocus_blur(images: Tensor, radius: float, sigma: float) -> Tensor:
     """Average over a disk of this radius, its rim softened by a Gaussian."""
-    kernel = disk(radius, sigma).to(images.device)
-    middle = len(kernel) // 2
-    return correlate(images, kernel[None], (middle, middle), "mirror")
+    middle = len(disk(radius, sigma)) // 2
+    return correlate(images, _defocus(radius, sigma, *images.shape[-2:], images.device), (middle, middle), "mirror")
+
+
+@lru_cache(maxsize=5)
+def _defocus(radius: float, sigma: float, height: int, width: int, device: torch.device) -> Tensor:
+    return spectra(disk(radius, sigma)[None].to(device), height, width)
 
 
 @lru_cache(maxsize=16)
@@ -52,32 +57,50 @@ def glass_blur(images: Tensor, draws: Draws, sigma: float, reach: int, times: in
     what its partner holds at that moment, which may have come from elsewhere already. So the sources form chains, which
     are followed for all pixels at once by doubling the distance jumped.
     """
-    shape = images.shape
-    blurred = smooth(images, sigma).mul_(255).add_(HAIR).floor_().div_(255).flatten(2)
-    source = _sources(draws, shape[-2], shape[-1], reach, times)
-    return smooth(blurred.gather(2, source[:, None].expand_as(blurred)).view(shape), sigma)
+    blurred = smooth(images, sigma).add_(HAIR).floor_().flatten(2)
+    for image, source in zip(blurred, _sources(draws, *images.shape[-2:], reach, times), strict=True):
+        image.copy_(image.index_select(1, source))
+    return smooth(blurred.view(images.shape), sigma)
 
 
 def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> Tensor:
-    """For each pixel, int64 (n, h * w), where its value comes from.
+    """For each pixel, int32 (n, h * w), where its value comes from.
 
-    A place is a pixel of one of the images before all sweeps, or after the first, or after the second, and so on. After
-    a sweep a pixel is its partner before that sweep, or after it if the partner lies further on and so had its turn.
+    A pixel takes what its partner held before the sweep or, if the partner lies further on and so had its turn, what
+    that one took. Places of the second kind are written as negative numbers, and looked up until none is left.
     """
-    images, device = len(draws.keys), draws.keys.device
-    all_pixels = images * height * width
-    away = torch.arange(-reach, reach, dtype=torch.int32, device=device)
-    moves = (away[:, None] * width + away).flatten()
-    moves += all_pixels * (moves > 0)
-    visited = torch.zeros(height, width, dtype=torch.int32, device=device)
-    visited[reach + 1 : height - reach + 1, reach + 1 : width - reach + 1] = 1
-    drawn = draws.uniform(times, height * width, high=len(moves)).int().transpose(0, 1)
-    taken = moves.index_select(0, drawn.flatten()).view_as(drawn).mul_(visited.flatten())
-    place = torch.arange((times + 1) * all_pixels, dtype=torch.int32, device=device)
-    after = place[all_pixels:].add_(taken.sub_(all_pixels).flatten())
-    while int(after[-all_pixels:].max()) >= all_pixels:
-        after.copy_(place.index_select(0, after))
-    return after[-all_pixels:].view(images, -1) - torch.arange(0, all_pixels, height * width, device=device)[:, None]
+    pixels, choices = height * width, 2 * reach
+    moves = native(draws.words(times, height, width).int())
+    moves *= choices
+    down = moves >> 16
+    down *= width
+    moves &= 0xFFFF
+    moves *= choices
+    moves >>= 16
+    down -= reach
+    moves += down
+    for outside in (slice(reach + 1), slice(height - reach + 1, None)):
+        moves[..., outside, :] = 0
+    for outside in (slice(reach + 1), slice(width - reach + 1, None)):
+        moves[..., outside] = 0
+    line = moves.reshape(-1)
+    waiting = places(line > 0)
+    line += native(_counted(len(line), draws.keys.device))
+    line[waiting] = ~look(line, waiting)
+    while len(waiting):
+        found = look(line, ~look(line, waiting))
+        line[waiting] = found
+        waiting = look(waiting, places(found < 0))
+    source = line.reshape(-1, times, pixels)[:, -1]
+    for _ in range(times - 1):
+        source = look(line, source - pixels)  # what was held before a sweep is what was taken in the one before
+    starts = torch.arange(0, len(line), times * pixels, dtype=torch.int32, device=draws.keys.device)
+    return torch.as_tensor(source) - starts[:, None]
+
+
+@lru_cache(maxsize=2)
+def _counted(count: int, device: torch.device) -> Tensor:
+    return torch.arange(count, dtype=torch.int32, device=device)
 
 
 @published(
@@ -86,8 +109,7 @@ def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> T
 )
 def motion_blur(images: Tensor, draws: Draws, radius: int, sigma: float) -> Tensor:
     """Trail off to the right, up to 45 degrees up or down: half a normal curve of 2 radius + 1 pixels."""
-    kernels, origin = trail(draws, 0, radius, sigma)
-    return correlate(images, kernels, origin, "nearest")
+    return drag(images, draws, 0, radius, sigma)
 
 
 @published(
@@ -98,8 +120,14 @@ def zoom_blur(images: Tensor, largest: float, step: float) -> Tensor:
     """Average the image and its enlargements by 1, 1 + step, … up to the largest."""
     factors = tuple(np.arange(1, largest + step / 2, step).tolist())  # 1.2500000000000002: 26 becomes 33 pixels
     height, width = images.shape[-2:]
-    flat = images.view(-1, height * width)
-    return (_zooms(height, width, factors, images.device) @ flat.mT).mT.reshape(images.shape)
+    planes = images.view(-1, height * width)
+    columns = images.new_zeros(height * width, -(-len(planes) // 4) * 4)  # whole fours take less time than threes
+    for column, plane in zip(columns.unbind(1), planes, strict=False):
+        column.copy_(plane)
+    columns = _zooms(height, width, factors, images.device) @ columns
+    for column, plane in zip(columns.unbind(1), planes, strict=False):
+        plane.copy_(column)
+    return images
 
 
 @lru_cache(maxsize=5)

@@ -23,8 +23,8 @@ def brightness(images: Tensor, more: float) -> Tensor:
     Hue and saturation are ratios of the channels, so all three are multiplied alike; black becomes grey.
     """
     value = images.amax(1, keepdim=True)
-    raised = (value + more).clamp_(max=1)
-    return (images * (raised / value.clamp(min=1 / 255))).add_(raised * (value == 0))
+    raised = (value + 255 * more).clamp_(max=255)
+    return images.mul_(raised / value.clamp(min=1)).add_(raised.mul_(value == 0))
 
 
 @published(cifar=[0.75, 0.5, 0.4, 0.3, 0.15], imagenet=[0.4, 0.3, 0.2, 0.1, 0.05])
@@ -43,11 +43,12 @@ def saturate(images: Tensor, factor: float, more: float) -> Tensor:
     At constant hue and value the channels keep their proportions below the largest. Grey has no hue; red, as published.
     """
     value, least = images.amax(1, keepdim=True), images.amin(1, keepdim=True)
-    saturation = (value - least) / value.clamp(min=1 / 255)
-    wanted = (saturation * factor + more).clamp_(0, 1)
-    coloured = value - (value - images).mul_(wanted / saturation.clamp(min=1 / 255))
-    coloured[:, 1:] -= value * wanted * (saturation == 0)
-    return coloured
+    saturation = least.neg_().add_(value).div_(value.clamp(min=1))
+    wanted = (saturation * factor).add_(more).clamp_(0, 1)
+    grey = (value * wanted).mul_(saturation == 0)
+    images.sub_(value).mul_(wanted.div_(saturation.clamp_(min=1 / 255))).add_(value)
+    images[:, 1:] -= grey
+    return images
 
 
 @published(
@@ -61,37 +62,42 @@ def elastic_transform(images: Tensor, draws: Draws, strength: float, sigma: floa
     """Move three corners of a square at random, then every pixel by a smoothed random field; in parts of the side."""
     height, width = images.shape[-2:]
     side = min(height, width)
-    images = _sample(images, *_affine(draws, height, width, corners * side), "mirror")
+    images = _sample(images, _affine(draws, height, width, corners * side), last=True)
     if strength == 0:
         return images
-    field = smooth(draws.uniform(2, height, width, low=-1, high=1), sigma * side, "reflect", truncate=3)
-    right, down = field.mul_(strength * side).unbind(1)
-    y, x = (torch.arange(length, device=images.device) for length in (height, width))
-    return _sample(images, down.add_(y[:, None]), right.add_(x), "reflect")
+    field = smooth(draws.coarse(2, height, width, low=-1, high=1), sigma * side, "reflect", truncate=3)
+    right, down = field.unbind(1)
+    right.mul_(strength * side * 2 / width).add_(_middles(width, images.device))
+    down.mul_(strength * side * 2 / height).add_(_middles(height, images.device)[:, None])
+    return _sample(images, field, last=False)
 
 
-def _affine(draws: Draws, height: int, width: int, most: float) -> tuple[Tensor, Tensor]:
-    """Where each pixel comes from, (n, h, w) each, if three corners move by up to `most` along each axis."""
+@lru_cache(maxsize=8)
+def _middles(length: int, device: torch.device) -> Tensor:
+    """The middles of so many pixels, from -1 to 1, which are the edges."""
+    return (2 * torch.arange(length, device=device) + 1) / length - 1
+
+
+def _affine(draws: Draws, height: int, width: int, most: float) -> Tensor:
+    """Where each pixel comes from, x and y, (n, 2, h, w), if three corners move by up to `most` along each axis; from
+    -1, the middle of the first pixel, to 1, that of the last."""
     third = min(height, width) // 3
-    signs = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]], dtype=torch.float64)
-    before = torch.tensor([width // 2, height // 2]) + third * signs
-    after = before + draws.uniform(3, 2, low=-most, high=most).double().cpu()
-    ones = torch.ones(len(after), 3, 1, dtype=torch.float64)
-    back = torch.linalg.solve(torch.cat([after, ones], 2), before.expand(len(after), 3, 2))  # rows x, y, 1 to x, y
-    back = back.to(draws.keys.device, torch.float32)[..., None, None]
-    y, x = (torch.arange(length, device=back.device, dtype=torch.float32) for length in (height, width))
-    x_from, y_from = ((back[:, 0, i] * x + back[:, 2, i]) + back[:, 1, i] * y[:, None] for i in (0, 1))
-    return y_from, x_from
+    before = [width // 2, height // 2] + third * np.array([[1, 1], [1, -1], [-1, -1]])
+    after = before + np.array(draws.uniform(3, 2, low=-most, high=most).tolist()).reshape(-1, 3, 2)
+    ones = np.ones((len(after), 3, 1))
+    back = np.linalg.solve(np.concatenate([after, ones], 2), np.broadcast_to(before, after.shape))  # x, y, 1 to x, y
+    back *= 2 / np.maximum([width - 1, height - 1], 1)
+    back[:, 2] -= 1
+    x_part, y_part, rest = torch.from_numpy(back).to(draws.keys.device, torch.float32)[..., None, None].unbind(1)
+    x, y = (torch.arange(length, device=rest.device, dtype=torch.float32) for length in (width, height))
+    return (x_part * x + rest) + y_part * y[:, None]
 
 
-def _sample(images: Tensor, y: Tensor, x: Tensor, border: str) -> Tensor:
-    """Images at these places, by linear interpolation. Mirrored at the last pixel or, "reflect", at the edge."""
-    height, width = images.shape[-2:]
-    if centres := border == "mirror":
-        grid = torch.stack([x * (2 / max(width - 1, 1)), y * (2 / max(height - 1, 1))], 1).sub_(1)
-    else:
-        grid = torch.stack([x * (2 / width) + 1 / width, y * (2 / height) + 1 / height], 1).sub_(1)
-    return F.grid_sample(images, grid.movedim(1, 3), mode="bilinear", padding_mode="reflection", align_corners=centres)
+def _sample(images: Tensor, grid: Tensor, *, last: bool) -> Tensor:
+    """Images at the places x and y of a grid (n, 2, h, w), by linear interpolation; mirrored at the last pixel, or else
+    at the edge."""
+    grid = grid.movedim(1, 3)
+    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=last)
 
 
 @published(cifar=[0.95, 0.9, 0.85, 0.75, 0.65], imagenet=[0.6, 0.5, 0.4, 0.3, 0.25], whole=True)
@@ -118,10 +124,10 @@ def _boxes(length: int, fewer: int, device: torch.device) -> tuple[Blocks, Tenso
 @published(cifar=[80, 65, 58, 50, 40], imagenet=[25, 18, 15, 10, 7], whole=True)
 def jpeg_compression(images: Tensor, quality: int) -> Tensor:
     """Write and read a JPEG of this quality, with Pillow, one image at a time on the CPU."""
-    pictures = torch.stack(images.cpu().unbind(1), 3).numpy()
-    for picture in pictures:
+    done = images.cpu().numpy().copy()
+    for channels in done:
         file = BytesIO()
-        Image.fromarray(picture).save(file, "JPEG", quality=quality)
-        with Image.open(file) as read:
-            picture[...] = np.asarray(read)
-    return torch.from_numpy(pictures).to(images.device).movedim(3, 1)
+        Image.merge("RGB", [Image.fromarray(each) for each in channels]).save(file, "JPEG", quality=quality)
+        with Image.open(file, formats=("JPEG",)) as read:
+            channels[:] = [np.asarray(each) for each in read.split()]
+    return torch.from_numpy(done).to(images.device)

@@ -7,6 +7,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from vitreous.data.corruptions.arrays import native, places
 from vitreous.data.corruptions.published import HAIR, published
 from vitreous.data.draws import Draws
 
@@ -14,7 +15,7 @@ from vitreous.data.draws import Draws
 @published(cifar=[0.04, 0.06, 0.08, 0.09, 0.10], imagenet=[0.08, 0.12, 0.18, 0.26, 0.38])
 def gaussian_noise(images: Tensor, draws: Draws, scale: float) -> Tensor:
     """Add normal noise with this standard deviation."""
-    return draws.normal(*images.shape[1:], std=scale).add_(images)
+    return draws.normal(*images.shape[1:], std=255 * scale).add_(images)
 
 
 @published(cifar=[500, 250, 100, 75, 50], imagenet=[60, 25, 12, 5, 3], whole=True)
@@ -27,10 +28,11 @@ def shot_noise(images: Tensor, draws: Draws, photons: int) -> Tensor:
     """
     sums, shades, buckets = _poisson(photons, images.device)
     levels = images.flatten().int()
-    drawn = draws.uniform(*images.shape[1:]).flatten()
-    seen = buckets.index_select(0, (drawn * BUCKETS).int().add_(levels, alpha=BUCKETS))
-    rest = (seen < 0).nonzero().flatten()
-    drawn, levels = drawn[rest].double(), levels[rest]
+    drawn = draws.words(*images.shape[1:]).flatten()
+    bucket = (drawn >> 5).add_(BUCKETS // 2)
+    seen = buckets.index_select(0, torch.add(bucket, levels, alpha=BUCKETS))
+    rest = torch.as_tensor(places(native(seen < 0)))
+    drawn, levels = drawn[rest].double().add_(2**15 + 0.5).mul_(2**-16), levels[rest]
     counts = torch.searchsorted(sums.flatten(), drawn.add_(levels), right=True) - levels * sums.shape[1]
     return seen.index_copy_(0, rest, shades[counts]).byte().view(images.shape)
 
@@ -58,12 +60,12 @@ def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor
 @published(cifar=[0.01, 0.02, 0.03, 0.05, 0.07], imagenet=[0.03, 0.06, 0.09, 0.17, 0.27], whole=True)
 def impulse_noise(images: Tensor, draws: Draws, share: float) -> Tensor:
     """Replace this share of the values, each channel on its own, half of them by black and half by white."""
-    drawn = draws.uniform(*images.shape[1:])
-    kept, white = (drawn >= share).byte(), (drawn < share / 2).byte()
-    return kept.mul_(images).add_(white, alpha=255)
+    drawn = draws.words(*images.shape[1:])
+    kept, white = (drawn >= round((part - 0.5) * 2**16) for part in (share, share / 2))
+    return kept.view(torch.uint8).mul_(images).add_(white.logical_not_().view(torch.uint8), alpha=255)
 
 
 @published(cifar=[0.06, 0.1, 0.12, 0.16, 0.2], imagenet=[0.15, 0.2, 0.35, 0.45, 0.6])
 def speckle_noise(images: Tensor, draws: Draws, scale: float) -> Tensor:
     """Add normal noise in proportion to the brightness, with this standard deviation at full brightness."""
-    return images * draws.normal(*images.shape[1:], mean=1.0, std=scale)
+    return draws.normal(*images.shape[1:], mean=1.0, std=scale).mul_(images)

@@ -21,7 +21,7 @@ HAIR = 5e-4
 
 @dataclass(frozen=True)
 class Corruption:
-    """`apply(images, *strength)` on float images (n, 3, h, w) in [0, 1]; what leaves [0, 1] is clipped after.
+    """`apply(images, *strength)` on float images (n, 3, h, w), its own, in levels; what leaves 0 … 255 is clipped.
 
     With `whole`, on uint8 images: what is defined on whole levels needs no detour. With `random`, what it draws from
     comes after the images.
@@ -42,8 +42,8 @@ class Corruption:
             strength = (draws(), *strength)
         if self.whole:
             return self.apply(images, *strength)
-        corrupted = self.apply(images.float().mul_(1 / 255), *strength)
-        return corrupted.mul_(255).add_(HAIR).clamp_(0, 255).short().byte()  # twice as fast as straight to bytes
+        corrupted = self.apply(images.float(), *strength)
+        return corrupted.add_(HAIR).clamp_(0, 255).short().byte()  # twice as fast as straight to bytes
 
 
 def published(

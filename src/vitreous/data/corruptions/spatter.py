@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from vitreous.data.corruptions.filters import extend, smooth
+from vitreous.data.corruptions.arrays import Around, Array, framed, library, native
+from vitreous.data.corruptions.filters import smooth
 from vitreous.data.corruptions.published import published
 from vitreous.data.draws import Draws
 
-WATER = (175 / 255, 238 / 255, 238 / 255)
-MUD = (63 / 255, 42 / 255, 20 / 255)
+WATER, MUD = (175, 238, 238), (63, 42, 20)
 
 
 @published(
@@ -36,93 +33,124 @@ def spatter(
     images: Tensor, draws: Draws, mean: float, std: float, sigma: float, least: float, strength: float, what: str
 ) -> Tensor:
     """Where smoothed normal noise is above `least` lies water, added as bright as `strength`, or mud, blurred by it."""
-    liquid = smooth(draws.normal(1, *images.shape[-2:], mean=mean, std=std), sigma)
+    liquid = smooth(draws.normal(*images.shape[-2:], mean=255 * mean, std=255 * std), sigma)
     if what == "water":
-        return images + water(liquid.mul_(liquid >= least)).mul_(strength) * images.new_tensor(WATER).view(3, 1, 1)
-    mud = smooth((liquid > least).float(), strength)
+        bright = torch.as_tensor(water(native(liquid.mul_(liquid >= 255 * least)))).mul_(strength)
+        for channel, colour in zip(images.unbind(1), WATER, strict=True):
+            channel.add_(bright, alpha=colour)
+        return images
+    mud = smooth((liquid > 255 * least).float(), strength)
     mud *= mud >= 0.8
-    return images * (1 - mud) + mud * images.new_tensor(MUD).view(3, 1, 1)
+    for channel, colour in zip(images.unbind(1), MUD, strict=True):
+        channel.lerp_(mud.new_tensor(float(colour)), mud)
+    return images
 
 
-def water(liquid: Tensor) -> Tensor:
-    """How bright drops are, (n, 1, h, w), up to one: thickness times an embossed, equalised distance to their rims.
+def water(liquid: Array) -> Array:
+    """How bright drops are, (n, h, w), up to one: thickness in levels times an embossed, equalised distance to rims.
 
     Distances are exact, where the original has OpenCV's approximation by paths over a 5x5 mask (2 % off at most).
     """
-    level = (liquid * 255).floor_()
-    light = _equalised(_mean3(distances(edges(level), 20)).int())
-    near = partial(_beside, extend(light, (1, 1), (1, 1), "mirror"))
-    light += near(0, 1) - near(0, -1) + near(1, 0) - near(-1, 0) + 2 * (near(1, 1) - near(-1, -1))
-    bright = _mean3(light.clamp_(0, 255)).add_(0.5).floor_().mul_(level)
-    return bright.div_(bright.amax((1, 2, 3), keepdim=True).clamp_(min=1))  # the original divides by zero without drops
+    lib = library(liquid)
+    level = lib.floor(liquid)
+    around = Around(_equalised(_mean3(distances(edges(level), 20))), "mirror")
+    light = around(1, 1) - around(-1, -1)
+    light *= 2
+    for way in ((0, 0), (0, 1), (1, 0)):
+        light += around(*way)
+    light -= around(0, -1)
+    light -= around(-1, 0)
+    light = around.rows(lib.clip(light, 0, 255, out=light))
+    bright = lib.floor(_mean3(light) + 0.5)
+    bright *= level
+    bright /= lib.clip(lib.amax(bright, axis=(1, 2), keepdims=True), 1, None)  # the original divides by 0 without drops
+    return bright
 
 
-def edges(level: Tensor, low: int = 50, high: int = 150) -> Tensor:
-    """Canny's edges of (n, 1, h, w) with whole levels to 255: bool; Sobel slopes, |dx| + |dy|, edges above `low` that
+def edges(level: Array, low: int = 50, high: int = 150) -> Array:
+    """Canny's edges of (n, h, w) with whole levels to 255: bool; Sobel slopes, |dx| + |dy|, edges above `low` that
     touch one above `high`."""
-    around = extend(level, (1, 1), (1, 1), "nearest")
-    rows = torch.add(around[..., :-2, :] + around[..., 2:, :], around[..., 1:-1, :], alpha=2)
-    columns = torch.add(around[..., :-2] + around[..., 2:], around[..., 1:-1], alpha=2)
-    dx, dy = rows[..., 2:] - rows[..., :-2], columns[..., 2:, :] - columns[..., :-2, :]
-    wide, tall = dx.abs(), dy.abs()
+    lib = library(level)
+    around = Around(lib.asarray(level, dtype=lib.int16), "nearest")
+    dx = around(0, 1) - around(0, -1)
+    dx *= 2
+    dy = around(1, 0) - around(-1, 0)
+    dy *= 2
+    down, up = around(1, 1) - around(-1, -1), around(-1, 1) - around(1, -1)
+    dx += down
+    dx += up
+    dy += down
+    dy -= up
+    wide, tall = abs(dx), abs(dy)
     size = wide + tall
-    near = partial(_beside, F.pad(size.clamp(min=low), (1, 1, 1, 1), value=low))
-    flat, steep = tall < (2**0.5 - 1) * wide, tall > (2**0.5 + 1) * wide  # the tangents of 22.5 and 67.5 degrees
-    rising = dx * dy < 0
-    across = size > torch.maximum(near(0, -1), near(0, 1) - 1)  # sizes are whole: above the one, not below the other
-    along = size > torch.maximum(near(-1, 0), near(1, 0) - 1)
-    down = size > torch.maximum(near(-1, -1), near(1, 1))
-    up = size > torch.maximum(near(-1, 1), near(1, -1))
-    ridge = (flat & across) | (steep & along) | (~(flat | steep) & ((rising & up) | (~rising & down)))
-    found = ridge & (size > high)
-    while not torch.equal(grown := _sum3(F.pad(found.byte(), (1, 1, 1, 1))).bool().logical_and_(ridge), found):
-        found = grown
-    return found
+    steep, flat = (lib.asarray(each, dtype=lib.float32) * (2**0.5 - 1) for each in (tall, wide))
+    flat, steep = tall < flat, wide < steep  # less than 22.5 degrees from an axis
+    near = Around(around.rows(size))
+    rising = (dx ^ dy) < 0
+    across = (size > near(0, -1)) & (size >= near(0, 1)) & flat
+    along = (size > near(-1, 0)) & (size >= near(1, 0)) & steep
+    down = (size > lib.maximum(near(-1, -1), near(1, 1))) & ~rising
+    up = (size > lib.maximum(near(-1, 1), near(1, -1))) & rising
+    ridge = (across | along | ((down | up) & ~(flat | steep))) & (size > low)
+    return _linked(around.rows(ridge & (size > high)), around.rows(ridge))
 
 
-def distances(found: Tensor, most: int) -> Tensor:
-    """Distance of each pixel of (n, 1, h, w) to the nearest one found, at most `most`.
+def _linked(found: Array, ridge: Array) -> Array:
+    """All of the ridge that hangs together with what was found, corners included."""
+    around = Around(found)
+    count, wide, inner = -1, around.width + 2, around(0, 0)
+    ridge = Around(ridge)(0, 0)
+    while count != (count := int(library(found).count_nonzero(inner))):
+        tall = around.line[:, : -2 * wide] | around.line[:, wide:-wide] | around.line[:, 2 * wide :]
+        length = inner.shape[1]
+        inner[...] = (tall[:, :length] | tall[:, 1 : length + 1] | tall[:, 2 : length + 2]) & ridge
+    return around.rows(inner)
+
+
+def distances(found: Array, most: int) -> Array:
+    """Distance of each pixel of (n, h, w) to the nearest one found, at most `most`.
 
     In its row by steps of one, two, four, … pixels, to the left and to the right; then the least over the rows around.
+    Rows lie behind each other, with pixels between them that are too many to be crossed.
     """
-    away = (~found).short().mul_(most)
+    lib, (images, height, width) = library(found), found.shape
+    wide = width + most
+    away = framed(lib.asarray(~found, dtype=lib.int16) * most, (0, 0), (0, most), most).reshape(images, -1)
     for step in (1 << power for power in range(most.bit_length())):
-        left, right = away[..., :-step], away[..., step:]
-        torch.minimum(left, right + step, out=left)
-        torch.minimum(right, left + step, out=right)
+        left, right = away[:, :-step], away[:, step:]
+        lib.minimum(left, right + step, out=left)
+        lib.minimum(right, left + step, out=right)
+    far = int(away.reshape(images, height, wide)[..., :width].max()) if images else 0
     square = away * away
-    height = square.shape[-2]
-    rows = F.pad(square, (0, 0, most, most), value=most**2)
-    for step in range(1, most):
-        above, below = (rows[..., start : start + height, :] for start in (most - step, most + step))
-        torch.minimum(square, torch.minimum(above, below).add_(step**2), out=square)
-    return square.float().sqrt_()
+    rows = framed(square.reshape(images, height, wide), (far, far), (0, 0), most**2).reshape(images, -1)
+    for step in range(1, far):
+        above, below = (rows[:, start * wide :][:, : height * wide] for start in (far - step, far + step))
+        nearer = lib.minimum(above, below)
+        nearer += step**2
+        lib.minimum(square, nearer, out=square)
+    distance = lib.asarray(square.reshape(images, height, wide)[..., :width], dtype=lib.float32)
+    return lib.sqrt(distance, out=distance)
 
 
-def _beside(x: Tensor, down: int, right: int) -> Tensor:
-    """What lies so many pixels away, of images one pixel larger on every side."""
-    height, width = x.shape[-2:]
-    return x[..., 1 + down : height - 1 + down, 1 + right : width - 1 + right]
-
-
-def _sum3(x: Tensor) -> Tensor:
-    """Sums over three by three pixels, of images one pixel larger on every side."""
-    x = x[..., :-2, :] + x[..., 1:-1, :] + x[..., 2:, :]
-    return x[..., :-2] + x[..., 1:-1] + x[..., 2:]
-
-
-def _mean3(x: Tensor) -> Tensor:
+def _mean3(x: Array) -> Array:
     """Means over three by three pixels."""
-    return _sum3(extend(x, (1, 1), (1, 1), "mirror")).div_(9)
+    around = Around(x, "mirror")
+    line, wide, length = around.line, around.width + 2, around.height * (around.width + 2)
+    tall = line[:, : -2 * wide] + line[:, 2 * wide :]
+    tall += line[:, wide:-wide]
+    both = tall[:, :length] + tall[:, 2 : length + 2]
+    both += tall[:, 1 : length + 1]
+    both /= 9
+    return around.rows(both)
 
 
-def _equalised(level: Tensor) -> Tensor:
-    """Whole levels (n, 1, h, w) spread so that their histogram is flat; images of one level stay as they are."""
-    images, pixels = len(level), level[0].numel()
-    mine = level + 256 * torch.arange(images, dtype=torch.int32, device=level.device).view(-1, 1, 1, 1)
-    counts = torch.bincount(mine.flatten(), minlength=256 * images).view(images, 256)
-    sums = counts.cumsum(1)
-    lowest = counts.gather(1, level.flatten(1).amin(1, keepdim=True).long())
-    spread = ((sums - lowest) * 255 / (pixels - lowest).clamp(min=1)).round()
-    spread = torch.where(lowest == pixels, torch.arange(256, device=level.device), spread)
-    return spread.flatten().index_select(0, mine.flatten()).view(level.shape)
+def _equalised(level: Array) -> Array:
+    """Levels (n, h, w), rounded down, spread so that their histogram is flat; images of one level stay as they are."""
+    lib, (images, height, width) = library(level), level.shape
+    mine = lib.asarray(level, dtype=lib.int64)
+    mine += 256 * (lib.cumsum(lib.ones_like(mine[:, :1, :1]), axis=0) - 1)
+    sums = lib.cumsum(lib.bincount(mine.reshape(-1), minlength=256 * images).reshape(images, 256), axis=1)
+    lowest = lib.amin(lib.where(sums > 0, sums, height * width), axis=1, keepdims=True)
+    spread = lib.round((sums - lowest) * 255 / lib.clip(height * width - lowest, 1, None))
+    same = lib.cumsum(lib.ones_like(spread), axis=1) - 1
+    return lib.take(lib.asarray(lib.where(lowest == height * width, same, spread), dtype=lib.float32), mine)

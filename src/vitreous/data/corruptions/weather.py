@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from vitreous.data.corruptions.filters import correlate, trail, zoom
+from vitreous.data.corruptions.filters import drag, middle, zoom
 from vitreous.data.corruptions.frost import panes
 from vitreous.data.corruptions.plasma import plasma
 from vitreous.data.corruptions.published import HAIR, published
@@ -43,18 +43,14 @@ def snow(
 
     The picture itself pales: a share 1 - keep is replaced by 1.5 times its grey plus a half, where that is brighter.
     """
-    flakes = zoom(draws.normal(1, *images.shape[-2:], mean=mean, std=std), size)
-    flakes = _levels(flakes.mul_(flakes >= least).clamp_(0, 1))
-    kernels, origin = trail(draws, -90, radius, sigma)
-    flakes = _levels(correlate(flakes, kernels, origin, "nearest"), 0.5)
+    height, width = images.shape[-2:]
+    seen = (middle(length, size) for length in (height, width))
+    flakes = zoom(draws.normal(1, *seen, mean=255 * mean, std=255 * std), (height, width), size)
+    flakes = flakes.mul_(flakes >= 255 * least).clamp_(0, 255).add_(HAIR).floor_()
+    flakes = drag(flakes, draws, -90, radius, sigma).add_(0.5).floor_()
     red, green, blue = images.split(1, 1)
-    pale = (red * 0.4485).add_(green, alpha=0.8805).add_(blue, alpha=0.171).add_(0.5)
+    pale = (red * 0.4485).add_(green, alpha=0.8805).add_(blue, alpha=0.171).add_(127.5)
     return torch.maximum(images, pale).lerp_(images, keep).add_(flakes + flakes.flip(2, 3))
-
-
-def _levels(layer: Tensor, up: float = HAIR) -> Tensor:
-    """Cut (or, with a half, rounded) to the 256 levels of the image file that the original writes here."""
-    return layer.mul_(255).add_(up).floor_().div_(255)
 
 
 @published(
@@ -70,10 +66,10 @@ def frost(images: Tensor, draws: Draws, image: float, ice: float, scale: float) 
     height, width = images.shape[-2:]
     all_panes = panes(scale, max(height, width), images.device)
     choices = (all_panes.shape[0], all_panes.shape[2] - height + 1, all_panes.shape[3] - width + 1)
-    which, down, right = (draws.uniform(3) * torch.tensor(choices, device=images.device)).long().unbind(1)
-    y = down[:, None] + torch.arange(height, device=images.device)
-    piece = all_panes.unfold(3, width, 1)[which[:, None], :, y, right[:, None]].movedim(2, 1)
-    return (image * images).add_(piece, alpha=ice)
+    for each, drawn in zip(images.mul_(image), draws.uniform(3).tolist(), strict=True):
+        pane, top, left = (int(share * many) for share, many in zip(drawn, choices, strict=True))
+        each.add_(all_panes[pane, :, top : top + height, left : left + width], alpha=255 * ice)
+    return images
 
 
 @published(
@@ -85,4 +81,4 @@ def fog(images: Tensor, draws: Draws, thickness: float, decay: float) -> Tensor:
     height, width = images.shape[-2:]
     brightest = images.amax((1, 2, 3), keepdim=True)
     mist = plasma(draws, 1 << (max(height, width, 2) - 1).bit_length(), decay)[:, None, :height, :width]
-    return images.add(mist, alpha=thickness).mul_(brightest / (brightest + thickness))
+    return images.add_(mist, alpha=255 * thickness).mul_(brightest / (brightest + 255 * thickness))
