@@ -40,7 +40,7 @@ def test_gates_and_nonlocality_are_told_by_layer_and_head() -> None:
     model = build("convit_nano", image=16, classes=3, patch=4, depth=3, heads=4, gpsa=2)
     with torch.no_grad():
         for layer, head in ((0, 1), (1, 3)):
-            model.blocks[layer].attn.gating_param[head] = 5.0  # type: ignore[index,union-attr,operator]
+            model.blocks[layer].attn.gating_param[head] = 5.0  # type: ignore[index,union-attr]
     found = pd.DataFrame(_rows({"epoch": 4, **locality.record(model, torch.rand(2, 3, 16, 16))}))
     gates = found[found["measure"] == "gate"]
     assert [tuple(each) for each in gates[["layer", "head"]].to_numpy()] == [(i, h) for i in range(2) for h in range(4)]

@@ -47,6 +47,15 @@ def test_what_two_claims_need_is_trained_once() -> None:
     assert together[0].serves == ("HDV-09", "HDV-10")
 
 
+def test_the_whole_way_is_kept_where_a_claim_looks_at_it() -> None:
+    """On the study's own images as on the tasks of small versions, and whether that claim is asked or not."""
+    for ids in (("HDV-12",), ("HDV-11",)):
+        kept = {c.training.model: c.training.recipe.keep for c in planned(*ids) if c.training}
+        assert kept == {"vit_ti": "epochs", "resnet_18": "epochs"}
+    small = plan([find(claims.every(), "HDV-12")], SANITY, "world:shapes", [0])
+    assert {cell.training.recipe.keep for cell in small if cell.training} == {"epochs"}
+
+
 def test_a_pair_waits_for_both() -> None:
     cells = planned("HDV-32")
     (pair,) = (cell for cell in cells if cell.training is None)

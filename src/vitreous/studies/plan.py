@@ -120,7 +120,8 @@ def _sitting(
         return Sitting(facts, results, None)
     other = _sitting(_other(facts), (), scale, data, image, early) if "beside" in facts else None
     training = realise(facts, scale, data, image, short=_whose(facts) in early)
-    if _whose({**facts, "seed": 0}) in _watched(scale.thresholds(data)):
+    where = "" if facts["data"] == data else facts["data"]
+    if _whose({**facts, "data": where, "seed": 0}) in _watched(scale.thresholds(data)):
         training = replace(training, recipe=training.recipe.but(keep="epochs"))
     return Sitting(facts, results, training, other)
 
