@@ -99,7 +99,7 @@ def _tokens(depth: int, width: int, heads: int, **more: Any) -> Build:
 
 LOCAL: dict[str, Any] = {"mixer": "window", "pool": "gap"}
 SMALL_RESNET: dict[str, Any] = {"stem": "r26", "stem_width": 0.0625}
-NANO_STAGES = {"stages": (1, 2, 4), "width": 8, "heads": (1, 2, 4), "head_dim": 8, "window": 2}
+NANO_STAGES = {"stages": (2, 2, 4), "width": 8, "heads": (1, 2, 4), "head_dim": 8, "window": 2}
 SANITY = Scale(
     name="sanity",
     builds={
