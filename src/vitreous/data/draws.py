@@ -64,8 +64,8 @@ class Draws:
         start = self.used * STEP % 2**64
         self.used += count
         if self.keys.device.type != "cpu":
-            steps = torch.arange(1, count + 1, device=self.keys.device) * _signed(STEP)
-            return _scrambled_there((self.keys + _signed(start))[:, None] + steps)
+            steps_there = torch.arange(1, count + 1, device=self.keys.device) * _signed(STEP)
+            return _scrambled_there((self.keys + _signed(start))[:, None] + steps_there)
         steps = _kept()[:count] if count <= KEPT else np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
         keys = self.keys.numpy().view(np.uint64) + np.uint64(start)
         return torch.from_numpy(scrambled(np.add.outer(keys, steps)).view(np.int64))

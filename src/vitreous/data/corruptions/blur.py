@@ -58,9 +58,11 @@ def glass_blur(images: Tensor, draws: Draws, sigma: float, reach: int, times: in
     are followed for all pixels at once by doubling the distance jumped.
     """
     blurred = smooth(images, sigma).add_(HAIR).floor_().flatten(2)
-    for image, source in zip(blurred, _sources(draws, *images.shape[-2:], reach, times), strict=True):
-        image.copy_(image.index_select(1, source))
-    return smooth(blurred.view(images.shape), sigma)
+    mixed = torch.empty_like(blurred)
+    height, width = images.shape[-2:]
+    for image, source, into in zip(blurred, _sources(draws, height, width, reach, times), mixed, strict=True):
+        torch.index_select(image, 1, source, out=into)
+    return smooth(mixed.view(images.shape), sigma)
 
 
 def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> Tensor:
@@ -85,7 +87,8 @@ def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> T
         moves[..., outside] = 0
     line = moves.reshape(-1)
     waiting = places(line > 0)
-    line += native(_counted(len(line), draws.keys.device))
+    own = native(_counted(len(line), draws.keys.device))
+    line += own
     line[waiting] = ~look(line, waiting)
     while len(waiting):
         found = look(line, ~look(line, waiting))
@@ -94,8 +97,7 @@ def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> T
     source = line.reshape(-1, times, pixels)[:, -1]
     for _ in range(times - 1):
         source = look(line, source - pixels)  # what was held before a sweep is what was taken in the one before
-    starts = torch.arange(0, len(line), times * pixels, dtype=torch.int32, device=draws.keys.device)
-    return torch.as_tensor(source) - starts[:, None]
+    return torch.as_tensor(source - own[:: times * pixels, None])
 
 
 @lru_cache(maxsize=2)

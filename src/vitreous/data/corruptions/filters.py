@@ -36,10 +36,6 @@ def extend(x: Tensor, rows: tuple[int, int], columns: tuple[int, int], border: B
         return F.pad(x, (*columns, *rows), "replicate")
     if border == "mirror" and max(rows) < height and max(columns) < width:
         return F.pad(x, (*columns, *rows), "reflect")
-    if border == "reflect" and max(rows) <= height and max(columns) <= width:
-        left, right = x[..., : columns[0]].flip(-1), x[..., width - columns[1] :].flip(-1)
-        x = torch.cat([left, x, right], -1)
-        return torch.cat([x[..., : rows[0], :].flip(-2), x, x[..., height - rows[1] :, :].flip(-2)], -2)
     for axis, (before, after) in ((-2, rows), (-1, columns)):
         places = torch.arange(-before, x.shape[axis] + after, device=x.device)
         x = x.index_select(axis, inside(places, x.shape[axis], border))
@@ -84,21 +80,22 @@ def smooth(x: Tensor, sigma: float, border: Border = "nearest", truncate: float 
     """Gaussian blur of (…, h, w), cut off at `truncate` sigmas; along each axis one product with a matrix."""
     if sigma <= 0:
         return x
-    if x.device.type == "cpu" and 2 * int(truncate * sigma + 0.5) + BLOCK <= min(x.shape[-2:]):
-        return _smooth_short(x, sigma, border, truncate)
+    short = 2 * int(truncate * sigma + 0.5) + BLOCK <= min(x.shape[-2:])
+    if short and border == "nearest" and x.device.type == "cpu":
+        return _smooth_short(x, sigma, truncate)
     down, right = (smoothing(length, sigma, border, truncate, x.device) for length in x.shape[-2:])
     return downwards(rightwards(x, right), down)
 
 
-def _smooth_short(x: Tensor, sigma: float, border: Border, truncate: float) -> Tensor:
+def _smooth_short(x: Tensor, sigma: float, truncate: float) -> Tensor:
     """The same where kernels are short: some pixels in a row, with those around them, times one small matrix. All these
-    products along an axis are one call, which for one image takes half the time."""
+    products along an axis are one call, which for one image takes half to three quarters of the time."""
     height, width = x.shape[-2:]
     tall, wide = (-(-length // BLOCK) for length in (height, width))
     right, down = _bands(sigma, truncate, tall, wide)
     reach, radius = right.shape[1], (right.shape[1] - BLOCK) // 2
-    more = [(radius, radius + many * BLOCK - length) for many, length in ((tall, height), (wide, width))]
-    around = extend(x.reshape(-1, 1, height, width), *more, border)
+    below, beside = tall * BLOCK - height, wide * BLOCK - width
+    around = extend(x.reshape(-1, 1, height, width), (radius, radius + below), (radius, radius + beside), "nearest")
     lines, full = around.flatten(0, 2), wide * BLOCK
     short = x.new_empty(len(lines), full)
     windows = lines.as_strided((wide, len(lines), reach), (BLOCK, lines.shape[1], 1))
