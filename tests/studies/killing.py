@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import multiprocessing
 import os
@@ -24,7 +25,7 @@ def started(work: Callable[..., Any], *given: Any) -> BaseProcess:
     """In a process of its own, with this one's environment of now."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["vitreous.studies.executors"])
-    process = context.Process(target=_here, args=(dict(os.environ), work, *given))
+    process = context.Process(target=_here, args=(dict(os.environ), work, *given), daemon=True)
     process.start()
     return process
 
@@ -39,12 +40,12 @@ def until(holds: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end, "It took too long."
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
-def at_work(root: Path, besides: Path | None = None) -> bool:
-    """Whether somebody holds the lock of a cell, besides one."""
-    return any(_held(path) for path in root.glob("locks/*.lock") if path != besides)
+def at_work(root: Path) -> bool:
+    """Whether somebody holds the lock of a cell."""
+    return any(_held(path) for path in root.glob("locks/*.lock"))
 
 
 def _held(path: Path) -> bool:
@@ -97,6 +98,18 @@ def _title(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
         return ""
+
+
+def opened(pids: Sequence[int], folder: Path) -> dict[int, Path]:
+    """Which of these processes have a file of this folder open, and which file."""
+    found: dict[int, Path] = {}
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for entry in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if (path := entry.readlink()).parent == folder:
+                        found[pid] = path
+    return found
 
 
 def alive(pid: int) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from studies.killing import Files, alive, at_work, below, files, started, until
+from studies.killing import Files, alive, at_work, below, files, opened, started, until
 from studies.tiny import cells, equal, tiny
 from vitreous.errors import VitreousError
 from vitreous.studies import executors, running
@@ -36,7 +36,7 @@ print(found.address_info["gcs_address"], flush=True)
 sys.stdin.read()  # until the test ends, however it does
 ray.shutdown()
 """
-ORDER = "wdwwdwiwd"
+ORDER = "wdwwdwiwwd"
 """Who is killed: a worker, the driver, or the driver asked to stop; never more than DEATHS workers of one driver."""
 
 
@@ -75,16 +75,19 @@ def workers(pid: int, *titles: str) -> list[int]:
 
 @pytest.mark.timeout(900)
 def test_whoever_is_killed_nothing_is_lost(host: subprocess.Popen[str], tmp_path: Path, done: Path) -> None:
-    """Nine times on one cluster; then a study on a cluster of its own does the rest, though a worker is killed."""
+    """Ten times on one cluster; then a study on a cluster of its own does the rest."""
     assert host.stdout is not None
     address = host.stdout.readline().strip()
     draws = random.Random(7)
     kept: Files = {}
     driver = drive(tmp_path, address)
     for number, whom in enumerate(ORDER):
-        if number < 2:  # the first of each kind surely hit somebody at work
+        if number == 0:
+            kill_at_work(host, driver, tmp_path, draws)
+            continue
+        if number == 1:
             until(lambda: at_work(tmp_path) or not driver.is_alive())  # noqa: B023 - called at once
-        time.sleep(draws.uniform(0, 1 if number < 2 else 2))
+        time.sleep(draws.uniform(0, 2))
         if whom == "w":
             until(lambda: bool(workers(host.pid)) or not driver.is_alive())  # noqa: B023
             kill(draws.choice(workers(host.pid) or [None]), signal.SIGKILL)
@@ -92,10 +95,23 @@ def test_whoever_is_killed_nothing_is_lost(host: subprocess.Popen[str], tmp_path
         kill(driver.pid, signal.SIGINT if whom == "i" else signal.SIGKILL)
         driver.join()
         assert kept.items() <= (kept := files(cells(), tmp_path)).items()
+        assert kept
         driver = drive(tmp_path, address if number + 1 < len(ORDER) else None)
     rest(driver, tmp_path)
     assert kept.items() <= files(cells(), tmp_path).items()
     equal(tmp_path, done)
+
+
+def kill_at_work(host: subprocess.Popen[str], driver: BaseProcess, root: Path, draws: random.Random) -> None:
+    """The worker that is at a cell; the same driver sees that another does it."""
+    until(lambda: bool(opened(workers(host.pid), root / "locks")) or not driver.is_alive())
+    time.sleep(draws.uniform(0, 0.5))
+    until(lambda: bool(opened(workers(host.pid), root / "locks")) or not driver.is_alive())
+    pid, lock = opened(workers(host.pid), root / "locks").popitem()
+    kill(pid, signal.SIGKILL)
+    cell = next(cell for cell in cells() if running.lock(cell, root).name == lock.name)
+    until(lambda: running.finished(cell, root) or not driver.is_alive())
+    assert running.finished(cell, root)
 
 
 def kill(pid: int | None, how: signal.Signals) -> None:
@@ -105,16 +121,14 @@ def kill(pid: int | None, how: signal.Signals) -> None:
 
 
 def rest(driver: BaseProcess, root: Path) -> None:
-    """A cell whose worker died is sent again, one that somebody else is at is waited for, and no process is left."""
+    """A cell that somebody else is at is waited for, and with the driver all processes of its cluster are gone."""
     last = cells()[-1]
     assert driver.pid is not None
     with running.locked(running.lock(last, root)):
-        until(lambda: at_work(root, besides=running.lock(last, root)) or not driver.is_alive())
-        kill(workers(driver.pid, "ray::_task")[0], signal.SIGKILL)
+        until(lambda: bool(workers(driver.pid or 0, "ray::_task")) or not driver.is_alive())
         until(lambda: {cell.key for cell in running.left(cells(), root)} <= {last.key} or not driver.is_alive())
         assert driver.is_alive()
         family = below(driver.pid)
-        assert workers(driver.pid)
     driver.join()
     assert driver.exitcode == 0
     until(lambda: not any(map(alive, family)))

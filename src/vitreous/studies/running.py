@@ -149,7 +149,7 @@ def attempt(cell: Cell, root: Path, scale: Scale, device: str = "auto", told: To
                 told(cell, "begun")
                 do(cell, root, scale, device)
         except VitreousError as error:
-            return "failed", note(cell, root, str(error))
+            return "failed", note(cell, root, str(error) or type(error).__name__)
         except Exception as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
             note(cell, root, why, traceback.format_exc())
