@@ -22,7 +22,7 @@ from vitreous.claims.evidence import Evidence, Need
 from vitreous.claims.together import of_chance
 from vitreous.report import effect, write
 from vitreous.report.packing import digest
-from vitreous.report.verdicts import Judgement, lacking, lines, plain, sentences, striking
+from vitreous.report.verdicts import Judgement, lines, plain, sentences, striking
 
 PAPER = Paper("TST", f"A title {EVIL}", "Somebody & others", 2021, "2101.00001")
 GAP = Part("error of ViT minus error of ResNet", 4.2, 3.1, 5.4, 2, "at least", 0.0, 16.2, 3)
@@ -70,7 +70,7 @@ def test_an_effect_in_words() -> None:
 
 
 def test_the_paragraph_counts(judgement: Judgement) -> None:
-    outcomes = [verdict.outcome for verdict in judgement.verdicts if not lacking(verdict)]
+    outcomes = [verdict.outcome for verdict in judgement.verdicts if not verdict.lacking]
     said = " ".join(sentences(judgement))
     assert said.startswith(f"{len(outcomes)} of the 153 findings could be judged on what was measured: ")
     for outcome in ("supported", "refuted", "inconclusive"):
@@ -95,11 +95,11 @@ def test_nothing_and_one() -> None:
 
 def test_what_lacks_a_number_was_not_measured() -> None:
     unread = Part("half", nan, nan, nan, 1.0)
-    assert lacking(made_up("TST-01", "inconclusive", GAP, unread))
-    assert lacking(made_up("TST-01", "inconclusive", GAP, missing=(Need({"model": "vit"}, "cka"),)))
-    assert lacking(made_up("TST-01", "inconclusive", Part("only noted", 1.0, 1.0, 1.0)))
-    assert not lacking(made_up("TST-01", "inconclusive", GAP, Part("only noted", nan, nan, nan)))
-    assert not lacking(made_up("TST-01", "supported", GAP, missing=(Need({"model": "vit"}, "cka"),)))
+    assert made_up("TST-01", "inconclusive", GAP, unread).lacking
+    assert made_up("TST-01", "inconclusive", GAP, missing=(Need({"model": "vit"}, "cka"),)).lacking
+    assert made_up("TST-01", "inconclusive", Part("only noted", 1.0, 1.0, 1.0)).lacking
+    assert not made_up("TST-01", "inconclusive", GAP, Part("only noted", nan, nan, nan)).lacking
+    assert not made_up("TST-01", "supported", GAP, missing=(Need({"model": "vit"}, "cka"),)).lacking
 
 
 def test_the_clearest_are_farthest_from_their_thresholds_and_of_each_kind() -> None:
@@ -194,7 +194,7 @@ def test_verdicts_come_first_and_every_finding_once(page: Reader, judgement: Jud
     assert links <= set(ids), "a link leads nowhere"
     outcomes = {str(a["id"]): a["data-outcome"] for _, a in page.elements if "verdict" in str(a.get("class")).split()}
     for verdict in judgement.verdicts:
-        assert outcomes[verdict.claim.id] == ("lacking" if lacking(verdict) else verdict.outcome)
+        assert outcomes[verdict.claim.id] == ("lacking" if verdict.lacking else verdict.outcome)
 
 
 def test_the_page_stays_closed(page: Reader, text: str) -> None:
@@ -281,7 +281,7 @@ def set_to(page: Page, selector: str, value: str) -> None:
 def test_filters(tab: Page, judgement: Judgement) -> None:
     every = {verdict.claim.id for verdict in judgement.verdicts}
     refuted = {verdict.claim.id for verdict in judgement.verdicts if verdict.outcome == "refuted"}
-    absent = {verdict.claim.id for verdict in judgement.verdicts if lacking(verdict)}
+    absent = {verdict.claim.id for verdict in judgement.verdicts if verdict.lacking}
     assert shown(tab) == every
     tab.click(".filters [data-outcome=refuted]")
     assert shown(tab) == refuted

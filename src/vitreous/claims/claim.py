@@ -205,6 +205,13 @@ class Verdict:
     notes: tuple[str, ...] = ()
 
     @property
+    def lacking(self) -> bool:
+        """Whether it is inconclusive because something was not measured, or not so that it could be read."""
+        deciding = [part for part in self.parts if part.threshold is not None]
+        unread = not deciding or any(isnan(part.effect) for part in deciding)
+        return self.outcome == "inconclusive" and (bool(self.missing) or unread)
+
+    @property
     def deciding(self) -> Part | None:
         """The part to show: the one that decided, or the first."""
         judged = [part for part in self.parts if part.outcome is not None]

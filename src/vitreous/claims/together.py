@@ -61,7 +61,7 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     total = counts(verdicts)
     every = {outcome: sum(count[outcome] for count in total.values()) for outcome in OUTCOMES}
     said = [f"{len(verdicts)} claim{'s' * (len(verdicts) != 1)}: {_told(every)}."]
-    lacking = sum(bool(verdict.missing) for verdict in verdicts)
+    lacking = sum(verdict.lacking for verdict in verdicts)
     if lacking:
         said.append(f"{lacking} of the inconclusive ones lack measurements.")
     if len(total) > 1:
@@ -75,7 +75,8 @@ def _told(count: dict[Outcome, int]) -> str:
 
 def of_chance(verdicts: Sequence[Verdict]) -> list[str]:
     """Sentences on how much of it may be chance; none where chance has no part in it."""
-    asked = [(verdict.claim.id, part, p) for verdict in verdicts for part in verdict.parts
+    measured = [verdict for verdict in verdicts if not verdict.lacking]
+    asked = [(verdict.claim.id, part, p) for verdict in measured for part in verdict.parts
              if (p := doubt(part)) is not None]  # fmt: skip
     if not asked:
         return []

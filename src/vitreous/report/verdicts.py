@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import isfinite, isnan
+from math import isfinite
 
 from vitreous import analyses
 from vitreous.claims.claim import Claim, Outcome, Paper, Part, Verdict
@@ -40,14 +40,7 @@ class Judgement:
     @property
     def measured(self) -> list[Verdict]:
         """Those for which everything was there."""
-        return [verdict for verdict in self.verdicts if not lacking(verdict)]
-
-
-def lacking(verdict: Verdict) -> bool:
-    """Whether it is inconclusive because something was not measured, or not so that it could be read."""
-    deciding = [part for part in verdict.parts if part.threshold is not None]
-    unread = not deciding or any(isnan(part.effect) for part in deciding)
-    return verdict.outcome == "inconclusive" and (bool(verdict.missing) or unread)
+        return [verdict for verdict in self.verdicts if not verdict.lacking]
 
 
 def papers(judgement: Judgement) -> dict[Paper, list[Verdict]]:
@@ -123,7 +116,7 @@ def _tally(judgement: Judgement) -> list[str]:
     heads = "".join(f'<th scope="col" class="number">{badge(outcome)}</th>' for outcome in OUTCOMES)
     rows = ""
     for paper, verdicts in papers(judgement).items():
-        known = [verdict for verdict in verdicts if not lacking(verdict)]
+        known = [verdict for verdict in verdicts if not verdict.lacking]
         cells = "".join(
             f'<td class="number">{sum(verdict.outcome == outcome for verdict in known)}</td>' for outcome in OUTCOMES
         )
@@ -182,8 +175,8 @@ def _filters(judgement: Judgement) -> list[str]:
 
 
 def _of_paper(paper: Paper, verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
-    known = [verdict for verdict in verdicts if not lacking(verdict)]
-    rest = [verdict for verdict in verdicts if lacking(verdict)]
+    known = [verdict for verdict in verdicts if not verdict.lacking]
+    rest = [verdict for verdict in verdicts if verdict.lacking]
     found = [
         f'<section class="card verdicts" id="verdicts-{paper.key}" data-paper="{paper.key}">',
         f"<h3>{escape(paper.authors)} ({paper.year})</h3>",

@@ -1,0 +1,91 @@
+"""Write the verdicts of the studies whose evidence is kept in `results/`: a table, a page and a summary of each.
+
+    python docs/generate_verdicts.py
+
+What was measured is in `results/NAME.zip`, a folder that `vitreous claims judge` reads once it is unpacked. From it
+come `NAME.csv` (every part of every claim), `NAME.html` (the page) and `NAME.md` (a row for each claim that could be
+judged). A test compares the first and the last with what this file would write, so a change of a claim shows in its
+verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isnan
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from zipfile import ZipFile
+
+from vitreous import claims
+from vitreous.claims.claim import Part, Verdict, judge
+from vitreous.claims.command import number
+from vitreous.claims.reading import load
+from vitreous.claims.together import OUTCOMES, counts, of_chance
+from vitreous.inspection.inspection import Inspection
+from vitreous.report.judge import rows
+from vitreous.report.page import write
+from vitreous.report.verdicts import Judgement
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+HOW = {
+    "cifar10-zoo-2026-11-16": """# Findings judged on CIFAR-10
+
+Study `zoo` at scale `small`, with what other studies need of the same models and a few of their trainings: 24 networks
+on CIFAR-10, recipe `fast` with 5 + 60 epochs (six of them only to the end of the warm-up, which is all that is wanted
+of them, and two tuned for 1000 steps more), seed 0, on one H200 that four of them shared at a time, 26 minutes. Speed
+was measured afterwards, with nothing else on the machine; exact properties on a CPU. The intervals are over test images
+and batches: what another seed would give is not in them. [What it means](../docs/verdicts.md) is discussed in the
+manual.
+""",
+    "sanity-2026-11-16": "",
+}
+"""How each was obtained."""
+
+
+def verdicts(name: str) -> tuple[list[Verdict], Judgement]:
+    """On what is kept of a study."""
+    with TemporaryDirectory() as folder:
+        ZipFile(RESULTS / f"{name}.zip").extractall(folder)
+        evidence = load(Path(folder))
+        found = judge(evidence, claims.every())
+    return found, Judgement(found, evidence.exhibits)
+
+
+def summary(name: str, found: Sequence[Verdict]) -> str:
+    """Counts by paper, then a row for each claim of which everything was measured."""
+    measured = [verdict for verdict in found if not verdict.lacking]
+    lines = [HOW[name], "| paper | " + " | ".join(OUTCOMES) + " |", "|---|---|---|---|"]
+    for paper, count in counts(measured).items():
+        lines.append(f"| {paper.authors} ({paper.year}) | " + " | ".join(f"{count[each]}" for each in OUTCOMES) + " |")
+    lines += ["", " ".join(of_chance(found)), "", "| | finding | verdict | effect | wanted | paper |"]
+    lines += ["|---|---|---|---|---|---|", *(row(verdict) for verdict in measured)]
+    return "\n".join(lines) + "\n"
+
+
+def row(verdict: Verdict) -> str:
+    """With the part that decided."""
+    part = verdict.deciding
+    cells = [verdict.claim.id, verdict.claim.sentence, verdict.outcome, *(said(part) if part else ("", "", ""))]
+    return f"| {' | '.join(cells)} |"
+
+
+def said(part: Part) -> tuple[str, str, str]:
+    """Its effect, what was wanted, and what the paper has."""
+    exact = part.low == part.effect == part.high
+    around = "" if exact or isnan(part.effect) else f" ({number(part.low)} to {number(part.high)})"
+    wanted = f"{part.asks} {number(part.threshold)}" if part.threshold is not None else ""
+    return f"{part.says}: {number(part.effect)}{around}", wanted, number(part.paper)
+
+
+def main() -> None:
+    for path in sorted(RESULTS.glob("*.zip")):
+        found, judgement = verdicts(path.stem)
+        path.with_suffix(".csv").write_text(rows(found), encoding="utf-8")
+        path.with_suffix(".md").write_text(summary(path.stem, found), encoding="utf-8")
+        write(Inspection({}), path.with_suffix(".html"), judgement=judgement)
+        print(path.stem, {each: sum(v.outcome == each for v in found) for each in OUTCOMES})
+
+
+if __name__ == "__main__":
+    main()

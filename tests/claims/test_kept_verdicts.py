@@ -1,0 +1,68 @@
+"""Verdicts that are kept are those that the claims give today on the evidence that is kept beside them."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vitreous.claims.claim import Verdict
+from vitreous.report.judge import rows
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = sorted((ROOT / "results").glob("*.zip"))
+
+
+@cache
+def script() -> Any:
+    spec = spec_from_file_location("generate_verdicts", ROOT / "docs" / "generate_verdicts.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def verdicts(path: Path) -> list[Verdict]:
+    found: list[Verdict] = script().verdicts(path.stem)[0]
+    return found
+
+
+def test_something_is_kept() -> None:
+    assert "cifar10-zoo-2026-11-16" in [path.stem for path in KEPT]
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_the_table_is_what_the_evidence_gives(path: Path) -> None:
+    kept = list(csv.DictReader(StringIO(path.with_suffix(".csv").read_text(encoding="utf-8"))))
+    now = list(csv.DictReader(StringIO(rows(verdicts(path)))))
+    assert len(kept) == len(now)
+    for one, other in zip(kept, now, strict=True):
+        for column, value in one.items():
+            if column in ("effect", "low", "high") and value:
+                assert float(other[column]) == pytest.approx(float(value), rel=1e-6, abs=1e-9, nan_ok=True)
+            else:
+                assert other[column] == value, (one["claim"], column)
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_the_summary_is_what_the_evidence_gives(path: Path) -> None:
+    said = script().summary(path.stem, verdicts(path))
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == said, "run docs/generate_verdicts.py"
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_the_manual_speaks_of_every_refutation(path: Path) -> None:
+    manual = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    _, _, section = manual.partition(f"(../results/{path.stem}.md)")
+    section = section.partition("\n## ")[0]
+    assert section
+    for verdict in verdicts(path):
+        if verdict.outcome == "refuted":
+            assert verdict.claim.id in section
