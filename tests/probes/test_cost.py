@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.utils.flop_counter import flop_registry
 
 import vitreous
 from inspection.looks import cnn, images, vit
@@ -27,6 +28,14 @@ def test_operations_of_a_transformer() -> None:
     found = vitreous.inspect([vit(), vitreous.open(vit())], images(6), ["cost"], device="cpu")["cost"].table
     assert found["gflops"].to_list() == pytest.approx([expected / 1e9] * 2)
     assert found["parameters"].to_list() == [sum(p.numel() for p in vit().parameters())] * 2
+
+
+def test_operations_of_attention_do_not_depend_on_which_kernels_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Older versions of torch do not know how to count the one for a CPU."""
+    model, shown = vit(), torch.zeros(1, 3, 32, 32)
+    before = cost.flops(model, shown)
+    monkeypatch.delitem(flop_registry, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, raising=False)
+    assert cost.flops(model, shown) == before
 
 
 def test_operations_of_a_convolution() -> None:
