@@ -88,8 +88,10 @@ def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> T
     line = moves.reshape(-1)
     waiting = places(line > 0)
     own = native(_counted(len(line), draws.keys.device))
+    later = -line
+    later >>= 31  # all bits where the partner lies further on
     line += own
-    line[waiting] = ~look(line, waiting)
+    line ^= later
     while len(waiting):
         found = look(line, ~look(line, waiting))
         line[waiting] = found
@@ -124,11 +126,10 @@ def zoom_blur(images: Tensor, largest: float, step: float) -> Tensor:
     height, width = images.shape[-2:]
     planes = images.view(-1, height * width)
     columns = images.new_zeros(height * width, -(-len(planes) // 4) * 4)  # whole fours take less time than threes
-    for column, plane in zip(columns.unbind(1), planes, strict=False):
-        column.copy_(plane)
+    for index, plane in enumerate(native(planes)):
+        native(columns)[:, index] = plane
     columns = _zooms(height, width, factors, images.device) @ columns
-    for column, plane in zip(columns.unbind(1), planes, strict=False):
-        plane.copy_(column)
+    native(planes)[:] = native(columns).T[: len(planes)]
     return images
 
 

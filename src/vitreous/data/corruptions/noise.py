@@ -27,12 +27,12 @@ def shot_noise(images: Tensor, draws: Draws, photons: int) -> Tensor:
     by its level so that all are one sorted list, answers for the others.
     """
     sums, shades, buckets = _poisson(photons, images.device)
-    levels = images.flatten().int()
+    levels = images.flatten()
     drawn = draws.words(*images.shape[1:]).flatten()
-    bucket = (drawn >> 5).add_(BUCKETS // 2)
-    seen = buckets.index_select(0, torch.add(bucket, levels, alpha=BUCKETS))
-    rest = torch.as_tensor(places(native(seen < 0)))
-    drawn, levels = drawn[rest].double().add_(2**15 + 0.5).mul_(2**-16), levels[rest]
+    bucket = (drawn >> 5).add_(BUCKETS // 2).int()
+    seen = buckets.index_select(0, bucket.add_(levels.int(), alpha=BUCKETS))
+    rest = torch.as_tensor(places(native(seen) < 0))
+    drawn, levels = drawn[rest].double().add_(2**15 + 0.5).mul_(2**-16), levels[rest].int()
     counts = torch.searchsorted(sums.flatten(), drawn.add_(levels), right=True) - levels * sums.shape[1]
     return seen.index_copy_(0, rest, shades[counts]).byte().view(images.shape)
 
