@@ -234,5 +234,5 @@ SCALES = {scale.name: scale for scale in (SANITY, SMALL, PAPER)}
 def scale_named(name: str) -> Scale:
     """`sanity`, `small` or `paper`."""
     if name not in SCALES:
-        raise UnknownName("scale", name, SCALES)
+        raise UnknownName("scale", name, SCALES, f"Scales are {', '.join(SCALES)}.")
     return SCALES[name]
