@@ -30,6 +30,8 @@ def test_a_dry_run_lists_cells_and_whom_they_serve(tmp_path: Path, capsys: pytes
         (("study", "zo", "--dry-run"), "There is no study 'zo'. Did you mean zoo?"),
         (("study", "zoo", "--scale", "smal", "--dry-run"), "There is no scale 'smal'. Did you mean small?"),
         (("study", "zoo", "--seeds", "0", "--dry-run"), "at least one seed"),
+        (("study", "zoo", "--address", "auto", "--dry-run"), "say --executor ray"),
+        (("study", "zoo", "--executor", "rey", "--dry-run"), "rey"),
         (("claims", "show", "HDV-99"), "There is no claim 'HDV-99'"),
         (("claims", "judge", "nowhere"), "There is nothing to judge in 'nowhere'"),
     ],

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -21,11 +22,18 @@ PATIENCE = 240.0
 Files = dict[Path, tuple[int, int]]
 
 
+def ready() -> None:
+    """Let the server begin to import, without waiting for it."""
+    forkserver.set_forkserver_preload(["vitreous.studies.executors"])
+    forkserver.ensure_running()
+
+
 def started(work: Callable[..., Any], *given: Any) -> BaseProcess:
     """In a process of its own, with this one's environment of now."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["vitreous.studies.executors"])
-    process = context.Process(target=_here, args=(dict(os.environ), work, *given), daemon=True)
+    ready()
+    process = multiprocessing.get_context("forkserver").Process(
+        target=_here, args=(dict(os.environ), work, *given), daemon=True
+    )
     process.start()
     return process
 

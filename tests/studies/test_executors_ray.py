@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from studies.killing import Files, alive, at_work, below, files, opened, started, until
+from studies.killing import Files, alive, at_work, below, files, opened, ready, started, until
 from studies.tiny import cells, equal, tiny
 from vitreous.errors import VitreousError
 from vitreous.studies import executors, running
@@ -49,6 +49,7 @@ def home() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in given.items():
             patch.setenv(name, value)
+        ready()
         yield
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -87,7 +88,7 @@ def test_whoever_is_killed_nothing_is_lost(host: subprocess.Popen[str], tmp_path
             continue
         if number == 1:
             until(lambda: at_work(tmp_path) or not driver.is_alive())  # noqa: B023 - called at once
-        time.sleep(draws.uniform(0, 2))
+        time.sleep(draws.uniform(0, 1))
         if whom == "w":
             until(lambda: bool(workers(host.pid)) or not driver.is_alive())  # noqa: B023
             kill(draws.choice(workers(host.pid) or [None]), signal.SIGKILL)

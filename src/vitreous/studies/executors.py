@@ -43,7 +43,7 @@ from vitreous.studies.scales import Scale
 
 DEATHS = 3
 """How often a cell whose worker died is given to another, before it counts as failed."""
-GRACE = 10.0
+GRACE = 5.0
 """Seconds that workers of a cluster have to save what they are at, when they are asked to stop."""
 OBJECTS = 80 << 20
 """Bytes of a local cluster's store: nothing large goes through it."""
