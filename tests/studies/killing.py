@@ -66,13 +66,13 @@ def _held(path: Path) -> bool:
 
 
 def files(cells: Sequence[Cell], root: Path) -> Files:
-    """Of all finished cells: which file it is, and when it was written."""
+    """Of all finished cells: which file it is, and when it was written. A training's state comes after its end."""
     found: Files = {}
     for cell in cells:
         if finished(cell, root):
             folders = [folder(sitting, root) for sitting in cell.sittings]
             folders += [root / "trainings" / cell.training.key] if cell.training else []
-            for path in (path for home in folders for path in home.rglob("*") if path.is_file()):
+            for path in (path for home in folders for path in home.rglob("[!.]*.*") if path.name != "state.safetensors"):
                 found[path] = (path.stat().st_ino, path.stat().st_mtime_ns)
     return found
 

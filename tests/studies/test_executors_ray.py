@@ -69,9 +69,9 @@ def drive(root: Path, address: str | None) -> BaseProcess:
     return started(executors.cluster, cells(), root, tiny(), "cpu", running.silent, 2, address)
 
 
-def workers(pid: int, *titles: str) -> list[int]:
+def workers(pid: int) -> list[int]:
     """Those below a process; Ray's other processes are the machine, and when one of them dies it is gone."""
-    return [each for each, title in below(pid).items() if title.startswith(titles or ("ray::IDLE", "ray::_task"))]
+    return [each for each, title in below(pid).items() if title.startswith(("ray::IDLE", "ray::_task"))]
 
 
 @pytest.mark.timeout(900)
@@ -105,10 +105,15 @@ def test_whoever_is_killed_nothing_is_lost(host: subprocess.Popen[str], tmp_path
 
 def kill_at_work(host: subprocess.Popen[str], driver: BaseProcess, root: Path, draws: random.Random) -> None:
     """The worker that is at a cell; the same driver sees that another does it."""
-    until(lambda: bool(opened(workers(host.pid), root / "locks")) or not driver.is_alive())
+    found: dict[int, Path] = {}
+
+    def seen() -> bool:
+        found.update(opened(workers(host.pid), root / "locks"))
+        return bool(found) or not driver.is_alive()
+
+    until(seen)
     time.sleep(draws.uniform(0, 0.5))
-    until(lambda: bool(opened(workers(host.pid), root / "locks")) or not driver.is_alive())
-    pid, lock = opened(workers(host.pid), root / "locks").popitem()
+    pid, lock = found.popitem()
     kill(pid, signal.SIGKILL)
     cell = next(cell for cell in cells() if running.lock(cell, root).name == lock.name)
     until(lambda: running.finished(cell, root) or not driver.is_alive())
@@ -126,7 +131,7 @@ def rest(driver: BaseProcess, root: Path) -> None:
     last = cells()[-1]
     assert driver.pid is not None
     with running.locked(running.lock(last, root)):
-        until(lambda: bool(workers(driver.pid or 0, "ray::_task")) or not driver.is_alive())
+        until(lambda: bool(workers(driver.pid or 0)) or not driver.is_alive())
         until(lambda: {cell.key for cell in running.left(cells(), root)} <= {last.key} or not driver.is_alive())
         assert driver.is_alive()
         family = below(driver.pid)

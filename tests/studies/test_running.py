@@ -61,6 +61,32 @@ def test_a_second_study_adds_to_what_the_first_has_measured(copy: Path, done: Pa
     assert after["results"].keys() == {*before["results"], "training"}
 
 
+def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
+    tmp_path: Path, done: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = next(each for each in cells() if each.training and not each.sittings)
+    append = Run.append
+
+    def killed(run: Run, record: dict[str, object]) -> None:
+        if record["step"]:
+            raise KeyboardInterrupt
+        append(run, record)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "append", killed)
+        with pytest.raises(KeyboardInterrupt):
+            running.run([cell], tmp_path, tiny(), "cpu")
+    run, wanted = (Run(root / "trainings" / cell.key) for root in (tmp_path, done))
+    assert run.weights().is_file()
+    assert not running.finished(cell, tmp_path)
+    running.run([cell], tmp_path, tiny(), "cpu")
+    assert running.finished(cell, tmp_path)
+    assert [each["step"] for each in run.records()] == [each["step"] for each in wanted.records()]
+    assert run.weights().read_bytes() == wanted.weights().read_bytes()
+    run.weights().write_bytes(b"damaged")
+    assert running.trained(cell.key, tmp_path)
+
+
 def test_a_damaged_index_is_named(copy: Path) -> None:
     index = next(iter(copy.glob("exhibits/*/exhibit.json")))
     index.write_text("{", encoding="utf-8")

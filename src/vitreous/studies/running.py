@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import time
 import traceback
@@ -28,6 +29,7 @@ from typing import Literal
 
 import scipy.linalg  # noqa: F401 - its BLAS has to be there to be told how many threads it has
 import torch
+from safetensors import SafetensorError, safe_open
 from threadpoolctl import threadpool_limits
 from torch import nn
 
@@ -75,8 +77,17 @@ def left(cells: Sequence[Cell], root: Path) -> list[Cell]:
 
 
 def trained(key: str, root: Path) -> bool:
-    """Whether the training of this key is at its end."""
-    return "final" in Run(root / TRAININGS / key).moments()
+    """Whether the training of this key is at its end: the last line of its record is written after the last weights.
+    What is damaged is named by those who read it."""
+    run = Run(root / TRAININGS / key)
+    if "final" not in run.moments():
+        return False
+    try:
+        with safe_open(run.weights(), "pt") as file:
+            step = json.loads(file.metadata()["vitreous"])["step"]
+        return bool(run.records()[-1]["step"] >= step)
+    except (SafetensorError, LookupError, TypeError, ValueError):
+        return True
 
 
 def run(cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent) -> Report:
