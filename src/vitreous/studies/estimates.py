@@ -30,6 +30,7 @@ from vitreous.processes import Processes, place
 from vitreous.store import Run
 from vitreous.studies.measuring import TRAININGS, missing
 from vitreous.studies.plan import Cell
+from vitreous.studies.running import trained
 from vitreous.studies.training import Images, Training
 from vitreous.training import prepare
 from vitreous.training.loop import Course
@@ -83,7 +84,7 @@ def estimate(cells: Sequence[Cell], root: Path, device: str = "auto") -> dict[st
     Images whose number is not known are loaded to be counted, which fails where the study would.
     """
     where = place(device)
-    due = {cell.key: cell.training for cell in cells if cell.training and not _trained(cell.training, root)}
+    due = {cell.key: cell.training for cell in cells if cell.training and not trained(cell.training.key, root)}
     networks = {key: network(training, _counts(training.images)[0]) for key, training in due.items()}
     speeds, known = finished(root, where), asked(root)
     refused: dict[str, str] = {}
@@ -248,10 +249,6 @@ def _counts(images: Images) -> tuple[int, int]:
 @cache
 def _loaded(name: str, split: str, image: int | None) -> int:
     return len(load(name, split=split, image=image))
-
-
-def _trained(training: Training, root: Path) -> bool:
-    return "final" in Run(root / TRAININGS / training.key).moments()
 
 
 @contextmanager
