@@ -72,7 +72,9 @@ def files(cells: Sequence[Cell], root: Path) -> Files:
         if finished(cell, root):
             folders = [folder(sitting, root) for sitting in cell.sittings]
             folders += [root / "trainings" / cell.training.key] if cell.training else []
-            for path in (path for home in folders for path in home.rglob("[!.]*.*") if path.name != "state.safetensors"):
+            for path in (
+                path for home in folders for path in home.rglob("[!.]*.*") if path.name != "state.safetensors"
+            ):
                 found[path] = (path.stat().st_ino, path.stat().st_mtime_ns)
     return found
 
