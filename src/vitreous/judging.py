@@ -14,7 +14,7 @@ claiming = App(name="claims", help="Findings of four papers, and how each is jud
 
 def study(
     name: str = "sanity", /, *, data: str = "world:shapes", scale: str = "sanity", seeds: int = 1,
-    out: Path = Path("study"), image: int | None = None, workers: int = 1, device: str = "auto",
+    out: Path = Path("study"), image: int | None = None, workers: int | None = None, device: str = "auto",
     executor: Literal["processes", "ray"] = "processes", address: str | None = None, dry_run: bool = False,
 ) -> None:  # fmt: skip
     """Train and measure what a set of findings needs, and judge them.
@@ -39,7 +39,8 @@ def study(
     image
         Side of the images in pixels.
     workers
-        Processes on this machine, each with a GPU of its own where there are GPUs.
+        Processes on this machine, each with a GPU of its own where there are GPUs; as many as there are GPUs, or cores,
+        if not given.
     device
         auto, cpu, cuda.
     executor

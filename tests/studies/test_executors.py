@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
+
+import pytest
+import torch
 
 from studies.killing import at_work, files, started, until
 from studies.tiny import cells, equal, tiny
@@ -36,3 +40,11 @@ def test_who_does_the_cells() -> None:
     assert doer("processes", 1, None) is running.run
     assert doer("processes", 2, None).func is executors.processes  # type: ignore[attr-defined]
     assert doer("ray", 2, "auto").keywords == {"workers": 2, "address": "auto"}  # type: ignore[attr-defined]
+
+
+def test_as_many_workers_as_the_machine_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 5}, raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert [executors.usual(device) for device in ("auto", "cpu", "mps")] == [3, 3, 1]
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert [executors.usual(device) for device in ("auto", "cuda", "cuda:1", "cpu")] == [2, 2, 1, 3]

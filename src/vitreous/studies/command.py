@@ -26,10 +26,11 @@ Executor = Literal["processes", "ray"]
 
 
 def study(
-    name: str, data: str, scale: str, seeds: int, out: Path, *, image: int | None, workers: int, device: str,
+    name: str, data: str, scale: str, seeds: int, out: Path, *, image: int | None, workers: int | None, device: str,
     executor: Executor, address: str | None, dry_run: bool, console: Console,
 ) -> list[str]:  # fmt: skip
     """Plan the cells of a study and do what is not done; the ids of the claims that can be judged then."""
+    workers = executors.usual(device) if workers is None else workers
     if seeds < 1 or workers < 1:
         raise VitreousError(f"A study takes at least one seed and one worker, and not {seeds} and {workers}.")
     if address is not None and executor != "ray":

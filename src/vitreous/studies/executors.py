@@ -49,6 +49,14 @@ OBJECTS = 80 << 20
 """Bytes of a local cluster's store: nothing large goes through it."""
 
 
+def usual(device: str) -> int:
+    """Workers that this machine has room for: one for each GPU if the cells go there, otherwise one for each core."""
+    gpus = _gpus_here(device)
+    if gpus or device not in ("auto", "cpu"):
+        return gpus or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def processes(cells: Sequence[Cell], root: Path, scale: Scale, device: str, told: Told, workers: int) -> Report:
     """So many workers, each with a GPU of its own where there are GPUs; this is the first, and tells how it goes."""
     cells = begin(cells, root)
@@ -75,8 +83,12 @@ def _help(cells: Sequence[Cell], root: Path, scale: Scale, device: str) -> None:
 
 
 def _device(device: str, number: int) -> str:
-    count = torch.cuda.device_count()
-    return f"cuda:{number % count}" if device in ("auto", "cuda") and count else device
+    count = _gpus_here(device)
+    return f"cuda:{number % count}" if count else device
+
+
+def _gpus_here(device: str) -> int:
+    return torch.cuda.device_count() if device in ("auto", "cuda") else 0
 
 
 def cluster(
@@ -105,7 +117,6 @@ def _connected(address: str | None, workers: int) -> Iterator[Any]:
     """Ray, without a word on the terminal."""
     try:
         import ray
-        from ray._private import worker as messages
     except ImportError:
         raise VitreousError("The executor ray needs Ray, which is not installed: pip install vitreous[ray]") from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -118,11 +129,19 @@ def _connected(address: str | None, workers: int) -> Iterator[Any]:
         hint = "say auto, or the HOST:PORT that `ray start --head` shows" if address else "`vitreous doctor`"
         where = f"at {address!r} cannot be reached" if address else "on this machine cannot be started"
         raise VitreousError(f"A Ray cluster {where} ({_last(error)}); {hint}.") from error
+    _hush()
     try:
-        messages.print_to_stdstream = lambda *given, **more: None  # there is no option for the paragraph on each death
         yield ray
     finally:
         ray.shutdown()
+
+
+def _hush() -> None:
+    """Ray prints a paragraph about each worker that dies, and has no option against it; the study says it itself."""
+    with contextlib.suppress(ImportError):
+        from ray._private import worker
+
+        worker.print_to_stdstream = lambda *given, **more: None
 
 
 def _knock(address: str | None) -> None:
