@@ -174,6 +174,23 @@ def test_trainings_below_which_nothing_is_decided() -> None:
     assert (found.outcome, found.notes) == ("supported", ())
 
 
+@pytest.mark.parametrize(
+    ("percents", "wanted"),
+    [
+        ((99.1, 100.0), "inconclusive"),
+        ((100.0, 99.0), "inconclusive"),
+        ((98.9, 100.0), "refuted"),
+        ((100, 98), "supported"),
+    ],
+)
+def test_models_that_have_nothing_left_to_learn_decide_nothing(percents: tuple[float, float], wanted: Outcome) -> None:
+    found = verdict(
+        better, *(exhibit(model, accuracy(p)) for model, p in zip(("vit", "resnet"), percents, strict=True))
+    )
+    assert found.outcome == wanted
+    assert any("no room to differ" in note for note in found.notes) == (wanted == "inconclusive")
+
+
 def test_one_refuted_part_refutes_and_is_the_one_to_show() -> None:
     good, bad, open_ = (Measure.exactly(1.0), Measure.exactly(-1.0), known(0.5, low=-1.0, high=1.0))
 

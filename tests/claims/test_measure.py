@@ -114,6 +114,16 @@ def test_numbers_side_by_side() -> None:
         row.interval()
 
 
+def test_only_what_is_made_of_full_ones_is_full() -> None:
+    full, other = Measure({0: np.full(1 + DRAWS, 100.0)}, full=True), Measure.exactly(50.0)
+    assert (full - full).full
+    assert (100 - full).full
+    assert (beside([full, full]).mean() / 2).full
+    assert spearman([1, 2], beside([full, full])).full
+    assert not (full - other).full
+    assert not beside([full, other]).least().full
+
+
 def test_what_is_not_known_stays_unknown() -> None:
     nothing, something = Measure({}), seeds(1.0, 2.0)
     for found in (

@@ -173,6 +173,13 @@ def test_as_many_samples_whatever_the_share() -> None:
     assert every == realise({"model": "vit"}, SMALL, DATA)
 
 
+def test_some_tasks_take_patience() -> None:
+    for model in ("vit", "resnet"):
+        usual, patient = (realise({"model": model}, SANITY, data).recipe for data in ("SYN-B", "SYN-C"))
+        assert patient == usual.but(epochs=25)
+        assert realise({"model": model, "data": "SYN-C", "epochs": 4}, SANITY, "SYN-B").recipe.epochs == 100
+
+
 @pytest.mark.parametrize(
     "facts", [{"moment": "warmup"}, {"measured": "clean"}, {"beside": "resnet"}, {"resolution": 48}]
 )
@@ -255,7 +262,7 @@ def test_a_short_training_has_the_weights_of_the_long_one(tmp_path: Path) -> Non
     """After the warm-up, bit by bit, batch norm and augmentation included."""
     weights = {}
     for short in (False, True):
-        training = realise({"model": "resnet"}, TINY, "SYN-C", short=short)
+        training = realise({"model": "resnet"}, TINY, "SYN-B", short=short)
         data, test = (load(training.images.name, split=split, size=96, image=16) for split in ("train", "test"))
         out = tmp_path / str(short)
         trained = vitreous.train(training.model, data, training.recipe, test=test, out=out, show=False, device="cpu")

@@ -7,7 +7,8 @@ A check yields parts, each an effect with its interval beside a threshold. A par
     refuted        if not even the far end of its interval reaches the threshold
     inconclusive   otherwise
 
-(where more or less is asked for, and not at least or at most, the threshold itself is not reached),
+(where more or less is asked for, and not at least or at most, the threshold itself is not reached; and nothing is
+decided by comparing models of which each is right on almost all images),
 
 and a claim is supported if all its parts are, refuted if one is, and inconclusive if neither, or if something that one
 of them reads has not been measured. Parts without a threshold are noted and decide nothing, and neither does it if what
@@ -50,6 +51,8 @@ class Part:
     """Whether every training by itself lies on the right side of `versus`."""
     strict: bool = False
     """Whether the threshold itself is not enough."""
+    full: bool = False
+    """Whether it compares models that have nothing left to learn."""
 
     @property
     def sign(self) -> int:
@@ -65,7 +68,7 @@ class Part:
         """None if it is only noted."""
         if self.threshold is None:
             return None
-        if isnan(self.effect):
+        if isnan(self.effect) or self.full:
             return "inconclusive"
         if self._reaches(self.effect, self.threshold):
             return "supported" if self.certain else "inconclusive"
@@ -100,7 +103,8 @@ def _part(
     value, low, high = measure.interval()
     sign = 1 if side == "at least" else -1
     agreeing = versus is not None and bool((sign * (measure.each - versus) > 0).all())
-    return Part(says, value, low, high, threshold, side, versus, paper, len(measure.seeds), agreeing, strict)
+    seeds, full = len(measure.seeds), measure.full
+    return Part(says, value, low, high, threshold, side, versus, paper, seeds, agreeing, strict, full)
 
 
 def at_least(
@@ -249,6 +253,8 @@ def _judged(evidence: Evidence, claim: Claim) -> Verdict:
     if found != "inconclusive" and trainings < claim.seeds:
         notes.append(f"{claim.seeds} trainings of each model are needed, and there are {trainings}.")
         found = "inconclusive"
+    if found == "inconclusive" and any(part.full for part in judged):
+        notes.append("Models that are compared are right on 99 % of the images or more: there is no room to differ.")
     if any(not isfinite(part.effect) for part in judged) and not missing and not notes:
         notes.append("An effect is not a finite number.")
     return Verdict(claim, found, parts, data, look.scale, missing, tuple(notes))

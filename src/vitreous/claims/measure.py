@@ -34,6 +34,8 @@ class Measure:
     """(1 + DRAWS,) readings for every seed, or (1 + DRAWS, k) of k numbers side by side. Without seeds: not known."""
 
     seeds: Mapping[int, Array]
+    full: bool = False
+    """Whether all that it is made of are accuracies near 100 %, which leave nothing to differ in."""
 
     @classmethod
     def drawn(cls, seed: int, name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike) -> Measure:
@@ -51,20 +53,24 @@ class Measure:
 
     def map(self, function: Callable[[Array], Any]) -> Measure:
         """Of every reading: a number or a row of numbers."""
-        return Measure({seed: np.stack([function(each) for each in rows]) for seed, rows in self.seeds.items()})
+        return self._with(lambda rows: np.stack([function(each) for each in rows]))
+
+    def _with(self, function: Callable[[Array], Any]) -> Measure:
+        """Of all readings of a seed together."""
+        return Measure({seed: function(rows) for seed, rows in self.seeds.items()}, self.full)
 
     def __getitem__(self, part: Any) -> Measure:
         """Some of the numbers that stand side by side."""
-        return Measure({seed: rows[:, part] for seed, rows in self.seeds.items()})
+        return self._with(lambda rows: rows[:, part])
 
     def mean(self) -> Measure:
-        return Measure({seed: rows.mean(-1) for seed, rows in self.seeds.items()})
+        return self._with(lambda rows: rows.mean(-1))
 
     def least(self) -> Measure:
-        return Measure({seed: rows.min(-1) for seed, rows in self.seeds.items()})
+        return self._with(lambda rows: rows.min(-1))
 
     def most(self) -> Measure:
-        return Measure({seed: rows.max(-1) for seed, rows in self.seeds.items()})
+        return self._with(lambda rows: rows.max(-1))
 
     def __add__(self, other: Measure | float) -> Measure:
         return _pairwise(add, self, other)
@@ -134,12 +140,12 @@ def draw(name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
 def _pairwise(function: Callable[[Any, Any], Any], one: Measure, other: Measure | float) -> Measure:
     """Seed by seed; where the two have no seed in common, in the order of seeds."""
     if not isinstance(other, Measure):
-        return Measure({seed: _of(function, rows, other) for seed, rows in one.seeds.items()})
+        return one._with(lambda rows: _of(function, rows, other))
     if not (one.known and other.known):
         return Measure({})
     shared = [seed for seed in one.seeds if seed in other.seeds]
     pairs = [(s, s) for s in shared] or list(zip(sorted(one.seeds), sorted(other.seeds), strict=False))
-    return Measure({a: _of(function, one.seeds[a], other.seeds[b]) for a, b in pairs})
+    return Measure({a: _of(function, one.seeds[a], other.seeds[b]) for a, b in pairs}, one.full and other.full)
 
 
 def _of(function: Callable[[Any, Any], Any], one: Array, other: Any) -> Array:
@@ -153,11 +159,12 @@ def beside(measures: Sequence[Measure]) -> Measure:
     """Numbers of several models (or settings) as one row, for the seeds that all of them have, or in order."""
     if not measures or not all(each.known for each in measures):
         return Measure({})
+    full = all(each.full for each in measures)
     shared = [seed for seed in measures[0].seeds if all(seed in each.seeds for each in measures)]
     if shared:
-        return Measure({s: np.stack([each.seeds[s] for each in measures], 1) for s in shared})
+        return Measure({s: np.stack([each.seeds[s] for each in measures], 1) for s in shared}, full)
     columns = zip(*(each.seeds.values() for each in measures), strict=False)
-    return Measure({number: np.stack(rows, 1) for number, rows in enumerate(columns)})
+    return Measure({number: np.stack(rows, 1) for number, rows in enumerate(columns)}, full)
 
 
 def spearman(one: Measure | Sequence[float], other: Measure) -> Measure:
@@ -168,8 +175,8 @@ def spearman(one: Measure | Sequence[float], other: Measure) -> Measure:
         return pd.DataFrame(rows).rank(axis=1).to_numpy(dtype=np.float64)
 
     if not isinstance(one, Measure):
-        one = Measure(dict.fromkeys(other.seeds, Measure.exactly(list(one)).seeds[0]))
-    return correlation(_each(ranked, one), _each(ranked, other))
+        one = Measure(dict.fromkeys(other.seeds, Measure.exactly(list(one)).seeds[0]), other.full)
+    return correlation(one._with(ranked), other._with(ranked))
 
 
 def correlation(one: Measure, other: Measure) -> Measure:
@@ -180,9 +187,5 @@ def correlation(one: Measure, other: Measure) -> Measure:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(off / np.sqrt(np.square(off).sum(-1, keepdims=True)))
 
-    product = _each(centred, one) * _each(centred, other)
-    return Measure({seed: rows.sum(-1) for seed, rows in product.seeds.items()})
-
-
-def _each(function: Callable[[Array], Array], measure: Measure) -> Measure:
-    return Measure({seed: function(rows) for seed, rows in measure.seeds.items()})
+    product = one._with(centred) * other._with(centred)
+    return product._with(lambda rows: rows.sum(-1))

@@ -6,6 +6,8 @@ also how a study knows what to measure.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Seen, Unreadable, reads
@@ -21,11 +23,20 @@ def _resampled(rows: Rows, measure: str | None = None) -> Array | None:
     return np.asarray(kept, dtype=np.float64) if kept and len(kept) == 1 + DRAWS else None
 
 
+FULL = 99.0
+"""Percent of the images from which on a model can hardly be told from a better one."""
+
+
 @reads("accuracy")
-def accuracy(rows: Rows) -> Array:
-    """In percent. On the same images two models stay paired."""
+def _accuracy(rows: Rows) -> Array:
     found = _resampled(rows)
     return 100 * (rows.where(measure="top-1", overall=True).one() if found is None else found)
+
+
+def accuracy(seen: Seen) -> Measure:
+    """In percent. On the same images two models stay paired."""
+    found = _accuracy(seen)
+    return replace(found, full=found.known and bool((found.each >= FULL).all()))
 
 
 def error(seen: Seen) -> Measure:

@@ -44,7 +44,7 @@ def sanity() -> Recipe:
         name="sanity",
         epochs=10,
         batch=64,
-        lr=3e-3,
+        lr=2e-3,
         weight_decay=0.05,
         warmup=1,
         warmup_extra=True,

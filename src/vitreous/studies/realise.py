@@ -206,7 +206,7 @@ def _own(build: Build, option: str) -> Any:
 
 def _once(said: Facts, scale: Scale, name: str, options: Options, images: Images) -> Training:
     share = float(said.get("fraction", 1.0))
-    recipe = _followed(said, scale)
+    recipe = lengthened(_followed(said, scale), scale.patience.get(images.name, 1.0))
     if said.get("schedule") == "samples":
         recipe = lengthened(recipe, 1 / share, warmup=True)
     recipe = _built(recipe, options)

@@ -59,6 +59,8 @@ class Scale:
     """Options of each probe and analysis, by its name; `lesion` by model, and there several one after the other."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Images that each is asked on, where it is not as many as it takes by itself."""
+    patience: Mapping[str, float] = field(default_factory=dict)
+    """By name of the images: how many times as long all networks are trained on them."""
     last: Mapping[str, str] = field(default_factory=dict)
     """By model: the last unit before the head, where `linear_probe` has a probe for every single position (SLC-22)."""
 
@@ -142,6 +144,7 @@ SANITY = Scale(
         "lesion": LESIONS,
     },
     counts={"hessian": 128, "landscape": 128, "erf": 16, "corruption": 256, "adversarial": 64, "occlusion": 256},
+    patience={TASKS["SYN-C"]: 2.5},  # a ViT at a place it has to learn sees nothing for the first dozen epochs
     last={"vit": "blocks.3.mlp", "resnet": "stages.2.1.convs"},
 )
 
