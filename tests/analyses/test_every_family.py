@@ -33,12 +33,15 @@ def data(family: str, split: str, classes: int) -> Dataset:
     return Dataset(images, torch.arange(IMAGES) % classes, names, "noise", split)
 
 
-def asked(family: str, name: str, **options: Any) -> vitreous.Result:
-    """With as many classes as the model has."""
+def outputs(family: str) -> int:
     with torch.no_grad():
         output = opened(family)(torch.zeros(1, 3, FAMILIES[family], FAMILIES[family]))
-    classes = zoo.first_tensor(output).shape[1]
-    sets = {split: data(family, split, classes) for split in ("train", "test")}
+    return zoo.first_tensor(output).shape[1]
+
+
+def asked(family: str, name: str, **options: Any) -> vitreous.Result:
+    """With as many classes as the model has."""
+    sets = {split: data(family, split, outputs(family)) for split in ("train", "test")}
     return vitreous.analyse({family: opened(family)}, sets, {name: options}, batch=32)[name]
 
 
@@ -91,6 +94,17 @@ def test_similarity_to(family: str) -> None:
     assert list(table["unit"]) == [unit.name for unit in opened(family).units]
     assert table["value"].between(-1, 1).all()
     assert not np.allclose(table["value"], 1)
+
+
+@every
+def test_ensemble(family: str) -> None:
+    """With the same model with other weights; the log of a mean is never below the mean of logs."""
+    pair = {"changed": changed(family), "model": opened(family)}
+    table = vitreous.analyse(pair, data(family, "test", outputs(family)), ["ensemble"])["ensemble"].table
+    nll = table[table["single"]].set_index("model")["nll"]
+    assert set(pair) < set(nll.index)
+    assert nll["changed"] != nll["model"]
+    assert nll["ensemble"] < (nll["changed"] + nll["model"]) / 2
 
 
 @cache

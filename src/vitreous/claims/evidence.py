@@ -80,7 +80,7 @@ class Exhibit:
         whole = self.results[question]
         if question not in self.tables:
             table = whole.table
-            if "model" in table and self.name and not (own := table["model"] == self.name).all():
+            if "model" in table and self.name and not (own := table["model"].to_numpy() == self.name).all():
                 table = table[own]
             self.tables[question] = table
         return Rows(self, whole, self.tables[question])
@@ -117,8 +117,10 @@ class Rows:
         chosen = np.ones(len(self.table), bool)
         for column, value in wanted.items():
             entries = self.table[column]
-            same = entries.isin(value) if isinstance(value, (tuple, list)) else entries == value
-            chosen &= same.to_numpy(dtype=bool, na_value=False)
+            if isinstance(value, (tuple, list)):
+                chosen &= entries.isin(value).to_numpy(dtype=bool)
+            else:
+                chosen &= entries.to_numpy() == value  # three times as quick as a comparison by pandas
         return Rows(self.exhibit, self.result, self.table[chosen])
 
     def draws(self, column: str = "value") -> Array:

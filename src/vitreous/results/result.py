@@ -51,7 +51,8 @@ class Result:
         names = ordered(tuple(declared))
         self._check_table(declared)
         object.__setattr__(self, "columns", tuple(declared[name] for name in names))
-        object.__setattr__(self, "table", self.table[list(names)].copy())
+        in_order = names == tuple(self.table.columns)
+        object.__setattr__(self, "table", self.table.copy() if in_order else self.table[list(names)])
         object.__setattr__(self, "views", tuple(self.views))
         object.__setattr__(self, "arrays", {key: _plain(key, array) for key, array in self.arrays.items()})
         try:
@@ -62,8 +63,7 @@ class Result:
             ) from None
         for view in self.views:
             view.check(declared, self.arrays)
-            drawn = len(self._rows(view))
-            if view.mark == "tiles" and len(self.arrays[view.array]) != drawn:
+            if view.mark == "tiles" and len(self.arrays[view.array]) != (drawn := len(self._rows(view))):
                 raise VitreousError(
                     f"Array {view.array!r} of result {self.name!r} has {len(self.arrays[view.array])} pictures and the "
                     f"table {drawn} rows; tiles are one picture a row."

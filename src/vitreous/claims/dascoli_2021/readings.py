@@ -24,7 +24,7 @@ def course(rows: Rows, measure: str, reading: str = "", heads: Literal["mean", "
     table = rows.where(measure=measure, reading=reading).table
     if table.empty:
         raise Unreadable(f"The record of {rows.exhibit.name} has no {f'{reading} {measure}'.strip()}")
-    return table.pivot_table("value", "epoch", "layer", aggfunc=heads)
+    return table.groupby(["epoch", "layer"])["value"].agg(heads).unstack()
 
 
 def at(course: pd.DataFrame, when: When) -> Array:
