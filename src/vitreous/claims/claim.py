@@ -3,7 +3,8 @@
 A check yields parts, each an effect with its interval beside a threshold. A part is
 
     supported      if the effect reaches the threshold, and its sign is certain: its interval lies on that side of
-                   `versus` (zero, or one for ratios), or three or more trainings all do
+                   `versus` (zero, or one for ratios), or three or more trainings all do; of a mere bound, such as "no
+                   more than half a point apart", all of the interval has to keep to it
     refuted        if not even the far end of its interval reaches the threshold
     inconclusive   otherwise
 
@@ -18,7 +19,7 @@ they read is not there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, isnan, nan
 from typing import Literal
 
@@ -53,6 +54,8 @@ class Part:
     """Whether the threshold itself is not enough."""
     full: bool = False
     """Whether it compares models that have nothing left to learn."""
+    signless: bool = False
+    """Whether to reach the threshold is all that is asked, because as much is as good as more."""
 
     @property
     def sign(self) -> int:
@@ -81,10 +84,12 @@ class Part:
 
     @property
     def certain(self) -> bool:
-        """Whether it is on the right side of no effect, beyond doubt."""
-        if self.versus is None or (self.seeds >= 3 and self.agreeing):
-            return True
+        """Whether it is on the right side of no effect, or of a mere bound, beyond doubt."""
         worst = self.low if self.sign > 0 else self.high
+        if self.versus is None:
+            return self.signless or self.threshold is None or isnan(worst) or self._reaches(worst, self.threshold)
+        if self.seeds >= 3 and self.agreeing:
+            return True
         # an effect that may be zero and is exactly that, such as a count that may not be exceeded, is certain
         return self.sign * (worst - self.versus) > 0 or worst == self.effect == self.threshold
 
@@ -135,7 +140,7 @@ def less(says: str, measure: Measure, than: float = 0.0, paper: float | None = N
 
 def no_less(says: str, measure: Measure, than: float = 0.0, paper: float | None = None) -> Part:
     """The effect is to be `than` or more, and as much is as good as more: there is no sign to be certain of."""
-    return _part(says, measure, than, "at least", None, paper)
+    return replace(_part(says, measure, than, "at least", None, paper), signless=True)
 
 
 def near(says: str, measure: Measure, bound: float, paper: float | None = None) -> Iterator[Part]:
