@@ -60,7 +60,7 @@ def test_the_summary_is_what_the_evidence_gives(path: Path) -> None:
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_the_manual_speaks_of_every_refutation(path: Path) -> None:
     manual = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
-    _, _, section = manual.partition(f"(../results/{path.stem}.md)")
+    _, _, section = manual.partition(f"(../results/{path.stem}.csv)")
     section = section.partition("\n## ")[0]
     assert section
     for verdict in verdicts(path):
