@@ -41,8 +41,8 @@ manual.
     "sanity-2026-11-16": """# Findings judged on the embedded world
 
 `vitreous study sanity`: small versions of 109 findings, 184 trainings of networks with four layers or so on images of
-16 x 16 pixels, from a fresh clone on two cores of a 2-core machine with nothing else to do, in 23 minutes and 32 seconds
-(2773 s of CPU time). Recipe `sanity`: 1 + 10 epochs of 2048 images, 1 + 25 where a place has to be learned (SYN-C).
+16 x 16 pixels, from a fresh clone on two cores with nothing else to do, in 23 minutes and 32 seconds (2773 s of CPU
+time). Recipe `sanity`: 1 + 10 epochs of 2048 images, 1 + 25 where a place has to be learned (SYN-C).
 Seed 0, and as many more as a claim demands. The intervals are over 512 test images and over seeds where there are
 several. [What it means](../docs/verdicts.md) is discussed in the manual.
 """,
