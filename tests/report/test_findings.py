@@ -167,6 +167,7 @@ def test_words() -> None:
     assert ends(float("nan"), 1) == ""
     assert shares(0.5, 0.4, 0.6) == "50.0\u00a0% (40.0 to 60.0)"
     assert measured(3, 2, 4, "px") == "3.00\u00a0px (2.00 to 4.00)"
+    assert measured(1.0021, 1.0011, 1.0031) == "1.002 (1.001 to 1.003)"  # and not 1.00, outside of it
     assert [listed(list(names)) for names in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
 
 

@@ -32,16 +32,20 @@ def ends(low: Any, high: Any) -> str:
     low, high = float(low), float(high)
     if math.isnan(low) or math.isnan(high):
         return ""
-    for digits in (3, 4, 5):
-        if number(low, digits) != number(high, digits):
-            break
+    digits = _digits(low, high)
     return f"{number(low, digits)} to {number(high, digits)}"
 
 
+def _digits(low: float, high: float) -> int:
+    """As many as tell them apart, from three to five."""
+    return next((digits for digits in (3, 4) if number(low, digits) != number(high, digits)), 5)
+
+
 def measured(value: Any, low: Any = math.nan, high: Any = math.nan, unit: str = "") -> str:
-    """A value with its interval: `12.3 px (12.1 to 12.5)`."""
-    words = number(value) + (f"\u00a0{unit}" if unit else "")
-    return f"{words} ({ends(low, high)})" if ends(low, high) else words
+    """A value with its interval, both as exact: `12.3 px (12.1 to 12.5)`."""
+    around = ends(low, high)
+    words = number(value, _digits(low, high) if around else 3) + (f"\u00a0{unit}" if unit else "")
+    return f"{words} ({around})" if around else words
 
 
 def share(value: Any) -> str:
