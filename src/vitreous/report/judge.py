@@ -20,7 +20,6 @@ from vitreous.claims.facts import checked, spoken
 from vitreous.claims.reading import judged, load
 from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
-from vitreous.report.page import check_ending, write
 from vitreous.report.verdicts import Judgement
 from vitreous.store import explained
 
@@ -36,6 +35,8 @@ def judge_folder(
 ) -> None:
     """Judge what lies in a folder; `only` is a list of ids."""
     if out is not None:
+        from vitreous.report.page import check_ending, write
+
         check_ending(out)
     wanted = claims.every() if only is None else [find(claims.every(), id) for id in named(only)]
     evidence = load(folder, understood(roles))
