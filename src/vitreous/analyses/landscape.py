@@ -210,9 +210,14 @@ class _Grid:
         nll, right = losses.unbind(-1)
         squares = self.plane.squares(self.where[first : last + 1])
         return {
-            "nll": nll @ self.weights.T, "right": right @ self.weights.T, "count": self.weights.sum(1),
+            "nll": self.summed(nll), "right": self.summed(right), "count": self.weights.sum(1),
             "square": squares.sum(1), "norms": squares.clamp_min(0).sqrt().sum(1), "directions": self.prints,
         }  # fmt: skip
+
+    def summed(self, values: Tensor) -> Tensor:
+        """(points, draws); what was measured, the first, is a plain sum, as one has it of the model alone: a product
+        adds in an order that depends on the processor."""
+        return torch.cat([values.contiguous().sum(1, keepdim=True), values @ self.weights[1:].T], 1)
 
     def centre(self) -> Tensor:
         """Losses of the model itself; on a GPU they also show how many copies there is memory for."""
