@@ -47,4 +47,5 @@ def test_as_many_workers_as_the_machine_has_room_for(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert [executors.usual(device) for device in ("auto", "cpu", "mps")] == [3, 3, 1]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert [executors.usual(device) for device in ("auto", "cuda", "cuda:1", "cpu")] == [2, 2, 1, 3]

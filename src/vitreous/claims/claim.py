@@ -24,7 +24,7 @@ from math import isfinite, isnan, nan
 from typing import Literal
 
 from vitreous.claims.evidence import Evidence, Look, Need, Scale
-from vitreous.claims.measure import Measure
+from vitreous.claims.measure import FULL, Measure
 from vitreous.errors import UnknownName
 
 Outcome = Literal["supported", "refuted", "inconclusive"]
@@ -259,7 +259,9 @@ def _judged(evidence: Evidence, claim: Claim) -> Verdict:
         notes.append(f"{claim.seeds} trainings of each model are needed, and there are {trainings}.")
         found = "inconclusive"
     if found == "inconclusive" and any(part.full for part in judged):
-        notes.append("Models that are compared are right on 99 % of the images or more: there is no room to differ.")
+        notes.append(
+            f"Models that are compared are right on {FULL:g} % of the images or more: there is no room to differ."
+        )
     if any(not isfinite(part.effect) for part in judged) and not missing and not notes:
         notes.append("An effect is not a finite number.")
     return Verdict(claim, found, parts, data, look.scale, missing, tuple(notes))

@@ -25,6 +25,8 @@ DRAWS = 200
 """As many as probes keep resamplings."""
 REACH = 1.959963984540054
 """Standard deviations from the middle to an end of a 95 % interval."""
+FULL = 99.0
+"""Percent of the images from which on a model can hardly be told from a better one."""
 
 Array = NDArray[np.float64]
 
@@ -35,7 +37,7 @@ class Measure:
 
     seeds: Mapping[int, Array]
     full: bool = False
-    """Whether all that it is made of are accuracies near 100 %, which leave nothing to differ in."""
+    """Whether all that it is made of are accuracies of `FULL` and more, which leave nothing to differ in."""
 
     @classmethod
     def drawn(cls, seed: int, name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike) -> Measure:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Seen, Unreadable, reads
-from vitreous.claims.measure import DRAWS, Array, Measure, draw
+from vitreous.claims.measure import DRAWS, FULL, Array, Measure, draw
 
 # How well it does.
 
@@ -21,10 +21,6 @@ def _resampled(rows: Rows, measure: str | None = None) -> Array | None:
     kept = rows.result.about.get("replicates", {}).get(rows.exhibit.name)
     kept = kept.get(measure) if kept and measure is not None else kept
     return np.asarray(kept, dtype=np.float64) if kept and len(kept) == 1 + DRAWS else None
-
-
-FULL = 99.0
-"""Percent of the images from which on a model can hardly be told from a better one."""
 
 
 @reads("accuracy")
