@@ -34,6 +34,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "ViT-Ti/4, init timm": ("vit_ti/4", {"model.init": "timm"}),
     "ViT-Ti/4, mean of tokens": ("vit_ti/4", {"model.pool": "gap"}),
     "ViT-Ti/4, mean of tokens, lr 1e-3": ("vit_ti/4", {"model.pool": "gap", "lr": 1e-3}),
+    "ViT-Ti/4, mean of tokens, lr 1e-3, no drop path": (
+        "vit_ti/4",
+        {"model.pool": "gap", "lr": 1e-3, "model.drop_path": 0.0},
+    ),
+    "ViT-Ti/4, mean of tokens, lr 1.5e-3, no drop path": (
+        "vit_ti/4",
+        {"model.pool": "gap", "lr": 1.5e-3, "model.drop_path": 0.0},
+    ),
+    "ViT-Ti/4, mean of tokens, lr 1.5e-3": ("vit_ti/4", {"model.pool": "gap", "lr": 1.5e-3}),
+    "ViT-Ti/4, mean of tokens, batch 256": ("vit_ti/4", {"model.pool": "gap", "batch": 256}),
     "ConViT-Ti/4": ("convit_ti/4", {}),
     "ResNet-18": ("resnet_18", {}),
     "ResNet-18, lr 2e-3": ("resnet_18", {"lr": 2e-3}),

@@ -80,8 +80,8 @@ class Race:
         for probe in chosen:
             watch(probe)
         sums: Sums = {}
-        for number in range(passing.shards):
-            for name, value in passing.shard(number).items():
+        for _, found in passing.each(range(passing.shards)):
+            for name, value in found.items():
                 sums[name] = sums[name] + value if name in sums else value
         for probe in chosen:
             asked = passing.asked(probe)

@@ -22,7 +22,7 @@ TIERS = (
     ("errors", "annotations", "hub", "kinds"),
     ("palette", "shelf", "terminal"),
     ("results", "config"),
-    ("processes",),
+    ("processes", "transfers"),
     ("models", "data", "store", "specimen", "recipes"),
     ("probes", "training"),
     ("inspection", "claims"),

@@ -15,7 +15,7 @@ import vitreous
 from inspection.looks import Roll, Spread, cnn, images, seen_once, vit
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.inspection.choosing import choose_images
-from vitreous.inspection.passing import Pass, out_of_memory
+from vitreous.inspection.passing import Found, Pass, out_of_memory
 from vitreous.probes.probe import Setting, Sums
 from vitreous.probes.subject import logits, subjects
 
@@ -63,6 +63,32 @@ def test_sums_of_shards_are_those_of_one_pass() -> None:
         for name, value in shards.shard(number).items():
             total[name] = total[name] + value if name in total else value
     assert close(total, whole)
+
+
+def test_a_gpu_has_the_next_shard_before_the_last_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the sums are the same, each with its own shard."""
+    events: list[str] = []
+    begin, expected = Pass.begin, dict(passing(40).each(range(3)))
+
+    def noted(self: Pass, number: int, *rest: Any) -> Found:
+        events.append(f"begin {number}")
+        begun = begin(self, number, *rest)
+
+        def found() -> Sums:
+            events.append(f"wait {number}")
+            return begun()
+
+        return found
+
+    monkeypatch.setattr(Pass, "begin", noted)
+    monkeypatch.setattr(Pass, "device", torch.device("cpu"))  # as if it were one
+    sums = dict(passing(40).each(range(3)))
+    assert events == ["begin 0", "begin 1", "wait 0", "begin 2", "wait 1", "wait 2"]
+    assert list(sums) == [0, 1, 2]
+    assert all(sums[number].keys() == expected[number].keys() for number in expected)
+    assert all(
+        torch.equal(value, sums[number][name]) for number in expected for name, value in expected[number].items()
+    )
 
 
 def test_the_order_of_calls() -> None:

@@ -16,7 +16,7 @@ from vitreous import store
 from vitreous.errors import VitreousError
 from vitreous.inspection import engine
 from vitreous.inspection.kept import Kept, Stopped
-from vitreous.inspection.passing import Pass
+from vitreous.inspection.passing import Found, Pass
 from vitreous.probes.probe import Sums
 from vitreous.processes import Processes
 
@@ -49,14 +49,14 @@ def same_sums(one: Path, other: Path) -> None:
 
 def interrupt_in(monkeypatch: pytest.MonkeyPatch, shard: int, how: Any) -> None:
     """When this shard is done, or in the middle of it."""
-    passed = Pass._shard
+    passed = Pass._begin
 
-    def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Sums:
+    def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Found:
         if int(rows[0]) == shard * SHARD:
             how()
         return passed(self, rows, *rest)
 
-    monkeypatch.setattr(Pass, "_shard", disturbed)
+    monkeypatch.setattr(Pass, "_begin", disturbed)
 
 
 def press_ctrl_c() -> None:
@@ -72,11 +72,17 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("how", "done"), [(press_ctrl_c, 3), (press_twice, 2), (interrupt, 2)])
+@pytest.mark.parametrize(
+    ("how", "done", "ahead"),
+    [(press_ctrl_c, 3, False), (press_twice, 2, False), (interrupt, 2, False), (press_ctrl_c, 3, True)],
+)
 def test_what_was_seen_is_kept_and_the_rest_follows(
-    how: Any, done: int, tmp_path: Path, peaceful: Path, monkeypatch: pytest.MonkeyPatch
+    how: Any, done: int, ahead: bool, tmp_path: Path, peaceful: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also the shard that a GPU has not handed over when the next one is not begun any more."""
     before = signal.getsignal(signal.SIGINT)
+    if ahead:
+        monkeypatch.setattr(Pass, "device", torch.device("cpu"))
     interrupt_in(monkeypatch, 2, how)
     with pytest.raises(Stopped, match=f"Stopped after {done} of 4 parts of the images; the same command") as caught:
         look(tmp_path)
@@ -88,13 +94,13 @@ def test_what_was_seen_is_kept_and_the_rest_follows(
     assert partial["spread"].about["data"]["images"] == done * SHARD
     assert (partial["spread"].table["n"] == done * SHARD).all()
     monkeypatch.undo()
-    passed, shards = Pass.shard, list[int]()
+    passed, shards = Pass.begin, list[int]()
 
-    def counted(self: Pass, number: int, *rest: Any) -> Sums:
+    def counted(self: Pass, number: int, *rest: Any) -> Found:
         shards.append(number)
         return passed(self, number, *rest)
 
-    monkeypatch.setattr(Pass, "shard", counted)
+    monkeypatch.setattr(Pass, "begin", counted)
     found = look(tmp_path)
     assert shards == list(range(done, 4))
     assert seen_once(found["roll"])
@@ -129,7 +135,7 @@ def test_killed_in_the_middle(tmp_path: Path, peaceful: Path) -> None:
 
 
 def test_a_finished_one_is_not_done_again(peaceful: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pass, "shard", lambda *_: pytest.fail("it looks again"))
+    monkeypatch.setattr(Pass, "begin", lambda *_: pytest.fail("it looks again"))
     assert seen_once(look(peaceful)["roll"])
 
 
@@ -168,7 +174,7 @@ def test_a_folder_that_cannot_be_written_is_noticed_before_the_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(Pass, "shard", lambda *_: pytest.fail("it looks first"))
+    monkeypatch.setattr(Pass, "begin", lambda *_: pytest.fail("it looks first"))
     with pytest.raises(VitreousError, match="Cannot write"):
         look(tmp_path / "file" / "state")
     assert engine.SHARD["cpu"] == 128

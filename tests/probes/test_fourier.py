@@ -13,10 +13,12 @@ import vitreous
 from probes.noise import noise
 from specimen.toys import WIDTH, Block, Convolutional, Parallel, Residual, Transformer, settled
 from vitreous.data.dataset import Dataset
-from vitreous.probes.fourier import frequency, half_diagonal, log_amplitude
+from vitreous.probes.fourier import Bin, frequency, half_diagonal
+from vitreous.probes.fourier import log_amplitude as of_centred
 from vitreous.probes.subject import subjects
 from vitreous.results import Result
 from vitreous.specimen.anatomy import Grid
+from vitreous.specimen.centred import Centred
 
 
 def by_numpy(maps: Tensor) -> np.ndarray:
@@ -25,6 +27,10 @@ def by_numpy(maps: Tensor) -> np.ndarray:
     side = maps.shape[-1]
     found: np.ndarray = np.diagonal(spectrum, axis1=-2, axis2=-1)[:, side // 2 :]
     return found
+
+
+def log_amplitude(maps: Tensor, bins: tuple[Bin, ...]) -> Tensor:
+    return of_centred(Centred.of(maps), bins)
 
 
 def relative(maps: Tensor, nyquist: bool = False) -> Tensor:

@@ -15,8 +15,7 @@ from PIL import Image
 import vitreous
 from vitreous.cli import main
 from vitreous.inspection import engine
-from vitreous.inspection.passing import Pass
-from vitreous.probes.probe import Sums
+from vitreous.inspection.passing import Found, Pass
 
 ASKED = ["--probes", "accuracy", "variance", "--device", "cpu"]
 QUICK = ["nano:vit", *ASKED, "--limit", "40"]
@@ -157,15 +156,15 @@ def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     command = [*QUICK, "--results", "numbers"]
     assert run(capsys, *command, "--out", "peace.html")[0] == 0
     peace = vitreous.Inspection.load("numbers")
-    passed, seen = Pass._shard, list[int]()
+    passed, seen = Pass._begin, list[int]()
 
-    def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Sums:
+    def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Found:
         seen.append(int(rows[0]) // 10)
         if seen == [0, 1]:
             os.kill(os.getpid(), signal.SIGINT)
         return passed(self, rows, *rest)
 
-    monkeypatch.setattr(Pass, "_shard", disturbed)
+    monkeypatch.setattr(Pass, "_begin", disturbed)
     code, out, err = run(capsys, *command)
     assert code == 130
     assert "2 questions on 20 images" in out

@@ -8,8 +8,9 @@ share, what is begun again where memory runs out, and what an interrupted inspec
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -24,11 +25,16 @@ from vitreous.probes.probe import Batch, Each, Probe, Seen, Setting, Sums
 from vitreous.probes.subject import Subject
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
+from vitreous.transfers import to_memory
 
 log = logging.getLogger("vitreous")
 
 Forward = Callable[[int], None]
 """Told how many images have passed through one model."""
+Found = Callable[[], Sums]
+"""What was found, as soon as it is called for; a GPU may still be at work on it."""
+BROKEN = "broken"
+"""Before the name of a model: whether it gave a number that is not finite."""
 
 
 @dataclass
@@ -96,13 +102,29 @@ class Pass:
             "seed": self.setting.seed,
         }
 
+    def each(self, numbers: Iterable[int], forward: Forward = lambda count: None) -> Iterator[tuple[int, Sums]]:
+        """The sums of some shards by number. A GPU is given the next shard before the sums of the last are waited for,
+        so that it never stands still."""
+        waiting: list[tuple[int, Found]] = []
+        for number in numbers:
+            waiting.append((number, self.begin(number, forward)))
+            while len(waiting) > (1 if self.device is not None else 0):
+                first, found = waiting.pop(0)
+                yield first, found()
+        for last, found in waiting:
+            yield last, found()
+
     def shard(self, number: int, forward: Forward = lambda count: None) -> Sums:
-        """The sums of one shard, begun again with smaller batches for as long as memory does not suffice."""
+        """The sums of one shard."""
+        return self.begin(number, forward)()
+
+    def begin(self, number: int, forward: Forward = lambda count: None) -> Found:
+        """Pass one shard, again with smaller batches for as long as memory does not suffice; its sums when called."""
         rows = torch.arange(self.images(number)) + number * self.size
         while True:
             passed: list[int] = []
             try:
-                return self._shard(rows, passed, forward)
+                return self._begin(rows, passed, forward)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 if not out_of_memory(error) or min(self.batch, len(rows)) == 1:
                     raise
@@ -113,7 +135,7 @@ class Pass:
                 torch.cuda.empty_cache()
 
     @torch.no_grad()
-    def _shard(self, rows: Tensor, passed: list[int], forward: Forward) -> Sums:
+    def _begin(self, rows: Tensor, passed: list[int], forward: Forward) -> Found:
         sums: Sums = {}
         for probe in self.probes:
             probe.start_shard()
@@ -126,11 +148,26 @@ class Pass:
                 forward(len(part))
         for probe in self.probes:
             _add(sums, probe, probe.close(whole), {})
-        return _fetched(sums)
+        arriving = fetched(sums)
+
+        def found() -> Sums:
+            here = arriving()
+            for subject in self.setting.subjects:
+                if bool(here.pop(f"{BROKEN}:{subject.name}")):
+                    raise VitreousError(broken(subject, (self._batch(part, False) for part in rows.split(self.batch))))
+            return here
+
+        return found
+
+    @cached_property
+    def device(self) -> torch.device | None:
+        """The GPU, if one is at work."""
+        found = (subject.device for subject in self.setting.subjects)
+        return next((device for device in found if device.type == "cuda"), None)
 
     def _batch(self, rows: Tensor, whole: bool) -> Batch:
         data, part = self.setting.data, slice(int(rows[0]), int(rows[-1]) + 1)
-        return Batch(rows, data.images[part], data.labels[part], self.setting.seed, whole)
+        return Batch(rows, data.images[part], data.labels[part], self.setting.seed, whole, self.device)
 
     def _look(self, subject: Subject, batch: Batch, sums: Sums) -> None:
         looking, waiting = self.wanted[subject.name], dict[str, Tensor]()
@@ -145,13 +182,12 @@ class Pass:
             output = subject.specimen.observe(images, sites, list(looking), each=each).output
         else:
             output = subject.specimen(images)
-        batch.weights_on(images.device)  # drawn while a GPU is still at work
         for probe in self.probes:
             if not isinstance(self.left_out[probe.name].get(subject.name), str):
                 _add(sums, probe, probe.end(subject, output, batch), waiting)
         for name, value in counted(batch, waiting).items():
             _put(sums, name, value)
-        _check_finite(subject, images, output)
+        _put(sums, f"{BROKEN}:{subject.name}", _not_finite(output))
 
 
 def _add(sums: Sums, probe: Probe, seen: Seen, waiting: dict[str, Tensor]) -> None:
@@ -167,31 +203,42 @@ def _put(sums: Sums, name: str, value: Tensor) -> None:
     sums[name] = sums[name] + value.to(sums[name].device) if name in sums else value
 
 
-def _fetched(sums: Sums) -> Sums:
-    """In main memory. A GPU hands over its sums all at once: hundreds of small transfers take longer than a model."""
-    there = [name for name, value in sums.items() if value.device.type != "cpu"]
-    if there:
-        together = torch.cat([sums[name].flatten() for name in there]).cpu()
-        parts = together.split([sums[name].numel() for name in there])
-        sums = {
-            **sums,
-            **{name: part.reshape(sums[name].shape).clone() for name, part in zip(there, parts, strict=True)},
-        }
-    return sums
+def fetched(sums: Sums) -> Found:
+    """On their way to main memory. A GPU hands over its sums all at once: hundreds of small transfers take longer than
+    a model."""
+    there = {name: value.shape for name, value in sums.items() if value.device.type != "cpu"}
+    if not there:
+        return lambda: sums
+    arriving = to_memory(torch.cat([sums[name].flatten() for name in there]))
+    names, here = list(sums), {name: value for name, value in sums.items() if name not in there}
+
+    def found() -> Sums:
+        parts = arriving().split([shape.numel() for shape in there.values()])
+        arrived = {name: part.reshape(there[name]).clone() for name, part in zip(there, parts, strict=True)}
+        return {name: arrived[name] if name in there else here[name] for name in names}
+
+    return found
 
 
-def _check_finite(subject: Subject, images: Tensor, output: Any) -> None:
-    """A NaN anywhere in a model reaches its output; only then it is worth a second pass to see where it began."""
-    if all(bool(leaf.isfinite().all()) for leaf in tree_leaves(output) if _is_number(leaf)):
-        return
+def _not_finite(output: Any) -> Tensor:
+    """1 if something in it is no finite number: a NaN anywhere in a model reaches its output."""
+    finite = [leaf.isfinite().all() for leaf in tree_leaves(output) if _is_number(leaf)]
+    return (~torch.stack(finite).all()).double() if finite else torch.zeros((), dtype=torch.float64)
+
+
+@torch.no_grad()
+def broken(subject: Subject, batches: Iterable[Batch]) -> str:
+    """What to say of a model whose output is not finite: only then it is worth a second pass to see where it began."""
     where: list[str] = []
 
     def each(unit: Unit, seen: Sites) -> None:
         if not where and seen.after is not None and not bool(seen.after.raw.isfinite().all()):
             where.append(unit.name)
 
-    subject.specimen.observe(images, ("after",), each=each)
-    raise VitreousError(
+    for batch in batches:
+        if not where:
+            subject.specimen.observe(batch.prepared(subject), ("after",), each=each)
+    return (
         f"{subject.name} gives NaN or infinite numbers, first after its unit {where[0] if where else 'head'!r}; "
         "nothing measured on it would mean anything. In half precision numbers overflow early: try model.float()."
     )

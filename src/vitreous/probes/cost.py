@@ -47,12 +47,17 @@ def flops(model: nn.Module, images: Tensor) -> int:
 
 def seconds(model: nn.Module, images: Tensor, repeats: int) -> list[float]:
     """Of each of several passes."""
+
+    def wait() -> None:
+        if images.device.type == "cuda":
+            torch.cuda.synchronize(images.device)
+
     found = []
+    wait()  # for what the device was given before
     for _ in range(repeats):
         begun = perf_counter()
         model(images)
-        if images.device.type == "cuda":
-            torch.cuda.synchronize(images.device)
+        wait()
         found.append(perf_counter() - begun)
     return found
 

@@ -24,6 +24,7 @@ from vitreous.probes.subject import Subject
 from vitreous.results import Interval, Result
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Site, Sites
+from vitreous.transfers import Arriving, to_device
 
 REPEATS = 200
 """Resamplings of the images; the ends of a 95 % interval are then the 5th value from either side."""
@@ -84,6 +85,13 @@ class Batch:
     seed: int = 0
     whole: bool = True
     """Whether the batch is a whole shard; where memory is short it is a part of one."""
+    device: torch.device | None = None
+    """Where images and weights are sent as soon as the batch is made, so that a GPU need not wait for them."""
+
+    def __post_init__(self) -> None:
+        if self.device is not None:
+            self._sent[self.device] = to_device(self.images, self.device)
+            self._weights[self.device] = to_device(self.weights, self.device)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -96,7 +104,11 @@ class Batch:
         )
 
     @cached_property
-    def _weights(self) -> dict[torch.device, Tensor]:
+    def _sent(self) -> dict[torch.device, Arriving]:
+        return {}
+
+    @cached_property
+    def _weights(self) -> dict[torch.device, Arriving]:
         return {}
 
     @cached_property
@@ -106,14 +118,16 @@ class Batch:
     def prepared(self, subject: Subject) -> Tensor:
         """The images as a model wants them, made once: a transfer to a GPU takes as long as a model."""
         if subject.name not in self._prepared:
-            self._prepared[subject.name] = subject.prepare(self.images)
+            sent = self._sent.get(subject.device)
+            self._prepared[subject.name] = subject.prepare(self.images if sent is None else sent())
         return self._prepared[subject.name]
 
     def weights_on(self, device: torch.device) -> Tensor:
         """`weights` there, brought once."""
         if device not in self._weights:
-            self._weights[device] = self.weights.to(device)
-        return self._weights[device]
+            there = self.weights.to(device)
+            self._weights[device] = lambda: there
+        return self._weights[device]()
 
     def total(self, values: Tensor) -> Tensor:
         """(1 + REPEATS, …) sums over the batch of one value (or array of values) an image.

@@ -24,6 +24,7 @@ from vitreous.probes.probe import Batch, Each, Seen, interval, key
 from vitreous.probes.subject import Subject
 from vitreous.results import Column, Reference, View, estimate
 from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.centred import Centred
 from vitreous.specimen.observe import Feature, Sites
 
 __all__ = ["Variance"]
@@ -31,12 +32,7 @@ __all__ = ["Variance"]
 
 def variance(maps: Tensor) -> Tensor:
     """(b,) of feature maps (b, c, h, w)."""
-    tokens = maps.flatten(2).transpose(1, 2).to(torch.promote_types(maps.dtype, torch.float32))
-    means = tokens.mean(1, keepdim=True)
-    spread = torch.linalg.vector_norm(tokens - means, dim=(1, 2))
-    found = spread.square() / ((tokens.shape[1] - 1) * tokens.shape[2])
-    rounding = (2 * torch.finfo(tokens.dtype).eps * means).square().mean((1, 2))
-    return found.where(found > rounding, 0.0)
+    return Centred.of(maps).variance
 
 
 @dataclass
@@ -93,7 +89,7 @@ class Variance(PerImage):
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.after is not None
-        return variance(sites.after.map)
+        return sites.after.centred.variance
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         assert sites.after is not None
@@ -109,7 +105,7 @@ class Variance(PerImage):
             return None
         if self._last is not None and self._last[0] is feature.raw:
             return self._last[1]
-        return variance(feature.map)
+        return feature.centred.variance
 
     def end(self, subject: Subject, output: Any, batch: Batch) -> Seen:
         self._last = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, fx, nn
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.attention import AttentionSite, Places, fused_probabilities
+from vitreous.specimen.centred import Centred
 from vitreous.specimen.layout import Layout
 
 Site = Literal["before", "skip", "norm", "hidden", "branch", "after", "attention"]
@@ -45,7 +47,7 @@ class Wiring:
     hidden: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Feature:
     """A tensor of the model, in the model's own layout (`raw`) or in ours."""
 
@@ -75,6 +77,11 @@ class Feature:
         if self.layout is None or self.layout.grid is None:
             raise VitreousError(f"A tensor of shape {tuple(self.raw.shape)} has no grid here; use .tokens or .raw.")
         return self.layout.map(self.raw)
+
+    @cached_property
+    def centred(self) -> Centred:
+        """`map` less its mean over positions, made once for all who look at this feature."""
+        return Centred.of(self.map)
 
 
 @dataclass(frozen=True, slots=True)
