@@ -62,7 +62,7 @@ class Accuracy(Probe):
     def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         scores = logits(output)
         assert scores is not None
-        labels = batch.labels.to(scores.device)
+        labels = batch.on(scores.device, "labels")
         place = rank(scores, labels)
         member = F.one_hot(labels, len(self.setting.data.classes))
         sums = {key(subject, what=f"top-{top}"): (member * (place < top)[:, None]).sum(0) for top in self._tops}

@@ -33,7 +33,7 @@ LEAST: dict[Estimator, int] = {"unbiased": 4, "biased": 2}
 """Images of the smallest minibatch."""
 CACHED = 1 << 18
 """Numbers that a CPU centres and multiplies at a time: what its cache holds."""
-ABREAST = 1024
+ABREAST = 512
 """Columns of one of the products that a GPU computes side by side."""
 CELLS = 1 << 23
 """Numbers of an intermediate result, 64 MiB."""

@@ -97,7 +97,7 @@ class Calibration(Probe):
     def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         scores = logits(output)
         assert scores is not None
-        found = per_image(scores, batch.labels.to(scores.device))
+        found = per_image(scores, batch.on(scores.device, "labels"))
         member = F.one_hot(binned(found["confidence"], self.bins), self.bins)
         return {key(subject, what=part): batch.total(found[part][:, None] * member) for part in PARTS}
 

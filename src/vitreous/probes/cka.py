@@ -27,6 +27,7 @@ from vitreous.probes.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View, estimate
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import SITES, Site, Sites
+from vitreous.transfers import to_device
 
 __all__ = ["CKA"]
 
@@ -148,14 +149,16 @@ class CKA(Probe):
         found = [self.grams.take(layer.key) for layer in self.layers]
         seen = torch.tensor([bool(grams) for grams in found])
         sums: dict[str, Tensor] = {"left_out": torch.zeros(())}
+        home = next((grams[0].device for grams in found if grams), self.pairs.device)
+        pairs = to_device(self.pairs, home)()
         for number, rows in enumerate(torch.arange(len(shard)).split(self.minibatch or len(shard))):
             if len(rows) < LEAST[self.estimator]:
                 sums["left_out"] += len(rows)
                 continue
             blank = next(torch.zeros_like(grams[number]) for grams in found if grams)
             every = torch.stack([grams[number] if grams else blank for grams in found])
-            weights = shard.weights_on(every.device)[:, int(rows[0]) : int(rows[-1]) + 1]
-            hsic = weighted_hsic(every, every, weights, self.estimator, self.pairs)
+            weights = shard.on(every.device, "weights")[:, int(rows[0]) : int(rows[-1]) + 1]
+            hsic = weighted_hsic(every, every, weights, self.estimator, pairs)
             more = {"hsic": hsic, "seen": seen * len(rows), "shards": torch.ones(())}
             sums |= {name: sums[name] + value if name in sums else value for name, value in more.items()}
         return sums

@@ -84,7 +84,7 @@ def patches(images: Tensor, size: tuple[int, int]) -> Tensor:
     starts = []
     for side, extent in zip(images.shape[2:], size, strict=True):
         count = max(min(side // extent, ACROSS), 1)
-        starts.append(torch.linspace(0, side - extent, count).round().long())
+        starts.append(torch.linspace(0, side - extent, count, device=images.device).round().long())
     return windows[:, :, starts[0]][:, :, :, starts[1]].permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
 
 

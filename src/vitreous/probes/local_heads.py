@@ -145,7 +145,7 @@ class LocalHeads(Probe):
         for subject, unit, grams in units:
             for heads in grams if unit.kind == "attention" else ():
                 every = torch.cat([heads, theirs])
-                sums[key(subject, unit, "hsic")] = weighted_hsic(every, every, shard.weights_on(every.device))
+                sums[key(subject, unit, "hsic")] = weighted_hsic(every, every, shard.on(every.device, "weights"))
         return sums
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:

@@ -159,7 +159,7 @@ class Localisation(Probe):
                 continue
             device = grams[0].device
             pixels = patches(shard.prepared(subject).float().to(device), self.places(unit))
-            weights = shard.weights_on(device)[: 1 + REPEATS]
+            weights = shard.on(device, "weights")[: 1 + REPEATS]
             parts = (each.split(MINIBATCH, 1) for each in (pixels, weights))
             for tokens, few, counts in zip(grams, *parts, strict=False):  # a last one may be too small
                 seen = centred_gram(few)

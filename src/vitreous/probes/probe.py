@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ REPEATS = 200
 """Resamplings of the images; the ends of a 95 % interval are then the 5th value from either side."""
 
 Sums = dict[str, Tensor]
+Part = Literal["images", "labels", "weights"]
+PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,12 @@ class Batch:
     whole: bool = True
     """Whether the batch is a whole shard; where memory is short it is a part of one."""
     device: torch.device | None = None
-    """Where images and weights are sent as soon as the batch is made, so that a GPU need not wait for them."""
+    """Where everything is sent as soon as the batch is made, so that a GPU need not wait for it."""
 
     def __post_init__(self) -> None:
         if self.device is not None:
-            self._sent[self.device] = to_device(self.images, self.device)
-            self._weights[self.device] = to_device(self.weights, self.device)
+            for part in PARTS:
+                self._send(part, self.device)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -104,30 +106,27 @@ class Batch:
         )
 
     @cached_property
-    def _sent(self) -> dict[torch.device, Arriving]:
-        return {}
-
-    @cached_property
-    def _weights(self) -> dict[torch.device, Arriving]:
+    def _sent(self) -> dict[tuple[Part, torch.device], Arriving]:
         return {}
 
     @cached_property
     def _prepared(self) -> dict[str, Tensor]:
         return {}
 
-    def prepared(self, subject: Subject) -> Tensor:
-        """The images as a model wants them, made once: a transfer to a GPU takes as long as a model."""
-        if subject.name not in self._prepared:
-            sent = self._sent.get(subject.device)
-            self._prepared[subject.name] = subject.prepare(self.images if sent is None else sent())
-        return self._prepared[subject.name]
+    def _send(self, part: Part, device: torch.device) -> None:
+        self._sent[part, device] = to_device(getattr(self, part), device)
 
-    def weights_on(self, device: torch.device) -> Tensor:
-        """`weights` there, brought once."""
-        if device not in self._weights:
-            there = self.weights.to(device)
-            self._weights[device] = lambda: there
-        return self._weights[device]()
+    def on(self, device: torch.device, part: Part) -> Tensor:
+        """Images, labels or weights there, brought once: a transfer to a GPU takes as long as a model."""
+        if (part, device) not in self._sent:
+            self._send(part, device)
+        return self._sent[part, device]()
+
+    def prepared(self, subject: Subject) -> Tensor:
+        """The images as a model wants them, made once."""
+        if subject.name not in self._prepared:
+            self._prepared[subject.name] = subject.prepare(self.on(subject.device, "images"))
+        return self._prepared[subject.name]
 
     def total(self, values: Tensor) -> Tensor:
         """(1 + REPEATS, …) sums over the batch of one value (or array of values) an image.
@@ -135,7 +134,7 @@ class Batch:
         They stay on the device of the values: a GPU that has to hand over every number as it comes waits all the time.
         """
         flat = values.detach().double().reshape(len(self), prod(values.shape[1:]))
-        return (self.weights_on(flat.device) @ flat).reshape(-1, *values.shape[1:])
+        return (self.on(flat.device, "weights") @ flat).reshape(-1, *values.shape[1:])
 
 
 def times(row: int, seed: int) -> np.ndarray:
