@@ -8,8 +8,8 @@ Time: on a CPU the CPU time of one thread, which a busy machine does not change 
 model is not in it, answering is. Each probe's share is the time spent inside its own functions; `looking` is what is
 left: attention probabilities, which fused attention never makes, and the taps. On a GPU shares are taken in a pass of
 their own, because waiting for the GPU after every function makes all of them slower. Memory: how far a fresh process
-grows during one shard, or the most that the GPU had to hold during two. Targets for ViT-S at 224: 2.0 times the time on a CPU, 1.6
-times on a GPU, twice the memory.
+grows during one shard, or the most that the GPU had to hold during two. Targets for ViT-S at 224: 2.0 times the time on
+a CPU, 1.6 times on a GPU, twice the memory.
 """
 
 from __future__ import annotations

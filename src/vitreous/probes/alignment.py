@@ -34,7 +34,7 @@ LEAST: dict[Estimator, int] = {"unbiased": 4, "biased": 2}
 CACHED = 1 << 18
 """Numbers that a CPU centres and multiplies at a time: what its cache holds."""
 ABREAST = 512
-"""Columns of one of the products that a GPU computes side by side."""
+"""Columns of one of the products that a GPU computes side by side, where there are at least eight times as many."""
 CELLS = 1 << 23
 """Numbers of an intermediate result, 64 MiB."""
 
@@ -100,7 +100,7 @@ def _at_once(features: Tensor) -> tuple[Tensor, Tensor]:
     mean = features.mean(-2, keepdim=True)
     n, columns = features.shape[-2:]
     centred = (features - mean).reshape(-1, n, columns)
-    even = columns // ABREAST * ABREAST
+    even = columns // ABREAST * ABREAST if columns >= 8 * ABREAST else 0
     gram = centred[..., even:] @ centred[..., even:].mT
     for one, found in zip(centred, gram, strict=True) if even else ():
         parts = one[:, :even].unflatten(1, (-1, ABREAST)).transpose(0, 1)
