@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ def to_device(tensor: Tensor, device: torch.device) -> Arriving:
     """From main memory; what is called for is there for all that the GPU computes from then on."""
     if device.type != "cuda":
         return lambda: tensor.to(device)
-    beside = _beside(device)
+    beside = _beside(device, "there")
     with torch.cuda.stream(beside):
         there = tensor.pin_memory().to(device, non_blocking=True)
         arrived = beside.record_event()
@@ -34,10 +35,11 @@ def to_device(tensor: Tensor, device: torch.device) -> Arriving:
 
 
 def to_memory(tensor: Tensor) -> Arriving:
-    """From wherever it is; calling waits until it has been computed and copied, and for nothing that comes after it."""
+    """From wherever it is; calling waits until it has been computed and copied, and for nothing that comes after it.
+    The tensor must not be changed any more, and what arrives from a GPU is in pinned memory, to be copied if kept."""
     if tensor.device.type != "cuda":
         return tensor.cpu
-    beside = _beside(tensor.device)
+    beside = _beside(tensor.device, "back")
     beside.wait_stream(torch.cuda.current_stream(tensor.device))
     with torch.cuda.stream(beside):
         here = torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
@@ -46,11 +48,12 @@ def to_memory(tensor: Tensor) -> Arriving:
 
     def arriving() -> Tensor:
         arrived.synchronize()
-        return here.clone()  # pinned memory is scarce
+        return here
 
     return arriving
 
 
 @cache
-def _beside(device: torch.device) -> torch.cuda.Stream:
+def _beside(device: torch.device, way: Literal["there", "back"]) -> torch.cuda.Stream:
+    """One for each way: what is sent need not wait for what is still to be computed and fetched."""
     return torch.cuda.Stream(device)

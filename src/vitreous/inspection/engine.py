@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -75,17 +75,9 @@ def _stream(pass_: Pass, kept: Kept, team: Processes) -> None:
     total = len(pass_.setting.subjects) * sum(pass_.images(number) for number in own)
     bar = progress("Inspecting", total) if team.first else nullcontext(lambda count: None)
     with interruptible(team) as caught, bar as forward:
-
-        def due() -> Iterator[int]:
-            for number in own:
-                if number in kept.done:
-                    forward(len(pass_.setting.subjects) * pass_.images(number))
-                elif caught:
-                    return
-                else:
-                    yield number
-
-        for number, sums in pass_.each(due(), forward):
+        forward(len(pass_.setting.subjects) * sum(map(pass_.images, kept.done.intersection(own))))
+        left = [number for number in own if number not in kept.done]
+        for number, sums in pass_.each(left, forward, stop=lambda: bool(caught)):
             kept.add(number, sums)
         if not kept.done.issuperset(own):
             raise KeyboardInterrupt

@@ -8,9 +8,11 @@ share, what is begun again where memory runs out, and what an interrupted inspec
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -102,44 +104,64 @@ class Pass:
             "seed": self.setting.seed,
         }
 
-    def each(self, numbers: Iterable[int], forward: Forward = lambda count: None) -> Iterator[tuple[int, Sums]]:
-        """The sums of some shards by number. A GPU is given the next shard before the sums of the last are waited for,
-        so that it never stands still."""
+    def each(
+        self,
+        numbers: Sequence[int],
+        forward: Forward = lambda count: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[tuple[int, Sums]]:
+        """The sums of some shards by number, until told to stop.
+
+        A GPU never stands still: images of the next shard are made ready and sent while it computes, and it is given
+        that shard before its sums of the last one are waited for.
+        """
         waiting: list[tuple[int, Found]] = []
-        for number in numbers:
-            waiting.append((number, self.begin(number, forward)))
-            while len(waiting) > (1 if self.device is not None else 0):
-                first, found = waiting.pop(0)
-                yield first, found()
+        with ThreadPoolExecutor(1) as beside:
+            ready: dict[int, Future[Batch]] = {}
+            for number, after in zip_longest(numbers, numbers[1:]):
+                if stop():
+                    break
+                batch = ready.pop(number).result() if number in ready else None
+                if after is not None and self.device is not None:
+                    ready[after] = beside.submit(self._batch, self.rows(after), True)
+                waiting.append((number, self.begin(number, forward, batch)))
+                while len(waiting) > (1 if self.device is not None else 0):
+                    first, found = waiting.pop(0)
+                    yield first, found()
         for last, found in waiting:
             yield last, found()
+
+    def rows(self, number: int) -> Tensor:
+        """Numbers of a shard's images."""
+        return torch.arange(self.images(number)) + number * self.size
 
     def shard(self, number: int, forward: Forward = lambda count: None) -> Sums:
         """The sums of one shard."""
         return self.begin(number, forward)()
 
-    def begin(self, number: int, forward: Forward = lambda count: None) -> Found:
+    def begin(self, number: int, forward: Forward = lambda count: None, whole: Batch | None = None) -> Found:
         """Pass one shard, again with smaller batches for as long as memory does not suffice; its sums when called."""
-        rows = torch.arange(self.images(number)) + number * self.size
+        rows = self.rows(number)
         while True:
             passed: list[int] = []
             try:
-                return self._begin(rows, passed, forward)
+                whole = whole or self._batch(rows, whole=True)
+                return self._begin(rows, whole, passed, forward)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 if not out_of_memory(error) or min(self.batch, len(rows)) == 1:
                     raise
                 self.batch = max(1, min(self.batch, len(rows)) // 2)
                 log.warning("Memory does not suffice; going on with %d images at a time.", self.batch)
+            whole = None  # and what was made of its images
             forward(-sum(passed))
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
     @torch.no_grad()
-    def _begin(self, rows: Tensor, passed: list[int], forward: Forward) -> Found:
+    def _begin(self, rows: Tensor, whole: Batch, passed: list[int], forward: Forward) -> Found:
         sums: Sums = {}
         for probe in self.probes:
             probe.start_shard()
-        whole = self._batch(rows, whole=True)
         for part in rows.split(self.batch):
             batch = whole if len(part) == len(rows) else self._batch(part, whole=False)
             for subject in self.setting.subjects:
