@@ -42,7 +42,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "vit_ti/4",
         {"model.pool": "gap", "lr": 1.5e-3, "model.drop_path": 0.0},
     ),
-    "ViT-Ti/4, mean of tokens, lr 1.5e-3": ("vit_ti/4", {"model.pool": "gap", "lr": 1.5e-3}),
     "ViT-Ti/4, mean of tokens, batch 256": ("vit_ti/4", {"model.pool": "gap", "batch": 256}),
     "ConViT-Ti/4": ("convit_ti/4", {}),
     "ResNet-18": ("resnet_18", {}),
