@@ -54,6 +54,19 @@ def test_copies_side_by_side_are_the_copies_one_by_one() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("at_a_time", [1, 3, 4, 9])
+def test_some_images_after_the_other(at_a_time: int) -> None:
+    """Every one of them with the weights that were given, and the model has its own again afterwards."""
+    specimen = lean(vitreous.open(Mixing(), image=32))
+    own = {name: value.clone() for name, value in specimen.state_dict().items()}
+    moved, images = {name: value[0] for name, value in stacked(specimen, 1).items()}, torch.randn(4, 3, 32, 32)
+    together, plain = scores(specimen, moved, images), scores(specimen, {}, images)
+    torch.testing.assert_close(scores(specimen, moved, images, at_a_time=at_a_time), together, rtol=1e-4, atol=1e-5)
+    assert together.sub(plain).abs().max() > 1e-2
+    assert all(torch.equal(value, own[name]) for name, value in specimen.state_dict().items())
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("shape", [(5, 5), (2, 5, 5), (1, 1, 5, 5), (4, 1, 5, 5), None])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 def test_attention_of_copies_with_masks_of_any_shape(shape: Any, batched: tuple[bool, bool]) -> None:

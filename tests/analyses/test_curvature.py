@@ -76,9 +76,11 @@ def test_eigenvalues_are_those_of_the_dense_hessian(where: str) -> None:
     _, specimen, images, labels = tiny()
     given = weights(specimen, where)
     hessian = Hessian(specimen, given, images[None], labels[None], IMAGES)
-    found = extreme(hessian, torch.randn(1, sum(hessian.sizes)).double(), 5, tolerance=1e-8)[0]
     expected = largest(block(given), 5)
-    np.testing.assert_allclose(found.values, expected, rtol=1e-9, atol=1e-10)
+    for seed in (0, 46, 193) if where == "head" else (0,):  # the latter two nearly start in an invariant space
+        start = torch.randn(1, sum(hessian.sizes), generator=torch.Generator().manual_seed(seed)).double()
+        found = extreme(hessian, start, 5, tolerance=1e-8)[0]
+        np.testing.assert_allclose(found.values, expected, rtol=1e-9, atol=1e-12)
     if not where:
         assert expected.min() < 0 < expected.max()
 

@@ -258,7 +258,7 @@ def test_interrupted_in_the_middle_of_a_grid(tmp_path: Path, monkeypatch: pytest
 def test_memory_that_does_not_suffice_takes_fewer_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def greedy(specimen: Any, moved: Any, images: Tensor, copies: int = 0) -> Tensor:
+    def greedy(specimen: Any, moved: Any, images: Tensor, copies: int = 0, at_a_time: int = 0) -> Tensor:
         seen.append(copies)
         if copies > 3:
             raise torch.OutOfMemoryError("too little")
@@ -275,7 +275,7 @@ def test_memory_that_does_not_suffice_takes_fewer_copies(monkeypatch: pytest.Mon
 def test_copies_of_several_pieces_pass_together(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def counted(specimen: Any, moved: Any, images: Tensor, copies: int = 0) -> Tensor:
+    def counted(specimen: Any, moved: Any, images: Tensor, copies: int = 0, at_a_time: int = 0) -> Tensor:
         seen.append(copies)
         return scores(specimen, moved, images, copies)
 

@@ -4,7 +4,8 @@ On a GPU a small model leaves most of it idle, and `torch.func.vmap` over stacke
 weight becomes one product for all copies. On a CPU the products themselves are what takes the time, and copies pass one
 by one; there a graph is used in which a linear layer, with the GELU behind it, is a single oneDNN operation, which
 saves a pass over the activations for the bias and one for the GELU, and in which the last block of a model that reads
-its answer off one token computes that token alone.
+its answer off one token computes that token alone; and few images pass at a time, so that what one layer hands to the
+next stays in the processor's cache.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from __future__ import annotations
 from typing import Any, Literal, cast
 
 import torch
-from torch import Tensor, fx
-from torch.func import vmap
+from torch import Tensor, fx, nn
+from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
 from vitreous.analyses import curvature
@@ -25,11 +26,26 @@ Statistics = Literal["running", "batch"]
 aten = torch.ops.aten
 
 
-def scores(specimen: Specimen, moved: Weights, images: Tensor, copies: int = 0) -> Tensor:
-    """(b, classes) with some parameters elsewhere; (copies, b, classes) if those are stacked."""
-    if not copies:
+def scores(specimen: Specimen, moved: Weights, images: Tensor, copies: int = 0, at_a_time: int = 0) -> Tensor:
+    """(b, classes) with some parameters elsewhere; (copies, b, classes) if those are stacked. All images pass together
+    unless it is said how many at a time."""
+    if copies:
+        return vmap(lambda given: curvature.scores(specimen, given, images))(dict(moved))
+    if not 0 < at_a_time < len(images):
         return curvature.scores(specimen, moved, images)
-    return vmap(lambda given: curvature.scores(specimen, given, images))(dict(moved))
+    inside = {f"specimen.{curvature.PREFIX}{name}": value for name, value in moved.items()}
+    return cast("Tensor", functional_call(_InParts(specimen, at_a_time), inside, (images,)))
+
+
+class _InParts(nn.Module):
+    """Some images after the other, with the same weights, which are put in place once."""
+
+    def __init__(self, specimen: Specimen, at_a_time: int) -> None:
+        super().__init__()
+        self.specimen, self.at_a_time = specimen, at_a_time
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.cat([curvature.scores(self.specimen, {}, part) for part in images.split(self.at_a_time)])
 
 
 def with_statistics(specimen: Specimen, statistics: Statistics) -> Specimen:

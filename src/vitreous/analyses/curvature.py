@@ -137,7 +137,8 @@ def _behind(roots: list[fx.Node], outside: set[fx.Node]) -> set[fx.Node]:
 
 def called(specimen: Specimen, given: Weights, images: Tensor) -> Any:
     """What a model gives with these instead of some of its weights, or buffers."""
-    return functional_call(specimen, {PREFIX + name: value for name, value in given.items()}, (images,))
+    named = {PREFIX + name: value for name, value in given.items()}
+    return functional_call(specimen, named, (images,)) if named else specimen(images)
 
 
 def scores(specimen: Specimen, given: Weights, images: Tensor) -> Tensor:

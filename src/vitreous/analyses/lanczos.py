@@ -31,7 +31,7 @@ CHUNK = 8
 """Vectors that memory is taken for at a time."""
 CANCELLED = 0.1
 """What is left of a product outside the basis, relative to the product, below which rounding calls for a second go."""
-BROKEN = 1e-6
+BROKEN = {torch.float64: 1e-13}
 """A remainder so small, relative to the largest entry, is rounding: the basis spans an invariant space."""
 
 
@@ -95,11 +95,13 @@ class _State:
     nodes: np.ndarray
     weights: np.ndarray
     trace: np.ndarray
+    rounding: float
+    """Of the numbers that the maps were given."""
 
     @property
     def broken(self) -> np.ndarray:
         """(maps,) whether the basis spans a space that the map does not leave."""
-        found: np.ndarray = self.rest <= BROKEN * np.abs(self.values[:, 0])
+        found: np.ndarray = self.rest <= self.rounding * np.abs(self.values[:, 0])
         return found
 
     def residuals(self, i: int, k: int) -> np.ndarray:
@@ -172,7 +174,7 @@ class _Run:
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
         values, vectors = np.take_along_axis(values, order, 1), np.take_along_axis(vectors, order[:, None], 2)
         nodes, weights = self.quadrature or (values, vectors[:, 0] ** 2)
-        return _State(values, vectors, host[:, 0], nodes, weights, host[:, 1])
+        return _State(values, vectors, host[:, 0], nodes, weights, host[:, 1], BROKEN.get(self.next.dtype, 1e-6))
 
     def mend(self, state: _State) -> None:
         """Go on in a direction drawn at random where nothing is left of the start's."""

@@ -40,6 +40,8 @@ GROUP = 16
 """Points of a piece."""
 MOST = 128
 """Copies in one pass; more do not keep a GPU busier."""
+FEW = 32
+"""Images that pass a CPU at a time."""
 SHARD = 128
 """Images that are augmented together, whatever fits into memory."""
 KEPT = 1 << 30
@@ -251,9 +253,10 @@ class _Grid:
         specimen, moved = (self.itself, {}) if centre else (self.moved, self.plane.at(self.where[group]))
         if not stacked:
             moved = {name: value[0] for name, value in moved.items()}
+        few = 0 if centre or self.whole or self.subject.device.type != "cpu" else FEW
         found = []
         for images, targets in self.images():
-            given = scores(specimen, moved, images, len(group) if stacked else 0).double()
+            given = scores(specimen, moved, images, len(group) if stacked else 0, few).double()
             given = given if stacked else given[None]
             wanted = targets.expand(len(group), *targets.shape)
             nll = F.cross_entropy(given.flatten(0, 1), wanted.flatten(0, 1), reduction="none")
