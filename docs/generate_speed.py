@@ -1,0 +1,149 @@
+"""Write docs/speed.md from the races in `benchmarks/results`, the newest of each kind on each device.
+
+python docs/generate_speed.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "docs" / "speed.md"
+
+Race = dict[str, Any]
+Row = tuple[str, str, str]
+"""What, how fast it was found to be, and what was wanted; nothing if nothing was."""
+
+HEAD = """# How fast
+
+What is measured here is measured by scripts in `benchmarks`, against other tools where there are any, which a script
+installs in an environment of its own and throws away. Every number is that of a dated file in `benchmarks/results`,
+which also says by which versions; a test compares this page with those files. On a CPU times are CPU seconds of one
+thread, on a GPU (one H200) seconds of the clock. Ratios depend on the machine and its state: the same code for
+landscapes was 1.27, 1.30 and 1.50 times as fast as the best other tool in three races.
+"""
+
+
+def battery(race: Race) -> Iterator[Row]:
+    what = f"All questions of `inspect` together, {race['model']}, {race['images']:,} images"
+    found = f"{race['time']:.2f} times a plain forward pass over the same images; {race['memory']:.2f} times its memory"
+    yield what, found, f"{race['targets']['time']:g} and {race['targets']['memory']:g} times at most"
+
+
+def observe(race: Race) -> Iterator[Row]:
+    rows = {row["contender"]: row for row in race["rows"]}
+    for name, what in (("streams", "before and after"), ("streams and attention", "before, after and attention")):
+        row = rows[name]
+        found = f"{row['time']:.2f} times a plain forward pass; {row['memory']:.2f} times its memory"
+        aim = (
+            f"{race['targets']['time']:g} and {race['targets']['memory']:g} times at most" if name == "streams" else ""
+        )
+        yield f"`observe`, {what} of every unit, {race['model']}", found, aim
+
+
+def cka(race: Race) -> Iterator[Row]:
+    wanted = race["targets"]
+    for case, ratios in race["ratios"].items():
+        rows = {row["contender"]: row["error"] for row in race["rows"] if row["case"] == case}
+        others = (f"{ratio:.2g} times as fast as {name} (error {rows[name]:.2g})" for name, ratio in ratios.items())
+        aim = ", ".join(f"{name} {least:g}" for name, least in wanted.items()) if "itself" in case else ""
+        maps = "one model with itself" if "itself" in case else "two models (we draw three maps, the others one)"
+        what = f"CKA of {race['layers']} x {race['layers']} layers, {race['images']} images, {maps}"
+        yield what, f"{', '.join(others)}; ours has an error of {rows['ours']:.2g}, and intervals", aim
+
+
+def hessian(race: Race) -> Iterator[Row]:
+    if "ratios" in race:
+        found = ", ".join(f"{ratio:.1f} times as fast as {name}" for name, ratio in race["ratios"].items())
+        aim = ", ".join(f"{name} {least:g}" for name, least in race["targets"].items())
+        yield "Five extreme eigenvalues of the Hessian, ViT of 0.68 M parameters, batch 16", found, aim
+    else:
+        what = f"The same of ViT-Ti/4, {race['batches']} batches of 16"
+        yield what, f"{race['seconds']:.1f} s", f"{race['target_s']:g} s at most"
+
+
+def landscape(race: Race) -> Iterator[Row]:
+    grid = f"{race['points']} x {race['points']} points, {race['images']} images"
+    if "best_cpu_s" in race:
+        others = {name: seconds for name, seconds in race["best_cpu_s"].items() if name != "ours"}
+        ours = race["best_cpu_s"]["ours"]
+        names = {"copy": "a loop over copies of the model"}
+        said = ", ".join(f"{s / ours:.2f} times as fast as {names.get(name, name)}" for name, s in others.items())
+        yield f"Loss landscape, ViT of 0.68 M parameters, {grid}", said, f"{race['target']:g} times the best"
+    else:
+        found = f"{race['ratio']:.1f} times as fast with many copies in one pass as one by one"
+        yield f"Loss landscape, {grid}", found, f"{race['target']:g} times"
+
+
+def corruptions(race: Race) -> Iterator[Row]:
+    kinds = [row["ms_one"] for row in race["rows"] if row["case"].endswith("224 px")]
+    yield f"All {len(kinds)} corruptions of one image of 224 pixels", f"{sum(kinds):.1f} ms", "19 ms at most"
+
+
+def linear_probe(race: Race) -> Iterator[Row]:
+    how = "" if race["measured"] else f", computed from {race['images']:,}"
+    what = f"{race['probes']} ridge probes of all units, {race['model']}, {race['at']:,} images{how}"
+    yield what, f"{race['ratio']:.2f} times a plain forward pass", f"{race['target']:g} times at most"
+
+
+def train(race: Race) -> Iterator[Row]:
+    speed = {row["contender"]: row["per_second"] for row in race["rows"]}
+    ours, fixed = speed["ours"], speed["fixed tensors"]
+    found = (
+        f"{ours:,.0f} images/s, {ours / fixed:.0%} of what fixed tensors have, {ours / speed['timm']:.1f} times a loop"
+    )
+    yield "Training ViT-Ti/4 with augmentation, batch 1024, compiled", f"{found} on timm's loader", "60,000; 90 %"
+
+
+def world(race: Race) -> Iterator[Row]:
+    for row in race["rows"]:
+        if row["task"] == "shapes":
+            aim = f"{race['targets'][str(row['image'])]:,}"
+            yield f"Drawing the embedded world, {row['image']} pixels", f"{row['per_second']:,.0f} images/s", aim
+
+
+def convit(race: Race) -> Iterator[Row]:
+    rows = {(row["case"], row["contender"]): row for row in race["rows"] if row["mode"] == "compiled"}
+    for case in ("s@224", "b@224", "s@448", "ti/4@32"):
+        if (case, "timm") in rows:
+            ours, theirs = rows[case, "ours"], rows[case, "timm"]
+            faster, memory = theirs["ms"] / ours["ms"], ours["MiB"] / theirs["MiB"]
+            found = f"{faster:.2f} times as fast as timm's, {memory:.2f} of its memory"
+            yield f"A training step of ConViT-{case.replace('@', ' at ').capitalize()}, compiled", found, ""
+
+
+RACES: dict[str, Callable[[Race], Iterator[Row]]] = {
+    "battery": battery, "observe": observe, "cka": cka, "hessian": hessian, "landscape": landscape,
+    "linear_probe": linear_probe, "corruptions": corruptions, "train": train, "world": world, "convit": convit,
+}  # fmt: skip
+ONLY_GPU = {"convit"}
+"""Whose CPU times say little: nobody trains it there."""
+
+
+def newest() -> dict[tuple[str, str], Path]:
+    """File of each race and device; names end with the date."""
+    found: dict[tuple[str, str], Path] = {}
+    for path in sorted(RESULTS.glob("*.json"), key=lambda path: path.stem[-10:]):
+        found[path.stem.split("-")[0], "GPU" if "cuda" in path.stem else "CPU"] = path
+    return found
+
+
+def page() -> str:
+    files, lines = newest(), [HEAD, "| what | measured | wanted | on | file |", "|---|---|---|---|---|"]
+    for name, rows in RACES.items():
+        for device in ("CPU", "GPU"):
+            path = files.get((name, device))
+            if path is None or (device == "CPU" and name in ONLY_GPU):
+                continue
+            for what, found, aim in rows(json.loads(path.read_text())):
+                lines.append(f"| {what} | {found} | {aim or '–'} | {device} | `{path.name}` |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"{PAGE.name}: {PAGE.stat().st_size} bytes")
