@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import threading
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from inspection.looks import Roll, Spread, cnn, images, seen_once, vit
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.inspection.choosing import choose_images
 from vitreous.inspection.passing import Found, Pass, out_of_memory
-from vitreous.probes.probe import Setting, Sums
+from vitreous.probes.probe import Batch, Setting, Sums
 from vitreous.probes.subject import logits, subjects
 
 ROLL = "roll"
@@ -268,14 +269,36 @@ class Greedy(Roll):
         RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes. Error code 12"),
     ],
 )
-def test_memory_that_does_not_suffice(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("ahead", [False, True])
+def test_memory_that_does_not_suffice(
+    error: BaseException, ahead: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     greedy = Greedy()
     greedy.error = error
+    if ahead:  # as for a GPU
+        monkeypatch.setattr(Pass, "device", torch.device("cpu"))
     with caplog.at_level(logging.WARNING, "vitreous"):
         found = look(probes=[greedy, Spread()])
     assert [record.args for record in caplog.records] == [(20,), (10,), (5,)]
     assert seen_once(found[ROLL])
     np.testing.assert_allclose(numbers(found), numbers(look()), rtol=1e-10)
+
+
+def test_memory_that_does_not_suffice_for_images_made_ready_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, expected = Pass._batch, dict(passing(40).each(range(3)))
+    failed: list[int] = []
+
+    def greedy(self: Pass, rows: Tensor, whole: bool) -> Batch:
+        if threading.current_thread() is not threading.main_thread():
+            failed.append(len(rows))
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return made(self, rows, whole)
+
+    monkeypatch.setattr(Pass, "_batch", greedy)
+    monkeypatch.setattr(Pass, "device", torch.device("cpu"))
+    found = dict(passing(40).each(range(3)))
+    assert failed == [40, 10]  # the third was asked for before the second failed
+    assert all(close(found[number], expected[number]) for number in expected)
 
 
 def test_the_words_of_this_machine_for_no_memory() -> None:

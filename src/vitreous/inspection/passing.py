@@ -121,10 +121,9 @@ class Pass:
             for number, after in zip_longest(numbers, numbers[1:]):
                 if stop():
                     break
-                batch = ready.pop(number).result() if number in ready else None
-                if after is not None and self.device is not None:
+                if after is not None and self.device is not None and self.batch >= self.size:  # there is room for two
                     ready[after] = beside.submit(self._batch, self.rows(after), True)
-                waiting.append((number, self.begin(number, forward, batch)))
+                waiting.append((number, self.begin(number, forward, ready.pop(number, None))))
                 while len(waiting) > (1 if self.device is not None else 0):
                     first, found = waiting.pop(0)
                     yield first, found()
@@ -139,20 +138,19 @@ class Pass:
         """The sums of one shard."""
         return self.begin(number, forward)()
 
-    def begin(self, number: int, forward: Forward = lambda count: None, whole: Batch | None = None) -> Found:
+    def begin(self, number: int, forward: Forward = lambda count: None, ready: Future[Batch] | None = None) -> Found:
         """Pass one shard, again with smaller batches for as long as memory does not suffice; its sums when called."""
         rows = self.rows(number)
         while True:
             passed: list[int] = []
             try:
-                whole = whole or self._batch(rows, whole=True)
-                return self._begin(rows, whole, passed, forward)
+                return self._begin(rows, ready.result() if ready else self._batch(rows, whole=True), passed, forward)
             except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
                 if not out_of_memory(error) or min(self.batch, len(rows)) == 1:
                     raise
                 self.batch = max(1, min(self.batch, len(rows)) // 2)
                 log.warning("Memory does not suffice; going on with %d images at a time.", self.batch)
-            whole = None  # and what was made of its images
+            ready = None  # and all that was made of its images
             forward(-sum(passed))
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
