@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import json
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[1] / "docs" / "generate_speed.py"
+from generators import generator
 
 
 @pytest.fixture
-def script() -> ModuleType:
-    spec = spec_from_file_location("generate_speed", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    found = module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+def script() -> Any:
+    return generator("speed")
 
 
-def test_the_page_is_up_to_date(script: ModuleType) -> None:
+def test_the_page_is_up_to_date(script: Any) -> None:
     text = script.PAGE.read_text(encoding="utf-8")
     assert script.page() == text, "run python docs/generate_speed.py"
     assert all(f"`{name}-" in text for name in script.RACES)
 
 
-def test_the_newest_file_of_a_race_counts(script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_file_of_a_race_counts(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for date, speed in (("2026-11-16", 26_000.0), ("2027-01-02", 31_234.0)):
         row = {"task": "shapes", "image": 32, "per_second": speed}
         about = {"targets": {"32": 20_000}, "rows": [row]}

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from generators import generator
 from vitreous.claims.claim import Verdict
 from vitreous.report.judge import rows
 
@@ -19,18 +18,8 @@ KEPT = sorted((ROOT / "results").glob("*.zip"))
 
 
 @cache
-def script() -> Any:
-    spec = spec_from_file_location("generate_verdicts", ROOT / "docs" / "generate_verdicts.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@cache
 def verdicts(path: Path) -> list[Verdict]:
-    found: list[Verdict] = script().verdicts(path.stem)[0]
+    found: list[Verdict] = generator("verdicts").verdicts(path.stem)[0]
     return found
 
 
@@ -53,7 +42,7 @@ def test_the_table_is_what_the_evidence_gives(path: Path) -> None:
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_the_summary_is_what_the_evidence_gives(path: Path) -> None:
-    said = script().summary(path.stem, verdicts(path))
+    said = generator("verdicts").summary(path.stem, verdicts(path))
     assert path.with_suffix(".md").read_text(encoding="utf-8") == said, "run docs/generate_verdicts.py"
 
 

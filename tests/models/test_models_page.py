@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import re
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "generate_models.py"
+from generators import generator
 
 
 @pytest.fixture(scope="module")
 def script() -> Any:
-    spec = spec_from_file_location("generate_models", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return generator("models")
 
 
 def test_every_row_of_the_catalogue_is_there(script: Any) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import time
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 import torch
 
 import vitreous
+from generators import generator
 from vitreous import store
 from vitreous.cli import main
 from vitreous.data import Dataset, load
@@ -25,7 +25,6 @@ from vitreous.training.evaluate import evaluate
 SHELF = Path(vitreous.__file__).parent / "nano"
 NAMES = ["alternet", "convit", "mixer", "resnet", "swin", "vit", "vit_gap"]
 WHOLE = ["resnet", "vit"]
-SCRIPT = Path(__file__).resolve().parents[2] / "docs" / "generate_nano.py"
 
 
 @cache
@@ -127,11 +126,7 @@ def test_the_shelf_is_small_and_says_nothing_of_a_machine() -> None:
 
 
 def test_the_page_is_up_to_date() -> None:
-    spec = spec_from_file_location("generate_nano", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    script = module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = generator("nano")
     text = script.PAGE.read_text(encoding="utf-8")
     assert script.page() == text, "run python docs/generate_nano.py"
     assert all(f"\n| `nano:{name}` |" in text for name in NAMES)

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import timm
 
+from generators import generator
+
 ROOT = Path(__file__).parents[2]
 
 
-def _generator() -> ModuleType:
-    spec = spec_from_file_location("generate_families", ROOT / "docs" / "generate_families.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-FAMILIES = _generator()
+FAMILIES = generator("families")
 
 TRAPS = {
     "eva": ({"attention": 12, "mlp": 12}, {"global"}),  # rotary embeddings add, but are no residual
