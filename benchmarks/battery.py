@@ -125,7 +125,7 @@ class Race:
 
 
 def grown(race: Race, contender: str) -> int:
-    """Bytes that one shard takes beyond what is there before."""
+    """Bytes that one shard, on a GPU two, take beyond what is there before."""
     run = race.plain if contender == "plain" else race.battery
     if race.device.type == "cuda":  # two shards, since the second is begun before the sums of the first are fetched
         run(images=2 * race.shard)  # type: ignore[call-arg]

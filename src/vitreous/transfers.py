@@ -17,9 +17,10 @@ Arriving = Callable[[], Tensor]
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Arriving:
-    """From main memory; what is called for is there for all that the GPU computes from then on."""
-    if device.type != "cuda":
-        return lambda: tensor.to(device)
+    """What is called for is there for all that the GPU computes from then on."""
+    if device.type != "cuda" or tensor.device.type != "cpu":  # only main memory can be pinned
+        there = tensor.to(device)
+        return lambda: there
     beside = _beside(device, "there")
     with torch.cuda.stream(beside):
         there = tensor.pin_memory().to(device, non_blocking=True)
