@@ -133,14 +133,14 @@ def newest() -> dict[tuple[str, str], Path]:
 
 
 def page() -> str:
-    files, lines = newest(), [HEAD, "| what | measured | wanted | on | file |", "|---|---|---|---|---|"]
+    files, lines = newest(), [HEAD, "| what | measured | wanted | on |", "|---|---|---|---|"]
     for name, rows in RACES.items():
         for device in ("CPU", "GPU"):
             path = files.get((name, device))
             if path is None or (device == "CPU" and name in ONLY_GPU):
                 continue
             for what, found, aim in rows(json.loads(path.read_text())):
-                lines.append(f"| {what} | {found} | {aim or '–'} | {device} | `{path.name}` |")
+                lines.append(f"| {what} (`{path.stem}`) | {found} | {aim or '–'} | {device} |")
     return "\n".join(lines) + "\n"
 
 

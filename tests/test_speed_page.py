@@ -28,5 +28,5 @@ def test_the_newest_file_of_a_race_counts(script: Any, tmp_path: Path, monkeypat
         about = {"targets": {"32": 20_000}, "rows": [row]}
         (tmp_path / f"world-cpu-{date}.json").write_text(json.dumps(about))
     monkeypatch.setattr(script, "RESULTS", tmp_path)
-    assert "| 31,234 images/s | 20,000 | CPU | `world-cpu-2027-01-02.json` |" in script.page()
+    assert "(`world-cpu-2027-01-02`) | 31,234 images/s | 20,000 | CPU |" in script.page()
     assert "26,000" not in script.page()
