@@ -64,8 +64,8 @@ def test_every_unit_is_compared_with_its_namesake() -> None:
 def test_it_is_the_diagonal_of_the_probe_also_over_several_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(similarity_to, "SHARD", 16)
     models = {"early": opened("nano:vit@warmup"), "first": opened("nano:vit@initial"), "late": opened("nano:vit")}
-    ours = SimilarityTo(sites=("after", "branch"))(models, data(40), batch=10)
-    whole = vitreous.inspect(models, data(40), {"cka": {"sites": ("after", "branch")}}, shard=16)["cka"].table
+    ours = SimilarityTo(sites=("out", "branch"))(models, data(40), batch=10)
+    whole = vitreous.inspect(models, data(40), {"cka": {"sites": ("out", "branch")}}, shard=16)["cka"].table
     same = whole[(whole["layer"] == whole["other_layer"]) & (whole["other_model"] == "late") & whole["across"]]
     for model in ("early", "first"):
         found, wanted = (each[each["model"] == model] for each in (ours.table, same))

@@ -48,7 +48,7 @@ def square(result: Result, one: str, other: str) -> np.ndarray:
     return wide.to_numpy()
 
 
-def features(model: nn.Module, data: Dataset, site: str = "after") -> dict[str, Tensor]:
+def features(model: nn.Module, data: Dataset, site: str = "out") -> dict[str, Tensor]:
     (subject,) = subjects(model, image=16)
     seen = subject.specimen.observe(subject.prepare(data.images), (site,))  # type: ignore[arg-type]
     return {name: getattr(at, site).tokens.flatten(1) for name, at in seen.items() if getattr(at, site) is not None}
@@ -107,7 +107,7 @@ def test_labels_in_firing_order() -> None:
 def test_in_place_activations_do_not_alias() -> None:
     """The branch ends before `+=` and an in-place ReLU; a peer calls the two 1.000."""
     model, data = resnet(), noise(24)
-    result = ask({"m": model}, data, sites=("branch", "after"))
+    result = ask({"m": model}, data, sites=("branch", "out"))
     table = result.table[(result.table["layer"] == "blocks.0 (branch)") & (result.table["other_layer"] == "blocks.0")]
     block = model.get_submodule("blocks.0")
     with torch.no_grad():
@@ -121,7 +121,7 @@ def test_in_place_activations_do_not_alias() -> None:
 
 def test_finer_sites_in_order() -> None:
     model = vit()
-    result = ask({"m": model}, sites=["hidden", "after", "norm"])
+    result = ask({"m": model}, sites=["hidden", "out", "norm"])
     layers = list(result.table["layer"].unique())
     assert layers[:7] == [
         "stem", "blocks.0.attn (norm)", "blocks.0.attn (hidden)", "blocks.0.attn",
@@ -195,7 +195,7 @@ def test_constant_and_unfired_layers_are_said() -> None:
     with torch.no_grad():
         for parameter in norm.parameters():
             parameter.zero_()
-    result = ask({"m": model}, sites=("branch", "after"))
+    result = ask({"m": model}, sites=("branch", "out"))
     assert result.about["without_value"] == {"m": {"two (branch)": "It is the same for all images."}}
     empty = result.table[result.table["layer"] == "two (branch)"]
     assert empty["value"].isna().all()

@@ -45,23 +45,23 @@ def same(given: Tensor, wanted: Tensor) -> None:
 TIMM = {
     "vit": {
         "before": {"blocks.0.attn": "blocks.0", "blocks.1.attn": "blocks.1"},
-        "after": {"blocks.1.mlp": "blocks.1"},
+        "out": {"blocks.1.mlp": "blocks.1"},
     },
     "swin": {
         "before": {"layers.0.blocks.1.attn": "layers.0.blocks.1", "layers.1.downsample": "layers.1.downsample"},
-        "after": {"layers.0.blocks.1.mlp": "layers.0.blocks.1", "layers.1.downsample": "layers.1.downsample"},
+        "out": {"layers.0.blocks.1.mlp": "layers.0.blocks.1", "layers.1.downsample": "layers.1.downsample"},
     },
     "resnet18": {
         "before": {"layer1.0": "layer1.0", "layer3.1": "layer3.1"},
-        "after": {"layer1.0": "layer1.0", "layer4.1": "layer4.1"},
+        "out": {"layer1.0": "layer1.0", "layer4.1": "layer4.1"},
         "branch": {"layer2.0": "layer2.0.bn2"},
         "skip": {"layer2.0": "layer2.0.downsample"},
     },
     "convnext": {
         "before": {"stages.1.blocks.1": "stages.1.blocks.1"},
-        "after": {"stages.1.blocks.1": "stages.1.blocks.1", "stages.1.downsample": "stages.1.downsample"},
+        "out": {"stages.1.blocks.1": "stages.1.blocks.1", "stages.1.downsample": "stages.1.downsample"},
     },
-    "pit": {"after": {"transformers.0.blocks.0.mlp": "transformers.0.blocks.0"}},
+    "pit": {"out": {"transformers.0.blocks.0.mlp": "transformers.0.blocks.0"}},
     "deit": {"branch": {"blocks.0.attn": "blocks.0.attn", "blocks.1.mlp": "blocks.1.mlp"}},
 }
 
@@ -71,7 +71,7 @@ def test_streams_are_what_plain_hooks_see(name: str) -> None:
     model, specimen = opened(name)
     batch = images(specimen)
     wanted = hooked(model, batch, *{path for pairs in TIMM[name].values() for path in pairs.values()})
-    seen = specimen.observe(batch, ("before", "skip", "branch", "after"))
+    seen = specimen.observe(batch, ("before", "skip", "branch", "out"))
     for site, pairs in TIMM[name].items():
         for unit, path in pairs.items():
             given = feature(seen, unit, site)
@@ -82,15 +82,15 @@ def test_streams_are_what_plain_hooks_see(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["vit", "swin", "resnet50", "convnext", "cait", "poolformer", "hf vit", "tv vit"])
 def test_skip_and_branch_make_the_stream(name: str) -> None:
-    """What a unit with a skip hands on is their sum, in whatever layout, and after the activation in a ResNet."""
+    """`after` is their sum in whatever layout; a ResNet hands it on after its activation."""
     _, specimen = opened(name)
-    seen = specimen.observe(images(specimen), ("skip", "branch", "after"))
+    seen = specimen.observe(images(specimen), ("skip", "branch", "after", "out"))
     units = [unit for unit in specimen.units if unit.skip]
     assert len(units) >= 4
     for unit in units:
         total = feature(seen, unit.name, "skip").tokens + feature(seen, unit.name, "branch").tokens
-        after = feature(seen, unit.name, "after").tokens
-        same(after, total.relu() if name == "resnet50" else total)
+        same(feature(seen, unit.name, "after").tokens, total)
+        same(feature(seen, unit.name, "out").tokens, total.relu() if name == "resnet50" else total)
     assert seen["head" if "head" in seen else next(reversed(list(seen)))].skip is None
 
 
@@ -199,14 +199,15 @@ def test_in_place_operations_do_not_reach_what_was_seen() -> None:
     """`out += skip` and an in-place ReLU follow the branch; the branch keeps its negative values."""
     model = Convolutional(Residual(), Residual(WIDTH, 2 * WIDTH, 2))
     specimen = open_toy(model)
-    seen = specimen.observe(pictures(), ("before", "skip", "branch", "after"))
+    seen = specimen.observe(pictures(), ("before", "skip", "branch", "after", "out"))
     inside = hooked(model, pictures(), "blocks.0.bn2", "blocks.0", "blocks.1.bn2")
     same(feature(seen, "blocks.0", "branch").raw, inside["blocks.0.bn2"][1])
     same(feature(seen, "blocks.0", "before").raw, inside["blocks.0"][0])
     same(feature(seen, "blocks.1", "branch").raw, inside["blocks.1.bn2"][1])
     for unit in ("blocks.0", "blocks.1"):
         assert feature(seen, unit, "branch").raw.min() < 0
-        assert feature(seen, unit, "after").raw.min() == 0
+        assert feature(seen, unit, "after").raw.min() < 0
+        assert feature(seen, unit, "out").raw.min() == 0
 
 
 def test_an_activation_in_place_at_the_start_of_a_branch() -> None:

@@ -65,8 +65,8 @@ class ERF(Analysis):
 
     positions: tuple[str, ...] = tuple(PLACES)
     """Of the feature map, whose field is taken."""
-    site: str = "after"
-    """Or 'branch': what the unit adds, without what the skip carries."""
+    site: str = "out"
+    """What the unit hands on. Or 'branch', what it adds, without what the skip carries; or 'after', their sum."""
 
     name = "erf"
     ids = ("A4.26", "SLC-31")
@@ -78,8 +78,8 @@ class ERF(Analysis):
         self.positions = (given,) if isinstance(given, str) else tuple(given)
         if wrong := [each for each in self.positions if each not in PLACES] or [""] * (not self.positions):
             raise UnknownName("position", wrong[0], PLACES, f"There are {', '.join(PLACES)}.")
-        if self.site not in ("after", "branch"):
-            raise UnknownName("site for a receptive field", self.site, ("after", "branch"))
+        if self.site not in ("out", "after", "branch"):
+            raise UnknownName("site for a receptive field", self.site, ("out", "after", "branch"))
 
     def units(self, subject: Subject) -> list[Unit]:
         """Those with a map."""
@@ -127,7 +127,7 @@ class ERF(Analysis):
 
         with torch.enable_grad():
             images = subject.prepare(batch.images).requires_grad_()
-            subject.specimen.observe(images, ("branch", "after"), each=keep, grad=True)
+            subject.specimen.observe(images, ("branch", "after", "out"), each=keep, grad=True)
             fields = images.new_zeros(len(units), len(images), *images.shape[2:], dtype=torch.float64)
             for i, unit in enumerate(units):
                 if unit.name in wanted:

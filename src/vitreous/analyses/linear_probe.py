@@ -187,19 +187,19 @@ class LinearProbe(Analysis):
         apart = {unit.name for pattern in self.positions for unit in matching(subject, pattern)}
 
         def look(unit: Unit, sites: Sites) -> None:
-            if unit.kind == "head" or sites.after is None:
+            if unit.kind == "head" or sites.out is None:
                 reasons[unit.name] = "It gives scores, not features."
                 return
-            grid = sites.after.grid if unit.name in apart else None
+            grid = sites.out.grid if unit.name in apart else None
             tokens = (*self.tokens, *map(single, range(grid[0] * grid[1] if grid else 0)))
-            pooled = read(sites.after, tokens)
+            pooled = read(sites.out, tokens)
             found.extend(Probed(unit, token, value.shape[1]) for token, value in pooled.items())
             if not pooled:
                 reasons[unit.name] = f"It has none of {', '.join(self.tokens)}."
 
         with torch.no_grad():
             image = subject.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
-            subject.specimen.observe(image, ("after",), each=look)
+            subject.specimen.observe(image, ("out",), each=look)
         return found, reasons
 
     def groups(self, subject: Subject, bench: Bench) -> dict[str, list[Probed]]:

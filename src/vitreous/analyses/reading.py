@@ -72,9 +72,9 @@ def stream(
     for batch in bench.batches(data):
 
         def look(unit: Unit, sites: Sites, batch: Batch = batch) -> None:
-            assert sites.after is not None
-            values = read(sites.after, [probed.token for probed in wanted[unit.name]])
+            assert sites.out is not None
+            values = read(sites.out, [probed.token for probed in wanted[unit.name]])
             for probed in wanted[unit.name]:
                 each(batch, probed, values[probed.token])
 
-        subject.specimen.observe(subject.prepare(batch.images), ("after",), units, each=look)
+        subject.specimen.observe(subject.prepare(batch.images), ("out",), units, each=look)

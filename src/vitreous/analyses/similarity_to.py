@@ -61,7 +61,7 @@ class SimilarityTo(Analysis):
     """Name of the other model, one of those given or not; the last one given, if empty."""
     estimator: Estimator = "unbiased"
     """Of CKA: `unbiased` or `biased`."""
-    sites: tuple[Site, ...] = ("after",)
+    sites: tuple[Site, ...] = ("out",)
     """What of a unit is compared, as in `cka`."""
     _opened: list[Subject] = field(default_factory=list, init=False, repr=False, compare=False)
 

@@ -79,7 +79,7 @@ class Layer(NamedTuple):
 
     @property
     def name(self) -> str:
-        return self.unit.name if self.site == "after" else f"{self.unit.name} ({self.site})"
+        return self.unit.name if self.site == "out" else f"{self.unit.name} ({self.site})"
 
     @property
     def cells(self) -> dict[str, Any]:
@@ -94,9 +94,9 @@ class CKA(Probe):
     """How alike the representations of any two units are."""
 
     estimator: Estimator = "unbiased"
-    sites: tuple[Site, ...] = ("after",)
-    """Also 'branch', what a unit adds; 'norm', what its normalisation hands on; 'hidden', an MLP's hidden activations;
-    and 'before' and 'skip'."""
+    sites: tuple[Site, ...] = ("out",)
+    """What a unit hands on. Also 'branch', what it adds; 'after', the sum of skip and branch; 'norm', what its
+    normalisation hands on; 'hidden', an MLP's hidden activations; and 'before' and 'skip'."""
     minibatch: int | None = 128
     """Images that are compared with each other (SLC-02: 128 are enough); None for a whole shard."""
 

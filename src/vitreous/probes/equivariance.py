@@ -135,11 +135,11 @@ class Equivariance(Probe):
             moved = [images, *(images.roll((shift, shift), (2, 3)) for shift in shifts)]
 
             def each(unit: Unit, sites: Sites) -> None:
-                assert sites.after is not None
-                for name, value in self._compare(subject, unit, sites.after).items():
+                assert sites.out is not None
+                for name, value in self._compare(subject, unit, sites.out).items():
                     found.setdefault(name, []).append(value)
 
-            subject.specimen.observe(torch.cat(moved), ("after",), each=each)
+            subject.specimen.observe(torch.cat(moved), ("out",), each=each)
         few = Batch(batch.rows[chosen], batch.images[chosen], batch.labels[chosen], batch.seed, batch.whole)
         return counted(few, {name: torch.cat(parts) for name, parts in found.items()})
 

@@ -79,7 +79,7 @@ class Fourier(Probe):
 
     name = "fourier"
     ids = ("A4.07", "HDV-26", "HDV-27", "HDV-28", "HDV-29", "HDV-30", "HDV-31", "X-29", "X-30")
-    sites = ("before", "after")
+    sites = ("before", "out")
     columns = (
         *UNIT_COLUMNS,
         Column("cycles", "order", "Cycles an image, along the shorter side.", label="cycles an image"),
@@ -159,11 +159,11 @@ class Fourier(Probe):
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         assert unit.grid is not None
-        assert sites.after is not None
+        assert sites.out is not None
         bins = half_diagonal(unit.grid, self.nyquist)
         before = self._before(unit, sites.before, bins)
-        after = log_amplitude(sites.after.centred, bins)
-        self._last = (sites.after.raw, bins, after)
+        after = log_amplitude(sites.out.centred, bins)
+        self._last = (sites.out.raw, bins, after)
         values = after - after[:, :1]
         change = torch.full_like(values, torch.nan)
         if before is not None:

@@ -89,7 +89,7 @@ class LocalHeads(Probe):
 
     name = "local_heads"
     ids = ("A4.25", "SLC-13")
-    sites = ("hidden", "attention", "after")
+    sites = ("hidden", "attention", "out")
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
@@ -120,8 +120,8 @@ class LocalHeads(Probe):
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         name = key(subject, unit)
         if unit.kind != "attention":
-            assert sites.after is not None
-            self.grams.add(name, vectors(sites.after)[None], batch.whole)
+            assert sites.out is not None
+            self.grams.add(name, vectors(sites.out)[None], batch.whole)
             return {}
         if sites.hidden is None or sites.attention is None:  # an edit has taken it out
             return {}

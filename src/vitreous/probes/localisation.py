@@ -117,7 +117,7 @@ class Localisation(Probe):
 
     name = "localisation"
     ids = ("A4.22", "SLC-19", "SLC-20")
-    sites = ("after",)
+    sites = ("out",)
 
     def __post_init__(self) -> None:
         if self.grid < 2:
@@ -139,8 +139,8 @@ class Localisation(Probe):
         self.grams = Grams("unbiased", MINIBATCH)
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
-        assert sites.after is not None
-        tokens = F.adaptive_avg_pool2d(sites.after.map.float(), self.places(unit)).flatten(2)  # (b, c, tokens)
+        assert sites.out is not None
+        tokens = F.adaptive_avg_pool2d(sites.out.map.float(), self.places(unit)).flatten(2)  # (b, c, tokens)
         self.grams.add(key(subject, unit), tokens.permute(2, 0, 1), batch.whole)
         return {}
 

@@ -41,7 +41,7 @@ class Variance(PerImage):
 
     name = "variance"
     ids = ("A4.09", "HDV-34", "HDV-35", "HDV-36")
-    sites = ("before", "after")
+    sites = ("before", "out")
     value = (
         Column("ratio", "quantity", "Variance after the unit over that of its input.", label="after / before"),
         Column("ratio_low", "quantity", "Lower end of the 95 % interval of the ratio."),
@@ -88,14 +88,14 @@ class Variance(PerImage):
         """The previous unit's map, which is mostly this one's input, and its variance."""
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
-        assert sites.after is not None
-        return sites.after.centred.variance
+        assert sites.out is not None
+        return sites.out.centred.variance
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
-        assert sites.after is not None
+        assert sites.out is not None
         before = self._before(unit, sites.before)
         after = self.values(subject, unit, sites)
-        self._last = (sites.after.raw, after)
+        self._last = (sites.out.raw, after)
         seen = {key(subject, unit): Each(after)}
         return seen if before is None else {**seen, key(subject, unit, "before"): Each(before)}
 

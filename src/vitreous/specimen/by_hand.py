@@ -23,7 +23,7 @@ from vitreous.specimen.specimen import Specimen, own_parameters
 
 
 class HandSpecimen(Specimen):
-    """Units are whole modules: what goes in is `before`, what comes out is `branch` and `after`."""
+    """Units are whole modules: what goes in is `before`, what comes out is `branch`, `after` and `out`."""
 
     def __init__(self, model: nn.Module, anatomy: Anatomy, edits: tuple[str, ...] = ()) -> None:
         nn.Module.__init__(self)
@@ -58,7 +58,7 @@ class HandSpecimen(Specimen):
         def leave(unit: Unit) -> Callable[..., None]:
             def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
                 value = output.clone() if each is None and isinstance(output, Tensor) else output
-                seen = {"before": entered.pop(unit.name), "branch": value, "after": value}
+                seen = {"before": entered.pop(unit.name), "branch": value, "after": value, "out": value}
                 features: dict[str, Any] = {
                     site: Feature(value, _layout(value))
                     for site, value in seen.items()

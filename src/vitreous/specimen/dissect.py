@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from torch import fx, nn
 
 from vitreous.kinds import Kind
 from vitreous.specimen.anatomy import Grid
-from vitreous.specimen.graph import op, path
-from vitreous.specimen.joins import LAYOUT, Flow, Join, find_joins
+from vitreous.specimen.block_outputs import BlockOutputs
+from vitreous.specimen.graph import path
+from vitreous.specimen.joins import Flow, Join, common_path, find_joins
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
-NORMS = {"layer_norm", "batch_norm", "group_norm", "rms_norm", "instance_norm", "native_layer_norm"}
 
 
 @dataclass(slots=True)
@@ -27,6 +26,9 @@ class Piece:
     """The summands it adds to the skip; without a skip the one tensor it hands on."""
     body: list[fx.Node]
     after: fx.Node
+    """The sum of skip and branches; without a skip the one tensor it hands on."""
+    out: fx.Node
+    """What it hands on: `after`, past the activation or norm that ends its block."""
     skip: fx.Node | None = None
     total: fx.Node | None = None
     name: str = ""
@@ -37,23 +39,25 @@ class Piece:
 def dissect(flow: Flow, model: nn.Module) -> list[Piece]:
     """All units of the graph, in the order in which their results exist."""
     joins = find_joins(flow)
-    pieces = [piece for join in joins for piece in _residual(join, flow)]
+    outputs = BlockOutputs(joins, flow)
+    pieces = [piece for join in joins for piece in _residual(join, outputs.of(join), flow)]
     taken = {node for join in joins for node in join.body}
     trunk = _Trunk(flow, model, [p.name for p in pieces])
     for join in joins:
         rest = [n for n in flow.above(join.fork) if n not in taken and n.op != "placeholder"]
         taken |= set(rest)
-        pieces += trunk.cut(rest, join.fork, first=not trunk.started)
+        end = outputs.before(join)  # a norm that begins the block is no part of the trunk
+        rest = [n for n in rest if flow.leads_to(n, end)]
+        pieces += trunk.cut(rest, end, first=not trunk.started)
     output = flow.nodes[-1]
     rest = [n for n in flow.nodes if n in flow.data and n not in taken and n.op == "call_function"]
     pieces += trunk.cut(rest, rest[-1] if rest else output, first=not trunk.started, last=True)
     pieces.sort(key=lambda p: max(flow.order[b] for b in p.branches))
-    _link(pieces, flow)
     _unique_names(pieces)
     return pieces
 
 
-def _residual(join: Join, flow: Flow) -> list[Piece]:
+def _residual(join: Join, out: fx.Node, flow: Flow) -> list[Piece]:
     bodies = [flow.between(join.fork, b) for b in join.branches]
     bent = any(flow.role[n] == "activation" for body in bodies for n in body)
     groups = [(b,) for b in join.branches] if bent else [join.branches]
@@ -62,22 +66,11 @@ def _residual(join: Join, flow: Flow) -> list[Piece]:
         body = sorted({n for b in group for n in flow.between(join.fork, b)}, key=flow.order.__getitem__)
         kind = flow.kind(body)
         assert kind is not None
-        piece = Piece(kind, join.fork, group, body, join.total, join.skip, join.total)
+        piece = Piece(kind, join.fork, group, body, join.total, out, join.skip, join.total)
         piece.name = common_path(flow.essence(body))
         pieces.append(piece)
     pieces[0].projection = flow.between(join.fork, join.skip)
     return pieces
-
-
-def common_path(nodes: Sequence[fx.Node]) -> str:
-    """The deepest module that contains all of `nodes`."""
-    paths = [path(n).split(".") for n in nodes]
-    shared = []
-    for parts in zip(*paths, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return ".".join(shared)
 
 
 class _Trunk:
@@ -238,7 +231,7 @@ class _Trunk:
         kind = role or self._kind(run, before, end)
         learned = self.flow.essence(run)
         name = self._whole(common_path(learned), inside) or (path(learned[0]).split(".")[0] if learned else "") or kind
-        return Piece(kind, before, (end,), run, end, name=name)
+        return Piece(kind, before, (end,), run, end, end, name=name)
 
     def _whole(self, name: str, inside: set[fx.Node]) -> str:
         """The largest module around `name` of which nothing lies outside the piece."""
@@ -273,21 +266,6 @@ def _container(name: str, *, keep_number: bool = False) -> str:
         if part.isdigit():
             return ".".join(parts[: i + 1] if keep_number else parts[:i])
     return name
-
-
-def _link(pieces: list[Piece], flow: Flow) -> None:
-    """What a unit hands on is what the next one takes: its sum after the activation or norm that follows it, if any."""
-    forks = {p.before for p in pieces if p.total is not None}
-    for piece in pieces:
-        node = piece.after
-        while len(node.users) == 1:
-            (user,) = node.users
-            passes = op(user) in NORMS or op(user) in LAYOUT or flow.role[user] == "activation"
-            if not passes:
-                break
-            node = user
-            if node in forks or (flow.role[user] == "activation" and piece.total is not None):
-                piece.after = node
 
 
 def _unique_names(pieces: list[Piece]) -> None:

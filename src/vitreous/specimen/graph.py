@@ -206,10 +206,43 @@ def _tidy(module: fx.GraphModule) -> bool:
             node.replace_all_uses_with(args(node)[0])
             graph.erase_node(node)
     done = _functionalise(graph)
+    _spell_out_sums(graph)
     graph.eliminate_dead_code()
     graph.lint()
     module.recompile()
     return done
+
+
+def _spell_out_sums(graph: fx.Graph) -> None:
+    """Write `x - y`, `x + a * y` (`alpha`) and `addcmul` as plain sums, so that every residual join is one."""
+    data = depends_on_input(graph)
+    for node in list(graph.nodes):
+        if op(node) not in {"add", "sub", "rsub", "addcmul"} or not _adds_tensors(node, data):
+            continue
+        first, *factors = args(node)
+        alpha = node.kwargs.get("alpha", 1)
+        factor = {"add": alpha, "sub": -alpha, "rsub": -alpha, "addcmul": node.kwargs.get("value", 1)}[op(node)]
+        if op(node) == "rsub":
+            (first, factors) = (factors[0], [first])
+        if op(node) == "add" and factor == 1:
+            continue
+        with graph.inserting_before(node):
+            term = factors[0] if len(factors) == 1 else graph.call_function(aten.mul.Tensor, tuple(factors))
+            if factor == -1:
+                term = graph.call_function(aten.neg.default, (term,))
+            elif factor != 1:
+                term = graph.call_function(aten.mul.Tensor, (term, factor))
+        term.meta = dict(node.meta) if term not in factors else term.meta
+        node.target, node.args, node.kwargs = aten.add.Tensor, (first, term), {}
+
+
+def _adds_tensors(node: fx.Node, data: set[fx.Node]) -> bool:
+    """Whether the operands are tensors of the result's own shape that depend on the images."""
+    first, *rest = args(node)
+    nodes = [n for n in (first, *rest) if isinstance(n, fx.Node)]
+    summands = nodes if len(nodes) == 2 else [first]
+    shapes = {getattr(n.meta.get("val"), "shape", None) for n in (node, *summands)}
+    return len(nodes) == len(args(node)) > 1 and len(shapes) == 1 and all(n in data for n in summands)
 
 
 def _inline(module: fx.GraphModule, node: fx.Node, skip: int) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import fx
 
 from vitreous.kinds import Kind
-from vitreous.specimen.graph import op
+from vitreous.specimen.graph import op, path
 from vitreous.specimen.layout import Layout
 from vitreous.specimen.positions import Positions, Trace, shape_of
 
@@ -141,6 +141,17 @@ def _kernel(node: fx.Node) -> int:
     return max(shape_of(weight)[2:], default=1)
 
 
+def common_path(nodes: Sequence[fx.Node]) -> str:
+    """The deepest module that contains all of `nodes`."""
+    paths = [path(n).split(".") for n in nodes]
+    shared = []
+    for parts in zip(*paths, strict=False):
+        if len(set(parts)) > 1:
+            break
+        shared.append(parts[0])
+    return ".".join(shared)
+
+
 @dataclass(slots=True)
 class Join:
     """One sum of a skip and its branches. Parallel branches (attention beside MLP) share a join."""
@@ -157,12 +168,17 @@ def find_joins(flow: Flow) -> list[Join]:
     """All residual joins, outermost where they nest, in order."""
     sums = [n for n in flow.nodes if _is_sum(n, flow)]
     inner = {n for n in sums if len(n.users) == 1 and next(iter(n.users)) in sums}
-    joins = [join for total in sums if total not in inner and (join := _join(total, flow, inner)) is not None]
+    plain = {n for n in inner if not any(op(part) == "neg" for part in n.all_input_nodes)}
+    joins = []
+    for total in (n for n in sums if n not in inner):
+        # a difference inside a branch, pool(x) - x, belongs to the branch
+        join = _join(total, flow, inner) or _join(total, flow, plain)
+        joins += [join] if join is not None else []
     return _outermost(joins, flow)
 
 
 def _is_sum(node: fx.Node, flow: Flow) -> bool:
-    if op(node) != "add" or node not in flow.data:
+    if op(node) != "add" or node not in flow.data or node.kwargs.get("alpha", 1) != 1:
         return False
     parts = [a for a in node.args if isinstance(a, fx.Node)]
     return len(parts) == 2 and all("val" in p.meta and hasattr(p.meta["val"], "shape") for p in parts)
@@ -178,13 +194,13 @@ def _summands(total: fx.Node, inner: set[fx.Node]) -> list[fx.Node]:
 
 def _join(total: fx.Node, flow: Flow, inner: set[fx.Node]) -> Join | None:
     summands = _summands(total, inner)
-    if any(shape_of(s) != shape_of(total) for s in summands):
-        return None
+    if any(shape_of(s) != shape_of(total) for s in summands) or len(set(summands)) < len(summands):
+        return None  # x + x + f(x) is 2x and a branch, not a skip and a branch
     for skip in summands:
         rest = tuple(s for s in summands if s is not skip)
-        for root in (skip, _root(skip)):  # as the branch takes it, or in another layout
-            if all(s in flow.data and flow.leads_to(root, s) for s in rest):
-                return _checked(Join(root, skip, rest, total, flow.between(root, total)), flow)
+        for fork in (skip, root(skip)):  # as the branch takes it, or in another layout
+            if all(s in flow.data and flow.leads_to(fork, s) for s in rest):
+                return _checked(Join(fork, skip, rest, total, flow.between(fork, total)), flow)
     if not all(s in flow.data for s in summands):
         return None
     fork = flow.last_common(summands)
@@ -195,7 +211,7 @@ def _join(total: fx.Node, flow: Flow, inner: set[fx.Node]) -> Join | None:
     return _checked(Join(fork, skip, rest, total, flow.between(fork, total)), flow)
 
 
-def _root(node: fx.Node) -> fx.Node:
+def root(node: fx.Node) -> fx.Node:
     """The tensor behind views, permutations and casts."""
     while op(node) in LAYOUT and isinstance(node.args[0], fx.Node):
         node = node.args[0]
@@ -210,10 +226,10 @@ def _checked(join: Join, flow: Flow) -> Join | None:
     """The join if it is a residual one: a simple skip that carries everything, around something learned."""
     if flow.trace(join.total) is None and 1 in shape_of(join.total)[1:-1]:
         return None  # one vector per image: a pooling head has residuals too, but is no block
-    path = flow.between(join.fork, join.skip)
-    learned = flow.significant(path)
-    nonlinear = any(flow.role[n] in ("activation", "attention") for n in path)
-    if nonlinear or len(learned) > 1 or any(op(n) in PARTS for n in path):
+    way = flow.between(join.fork, join.skip)
+    learned = flow.significant(way)
+    nonlinear = any(flow.role[n] in ("activation", "attention") for n in way)
+    if nonlinear or len(learned) > 1 or any(op(n) in PARTS for n in way):
         return None
     bodies = [flow.between(join.fork, b) for b in join.branches]
     if not all(flow.kind(body) for body in bodies):

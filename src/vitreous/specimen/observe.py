@@ -20,8 +20,8 @@ from vitreous.specimen.attention import AttentionSite, Places, fused_probabiliti
 from vitreous.specimen.centred import Centred
 from vitreous.specimen.layout import Layout
 
-Site = Literal["before", "skip", "norm", "hidden", "branch", "after", "attention"]
-SITES: tuple[Site, ...] = ("before", "skip", "norm", "hidden", "branch", "after", "attention")
+Site = Literal["before", "skip", "norm", "hidden", "branch", "after", "out", "attention"]
+SITES: tuple[Site, ...] = ("before", "skip", "norm", "hidden", "branch", "after", "out", "attention")
 
 
 def known_sites(want: Iterable[Site]) -> tuple[Site, ...]:
@@ -41,6 +41,9 @@ class Wiring:
     branches: tuple[str, ...]
     total: str | None
     after: str
+    """The sum of skip and branches; without a skip what the unit hands on."""
+    out: str
+    """What the unit hands on: `after`, past the activation or norm that ends its block."""
     layouts: dict[str, Layout | None]
     attention: tuple[AttentionSite, ...] = ()
     norm: str | None = None
@@ -133,6 +136,9 @@ class Sites:
     skip: Feature | None = None
     branch: Feature | None = None
     after: Feature | None = None
+    """The sum of skip and branch; without a skip what the unit hands on."""
+    out: Feature | None = None
+    """What the unit hands on: `after`, past the activation or norm that ends its block."""
     attention: AttentionMap | None = None
     norm: Feature | None = None
     """What the first normalisation within the unit hands on."""
@@ -176,6 +182,7 @@ class _Tap(nn.Module):
     def forward(self, *tensors: Any) -> None:
         assert self.outlet.consumer is not None
         seen: dict[str, Any] = {}
+        features: dict[int, Feature] = {}  # one tensor at two sites is one feature, whose statistics are made once
         rest = list(tensors)
         for site, count in self.slots:
             taken, rest = rest[:count], rest[count:]
@@ -183,7 +190,7 @@ class _Tap(nn.Module):
                 seen[site] = _attention_map(self.wiring.attention, taken)
             else:
                 value = taken[0] if count == 1 else torch.stack(taken).sum(0)
-                seen[site] = Feature(value, self.wiring.layouts.get(site))
+                seen[site] = features.setdefault(id(value), Feature(value, self.wiring.layouts.get(site)))
         self.outlet.consumer(self.unit, Sites(**seen))
 
 
@@ -249,6 +256,7 @@ def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]
         "hidden": [wiring.hidden],
         "branch": list(wiring.branches),
         "after": [wiring.after],
+        "out": [wiring.out],
     }
     if site != "attention":
         found = [nodes.get(name) if name is not None else None for name in names[site]]

@@ -12,8 +12,9 @@ from torch import Tensor, fx, nn
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
 from vitreous.specimen.attention import AttentionSite, find_attention
+from vitreous.specimen.block_outputs import NORMS
 from vitreous.specimen.cache import recall, remember, structure
-from vitreous.specimen.dissect import NORMS, Piece, dissect
+from vitreous.specimen.dissect import Piece, dissect
 from vitreous.specimen.graph import EXAMPLE_BATCH, attribute, op, read
 from vitreous.specimen.joins import Flow
 from vitreous.specimen.observe import Wiring
@@ -154,11 +155,13 @@ def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
         branches=tuple(b.name for b in piece.branches),
         total=piece.total.name if piece.total is not None else None,
         after=piece.after.name,
+        out=piece.out.name,
         layouts={
             "before": flow.layout(piece.before),
             "skip": flow.layout(piece.skip),
             "branch": flow.layout(piece.branches[0]) or (after if piece.total is not None else None),
             "after": after,
+            "out": flow.layout(piece.out),
             "norm": flow.layout(norm),
             "hidden": flow.layout(hidden),
         },
@@ -184,7 +187,7 @@ def _units(
 ) -> list[Unit]:
     stages, units = _Stages(), []
     for index, (piece, found) in enumerate(zip(pieces, sites, strict=True)):
-        layout = wiring[piece.name].layouts["after"]
+        layout = wiring[piece.name].layouts["out"]
         grid = layout.grid if layout is not None else None
         heads = [site.heads for site in found]
         units.append(
@@ -195,7 +198,7 @@ def _units(
                 stage=stages.enter(piece.kind, grid),
                 depth=index / max(1, len(pieces) - 1),
                 grid=grid,
-                channels=layout.channels if layout is not None else _last_size(piece.after),
+                channels=layout.channels if layout is not None else _last_size(piece.out),
                 prefix=layout.prefix if layout is not None and grid is not None else (),
                 heads=sum(h for h in heads if h) if heads and all(heads) else None,
                 reach=found[0].reach if found else None,

@@ -80,7 +80,7 @@ class Specimen(nn.Module):
 
         With `each`, a function of a unit and its sites, every unit is handed over as soon as it exists and freed
         afterwards; without it everything is kept and returned. `want` is any of 'before', 'skip', 'norm',
-        'hidden', 'branch', 'after' and 'attention'; `units` names units as in `Anatomy.find`.
+        'hidden', 'branch', 'after', 'out' and 'attention'; `units` names units as in `Anatomy.find`.
         """
         self._check(images)
         wanted = known_sites(want)

@@ -17,7 +17,7 @@ def layers(kinds: tuple[str, ...] = ("attention", "mlp")) -> list[dict[str, Any]
     """Stem, blocks and head, with their depths."""
     names = ["stem", *(kind for _ in range(BLOCKS) for kind in kinds), "head"]
     return [
-        {"unit": f"{number}", "kind": kind, "depth": number / (len(names) - 1), "site": "after", "layer": f"{number}"}
+        {"unit": f"{number}", "kind": kind, "depth": number / (len(names) - 1), "site": "out", "layer": f"{number}"}
         for number, kind in enumerate(names)
     ]
 

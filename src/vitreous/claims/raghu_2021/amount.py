@@ -11,7 +11,7 @@ from vitreous.claims.evidence import Look, Rows, reads
 from vitreous.claims.facts import told
 from vitreous.claims.measure import Array, Measure, beside
 from vitreous.claims.raghu_2021.book import claim, few_images, larger
-from vitreous.claims.raghu_2021.pairs import ENDS
+from vitreous.claims.raghu_2021.pairs import ENDS, handed_on
 from vitreous.claims.raghu_2021.probes import area, probe
 from vitreous.claims.readings import accuracy
 
@@ -24,7 +24,7 @@ KEPT = 5 / 12
 def similarity(rows: Rows, low: float, high: float) -> Array:
     """CKA of units with those of the same name in the model beside, mean over units between two depths."""
     table = rows.table
-    inner = (table["site"] == "after") & ~table["kind"].isin(ENDS) & table["value"].notna()
+    inner = (table["site"] == handed_on(table)) & ~table["kind"].isin(ENDS) & table["value"].notna()
     chosen = inner & table["depth"].between(low, high)
     return Rows(rows.exhibit, rows.result, table[chosen]).draws().mean(-1)
 

@@ -19,8 +19,14 @@ OWN = ("model", "unit", "kind", "stage", "depth", "site", "layer")
 def _inner(table: pd.DataFrame) -> pd.DataFrame:
     """Streams after units that are no ends; a unit that is the same for all images has no similarity."""
     ends = table["kind"].isin(ENDS) | table["other_kind"].isin(ENDS)
-    after = (table["site"] == "after") & (table["other_site"] == "after")
-    return table[after & ~ends & table["value"].notna()]
+    site = handed_on(table)
+    streams = (table["site"] == site) & (table["other_site"] == site)
+    return table[streams & ~ends & table["value"].notna()]
+
+
+def handed_on(table: pd.DataFrame) -> str:
+    """The site of the tensors that units hand on: results from before there was `out` call it `after`."""
+    return "out" if (table["site"] == "out").any() else "after"
 
 
 def within(rows: Rows) -> Rows:
