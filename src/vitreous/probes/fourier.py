@@ -178,7 +178,7 @@ class Fourier(Probe):
             return None
         ends = [(side // 2 if self.nyquist else (side - 1) // 2) for side in feature.grid]
         shared = tuple(each for each in bins if each[0] <= ends[0] and each[1] <= ends[1])
-        if self._last is not None and self._last[0] is feature.raw and self._last[1][: len(shared)] == shared:
+        if self._last is not None and feature.views(self._last[0]) and self._last[1][: len(shared)] == shared:
             return self._last[2][:, : len(shared)]
         return log_amplitude(feature.centred, shared)
 

@@ -103,7 +103,7 @@ class Variance(PerImage):
         """Of the input; not of pictures, whose channels are colours, nor of a single position."""
         if feature is None or feature.grid in (None, (1, 1)) or unit.kind == "stem":
             return None
-        if self._last is not None and self._last[0] is feature.raw:
+        if self._last is not None and feature.views(self._last[0]):
             return self._last[1]
         return feature.centred.variance
 

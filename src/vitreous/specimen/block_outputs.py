@@ -4,7 +4,7 @@ A post-activation ResNet ends its blocks with a ReLU and a post-norm transformer
 network the same operations follow the sum too, but they begin the next block. The graph alone often cannot tell the two
 apart, so three signs are read, in this order:
 
-1. the modules: an operation inside another block's module belongs to that block;
+1. the modules: an operation inside another block's module, or nearer to it, belongs to that block;
 2. the next skip: a tensor that a later block adds back unchanged is what the block before it has handed on;
 3. the other blocks: what ends one block ends those built like it.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from torch import fx
 
@@ -61,7 +62,7 @@ class BlockOutputs:
             if len(sources) != 1 or node in self.blocks:  # the block's own first sum
                 break
             node = sources[0]
-        return node
+        return join.fork if _inside(path(node), block) else node
 
     def _added_back(self, join: Join) -> list[list[fx.Node]]:
         """The steps after the sum up to a tensor that a later block adds back as it is."""
@@ -84,10 +85,10 @@ class BlockOutputs:
         return any(self.flow.role[n] == "activation" for n in step) and not any(op(n) in NORMS for n in step)
 
     def _is_foreign(self, step: list[fx.Node], join: Join) -> bool:
-        """Whether the step lies in the module of another block."""
+        """Whether the step's modules are nearer to another block than to the join's own."""
         own = self.blocks[join.total]
-        others = {block for block in self.blocks.values() if block != own and not _inside(own, block)}
-        return any(_inside(path(n), block) for n in step for block in others)
+        others = set(self.blocks.values()) - {own}
+        return any(_shared(path(n), block) > _shared(path(n), own) for n in step for block in others)
 
     def _pattern(self, step: list[fx.Node]) -> tuple[tuple[str, str], ...]:
         """What a step computes and where, the numbers of layers left out."""
@@ -97,6 +98,12 @@ class BlockOutputs:
 def _block(join: Join, flow: Flow) -> str:
     """The module of a block: the deepest that holds the sum and everything learned in its branches."""
     return common_path([join.total, *flow.essence(join.body)])
+
+
+def _shared(one: str, other: str) -> int:
+    """How many modules two paths have in common, from the top."""
+    pairs = zip(one.split("."), other.split("."), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _inside(name: str, block: str) -> bool:

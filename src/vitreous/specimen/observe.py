@@ -81,6 +81,10 @@ class Feature:
             raise VitreousError(f"A tensor of shape {tuple(self.raw.shape)} has no grid here; use .tokens or .raw.")
         return self.layout.map(self.raw)
 
+    def views(self, tensor: Tensor) -> bool:
+        """Whether both hold the same elements of the same memory, perhaps in another shape."""
+        return self.raw.data_ptr() == tensor.data_ptr() and self.raw.numel() == tensor.numel()
+
     @cached_property
     def centred(self) -> Centred:
         """`map` less its mean over positions, made once for all who look at this feature."""
