@@ -34,8 +34,8 @@ BLANK = b"0" * 64
 SEAL = re.compile(rb'\\"sha256\\": \\"([0-9a-f]{64})\\"')
 """The checksum in the header of a safetensors file. It is JSON within JSON, as the notes beside it: safetensors writes
 several fields of metadata in an order that changes from time to time, and the same tensors are to be the same bytes."""
-_noticed: set[Path] = set()
-"""Folders whose files without checksums were mentioned already."""
+_noticed: list[Path] = []
+"""The first file without a checksum, which stands for all others in one notice."""
 
 
 class Damaged(VitreousError):
@@ -198,9 +198,9 @@ def _content(path: Path) -> bytes:
 def _no_checksum(path: Path, strict: bool) -> None:
     if strict:
         raise Damaged(path, "it has no checksum")
-    if path.parent not in _noticed:
-        _noticed.add(path.parent)
-        log.warning("%s has no checksum, as before version 0.2: if it was damaged, nobody would notice.", path)
+    if not _noticed:
+        _noticed.append(path)
+        log.warning("%s has no checksum, as all files of Vitreous 0.1: damage to it would go unnoticed.", path)
 
 
 def _line(error: BaseException) -> str:

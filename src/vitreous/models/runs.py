@@ -10,6 +10,7 @@ from torch import nn
 
 from vitreous import store
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.files import Damaged
 from vitreous.models import registry
 
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
@@ -77,7 +78,10 @@ def nanos() -> list[str]:
 
 def nano(name: str) -> nn.Module:
     """One of them, `vit` or `vit@warmup`."""
-    return load(str(_shelf() / _known(name)))
+    try:
+        return load(str(_shelf() / _known(name)))
+    except Damaged as error:
+        raise Damaged(error.path, error.why, "install Vitreous again") from None
 
 
 def _known(name: str) -> str:
