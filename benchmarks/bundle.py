@@ -75,9 +75,9 @@ def pack_one(name: str, folder: Path) -> dict[str, Any]:
         shutil.copy(run.folder / file, shelf.folder / file)
     shelf.write("environment.json", environment(run))
     for moment in [each for each in run.moments() if each in KEPT] if name in WHOLE else ["final"]:
-        tensors, notes = store.load(run.weights(moment))
+        tensors, notes = run.read_weights(moment)
         half = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
-        shelf.save(f"weights/{moment}.safetensors", half, **notes)
+        shelf.save(f"weights/{moment}.safetensors", half, step=notes["step"])
     written = card(name, shelf)
     shelf.write("card.json", written)
     return written
@@ -91,7 +91,7 @@ def environment(run: store.Run) -> dict[str, str]:
 
 def card(name: str, shelf: store.Run) -> dict[str, Any]:
     """What the packed model is, with its error and NLL on the whole test split and on the first few images of it."""
-    identity, model = shelf.identity, runs.from_run(shelf, shelf.weights())
+    identity, model = shelf.identity, runs.from_run(shelf)
     recipe, few = identity["recipe"], load(DATA, split="test", size=FEW)
     measured = evaluate(model, load(DATA, split="test"))
     return {

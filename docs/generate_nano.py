@@ -7,9 +7,10 @@ The page is kept in the repository, and a test compares it with what this file w
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
+
+from vitreous.files import read_json
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "nano.md"
@@ -73,9 +74,9 @@ def cards() -> list[dict[str, Any]]:
     found = []
     for path in sorted(SHELF.glob("*/card.json")):
         size = sum(file.stat().st_size for file in path.parent.glob("weights/*"))
-        recipe = json.loads((path.parent / "recipe.json").read_text(encoding="utf-8"))["recipe"]
+        recipe = read_json(path.parent / "recipe.json")["recipe"]
         changes = {key: value for key, value in recipe["model"].items() if key != "drop_path"}  # all have that
-        found.append({**json.loads(path.read_text(encoding="utf-8")), "size": size, "changes": changes})
+        found.append({**read_json(path), "size": size, "changes": changes})
     return found
 
 
@@ -95,7 +96,7 @@ def row(card: dict[str, Any]) -> str:
 def page() -> str:
     """The whole page."""
     found = cards()
-    environment = json.loads((SHELF / found[0]["name"] / "environment.json").read_text(encoding="utf-8"))
+    environment = read_json(SHELF / found[0]["name"] / "environment.json")
     head = ["| name | built from | parameters | weights | accuracy | NLL | moments |", "|---|---|---|---|---|---|---|"]
     table = "\n".join([*head, *map(row, found)])
     return f"{INTRODUCTION}\n{table}\n{ENDING.format(**environment, **found[0])}"

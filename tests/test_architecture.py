@@ -20,7 +20,7 @@ SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((
 
 TIERS = (
     ("errors", "annotations", "hub", "kinds"),
-    ("palette", "shelf", "terminal"),
+    ("files", "palette", "shelf", "terminal"),
     ("results", "config"),
     ("processes", "transfers"),
     ("models", "data", "store", "specimen", "recipes"),
@@ -37,7 +37,7 @@ TIERS = (
 SIDEWAYS = {("specimen", "models"), ("models", "store")}
 """A specimen opens a model by name; a model comes out of a run's folder."""
 
-ONLY = {"claims": {"errors", "results"}}
+ONLY = {"claims": {"errors", "files", "results"}}
 """Stored results can be judged without torch."""
 
 FLOOR = {room: floor for floor, rooms in enumerate(TIERS) for room in rooms}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from vitreous.cli import main
+from vitreous.studies import command, running
 
 
 def typed(*words: str) -> int:
@@ -39,3 +41,26 @@ def test_a_dry_run_lists_cells_and_whom_they_serve(tmp_path: Path, capsys: pytes
 def test_a_mistake_is_one_sentence(words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert typed(*words) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_study_whose_cells_failed_exits_with_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It judges what there is, says which cells failed, and no script takes it for a success."""
+    judged: list[str] = []
+    monkeypatch.setattr("vitreous.studies.command.study", lambda *given, **how: (["VIT-02"], ["k1", "k2"]))
+    monkeypatch.setattr("vitreous.report.judge.judge_folder", lambda folder, ids, *rest: judged.append(ids))
+    assert typed("study", "zoo", "--out", str(tmp_path)) == 2
+    assert judged == ["VIT-02"]
+    assert "2 cells of the study failed (k1, k2)" in capsys.readouterr().err
+
+
+def test_which_cells_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the cells to what the command is told, of one worker and of several."""
+    monkeypatch.setattr(running, "do", lambda *given: 1 / 0)
+    how = {"image": None, "device": "cpu", "executor": "processes", "address": None, "dry_run": False}
+    ids, failed = command.study(
+        "skips", "world:shapes", "sanity", 1, tmp_path, workers=1, console=Console(quiet=True), **how
+    )
+    assert ids
+    assert len(failed) == len(list((tmp_path / "failed").iterdir())) > 0

@@ -7,6 +7,7 @@ from typing import Literal
 
 from cyclopts import App
 
+from vitreous.errors import VitreousError
 from vitreous.terminal import console
 
 claiming = App(name="claims", help="Findings of four papers, and how each is judged.")
@@ -53,12 +54,18 @@ def study(
     from vitreous.report.judge import judge_folder
     from vitreous.studies import command
 
-    ids = command.study(
+    ids, failed = command.study(
         name, data, scale, seeds, out, image=image, workers=workers, device=device, executor=executor, address=address,
         dry_run=dry_run, console=console(),
     )  # fmt: skip
     if ids:
         judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
+    if failed:
+        more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
+        raise VitreousError(
+            f"{len(failed)} cell{'s' * (len(failed) > 1)} of the study failed ({', '.join(failed[:3])}{more}), so "
+            f"findings may be missing; the reasons are in {str(out / 'failed')!r}, and the same command tries again."
+        )
 
 
 @claiming.command(name="list")

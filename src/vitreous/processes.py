@@ -16,6 +16,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -23,6 +24,8 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vitreous.errors import VitreousError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,14 @@ class Processes:
     def any(self, holds: bool) -> bool:
         """Whether it holds for any process."""
         return holds if self.world == 1 else self.most(torch.tensor(int(holds), device=self.device)) > 0
+
+    def shared(self, value: T) -> T:
+        """What the first process has, for all of them."""
+        if self.world == 1:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, device=self.device)
+        return box[0]
 
     def wait(self) -> None:
         """Until everyone is here."""

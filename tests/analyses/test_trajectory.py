@@ -120,6 +120,7 @@ def test_a_run_by_its_name_is_its_moments_side_by_side() -> None:
 
 def test_every_epoch_in_order_and_none_twice(tmp_path: Path) -> None:
     run = store.Run(tmp_path)
+    run.write("recipe.json", {})
     (tmp_path / "weights").mkdir()
     for name in ("initial", "warmup", "33", "66", "final", "epoch-0002", "epoch-0010", "epoch-0001"):
         run.save(f"weights/{name}.safetensors", {"w": torch.zeros(1)})
@@ -157,6 +158,7 @@ def test_no_labels_are_needed() -> None:
 def test_weights_that_lack_a_parameter(tmp_path: Path) -> None:
     subject = vitreous.probes.subject.subjects(Line(0), image=32)[0]
     run = store.Run(tmp_path)
+    run.write("recipe.json", {})
     (tmp_path / "weights").mkdir()
     run.save("weights/final.safetensors", {"score.weight": torch.zeros(10, 3)})
     with pytest.raises(VitreousError, match=r"lack 'norm.weight'"):

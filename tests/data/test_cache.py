@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +34,8 @@ def kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cache
 
 
-def fill(out: Images) -> dict[int, str]:
-    out[:] = PIXELS
+def fill(out: Images, add: int = 0) -> dict[int, str]:
+    out[:] = PIXELS + np.uint8(add)
     return {3: "torn"}
 
 
@@ -60,18 +63,41 @@ def test_what_took_no_time_is_not_kept(cache: Path) -> None:
     assert entries(cache) == []
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "another"])
-def test_a_damaged_entry_is_made_again(kept: Path, damage: str) -> None:
-    store.images(kept, "key", SHAPE, fill, memory=1 << 20)
+@pytest.mark.parametrize("damage", ["cut", "gone", "another", "flip", "flip entry", "swap", "swap entry"])
+@pytest.mark.parametrize("memory", [0, 1 << 20])
+def test_a_damaged_entry_is_made_again(kept: Path, damage: str, memory: int) -> None:
+    """Also one that looks well, one bit or one name being wrong."""
+    for key, add in {"key": 0, "other": 1}.items():
+        store.images(kept, key, SHAPE, partial(fill, add=add), memory=1 << 20)
     file = kept / "images/key/images.npy"
     if damage == "cut":
         os.truncate(file, 150)
     elif damage == "gone":
         file.unlink()
-    else:
+    elif damage == "another":
         np.save(file, PIXELS[:2])
+    elif damage.startswith("flip"):
+        flipped = file.with_name("entry.json") if damage.endswith("entry") else file
+        content = bytearray(flipped.read_bytes())
+        content[-20] ^= 1
+        flipped.write_bytes(content)
+    else:
+        names = ["images.npy", "entry.json"][: 1 + damage.endswith("entry")]
+        for name in names:
+            (kept / "images/other" / name).replace(kept / "images/key" / name)
     for make in (fill, never):
-        assert (store.images(kept, "key", SHAPE, make, memory=1 << 20)[0] == PIXELS).all()
+        assert (store.images(kept, "key", SHAPE, make, memory=memory)[0] == PIXELS).all()
+
+
+@pytest.mark.parametrize("damage", [lambda text: text.replace("12345", "12355"), lambda text: text[:9], str.upper])
+def test_a_damaged_note_is_made_again(kept: Path, damage: Callable[[str], str]) -> None:
+    assert store.note(kept, "key", lambda: [12345]) == [12345]
+    assert store.note(kept, "key", lambda: [0]) == [12345]
+    file = kept / "notes" / "key.json"
+    shutil.copy(file, file.with_name("other.json"))
+    assert store.note(kept, "other", lambda: [1]) == [1]
+    file.write_text(damage(file.read_text()))
+    assert store.note(kept, "key", lambda: [12345]) == [12345]
 
 
 def test_an_interrupted_decoding_leaves_nothing(kept: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +17,7 @@ from inspection.looks import Roll, Spread, images, vit
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.inspection.inspection import Inspection
 from vitreous.probes.subject import Subject
+from vitreous.results import Result
 
 
 class Fussy(Roll):
@@ -57,6 +62,49 @@ def test_what_is_not_there(found: Inspection, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(VitreousError, match="Cannot write"):
         found.save(tmp_path / "file" / "x")
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_interrupted_between_any_two_files_it_is_the_old_or_the_new(
+    step: str, error: BaseException, found: Inspection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And never something of both; a killed process leaves what an interrupted one does."""
+    new = vitreous.inspect({"a": vit(), "c": vit()}, images(6), [Spread(), Roll()], device="cpu")
+    both, count, finished = set(), 0, False
+    while not finished:
+        count += 1
+        home = found.save(tmp_path / str(count))
+        usual, left = getattr(os, step), [count]
+
+        def stopping(*given: Any, usual: Any = usual, left: list[int] = left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise error
+            usual(*given)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, stopping)
+            try:
+                new.save(home)
+                finished = left[0] > 0
+            except (KeyboardInterrupt, VitreousError):
+                pass
+        again = Inspection.load(home)
+        is_old = dict(again) == dict(found) and again.anatomies == found.anatomies
+        is_new = dict(again) == dict(new) and again.anatomies == new.anatomies
+        assert is_old != is_new
+        both.add(is_old)
+    assert both == {True, False}
+    assert count > 5
+    assert len(list(home.glob("*.parquet"))) == 2
+
+
+def test_a_result_saved_into_its_folder_leaves_the_inspection_readable(found: Inspection, tmp_path: Path) -> None:
+    other = replace(found["spread"], table=found["spread"].table.assign(value=0.0))
+    other.save(found.save(tmp_path))
+    assert dict(Inspection.load(tmp_path)) == dict(found)
+    assert Result.load(tmp_path / "spread.json") == other
 
 
 def test_where_it_came_from(found: Inspection) -> None:

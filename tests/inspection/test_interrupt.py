@@ -29,8 +29,9 @@ def look(keep: Path | None = None, **options: Any) -> vitreous.Inspection:
 
 
 def sums(folder: Path) -> tuple[Sums, list[int]]:
-    found, notes = store.load(folder / "sums-0.safetensors")
-    return found, notes["done"]
+    kept = Kept(folder, {}, Processes())
+    kept._read(store.Run(folder))
+    return kept.sums, sorted(kept.done)
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import shutil
 import time
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,8 @@ from vitreous import store
 from vitreous.cli import main
 from vitreous.data import Dataset, load
 from vitreous.errors import UnknownName
-from vitreous.models import loading
+from vitreous.files import Damaged, read_json
+from vitreous.models import loading, runs
 from vitreous.training.evaluate import evaluate
 
 SHELF = Path(vitreous.__file__).parent / "nano"
@@ -33,7 +34,7 @@ def images(size: int) -> Dataset:
 
 
 def card(name: str) -> dict[str, Any]:
-    return json.loads((SHELF / name / "card.json").read_text(encoding="utf-8"))
+    return read_json(SHELF / name / "card.json", strict=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -104,6 +105,17 @@ def test_unknown_names_and_moments(name: str, sentence: str) -> None:
         vitreous.open(name)
 
 
+@pytest.mark.parametrize("file", ["recipe.json", "weights/final.safetensors"])
+def test_damage_is_noticed(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(SHELF / "alternet", tmp_path / "alternet")
+    monkeypatch.setattr(runs, "_shelf", lambda: tmp_path)
+    content = bytearray((tmp_path / "alternet" / file).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "alternet" / file).write_bytes(content)
+    with pytest.raises(Damaged, match=r"is damaged \(.*\); install Vitreous again\."):
+        loading.load("nano:alternet")
+
+
 def test_the_shelf_is_small_and_says_nothing_of_a_machine() -> None:
     files = [path for path in SHELF.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 12_000_000
@@ -111,7 +123,7 @@ def test_the_shelf_is_small_and_says_nothing_of_a_machine() -> None:
     texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix != ".safetensors"}
     assert not [path for path, text in texts.items() if re.search(r"/(root|home|work|tmp)\b", text)]
     for name in NAMES:
-        known = json.loads(texts[SHELF / name / "environment.json"])
+        known = read_json(SHELF / name / "environment.json", strict=True)
         assert set(known) == {
             "vitreous",
             "torch",

@@ -110,10 +110,10 @@ def damaged(home: Path, what: str) -> None:
         ("", ["study", "--out", "v.pdf"], "A report is written as HTML, and 'v.pdf' ends otherwise"),
         ("", ["study", "--csv", "file/v.csv"], "Cannot write 'file"),
         ("", ["study", "--role", "mine"], "--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not 'mine'."),
-        ("index", ["study"], "exhibit.json' cannot be read (JSONDecodeError"),
+        ("index", ["study"], "exhibit.json' is damaged (no JSON: Expecting"),
         ("fact", ["study"], "There is no fact 'position'. Did you mean positions"),
         ("table", ["study"], "its content is not what was saved"),
-        ("inspection", ["looked"], "inspection.json' cannot be read (TypeError"),
+        ("inspection", ["looked"], "inspection.json' is damaged (TypeError"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(

@@ -133,7 +133,7 @@ def test_scores_are_accuracies_on_the_images_held_out(done: Path) -> None:
         for cell in tiny_search(done).cells(tried.placement):
             assert cell.training is not None
             run = Run(done / "trainings" / cell.training.key)
-            model = from_run(run, run.weights("final"))
+            model = from_run(run, "final")
             for split, values in right.items():
                 data = images(cell.training.images, split)
                 data = replace(data, mean=tuple(run.identity["data"]["mean"]), std=tuple(run.identity["data"]["std"]))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
+import signal
 import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from studies.killing import at_work, files, started, until
+from studies.killing import alive, at_work, files, started, until
 from studies.tiny import cells, equal, tiny
 from vitreous.studies import executors, running
 from vitreous.studies.command import doer
@@ -34,6 +36,46 @@ def test_helpers_are_killed(tmp_path: Path, done: Path) -> None:
     assert not running.run(cells(), tmp_path, tiny(), "cpu").failed
     assert before.items() <= files(cells(), tmp_path).items()
     equal(tmp_path, done)
+
+
+def _parent(root: Path) -> None:
+    """Begins two helpers, in a process that may be killed; those that tests begin may have no children otherwise."""
+    multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+    context = multiprocessing.get_context("fork")
+    helpers = [context.Process(target=_busy, args=(root, how)) for how in ("stop", "go on")]
+    for helper in helpers:
+        helper.start()
+    time.sleep(600)
+
+
+def _busy(root: Path, how: str) -> None:
+    """A helper at work; one obeys when it is asked to stop, one does not."""
+    executors.GRACE = 1.0
+    executors.end_with_parent()
+    if how == "go on":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    (root / str(os.getpid())).touch()
+    while True:
+        sum(range(1000))
+
+
+def test_helpers_end_with_the_process_that_began_them(tmp_path: Path) -> None:
+    """Killed, it cannot tell them; nobody goes on computing for nobody."""
+    parent = started(_parent, tmp_path)
+    until(lambda: len(list(tmp_path.iterdir())) == 2)
+    helpers = [int(path.name) for path in tmp_path.iterdir()]
+    assert all(map(alive, helpers))
+    parent.kill()
+    parent.join()
+    until(lambda: not any(map(alive, helpers)))
+
+
+def test_every_helper_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    monkeypatch.setattr(executors, "end_with_parent", lambda: order.append("watch"))
+    monkeypatch.setattr(executors, "share", lambda *given: order.append("work"))
+    executors._help([], tmp_path, tiny(), "cpu")
+    assert order == ["watch", "work"]
 
 
 def test_who_does_the_cells() -> None:

@@ -16,7 +16,7 @@ from vitreous.config import Augment, Recipe
 from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.models import build
-from vitreous.store import load as stored
+from vitreous.store import Run
 from vitreous.studies.realise import EVERY, OWN, WORDS, causes, describe, realise, shortened
 from vitreous.studies.scales import SANITY, SCALES, SMALL, Scale
 from vitreous.studies.training import Training
@@ -266,7 +266,7 @@ def test_a_short_training_has_the_weights_of_the_long_one(tmp_path: Path) -> Non
         data, test = (load(training.images.name, split=split, size=96, image=16) for split in ("train", "test"))
         out = tmp_path / str(short)
         trained = vitreous.train(training.model, data, training.recipe, test=test, out=out, show=False, device="cpu")
-        weights[short] = stored(out / "weights" / "warmup.safetensors")[0]
+        weights[short] = Run(out).read_weights("warmup")[0]
         assert len(trained.records) == (2 if short else 4)
     assert weights[False].keys() == weights[True].keys()
     assert all(torch.equal(weights[False][name], weights[True][name]) for name in weights[False])

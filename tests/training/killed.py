@@ -118,7 +118,7 @@ def test_interrupted_and_gone_on(tmp_path: Path, peaceful: Trained, monkeypatch:
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path)
     assert signal.getsignal(signal.SIGINT) is before
-    assert store.load(tmp_path / "state.safetensors")[1]["step"] == 6
+    assert store.Run(tmp_path).load("state.safetensors")[1]["step"] == 6
     monkeypatch.undo()
     same(tmp_path, peaceful)
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 import vitreous
 from training.toy import RECIPE, go, images
+from training.toy import lines as timeless
 from vitreous import store
 from vitreous.config import Augment
 from vitreous.errors import UnknownName, VitreousError
@@ -75,7 +76,7 @@ def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
 def test_weights_at_the_moments_that_were_asked_for(tmp_path: Path) -> None:
     go(tmp_path, PLAIN.but(epochs=6))
     assert store.Run(tmp_path).moments() == ["initial", "warmup", "33", "66", "final"]
-    steps = {m: store.load(store.Run(tmp_path).weights(m))[1]["step"] for m in store.Run(tmp_path).moments()}
+    steps = {m: store.Run(tmp_path).read_weights(m)[1]["step"] for m in store.Run(tmp_path).moments()}
     assert steps == {"initial": 0, "warmup": 4, "33": 8, "66": 16, "final": 24}
     plan = schedule(PLAIN.but(epochs=6), 4)
     assert [list(moments(PLAIN.but(keep="none"), plan, 4, done)) for done in (0, 4, 24)] == [[], [], ["final"]]
@@ -106,7 +107,7 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     with pytest.raises(VitreousError, match=r"do not fit the model that the run's recipe\.json describes: size"):
         loading.load(f"run:{tmp_path}")
     trained.run.weights().write_bytes(b"no such thing")
-    with pytest.raises(VitreousError, match="is not a safetensors file, or is damaged"):
+    with pytest.raises(VitreousError, match=r"is damaged .*the command that made the run restores it"):
         loading.load(f"run:{tmp_path}")
 
 
@@ -135,7 +136,7 @@ def test_another_run_in_the_folder_is_left_alone(tmp_path: Path) -> None:
 
 def test_two_processes_in_one_folder(tmp_path: Path) -> None:
     run = store.Run(tmp_path)
-    with run.claimed({}, 0), pytest.raises(VitreousError, match="Another process is training in"):
+    with run.claimed({}, 0, "training"), pytest.raises(VitreousError, match="Another process is training in"):
         go(tmp_path, PLAIN)
 
 
@@ -153,7 +154,7 @@ def test_a_loss_that_is_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(Diverged, match=r"no finite number in step 6 \(epoch 2, learning rate .*state.safetensors'"):
         go(tmp_path, PLAIN, Breaks())
-    tensors, notes = store.load(tmp_path / "state.safetensors")
+    tensors, notes = store.Run(tmp_path).load("state.safetensors")
     assert notes["step"] == 6  # after the sixth step, the last good one
     assert all(bool(value.isfinite().all()) for value in tensors.values())
 
@@ -168,23 +169,33 @@ def test_disk_trouble_is_found_before_the_first_epoch(tmp_path: Path, monkeypatc
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-def test_a_disk_that_fills_up_keeps_the_last_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, left = Path.write_bytes, [7]
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_disk_that_fills_up_keeps_the_last_state(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every place where it can: before a file is complete, and before it gets its name."""
+    finished, wanted = False, go(tmp_path / "wanted", PLAIN)
+    count, said = 0, set[str]()
+    while not finished:
+        count += 3
+        usual, left = getattr(os, step), [count]
 
-    def full(self: Path, data: bytes) -> int:
-        left[0] -= 1
-        if left[0] == 0:
-            write(self, data[: len(data) // 2])
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(self, data)
+        def full(*given: Any, usual: Any = usual, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] <= 0:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            usual(*given)
 
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(VitreousError, match=r"Cannot write .*: the disk is full. What was saved before is untouched."):
-        go(tmp_path, PLAIN)
-    monkeypatch.undo()
-    assert not list(tmp_path.rglob("*.part"))
-    go(tmp_path, PLAIN)
-    assert [each["epoch"] for each in store.Run(tmp_path).records()] == [0, 1, 2, 3]
+        folder = tmp_path / str(count)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, full)
+            try:
+                go(folder, PLAIN)
+                finished = True
+            except VitreousError as error:
+                said.add(str(error).partition(": ")[2])
+        assert not list(folder.rglob("*.part"))
+        assert timeless(go(folder, PLAIN)) == timeless(wanted)
+    assert said == {"the disk is full. What was saved before is untouched."}
+    assert count > 9
 
 
 @pytest.mark.parametrize(
@@ -305,7 +316,9 @@ def test_the_record_is_plain_json(tmp_path: Path) -> None:
     assert identity["recipe"]["lr"] == PLAIN.lr
     environment = json.loads((tmp_path / "environment.json").read_text())
     assert environment["torch"] == torch.__version__.split("+")[0] or environment["torch"] == torch.__version__
-    assert trained.run.records() == [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    plain = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert all(len(each.pop("sha256")) == 64 for each in plain)
+    assert trained.run.records() == trained.records == plain
 
 
 def test_tests_may_be_far_between(tmp_path: Path) -> None:

@@ -82,16 +82,17 @@ def _answer(analysis: Analysis, bench: Bench, pieces: Pieces, reasons: Mapping[s
     """One question to the models that can be asked."""
     suited = tuple(each for each in bench.setting.subjects if each.name not in reasons)
     began = perf_counter()
-    _do(analysis, suited, bench, pieces)
-    result = analysis.answer({each.name: pieces.of(each.name) for each in suited}, suited, bench)
+    wanted = _do(analysis, suited, bench, pieces)
+    found = {name: {piece: pieces.found[name, piece] for piece in own} for name, own in wanted.items()}
+    result = analysis.answer(found, suited, bench)
     about = {"ids": list(analysis.ids), "options": options_of(analysis), **result.about}
     about["seconds"] = round(perf_counter() - began, 2)
     about["left_out"] = {**result.about.get("left_out", {}), **reasons}
     return replace(result, about=provenance(bench.setting, suited, len(bench.data)) | about)
 
 
-def _do(analysis: Analysis, suited: Sequence[Subject], bench: Bench, pieces: Pieces) -> None:
-    """What is not there yet. Ctrl-C lets the piece finish, a second one does not."""
+def _do(analysis: Analysis, suited: Sequence[Subject], bench: Bench, pieces: Pieces) -> dict[str, list[str]]:
+    """What is not there yet; all pieces by model, in order. Ctrl-C lets the piece finish, a second one does not."""
     wanted = {each.name: list(analysis.pieces(each, bench)) for each in suited}
     total = sum(map(len, wanted.values()))
     with interruptible(Processes()) as caught, progress(analysis.name.capitalize(), total) as forward:
@@ -107,6 +108,7 @@ def _do(analysis: Analysis, suited: Sequence[Subject], bench: Bench, pieces: Pie
                     forward(1)
                     if caught:
                         raise Interrupted(analysis.name, len(pieces.found), total, pieces.run is not None)
+    return wanted
 
 
 def _one(work: Work, piece: str, bench: Bench) -> Numbers:

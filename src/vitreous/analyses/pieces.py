@@ -8,8 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from vitreous import store
+from vitreous import files, store
 from vitreous.analyses.analysis import Numbers
+from vitreous.files import Damaged
 from vitreous.inspection.inspection import Inspection
 
 NEED = 64 << 20
@@ -37,10 +38,15 @@ class Pieces:
 
     def __enter__(self) -> Pieces:
         if self.run is not None:
-            self.open.enter_context(self.run.claimed(self.identity, NEED))
+            self.open.enter_context(self.run.claimed(self.identity, NEED, "analysing"))
             for path in sorted(self.run.folder.glob("piece-*.safetensors")):
-                numbers, notes = store.load(path)
-                self.found[notes["model"], notes["piece"]] = numbers
+                try:
+                    numbers, notes = self.run.load(path.name)
+                except Damaged as error:
+                    files.log.warning("%s is damaged (%s); it is computed again.", path, error.why)
+                    path.unlink()
+                else:
+                    self.found[notes["model"], notes["piece"]] = numbers
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
@@ -52,7 +58,3 @@ class Pieces:
         if self.run is not None:
             file = f"piece-{store.digest([model, piece])[:16]}.safetensors"
             self.run.save(file, self.found[model, piece], model=model, piece=piece)
-
-    def of(self, model: str) -> dict[str, Numbers]:
-        """A model's pieces."""
-        return {piece: numbers for (whose, piece), numbers in self.found.items() if whose == model}

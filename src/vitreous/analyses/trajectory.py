@@ -98,7 +98,7 @@ def _of_file(run: store.Run, moment: str, subject: Subject) -> Moment:
     names = [name for name, _ in subject.model.named_parameters()]
 
     def read() -> Weights:
-        tensors, _ = store.load(run.weights(moment))
+        tensors, _ = run.read_weights(moment)
         if missing := [name for name in names if name not in tensors]:
             raise VitreousError(f"The weights {str(run.weights(moment))!r} lack {missing[0]!r}, which the model has.")
         return {name: tensors[name] for name in names}

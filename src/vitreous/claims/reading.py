@@ -7,42 +7,43 @@ models are: their units tell, or `roles`.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vitreous.claims.evidence import Evidence, Exhibit
 from vitreous.claims.facts import checked, spoken, told
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.files import Damaged, read_json
 from vitreous.results import Result
+from vitreous.results.files import AGAIN, INSPECTION, read_index, stored
+from vitreous.results.files import load as load_result
 
-EXHIBITS, INDEX, INSPECTION = "exhibits", "exhibit.json", "inspection.json"
+EXHIBITS, INDEX = "exhibits", "exhibit.json"
+REMEASURE = "the same study measures it again"
 
 
 class Stored(Mapping[str, Result]):
-    """Results in a folder, read when asked for; what was deleted is not there."""
+    """Results by how each is read, which happens when it is asked for."""
 
-    def __init__(self, folder: Path, names: Mapping[str, Any]) -> None:
-        self.folder = folder
-        self.names = [name for name in names if (folder / f"{name}.json").is_file()]
+    def __init__(self, readers: Mapping[str, Callable[[], Result]]) -> None:
+        self.readers = readers
         self._read: dict[str, Result] = {}
 
     def __getitem__(self, name: str) -> Result:
-        if name not in self.names:
-            raise KeyError(name)
         if name not in self._read:
-            self._read[name] = Result.load(self.folder / f"{name}.json")
+            self._read[name] = self.readers[name]()
         return self._read[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self.names  # without reading it
+        return name in self.readers  # without reading it
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return iter(self.readers)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.readers)
 
 
 def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
@@ -50,19 +51,17 @@ def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
     what they are, as `vit pool=gap`)."""
     home = Path(path).expanduser()
     if (home / EXHIBITS).is_dir():
-        found = sorted((home / EXHIBITS).glob(f"*/{INDEX}"))
-        return Evidence([exhibit(index.parent) for index in found])
+        folders = sorted(index.parent for index in (home / EXHIBITS).glob(f"*/{INDEX}"))
+        return Evidence([exhibit(folder) for folder in folders])
     if (home / INSPECTION).is_file():
         try:
-            index = json.loads((home / INSPECTION).read_text(encoding="utf-8"))
-            stored = Stored(home, dict.fromkeys(index["results"]))
+            index = read_index(home)
+            readers = {name: partial(stored, home, name, facts) for name, facts in index["results"].items()}
             kinds = {name: [unit["kind"] for unit in raw["units"]] for name, raw in index["anatomies"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise VitreousError(
-                f"{str(home / INSPECTION)!r} cannot be read ({type(error).__name__}: {error}); look into the models "
-                "again, or copy the folder anew."
-            ) from None
-        return Evidence(_models(stored, {**kinds, **_units(stored)}, roles or {}))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise Damaged(home / INSPECTION, f"{type(error).__name__}: {error}", AGAIN) from None
+        found = Stored(readers)
+        return Evidence(_models(found, {**kinds, **_units(found)}, roles or {}))
     raise VitreousError(
         f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as studies have, nor an "
         f"{INSPECTION}, as `vitreous inspect --results` and `Inspection.save` write it."
@@ -70,20 +69,31 @@ def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
 
 
 def exhibit(folder: Path) -> Exhibit:
-    """One exhibit of a study."""
+    """One exhibit of a study; a result that was deleted is not there."""
     try:
-        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        index = read_exhibit(folder)
         facts = {str(name): value for name, value in index["facts"].items()}
         model = facts.pop("model")
         own = {**checked(model, facts)}
         marks = {name: (str(mark[0]), str(mark[1])) for name, mark in index["results"].items()}
         said = (index["name"], index["other"], index["classes"], marks, index["left_out"])
-        return Exhibit(own, Stored(folder, marks), *said)
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise VitreousError(
-            f"{str(folder / INDEX)!r} cannot be read ({type(error).__name__}: {error}); delete the folder, and the "
-            "study measures it again."
-        ) from None
+        sums = index.get("checksums", {})
+        there = [name for name in marks if (folder / f"{name}.json").is_file()]
+        readers = {name: partial(load_result, folder / f"{name}.json", sums.get(name)) for name in there}
+        return Exhibit(own, Stored(readers), *said)
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise Damaged(folder / INDEX, f"{type(error).__name__}: {error}", REMEASURE) from None
+
+
+def read_exhibit(folder: Path) -> dict[str, Any]:
+    """The index of an exhibit, if it is intact and belongs to this folder."""
+    try:
+        index = read_json(folder / INDEX)
+    except Damaged as error:
+        raise Damaged(error.path, error.why, REMEASURE) from None
+    if index.get("key", folder.name) != folder.name:
+        raise Damaged(folder / INDEX, "it belongs to another folder", REMEASURE)
+    return index
 
 
 def judged(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:

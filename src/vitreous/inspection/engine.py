@@ -71,12 +71,12 @@ def inspect(
 
 def _stream(pass_: Pass, kept: Kept, team: Processes) -> None:
     """This process's shards, one after the other. Ctrl-C lets the shard finish, a second one does not."""
-    own = range(team.rank, pass_.shards, team.world)
+    left = kept.left(pass_.shards)
+    own = {*left, *kept.done}
     total = len(pass_.setting.subjects) * sum(pass_.images(number) for number in own)
     bar = progress("Inspecting", total) if team.first else nullcontext(lambda count: None)
     with interruptible(team) as caught, bar as forward:
-        forward(len(pass_.setting.subjects) * sum(map(pass_.images, kept.done.intersection(own))))
-        left = [number for number in own if number not in kept.done]
+        forward(len(pass_.setting.subjects) * sum(map(pass_.images, kept.done)))
         for number, sums in pass_.each(left, forward, stop=lambda: bool(caught)):
             kept.add(number, sums)
         if not kept.done.issuperset(own):
@@ -84,10 +84,10 @@ def _stream(pass_: Pass, kept: Kept, team: Processes) -> None:
 
 
 def _answer(pass_: Pass, kept: Kept, seconds: float) -> Inspection:
-    results, left_out = {}, {}
+    results, left_out, sums = {}, {}, kept.sums
     seen = sum(map(pass_.images, kept.done))
     for probe in pass_.probes:
-        own = {name.partition(":")[2]: sum_ for name, sum_ in kept.sums.items() if name.startswith(f"{probe.name}:")}
+        own = {name.partition(":")[2]: sum_ for name, sum_ in sums.items() if name.startswith(f"{probe.name}:")}
         asked = pass_.asked(probe)
         if not asked:
             left_out[probe.name] = {str(name): str(why) for name, why in pass_.left_out[probe.name].items()}

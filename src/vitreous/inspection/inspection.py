@@ -10,16 +10,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vitreous import files
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.files import Damaged, explained
 from vitreous.results import Result
+from vitreous.results.files import AGAIN, INSPECTION, forget, pack, read_index, stored
 from vitreous.specimen.anatomy import Anatomy
-from vitreous.store import Run, explained
 
 if TYPE_CHECKING:
     from vitreous.probes.probe import Setting
     from vitreous.probes.subject import Subject
 
-INDEX = "inspection.json"
+INDEX = INSPECTION
 
 
 class Inspection(Mapping[str, Result]):
@@ -73,15 +75,30 @@ class Inspection(Mapping[str, Result]):
         home = Path(folder).expanduser()
         with explained(home):
             home.mkdir(parents=True, exist_ok=True)
-        for result in self._results.values():
-            result.save(home)
+        with files.locked(home / ".lock", "saving results"):
+            files.sweep(home)
+            self._save(home)
+        return home
+
+    def _save(self, home: Path) -> None:
+        """Files of numbers never replace others; the index, which is written next, is the step from old to new."""
+        packed = {name: pack(result, name) for name, result in self._results.items()}
+        contents = {name: content for _, own in packed.values() for name, content in own.items()}
+        before = _names(home)
+        for name, content in contents.items():
+            files.write(home / name, content)
         index = {
-            "results": list(self._results),
+            "results": {name: facts for name, (facts, _) in packed.items()},
             "left_out": self.left_out,
             "anatomies": {name: json.loads(anatomy.to_json()) for name, anatomy in self.anatomies.items()},
         }
-        Run(home).write(INDEX, index)
-        return home
+        files.write_json(home / INDEX, index)
+        for name, (facts, _) in packed.items():  # for those who read one result alone
+            files.write_json(home / f"{name}.json", facts)
+        with explained(home):
+            forget(home, {*before, *packed}, set(contents))
+            for name in before - packed.keys():
+                (home / f"{name}.json").unlink(missing_ok=True)
 
     @classmethod
     def load(cls, folder: Path | str) -> Inspection:
@@ -89,10 +106,21 @@ class Inspection(Mapping[str, Result]):
         home = Path(folder).expanduser()
         if not (home / INDEX).is_file():
             raise VitreousError(f"There is no inspection in {str(home)!r}: it has no {INDEX}.")
-        index = json.loads((home / INDEX).read_text(encoding="utf-8"))
-        results = {name: Result.load(home / f"{name}.json") for name in index["results"]}
-        anatomies = {name: Anatomy.from_json(json.dumps(raw)) for name, raw in index["anatomies"].items()}
-        return cls(results, index["left_out"], anatomies)
+        index = read_index(home)
+        results = {name: stored(home, name, facts) for name, facts in index["results"].items()}
+        try:
+            anatomies = {name: Anatomy.from_json(json.dumps(raw)) for name, raw in index["anatomies"].items()}
+            return cls(results, index["left_out"], anatomies)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Damaged(home / INDEX, f"{type(error).__name__} {error}", AGAIN) from None
+
+
+def _names(home: Path) -> set[str]:
+    """Of the results that are in a folder, as far as that can be read."""
+    try:
+        return set(read_index(home)["results"])
+    except VitreousError:
+        return set()
 
 
 def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from torch import nn
 
 from vitreous import store
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.files import Damaged
 from vitreous.models import registry
 
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
@@ -47,20 +48,19 @@ def load(where: str) -> nn.Module:
         folder, path, moment = str(path.parent.parent), path.parent.parent, path.stem
     if not (path / "recipe.json").is_file():
         raise _no_run(folder, path)
-    run = store.Run(path)
-    return from_run(run, run.weights(moment))
+    return from_run(store.Run(path), moment)
 
 
-def from_run(run: store.Run, weights: Path) -> nn.Module:
-    """The run's model with these weights; it carries the normalisation and the class names it was trained with."""
+def from_run(run: store.Run, moment: str = "final") -> nn.Module:
+    """The run's model at a checkpoint; it carries the normalisation and the class names it was trained with."""
+    tensors, _ = run.read_weights(moment)
     identity = run.identity
     model = rebuild(identity["model"], str(run.folder))
-    tensors, _ = store.load(weights)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise VitreousError(
-            f"The weights {str(weights)!r} do not fit the model that the run's recipe.json describes: "
+            f"The weights {str(run.weights(moment))!r} do not fit the model that the run's recipe.json describes: "
             f"{str(error).splitlines()[-1].strip()}"
         ) from None
     data = identity["data"]
@@ -78,7 +78,10 @@ def nanos() -> list[str]:
 
 def nano(name: str) -> nn.Module:
     """One of them, `vit` or `vit@warmup`."""
-    return load(str(_shelf() / _known(name)))
+    try:
+        return load(str(_shelf() / _known(name)))
+    except Damaged as error:
+        raise Damaged(error.path, error.why, "install Vitreous again") from None
 
 
 def _known(name: str) -> str:

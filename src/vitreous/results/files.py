@@ -3,71 +3,108 @@ arrays.
 
 The numbers' files carry a digest of their content in their name and are written first; replacing the JSON, which names
 them, is the one moment at which a new result takes the place of an old one. All three can be read without Vitreous.
+The JSON carries a checksum of itself and the checksums of the others.
 """
 
 from __future__ import annotations
 
-import errno
 import glob
 import hashlib
-import json
-import os
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from vitreous.errors import VitreousError
+from vitreous.files import Damaged, checksum, explained, read_json, write, write_json
 from vitreous.results.column import Column
 from vitreous.results.result import Result
 from vitreous.results.view import View
 
 FORMAT = 1
+AGAIN = "measure it again or copy it anew"
+INSPECTION = "inspection.json"
+"""The index of results that were saved together."""
+Facts = dict[str, Any]
+"""All of a result but its numbers, and the names and checksums of the files that have those."""
 
 
 def save(result: Result, path: Path) -> Path:
     """Write a result; `Result.save` says the rest."""
     path = path.expanduser()
     target = path if path.suffix == ".json" else path / f"{result.name}.json"
-    contents = {"table": (".parquet", _parquet(result))}
-    if result.arrays:
-        from safetensors.numpy import save as pack
-
-        contents["arrays"] = (".safetensors", pack(dict(result.arrays)))
-    files = {}
-    try:
+    facts, contents = pack(result, target.stem)
+    with explained(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        for part, (suffix, content) in contents.items():
-            digest = hashlib.sha256(content).hexdigest()
-            files[part] = {"name": f"{target.stem}.{digest[:8]}{suffix}", "sha256": digest}
-            _write(target.with_name(files[part]["name"]), content)
-        facts = {
-            "format": FORMAT,
-            "name": result.name,
-            "columns": [asdict(column) for column in result.columns],
-            "views": [asdict(view) for view in result.views],
-            "about": result.about,
-            "files": files,
-        }
-        _write(target, (json.dumps(facts, indent=1, ensure_ascii=False) + "\n").encode())
-        _forget(target, {file["name"] for file in files.values()})
-    except OSError as error:
-        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
-        raise VitreousError(f"Cannot write result {result.name!r} to {str(target)!r}: {reason}.") from error
+    for name, content in contents.items():
+        write(target.with_name(name), content)
+    write_json(target, facts)
+    index = target.with_name(INSPECTION)
+    used = index.read_text(encoding="utf-8", errors="replace") if index.is_file() else ""
+    with explained(target):
+        forget(target.parent, [target.stem], {name for name in data_files(target) if name in used} | set(contents))
     return target
 
 
-def load(path: Path) -> Result:
-    """Read a result; `Result.load` says the rest."""
+def pack(result: Result, stem: str) -> tuple[Facts, dict[str, bytes]]:
+    """A result as facts, and the content of its files by name."""
+    parts = {"table": (".parquet", _parquet(result))}
+    if result.arrays:
+        from safetensors.numpy import save as as_safetensors
+
+        parts["arrays"] = (".safetensors", as_safetensors(dict(result.arrays)))
+    files, contents = {}, {}
+    for part, (suffix, content) in parts.items():
+        digest = hashlib.sha256(content).hexdigest()
+        name = f"{stem}.{digest[:8]}{suffix}"
+        files[part], contents[name] = {"name": name, "sha256": digest}, content
+    facts = {
+        "format": FORMAT,
+        "name": result.name,
+        "columns": [asdict(column) for column in result.columns],
+        "views": [asdict(view) for view in result.views],
+        "about": result.about,
+        "files": files,
+    }
+    return facts, contents
+
+
+def load(path: Path, expected: str | None = None) -> Result:
+    """Read a result; `Result.load` says the rest. `expected` is the checksum that the JSON should have."""
+    path = _found(path.expanduser())
+    return unpack(_facts(path, expected), path)
+
+
+def intact(path: Path, expected: str | None) -> bool:
+    """Whether a result is there and as it was saved."""
+    try:
+        for file in _facts(path, expected)["files"].values():
+            _read(path, **file)
+    except (VitreousError, KeyError, TypeError, AttributeError):
+        return False
+    return True
+
+
+def _facts(path: Path, expected: str | None) -> Facts:
+    try:
+        facts = read_json(path)
+    except Damaged as error:
+        raise _damaged(path, error.why) from None
+    if expected is not None and checksum(facts) != expected:
+        raise _damaged(path, "it is not the result that the index beside it names")
+    return facts
+
+
+def unpack(facts: Mapping[str, Any], path: Path) -> Result:
+    """What `pack` took apart; `path` is the file that has the facts, and the others are beside it."""
     from pyarrow import BufferReader  # type: ignore[import-untyped]
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
 
-    path = _found(path.expanduser())
     try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
         version = facts["format"]
         columns, views = facts["columns"], facts["views"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise _damaged(path, f"{type(error).__name__} {error}") from None
     if not isinstance(version, int) or version > FORMAT:
         raise VitreousError(
@@ -77,16 +114,35 @@ def load(path: Path) -> Result:
         parts = {part: _read(path, **file) for part, file in facts["files"].items()}
         arrays = {}
         if "arrays" in parts:
-            from safetensors.numpy import load as unpack
+            from safetensors.numpy import load as from_safetensors
 
-            arrays = unpack(parts["arrays"])
+            arrays = from_safetensors(parts["arrays"])
         # what pandas would do, at half the time: tables are small, and a study has hundreds
         table = ParquetFile(BufferReader(parts["table"])).read(use_threads=False).to_pandas(use_threads=False)
         declared = tuple(Column(**column) for column in columns)
         seen = tuple(View.from_dict(view) for view in views)
         return Result(facts["name"], table, declared, seen, arrays, facts["about"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"{type(error).__name__} {error}") from None
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """The index of results that were saved together; that of Vitreous 0.1 has names instead of facts."""
+    path = folder / INSPECTION
+    try:
+        index = read_json(path)
+        names = index["results"]
+        index["results"] = names if isinstance(names, dict) else {str(name): None for name in names}
+    except Damaged as error:
+        raise Damaged(path, error.why, AGAIN) from None
+    except (KeyError, TypeError) as error:
+        raise Damaged(path, f"{type(error).__name__} {error}", AGAIN) from None
+    return index
+
+
+def stored(folder: Path, name: str, facts: Mapping[str, Any] | None) -> Result:
+    """A result of an index."""
+    return load(folder / f"{name}.json") if facts is None else unpack(facts, folder / INSPECTION)
 
 
 def _parquet(result: Result) -> bytes:
@@ -114,34 +170,28 @@ def _read(path: Path, name: str, sha256: str) -> bytes:
     file = path.with_name(Path(name).name)
     if not file.is_file():
         raise VitreousError(f"{str(path)!r} needs {file.name!r} beside it, which is not there; copy both.")
-    content = file.read_bytes()
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise _damaged(file, error.strerror or str(error)) from None
     if hashlib.sha256(content).hexdigest() != sha256:
         raise _damaged(file, "its content is not what was saved")
     return content
 
 
-def _damaged(path: Path, why: Any) -> VitreousError:
-    return VitreousError(
-        f"{str(path)!r} is no result of Vitreous or is damaged ({why}); measure it again or copy it anew."
-    )
+def _damaged(path: Path, why: str) -> VitreousError:
+    return VitreousError(f"{str(path)!r} is no result of Vitreous or is damaged ({why}); {AGAIN}.")
 
 
-def _write(path: Path, content: bytes) -> None:
-    """A file, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+def data_files(target: Path) -> list[str]:
+    """Names of the files of numbers that belong, or belonged, to a result."""
+    patterns = (".????????.parquet", ".????????.safetensors")
+    return [path.name for end in patterns for path in target.parent.glob(glob.escape(target.stem) + end)]
 
 
-def _forget(target: Path, kept: set[str]) -> None:
-    """Remove the numbers of the result that was here before."""
-    for pattern in (".????????.parquet", ".????????.safetensors"):
-        for old in target.parent.glob(glob.escape(target.stem) + pattern):
-            if old.name not in kept:
-                old.unlink(missing_ok=True)
+def forget(folder: Path, stems: Iterable[str], kept: set[str]) -> None:
+    """Remove the numbers of results that were here before."""
+    for stem in stems:
+        for name in data_files(folder / f"{stem}.json"):
+            if name not in kept:
+                (folder / name).unlink(missing_ok=True)

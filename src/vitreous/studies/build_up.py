@@ -23,10 +23,10 @@ from vitreous.claims.measure import Measure
 from vitreous.claims.reading import exhibit
 from vitreous.claims.readings import accuracy
 from vitreous.errors import VitreousError
+from vitreous.files import explained
 from vitreous.models.alternet import build_up
 from vitreous.results import Column, Result, View
-from vitreous.store import explained
-from vitreous.studies.measuring import folder
+from vitreous.studies.measuring import folder, missing
 from vitreous.studies.plan import Cell, Sitting
 from vitreous.studies.realise import realise
 from vitreous.studies.running import Report
@@ -118,10 +118,9 @@ class BuildUp:
     def accuracy(self, placement: Placement, where: str | None) -> Measure:
         """In percent, as far as it has been measured: of no seed, if one is missing."""
         sittings = [s for cell in self.cells(placement) for s in cell.sittings if s.facts.get("measured") == where]
-        homes = [folder(sitting, self.root) for sitting in sittings]
-        if not all((home / "accuracy.json").is_file() for home in homes):
+        if any(missing(sitting, self.root) for sitting in sittings):
             return Measure({})
-        look = Look([exhibit(home) for home in homes])
+        look = Look([exhibit(folder(sitting, self.root)) for sitting in sittings])
         return accuracy(look("alternet", **self.facts(placement), measured=where))
 
     def so_far(self) -> Search:

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from vitreous.claims import STUDIES, of_study
+from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.store import Run, explained
+from vitreous.files import Damaged, explained, read_json, write_json
 from vitreous.studies import build_up, executors, running
 from vitreous.studies.dry_run import foresee, title
+from vitreous.studies.measuring import STUDY
 from vitreous.studies.plan import Cell, plan
 from vitreous.studies.running import Report, Told
 from vitreous.studies.scales import scale_named
 
-INDEX = "study.json"
+log = logging.getLogger("vitreous")
 Executor = Literal["processes", "ray"]
 
 
 def study(
     name: str, data: str, scale: str, seeds: int, out: Path, *, image: int | None, workers: int | None, device: str,
     executor: Executor, address: str | None, dry_run: bool, console: Console,
-) -> list[str]:  # fmt: skip
-    """Plan the cells of a study and do what is not done; the ids of the claims that can be judged then."""
+) -> tuple[list[str], list[str]]:  # fmt: skip
+    """Plan the cells of a study and do what is not done; the ids of the claims that can be judged then, and the keys
+    of the cells that failed."""
     workers = executors.usual(device) if workers is None else workers
     if seeds < 1 or workers < 1:
         raise VitreousError(f"A study takes at least one seed and one worker, and not {seeds} and {workers}.")
@@ -51,35 +54,50 @@ def study(
             console.print(search.prospect(), highlight=False)
         else:
             search.tell(search.follow(done), console)
-        return []
+        return [], []
     about = of_study(name)
     cells = plan(about, size, data, range(seeds), image)
     if dry_run:
         foresee(cells, out, device, workers, console)
-        return []
+        return [], []
     report = done(cells)
     for key, why in report.failed.items():
         console.print(f"[red]failed[/red] {key}: {escape(why)}", highlight=False)
     if report.failed:
         console.print(f"More is in {str(out / 'failed')!r}; the same command tries them again.", highlight=False)
-    return [claim.id for claim in about]
+    return [claim.id for claim in about], list(report.failed)
 
 
 def remember(out: Path, settings: dict[str, object]) -> None:
     """What all studies in a folder have in common, so that results that cannot be compared do not meet there."""
     with explained(out):
         out.mkdir(parents=True, exist_ok=True)
-    home = Run(out)
-    if not (out / INDEX).is_file():
-        home.write(INDEX, settings)
-        return
-    known = json.loads((out / INDEX).read_text(encoding="utf-8"))
-    for name, value in settings.items():
-        if known.get(name) != value:
-            raise VitreousError(
-                f"{str(out)!r} holds studies with {name}={known.get(name)!r}, and this one has {value!r}; choose "
-                "another --out."
-            )
+    known, lost = [], True
+    if (out / STUDY).exists():
+        try:
+            known, lost = [read_json(out / STUDY)], False
+        except Damaged as error:
+            log.warning("%s is damaged (%s); what was measured tells what it said.", error.path, error.why)
+    for each in [*known, *_said(out)]:
+        for name, value in settings.items():
+            if each.get(name) != value:
+                raise VitreousError(
+                    f"{str(out)!r} holds studies with {name}={each.get(name)!r}, and this one has {value!r}; choose "
+                    "another --out."
+                )
+    if lost:
+        write_json(out / STUDY, settings)
+
+
+def _said(out: Path) -> Iterator[dict[str, Any]]:
+    """The settings of the studies that have measured something here."""
+    for path in sorted((out / EXHIBITS).glob(f"*/{INDEX}")):
+        try:
+            found = read_exhibit(path.parent).get("study")
+        except VitreousError:
+            continue  # it will be measured again
+        if found:
+            yield found
 
 
 def doer(executor: Executor, workers: int, address: str | None) -> Callable[..., Report]:

@@ -20,12 +20,13 @@ from typing import Any
 
 import torch
 
-from vitreous.claims.reading import EXHIBITS, INDEX
+from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
 from vitreous.config import Recipe
 from vitreous.data import load
 from vitreous.data.dataset import Dataset
 from vitreous.data.progress import progress
 from vitreous.errors import VitreousError
+from vitreous.files import read_json
 from vitreous.processes import Processes, place
 from vitreous.store import Run
 from vitreous.studies.measuring import TRAININGS, missing
@@ -136,7 +137,7 @@ def finished(root: Path, device: torch.device) -> dict[str, Speed]:
         try:
             run = Run(folder)
             epochs = [each for each in run.records() if "images_per_second" in each]
-            if not epochs or json.loads((folder / "environment.json").read_text(encoding="utf-8"))["device"] != here:
+            if not epochs or read_json(folder / "environment.json")["device"] != here:
                 continue
             said = run.identity
             model = next(said["model"][how]["name"] for how in ("build", "load") if how in said["model"])
@@ -210,10 +211,10 @@ def asked(root: Path) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
     for path in sorted((root / EXHIBITS).glob(f"*/{INDEX}")):
         try:
-            index = json.loads(path.read_text(encoding="utf-8"))
+            index = read_exhibit(path.parent)
             model, seconds = str(index["facts"]["model"]), dict(index["seconds"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # half deleted, or being written
+        except (VitreousError, ValueError, KeyError, TypeError):
+            continue  # half deleted, or damaged
         for name, value in seconds.items():
             for whose in (model, ""):
                 found.setdefault((whose, name), []).append(float(value))

@@ -13,7 +13,9 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import signal
 import socket
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -45,7 +47,7 @@ from vitreous.studies.scales import Scale
 DEATHS = 3
 """How often a cell whose worker died is given to another, before it counts as failed."""
 GRACE = 5.0
-"""Seconds that workers of a cluster have to save what they are at, when they are asked to stop."""
+"""Seconds that workers have to save what they are at, when they are asked to stop."""
 OBJECTS = 80 << 20
 """Bytes of a local cluster's store: nothing large goes through it."""
 
@@ -79,8 +81,24 @@ def processes(cells: Sequence[Cell], root: Path, scale: Scale, device: str, told
 
 def _help(cells: Sequence[Cell], root: Path, scale: Scale, device: str) -> None:
     """What stops a helper it keeps to itself: the first process finds its cell undone and says what there is to say."""
+    end_with_parent()
     with contextlib.suppress(KeyboardInterrupt, VitreousError):
         share(cells, root, scale, device)
+
+
+def end_with_parent() -> None:
+    """Let this process end when the one that began it does, however that ends: a training saves its state first."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(GRACE)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end with parent", daemon=True).start()
 
 
 def _device(device: str, number: int) -> str:

@@ -20,15 +20,18 @@ from vitreous import analyses, probes
 from vitreous.analyses.engine import analyse
 from vitreous.claims.evidence import marks
 from vitreous.claims.facts import told
-from vitreous.claims.reading import EXHIBITS, INDEX
+from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
 from vitreous.data import load as load_images
 from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import fraction, split_off
+from vitreous.errors import VitreousError
+from vitreous.files import checksum, explained, read_json, write_json
 from vitreous.inspection.engine import inspect
 from vitreous.inspection.inspection import Inspection, versions
 from vitreous.models.positions import Learned1d
 from vitreous.models.runs import from_run
 from vitreous.results import Column, Result
+from vitreous.results.files import intact
 from vitreous.store import Run
 from vitreous.studies.identities import identities
 from vitreous.studies.plan import Sitting
@@ -36,7 +39,7 @@ from vitreous.studies.scales import Scale
 from vitreous.studies.training import Images, Training
 from vitreous.training.adapt import adapt
 
-TRAININGS = "trainings"
+TRAININGS, STUDY = "trainings", "study.json"
 PASS = 2560
 """Test images of a pass, unless a scale says otherwise: as many as the papers compare representations on."""
 EVERY = ("accuracy", "calibration")
@@ -54,17 +57,17 @@ def missing(sitting: Sitting, root: Path) -> list[str]:
     """What is still to be measured: a result counts from when the index names it, which is written after it."""
     home = folder(sitting, root)
     index = _index(home)
-    there = {name for name in index.get("results", {}) if (home / f"{name}.json").is_file()}
+    sums = index.get("checksums", {})
+    there = {name for name in index.get("results", {}) if intact(home / f"{name}.json", sums.get(name))}
     return [name for name in sitting.results if name not in there and name not in index.get("left_out", {})]
 
 
 def _index(home: Path) -> dict[str, Any]:
     """What was written of it; nothing, if that is damaged."""
     try:
-        found: dict[str, Any] = json.loads((home / INDEX).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_exhibit(home)
+    except VitreousError:
         return {}
-    return found
 
 
 def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") -> Path:
@@ -74,27 +77,42 @@ def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") ->
     left_out = dict(known.get("left_out", {}))
     seconds = dict(known.get("seconds", {}))
     began = perf_counter()
-    for found in _measured(sitting, missing(sitting, root), root, scale, device):
+    wanted = missing(sitting, root)
+    for found in _measured(sitting, wanted, root, scale, device):
         for result in found.values():
             result.save(home)
         left_out |= {name: "; ".join(why.values()) for name, why in found.left_out.items()}
         taken, began = perf_counter() - began, perf_counter()
         seconds |= {name: round(taken / len(found), 3) for name in found}
     names = dict.fromkeys((*known.get("results", {}), *sitting.results))
-    there = [Result.load(home / f"{name}.json") for name in names if (home / f"{name}.json").is_file()]
+    sums = {name: sum_ for name, sum_ in known.get("checksums", {}).items() if name not in wanted}
+    paths = [path for name in names if intact(path := home / f"{name}.json", sums.get(name))]
+    there = [Result.load(path) for path in paths]
     counts = [int(result.about.get("data", {}).get("classes", 0)) for result in there]
     index = {
+        "key": home.name,
+        "study": _study(root),
         "facts": dict(sitting.facts),
         "name": "" if sitting.training is None else sitting.name,
         "other": sitting.beside.name if sitting.beside else "",
         "classes": max(counts, default=0),
         "results": {result.name: list(marks(result)) for result in there},
+        "checksums": {result.name: checksum(read_json(path)) for result, path in zip(there, paths, strict=True)},
         "left_out": left_out,
         "seconds": seconds,
     }
-    home.mkdir(parents=True, exist_ok=True)
-    Run(home).write(INDEX, index)
+    with explained(home):
+        home.mkdir(parents=True, exist_ok=True)
+    write_json(home / INDEX, index)
     return home
+
+
+def _study(root: Path) -> dict[str, Any]:
+    """What all studies in the folder have in common, so that it can be told without `study.json`."""
+    try:
+        return read_json(root / STUDY)
+    except VitreousError:
+        return {}
 
 
 def _measured(sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, device: str) -> Iterator[Inspection]:
@@ -161,7 +179,7 @@ def _model(sitting: Sitting, root: Path, test: Dataset) -> nn.Module:
     """At its moment; at another resolution than it was trained at, if that is what is asked."""
     assert sitting.training is not None
     run = Run(root / TRAININGS / sitting.training.key)
-    model = from_run(run, run.weights(sitting.moment))
+    model = from_run(run, sitting.moment)
     side = sitting.facts.get("resolution")
     if side is None or side == sitting.training.images.image:
         return model
@@ -244,4 +262,4 @@ def _rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def teacher(training: Training, root: Path) -> nn.Module:
     """The trained model of another cell."""
     run = Run(root / TRAININGS / training.key)
-    return from_run(run, run.weights("final"))
+    return from_run(run)

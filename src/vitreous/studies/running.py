@@ -17,24 +17,22 @@ bits wherever it is done and whatever was done before: sums in another order, as
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
-import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 import scipy.linalg  # noqa: F401 - its BLAS has to be there to be told how many threads it has
 import torch
-from safetensors import SafetensorError, safe_open
 from threadpoolctl import threadpool_limits
 from torch import nn
 
+from vitreous import files
 from vitreous.errors import VitreousError
-from vitreous.store import Run, explained
+from vitreous.store import Run
 from vitreous.studies.measuring import TRAININGS, images, measure, missing, teacher
 from vitreous.studies.plan import Cell
 from vitreous.studies.scales import Scale
@@ -77,17 +75,21 @@ def left(cells: Sequence[Cell], root: Path) -> list[Cell]:
 
 
 def trained(key: str, root: Path) -> bool:
-    """Whether the training of this key is at its end: the last line of its record is written after the last weights.
-    What is damaged is named by those who read it."""
+    """Whether the training of this key is at its end and intact: the last line of its record is written after the last
+    weights. Training it again restores what was lost."""
     run = Run(root / TRAININGS / key)
-    if "final" not in run.moments():
-        return False
     try:
-        with safe_open(run.weights(), "pt") as file:
-            step = json.loads(file.metadata()["vitreous"])["step"]
+        stat = run.weights().stat()
+        step = _final_step(run.folder, run.id, stat.st_ino, stat.st_size, stat.st_mtime_ns)
         return bool(run.records()[-1]["step"] >= step)
-    except (SafetensorError, LookupError, TypeError, ValueError):
-        return True
+    except (VitreousError, OSError, LookupError):
+        return False
+
+
+@lru_cache(maxsize=4096)
+def _final_step(folder: Path, run: str, inode: int, size: int, written: int) -> int:
+    """The step of final weights that are intact; read once, unless the file has changed."""
+    return int(Run(folder).read_weights()[1]["step"])
 
 
 def run(cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent) -> Report:
@@ -214,32 +216,19 @@ def lock(cell: Cell, root: Path) -> Path:
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[bool]:
     """Whether this process may: the system takes a lock back from a process that is gone."""
-    with explained(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_CREAT | os.O_RDWR)
-    try:
-        yield _flocked(handle, path)
-    finally:
-        os.close(handle)
-
-
-def _flocked(handle: int, path: Path) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):  # the second, where locks go over a network
-        return False
-    except OSError as error:
-        raise VitreousError(
-            f"{str(path)!r} is on a file system without locks ({error.strerror}), by which workers divide the cells: "
-            "choose another --out."
-        ) from error
-    return True
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(files.locked(path, "studying"))
+        except files.Busy:
+            yield False
+            return
+        yield True
 
 
 def noted(cell: Cell, root: Path) -> str:
     """Why it failed, if it did."""
     try:
-        return _failed(cell, root).read_text(encoding="utf-8").partition("\n")[0]
+        return _failed(cell, root).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     except OSError:
         return ""
 

@@ -11,6 +11,7 @@ The same call goes on where a killed run was, and gives the finished one back wi
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,11 +93,11 @@ def train(
     with interruptible(team) as stop, contextlib.ExitStack() as stack:
         course = Course(made, data, test, recipe, teacher, seed, where, compile, team)
         if team.first:
-            stack.enter_context(run.claimed(identity, course.bytes()))
+            stack.enter_context(run.claimed(identity, course.bytes(), "training"))
         team.wait()
         with View(show and team.first, title, course.plan.steps, course.steps) as view:
             course.follow(run, stop, view)
-        return Trained(course.tested.eval(), run, run.records())
+        return Trained(course.tested.eval(), run, course.records)
 
 
 class Course:
@@ -132,11 +133,13 @@ class Course:
         self.remembered = -1  # steps at the last record
         self.seconds = 0.0  # of the epoch so far
         self.saved = 0.0
+        self.records: list[dict[str, Any]] = []
 
     def follow(self, run: store.Run, stop: list[int], view: View) -> None:
         """From wherever the run is to its end."""
         self.resume(run)
         if self.remembered == self.plan.steps:
+            self.repair(run)
             return
         if self.team.first:
             run.write("environment.json", prepare.environment(self.step.device))
@@ -193,6 +196,7 @@ class Course:
         self.keep(run)
         if self.team.first:
             run.append(record)
+        self.records.append(json.loads(json.dumps(record)))  # as it is read back
         self.remembered = self.done
         if self.team.any(self.overdue) or self.done in (0, self.plan.steps):
             self.save(run)
@@ -235,25 +239,48 @@ class Course:
         self.look(run)
         self.step.share_sums()
         if self.team.first:
-            length = run.metrics.stat().st_size if run.metrics.exists() else 0
             tensors = pack(self.objective, self.optimiser, self.mean) | {"sums": self.step.sums}
-            notes = {"step": self.done, "remembered": self.remembered, "seconds": self.seconds, "metrics": length}
-            run.save("state.safetensors", tensors, **notes)
+            notes = {"step": self.done, "remembered": self.remembered, "seconds": self.seconds}
+            run.save_state(tensors, self.remembered == self.plan.steps, **notes, records=self.records)
         self.saved = time.monotonic()
 
     def resume(self, run: store.Run) -> None:
-        """Go back to the last saved state, if there is one."""
-        if not run.state.exists():
-            if self.team.first and run.metrics.exists():
-                run.cut(0)
+        """Go back to the latest saved state that is intact, if there is one; the records are those of that state."""
+        state = run.read_state()
+        if state is None and self.finished(run):
             return
-        tensors, notes = store.load(run.state)
-        unpack(tensors, self.objective, self.optimiser, self.mean)
-        self.step.sums.copy_(tensors["sums"])
-        self.done, self.remembered, self.seconds = notes["step"], notes["remembered"], notes["seconds"]
+        latest = state or run.read_state(store.PREVIOUS)
+        if latest is not None:
+            tensors, notes = latest
+            unpack(tensors, self.objective, self.optimiser, self.mean)
+            self.step.sums.copy_(tensors["sums"])
+            self.done, self.remembered, self.seconds = notes["step"], notes["remembered"], notes["seconds"]
+            self.records = notes["records"] if "records" in notes else run.first_records(notes["metrics"])
+        self.team.wait()  # nobody reads any more
         if self.team.first:
-            run.cut(notes["metrics"])
-        self.team.wait()
+            run.rewrite(self.records)
+            if state is None:
+                run.state.unlink(missing_ok=True)  # it would take the place of the previous one
+
+    def finished(self, run: store.Run) -> bool:
+        """Whether the final weights and all records are there, so that no state is needed; then they are taken."""
+        try:
+            (tensors, notes), records = run.read_weights(), run.records()
+        except VitreousError:
+            return False
+        if not records or not notes["step"] == records[-1]["step"] == self.plan.steps:
+            return False
+        self.tested.load_state_dict(tensors)
+        self.done = self.remembered = self.plan.steps
+        self.records = records
+        return True
+
+    def repair(self, run: store.Run) -> None:
+        """The final weights of a finished run, if they were lost."""
+        try:
+            run.read_weights()
+        except VitreousError:
+            self.keep(run)
 
     def bytes(self) -> int:
         """What the run will write, generously."""

@@ -1,18 +1,20 @@
 """Decoded images on disk, so that a set is decoded once in its life and one larger than memory need not fit into it.
 
-An entry is a folder, `images.npy` with `faults.json` beside it, under `$VITREOUS_CACHE` (or `~/.cache/vitreous`). It is
-written under another name and renamed when it is whole: a reader never sees half of one, and of two processes that
-decode the same set one comes first and the other takes what it finds. Everything in there can be deleted at any time.
+An entry is a folder under `$VITREOUS_CACHE` (or `~/.cache/vitreous`): `images.npy`, and `entry.json` with checksums.
+It is written under another name and renamed when it is complete: a reader never sees half of one, and of two processes
+that decode the same set one comes first and the other takes what it finds. A damaged entry is made again; everything
+in there can be deleted at any time.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -21,9 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitreous.data.sources.decode import Faults
+from vitreous.errors import VitreousError
+from vitreous.files import read_json, write_json
 
 Images = NDArray[np.uint8]
 Shape = tuple[int, int, int, int]
+
+ENTRY = "entry.json"
+PIECE = 32 << 20
+"""Bytes of images with a checksum of their own."""
 
 WORTH = 0.5
 """Seconds of work that an entry has to save."""
@@ -70,9 +78,9 @@ def _make(
     faults = make(out)
     large = out.nbytes > memory
     if large or time.monotonic() - begun >= WORTH:
-        (draft / "faults.json").write_text(json.dumps(faults))
         out.flush()
-        with suppress(OSError):  # somebody else was first
+        with suppress(OSError, VitreousError):  # no room, or somebody else was first
+            write_json(draft / ENTRY, {"key": entry.name, "faults": faults, "images": _checksums(out)})
             draft.rename(entry)
     if not large:
         return np.array(out), faults
@@ -85,15 +93,26 @@ def _read(entry: Path, shape: Shape, memory: int) -> tuple[Images, Faults] | Non
     if not entry.is_dir():
         return None
     try:
-        faults = {int(row): why for row, why in json.loads((entry / "faults.json").read_text()).items()}
+        known = read_json(entry / ENTRY, strict=True)
+        faults = {int(row): why for row, why in known["faults"].items()}
         large = int(np.prod(shape)) > memory
         stored = np.load(entry / "images.npy", mmap_mode=PRIVATE if large else None, allow_pickle=False)
         if stored.shape != shape or stored.dtype != np.uint8:
             raise ValueError("another array")
-    except (OSError, ValueError, EOFError):
+        if known["key"] != entry.name or _checksums(stored) != known["images"]:
+            raise ValueError("another content")
+    except (OSError, ValueError, EOFError, KeyError, VitreousError):
         shutil.rmtree(entry, ignore_errors=True)
         return None
     return stored, faults
+
+
+def _checksums(images: Images) -> list[str]:
+    """Of pieces of the array, by several threads: the images of a large set pass at the speed of memory."""
+    flat = images.reshape(-1)
+    pieces = [flat[start : start + PIECE] for start in range(0, len(flat), PIECE)]
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda piece: hashlib.sha256(piece).hexdigest(), pieces))
 
 
 def _draft(home: Path) -> Path | None:
@@ -124,14 +143,14 @@ def note(home: Path, key: str, make: Callable[[], Any]) -> Any:
     """The small result of something long, kept as JSON."""
     file = home / "notes" / f"{key}.json"
     if key:
-        with suppress(OSError, ValueError):
-            return json.loads(file.read_text())
+        with suppress(VitreousError, KeyError):
+            known = read_json(file, strict=True)
+            if known["key"] == key:
+                return known["value"]
     begun = time.monotonic()
     made = make()
     if key and time.monotonic() - begun >= WORTH:
-        with suppress(OSError):
+        with suppress(OSError, VitreousError):
             file.parent.mkdir(parents=True, exist_ok=True)
-            draft = file.with_name(f"{file.name}.{os.getpid()}")
-            draft.write_text(json.dumps(made))
-            draft.replace(file)
+            write_json(file, {"key": key, "value": made})
     return made
