@@ -268,8 +268,8 @@ def plain(count: Array, confidence: Array, squares: Array, right: Array) -> floa
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("images", [40, 500])
 def test_calibration_errors(model: Model, images: int) -> None:
-    """The truth is the ECE of a million images with the chances themselves. A calibrated model's is 0, which no interval
-    ends below: there it may hold the truth more often."""
+    """The truth is the ECE of a million images with the chances themselves. A calibrated model's is 0, which no
+    interval ends below: there it may hold the truth more often."""
     rng = np.random.default_rng(images)
     truth = plain(*in_bins(*model(rng, 1_000_000))) if model not in MODELS[:2] else 0.0
     inside, biased, values = [], [], []
