@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -81,12 +82,16 @@ def test_calibration_is_what_the_probe_says_of_the_corrupted_images() -> None:
 
 
 def test_the_interval_of_a_change_is_paired() -> None:
-    """A corruption that changes no answer changes accuracy by nothing, for sure, however few images there are."""
+    """Of nine images whose answers stay as they are, one more that rises and one that falls: no width would say that
+    no image at all changes."""
     model = Linear()
     data = answered(model)
     found = Corruption(("brightness",), (1,))(model, replace(data, images=data.images * 0 + 255), limit=9).table
     row = one(found, kind="brightness", severity=1, by_severity=False)
-    assert (row["change"], row["change_low"], row["change_high"]) == (0, 0, 0)
+    reach = 1.959964 * math.sqrt(2 / 11) / math.sqrt(11)
+    assert row[["change", "change_low", "change_high"]].tolist() == pytest.approx([0, -reach, reach], rel=1e-6)
+    clean = one(found, kind="clean")
+    assert (clean["change"], clean["change_low"], clean["change_high"]) == (0, 0, 0)
     assert row["high"] - row["low"] > 0.1
 
 

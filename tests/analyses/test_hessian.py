@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -16,6 +17,7 @@ from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import spread
 from vitreous.errors import VitreousError
 from vitreous.probes.subject import subjects
+from vitreous.results import wilson
 
 QUICK: dict[str, Any] = {"size": 8, "top": 2, "where": "head", "tolerance": 0.03}
 SIZE = 6
@@ -102,12 +104,41 @@ def test_the_stream_is_said_and_matters() -> None:
 
 def test_nep_and_ape_of_known_values() -> None:
     values = [np.array([4.0, -2.0]), np.array([-1.0, 0.0]), np.array([8.0, 3.0])]
-    drawn = np.array([[1.0, 1.0, 1.0], [2.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
-    found = summaries(values, [1.0, 2.0, 6.0], drawn)
-    np.testing.assert_allclose(found["NEP"], [2 / 6, 2 / 6, 1 / 2, np.nan])
-    np.testing.assert_allclose(found["APE"], [5.0, (2 * 4 + 11) / 4, np.nan, np.nan])
-    np.testing.assert_allclose(found["largest"], [4.0, 16 / 3, 0.0, np.nan])
-    np.testing.assert_allclose(found["trace"], [3.0, 8 / 3, 2.0, np.nan])
+    traces = [np.array([0.0, 2.0]), np.array([2.0, 2.0]), np.array([5.0, 7.0])]
+    found = summaries(values, traces)
+    assert [each.mean for each in found.values()] == pytest.approx([2 / 6, 5.0, 4.0, 3.0])
+    for measure, each in (("largest", [4.0, 0.0, 8.0]), ("trace", [1.0, 2.0, 6.0])):
+        theirs = stats.ttest_1samp(each, 0).confidence_interval()
+        assert found[measure][1:] == pytest.approx((theirs.low, theirs.high))
+    off = np.array([4 - 5, 0, 11 - 2 * 5]) / 1.0  # of one positive eigenvalue a batch on average
+    reach = stats.t.ppf(0.975, 2) * off.std(ddof=1) / np.sqrt(3)
+    assert found["APE"][1:] == pytest.approx((5 - reach, 5 + reach))
+    assert 0 <= found["NEP"].low < 2 / 6 < found["NEP"].high <= 1
+
+
+def test_two_batches_are_no_95_percent_interval_from_end_to_end() -> None:
+    found = summaries([np.array([4.0]), np.array([6.0])], [np.array([1.0]), np.array([3.0])])
+    assert found["largest"] == pytest.approx((5.0, 5 - 12.7062, 5 + 12.7062), rel=1e-4)
+    assert found["trace"] == pytest.approx((2.0, 2 - 12.7062, 2 + 12.7062), rel=1e-4)
+    assert found["NEP"] == pytest.approx((0.0, *wilson(0, 2)[1:]))
+
+
+def test_a_single_batch_has_an_interval_of_its_trace_over_draws() -> None:
+    model, images = Small().double(), data(SIZE)
+    found = asked(model, where="head.*", images=images, top=1)
+    trace, expected = measure(found, "trace"), head_trace(model, images)
+    assert trace["low"] < expected < trace["high"]
+    assert trace["high"] - trace["low"] < 2 * expected
+    more = measure(asked(model, where="head.*", images=images, top=1, draws=200), "trace")
+    assert more["high"] - more["low"] < 0.3 * (trace["high"] - trace["low"])
+    assert np.isnan(measure(found, "largest")["low"])
+
+
+def test_what_could_not_be_verified_is_counted() -> None:
+    assert asked(top=3).about["unconverged"] == {"Small": 0}
+    few = asked(top=3, most=4, tolerance=0.9)
+    assert (few.table["residual"].dropna() <= 0.9 * few.table["value"].abs()[few.table["residual"].notna()]).all()
+    assert few.about["unconverged"] == {"Small": 9}
 
 
 def test_curves_are_densities() -> None:
@@ -128,15 +159,19 @@ def test_intervals_are_over_batches() -> None:
     assert np.isnan(measure(asked(images=data(SIZE)), "APE")["low"])
 
 
-def test_trace_is_that_of_the_model_on_average() -> None:
+def head_trace(model: Small, images: Dataset) -> float:
     """Of the head alone the Hessian is known: that of softmax, times features."""
+    shown = subjects(model, image=32)[0].prepare(images.images)
+    with torch.no_grad():
+        features = F.gelu(model.hidden(F.adaptive_avg_pool2d(shown, 2).flatten(1)))
+        p = model.head(features).softmax(1)
+        return float(((p - p.square()).sum(1) * (features.square().sum(1) + 1)).mean())
+
+
+def test_trace_is_that_of_the_model_on_average() -> None:
     model = Small().double()
     found = asked(model, where="head.*", images=data(16 * SIZE))
-    images = subjects(model, image=32)[0].prepare(data(16 * SIZE).images)
-    with torch.no_grad():
-        features = F.gelu(model.hidden(F.adaptive_avg_pool2d(images, 2).flatten(1)))
-        p = model.head(features).softmax(1)
-        expected = float(((p - p.square()).sum(1) * (features.square().sum(1) + 1)).mean())
+    expected = head_trace(model, data(16 * SIZE))
     trace = measure(found, "trace")
     assert trace["low"] < expected < trace["high"]
     assert trace["value"] == pytest.approx(expected, rel=0.2)
@@ -151,7 +186,14 @@ def test_what_does_not_converge_says_so() -> None:
 
 
 def test_bad_options() -> None:
-    for option, value in (("top", 0), ("size", 0), ("most", 0), ("tolerance", 0.0), ("weight_decay", -1.0)):
+    for option, value in (
+        ("top", 0),
+        ("size", 0),
+        ("most", 0),
+        ("draws", 0),
+        ("tolerance", 0.0),
+        ("weight_decay", -1.0),
+    ):
         wrong: dict[str, Any] = {option: value}
         with pytest.raises(VitreousError, match=f"{value}"):
             HessianSpectrum(**wrong)

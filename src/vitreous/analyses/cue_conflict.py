@@ -21,9 +21,8 @@ from torch import Tensor
 
 from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
 from vitreous.analyses.shifts import table
-from vitreous.probes.accuracy import wilson
 from vitreous.probes.subject import Subject, logits
-from vitreous.results import Column, Reference, Result, View, estimate
+from vitreous.results import Column, Reference, Result, View, estimate, wilson
 
 __all__ = ["CueConflict"]
 
@@ -92,8 +91,7 @@ def _disagree(bench: Bench) -> Tensor:
 
 def _row(subject: Subject, measure: str, name: str, hit: np.ndarray, of: np.ndarray, **which: bool) -> dict[str, Any]:
     flags = dict.fromkeys(("overall", "answered", "by_class"), False) | which
-    with np.errstate(invalid="ignore", divide="ignore"):
-        ends = wilson(np.asarray(hit.sum(), float), np.asarray(of.sum(), float))
+    ends = wilson(hit.sum(), of.sum())
     values = dict(zip(("value", "low", "high"), map(float, ends), strict=True))
     return {"model": subject.name, "measure": measure, "class": name, **flags, **values, "n": int(of.sum())}
 

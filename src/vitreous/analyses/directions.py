@@ -64,10 +64,8 @@ def eigenvectors(
     hessian = Hessian(specimen, given, images[None], targets[None], at_once)
     generator = torch.Generator().manual_seed(derive(seed, "eigenvectors"))
     start = torch.randn(1, sum(hessian.sizes), generator=generator).to(images)
-    vectors = extreme(hessian, start, count, vectors=True)[0].vectors
-    assert vectors is not None
     axes = []
-    for vector in vectors:
+    for vector in extreme(hessian, start, count, vectors=True)[0].vectors:
         vector = vector * vector[vector.abs().argmax()].sign() / vector.norm()
         parts = zip(given.items(), vector.split(hessian.sizes), strict=True)
         axes.append({name: part.view_as(value).detach() for (name, value), part in parts})

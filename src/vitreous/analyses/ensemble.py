@@ -23,11 +23,11 @@ import torch
 from torch import Tensor
 
 from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
-from vitreous.analyses.shifts import CLEAN, KEPT, Marks, guessing, measured, table, with_ends
+from vitreous.analyses.shifts import CLEAN, ECE, KEPT, Marks, ended, guessing, measured, table, with_ends
 from vitreous.errors import VitreousError
 from vitreous.probes.calibration import per_image
 from vitreous.probes.subject import Subject, logits, subjects
-from vitreous.results import Column, Result, View, estimate
+from vitreous.results import Column, Interval, Result, View, estimate, wilson
 
 __all__ = ["Ensemble"]
 
@@ -153,11 +153,12 @@ def _alone(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]
 
 def _pairs(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]:
     """Both ways round and everybody with itself, for a map."""
-    of, count = Marks({}, bench), len(bench.data)
+    count = len(bench.data)
     answers = {name: each.argmax(1) for name, each in logs.items()}
     for one, other in product(logs, repeat=2):
-        values = measured({"disagreement": of.average(answers[one] != answers[other])}, count)
-        yield {"model": one, "other": other, "part": "pair", "pair": True, "single": False, **values}
+        differ = wilson(int((answers[one] != answers[other]).sum()), count)
+        values = ended({"disagreement": differ if one != other else Interval(0.0, 0.0, 0.0)})
+        yield {"model": one, "other": other, "part": "pair", "pair": True, "single": False, **values, "n": count}
 
 
 COLUMNS = (
@@ -170,7 +171,7 @@ COLUMNS = (
     *with_ends("diversity", "Entropy of the mean of probabilities less the mean entropy, in nats.", "diversity"),
     *with_ends("nll_change", "NLL less that of the ensemble; paired over images.", "change of NLL"),
     *with_ends("change", "Accuracy less that of the ensemble; paired over images.", "change of accuracy"),
-    *with_ends("ece", "Expected calibration error: mean gap between confidence and accuracy.", "ECE"),
+    *ECE,
     *with_ends("brier", "Mean of Σ (probability − [is the label])² over classes.", "Brier score"),
     *with_ends("nll", "Mean of −log probability of the label.", "NLL"),
     *estimate("Share of the images that are right.", label="accuracy"),

@@ -11,13 +11,19 @@ opposite order (HDV-51, X-04). So `stream` says which, and the result records it
 
 The eigenvalues come from Lanczos' iteration, which stops when every residual |Hx - λx| is at most `tolerance · |λ|`;
 power iteration, which is what the paper's tool does, takes seven times as many products and errs where eigenvalues of
-opposite sign are close. The start is random, so the same products also give the density of the whole spectrum
-(stochastic Lanczos quadrature) and the trace (Hutchinson).
+opposite sign are close. A second, fresh start looks for eigenvalues that the first has missed, until it finds none;
+`about["unconverged"]` counts those that a batch could not settle, or not verify, within `most` products each. The start
+is random, so the same products also give the density of the whole spectrum (stochastic Lanczos quadrature).
+
+    trace = Σ λ of the eigenvectors found + mean over `draws` of uᵀHu,   u: random signs, less their part along them
+
+Intervals are over batches, Student's t; of NEP, a share, Wilson's with as many independent eigenvalues as the batches'
+spread leaves. Of a single batch only the trace has one, over its draws: it says nothing of other images.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -35,7 +41,17 @@ from vitreous.data.draws import Draws
 from vitreous.errors import VitreousError
 from vitreous.probes.probe import interval, times
 from vitreous.probes.subject import Subject
-from vitreous.results import Column, Reference, Result, View, estimate
+from vitreous.results import (
+    Column,
+    Interval,
+    Reference,
+    Result,
+    View,
+    clustered_share,
+    estimate,
+    mean_of_few,
+    ratio_of_few,
+)
 from vitreous.specimen.specimen import Specimen
 from vitreous.training.step import is_convolutional
 
@@ -66,7 +82,9 @@ class HessianSpectrum(Analysis):
     tolerance: float = 1e-3
     """Largest residual |Hx - λx|, of |λ|."""
     most: int = 300
-    """Products of a batch, at most."""
+    """Products of a batch, at most, to find eigenvalues; as many again to see that none is missing."""
+    draws: int = 8
+    """Products of a batch for its trace."""
 
     name = "hessian"
     ids = ("A4.02", "A4.03", "A4.04", "HDV-09", "HDV-10", "HDV-11", "HDV-13", "HDV-51", "X-04")
@@ -74,7 +92,7 @@ class HessianSpectrum(Analysis):
     limit = 256
 
     def __post_init__(self) -> None:
-        for option in ("top", "size", "most"):
+        for option in ("top", "size", "most", "draws"):
             if getattr(self, option) < 1:
                 raise VitreousError(f"hessian was asked with {option}={getattr(self, option)}; it is at least 1.")
         if not 0 < self.tolerance < 1:
@@ -140,7 +158,8 @@ class HessianSpectrum(Analysis):
         def product(vectors: Tensor) -> Tensor:
             return hessian(vectors).add_(vectors, alpha=self.weight_decay)
 
-        found = extreme(product, start, self.top, tolerance=self.tolerance, most=self.most, every=every)
+        how: dict[str, Any] = {"most": self.most, "every": every, "draws": self.draws}
+        found = extreme(product, start, self.top, tolerance=self.tolerance, **how)
         return [replace(each, trace=each.trace - self.weight_decay * start.shape[1]) for each in found]
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
@@ -148,10 +167,13 @@ class HessianSpectrum(Analysis):
         table = pd.DataFrame(rows)
         for name, measure in SHOWN.items():
             table[name] = table["measure"] == measure
-        size = table["value"].abs()
-        open_ = table[(table["measure"] == "eigenvalue") & (table["residual"] > self.tolerance * size)]
-        about = {"unconverged": {each.name: int((open_["model"] == each.name).sum()) for each in asked}}
+        about = {"unconverged": {each.name: self._unsettled(found[each.name].values()) for each in asked}}
         return Result(self.name, table, COLUMNS, _views(self), about=about)
+
+    def _unsettled(self, batches: Iterable[Numbers]) -> int:
+        """Eigenvalues whose residual is too large, and all of a batch of which some may be missing."""
+        far = (each["residuals"] > self.tolerance * each["values"].abs() for each in batches)
+        return sum(int((each | ~batch["verified"].bool()).sum()) for each, batch in zip(far, batches, strict=True))
 
     def _rows(self, model: str, pieces: Mapping[str, Numbers], bench: Bench) -> Iterator[dict[str, Any]]:
         numbers = sorted((int(piece.removeprefix("batch ")), found) for piece, found in pieces.items())
@@ -165,14 +187,13 @@ class HessianSpectrum(Analysis):
                 found = {"rank": rank, "residual": float(residual), "value": float(value)}
                 yield {**shared, "measure": "eigenvalue", **own, **found}
         values = [each["values"].numpy() for _, each in numbers]
-        for measure, replicates in summaries(values, [float(each["trace"]) for _, each in numbers], drawn).items():
-            ends = map(float, interval(replicates, len(numbers)))
-            yield {**shared, "measure": measure, **dict(zip(VALUE, ends, strict=True))}
+        for measure, ends in summaries(values, [each["trace"].numpy() for _, each in numbers]).items():
+            yield {**shared, "measure": measure, **dict(zip(VALUE, map(float, ends), strict=True))}
         nodes = [(each["nodes"].numpy(), each["weights"].numpy()) for _, each in numbers]
         equal = [(each, np.full(len(each), 1 / len(each))) for each in values]
         for measure, points, wide, least in (("density", equal, None, 0.0), ("spectrum", nodes, 0.01, FAINT)):
             at, dense = curve(points, drawn, wide)
-            band = np.stack(interval(dense, len(numbers)))
+            band = np.maximum(np.stack(interval(dense, len(numbers))), 0)
             for row in zip(at, *np.where(band >= least * band[0].max(), band, np.nan), strict=True):
                 yield {**shared, "measure": measure, **dict(zip(DENSITY, map(float, row), strict=True))}
 
@@ -183,23 +204,23 @@ def _numbers(found: Spectrum) -> Numbers:
         ("residuals", found.residuals),
         ("nodes", found.nodes),
         ("weights", found.weights),
+        ("trace", found.trace),
     )
     kept = {name: torch.from_numpy(np.array(array, dtype=np.float64)) for name, array in arrays}
-    about = {"trace": found.trace, "products": float(found.products)}
+    about = {"products": float(found.products), "verified": float(found.verified)}
     return kept | {name: torch.tensor(value, dtype=torch.float64) for name, value in about.items()}
 
 
-def summaries(values: Sequence[np.ndarray], traces: Sequence[float], drawn: np.ndarray) -> dict[str, np.ndarray]:
-    """Statistics of the eigenvalues of all batches, for each way (rows of `drawn`) to count the batches."""
-    sums = np.array([[len(v), (v < 0).sum(), (v > 0).sum(), v[v > 0].sum(), v.max()] for v in values])
-    each = drawn @ np.column_stack([sums, traces, np.ones(len(values))])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return {
-            "NEP": each[:, 1] / each[:, 0],
-            "APE": each[:, 3] / each[:, 2],
-            "largest": each[:, 4] / each[:, 6],
-            "trace": each[:, 5] / each[:, 6],
-        }
+def summaries(values: Sequence[np.ndarray], traces: Sequence[np.ndarray]) -> dict[str, Interval]:
+    """Statistics of the eigenvalues and the draws of the trace of all batches."""
+    positive = [each[each > 0] for each in values]
+    means = [each.mean() for each in traces]
+    return {
+        "NEP": clustered_share([(each < 0).mean() for each in values], len(values[0])),
+        "APE": ratio_of_few([each.sum() for each in positive], [len(each) for each in positive]),
+        "largest": mean_of_few([each.max() for each in values]),
+        "trace": mean_of_few(means if len(means) > 1 else traces[0]),
+    }
 
 
 def curve(
@@ -235,7 +256,8 @@ COLUMNS = (
         "category",
         "eigenvalue: one of the largest in size of one batch; NEP, APE: share of negative ones and mean of positive "
         "ones over all batches; largest: mean over batches of the largest one; trace: mean estimate of the sum of "
-        "all, without L2; density: of the eigenvalues of all batches; spectrum: of the whole Hessian.",
+        "all, without L2 (its interval is over batches; of a single batch over draws); density: of the eigenvalues of "
+        "all batches; spectrum: of the whole Hessian.",
     ),
     Column("batch", "quantity", "Number of the batch."),
     Column("rank", "quantity", "Place among the eigenvalues of a batch, 1 for the largest in size."),

@@ -1,6 +1,6 @@
 """The eigenvalues of largest size, of either sign, of symmetric maps that are known by their products with vectors.
 
-Lanczos' basis is kept orthogonal to rounding (Gram and Schmidt against all of it, again where digits cancel), so that
+Lanczos' basis is kept orthogonal to rounding (Gram and Schmidt against all of it, twice), so that
 eigenvalues neither come twice nor get lost where two of opposite sign are close, which is where power iteration wanders
 between them. With all coefficients V·Hv measured, the projected matrix need not be tridiagonal: when the basis is full
 it is replaced by its best Ritz vectors and the iteration goes on (thick restart, Wu and Simon 2000). For a pair (θ, Vs)
@@ -8,7 +8,11 @@ it is replaced by its best Ritz vectors and the iteration goes on (thick restart
     residual = |H x - θ x| = β |s_last|
 
 is known without another product, and the iteration stops when that is at most `tolerance · |θ|` for all that were asked
-for. The first basis also gives Gauss's quadrature of the spectrum as the random start sees it (stochastic Lanczos
+for. Residuals do not say that none is missing: a single start sees one vector of a multiple eigenvalue, and one that it
+hardly contains comes late. So `verify` looks again, from a fresh start at right angles to all that was found, and
+whatever is larger there takes its place among them; it ends when a fresh start finds nothing.
+
+The first basis also gives Gauss's quadrature of the spectrum as the random start sees it (stochastic Lanczos
 quadrature, Golub and Meurant): nodes θ with weights s_first², whose mean over starts is the spectral density.
 
 Several maps go in parallel, row by row, which is what a GPU wants. Each is read off when it has converged itself.
@@ -16,8 +20,10 @@ Several maps go in parallel, row by row, which is what a GPU wants. Each is read
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import log, sqrt
 
 import numpy as np
 import torch
@@ -25,14 +31,21 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 
+Product = Callable[[Tensor], Tensor]
+
 BASIS = 64
 """Vectors kept at most; each takes as much memory as the parameters."""
 CHUNK = 8
 """Vectors that memory is taken for at a time."""
-CANCELLED = 0.1
-"""What is left of a product outside the basis, relative to the product, below which rounding calls for a second go."""
 BROKEN = {torch.float64: 1e-13}
 """A remainder so small, relative to the largest entry, is rounding: the basis spans an invariant space."""
+
+
+CHANCE = 1e-4
+"""That a fresh start misses an eigenvalue, at most, before the search for one ends."""
+APART = 0.1
+"""By how much, relative to the last one found, a missed one would have to be larger for that chance to hold, where the
+largest of those that were not asked for is too close to tell sooner."""
 
 
 @dataclass
@@ -46,40 +59,163 @@ class Spectrum:
     nodes: np.ndarray
     weights: np.ndarray
     """Of Gauss's quadrature of the density, summing to one."""
-    trace: float
-    """The start's own estimate, size · vᵀHv (Hutchinson)."""
     products: int
-    vectors: Tensor | None = None
-    """(k, n)"""
+    vectors: Tensor
+    """(k, n), none unless asked for."""
+    begun: str
+    """Digest of the start."""
+    verified: bool = False
+    """Whether a fresh start has found nothing larger."""
+    trace: np.ndarray = field(default_factory=lambda: np.empty(0))
+    """(draws,) estimates of the sum of all eigenvalues."""
 
 
 def extreme(
-    product: Callable[[Tensor], Tensor], start: Tensor, k: int, *, tolerance: float = 1e-3, most: int = 300,
-    basis: int = BASIS, every: int = 1, vectors: bool = False,
+    product: Product, start: Tensor, k: int, *, tolerance: float = 1e-3, most: int = 300,
+    basis: int = BASIS, every: int = 1, vectors: bool = False, draws: int = 0,
 ) -> list[Spectrum]:  # fmt: skip
     """The k eigenvalues of largest size of each map, fewer where there are no more; `product` takes and gives
     (maps, n), as `start` is.
 
     Every so many products (`every`) the device is asked how far things are, which a GPU should not be all the time.
-    After `most` products what is there is returned, and its residuals say how good it is.
+    After `most` products what is there is returned, and its residuals say how good it is; after as many more spent on
+    the search for others, `verified` is false. `draws` are products for the trace.
     """
-    run = _Run(start, max(basis, 2 * k + 8))
+    found = _search(product, start, k, tolerance, most, basis, every)
+    verify(product, found, k, tolerance=tolerance, most=most, basis=basis, every=every)
+    for each, values in zip(found, _traces(product, found, draws), strict=True):
+        each.trace = values
+        each.products += draws
+        if not vectors:
+            each.vectors = each.vectors[:0]
+    return found
+
+
+def _search(
+    product: Product, start: Tensor, k: int, tolerance: float, most: int, basis: int, every: int
+) -> list[Spectrum]:
+    """What one start finds."""
+    begun = [sha256(each[:4096].double().cpu().numpy().tobytes()).hexdigest() for each in start]
+    run = _Run(start.clone(), max(basis, 2 * k + 8))
     done: list[Spectrum | None] = [None] * len(start)
-    for count in range(1, most + 1):
+    while True:
         run.step(product)
-        last = count == most or run.size == run.n
-        if count % every and not last and run.size < run.room:
+        last = run.steps == most or run.size == run.n
+        if run.steps % every and not last and run.size < run.room:
             continue
         state = run.state()
         for i, known in enumerate(done):
             if known is None and (last or state.converged(i, k, tolerance)):
-                done[i] = state.spectrum(i, k, count, run.vectors(state, i, k) if vectors else None)
+                known = done[i] = state.spectrum(i, k, run.steps, run.vectors(state, i, k), begun[i])
+                known.verified = run.size == run.n
         if all(known is not None for known in done):
-            break
-        run.mend(state)
-        if run.size == run.room:
-            run.restart(state)
-    return [known for known in done if known is not None]
+            return [known for known in done if known is not None]
+        run.go_on(state)
+
+
+def verify(
+    product: Product, found: Sequence[Spectrum], k: int, *, tolerance: float, most: int, basis: int, every: int
+) -> None:
+    """Look for eigenvalues that are missing among those found until none is, and put in whatever is found."""
+    left, turn = most, 0
+    while left > 0 and not all(each.verified for each in found):
+        turn += 1
+        locked = torch.stack([each.vectors for each in found])
+        fresh = torch.stack([torch.randn(locked.shape[2], generator=_generator(each, turn)) for each in found])
+        run = _Run(fresh.to(locked), max(basis, 2 * k + 8), locked)
+        open_ = [i for i, each in enumerate(found) if not each.verified]
+        while open_ and run.steps < left:
+            run.step(product)
+            if run.steps % every and run.steps < left and run.size < min(run.room, run.n):
+                continue
+            state = run.state()
+            for i in list(open_):
+                larger = _missing(state, run, i, float(np.abs(found[i].values[-1])), tolerance)
+                if larger is None:
+                    continue
+                open_.remove(i)
+                found[i].products += run.steps
+                found[i].verified = not larger
+                if larger:
+                    _put_in(found[i], run, state, i, larger, k)
+            if open_:
+                run.go_on(state)
+        for i in open_:
+            found[i].products += run.steps
+        left -= run.steps
+    _measure(product, found)
+
+
+def _missing(state: _State, run: _Run, i: int, least: float, tolerance: float) -> int | None:
+    """How many of a fresh start's Ritz pairs are larger than the smallest found so far and have converged; None for as
+    long as it is not known whether there are any.
+
+    A start drawn at random underestimates the largest eigenvalue by a share ε of the spectrum's width after j products
+    with a chance of at most 1.648 √n exp(-(2j - 1) √ε) (Kuczyński and Woźniakowski 1992). The width is at most twice
+    the size that a missed one would have.
+    """
+    sizes, residuals = np.abs(state.values[i]), state.residuals(i, len(state.values[i]))
+    exhausted = run.size >= run.n or bool(state.broken[i])
+    if sizes[0] > least * (1 + max(10 * state.rounding, tolerance**2)):  # as exactly as an eigenvalue is known
+        good = (sizes > least) & (exhausted | (residuals <= tolerance * sizes))
+        return int(np.append(good, False).argmin()) or None
+    if exhausted:
+        return 0
+    apart = max(1 - sizes[0] / least, 0.0)
+    surely = log(1.648 * sqrt(run.n) / CHANCE) / (2 * run.steps - 1)
+    if surely <= sqrt(apart / 2):
+        return 0
+    settled = residuals[0] <= max(tolerance * sizes[0], least - sizes[0])
+    return 0 if settled and surely <= sqrt(APART / 2) else None
+
+
+def _put_in(found: Spectrum, run: _Run, state: _State, i: int, count: int, k: int) -> None:
+    """Ritz pairs of a fresh start among those found: those of the map between all of them, the k largest."""
+    fresh = run.vectors(state, i, count)
+    both = torch.cat([found.vectors, fresh])
+    across = run.coupling[i, :, : run.size].double().cpu().numpy() @ state.vectors[i, :, :count]
+    small = np.block([[np.diag(found.values), across], [across.T, np.diag(state.values[i, :count])]])
+    values, turn = np.linalg.eigh(small)
+    order = np.argsort(-np.abs(values), kind="stable")[:k]
+    found.values, found.residuals = values[order], np.full(len(order), np.nan)  # until `_measure`
+    found.vectors = torch.from_numpy(turn[:, order].T).to(both) @ both
+
+
+def _measure(product: Product, found: Sequence[Spectrum]) -> None:
+    """Residuals of what was put in, with a product for each."""
+    for rank in range(len(found[0].values)) if any(np.isnan(each.residuals).any() for each in found) else ():
+        vectors = torch.stack([each.vectors[rank] for each in found])
+        images = product(vectors)
+        for each, vector, image in zip(found, vectors, images, strict=True):
+            if np.isnan(each.residuals[rank]):
+                each.residuals[rank] = float((image - float(each.values[rank]) * vector).norm())
+                each.products += 1
+
+
+def _traces(product: Product, found: Sequence[Spectrum], draws: int) -> np.ndarray:
+    """(maps, draws) Hutchinson's estimates uᵀHu with random signs, at right angles to the eigenvectors found, whose
+    eigenvalues are added: these make up most of the spread otherwise (Meyer et al. 2021, Hutch++)."""
+    locked = torch.stack([each.vectors for each in found])
+    known = np.array([each.values.sum() for each in found])
+    drawn = [torch.zeros(len(found), 0, dtype=torch.float64)]
+    for number in range(draws):
+        drawn_now = [torch.randint(0, 2, locked.shape[2:], generator=_generator(each, -1 - number)) for each in found]
+        vectors = (2 * torch.stack(drawn_now) - 1).to(locked)
+        _project(vectors, locked)
+        drawn.append((vectors.double() * product(vectors).double()).sum(1, keepdim=True).cpu())
+    return known[:, None] + torch.cat(drawn, 1).numpy()
+
+
+def _generator(of: Spectrum, number: int) -> torch.Generator:
+    """On the CPU, for the so-many-th draw for a map; maps that began elsewhere draw other numbers."""
+    return torch.Generator().manual_seed(int.from_bytes(sha256(f"{of.begun} {number}".encode()).digest()[:7], "big"))
+
+
+def _project(image: Tensor, locked: Tensor) -> Tensor:
+    """Take off what lies along some vectors (maps, k, n), in place; how much of each it was."""
+    found = torch.bmm(locked, image[:, :, None])[:, :, 0]
+    image[:, None].baddbmm_(found[:, None], locked, alpha=-1)
+    return found
 
 
 @dataclass
@@ -94,7 +230,6 @@ class _State:
     """(maps,) the norm of what the last product has outside the basis."""
     nodes: np.ndarray
     weights: np.ndarray
-    trace: np.ndarray
     rounding: float
     """Of the numbers that the maps were given."""
 
@@ -108,26 +243,33 @@ class _State:
         return np.abs(self.rest[i] * self.vectors[i, -1, :k])
 
     def converged(self, i: int, k: int, tolerance: float) -> bool:
-        if self.values.shape[1] < (2 * k if self.broken[i] else k):
+        if self.values.shape[1] < k:
             return False
         return bool((self.residuals(i, k) <= tolerance * np.abs(self.values[i, :k])).all())
 
-    def spectrum(self, i: int, k: int, products: int, vectors: Tensor | None) -> Spectrum:
+    def spectrum(self, i: int, k: int, products: int, vectors: Tensor, begun: str) -> Spectrum:
         values, residuals = self.values[i, :k], self.residuals(i, k)
-        return Spectrum(values, residuals, self.nodes[i], self.weights[i], float(self.trace[i]), products, vectors)
+        return Spectrum(values, residuals, self.nodes[i], self.weights[i], products, vectors, begun)
 
 
 class _Run:
-    """Bases and projected matrices of several maps."""
+    """Bases and projected matrices of several maps, of what they do at right angles to `locked` vectors (maps, k, n)
+    where these are given."""
 
-    def __init__(self, start: Tensor, room: int) -> None:
-        self.n = start.shape[1]
+    def __init__(self, start: Tensor, room: int, locked: Tensor | None = None) -> None:
+        self.locked = start.new_zeros(len(start), 0, start.shape[1]) if locked is None else locked
+        self.n = start.shape[1] - self.locked.shape[1]
+        """Dimensions that there are."""
         self.room = min(room, self.n)
         self.blocks: list[Tensor] = []
-        self.size = 0
+        self.size = self.steps = 0
+        for _ in range(2):
+            _project(start, self.locked)
         self.next = start / start.norm(dim=1, keepdim=True)
         self.small = start.new_zeros(len(start), self.room, self.room)
-        self.trace, self.rest = start.new_zeros(2, len(start))
+        self.coupling = start.new_zeros(len(start), self.locked.shape[1], self.room)
+        """What the products of the basis have along the locked vectors."""
+        self.rest = start.new_zeros(len(start))
         self.quadrature: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
@@ -136,24 +278,23 @@ class _Run:
         found = ((block, self.size - i * CHUNK) for i, block in enumerate(self.blocks))
         return [block[:, :left] for block, left in found if left > 0]
 
-    def step(self, product: Callable[[Tensor], Tensor]) -> None:
+    def step(self, product: Product) -> None:
         """One more vector in the basis, and the coefficients of its product."""
         block, at = divmod(self.size, CHUNK)
         if block == len(self.blocks):
-            self.blocks.append(self.next.new_empty(len(self.next), min(CHUNK, self.room - self.size), self.n))
+            shape = len(self.next), min(CHUNK, self.room - self.size), self.next.shape[1]
+            self.blocks.append(self.next.new_empty(shape))
         self.blocks[block][:, at] = self.next
         image = product(self.next)
         self.size += 1
-        before = image.norm()
-        coefficients = self._take_off(image)
-        if image.is_cuda or image.norm() < CANCELLED * before:  # on a GPU once more is quicker than asking
-            coefficients += self._take_off(image)
-        self.small[:, : self.size, self.size - 1] = coefficients
-        if self.size == 1:
-            self.trace = coefficients[:, 0] * self.n
-        self._go_on(image)
-
-    def _go_on(self, image: Tensor) -> None:
+        self.steps += 1
+        for first in (True, False):  # twice is enough, once is not where digits cancel
+            along, coefficients = _project(image, self.locked), self._take_off(image)
+            if first:
+                self.coupling[:, :, self.size - 1] = along
+                self.small[:, : self.size, self.size - 1] = coefficients
+            else:
+                self.small[:, : self.size, self.size - 1] += coefficients
         self.rest = image.norm(dim=1)
         self.next = image / self.rest.clamp_min(torch.finfo(image.dtype).tiny)[:, None]
 
@@ -166,36 +307,44 @@ class _Run:
 
     def state(self) -> _State:
         """Solve the small matrices; the only place where a GPU is waited for."""
-        about = torch.stack([self.rest, self.trace], 1)
-        host = torch.cat([about, self.small[:, : self.size, : self.size].flatten(1)], 1).double().cpu().numpy()
+        small = self.small[:, : self.size, : self.size].flatten(1)
+        host = torch.cat([self.rest[:, None], small], 1).double().cpu().numpy()
         if not np.isfinite(host).all():
             raise VitreousError("The curvature of the loss is not finite on these images: its gradients overflow.")
-        values, vectors = np.linalg.eigh(host[:, 2:].reshape(-1, self.size, self.size), UPLO="U")
+        values, vectors = np.linalg.eigh(host[:, 1:].reshape(-1, self.size, self.size), UPLO="U")
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
         values, vectors = np.take_along_axis(values, order, 1), np.take_along_axis(vectors, order[:, None], 2)
         nodes, weights = self.quadrature or (values, vectors[:, 0] ** 2)
-        return _State(values, vectors, host[:, 0], nodes, weights, host[:, 1], BROKEN.get(self.next.dtype, 1e-6))
+        return _State(values, vectors, host[:, 0], nodes, weights, BROKEN.get(self.next.dtype, 1e-6))
 
-    def mend(self, state: _State) -> None:
+    def go_on(self, state: _State) -> None:
+        """Make room and see to it that there is a direction to go on in."""
+        self._mend(state)
+        if self.size == self.room:
+            self._restart(state)
+
+    def _mend(self, state: _State) -> None:
         """Go on in a direction drawn at random where nothing is left of the start's."""
         for i in np.flatnonzero(state.broken):
-            drawn = torch.randn(self.n, generator=torch.Generator().manual_seed(self.size), dtype=torch.float64)
+            generator = torch.Generator().manual_seed(self.steps)
             image = self.next.clone()
-            image[i] = drawn.to(image)
-            self._take_off(image)
-            self._take_off(image)
+            image[i] = torch.randn(image.shape[1], generator=generator, dtype=torch.float64).to(image)
+            for _ in range(2):
+                _project(image, self.locked)
+                self._take_off(image)
             self.next[i] = image[i] / image[i].norm()
 
-    def restart(self, state: _State) -> None:
+    def _restart(self, state: _State) -> None:
         """Keep the better half of the Ritz vectors, in place, and the direction in which to go on."""
         self.quadrature = state.nodes, state.weights
         keep = self.room // 2
         turn = torch.from_numpy(state.vectors[:, :, :keep]).to(self.next).mT
-        for columns in torch.arange(self.n).split(1 << 16):
+        for columns in torch.arange(self.next.shape[1]).split(1 << 16):
             at = slice(int(columns[0]), int(columns[-1]) + 1)
             kept = torch.bmm(turn, torch.cat([part[:, :, at] for part in self.parts], 1))
             for block, rows in zip(self.blocks, kept.split(CHUNK, 1), strict=False):
                 block[:, : rows.shape[1], at] = rows
+        self.coupling[:, :, :keep] = self.coupling[:, :, : self.size] @ turn.mT
         self.size = keep
         self.small.zero_()
         self.small[:, :keep, :keep] = torch.diag_embed(torch.from_numpy(state.values[:, :keep])).to(self.small)

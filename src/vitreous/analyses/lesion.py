@@ -3,10 +3,10 @@
     drop = accuracy of the whole model − accuracy of the model without the unit
     rise = NLL without the unit − NLL of the whole model
 
-on the same images, so that what images have in common cancels: intervals are those of the mean difference, from a
-bootstrap over images. A residual unit is taken out by leaving out what its branch adds. `what` chooses other changes:
-single convolutions of a ResNet made the identity, skips removed, attention replaced by something that does not look at
-the image, position embeddings masked, and the gates of a ConViT forced.
+on the same images, so that what images have in common cancels: intervals are those of the mean difference, Bonett and
+Price's for accuracy and the bootstrap's over images for the NLL. A residual unit is taken out by leaving out what its
+branch adds. `what` chooses other changes: single convolutions of a ResNet made the identity, skips removed, attention
+replaced by something that does not look at the image, position embeddings masked, and the gates of a ConViT forced.
 
 Park and Kim find that a ResNet depends on its early stages and on the first layers of each stage, and that in Swin MLPs
 matter at the beginning of a stage and attention at its end (HDV-40 to HDV-42).
@@ -33,7 +33,7 @@ from vitreous.probes.accuracy import rank
 from vitreous.probes.probe import where
 from vitreous.probes.subject import Subject, logits
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate
-from vitreous.results.intervals import bootstrap_mean
+from vitreous.results.intervals import bootstrap_mean, paired_change
 
 __all__ = ["Lesion"]
 
@@ -134,17 +134,15 @@ class Lesion(Analysis):
         return Result(self.name, table, COLUMNS, self._views(table), about=about)
 
     def _rows(self, subject: Subject, edits: Sequence[Edit], found: Found, bench: Bench) -> Iterator[dict[str, Any]]:
-        pieces, signs = found[subject.name], {"right": 1, "nll": -1}
+        pieces = found[subject.name]
         whole = pieces[WHOLE]
         if not bool(whole["nll"].isfinite().all()):
             raise VitreousError(f"The scores of {subject.name} are not finite, before anything was taken out of it.")
-        drop, rise = (
-            bootstrap_mean(
-                torch.stack([sign * (whole[name].double() - pieces[edit.key][name].double()) for edit in edits], 1),
-                seed=bench.seed,
-            )
-            for name, sign in signs.items()
+        right, nll = (
+            torch.stack([whole[name].double() - pieces[edit.key][name].double() for edit in edits], 1)
+            for name in ("right", "nll")
         )
+        drop, rise = paired_change(right.numpy()), bootstrap_mean(-nll.numpy(), seed=bench.seed)
         for i, edit in enumerate(edits):
             numbers = pieces[edit.key]
             yield {

@@ -36,11 +36,19 @@ from vitreous.analyses.reading import Probed, position, read, single, stream
 from vitreous.analyses.ridge import Moments, Ridge, choose, solve, together
 from vitreous.data.dataset import Dataset
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.probes.accuracy import wilson
 from vitreous.probes.probe import Batch, where
 from vitreous.probes.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Interval, Reference, Result, View, estimate
-from vitreous.results.intervals import bootstrap_mean
+from vitreous.results import (
+    UNIT_COLUMNS,
+    Column,
+    Interval,
+    Reference,
+    Result,
+    View,
+    clustered_share,
+    estimate,
+    wilson,
+)  # fmt: skip
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
 
@@ -307,7 +315,7 @@ class LinearProbe(Analysis):
             for (i, each), (j, shots) in product(enumerate(group), enumerate(sets.settings)):
                 right, at = numbers["right"][i, j], position(each.token)
                 row = self._row(subject, each.unit, sets, j) | {"penalty": float(numbers["penalty"][i, j])}
-                row |= marked(wilson(right.sum().numpy(), np.asarray(len(right))), len(right))
+                row |= marked(wilson(right.sum().numpy(), len(right)), len(right))
                 if at is None:
                     yield row | {"token": each.token, "pooled": each.token == TOKENS[1], "whole": shots == ALL}
                     continue
@@ -322,7 +330,7 @@ class LinearProbe(Analysis):
             for j, shots in enumerate(sets.settings):
                 share = torch.stack(every)[:, j].double().mean(0).numpy()
                 row = self._row(subject, unit, sets, j) | {"token": ALONE, "whole": shots == ALL}
-                yield row | marked(bootstrap_mean(share, seed=bench.seed), len(share))
+                yield row | marked(clustered_share(share, len(every)), len(share))
 
     def _row(self, subject: Subject, unit: Unit, sets: Sets, setting: int) -> dict[str, Any]:
         """What all rows have."""

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
 from vitreous.analyses.chance import Model, branches, dropping, seeded, sites, with_dropout
-from vitreous.analyses.shifts import CLEAN, KEPT, Marks, guessing, measured, table, with_ends
+from vitreous.analyses.shifts import CLEAN, ECE, KEPT, Marks, guessing, measured, table, with_ends
 from vitreous.errors import VitreousError
 from vitreous.probes.calibration import per_image
 from vitreous.probes.subject import Subject, logits
@@ -160,7 +160,7 @@ COLUMNS = (
     *with_ends("nll_change", f"NLL {_LESS}", "change of NLL"),
     *with_ends("ece_change", f"ECE {_LESS}", "change of ECE"),
     *with_ends("change", f"Accuracy {_LESS}", "change of accuracy"),
-    *with_ends("ece", "Expected calibration error: mean gap between confidence and accuracy.", "ECE"),
+    *ECE,
     *with_ends("nll", "Mean of −log probability of the label.", "NLL"),
     *estimate("Share of the images that are right.", label="accuracy"),
 )

@@ -14,7 +14,7 @@ from vitreous.analyses.analysis import Numbers
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.palette import RAMPS, Theme
 from vitreous.probes.probe import interval
-from vitreous.results import Column, Reference, Result, View, estimate, style
+from vitreous.results import Column, Reference, Result, View, estimate, style, wilson
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,8 +119,11 @@ def _risen(values: Array, on: NDArray[np.intp], centre: int) -> float:
 def _whole(places: Array, found: Heights, classes: int) -> Iterator[Row]:
     """The statistics of table C5, and those that HDV-11 is judged by."""
     middle, radius = found.centre, np.abs(places).max(1)
-    for measure, values in (("NLL of the centre", found.nll), ("accuracy of the centre", found.right)):
-        at = interval(values[:, middle], found.count)
+    accuracy = wilson(found.right[0, middle] * found.count, found.count)
+    for measure, at in (
+        ("NLL of the centre", interval(found.nll[:, middle], found.count)),
+        ("accuracy of the centre", accuracy),
+    ):
         ends = {"value": at.mean, "low": at.low, "high": at.high, "n": found.count}
         yield _row("whole", measure, **ends)
     on = _on(places, radius.max())

@@ -4,10 +4,10 @@ Each way to change images is a piece, and so are the clean images. A piece keeps
 the answer is right, how sure the model is, Brier and NLL), so that everything said of it afterwards is paired: the same
 resamplings of the same images, clean and changed.
 
-    accuracy   Wilson's interval, which has a width even where every image is right; of means over changes the
-               bootstrap over images, unless all images are alike
-    change     accuracy less that of the clean images; bootstrap over images, paired
-    ECE, NLL   as `vitreous.probes.calibration` defines them; bootstrap over images
+    accuracy   Wilson's interval, which has a width even where every image is right; of means over changes with as many
+               independent cases as the images' spread leaves
+    change     accuracy less that of the clean images, paired; Bonett and Price's interval
+    ECE, NLL   as `vitreous.probes.calibration` defines them; of means over changes and of NLL the bootstrap's interval
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ from torch import Tensor
 
 from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
 from vitreous.errors import VitreousError
-from vitreous.probes.accuracy import wilson
-from vitreous.probes.calibration import SURE, binned, measures, per_image
+from vitreous.probes.calibration import SURE, binned, debiased, measures, per_image
 from vitreous.probes.probe import Batch, interval
 from vitreous.probes.subject import Subject, logits
-from vitreous.results import Column, Reference, estimate
+from vitreous.results import Column, Interval, Reference, clustered_share, estimate, paired_change, wilson
 
 CLEAN = "clean"
 BINS = 10
@@ -91,24 +90,29 @@ class Marks:
         return Batch(torch.arange(len(data)), data.images, data.labels, self.bench.seed).weights.numpy()
 
     @cached_property
-    def _known(self) -> dict[str, dict[str, np.ndarray]]:
+    def _known(self) -> dict[str, tuple[dict[str, np.ndarray], Interval]]:
         return {}
 
     def replicates(self, piece: str) -> dict[str, np.ndarray]:
-        """Accuracy, its change, ECE, Brier and NLL."""
+        """Accuracy, its change, ECE, plain and debiased, Brier and NLL."""
+        return self._measured(piece)[0]
+
+    def _measured(self, piece: str) -> tuple[dict[str, np.ndarray], Interval]:
+        """The same, and the interval of ECE."""
         if piece not in self._known:
             self._known[piece] = self._replicates(piece)
         return self._known[piece]
 
-    def _replicates(self, piece: str) -> dict[str, np.ndarray]:
+    def _replicates(self, piece: str) -> tuple[dict[str, np.ndarray], Interval]:
         of = {part: self.found[piece][part].double() for part in KEPT}
         of["count"], of["sure"] = torch.ones_like(of["right"]), (of["confidence"] > SURE).double()
-        of["sure_right"] = of["sure"] * of["right"]
+        of["sure_right"], of["square"] = of["sure"] * of["right"], of["confidence"].square()
         member = torch.nn.functional.one_hot(binned(of["confidence"].nan_to_num(0.0), BINS), BINS)
         sums = {part: self.weights @ (values[:, None] * member).numpy() for part, values in of.items()}
         found = {name.lower(): values for name, values in measures(sums).items()}
-        found |= {"value": self.mean(piece), "change": self.change(piece)}
-        return {name: found[name] for name in ("value", "change", "ece", "brier", "nll")}
+        ends, ece = debiased(sums)
+        found |= {"value": self.mean(piece), "change": self.change(piece), "ece": ece, "plain_ece": found["plain ece"]}
+        return {name: found[name] for name in ("value", "change", "ece", "plain_ece", "brier", "nll")}, ends
 
     def average(self, values: Tensor) -> np.ndarray:
         """(1 + REPEATS,) of a number (n,) for each image."""
@@ -126,25 +130,22 @@ class Marks:
 
     def row(self, piece: str) -> dict[str, float]:
         """The columns of one change."""
-        right = self.found[piece]["right"].double().numpy()
-        ends = dict(
-            zip(
-                ("value", "low", "high"),
-                map(float, wilson(np.asarray(right.sum()), np.asarray(len(right)))),
-                strict=True,
-            )
-        )
-        return {**measured(self.replicates(piece), len(right)), **ends}
+        right, clean = (self.found[which]["right"].double().numpy() for which in (piece, CLEAN))
+        replicates, ece = self._measured(piece)
+        same = self.found[piece] is self.found[CLEAN]  # which differ by nothing, whatever the images
+        change = Interval(0.0, 0.0, 0.0) if same else paired_change(right - clean)
+        exact = {"value": wilson(right.sum(), len(right)), "change": change, "ece": ece}
+        return measured(replicates, len(right)) | ended(exact)
 
     def mean_row(self, pieces: Sequence[str]) -> dict[str, float]:
         """The columns of the mean over several changes."""
         every = [self.replicates(piece) for piece in pieces]
         together = {name: np.mean([each[name] for each in every], axis=0) for name in every[0]}
-        row, count = measured(together, len(self.bench.data)), len(self.bench.data)
-        if row["low"] == row["high"]:  # no image differs from another, which resampling cannot make anything of
-            ends = wilson(np.asarray(row["value"] * count), np.asarray(count))
-            row |= {"low": float(ends.low), "high": float(ends.high)}
-        return row
+        row = measured(together, len(self.bench.data))
+        right = np.mean([self.found[piece]["right"].double().numpy() for piece in pieces], axis=0)
+        clean = self.found[CLEAN]["right"].double().numpy()
+        shares = {"value": clustered_share(right, len(pieces)), "change": paired_change(right - clean)}
+        return row | {"ece_low": max(row["ece_low"], 0.0)} | ended(shares)
 
 
 def marks(found: Found, subject: Subject, bench: Bench) -> Marks:
@@ -154,12 +155,17 @@ def marks(found: Found, subject: Subject, bench: Bench) -> Marks:
 
 def measured(replicates: Replicates, count: int) -> dict[str, float]:
     """Value, low and high of each measure, and the number of images."""
+    found = {name: interval(np.where(np.isfinite(each), each, np.nan), count) for name, each in replicates.items()}
+    return ended(found) | {"n": count}
+
+
+def ended(found: Mapping[str, Interval]) -> dict[str, float]:
+    """Value, low and high of each measure as columns; those of `value` have no name of their own before them."""
     row: dict[str, float] = {}
-    for name, values in replicates.items():
+    for name, interval_ in found.items():
         ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
-        finite = np.where(np.isfinite(values), values, np.nan)
-        row |= dict(zip((name, *ends), map(float, interval(finite, count)), strict=True))
-    return row | {"n": count}
+        row |= dict(zip((name, *ends), map(float, interval_), strict=True))
+    return row
 
 
 def with_ends(name: str, says: str, label: str) -> tuple[Column, Column, Column]:
@@ -171,9 +177,13 @@ def with_ends(name: str, says: str, label: str) -> tuple[Column, Column, Column]
     return Column(name, "quantity", says, label=label), low, high
 
 
+ECE = (
+    *with_ends("ece", "Expected calibration error: mean gap between confidence and accuracy, debiased.", "ECE"),
+    Column("plain_ece", "quantity", "The same as papers report it, with what noise adds.", label="plain ECE"),
+)
 MEASURES = (
     *with_ends("change", "Accuracy less that of the clean images.", "change of accuracy"),
-    *with_ends("ece", "Expected calibration error: mean gap between confidence and accuracy.", "ECE"),
+    *ECE,
     *with_ends("nll", "Mean of −log probability of the label.", "NLL"),
     *estimate("Share of the images that the model has right.", label="accuracy"),
 )

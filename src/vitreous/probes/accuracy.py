@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 from vitreous.probes.probe import Batch, Probe, Sums, key
 from vitreous.probes.subject import Subject, logits
-from vitreous.results import Column, Interval, Reference, Result, View, estimate, listed
+from vitreous.results import Column, Reference, Result, View, estimate, listed, wilson
 
 __all__ = ["Accuracy"]
 
@@ -38,15 +38,6 @@ def rank(scores: Tensor, labels: Tensor) -> Tensor:
     own = scores.gather(1, labels[:, None])
     earlier = torch.arange(scores.shape[1], device=scores.device) < labels[:, None]
     return ((scores > own) | ((scores == own) & earlier)).sum(1)
-
-
-def wilson(right: np.ndarray, count: np.ndarray) -> Interval:
-    """A share and its 95 % interval."""
-    z = 1.959963984540054
-    share = right / count
-    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    reach = z / (1 + z**2 / count) * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    return Interval(share, np.maximum(middle - reach, 0), np.minimum(middle + reach, 1))
 
 
 @dataclass

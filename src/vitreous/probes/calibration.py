@@ -2,7 +2,8 @@
 
     confidence    the largest probability of softmax(scores)
     reliability   accuracy of the images whose confidence lies in a bin: [0, 0.1), [0.1, 0.2), …, [0.9, 1]
-    ECE           Σ_bins  share of the images · |accuracy − mean confidence|
+    plain ECE     Σ_bins  share of the images · |accuracy − mean confidence|
+    ECE           the same without what noise adds to it, `vitreous.results.calibration_error`
     signed ECE    Σ_bins  share of the images · (mean confidence − accuracy)      above 0 is over-confident
     Brier         mean of Σ_classes (probability − [is the label])²
     NLL           mean of −log probability of the label
@@ -12,8 +13,13 @@
 The last bin is closed: a confidence of exactly 1 counts where it belongs. Bins hold sums alone, so that ECE over many
 batches is that of all images and not the mean of the batches'.
 
+Intervals: of ECE a test of its value, inverted; of shares Wilson's; of the signed ECE, a mean of numbers between -1 and
+1, Bonett and Price's; of Brier and NLL the bootstrap's. The plain ECE has none: it has no truth but that of its number
+of images.
+
 `about["replicates"]` keeps, for every model and measure, the number 1 + 200 times: as it is, and for the resamplings of
-the images, which two models have in common (see `accuracy`).
+the images, which two models have in common (see `accuracy`). Those of ECE are the plain one's, moved so that their mean
+is the value: each resampling adds the bias once more.
 """
 
 from __future__ import annotations
@@ -31,12 +37,13 @@ from torch.nn import functional as F
 from vitreous.errors import VitreousError
 from vitreous.probes.probe import Batch, Probe, Setting, Sums, interval, key
 from vitreous.probes.subject import Subject, logits
-from vitreous.results import Column, Reference, Result, View, estimate, listed
+from vitreous.results import Column, Interval, Reference, Result, View, change_of_sums, estimate, listed, wilson
+from vitreous.results.calibration_error import expected_calibration_error
 
 __all__ = ["Calibration"]
 
 SURE = 0.9
-PARTS = ("count", "confidence", "right", "brier", "nll", "sure", "sure_right")
+PARTS = ("count", "confidence", "square", "right", "gap_square", "brier", "nll", "sure", "sure_right")
 
 
 def binned(confidence: Tensor, bins: int) -> Tensor:
@@ -53,7 +60,9 @@ def per_image(scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
     return {
         "count": torch.ones_like(confidence),
         "confidence": confidence,
+        "square": confidence.square(),
         "right": right,
+        "gap_square": (confidence - right).square(),
         "brier": (shares - F.one_hot(labels, scores.shape[1])).square().sum(1),
         "nll": -logs.gather(1, labels[:, None])[:, 0],
         "sure": sure,
@@ -62,13 +71,13 @@ def per_image(scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
 
 
 def measures(of: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """All numbers from the sums in bins, (…, bins) each."""
+    """All numbers but the debiased ECE from the sums in bins, (…, bins) each."""
     total = {part: values.sum(-1) for part, values in of.items()}
     count, sure, wrong = total["count"], total["sure"], total["count"] - total["right"]
     gap = of["confidence"] - of["right"]
     with np.errstate(divide="ignore", invalid="ignore"):
         return {
-            "ECE": np.abs(gap).sum(-1) / count,
+            "plain ECE": np.abs(gap).sum(-1) / count,
             "signed ECE": gap.sum(-1) / count,
             "Brier": total["brier"] / count,
             "NLL": total["nll"] / count,
@@ -76,6 +85,29 @@ def measures(of: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             "Unc-90": 1 - (sure - total["sure_right"]) / wrong,
             "Freq-90": sure / count,
         }
+
+
+def debiased(of: Mapping[str, np.ndarray]) -> tuple[Interval, np.ndarray]:
+    """ECE and its interval from the sums (1 + REPEATS, bins), and its replicates (1 + REPEATS,)."""
+    found = expected_calibration_error(*(of[part][0] for part in ("count", "confidence", "square", "right")))
+    plain = measures(of)["plain ECE"]
+    known = plain[1:][np.isfinite(plain[1:])]
+    moved = np.maximum(found.mean + plain - (known.mean() if len(known) else np.nan), 0)
+    return found, np.concatenate([[found.mean], moved[1:]])
+
+
+def every_measure(of: Mapping[str, np.ndarray]) -> dict[str, tuple[Interval, np.ndarray]]:
+    """Each number with its interval and its replicates, from the sums (1 + REPEATS, bins)."""
+    replicates = measures(of)
+    total = {part: float(values[0].sum()) for part, values in of.items()}
+    count, sure, wrong = total["count"], total["sure"], total["count"] - total["right"]
+    found = {name: interval(values, count) for name, values in replicates.items()}
+    found["plain ECE"] = Interval(found["plain ECE"].mean, np.nan, np.nan)
+    found["signed ECE"] = change_of_sums(total["confidence"] - total["right"], total["gap_square"], count)
+    found["Acc-90"] = wilson(total["sure_right"], sure)
+    found["Unc-90"] = wilson(wrong - (sure - total["sure_right"]), wrong)
+    found["Freq-90"] = wilson(sure, count)
+    return {"ECE": debiased(of)} | {name: (found[name], values) for name, values in replicates.items()}
 
 
 @dataclass
@@ -117,7 +149,7 @@ class Calibration(Probe):
         rows = [row for subject in asked for row in (*self._overall(subject, sums), *self._bins(subject, sums))]
         table = pd.DataFrame(rows, columns=[each.name for each in columns])
         kept = {
-            subject.name: {measure: listed(values) for measure, values in measures(_parts(subject, sums)).items()}
+            subject.name: {name: listed(drawn) for name, (_, drawn) in every_measure(_parts(subject, sums)).items()}
             for subject in asked
         }
         return Result(self.name, table, columns, VIEWS, about={"replicates": kept})
@@ -125,7 +157,7 @@ class Calibration(Probe):
     def _overall(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         of = _parts(subject, sums)
         images = int(of["count"][0].sum())
-        for measure, values in measures(of).items():
+        for measure, (found, _) in every_measure(of).items():
             where = {
                 "model": subject.name,
                 "measure": measure,
@@ -134,15 +166,14 @@ class Calibration(Probe):
                 "binned": False,
                 "filled": False,
             }
-            yield {**where, **_ends("value", values, images), "n": images}
+            yield {**where, **_ends("value", found), "n": images}
 
     def _bins(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
-        of = _parts(subject, sums)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            accuracy, confidence = of["right"] / of["count"], of["confidence"] / of["count"]
-            share = of["count"] / of["count"].sum(-1, keepdims=True)
+        count, sure, right = (_parts(subject, sums)[part][0] for part in ("count", "confidence", "right"))
         for number in range(self.bins):
-            inside = int(of["count"][0, number])
+            inside = int(count[number])
+            accuracy, confidence = wilson(right[number], inside), sure[number] / inside if inside else np.nan
+            gap = Interval(*(confidence - accuracy[end] for end in (0, 2, 1)))
             yield {
                 "model": subject.name,
                 "measure": "gap",
@@ -150,10 +181,10 @@ class Calibration(Probe):
                 "overall": False,
                 "binned": True,
                 "filled": inside > 0,
-                "confidence": float(confidence[0, number]),
-                **_ends("accuracy", accuracy[:, number], inside),
-                **_ends("share", share[:, number], int(of["count"][0].sum())),
-                **_ends("value", confidence[:, number] - accuracy[:, number], inside),
+                "confidence": float(confidence),
+                **_ends("accuracy", accuracy),
+                **_ends("share", wilson(inside, count.sum())),
+                **_ends("value", gap),
                 "n": inside,
             }
 
@@ -162,9 +193,9 @@ def _parts(subject: Subject, sums: Mapping[str, Tensor]) -> dict[str, np.ndarray
     return {part: sums[key(subject, what=part)].numpy() for part in PARTS}
 
 
-def _ends(name: str, replicates: np.ndarray, count: int) -> dict[str, float]:
+def _ends(name: str, found: Interval) -> dict[str, float]:
     ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
-    return dict(zip((name, *ends), map(float, interval(replicates, count)), strict=True))
+    return dict(zip((name, *ends), map(float, found), strict=True))
 
 
 def _with_ends(name: str, says: str, label: str = "") -> tuple[Column, ...]:
@@ -209,7 +240,8 @@ VIEWS = (
         high="high",
         where="overall",
         title="Calibration in single numbers",
-        how_to_read="ECE is the mean gap between confidence and accuracy, signed ECE says its direction (above 0: "
-        "over-confident). Brier and NLL punish wrong probabilities, and lower is better.",
+        how_to_read="ECE is the mean gap between confidence and accuracy without what chance adds to it on so few "
+        "images; the plain ECE is what papers report. Signed ECE says its direction (above 0: over-confident). Brier "
+        "and NLL punish wrong probabilities, and lower is better.",
     ),
 )

@@ -78,5 +78,5 @@ def mean(sums: Mapping[str, Tensor], name: str) -> tuple[Interval, np.ndarray]:
     """Mean over the images that had something to say, with its interval, and their number."""
     total, count = (sums[f"{name}/{part}"].numpy() for part in ("sum", "count"))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = interval(total / count, int(count[0].max(initial=0)))
+        found = interval(total / count, count[0])
     return Interval(*(np.asarray(part) for part in found)), count[0].astype(np.int64)

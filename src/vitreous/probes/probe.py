@@ -21,13 +21,13 @@ from torch import Tensor
 
 from vitreous.data.dataset import Dataset
 from vitreous.probes.subject import Subject
-from vitreous.results import Interval, Result
+from vitreous.results import Interval, Result, from_replicates
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Site, Sites
 from vitreous.transfers import Arriving, to_device
 
 REPEATS = 200
-"""Resamplings of the images; the ends of a 95 % interval are then the 5th value from either side."""
+"""Bootstrap replicates; their standard deviation, of which intervals are made, is then known to 5 %."""
 
 Sums = dict[str, Tensor]
 Part = Literal["images", "labels", "weights"]
@@ -156,25 +156,12 @@ def streams(rows: Sequence[int], seed: int) -> np.ndarray:
     return drawn
 
 
-def interval(replicates: Tensor | np.ndarray, count: int) -> Interval:
+def interval(replicates: Tensor | np.ndarray, count: Any) -> Interval:
     """Value and 95 % interval of a statistic given as (1 + REPEATS, …); without an interval for a single image."""
     values = np.asarray(replicates, dtype=np.float64)
-    if count < 2:
-        empty = np.full_like(values[0], np.nan)
-        return Interval(values[0], empty, empty)
-    low, high = _quantiles(values[1:])
-    return Interval(values[0], low, high)
-
-
-def _quantiles(values: np.ndarray) -> np.ndarray:
-    """2.5 % and 97.5 %; a resampling that drew no image at all has no say."""
-    flat, ends = values.reshape(len(values), -1), [0.025, 0.975]
-    unknown = np.isnan(flat)
-    all_known, some_known = ~unknown.any(0), unknown.any(0) & ~unknown.all(0)
-    found = np.full((2, flat.shape[1]), np.nan)
-    found[:, all_known] = np.quantile(flat[:, all_known], ends, axis=0)
-    found[:, some_known] = np.nanquantile(flat[:, some_known], ends, axis=0)
-    return found.reshape(2, *values.shape[1:])
+    found = from_replicates(values[0], values[1:], count)
+    unknown = np.isnan(values[0])
+    return Interval(values[0], *(np.where(unknown, np.nan, end)[()] for end in found[1:]))
 
 
 class Probe(ABC):

@@ -16,8 +16,15 @@ if TYPE_CHECKING:
     from vitreous.results.column import estimate as estimate
     from vitreous.results.intervals import Interval as Interval
     from vitreous.results.intervals import bootstrap_mean as bootstrap_mean
+    from vitreous.results.intervals import change_of_sums as change_of_sums
+    from vitreous.results.intervals import clustered_share as clustered_share
+    from vitreous.results.intervals import from_replicates as from_replicates
     from vitreous.results.intervals import listed as listed
+    from vitreous.results.intervals import mean_of_few as mean_of_few
     from vitreous.results.intervals import mean_of_sums as mean_of_sums
+    from vitreous.results.intervals import paired_change as paired_change
+    from vitreous.results.intervals import ratio_of_few as ratio_of_few
+    from vitreous.results.intervals import wilson as wilson
     from vitreous.results.result import Result as Result
     from vitreous.results.view import Reference as Reference
     from vitreous.results.view import View as View
@@ -30,14 +37,22 @@ _HOMES = {
     "UNIT_COLUMNS": "column",
     "View": "view",
     "bootstrap_mean": "intervals",
+    "change_of_sums": "intervals",
+    "clustered_share": "intervals",
     "estimate": "column",
+    "from_replicates": "intervals",
     "listed": "intervals",
+    "mean_of_few": "intervals",
     "mean_of_sums": "intervals",
+    "paired_change": "intervals",
+    "ratio_of_few": "intervals",
+    "wilson": "intervals",
 }
 
 __all__ = [
-    "UNIT_COLUMNS", "Column", "Interval", "Reference", "Result", "View", "bootstrap_mean", "estimate", "listed",
-    "mean_of_sums",
+    "UNIT_COLUMNS", "Column", "Interval", "Reference", "Result", "View", "bootstrap_mean", "change_of_sums",
+    "clustered_share", "estimate", "from_replicates", "listed", "mean_of_few", "mean_of_sums", "paired_change",
+    "ratio_of_few", "wilson",
 ]  # fmt: skip
 
 

@@ -1,4 +1,15 @@
-"""How sure a mean over images is."""
+"""How sure a number is: 95 % intervals, each of the kind that holds for its statistic.
+
+    mean, ratio, correlation, …   Student's t times the spread of the bootstrap replicates, moved by their skewness
+    share of images               Wilson's score interval, which has a width at 0 and 1 too
+    share within batches          the same with as many independent cases as the batches' spread leaves
+    change of a share, paired     Bonett and Price's, a Wald interval with one more image of either sign
+    mean over a few batches       Student's t
+
+`tests/results/test_coverage.py` draws samples of each kind and counts how often the interval holds the truth. It does
+in 92 to 97 % of them from 8 images on where single values are about normal, and from 32 on where they are as skewed as
+an exponential distribution; of values that are skewed far more (a few images with a huge loss) wait for 128.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +20,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from vitreous.errors import VitreousError
 
+Z = 1.959963984540054
+"""Standard deviations from the middle to an end of a 95 % interval."""
 CHUNK = 1 << 22
 """Resampled images at a time, so that fifty thousand images need no more memory than five hundred."""
 
@@ -22,7 +35,7 @@ class Interval(NamedTuple):
 
 
 def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, seed: int = 0, repeats: int = 1000) -> Interval:
-    """Mean over the first axis (images) with its percentile bootstrap interval, for all other axes at once.
+    """Mean over the first axis (images) with its bootstrap interval, for all other axes at once.
 
     Every column sees the same resampled images, so a difference of two columns keeps what they have in common, and a
     thousand resamplings are one matrix product (`scipy.stats.bootstrap` would hold repeats × images × columns numbers).
@@ -32,15 +45,43 @@ def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, seed: int = 0
         raise VitreousError(
             f"A mean over images was asked for an array of shape {sample.shape}; pass at least one image."
         )
-    tail = _tail(confidence)
+    _tail(confidence)
     count, shape = len(sample), sample.shape[1:]
     flat = sample.reshape(count, -1)
     mean = flat.mean(axis=0)
-    if count == 1:
-        low = high = np.full_like(mean, np.nan)
-    else:
-        low, high = np.quantile(_resampled_means(flat - mean, seed, repeats), [tail, 1 - tail], axis=0) + mean
-    return Interval(*(end.reshape(shape)[()] for end in (mean, low, high)))
+    drawn = _resampled_means(flat - mean, seed, repeats) if count > 1 else np.full((2, flat.shape[1]), np.nan)
+    _, low, high = from_replicates(np.zeros_like(mean), drawn, count, confidence=confidence)
+    return Interval(*(end.reshape(shape)[()] for end in (mean, mean + low, mean + high)))
+
+
+def from_replicates(value: ArrayLike, replicates: ArrayLike, count: ArrayLike, *, confidence: float = 0.95) -> Interval:
+    """Interval of a statistic (…) of `count` images from its bootstrap replicates (repeats, …).
+
+    Percentiles of the replicates are too narrow for few images (0.90 instead of 0.95 at eight) and noisy for a few
+    hundred replicates, so their spread s is taken instead, with Student's t for the number of images,
+
+        value + s √(n / (n - 1)) (κ (2 z² + 1) / 12 ± t)
+
+    where κ is the skewness of the replicates. The first term is half of what an Edgeworth expansion of the studentised
+    mean asks for (Hall 1992): all of it would be the replicates' own noise. A replicate that has no value, as one that
+    drew no image, has no say. Fewer than two images have no interval.
+    """
+    from scipy.special import ndtri, stdtrit
+
+    tail = _tail(confidence)
+    values, drawn = np.asarray(value, dtype=np.float64), np.asarray(replicates, dtype=np.float64)
+    number = np.asarray(count, dtype=np.float64)
+    known = np.isfinite(drawn)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        kept = known.sum(0)
+        off = np.where(known, drawn - np.where(known, drawn, 0).sum(0) / kept, 0)
+        spread = np.sqrt((off**2).sum(0) / (kept - 1))
+        skewness = np.clip(np.nan_to_num((off**3).sum(0) / kept / spread**3), -1, 1)
+        wide = np.where(number > 1, spread * np.sqrt(number / (number - 1)), np.nan)
+        middle = skewness * (2 * ndtri(tail) ** 2 + 1) / 12
+        reach = stdtrit(np.maximum(number - 1, 1), 1 - tail)
+        low, high = values + wide * (middle - reach), values + wide * (middle + reach)
+    return Interval(values[()], low[()], high[()])
 
 
 def _resampled_means(flat: NDArray[np.float64], seed: int, repeats: int) -> NDArray[np.float64]:
@@ -71,6 +112,83 @@ def mean_of_sums(total: ArrayLike, squares: ArrayLike, count: ArrayLike, *, conf
         spread = np.sqrt(np.maximum(powers / number - mean**2, 0) / (number - 1))
         reach = np.where(number > 1, stdtrit(np.maximum(number - 1, 1), 1 - tail) * spread, np.nan)
     return Interval(mean[()], (mean - reach)[()], (mean + reach)[()])
+
+
+def mean_of_few(values: ArrayLike, *, confidence: float = 0.95) -> Interval:
+    """Mean over the first axis, of a few batches or draws, and Student's interval; without ends for a single one."""
+    from scipy.special import stdtrit
+
+    sample = np.asarray(values, dtype=np.float64)
+    count = len(sample)
+    mean = sample.mean(0)
+    if count < 2:
+        return Interval(mean[()], *(np.full_like(mean, np.nan)[()] for _ in range(2)))
+    reach = stdtrit(count - 1, 1 - _tail(confidence)) * sample.std(0, ddof=1) / np.sqrt(count)
+    return Interval(mean[()], (mean - reach)[()], (mean + reach)[()])
+
+
+def ratio_of_few(over: ArrayLike, under: ArrayLike, *, confidence: float = 0.95) -> Interval:
+    """Σ over / Σ under, one of each for every batch, and Student's interval of its linearisation."""
+    tops, bottoms = np.asarray(over, dtype=np.float64), np.asarray(under, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = tops.sum() / bottoms.sum()
+        ends = mean_of_few((tops - value * bottoms) / bottoms.mean(), confidence=confidence)
+    return Interval(value, value + ends.low, value + ends.high)
+
+
+def wilson(right: ArrayLike, count: ArrayLike) -> Interval:
+    """A share of `count` independent cases and its 95 % score interval (Wilson 1927); NaN where there are none."""
+    hits, number = np.asarray(right, dtype=np.float64), np.asarray(count, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return _score(hits / number, number)
+
+
+def _score(share: NDArray[np.float64], number: NDArray[np.float64]) -> Interval:
+    middle = (share + Z**2 / (2 * number)) / (1 + Z**2 / number)
+    reach = Z / (1 + Z**2 / number) * np.sqrt(share * (1 - share) / number + Z**2 / (4 * number**2))
+    return Interval(share[()], np.maximum(middle - reach, 0)[()], np.minimum(middle + reach, 1)[()])
+
+
+def clustered_share(shares: ArrayLike, within: int) -> Interval:
+    """Mean of shares, one for each of a few batches (or images) with `within` cases each, and its 95 % interval.
+
+    Cases of one batch are no independent ones. Wilson's interval is that of the number of independent cases whose
+    share would have the spread that the batches' have, fewer where few batches tell it (Korn and Graubard 1998). Where
+    all cases agree there is no spread to go by, and each batch counts once.
+    """
+    from scipy.special import stdtrit
+
+    sample = np.asarray(shares, dtype=np.float64)
+    count, share = len(sample), sample.mean()
+    if count < 2:
+        return Interval(share, np.nan, np.nan)
+    alike = share * (1 - share)
+    if not alike > 0:
+        return _score(share, np.asarray(float(count)))
+    spread = max(float(sample.var(ddof=1)), alike / within)
+    return _score(share, np.asarray(count * alike / spread * (Z / stdtrit(count - 1, 0.975)) ** 2))
+
+
+def paired_change(differences: ArrayLike) -> Interval:
+    """Mean of differences (n, …), each between -1 and 1, and its 95 % interval.
+
+    For the change of a share when the same images are asked again, where an image changes by -1, 0 or 1. One image of
+    +1 and one of -1 are added before Wald's interval is taken (Bonett and Price 2012), so that it has a width also
+    where no image changes or all do.
+    """
+    sample = np.asarray(differences, dtype=np.float64)
+    return change_of_sums(sample.sum(0), (sample**2).sum(0), len(sample))
+
+
+def change_of_sums(total: ArrayLike, squares: ArrayLike, count: float) -> Interval:
+    """`paired_change` from the sum of the differences, of their squares, and their number; one has no interval."""
+    sums, powers = np.asarray(total, dtype=np.float64), np.asarray(squares, dtype=np.float64)
+    if count < 2:
+        return Interval((sums / count)[()], *(np.full_like(sums, np.nan)[()] for _ in range(2)))
+    middle = sums / (count + 2)
+    reach = Z * np.sqrt((powers + 2) / (count + 2) - middle**2) / np.sqrt(count + 2)
+    ends = (np.clip(end, -1, 1)[()] for end in (middle - reach, middle + reach))
+    return Interval((sums / count)[()], *ends)
 
 
 def listed(replicates: ArrayLike) -> list[float | None]:

@@ -12,6 +12,7 @@ from vitreous.claims.measure import Array, Measure, beside, draw
 from vitreous.claims.raghu_2021.book import claim
 from vitreous.claims.raghu_2021.probes import probe
 from vitreous.claims.readings import accuracy
+from vitreous.results import mean_of_few
 
 RATES = (None, 0.4)
 """Learning rates among which the better one counts, as multiples of the recipe's."""
@@ -58,8 +59,7 @@ def edge_to_edge(rows: Rows) -> Array:
     np.fill_diagonal(tokens, np.nan)
     edge = tokens[~inside.ravel()]
     each = np.nanmean(edge[:, ~inside.ravel()], 1) - np.nanmean(edge[:, inside.ravel()], 1)
-    reach = 1.96 * each.std(ddof=1) / np.sqrt(len(each))
-    return draw(f"{rows.exhibit.name}/edge", each.mean(), each.mean() - reach, each.mean() + reach)
+    return draw(f"{rows.exhibit.name}/edge", *mean_of_few(each))
 
 
 @claim(

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from vitreous.probes.accuracy import wilson
-from vitreous.results.intervals import Interval
+from vitreous.results.intervals import Interval, wilson
 
 Measured = float | Interval
 """A number that leaves no doubt, or one of random draws with the interval that others would lie in."""
@@ -43,4 +41,4 @@ def largest(values: Tensor) -> float:
 
 def share(holds: Tensor) -> Interval:
     """Of how many draws something holds, with Wilson's interval."""
-    return wilson(np.asarray(float(holds.sum())), np.asarray(holds.numel()))
+    return wilson(int(holds.sum()), holds.numel())
