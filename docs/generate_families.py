@@ -25,7 +25,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from family_sources.examine import TOLERANCE, Row, apart_from_us
+from family_sources.examine import TOLERANCE, Row, apart_from_us, warm_up
 
 PAGE = Path(__file__).parent / "families.md"
 CACHE = Path(__file__).parent / "_build" / "families.json"
@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="only write the page from what was found before")
     asked = parser.parse_args()
     torch.set_num_threads(1)
+    warm_up()
     known = load()
     for library in [] if asked.page else asked.only:
         try:

@@ -91,6 +91,14 @@ class PairSoftmax(TorchDispatchMode):
         return result
 
 
+@torch.no_grad()
+def count_softmaxes(model: nn.Module, images: Tensor) -> int:
+    counter = PairSoftmax(model)
+    with contextlib.suppress(NotImplementedError), counter:  # FlexAttention knows no such modes
+        model(images)
+    return counter.count
+
+
 def vary(model: nn.Module) -> nn.Module:
     """Parameters that begin as constants away from them, so that nothing cancels by chance."""
     torch.manual_seed(0)
@@ -136,8 +144,7 @@ def examine(source: ModuleType, name: str, row: Row) -> Specimen:
     images = torch.randn(2, *image)
     before = answer(model, images)
     row.runs = True
-    with torch.no_grad(), PairSoftmax(model) as counter:
-        model(images)
+    softmaxes = count_softmaxes(model, images)
     started = time.thread_time()
     specimen = vitreous.open(model, image=image[1:] if image[1] != image[2] else image[1])
     row.seconds = round(time.thread_time() - started, 2)
@@ -147,7 +154,7 @@ def examine(source: ModuleType, name: str, row: Row) -> Specimen:
     row.reach = sorted({str(unit.reach) for unit in anatomy if unit.reach})
     row.difference = apart(before, answer(specimen, images))
     row.equal = row.difference <= TOLERANCE and apart(before, answer(model, images)) == 0
-    _attention(specimen, images, counter.count, row)
+    _attention(specimen, images, softmaxes, row)
     _lesion(specimen, images, before, row)
     return specimen
 
@@ -172,6 +179,13 @@ def _lesion(specimen: Specimen, images: Tensor, before: list[Tensor], row: Row) 
     if middle:
         row.lesion = middle[len(middle) // 2].name
         row.change = apart(before, answer(specimen.without(row.lesion), images))
+
+
+def warm_up() -> None:
+    """Load what opening needs, once, before there are processes that would each load it: four seconds a model."""
+    tiny = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    specimen = vitreous.open(tiny.eval(), image=8)
+    specimen.observe(torch.zeros(2, 3, 8, 8), ("attention",))
 
 
 def apart_from_us(source: ModuleType, name: str) -> Row:

@@ -55,6 +55,8 @@ def build(name: str) -> tuple[nn.Module, tuple[int, int, int] | None]:
     for change in (_shrink, _fewer_pixels, _leave):
         try:
             config = _default(kind.config_class)
+            if name in MAPS:
+                config._out_indices = [3, 5, 7, 11]
             change(config)
             model = kind(config).eval()
         except Exception as error:
@@ -69,6 +71,10 @@ def build(name: str) -> tuple[nn.Module, tuple[int, int, int] | None]:
             else:
                 return model, shape
     raise ValueError(f"{type(why).__name__}: {why}")
+
+
+MAPS = {"BeitForSemanticSegmentation", "Data2VecVisionForSemanticSegmentation"}
+"""Classes that read four maps, which their default configuration does not name."""
 
 
 def _default(kind: type[PretrainedConfig]) -> PretrainedConfig:
