@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -72,6 +73,85 @@ def describe(row: Row) -> str:
     return f"{row.name}: {row.seconds} s, {equal}{attention}, {row.units}, rows {row.rows}, {lesion} {row.reason}"
 
 
+def table(rows: list[Row]) -> str:
+    """One line a model that runs on a batch of images."""
+    lines = ["| model | opened | equal | attention | units | attends | s |", "|---" * 7 + "|"]
+    for row in rows:
+        name = row.name if row.label == row.name else f"{row.name} | `{row.label}`"
+        units = ", ".join(f"{count} {kind}" for kind, count in row.units.items() if kind not in ("stem", "head"))
+        attention = "–" if row.attention is None else f"{row.attention[0]} of {row.attention[1]}"
+        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
+        cells = [name, mark(row.opened), mark(row.equal), attention, units, ", ".join(row.reach), seconds]
+        lines.append(f"| {' | '.join(cells)} |")
+    if any(row.label != row.name for row in rows):
+        lines[:2] = ["| module | model | opened | equal | attention | units | attends | s |", "|---" * 8 + "|"]
+    return "\n".join(lines)
+
+
+def mark(good: bool | None) -> str:
+    return "" if good is None else "yes" if good else "no"
+
+
+def count(rows: list[Row]) -> dict[str, int]:
+    """What stands at the top of the page, counted from the rows."""
+    able = [row for row in rows if row.runs]
+    attending = [row for row in able if row.attention is not None]
+    return {
+        "models": len(able),
+        "opened": sum(row.opened for row in able),
+        "equal": sum(bool(row.equal) for row in able),
+        "with attention": len(attending),
+        "attention complete": sum(bool(row.complete) for row in attending),
+    }
+
+
+def section(entry: dict[str, Any]) -> str:
+    rows = rows_of(entry)
+    able = [row for row in rows if row.runs]
+    why = [f"- `{row.name}`: {plain(row.reason)}" for row in able if row.reason]
+    others = [f"- `{row.name}`: {plain(row.reason)}" for row in rows if not row.runs]
+    parts = [f"## {entry['title']}", table(able)]
+    if why:
+        parts += ["Why not:", "\n".join(why)]
+    if others:
+        parts += ["Not counted, because the model itself does not run on a batch of images:", "\n".join(others)]
+    return "\n\n".join(parts)
+
+
+def plain(reason: str) -> str:
+    """A reason without the folders of the machine it was found on, and not longer than a line or two."""
+    short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split()))
+    return short if len(short) <= 240 else f"{short[:237]}…"
+
+
+def page(known: dict[str, Any]) -> str:
+    entries = [known[library] for library in LIBRARIES if library in known]
+    counts = [count(rows_of(entry)) for entry in entries]
+    lines = [f"| library | {' | '.join(counts[0])} |", "|---" * (len(counts[0]) + 1) + "|"]
+    for entry, numbers in zip(entries, counts, strict=True):
+        lines.append(f"| {entry['title']} | {' | '.join(map(str, numbers.values()))} |")
+    summary, sections = "\n".join(lines), "\n\n".join(map(section, entries))
+    return f"""# Every family
+
+Models of four libraries, opened with random weights; none has a line of code of its own here: one small model of each
+module of timm, every image model of vit-pytorch, every class of transformers that takes `pixel_values` alone (few
+layers), every classifier and segmentation model of torchvision and the backbone of each of its detectors.
+
+{summary}
+
+*Opened*: `vitreous.open` returns. *Equal*: the model's output before, the specimen's, and the model's afterwards are
+the same (the specimen's within a relative {TOLERANCE:.0e}). *Attention*: products of attention whose probabilities you
+can observe, of all that the model makes; a softmax over products of queries and keys is counted while the model runs,
+without Vitreous. *Complete*: all of them. *Units* are those beside stem and head; *attends* says over what: *channel*:
+channels attend to each other, there is no distance; *linear*: no softmax over pairs of positions; *unknown*: queries or
+keys on no grid. *s*: processor seconds to open.
+
+{sections}
+
+This page is written by `docs/generate_families.py`.
+"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=LIBRARIES, nargs="+", default=list(LIBRARIES))
@@ -100,6 +180,8 @@ def main() -> None:
         for row in look(library, names):
             entry["rows"][row.name] = asdict(row)
             save(known)
+    if known and not asked.model:
+        PAGE.write_text(page(known))
 
 
 def sound(row: Row) -> bool:

@@ -1,8 +1,8 @@
 """Every model class of transformers that takes `pixel_values` and nothing else, from its default configuration with
 fewer layers.
 
-Widths stay as they are: export takes its time by the number of operations. What runs on no batch of images (video,
-prompts, packed patches) is left out and listed with its reason.
+Plain transformers become narrow as well; others keep their widths, which depend on one another. What runs on no batch
+of images (video, prompts, packed patches) is left out and listed with its reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ LAYERS = {
     "num_decoder_layers", "num_encoder_layers", "num_global_layers",
 }  # fmt: skip
 STAGES = {"depths", "depth", "layers", "num_blocks", "blocks_per_stage", "encoder_blocks", "num_stage_layers"}
-SIDES = (224, 64, 256, 32, 384, 512, 640)
+transformers.logging.set_verbosity_error()  # pages of advice about default configurations
+
+SIDES = (64, 224, 256)
 LARGEST = 256
 
 
@@ -52,7 +54,7 @@ def build(name: str) -> tuple[nn.Module, tuple[int, int, int] | None]:
     """The model with few layers, or with all of them where that fails, and a size it runs on."""
     kind = getattr(transformers, name)
     why: Exception | None = None
-    for change in (_shrink, _fewer_pixels, _leave):
+    for change in (_tiny, _shrink, _leave):
         try:
             config = _default(kind.config_class)
             if name in MAPS:
@@ -104,6 +106,23 @@ def _shrink(config: Any) -> None:
         if hasattr(part, "stage_names") and hasattr(part, "num_hidden_layers") and not hasattr(part, "depths"):
             part.stage_names = ["stem", *(f"stage{i + 1}" for i in range(part.num_hidden_layers))]
             part._out_indices, part._out_features = [part.num_hidden_layers], [part.stage_names[-1]]
+
+
+def _tiny(config: Any) -> None:
+    """Fewer layers, and of plain transformers also narrow ones for small images."""
+    _shrink(config)
+    for part in _parts(config):
+        width, heads, patch = (
+            getattr(part, word, None) for word in ("hidden_size", "num_attention_heads", "patch_size")
+        )
+        if type(width) is not int or type(heads) is not int or width % heads or width // heads < 16:
+            continue
+        wide = getattr(part, "intermediate_size", None)
+        part.hidden_size = heads * 16
+        if type(wide) is int:
+            part.intermediate_size = part.hidden_size * 2
+        if type(patch) is int and type(getattr(part, "image_size", None)) is int and not hasattr(part, "window_size"):
+            part.image_size = 6 * patch
 
 
 def _fewer_pixels(config: Any) -> None:
