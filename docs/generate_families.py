@@ -1,251 +1,193 @@
-"""Open one small model of every module of timm and write what it is made of to docs/families.md.
+"""Open one model of every family of timm, vit-pytorch, transformers and torchvision and write to docs/families.md what
+came of it.
 
-    python docs/generate_families.py            # all of them, some minutes on one core
-    python docs/generate_families.py convit pit # only look at these, and write nothing
+    python docs/generate_families.py                     # all, less than an hour on one core
+    python docs/generate_families.py --only torchvision  # one library; the others as they were found before
+    python docs/generate_families.py --model cait.CaiT   # look at one model, and write nothing
 
-For each: does it open, does the specimen compute what the model computes, do attention rows sum to one, does the lesion
-of a unit in the middle change the output? The page says so row by row.
+vit-pytorch is no dependency; `docs/family_sources/vit_pytorch_models.py` says how to install it for the moment. Without
+it its rows stay as they were. What was found is kept in docs/_build/families.json.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import re
 import sys
-import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any
 
-import timm
 import torch
-from torch import Tensor, nn
 
-import vitreous
-from vitreous.specimen.observe import Sites
-from vitreous.specimen.specimen import Specimen
+sys.path.insert(0, str(Path(__file__).parent))
+
+from family_sources.examine import TOLERANCE, Row, apart_from_us, warm_up
 
 PAGE = Path(__file__).parent / "families.md"
-TOLERANCE = 1e-4
-
-VARIANTS = {
-    "beit": "beit_base_patch16_224",
-    "byoanet": "eca_botnext26ts_256",
-    "byobnet": "mobileone_s1",
-    "cait": "cait_xxs24_224",
-    "coat": "coat_tiny",
-    "convit": "convit_tiny",
-    "convmixer": "convmixer_1024_20_ks9_p14",
-    "convnext": "convnext_atto",
-    "cpubone": "cpubone_nano",
-    "crossvit": "crossvit_tiny_240",
-    "csatv2": "csatv2",
-    "cspnet": "cs3darknet_focus_s",
-    "davit": "davit_tiny",
-    "deepseek_vit": "deepseek_vit_412m",
-    "deit": "deit_tiny_patch16_224",
-    "densenet": "densenet121",
-    "dla": "dla102x",
-    "dpn": "dpn48b",
-    "edgenext": "edgenext_xx_small",
-    "efficientformer": "efficientformer_l1",
-    "efficientformer_v2": "efficientformerv2_s0",
-    "efficientnet": "efficientnet_lite0",
-    "efficientvim": "efficientvim_m1",
-    "efficientvit_mit": "efficientvit_b0",
-    "efficientvit_msra": "efficientvit_m0",
-    "eva": "eva02_tiny_patch14_224",
-    "fasternet": "fasternet_t0",
-    "fastvit": "fastvit_s12",
-    "focalnet": "focalnet_tiny_srf",
-    "gcvit": "gcvit_xxtiny",
-    "gemma4_vit": "gemma4_vit_167m",
-    "ghostnet": "ghostnet_050",
-    "hardcorenas": "hardcorenas_b",
-    "hgnet": "hgnetv2_b0",
-    "hiera": "hiera_tiny_224",
-    "hieradet_sam2": "hieradet_small",
-    "hrnet": "hrnet_w18_small",
-    "iformer": "iformer_s",
-    "inception_next": "inception_next_atto",
-    "inception_resnet_v2": "inception_resnet_v2",
-    "inception_v3": "inception_v3",
-    "inception_v4": "inception_v4",
-    "lcnetv2": "lcnetv2_small",
-    "levit": "levit_384_s8",
-    "lowformer": "lowformer_b0",
-    "mambaout": "test_mambaout",
-    "maxxvit": "maxvit_tiny_rw_224",
-    "metaformer": "poolformer_s12",
-    "mlp_mixer": "mixer_s32_224",
-    "mobilenetv3": "mobilenetv3_small_050",
-    "mobilenetv5": "mobilenetv5_base",
-    "mobilevit": "mobilevit_xxs",
-    "mvitv2": "mvitv2_tiny",
-    "naflexvit": "naflexvit_base_patch16_siglip",
-    "nasnet": "nasnetalarge",
-    "nest": "nest_tiny",
-    "nextvit": "nextvit_small",
-    "nfnet": "test_nfnet",
-    "pit": "pit_ti_224",
-    "pnasnet": "pnasnet5large",
-    "pvt_v2": "pvt_v2_b0",
-    "qwen3_vit": "qwen3_vit_88m",
-    "rdnet": "rdnet_tiny",
-    "regnet": "regnetx_002",
-    "repghost": "repghostnet_050",
-    "repvit": "repvit_m0_9",
-    "res2net": "res2next50",
-    "resnest": "resnest14d",
-    "resnet": "resnet18",
-    "resnetv2": "resnetv2_18",
-    "rexnet": "rexnet_100",
-    "selecsls": "selecsls42",
-    "senet": "legacy_seresnet18",
-    "sequencer": "sequencer2d_s",
-    "shvit": "shvit_s1",
-    "sknet": "skresnet18",
-    "starnet": "starnet_s050",
-    "swiftformer": "swiftformer_xs",
-    "swin_transformer": "swin_tiny_patch4_window7_224",
-    "swin_transformer_v2": "swinv2_tiny_window8_256",
-    "swin_transformer_v2_cr": "swinv2_cr_tiny_224",
-    "tiny_vit": "tiny_vit_5m_224",
-    "tnt": "tnt_s_legacy_patch16_224",
-    "tresnet": "tresnet_m",
-    "twins": "twins_svt_small",
-    "vgg": "vgg11",
-    "visformer": "visformer_tiny",
-    "vision_transformer": "vit_tiny_patch16_224",
-    "vision_transformer_hybrid": "vit_tiny_r_s16_p8_224",
-    "vision_transformer_relpos": "vit_srelpos_small_patch16_224",
-    "vision_transformer_sam": "samvit_base_patch16_224",
-    "vitamin": "vitamin_small_224",
-    "volo": "volo_d1_224",
-    "vovnet": "ese_vovnet19b_slim_dw",
-    "xception": "legacy_xception",
-    "xception_aligned": "xception41p",
-    "xcit": "xcit_nano_12_p8_224",
+CACHE = Path(__file__).parent / "_build" / "families.json"
+LIBRARIES = {
+    "timm": "timm_models",
+    "vit-pytorch": "vit_pytorch_models",
+    "transformers": "transformers_models",
+    "torchvision": "torchvision_models",
 }
-"""A small member of every module; timm has no smaller one of some."""
-
-SMALLER = {"deepseek_vit": {"depth": 2, "img_size": 84}, "qwen3_vit": {"depth": 2}}
-"""Families that have only large members are cut to a few blocks."""
-
-CANNOT = {"gemma4_vit": "asks whether any position is padding (`if padding_positions.any()`), a branch on data"}
-"""Families whose graph cannot be read, and why. Their modules can still be named with `units=`."""
 
 
-class Row(NamedTuple):
-    family: str
-    model: str
-    specimen: Specimen
-    difference: float
-    lesion: str
-    change: float
-    rows: float | None
-    seconds: float
+def source(library: str) -> ModuleType:
+    return import_module(f"family_sources.{LIBRARIES[library]}")
 
 
-def build(family: str) -> nn.Module:
-    """The family's model with random weights, all of them away from zero so that nothing cancels by chance."""
-    torch.manual_seed(0)
-    model: nn.Module = timm.create_model(VARIANTS[family], **SMALLER.get(family, {})).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.ndim < 2 or float(parameter.abs().max()) < 1e-3:
-                parameter.add_(0.1 * torch.randn_like(parameter))
-    return model
+def look(library: str, names: list[str]) -> Iterator[Row]:
+    """Rows of these models, printed as they come."""
+    module = source(library)
+    for name in names:
+        row = apart_from_us(module, name)
+        print(f"{library} {describe(row)}", flush=True)
+        yield row
 
 
-@torch.no_grad()
-def examine(family: str) -> Row:
-    """Open the family's model and put it through everything the page reports."""
-    model = build(family)
-    started = time.thread_time()
-    specimen = vitreous.open(model)
-    seconds = time.thread_time() - started
-    images = torch.randn(2, *specimen.anatomy.image)
-    wanted = model(images)
-    scale = float(wanted.abs().max())
-
-    def apart(other: Tensor) -> float:
-        return float((other - wanted).abs().max()) / scale
-
-    errors: list[float] = []
-
-    def note(unit: vitreous.Unit, sites: Sites) -> None:
-        if sites.attention is not None:
-            errors.append(float((sites.attention.values.sum(-1) - 1).abs().max()))
-
-    specimen.observe(images, ("attention",), each=note)
-    middle = [unit for unit in specimen.units if unit.kind not in ("stem", "head")]
-    lesion = middle[len(middle) // 2].name
-    return Row(
-        family=family,
-        model=VARIANTS[family],
-        specimen=specimen,
-        difference=apart(specimen(images)),
-        lesion=lesion,
-        change=apart(specimen.without(lesion)(images)),
-        rows=max(errors) if errors else None,
-        seconds=seconds,
-    )
+def load() -> dict[str, Any]:
+    return json.loads(CACHE.read_text()) if CACHE.exists() else {}
 
 
-def sound(row: Row) -> bool:
-    """Everything as it should be."""
-    return row.difference <= TOLERANCE and row.change > 1e-7 and (row.rows is None or row.rows <= TOLERANCE)
+def save(known: dict[str, Any]) -> None:
+    CACHE.parent.mkdir(exist_ok=True)
+    CACHE.write_text(json.dumps(known, indent=1))
+
+
+def rows_of(entry: dict[str, Any]) -> list[Row]:
+    return [Row(**row) for row in entry["rows"].values()]
+
+
+def describe(row: Row) -> str:
+    if not row.opened:
+        return f"{row.name}: {'NOT OPENED' if row.runs else 'does not run'}: {row.reason}"
+    attention = "" if row.attention is None else f", attention {row.attention[0]} of {row.attention[1]}"
+    equal = "equal" if row.equal else f"NOT EQUAL {row.difference}"
+    lesion = f"without {row.lesion} {row.change}" if row.lesion else "nothing to take out"
+    return f"{row.name}: {row.seconds} s, {equal}{attention}, {row.units}, rows {row.rows}, {lesion} {row.reason}"
 
 
 def table(rows: list[Row]) -> str:
-    kinds = ("attention", "conv", "mlp", "token-mlp", "pool", "downsample")
-    lines = [f"| module | model | {' | '.join(kinds)} | attends | stages |", "|---" * (len(kinds) + 4) + "|"]
+    """One line a model that runs on a batch of images."""
+    lines = ["| model | opened | equal | attention | units | attends | s |", "|---" * 7 + "|"]
     for row in rows:
-        anatomy = row.specimen.anatomy
-        counts = anatomy.counts()
-        reach = sorted({str(unit.reach) for unit in anatomy if unit.reach})
-        cells = [str(counts.get(kind, "")) for kind in kinds]
-        lines.append(f"| {row.family} | `{row.model}` | {' | '.join(cells)} | {', '.join(reach)} | {anatomy.stages} |")
+        name = row.name if row.label == row.name else f"{row.name} | `{row.label}`"
+        units = ", ".join(f"{count} {kind}" for kind, count in row.units.items() if kind not in ("stem", "head"))
+        attention = "–" if row.attention is None else f"{row.attention[0]} of {row.attention[1]}"
+        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
+        cells = [name, mark(row.opened), mark(row.equal), attention, units, ", ".join(row.reach), seconds]
+        lines.append(f"| {' | '.join(cells)} |")
+    if any(row.label != row.name for row in rows):
+        lines[:2] = ["| module | model | opened | equal | attention | units | attends | s |", "|---" * 8 + "|"]
     return "\n".join(lines)
 
 
-def page(rows: list[Row]) -> str:
-    cannot = "\n".join(f"- `{family}`: {reason}." for family, reason in CANNOT.items())
-    largest = max(row.difference for row in rows)
-    every = len(rows) + len(CANNOT)
-    return f"""# Every family of timm
+def mark(good: bool | None) -> str:
+    return "" if good is None else "yes" if good else "no"
 
-One model of each of the {every} modules of timm {timm.__version__}, opened with random weights; none has a line of
-code of its own here. Each opens, computes what the model computes (largest relative difference {largest:.0e}), has
-attention rows that sum to one, and answers otherwise when a unit in its middle is taken out. Units per kind, next to
-one stem and one head each; "attends" says over what.
 
-{table(rows)}
+def count(rows: list[Row]) -> dict[str, int]:
+    """What stands at the top of the page, counted from the rows."""
+    able = [row for row in rows if row.runs]
+    attending = [row for row in able if row.attention is not None]
+    return {
+        "models": len(able),
+        "opened": sum(row.opened for row in able),
+        "equal": sum(bool(row.equal) for row in able),
+        "with attention": len(attending),
+        "attention complete": sum(bool(row.complete) for row in attending),
+    }
 
-Cannot be read, {len(CANNOT)} of {every}:
 
-{cannot}
+def section(entry: dict[str, Any]) -> str:
+    rows = rows_of(entry)
+    able = [row for row in rows if row.runs]
+    why = [f"- `{row.name}`: {plain(row.reason)}" for row in able if row.reason]
+    others = [f"- `{row.name}`: {plain(row.reason)}" for row in rows if not row.runs]
+    parts = [f"## {entry['title']}", table(able)]
+    if why:
+        parts += ["Why not:", "\n".join(why)]
+    if others:
+        parts += ["Not counted, because the model itself does not run on a batch of images:", "\n".join(others)]
+    return "\n\n".join(parts)
 
-*channel*: channels attend to each other, there is no distance; *linear*: no softmax over pairs of positions; *unknown*:
-queries or keys on no grid. This page is written by `docs/generate_families.py`.
+
+def plain(reason: str) -> str:
+    """A reason without the folders of the machine it was found on, and not longer than a line or two."""
+    short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split()))
+    return short if len(short) <= 240 else f"{short[:237]}…"
+
+
+def page(known: dict[str, Any]) -> str:
+    entries = [known[library] for library in LIBRARIES if library in known]
+    counts = [count(rows_of(entry)) for entry in entries]
+    lines = [f"| library | {' | '.join(counts[0])} |", "|---" * (len(counts[0]) + 1) + "|"]
+    for entry, numbers in zip(entries, counts, strict=True):
+        lines.append(f"| {entry['title']} | {' | '.join(map(str, numbers.values()))} |")
+    summary, sections = "\n".join(lines), "\n\n".join(map(section, entries))
+    return f"""# Every family
+
+Models of four libraries, opened with random weights; none has a line of code of its own here: one small model of each
+module of timm, every image model of vit-pytorch, every class of transformers that takes `pixel_values` alone (few
+layers), every classifier and segmentation model of torchvision and the backbone of each of its detectors.
+
+{summary}
+
+*Opened*: `vitreous.open` returns. *Equal*: the model's output before, the specimen's, and the model's afterwards are
+the same (the specimen's within a relative {TOLERANCE:.0e}). *Attention*: products of attention whose probabilities you
+can observe, of all that the model makes; a softmax over products of queries and keys is counted while the model runs,
+without Vitreous. *Complete*: all of them. *Units* are those beside stem and head; *attends* says over what: *channel*:
+channels attend to each other, there is no distance; *linear*: no softmax over pairs of positions; *unknown*: queries or
+keys on no grid. *s*: processor seconds to open.
+
+{sections}
+
+This page is written by `docs/generate_families.py`.
 """
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", choices=LIBRARIES, nargs="+", default=list(LIBRARIES))
+    parser.add_argument("--model", nargs="+", help="models to look at, without writing the page")
+    parser.add_argument("--again", action="store_true", help="only what was not as it should be, or is missing")
+    parser.add_argument("--page", action="store_true", help="only write the page from what was found before")
+    asked = parser.parse_args()
     torch.set_num_threads(1)
-    asked = sys.argv[1:] or [family for family in VARIANTS if family not in CANNOT]
-    rows = []
-    for family in asked:
-        row = examine(family)
-        rows.append(row)
-        rest = "" if row.rows is None else f", rows {row.rows:.0e}"
-        print(
-            f"{family}: {row.seconds:.1f} s, difference {row.difference:.0e}, without {row.lesion} {row.change:.0e}"
-            f"{rest}{'' if sound(row) else '  <-- WRONG'}",
-            flush=True,
-        )
-    if not all(map(sound, rows)):
-        sys.exit("not all of them are as they should be, so the page is left as it was")
-    if not sys.argv[1:]:
-        PAGE.write_text(page(rows))
+    warm_up()
+    known = load()
+    for library in [] if asked.page else asked.only:
+        try:
+            names = source(library).names()
+        except ImportError as error:
+            print(f"{library} is not here ({error}); its rows stay as they were.")
+            continue
+        entry = known.setdefault(library, {"rows": {}})
+        entry["title"] = source(library).LIBRARY
+        if asked.model:
+            names = [name for name in names if name in asked.model]
+        elif asked.again:
+            good = {row.name for row in rows_of(entry) if sound(row)}
+            names = [name for name in names if name not in good]
+        else:
+            entry["rows"] = {}
+        for row in look(library, names):
+            entry["rows"][row.name] = asdict(row)
+            save(known)
+    if known and not asked.model:
+        PAGE.write_text(page(known))
+
+
+def sound(row: Row) -> bool:
+    """Everything as it should be."""
+    rows = row.rows is None or row.rows <= TOLERANCE
+    return bool(row.opened and row.equal and row.complete is not False and rows and not row.reason)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((
 
 TIERS = (
     ("errors", "annotations", "hub", "kinds"),
+    ("image_size",),
     ("files", "palette", "shelf", "terminal"),
     ("results", "config"),
     ("processes", "transfers"),

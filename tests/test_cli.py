@@ -73,7 +73,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("anatomy", "requires an argument"),
         ("doctor --debug=perhaps", "into bool"),
         ("anatomy resnet18 --imag 3", "Unknown option"),
-        ("anatomy resnet18 --image big", 'unable to convert "big" into int'),
+        ("anatomy resnet18 --image big", "--image takes a side (224), height and width (224x160) or channels, height"),
         ("anatomy resnet17", "There is no model 'resnet17'. Did you mean resnet18"),
         ("anatomy resnet18 --out a.png", "A drawing ends in .svg, .html or .json, and 'a.png' does not."),
         ("train vit_nano --set epochs", "--set takes NAME=VALUE, epochs=20 for one, and not 'epochs'."),
@@ -93,6 +93,30 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert err.count("\n") == 1
     assert "Traceback" not in err
     assert out == ""
+
+
+COMMANDS = ("anatomy nano:vit", "inspect nano:vit", "lesion nano:vit", "data world:shapes", "train vit_nano", "study")
+SIZES = ("0", "-5", "1000000000", "axb", "1x2x3x4", "3.5", "''", "64x", "x64", "6_4", "64,64", "0x64", "nan", "٣٢")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("size", SIZES)
+def test_a_size_that_is_none_is_refused_by_every_command(
+    command: str, size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(f"{command} --image={size}", capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("--image takes a side (224), height and width (224x160) or channels, height and width")
+    assert err.count("\n") == 1
+
+
+def test_sizes_of_images_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = [run(f"anatomy test_vit --image {size}", capsys) for size in ("64", "64x64", "3x64x64", "3X64×64")]
+    assert [code for code, _, _ in shown] == [0] * 4
+    assert len({out for _, out, _ in shown}) == 1
+    assert "32x48" in run("data world:shapes --image 32x48", capsys)[2]  # the world is square, and says so
+    assert "3 channels and not 1" in run("data world:shapes --image 1x32x32", capsys)[2]
+    assert "square" in run("study sanity --image 32x48 --dry-run", capsys)[2]
 
 
 def test_debug_shows_where(capsys: pytest.CaptureFixture[str]) -> None:

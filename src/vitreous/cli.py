@@ -14,7 +14,7 @@ from vitreous import __version__, analyses, judging
 from vitreous.errors import VitreousError
 from vitreous.inspection.options import Alone as AloneOptions
 from vitreous.inspection.options import Options as InspectOptions
-from vitreous.terminal import console
+from vitreous.terminal import ImageOption, console
 from vitreous.training.options import Options as TrainOptions
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def anatomy(
     models: list[str],
     /,
     *,
-    image: int | None = None,
+    image: ImageOption | None = None,
     pretrained: bool = False,
     out: list[Path] | None = None,
     seed: int = 0,
@@ -53,7 +53,7 @@ def anatomy(
     models
         Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME.
     image
-        Side of the images in pixels; the model's own if not given.
+        Size of the images: a side (224), 224x160 or 3x224x160; the model's own if not given.
     pretrained
         Load the published weights; without it they are random.
     out
@@ -144,7 +144,7 @@ def data(
     /,
     *,
     split: str = "train",
-    image: int | None = None,
+    image: ImageOption | None = None,
     size: int | None = None,
     seed: int = 0,
     skip_corrupt: bool = False,
@@ -162,7 +162,7 @@ def data(
     split
         train, test, val or all; train if not given.
     image
-        Side of the images in pixels; their own if not given and they share one, else 224.
+        Size of the images: a side (224) or 224x160; their own if not given and they share one, else 224.
     size
         At most so many images, drawn from every class alike.
     seed

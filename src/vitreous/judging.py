@@ -8,14 +8,15 @@ from typing import Literal
 from cyclopts import App
 
 from vitreous.errors import VitreousError
-from vitreous.terminal import console
+from vitreous.image_size import square
+from vitreous.terminal import ImageOption, console
 
 claiming = App(name="claims", help="Findings of four papers, and how each is judged.")
 
 
 def study(
     name: str = "sanity", /, *, data: str = "world:shapes", scale: str = "sanity", seeds: int = 1,
-    out: Path = Path("study"), image: int | None = None, workers: int | None = None, device: str = "auto",
+    out: Path = Path("study"), image: ImageOption | None = None, workers: int | None = None, device: str = "auto",
     executor: Literal["processes", "ray"] = "processes", address: str | None = None, dry_run: bool = False,
 ) -> None:  # fmt: skip
     """Train and measure what a set of findings needs, and judge them.
@@ -38,7 +39,7 @@ def study(
     out
         Folder of the study; several studies may share one.
     image
-        Side of the images in pixels.
+        Side of the images in pixels; they are square.
     workers
         Processes on this machine, each with a GPU of its own where there are GPUs; as many as there are GPUs, or cores,
         if not given.
@@ -55,8 +56,8 @@ def study(
     from vitreous.studies import command
 
     ids, failed = command.study(
-        name, data, scale, seeds, out, image=image, workers=workers, device=device, executor=executor, address=address,
-        dry_run=dry_run, console=console(),
+        name, data, scale, seeds, out, image=square(image), workers=workers, device=device, executor=executor,
+        address=address, dry_run=dry_run, console=console(),
     )  # fmt: skip
     if ids:
         judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())

@@ -1,12 +1,28 @@
-"""Where text goes that people read."""
+"""Where text goes that people read, and options that several commands have."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter, Token
+
+from vitreous.image_size import ImageSize, parse_image
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+def _image(type_: Any, tokens: Sequence[Token]) -> int | tuple[int, ...]:
+    return parse_image(tokens[0].value)
+
+
+if TYPE_CHECKING:
+    ImageOption = ImageSize
+else:  # cyclopts takes one word for an int, and several for a tuple
+    ImageOption = Annotated[int, Parameter(converter=_image)]
+"""`--image 224`, `--image 224x160` or `--image 3x224x160`, in every command that takes it."""
 
 
 def console(stderr: bool = False) -> Console:

@@ -160,7 +160,7 @@ def test_a_model_with_nothing_to_learn() -> None:
 def test_a_size_nobody_knows() -> None:
     with pytest.raises(VitreousError) as caught:
         vitreous.open(settled(Convolutional(Residual())))
-    sentence(caught, "image size of Convolutional", "image=224")
+    sentence(caught, "Convolutional runs on images of several sizes (3x224x224", "image=224")
 
 
 @pytest.mark.parametrize("size", [0, -3, 2.5, True, "abc", (3,), (1, 2, 3, 4), (0, 16), (16, "16")])
@@ -219,7 +219,7 @@ def test_a_model_that_takes_more_than_images() -> None:
 
     with pytest.raises(VitreousError) as caught:
         vitreous.open(Two(), image=16)
-    sentence(caught, "missing 1 required positional argument")
+    sentence(caught, "Two takes 2 inputs (x, y)", "wrap it")
 
 
 def test_running_statistics_that_are_no_numbers() -> None:

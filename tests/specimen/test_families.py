@@ -1,7 +1,8 @@
-"""Families of timm that ask something special of the reading; `docs/generate_families.py` goes through all."""
+"""Families that ask something special of the reading, and the page about all; `docs/generate_families.py` writes it."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 FAMILIES = generator("families")
+EXAMINE = sys.modules["family_sources.examine"]
 
 TRAPS = {
     "eva": ({"attention": 12, "mlp": 12}, {"global"}),  # rotary embeddings add, but are no residual
@@ -31,22 +33,57 @@ TRAPS = {
 }
 
 
+PAGE = (ROOT / "docs" / "families.md").read_text()
+
+
+def tables() -> dict[str, list[list[str]]]:
+    """The page's tables: the summary under '', the others under the names of their libraries; without their heads."""
+    found: dict[str, list[list[str]]] = {}
+    library = ""
+    for line in PAGE.splitlines():
+        if line.startswith("## "):
+            library = line.removeprefix("## ")
+        if line.startswith("| ") and not line.startswith(("| model |", "| module |", "| library |")):
+            found.setdefault(library, []).append([cell.strip() for cell in line.strip("|").split("|")])
+    return found
+
+
 def test_every_module_of_timm_is_on_the_page() -> None:
-    page = (ROOT / "docs" / "families.md").read_text()
     theirs = {name for name in timm.list_modules() if not timm.list_models("vitreous_*", module=name)}
-    missing = [name for name in theirs if f"| {name} |" not in page and f"`{name}`:" not in page]
     assert len(theirs) >= 97
-    assert missing == []
-    assert len(FAMILIES.CANNOT) <= 3
+    assert theirs <= {row[0] for row in tables()[f"timm {timm.__version__}"]}
+
+
+def test_every_model_of_torchvision_is_on_the_page() -> None:
+    rows = {row[0] for name, rows in tables().items() if name.startswith("torchvision") for row in rows}
+    assert set(FAMILIES.source("torchvision").names()) <= rows
+
+
+def test_the_counts_of_the_page_are_those_of_its_rows() -> None:
+    found = tables()
+    assert [row[0] for row in found[""]] == [name for name in found if name]
+    for library, *counts in found[""]:
+        rows = found[library]
+        start = len(rows[0]) - 6  # timm's rows name module and model
+        attention = [row[start + 2].split(" of ") for row in rows if row[start + 2] != "–" and row[start + 2]]
+        counted = [
+            len(rows),
+            sum(row[start] == "yes" for row in rows),
+            sum(row[start + 1] == "yes" for row in rows),
+            len(attention),
+            sum(seen == every for seen, every in attention),
+        ]
+        assert list(map(int, counts)) == counted, library
 
 
 @pytest.mark.parametrize("family", TRAPS)
 def test_a_family_with_a_trap_is_read_rightly(family: str) -> None:
-    row = FAMILIES.examine(family)
-    assert row.difference <= FAMILIES.TOLERANCE
+    row = EXAMINE.Row(family, family)
+    specimen = EXAMINE.examine(FAMILIES.source("timm"), family, row)
+    assert row.equal
     assert row.change > 1e-7, f"the lesion of {row.lesion} changed nothing"
-    assert row.rows is None or row.rows <= FAMILIES.TOLERANCE
+    assert row.rows is None or row.rows <= EXAMINE.TOLERANCE
     expected = TRAPS[family]
     if expected is not None:
-        counts = {kind: n for kind, n in row.specimen.anatomy.counts().items() if kind not in ("stem", "head")}
-        assert (counts, {u.reach for u in row.specimen.units if u.reach}) == expected
+        counts = {kind: n for kind, n in row.units.items() if kind not in ("stem", "head")}
+        assert (counts, {u.reach for u in specimen.units if u.reach}) == expected

@@ -19,6 +19,7 @@ from vitreous.analyses.steadiness import check_steady
 from vitreous.data.dataset import Dataset
 from vitreous.data.progress import progress
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.image_size import ImageSize
 from vitreous.inspection.choosing import check_options, choose_images, options_of
 from vitreous.inspection.inspection import Inspection, provenance
 from vitreous.inspection.passing import out_of_memory
@@ -39,7 +40,7 @@ def analyse(
     limit: int | None = None,
     split: str | None = None,
     skip_corrupt: bool = False,
-    image: int | None = None,
+    image: ImageSize | None = None,
     pretrained: bool = False,
     batch: int = 128,
     device: str | torch.device = "auto",

@@ -27,8 +27,8 @@ from vitreous.data.sources.decode import Faults, decode, size_of
 from vitreous.data.sources.listing import SPLITS, Listing, NoSplit, Rows, check_classes, few, key_of
 from vitreous.data.subsets import spread
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.image_size import ImageSize, image_size
 
-Size = int | tuple[int, int]
 Find = Callable[[str, str, Path], Listing]
 
 SOURCES = {"folder": "folder", "npz": "npz", "tv": "torchvision_sets", "hf": "hugging_face"}
@@ -47,7 +47,7 @@ def load(
     name: str,
     *,
     split: str = "train",
-    image: Size | None = None,
+    image: ImageSize | None = None,
     size: int | None = None,
     seed: int = 0,
     skip_corrupt: bool = False,
@@ -110,11 +110,14 @@ def _world(task: str, split: str, image: tuple[int, int] | None, size: int | Non
     return world.load(task, split=split, size=size, image=image[0], seed=seed)
 
 
-def _size(image: Size | None) -> tuple[int, int] | None:
-    size = (image, image) if isinstance(image, int) else image
-    if size is not None and (len(size) != 2 or min(size) < 1):
-        raise VitreousError(f"An image size is a positive number of pixels, or height and width, and not {image!r}.")
-    return size
+def _size(image: ImageSize | None) -> tuple[int, int] | None:
+    """Height and width; decoded images have three channels, whatever is asked."""
+    if image is None:
+        return None
+    *channels, height, width = image_size(image)
+    if channels not in ([], [3]):
+        raise VitreousError(f"Data sets have images of 3 channels and not {channels[0]}; say image={(height, width)}.")
+    return height, width
 
 
 def _unknown(name: str, source: str) -> VitreousError:

@@ -14,6 +14,7 @@ import torch
 from vitreous.data.dataset import Dataset
 from vitreous.data.progress import progress
 from vitreous.errors import VitreousError
+from vitreous.image_size import ImageSize
 from vitreous.inspection.choosing import choose_images, choose_probes, options_of
 from vitreous.inspection.inspection import Inspection, provenance
 from vitreous.inspection.kept import Kept, Stopped
@@ -35,7 +36,7 @@ def inspect(
     limit: int | None = 512,
     split: str = "test",
     skip_corrupt: bool = False,
-    image: int | None = None,
+    image: ImageSize | None = None,
     pretrained: bool = False,
     shard: int | None = None,
     batch: int | None = None,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from vitreous.terminal import ImageOption
+
 
 @dataclass(frozen=True, kw_only=True)
 class Looking:
@@ -22,7 +24,7 @@ class Looking:
     skip_corrupt
         Leave out files that cannot be decoded.
     image
-        Side of the models' images in pixels; each model's own if not given.
+        Size of the models' images: a side (224), 224x160 or 3x224x160; each model's own if not given.
     pretrained
         Load the published weights; without it they are random.
     batch
@@ -48,7 +50,7 @@ class Looking:
     limit: int | Literal["all"] | None = None
     split: str | None = None
     skip_corrupt: bool = False
-    image: int | None = None
+    image: ImageOption | None = None
     pretrained: bool = False
     batch: int | None = None
     device: str = "auto"

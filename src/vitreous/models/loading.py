@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.image_size import ImageSize, sides
 from vitreous.models import hugging_face, own, registry, runs
 from vitreous.models.hugging_face import Size
 from vitreous.models.registry import is_ours
@@ -35,15 +36,16 @@ def load(
     name: str,
     *,
     pretrained: bool = False,
-    image: Size | None = None,
+    image: ImageSize | None = None,
     classes: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> nn.Module:
-    """The model called `name`, for images of size `image` (a side, or height and width) where it has to know it.
+    """The model called `name`, for images of size `image` where it has to know it; channels do not matter here.
 
     `classes` and `options` are for models that are yet to be trained: another number of classes than the model's own,
     and what it is built with (`drop_path`); an option that the model does not have is left out.
     """
+    image = sides(image)
     source, colon, rest = name.partition(":")
     if source == "hf":
         return hugging_face.load(rest, pretrained=pretrained, image=image)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from vitreous.data.progress import progress
 from vitreous.errors import VitreousError
+from vitreous.image_size import ImageSize
 from vitreous.specimen.opening import open as open_model
 from vitreous.specimen.specimen import Specimen
 
@@ -71,7 +72,7 @@ def _per_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
 def subjects(
     models: Model | Iterable[Model] | Mapping[str, Model],
     *,
-    image: int | None = None,
+    image: ImageSize | None = None,
     pretrained: bool = False,
     device: torch.device | None = None,
     seed: int = 0,
@@ -111,7 +112,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _subject(
-    name: str, model: Model, image: int | None, pretrained: bool, device: torch.device | None, seed: int
+    name: str, model: Model, image: ImageSize | None, pretrained: bool, device: torch.device | None, seed: int
 ) -> Subject:
     if isinstance(model, str):
         from vitreous.models.loading import load

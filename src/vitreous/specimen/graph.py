@@ -149,10 +149,10 @@ def _export(model: nn.Module, example: Tensor, batch: int) -> torch.export.Expor
             with torch.no_grad():
                 model(example)
         except Exception as plain:  # the model itself fails: its own message is the useful one
-            raise NotExportable(
-                f"The model does not run on images of shape {tuple(example.shape)}: {_first_line(plain)}; "
-                "if it was made for another size, say so with image=."
-            ) from plain
+            from vitreous.specimen.wrong_inputs import does_not_run
+
+            channels, height, width = example.shape[1:]
+            raise does_not_run(model, (channels, height, width), plain) from plain
         raise NotExportable(
             f"The graph of {type(model).__name__} cannot be read: {_first_line(cause)} (at {_culprit(cause)}); "
             "name the modules to look at yourself with units=['path.of.module', …]."

@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, fx, nn
 
 from vitreous.errors import VitreousError
+from vitreous.image_size import ImageSize
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
 from vitreous.specimen.attention import AttentionSite, find_attention
 from vitreous.specimen.block_outputs import NORMS
 from vitreous.specimen.cache import recall, remember, structure
 from vitreous.specimen.dissect import Piece, dissect
-from vitreous.specimen.graph import EXAMPLE_BATCH, attribute, op, read
+from vitreous.specimen.graph import attribute, op, read
+from vitreous.specimen.inputs import example, image_shape
 from vitreous.specimen.joins import Flow
 from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
@@ -25,7 +26,7 @@ from vitreous.specimen.specimen import Specimen
 def open(
     model: nn.Module | str,
     *,
-    image: int | tuple[int, int] | tuple[int, int, int] | None = None,
+    image: ImageSize | None = None,
     pretrained: bool = False,
     units: Sequence[str] | Mapping[str, str] | None = None,
 ) -> Specimen:
@@ -40,8 +41,7 @@ def open(
     if isinstance(model, str):
         from vitreous.models.loading import load
 
-        sides = image[-2:] if isinstance(image, tuple) else image
-        model = load(model, pretrained=pretrained, image=sides)
+        model = load(model, pretrained=pretrained, image=image)
     if not isinstance(model, nn.Module):
         raise VitreousError(f"A model is an nn.Module or a name, not {type(model).__name__}.")
     _check_weights(model, name)
@@ -86,12 +86,6 @@ def _open(
     return module, anatomy, wiring
 
 
-def example(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:
-    """Images of the size, type and device the model takes."""
-    weight = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
-    return torch.zeros(EXAMPLE_BATCH, *shape, dtype=weight.dtype, device=weight.device)
-
-
 def _check_weights(model: nn.Module, name: str) -> None:
     learned = set(dict(model.named_parameters()))
     for path, weight in [*model.named_parameters(), *model.named_buffers()]:
@@ -104,45 +98,6 @@ def _check_weights(model: nn.Module, name: str) -> None:
                 f"{count} of {weight.numel()} values of {path!r} in {name} are NaN or infinite; nothing measured on it "
                 "would mean anything: load another checkpoint."
             )
-
-
-def image_shape(model: nn.Module, image: int | tuple[int, ...] | None) -> tuple[int, int, int]:
-    """Channels, height and width: as given, or as the model's own configuration says."""
-    if image is not None:
-        sizes = tuple(image) if isinstance(image, (tuple, list)) else (image, image)
-        if len(sizes) not in (2, 3) or not all(type(s) is int and s > 0 for s in sizes):
-            raise VitreousError(f"image is a side, (height, width) or (channels, height, width), not {image!r}.")
-        return sizes if len(sizes) == 3 else (_channels(model), *sizes)  # type: ignore[return-value]
-    timm_config: Any = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
-    if timm_config and "input_size" in timm_config:
-        embed = getattr(model, "patch_embed", None)
-        size = getattr(embed, "img_size", None)
-        if isinstance(size, tuple) and len(size) == 2:  # the size it was built with beats the size of its weights
-            return (_channels(model), *size)
-        return (_channels(model), *tuple(timm_config["input_size"])[1:])
-    config = getattr(model, "config", None)
-    size = getattr(config, "image_size", None) or getattr(model, "image_size", None)
-    if size is None and (config is not None or type(model).__module__.startswith("torchvision.")):
-        size = 224  # configurations without a size (ResNet, ConvNeXt) take any; 224 is what they were trained at
-    if size is None:
-        raise VitreousError(
-            f"The image size of {type(model).__name__} cannot be known from it; say image=224, for one."
-        )
-    sides = (size, size) if isinstance(size, int) else tuple(size)[-2:]
-    return (_channels(model), *sides)
-
-
-def _channels(model: nn.Module) -> int:
-    """Channels of the images: those of the first convolution, by timm's word for it or by order."""
-    config: Any = getattr(model, "pretrained_cfg", None)
-    if config:
-        name, usual = config.get("first_conv"), int(config["input_size"][0])
-        first = dict(model.named_modules()).get(name if isinstance(name, str) else "")
-        if not isinstance(first, nn.Conv2d) or first.in_channels in (usual * 4, usual * 16):  # pixels made channels
-            return usual
-        return first.in_channels
-    first = next((m for m in model.modules() if isinstance(m, nn.Conv2d)), None)
-    return first.in_channels if first is not None else 3
 
 
 def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:

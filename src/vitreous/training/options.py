@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vitreous.config import assignment
+from vitreous.terminal import ImageOption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class Options:
     set
         Change the recipe: --set epochs=20 --set augment.mixup=0.8 --set model.drop_path=0.1
     image
-        Side of the images in pixels.
+        Size of the images: a side (224) or 224x160.
     size
         At most so many training images.
     test_size
@@ -52,7 +53,7 @@ class Options:
     data: str = "world:shapes"
     recipe: str = "quick"
     set: tuple[str, ...] = ()
-    image: int | None = None
+    image: ImageOption | None = None
     size: int | None = None
     test_size: int | None = None
     skip_corrupt: bool = False
