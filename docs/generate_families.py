@@ -196,7 +196,7 @@ def sound(row: Row) -> bool:
 
 
 def table(rows: list[Row]) -> str:
-    kinds = ("attention", "conv", "mlp", "token-mlp", "pool", "downsample")
+    kinds = ("attention", "conv", "mlp", "token-mlp", "mixer", "pool", "downsample")
     lines = [f"| module | model | {' | '.join(kinds)} | attends | stages |", "|---" * (len(kinds) + 4) + "|"]
     for row in rows:
         anatomy = row.specimen.anatomy

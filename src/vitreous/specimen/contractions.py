@@ -67,7 +67,8 @@ def _einsum(equation: str, operands: Sequence[fx.Node]) -> Contraction | None:
     if "->" not in equation:
         once = sorted(c for c in set(inputs) - set(",.") if inputs.count(c) == 1)
         output = ("..." if "..." in inputs else "") + "".join(once)
-    sizes = [len(shape_of(operand)) - len(term.replace("...", "")) for term, operand in zip(terms, operands, strict=True)]
+    named = [len(term.replace("...", "")) for term in terms]
+    sizes = [len(shape_of(operand)) - count for operand, count in zip(operands, named, strict=True)]
     spare = [c for c in ascii_letters if c not in equation]
     dots = spare[: max((size for term, size in zip(terms, sizes, strict=True) if "..." in term), default=0)]
     full = tuple(t.replace("...", "".join(dots[len(dots) - n :])) for t, n in zip(terms, sizes, strict=True))
@@ -82,7 +83,8 @@ def _tensordot(left: fx.Node, right: fx.Node, over: Sequence[int], against: Sequ
     for i, j in zip(over, against, strict=True):
         second[j % sizes[1]] = first[i % sizes[0]]
     gone = {first[i % sizes[0]] for i in over}
-    return Contraction((left, right), ("".join(first), "".join(second)), "".join(c for c in first + second if c not in gone))
+    output = "".join(c for c in first + second if c not in gone)
+    return Contraction((left, right), ("".join(first), "".join(second)), output)
 
 
 def _multiplied_and_summed(node: fx.Node) -> Contraction | None:

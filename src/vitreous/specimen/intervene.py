@@ -195,7 +195,7 @@ def share(given: Any, sites: Sequence[AttentionSite], number: int) -> Any:
         return given
     at = next((i for i, numbers in enumerate(clusters) if number in numbers), None)
     if at is None:
-        raise VitreousError("The unit computes several attentions of different shapes; only 'uniform' can replace them.")
+        raise VitreousError("The unit has several attentions of different shapes; only 'uniform' can replace them.")
     heads = [sites[n].heads or 1 for n in clusters[at]]
     first = sum(heads[: clusters[at].index(number)])
     if given.shape[-3] == sum(heads):

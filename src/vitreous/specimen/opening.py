@@ -77,7 +77,7 @@ def _open(
     module = read(model, images)
     flow = Flow(Positions(module))
     pieces = dissect(flow, model)
-    sites = [find_attention(flow, p.body) if p.kind in ("attention", "head") else [] for p in pieces]
+    sites = [find_attention(flow, p.body) if p.kind == "attention" else [] for p in pieces]
     wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
     units = _units(pieces, sites, wiring, module, flow)
     total = sum(p.numel() for p in model.parameters())

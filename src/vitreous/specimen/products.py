@@ -17,9 +17,21 @@ from torch import Tensor, fx
 
 from vitreous.specimen.contractions import PRODUCTS, Contraction, contraction
 from vitreous.specimen.graph import op
-from vitreous.specimen.positions import SPATIAL, Positions
-from vitreous.specimen.trace import PREFIX, SPAN, Trace, compact, constant_along, on_grid, shape_of, varying
+from vitreous.specimen.mixing import SPATIAL
+from vitreous.specimen.positions import Positions
+from vitreous.specimen.trace import (
+    PREFIX,
+    SPAN,
+    Trace,
+    compact,
+    constant_along,
+    on_grid,
+    only_prefix,
+    shape_of,
+    varying,
+)
 
+ATTENTION = {"scaled_dot_product_attention", "softmax"}
 LEARNED = {"linear", "scaled_dot_product_attention", *PRODUCTS}
 
 
@@ -76,7 +88,7 @@ def attention_product(positions: Positions, node: fx.Node) -> Product | None:
         if weights is None or values is None or not keys:
             continue
         queries = [one for one in weights.both if not keys & _letters(one, found.letters[w])]
-        if queries:
+        if queries and not (only_prefix(values) and is_summary(positions, found.operands[v])):
             others = [one for one in weights.both if one is not queries[0]]
             return _product(found, w, v, keys, queries[0], values, others)
     number = positions.weights_among(found) if node in positions.pooled else None
@@ -159,17 +171,44 @@ def _along(values: Trace, letters: str, rest: list[str], keys: list[str], sizes:
 
 
 def feeds_back(positions: Positions, node: fx.Node) -> bool:
-    """Whether a summary over all positions is multiplied with every one of them again, with nothing learned between:
-    the second half of linear attention."""
-    queue, seen = [node], {node}
+    """Whether a summary over all positions is multiplied with every one of them again: the second half of linear
+    attention. Where something is learned between, only a sum over the summary's rows by plain features counts."""
+    queue, seen = [(node, False)], {node}
     while queue:
-        for user in queue.pop().users:
+        current, learned = queue.pop()
+        for user in current.users:
             others = [p for p in user.all_input_nodes if p in positions.data and p not in seen]
-            multiplied = contraction(user) is not None or op(user) == "mul"
-            if multiplied and any(on_grid(positions.known(other)) for other in others):
+            spread = [other for other in others if on_grid(positions.known(other))]
+            if spread and (_sums_rows(positions, user, current) if learned else _multiplies(user)):
                 return True
-            if user in seen or op(user) in LEARNED or SPATIAL.search(op(user)) or user.op != "call_function":
+            if user in seen or user.op != "call_function" or len(spread) + (op(user) in ATTENTION) > 0:
                 continue
             seen.add(user)
-            queue.append(user)
+            queue.append((user, learned or op(user) in LEARNED or bool(SPATIAL.search(op(user)))))
+    return False
+
+
+def _multiplies(node: fx.Node) -> bool:
+    return contraction(node) is not None or op(node) == "mul"
+
+
+def _sums_rows(positions: Positions, node: fx.Node, summary: fx.Node) -> bool:
+    found, trace = contraction(node), positions.known(summary)
+    if found is None or trace is None or summary not in found.operands or positions.weights_among(found) is not None:
+        return False
+    return any(not constant_along(trace.ids, dim) for dim in found.summed(found.operands.index(summary)))
+
+
+def is_summary(positions: Positions, node: fx.Node) -> bool:
+    """Whether a tensor is the sum of two others over all positions, with nothing learned since."""
+    queue, seen = [node], {node}
+    while queue:
+        current = queue.pop()
+        if current in positions.pooled:
+            return feeds_back(positions, current)
+        if op(current) in LEARNED or SPATIAL.search(op(current)):
+            continue
+        fresh = [p for p in current.all_input_nodes if p in positions.data and p not in seen]
+        seen.update(fresh)
+        queue.extend(fresh)
     return False

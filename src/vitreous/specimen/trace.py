@@ -144,7 +144,8 @@ def coarser(trace: Trace, dim: int) -> Trace | None:
     width, count = trace.grid[1], inside.sum(dim, keepdim=True)
 
     def mean(line: Tensor) -> Tensor:
-        return ((line * inside).sum(dim, keepdim=True).double() / count).mul(720720).round()  # equal in spite of rounding
+        average = (line * inside).sum(dim, keepdim=True).double() / count
+        return average.mul(720720).round()  # equal in spite of rounding
 
     def middle(line: Tensor) -> Tensor:  # of patches that the border of the image cuts off irregularly
         low = torch.where(inside, line, PREFIX).amin(dim, keepdim=True)
