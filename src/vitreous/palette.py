@@ -14,6 +14,7 @@ KIND_COLOURS: dict[Kind, str] = {
     "conv": "#2360DC",
     "mlp": "#B4C0D8",
     "token-mlp": "#9B57C0",
+    "mixer": "#6C00F0",
     "pool": "#108268",
     "downsample": "#454C88",
     "head": "#5F4E69",

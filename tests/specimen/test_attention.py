@@ -109,14 +109,19 @@ def test_swin_windows_lie_where_they_lie_in_the_image(block: int, shift: int) ->
     check(attention(seen, unit), wanted)
 
 
-def test_cait_talks_between_heads_before_the_softmax() -> None:
+def test_cait_talks_between_heads_before_and_after_the_softmax() -> None:
     model, batch, seen = look("cait")
     (tokens,) = inputs(model, batch, "blocks.1.attn")
     module = part(model, "blocks.1.attn")
     with torch.no_grad():
         plain = logits(*qk(module.qkv.weight, module.qkv.bias, tokens, module.num_heads))
         mixed = torch.einsum("gh,bhqk->bgqk", module.proj_l.weight, plain) + module.proj_l.bias[:, None, None]
-    check(attention(seen, "blocks.1.attn"), mixed.softmax(-1))
+    found = attention(seen, "blocks.1.attn")
+    check(found.probabilities, mixed.softmax(-1))
+    with torch.no_grad():
+        applied = torch.einsum("gh,bhqk->bgqk", module.proj_w.weight, mixed.softmax(-1))
+    torch.testing.assert_close(found.dense(), applied + module.proj_w.bias[:, None, None].detach(), rtol=0, atol=1e-5)
+    assert not found.normalised
 
 
 def test_cait_class_attention_has_one_query() -> None:

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 
 from vitreous.specimen.graph import EXAMPLE_BATCH, read
 from vitreous.specimen.layout import Layout
-from vitreous.specimen.positions import NOWHERE, PREFIX, SPAN, Positions, Trace
+from vitreous.specimen.positions import Positions
+from vitreous.specimen.trace import NOWHERE, PREFIX, SPAN, Trace
 
 SIDE = 8
 RASTER = torch.arange(SIDE * SIDE).reshape(SIDE, SIDE)

@@ -88,8 +88,9 @@ class AttentionMaps(Pictured):
         slots, places = self.slots(batch)
         if sites.attention is None or not slots:
             return {}
-        values = sites.attention.values[places].float()
-        seen = AttentionMap(values, sites.attention.places)
+        shown = sites.attention.probabilities
+        values = shown.values[places].float()
+        seen = AttentionMap(values, shown.places)
         maps = token_matrix(seen, values.mean(2, keepdim=True) if subject.name in self.averaged else values, MOST)
         return {
             key(subject, unit, "maps"): self.placed(slots, maps),

@@ -70,4 +70,4 @@ class HeadDiversity(PerImage):
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.attention is not None
-        return diversity(latest_cross_entropy(sites.attention))
+        return diversity(latest_cross_entropy(sites.attention.probabilities))

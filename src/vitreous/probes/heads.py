@@ -39,8 +39,12 @@ HIDDEN = {
 
 
 def hidden(unit: Unit) -> str | None:
-    """Why a unit has no attention to look at; empty if it is no attention, None if it has."""
-    return HIDDEN.get(unit.reach or "unknown") if unit.kind == "attention" else ""
+    """Why a unit has no probabilities to look at; empty if it is no attention, None if it has."""
+    if unit.kind != "attention":
+        return ""
+    if unit.weights == "signed" or (unit.reach == "unknown" and unit.reason):
+        return unit.reason
+    return HIDDEN.get(unit.reach or "unknown")
 
 
 def without_attention(subject: Subject) -> str:
@@ -193,7 +197,7 @@ class PerHead(PerImage):
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.attention is not None
-        return self.measures(subject, unit, sites.attention)["value"]
+        return self.measures(subject, unit, sites.attention.probabilities)["value"]
 
     def geometry(self, subject: Subject, unit: Unit, seen: AttentionMap, extent: tuple[float, float]) -> Geometry:
         """Made once for every unit."""
@@ -203,9 +207,9 @@ class PerHead(PerImage):
         return self.geometries[name]
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
-        seen = sites.attention
-        if seen is None:  # an edit has taken it out
+        if sites.attention is None:  # an edit has taken it out
             return {}
+        seen = sites.attention.probabilities
         found: dict[str, Tensor | Each] = {}
         if (first := (batch.rows == 0).nonzero()).numel():
             even = uniform(seen, unit, int(first[0, 0]))

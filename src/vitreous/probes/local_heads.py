@@ -127,10 +127,11 @@ class LocalHeads(Probe):
             return {}
         assert unit.heads is not None
         self.grams.add(name, per_head(sites.hidden, unit.heads), batch.whole)
+        values = sites.attention.probabilities.values
         if name not in self.geometries:
             _, *extent = subject.specimen.anatomy.image
-            self.geometries[name] = Geometry.of(sites.attention.places, (extent[0], extent[1]), sites.attention.values)
-        distance, _ = self.geometries[name].mean_distance(sites.attention.values)
+            self.geometries[name] = Geometry.of(sites.attention.places, (extent[0], extent[1]), values)
+        distance, _ = self.geometries[name].mean_distance(values)
         return {key(subject, unit, "distance"): Each(distance)}
 
     def close(self, shard: Batch) -> Sums:

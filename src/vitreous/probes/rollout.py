@@ -79,6 +79,10 @@ VIEWS = (
 )
 
 
+MOVING = ("conv", "pool", "token-mlp", "mixer", "downsample")
+"""Kinds that move information between positions, as attention does."""
+
+
 @dataclass
 class Rollout(Pictured):
     """Attention multiplied through the layers."""
@@ -98,18 +102,19 @@ class Rollout(Pictured):
         return super().unsuited(subject) or unrollable(subject.specimen.units)
 
     def start_shard(self) -> None:
-        self.products: dict[str, Tensor] = {}
+        self.products: dict[str, tuple[Tensor, int]] = {}
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         slots, places = self.slots(batch)
-        seen = sites.attention
-        if seen is None or not slots:
+        if sites.attention is None or not slots:
             return {}
+        seen = sites.attention.probabilities
         matrix = layer(AttentionMap(seen.values[places], seen.places), self.heads, self.identity)
-        product = rolled(matrix, self.products.get(subject.name))
-        self.products[subject.name] = product
-        reading = slice(0, 1) if unit.reach == "class" else slice(seen.prefix, None)
-        if "class" in unit.prefix:
+        product = rolled(matrix, *self.products.get(subject.name, (None, 0)))
+        self.products[subject.name] = product, seen.prefix
+        asking = int(seen.queries.min()), int(seen.queries.max()) + 1
+        reading = slice(*asking) if unit.reach == "class" else slice(seen.prefix, None)
+        if "class" in unit.prefix and unit.reach != "class":
             reading = slice(unit.prefix.index("class"), unit.prefix.index("class") + 1)
         patches = product[:, reading].mean(1)[:, seen.prefix :]
         grid = torch.tensor([*seen.query_grid], dtype=torch.float64) * float(self.rows[0] in batch.rows)
@@ -172,7 +177,7 @@ def unrollable(units: Sequence[Unit]) -> str:
         return "Its keys lie on a coarser grid than its queries, so layers cannot be multiplied."
     if len({unit.grid for unit in among if unit.grid is not None}) > 1:  # None where the class token is alone
         return "Its grid changes from stage to stage, so layers cannot be multiplied."
-    if other := next((unit for unit in among if unit.kind in ("conv", "pool", "token-mlp", "downsample")), None):
+    if other := next((unit for unit in among if unit.kind in MOVING), None):
         return f"Between its attention layers {other.name} ({other.kind}) moves information from place to place, too."
     if any(len(a.prefix) > len(b.prefix) for a, b in pairwise(among) if b.grid is not None):
         return "It loses tokens on the way, so layers cannot be multiplied."
@@ -191,14 +196,16 @@ def layer(seen: AttentionMap, heads: Literal["mean", "max"], identity: bool) -> 
     return matrix / matrix.sum(-1, keepdim=True)
 
 
-def rolled(matrix: Tensor, before: Tensor | None) -> Tensor:
-    """Â R; tokens that have joined since stand in front."""
+def rolled(matrix: Tensor, before: Tensor | None, prefix: int = 0) -> Tensor:
+    """Â R; tokens that have joined since stand behind the `prefix` tokens that were there, in front of the grid."""
     if before is None:
         return matrix
     fresh = matrix.shape[-1] - before.shape[-1]
     if fresh:
-        before = F.pad(before, (fresh, 0, fresh, 0))
-        before[:, range(fresh), range(fresh)] = 1
+        old = [i for i in range(matrix.shape[-1]) if not prefix <= i < prefix + fresh]
+        wider = torch.eye(matrix.shape[-1], dtype=before.dtype, device=before.device).repeat(len(before), 1, 1)
+        wider[:, torch.tensor(old)[:, None], torch.tensor(old)] = before
+        before = wider
     return matrix @ before
 
 

@@ -16,7 +16,13 @@ from vitreous.report.comparing import Finding, Mean, bold, by_model, ranked, rec
 from vitreous.report.words import escape, listed, measured, number, share, shares
 from vitreous.results import Result
 
-KINDS = {"attention": "attention", "conv": "convolutions", "mlp": "MLPs", "token-mlp": "token MLPs"}
+KINDS = {
+    "attention": "attention",
+    "conv": "convolutions",
+    "mlp": "MLPs",
+    "token-mlp": "token MLPs",
+    "mixer": "global token mixers",
+}
 
 
 def accuracy(result: Result) -> Iterator[str]:

@@ -45,7 +45,8 @@ def _columns(inspection: Inspection) -> Iterator[Column]:
 
     yield "image", of(lambda a: f"{a.image[1]}×{a.image[2]}")
     yield "parameters", of(lambda a: count(a.parameters))
-    for kind in ("attention", "conv", "mlp", "token-mlp"):
+    mixers = ["mixer"] if any(a.counts().get("mixer") for a in anatomies.values()) else []
+    for kind in ("attention", "conv", "mlp", "token-mlp", *mixers):
         yield kind, of(lambda a, kind=kind: str(a.counts().get(kind, "")))  # type: ignore[misc]
     yield "GFLOPs", _measured(inspection, "cost", {}, lambda row: number(row["gflops"]))
     yield "images/s", _measured(inspection, "cost", {}, lambda row: _with_ends(row, number))

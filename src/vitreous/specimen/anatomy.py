@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, overload
 
 from vitreous.errors import UnknownName
-from vitreous.kinds import KINDS, Kind, Reach
+from vitreous.kinds import KINDS, Kind, Reach, Weights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,6 +50,11 @@ class Unit:
     """Whether a skip connection runs around it. Without one, a lesion passes the input on (or zeros, where the shape
     changes)."""
     parameters: int = 0
+    weights: Weights | None = None
+    """What attention multiplies values with, where it can be seen: 'probabilities', 'mixed' (heads are mixed after the
+    softmax), 'positive' (rows do not sum to one) or 'signed'."""
+    reason: str = ""
+    """Why attention cannot be seen, or why its weights are no probabilities."""
 
     @property
     def tokens(self) -> int | None:

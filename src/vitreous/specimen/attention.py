@@ -1,25 +1,27 @@
 """Find attention in a graph, whatever its spelling, and say which image position each query and each key is.
 
 Fused attention (`scaled_dot_product_attention`) keeps its probabilities to itself; they are recomputed from its own
-arguments, bias and mask included. Unfused attention is a softmax whose result multiplies the values.
+arguments, bias and mask included. All other attention is a product of weights and values (`products.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from vitreous.kinds import Reach
+from vitreous.kinds import Reach, Weights
 from vitreous.specimen.anatomy import Grid
-from vitreous.specimen.graph import aten, op
-from vitreous.specimen.joins import LAYOUT, Flow
+from vitreous.specimen.contractions import contraction
+from vitreous.specimen.graph import aten, op, path
+from vitreous.specimen.joins import Flow
 from vitreous.specimen.layout import BatchAxis
-from vitreous.specimen.positions import PREFIX, SPAN, Trace, constant_along, shape_of
+from vitreous.specimen.products import Arrangement, Product, attention_product
+from vitreous.specimen.trace import PREFIX, SPAN, Trace, constant_along, shape_of
 
-TRANSPARENT = LAYOUT | {"expand", "where", "masked_fill", "nan_to_num"}
 SOFTMAX = {"softmax", "_softmax", "_safe_softmax"}
 
 
@@ -61,40 +63,101 @@ class AttentionSite:
     """One attention product of the graph."""
 
     product: str
-    """The node: `scaled_dot_product_attention`, or the product of probabilities and values."""
+    """The node: `scaled_dot_product_attention`, or the product of weights and values."""
     fused: bool
     weights: str | None
-    """The node with the probabilities, where attention is not fused."""
+    """The node with the weights that the values are multiplied with, where attention is not fused."""
     heads: int | None
     reach: Reach
     places: Places | None
+    arrangement: Arrangement | None = None
+    """How to turn the weights into matrices of queries by keys."""
+    operands: tuple[str, ...] = ()
+    equation: str = ""
+    """What the product multiplies, and how, in the letters of `einsum`."""
+    softmax: str | None = None
+    """The node with rows that sum to one, where the model changes them before it multiplies (talking heads)."""
+    kind: Weights = "probabilities"
+    """What the weights are."""
+    reason: str = ""
+    """Why there is nothing to look at, or what the weights are if they are no probabilities."""
 
     @property
     def visible(self) -> bool:
-        """Whether there are probabilities over image positions to look at."""
+        """Whether there are weights over image positions to look at."""
         return self.places is not None
+
+
+def merged(sites: Sequence[AttentionSite]) -> tuple[list[list[int]], Places]:
+    """How several products of one unit are one attention: numbers of sites of the same places, whose heads stand side
+    by side (heads computed one after the other); clusters of other places are further groups (a loop over windows or
+    queries). Only sites of the shape of the first, and as many of each places, are part of it."""
+    first = sites[0].places
+    assert first is not None
+    clusters: list[tuple[Places, list[int]]] = []
+    for number, site in enumerate(sites):
+        here = site.places
+        if here is None or (here.queries.shape, here.keys.shape) != (first.queries.shape, first.keys.shape):
+            continue
+        for there, numbers in clusters:
+            if torch.equal(there.queries, here.queries) and torch.equal(there.keys, here.keys):
+                numbers.append(number)
+                break
+        else:
+            clusters.append((here, [number]))
+    heads = [sum(sites[n].heads or 1 for n in numbers) for _, numbers in clusters]
+    kept = [cluster for cluster, count in zip(clusters, heads, strict=True) if count == heads[0]]
+    if len(kept) == 1:
+        return [kept[0][1]], first
+    queries, keys = (torch.cat([getattr(places, of) for places, _ in kept]) for of in ("queries", "keys"))
+    return [numbers for _, numbers in kept], replace(first, queries=queries, keys=keys)
 
 
 def find_attention(flow: Flow, body: list[fx.Node]) -> list[AttentionSite]:
     """The attention products among `body`, in order; logits products are not products of their own."""
     products = [n for n in body if flow.role[n] == "attention"]
-    sites = []
+    sites = [site for node in products if (site := _site(node, flow)) is not None]
+    if sites or not products:
+        return sites
     for node in products:
-        if op(node) == "scaled_dot_product_attention":
-            sites.append(_fused(node, flow))
-        elif (found := _probabilities(node, flow)) is not None:
-            sites.append(_unfused(node, *found, flow))
-    if not sites and products:
-        sites = [AttentionSite(products[-1].name, False, None, None, "linear", None)]
-    return sites
+        if _summarises(node, flow):
+            return [AttentionSite(products[-1].name, False, None, None, "linear", None)]
+    return [_lost(products[-1], flow)]
+
+
+def _site(node: fx.Node, flow: Flow) -> AttentionSite | None:
+    if op(node) == "scaled_dot_product_attention":
+        return _fused(node, flow)
+    found = attention_product(flow.positions, node)
+    if found is not None:
+        return _unfused(node, found, flow)
+    if _over_channels(node, flow):
+        return AttentionSite(node.name, False, None, _heads(shape_of(node)), "channel", None)
+    weighing = [a for a in node.all_input_nodes if _softmax_behind(a, flow) is not None]
+    return _lost(node, flow) if len(weighing) == 1 and not _summarises(node, flow) else None
+
+
+def _heads(shape: tuple[int, ...]) -> int | None:
+    return shape[1] if len(shape) == 4 else None
 
 
 def _fused(node: fx.Node, flow: Flow) -> AttentionSite:
     query, key = (flow.trace(a) for a in node.args[:2])  # type: ignore[arg-type]
     shape = shape_of(node.args[0])  # type: ignore[arg-type]
     if query is not None and not constant_along(query.ids, -1):
-        return AttentionSite(node.name, True, None, shape[1] if len(shape) == 4 else None, "channel", None)
-    site = _placed(node, None, query, key, shape[:-1])
+        return AttentionSite(node.name, True, None, _heads(shape), "channel", None)
+    if query is None and node in flow.positions.pooled:
+        query = flow.trace(node)
+    if query is None or key is None or not constant_along(key.ids, -1):
+        return replace(_lost(node, flow), fused=True)
+    lead = shape_of(node)[:-1]
+    k = key.ids[..., 0]
+    k = k.reshape(*[1] * (len(lead) - k.ndim), *k.shape)
+    if len(lead) == 3 and 1 < k.shape[1] < lead[1]:  # grouped queries: neighbouring heads share their keys
+        k = k.repeat_interleave(lead[1] // k.shape[1], 1)
+    k = k.expand(*lead[:-1], k.shape[-1])
+    site = AttentionSite(node.name, True, None, _heads(shape), "unknown", None)
+    site = _placed(site, query.like(query.ids[..., 0].expand(lead)), key.like(k))
     return replace(site, reach="windowed") if site.reach == "global" and _masked(node, flow) else site
 
 
@@ -107,54 +170,35 @@ def _masked(node: fx.Node, flow: Flow) -> bool:
     return not value.is_meta and bool((~value if value.dtype == torch.bool else value == -torch.inf).any())
 
 
-def _unfused(node: fx.Node, weights: fx.Node, values: fx.Node, right: bool, flow: Flow) -> AttentionSite:
-    shape = shape_of(weights)
-    value = flow.trace(values)
-    if value is not None and not right:  # features by keys: turn them round
-        value = value.like(value.ids.transpose(-1, -2))
-    if value is not None and not constant_along(value.ids, -1):  # positions along the features: channels attend
-        return AttentionSite(node.name, False, weights.name, shape[1] if len(shape) == 4 else None, "channel", None)
-    return _placed(node, weights, flow.trace(weights), value, shape[:-1])
+def _unfused(node: fx.Node, found: Product, flow: Flow) -> AttentionSite:
+    site = AttentionSite(
+        node.name,
+        False,
+        found.weights.name,
+        _heads(shape_of(found.weights)),
+        "unknown",
+        None,
+        found.arrangement,
+        tuple(operand.name for operand in found.contraction.operands),
+        found.contraction.equation,
+        _softmax_behind(found.weights, flow),
+    )
+    return _placed(site, found.query, found.key)
 
 
-def _probabilities(product: fx.Node, flow: Flow) -> tuple[fx.Node, fx.Node, bool] | None:
-    """The operand that holds attention probabilities, the values, and whether the values stand on the right."""
-    operands = [a for a in product.all_input_nodes if a in flow.data][:2]
-    if len(operands) < 2 or op(product) == "einsum":
-        return None
-    for side, operand in enumerate(operands):
-        found = _softmax_behind(operand, flow, turned=side == 1)
-        if found is not None:
-            return found, operands[1 - side], side == 0
-    return None
-
-
-def _softmax_behind(operand: fx.Node, flow: Flow, turned: bool) -> fx.Node | None:
-    """The tensor with row sums one: the operand itself if only its layout changed since the softmax (or if it was
-    normalised again), else the softmax (heads mixed afterwards, as talking heads do, or rows and columns exchanged)."""
-    size = operand.meta["val"].numel()
-    queue, changed = [operand], turned
-    for _ in range(24):
-        if not queue:
-            return None
+def _softmax_behind(operand: fx.Node, flow: Flow) -> str | None:
+    """The nearest softmax of the operand's size, before the last product or learned layer over other dimensions."""
+    shape, queue, seen = operand.meta["val"].numel(), [operand], {operand}
+    while queue and len(seen) < 32:
         node = queue.pop(0)
-        name = op(node)
-        if name in SOFTMAX:
-            return node if changed else operand
-        if name == "div" and _normalises(node):
-            return operand
+        if op(node) in SOFTMAX:
+            return node.name
         if flow.role[node] == "attention":
             continue
-        changed = changed or name not in TRANSPARENT
-        queue.extend(p for p in node.all_input_nodes if p in flow.data and _numel(p) == size)
+        fresh = [p for p in node.all_input_nodes if p in flow.data and p not in seen and _numel(p) == shape]
+        seen.update(fresh)
+        queue.extend(fresh)
     return None
-
-
-def _normalises(node: fx.Node) -> bool:
-    below = node.args[1]
-    while isinstance(below, fx.Node) and op(below) in TRANSPARENT | {"clamp", "add"}:
-        below = below.args[0]
-    return isinstance(below, fx.Node) and op(below) == "sum"
 
 
 def _numel(node: fx.Node) -> Any:
@@ -162,28 +206,57 @@ def _numel(node: fx.Node) -> Any:
     return value.numel() if isinstance(value, Tensor) else None
 
 
-def _placed(
-    node: fx.Node, weights: fx.Node | None, query: Trace | None, key: Trace | None, lead: tuple[int, ...]
-) -> AttentionSite:
-    heads = lead[1] if len(lead) == 3 else None
-    source = (node.name, weights is None, weights.name if weights is not None else None)
-    if query is not None and not constant_along(query.ids, -1):  # a softmax over all keys for no query in particular
-        return AttentionSite(*source, heads, "linear", None)
-    places = _places(query, key, lead) if query is not None and key is not None else None
+def _over_channels(node: fx.Node, flow: Flow) -> bool:
+    """Whether weights of channels by channels, made by a sum over positions and a softmax, multiply the features."""
+    for operand in (n for n in node.all_input_nodes if n in flow.data):
+        others = [n for n in node.all_input_nodes if n in flow.data and n is not operand]
+        if flow.trace(operand) is None and any(flow.trace(o) is not None for o in others):
+            return _softmax_behind(operand, flow) is not None
+    return False
+
+
+def _summarises(node: fx.Node, flow: Flow) -> bool:
+    """Whether a product of two tensors of the image sums over their positions: what linear attention begins with."""
+    found = contraction(node)
+    if found is None:
+        return False
+    moving = 0
+    for number, operand in enumerate(found.operands):
+        trace = flow.trace(operand)
+        if trace is not None and any(not constant_along(trace.ids, dim) for dim in found.summed(number)):
+            moving += 1
+    return moving > 1
+
+
+def _lost(node: fx.Node, flow: Flow) -> AttentionSite:
+    """A product whose axes cannot be told, and the operation at which positions were lost."""
+    queue, seen, where = [n for n in node.all_input_nodes if n in flow.data], {node}, None
+    while queue:
+        current = queue.pop(0)
+        sources = [n for n in current.all_input_nodes if n in flow.data]
+        if flow.trace(current) is None and any(flow.trace(source) is not None for source in sources):
+            where = current
+            break
+        fresh = [n for n in sources if n not in seen]
+        seen.update(fresh)
+        queue.extend(fresh)
+    at = f" after {op(where)} in {path(where) or 'the model itself'}" if where is not None else ""
+    reason = f"It cannot be told which positions its queries and keys have{at}."
+    return AttentionSite(node.name, False, None, None, "unknown", None, reason=reason)
+
+
+def _placed(site: AttentionSite, query: Trace, key: Trace) -> AttentionSite:
+    """The site with the places of (…, queries) and (…, keys)."""
+    places = _places(query, key)
     if places is None:
-        return AttentionSite(*source, heads, "unknown", None)
-    return AttentionSite(*source, places.order.shape[1], _reach(places), places)
+        return replace(site, reason="Its queries and keys do not form groups that are alike in all heads.")
+    return replace(site, heads=places.order.shape[1], reach=_reach(places), places=places)
 
 
-def _places(query: Trace, key: Trace, lead: tuple[int, ...]) -> Places | None:
-    q = query.ids[..., 0].expand(lead)
-    k = key.ids[..., 0]
-    k = k.reshape(*[1] * (len(lead) - k.ndim), *k.shape)
-    if len(lead) == 3 and 1 < k.shape[1] < lead[1]:  # grouped queries: neighbouring heads share their keys
-        k = k.repeat_interleave(lead[1] // k.shape[1], 1)
-    k = k.expand(*lead[:-1], k.shape[-1])
+def _places(query: Trace, key: Trace) -> Places | None:
+    q, k = query.ids, key.ids
     batch = BatchAxis.of(torch.cat([q, k], -1))
-    if batch is None or batch.dim >= len(lead) - 1:
+    if batch is None or batch.dim >= q.ndim - 1:
         return None
     names = query.prefix if len(query.prefix) >= len(key.prefix) else key.prefix
     queries = _tokens(batch.split(q)[0].flatten(0, -2), len(names))
@@ -207,7 +280,7 @@ def _tokens(ids: Tensor, prefix: int) -> Tensor:
 def _reach(places: Places) -> Reach:
     cells = places.key_grid[0] * places.key_grid[1]
     covered = places.keys[places.keys >= places.prefix].unique().numel()
-    if bool((places.queries < places.prefix).all()) and covered:
+    if bool((places.queries < places.prefix).all()):
         return "class"
     if places.key_grid != places.query_grid or covered < cells:
         return "reduced"

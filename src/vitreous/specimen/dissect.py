@@ -141,9 +141,9 @@ class _Trunk:
         return runs[:count], runs[count:]
 
     def _head(self, runs: list[list[fx.Node]]) -> tuple[list[list[fx.Node]], list[list[fx.Node]]]:
-        """The head begins where positions end."""
+        """The head begins where positions end, or after the attention that pools them."""
         count = len(runs)
-        while count and not self._has_places(runs[count - 1][-1]):
+        while count and not self._has_places(runs[count - 1][-1]) and self.flow.kind(runs[count - 1]) != "attention":
             count -= 1
         return runs[:count], runs[count:]
 

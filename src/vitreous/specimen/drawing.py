@@ -37,8 +37,9 @@ def table(anatomy: Anatomy, *, fold: bool = False) -> Table:
     prefix = dict.fromkeys(token for unit in anatomy for token in unit.prefix)
     tally = ", ".join(f"{number} {kind}" for kind, number in anatomy.counts().items())
     notes = [f"{count(anatomy.parameters)} parameters", tally, f"prefix: {', '.join(prefix)}" if prefix else ""]
+    reasons = "".join(f"\n{line}" for line in remarks(anatomy))
     out = Table(
-        title=Text(anatomy.model, "bold"), caption=Text(" · ".join(filter(None, notes))), box=box.SIMPLE_HEAD,
+        title=Text(anatomy.model, "bold"), caption=Text(" · ".join(filter(None, notes)) + reasons), box=box.SIMPLE_HEAD,
         title_justify="left", caption_justify="left", pad_edge=False, show_edge=False, padding=(0, 1, 0, 0),
     )  # fmt: skip
     labels, attends = anatomy.labels, any(unit.heads or unit.reach for unit in anatomy)
@@ -61,6 +62,18 @@ def table(anatomy: Anatomy, *, fold: bool = False) -> Table:
             out.add_row(*(cells[column] for column in shown))
         out.add_section()
     return out
+
+
+def remarks(anatomy: Anatomy) -> list[str]:
+    """Why attention cannot be seen or is no probability, with the units it holds for."""
+    found: dict[str, list[str]] = {}
+    for unit in anatomy:
+        if unit.reason:
+            found.setdefault(unit.reason, []).append(unit.name)
+    return [
+        f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}: {reason}"
+        for reason, names in found.items()
+    ]
 
 
 def html(anatomies: Sequence[Anatomy]) -> str:
@@ -140,7 +153,8 @@ def _units(anatomy: Anatomy) -> str:
         lines = ["".join(f"<td{_aligned(column)}>{row[column]}</td>" for column in shown) for _, row in stage]
         body += "<tbody>\n" + "".join(f"<tr>{line}</tr>\n" for line in lines) + "</tbody>\n"
     caption = f"<caption>{escape(anatomy.model)}</caption>"
-    return f'<table class="vitreous">\n{caption}\n<thead><tr>{heads}</tr></thead>\n{body}</table>'
+    notes = "".join(f"<p>{escape(line)}</p>" for line in remarks(anatomy))
+    return f'<table class="vitreous">\n{caption}\n<thead><tr>{heads}</tr></thead>\n{body}</table>{notes}'
 
 
 def _row(unit: Unit, label: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ Nothing is patched: the result is a new module over the same weights, so a compi
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +14,14 @@ import torch
 from torch import Tensor, fx, nn
 
 from vitreous.errors import VitreousError
+from vitreous.kinds import Weights
 from vitreous.specimen.anatomy import Grid, Unit
-from vitreous.specimen.attention import AttentionSite, Places
+from vitreous.specimen.attention import AttentionSite, Places, merged
 from vitreous.specimen.graph import aten, path
 from vitreous.specimen.layout import BatchAxis
 from vitreous.specimen.observe import Wiring, fused_arguments
-from vitreous.specimen.positions import shape_of
+from vitreous.specimen.products import Arrangement
+from vitreous.specimen.trace import shape_of
 
 Nodes = dict[str, fx.Node]
 
@@ -152,7 +154,9 @@ def replace_attention(
     assert places is not None
     graph, product = module.graph, _present(nodes, site.product, unit)
     target = product if site.fused else _present(nodes, str(site.weights), unit)
-    lead = shape_of(target)[:-2]
+    shape = shape_of(target)
+    turn = site.arrangement or Arrangement(tuple(range(len(shape))), 1, 1)
+    lead = tuple(shape[dim] for dim in turn.order[: len(shape) - turn.queries - turn.keys])
     inner = places.batch.split(torch.empty(*lead, 0)).shape[1:-1]
     single = places.scatter(matrix, tuple(inner), 1)  # native layout of one image
     images = next(n for n in graph.nodes if n.op == "placeholder")
@@ -161,6 +165,9 @@ def replace_attention(
     axis = places.batch
     with graph.inserting_before(target):
         new = graph.call_function(_for_batch, (graph.get_attr(name), images, axis.dim, axis.inner, axis.major))
+        if not site.fused:
+            new = graph.call_function(turn.native, (new, shape))
+    site = replace(site, arrangement=turn, kind=_kind(matrix), softmax=None)
     if not site.fused:
         _replace(target, new, nodes)
         return site
@@ -172,6 +179,33 @@ def replace_attention(
             value = graph.call_function(aten.repeat_interleave.self_int, (value, lead[1] // shape_of(value)[1], 1))
         _replace(target, graph.call_function(aten.matmul.default, (new, value)), nodes)
     return replace(site, fused=False, weights=new.name)
+
+
+def _kind(matrix: Tensor) -> Weights:
+    if bool((matrix < 0).any()):
+        return "signed"
+    sums = matrix.double().sum(-1)
+    return "probabilities" if bool(((sums - 1).abs() < 1e-3).where(sums != 0, True).all()) else "positive"
+
+
+def share(given: Any, sites: Sequence[AttentionSite], number: int) -> Any:
+    """The part of a given tensor that belongs to one of several products of a unit (heads or windows in a loop)."""
+    clusters, places = merged(sites)
+    if not isinstance(given, Tensor) or len(sites) == 1 or given.ndim < 3:
+        return given
+    at = next((i for i, numbers in enumerate(clusters) if number in numbers), None)
+    if at is None:
+        raise VitreousError("The unit has several attentions of different shapes; only 'uniform' can replace them.")
+    heads = [sites[n].heads or 1 for n in clusters[at]]
+    first = sum(heads[: clusters[at].index(number)])
+    if given.shape[-3] == sum(heads):
+        given = given.narrow(-3, first, sites[number].heads or 1)
+    if given.ndim == 4 and len(given) == len(places.queries):
+        here = sites[number].places
+        assert here is not None
+        before = sum(len(sites[numbers[0]].places.queries) for numbers in clusters[:at])  # type: ignore[union-attr]
+        given = given.narrow(0, before, len(here.queries))
+    return given
 
 
 def _home(module: fx.GraphModule, node: fx.Node, images: fx.Node) -> dict[str, Any]:

@@ -14,9 +14,12 @@ from dataclasses import dataclass
 from torch import fx
 
 from vitreous.kinds import Kind
+from vitreous.specimen.contractions import PRODUCTS
 from vitreous.specimen.graph import op, path
 from vitreous.specimen.layout import Layout
-from vitreous.specimen.positions import Positions, Trace, shape_of
+from vitreous.specimen.positions import Positions
+from vitreous.specimen.products import attention_product
+from vitreous.specimen.trace import SPAN, Trace, only_prefix, shape_of
 
 ACTIVATIONS = {
     "relu", "gelu", "silu", "hardswish", "sigmoid", "tanh", "softmax", "_softmax", "erf", "hardtanh", "leaky_relu",
@@ -27,9 +30,12 @@ LAYOUT = {
     "unsqueeze", "movedim", "to", "_to_copy", "alias", "detach",
 }  # fmt: skip
 PARTS = {"getitem", "split", "split_with_sizes", "chunk", "unbind", "select", "index", "narrow"}
-PRODUCTS = {"matmul", "bmm", "mm", "einsum", "baddbmm", "addmm"}
 RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
-SIGNIFICANT = {"attention", "mix", "conv", "linear"}
+SIGNIFICANT = {"attention", "mix", "mixer", "conv", "linear"}
+
+
+KINDS: dict[str, Kind] = {"mixer": "mixer", "mix": "token-mlp", "conv": "conv", "pool": "pool", "linear": "mlp"}
+"""What a stretch without attention is called after, the first that is there."""
 
 
 class Flow:
@@ -97,8 +103,10 @@ class Flow:
         name = op(node)
         if node not in self.data:
             return ""
-        if node in self.positions.mixing or name in RECURRENT:
+        if node in self.positions.mixing:
             return "mix"
+        if node in self.positions.spreading or name in RECURRENT:
+            return "mixer"
         if name == "scaled_dot_product_attention":
             return "attention"
         if name.startswith("conv"):
@@ -106,6 +114,8 @@ class Flow:
         if name in PRODUCTS:
             operands = [n for n in node.all_input_nodes if n in self.data]
             return "attention" if len(operands) > 1 else "linear"
+        if name == "sum" and attention_product(self.positions, node) is not None:  # weights times values, summed up
+            return "attention"
         if name in ACTIVATIONS:
             return "activation"
         if "pool" in name and self.trace(node) is not None:  # not the global pooling of a gate
@@ -122,16 +132,21 @@ class Flow:
     def kind(self, nodes: Sequence[fx.Node]) -> Kind | None:
         """What a stretch of graph does, by what it computes."""
         roles = {self.role[n] for n in nodes}
-        if any(self.role[n] == "attention" and not self._pools(n) for n in nodes):
+        if any(self.role[n] == "attention" and not self._pools(n, nodes[-1]) for n in nodes):
             return "attention"
-        for role, kind in (("mix", "token-mlp"), ("conv", "conv"), ("pool", "pool"), ("linear", "mlp")):
+        for role, kind in KINDS.items():
             if role in roles:
-                return kind  # type: ignore[return-value]
+                return kind
         return None
 
-    def _pools(self, node: fx.Node) -> bool:
-        """A product of two data tensors with a single row and no place: global context, not attention."""
-        return self.trace(node) is None and 1 in shape_of(node)[-2:]
+    def _pools(self, node: fx.Node, end: fx.Node) -> bool:
+        """A single learned query whose result does not stay a token but is spread over the positions again: global
+        context, not attention."""
+        trace = self.trace(node)
+        if trace is None:
+            return 1 in shape_of(node)[-2:]
+        single = node in self.positions.pooled and int((trace.ids % SPAN).unique().numel()) == 1
+        return single and not only_prefix(self.trace(end))
 
 
 def _kernel(node: fx.Node) -> int:
@@ -234,7 +249,7 @@ def _checked(join: Join, flow: Flow) -> Join | None:
     bodies = [flow.between(join.fork, b) for b in join.branches]
     if not all(flow.kind(body) for body in bodies):
         return None
-    bent = any(flow.role[n] in ("activation", "attention", "mix") for body in bodies for n in body)
+    bent = any(flow.role[n] in ("activation", "attention", "mix", "mixer") for body in bodies for n in body)
     if learned and not bent:  # two linear maps added up (re-parameterised convolutions): one convolution, no skip
         return None
     return join

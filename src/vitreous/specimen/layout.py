@@ -9,7 +9,7 @@ from torch import Tensor
 
 from vitreous.specimen.anatomy import Grid
 from vitreous.specimen.graph import EXAMPLE_BATCH
-from vitreous.specimen.positions import PREFIX, SPAN, Trace, compact, constant_along
+from vitreous.specimen.trace import PREFIX, SPAN, Trace, compact, constant_along
 
 
 @dataclass(frozen=True, slots=True)

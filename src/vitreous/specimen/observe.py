@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.specimen.anatomy import Grid, Unit
-from vitreous.specimen.attention import AttentionSite, Places, fused_probabilities
+from vitreous.specimen.attention import AttentionSite, Places, fused_probabilities, merged
 from vitreous.specimen.centred import Centred
 from vitreous.specimen.layout import Layout
 
@@ -93,11 +93,28 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class AttentionMap:
-    """Attention probabilities and where their queries and keys lie. Rows sum to one."""
+    """The weights that attention applies, and where their queries and keys lie."""
 
     values: Tensor
     """(b, groups, heads, queries, keys): one group where attention is global, one per window otherwise."""
     places: Places
+    normalised: bool = True
+    """Whether the weights are probabilities: rows sum to one."""
+    softmax: Tensor | None = None
+    """The model's own probabilities, where it changes them before it applies them (talking heads)."""
+
+    @property
+    def probabilities(self) -> AttentionMap:
+        """Rows that sum to one: these weights, or what the model's softmax gave, or these weights divided by the sum
+        of their row. Weights that can be negative have none."""
+        if self.normalised:
+            return self
+        if self.softmax is not None:
+            return AttentionMap(self.softmax, self.places)
+        if bool((self.values < 0).any()):
+            raise VitreousError("These attention weights can be negative and give no probabilities; use .values.")
+        sums = self.values.sum(-1, keepdim=True)
+        return AttentionMap(self.values / sums.where(sums > 0, torch.ones_like(sums)), self.places)
 
     @property
     def queries(self) -> Tensor:
@@ -198,20 +215,28 @@ class _Tap(nn.Module):
         self.outlet.consumer(self.unit, Sites(**seen))
 
 
-def _attention_map(sites: Sequence[AttentionSite], tensors: list[Any]) -> AttentionMap | None:
-    """Several products of one unit (heads computed one after the other) are put together along the heads."""
-    maps, rest = [], list(tensors)
+def _attention_map(sites: Sequence[AttentionSite], tensors: list[Any]) -> AttentionMap:
+    """Several products of one unit are put together along heads and groups (`merged`)."""
+    maps, before, rest = [], [], list(tensors)
     for site in sites:
         assert site.places is not None
         if site.fused:
             (query, key, *options), rest = rest[:6], rest[6:]
             maps.append(site.places.gather(fused_probabilities(query, key, *options)))
         else:
-            maps.append(site.places.gather(rest.pop(0)))
-    places = sites[0].places
-    assert places is not None
-    alike = [m for m in maps if m.shape[3:] == maps[0].shape[3:] and m.shape[1] == maps[0].shape[1]]
-    return AttentionMap(alike[0] if len(alike) == 1 else torch.cat(alike, 2), places)
+            assert site.arrangement is not None
+            maps.append(site.places.gather(site.arrangement.matrix(rest.pop(0))))
+        mixed = site.arrangement.matrix(rest.pop(0)) if site.arrangement and site.kind == "mixed" else None
+        before.append(site.places.gather(mixed) if mixed is not None else maps[-1])
+    clusters, places = merged(sites)
+    kinds = {sites[number].kind for numbers in clusters for number in numbers}
+    softmax = _together(before, clusters) if "mixed" in kinds and kinds <= {"mixed", "probabilities"} else None
+    return AttentionMap(_together(maps, clusters), places, kinds == {"probabilities"}, softmax)
+
+
+def _together(maps: list[Tensor], clusters: list[list[int]]) -> Tensor:
+    groups = [maps[n[0]] if len(n) == 1 else torch.cat([maps[i] for i in n], 2) for n in clusters]
+    return groups[0] if len(groups) == 1 else torch.cat(groups, 1)
 
 
 class Tapped:
@@ -270,13 +295,18 @@ def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]
         node = nodes.get(product.product if product.fused else str(product.weights))
         if node is None or product.places is None:
             return []
-        if product.fused:
-            given = fused_arguments(node)
-            defaults = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
-            args.extend([given["query"], given["key"], *(given.get(name, value) for name, value in defaults.items())])
-        else:
-            args.append(node)
+        args.extend(fused_options(node) if product.fused else [node])
+        if product.kind == "mixed":
+            before = nodes.get(str(product.softmax))
+            args.append(before if before is not None else node)
     return args
+
+
+def fused_options(node: fx.Node) -> list[Any]:
+    """What probabilities of fused attention are made from, as `fused_probabilities` takes it."""
+    given = fused_arguments(node)
+    defaults = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
+    return [given["query"], given["key"], *(given.get(name, value) for name, value in defaults.items())]
 
 
 def fused_arguments(node: fx.Node) -> dict[str, Any]:

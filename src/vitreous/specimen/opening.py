@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor, fx, nn
 
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
-from vitreous.specimen.attention import AttentionSite, find_attention
+from vitreous.specimen.attention import AttentionSite, find_attention, merged
 from vitreous.specimen.block_outputs import NORMS
 from vitreous.specimen.cache import recall, remember, structure
 from vitreous.specimen.dissect import Piece, dissect
@@ -21,6 +22,7 @@ from vitreous.specimen.joins import Flow
 from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
 from vitreous.specimen.specimen import Specimen
+from vitreous.specimen.verify import proved, verify_attention
 
 
 def open(
@@ -73,7 +75,7 @@ def _open(
     known = recall(key, model)
     if known is not None:
         module, anatomy, wiring = known
-        return module, replace(anatomy, model=name), wiring
+        return _prove(module, replace(anatomy, model=name), wiring, images)
     module = read(model, images)
     flow = Flow(Positions(module))
     pieces = dissect(flow, model)
@@ -83,7 +85,39 @@ def _open(
     total = sum(p.numel() for p in model.parameters())
     anatomy = Anatomy(name, shape, tuple(units), total)
     remember(key, model, module, anatomy, wiring)
-    return module, anatomy, wiring
+    return _prove(module, anatomy, wiring, images)
+
+
+def _prove(
+    module: fx.GraphModule, anatomy: Anatomy, wiring: dict[str, Wiring], images: Tensor
+) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
+    """Attention that does not reproduce the model's own product is not shown; the rest says what its weights are."""
+    every = [site for unit in wiring.values() for site in unit.attention]
+    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
+    with torch.random.fork_rng():
+        findings = verify_attention(module, every, noise.to(images))
+    wiring = {
+        name: replace(unit, attention=tuple(proved(site, findings) for site in unit.attention))
+        for name, unit in wiring.items()
+    }
+    units = tuple(replace(unit, **_seen(wiring[unit.name].attention)) for unit in anatomy.units)
+    return module, replace(anatomy, units=units), wiring
+
+
+def _seen(sites: Sequence[AttentionSite]) -> dict[str, Any]:
+    """What the sites of a unit say about it."""
+    if not sites:
+        return {}
+    hidden = next((site for site in sites if not site.visible), None)
+    shown = hidden or sites[0]
+    reason = next((site.reason for site in (shown, *sites) if site.reason), "")
+    kinds = [site.kind for site in sites]
+    weights = next((kind for kind in ("signed", "positive", "mixed") if kind in kinds), "probabilities")
+    if hidden is not None:
+        return {"reach": hidden.reach, "reason": reason}
+    clusters, _ = merged(sites)
+    heads = sum(sites[number].heads or 1 for number in clusters[0])
+    return {"reach": shown.reach, "reason": reason, "weights": weights, "heads": heads}
 
 
 def _check_weights(model: nn.Module, name: str) -> None:
@@ -129,10 +163,10 @@ def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
 def _hidden(piece: Piece, flow: Flow) -> fx.Node | None:
     """What the last weights of a unit read, if the unit has computed it itself; weights of a gate, which sees no
     positions, do not count."""
-    for node in reversed([n for n in piece.body if flow.role[n] in ("linear", "conv", "mix")]):
+    for node in reversed([n for n in piece.body if flow.role[n] in ("linear", "conv", "mix", "mixer")]):
         source = next((n for n in node.all_input_nodes if n in flow.data), None)
         layout = flow.layout(source)
-        if flow.role[node] == "mix" or (layout is not None and layout.grid is not None):
+        if flow.role[node] in ("mix", "mixer") or (layout is not None and layout.grid is not None):
             return source if source in piece.body else None
     return None
 

@@ -158,15 +158,17 @@ class Specimen(nn.Module):
             for unit in self._find(units):
                 sites = wiring[unit.name].attention
                 if not sites or not all(site.visible for site in sites):
-                    raise VitreousError(f"Unit {unit.name!r} ({unit.kind}, {unit.reach}) has no attention to replace.")
+                    what = f"({unit.kind}, {unit.reach})" if unit.reach else f"({unit.kind})"
+                    why = f" {unit.reason}" if unit.reason else ""
+                    raise VitreousError(f"Unit {unit.name!r} {what} has no attention to replace.{why}")
                 given = attention.get(unit.name) if isinstance(attention, Mapping) else attention
                 if given is None:
                     raise UnknownName("attention given for", unit.name, attention)
                 fixed = (
                     intervene.replace_attention(
-                        module, nodes, site, _matrix(given, unit, site.places, site.heads or 1), unit
+                        module, nodes, site, _matrix(part, unit, site.places, site.heads or 1), unit
                     )
-                    for site in sites
+                    for site, part in ((s, intervene.share(given, sites, i)) for i, s in enumerate(sites))
                 )
                 wiring[unit.name] = replace(wiring[unit.name], attention=tuple(fixed))
 
