@@ -20,6 +20,7 @@ from vitreous.claims.facts import checked, spoken
 from vitreous.claims.reading import judged, load
 from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
+from vitreous.report.guard import Guard
 from vitreous.report.verdicts import Judgement
 from vitreous.store import explained
 
@@ -46,17 +47,26 @@ def judge_folder(
             "again, which goes on where it was stopped."
         )
     verdicts = judge(evidence, wanted)
-    print_verdicts(verdicts, console)
+    guard = Guard()
+    note_failures(verdicts, guard)
     wrote = []
-    if out is not None:
-        wrote.append(write(Inspection({}), out, judgement=Judgement(verdicts, evidence.exhibits)))
     if table is not None:
         with explained(table):
             table.parent.mkdir(parents=True, exist_ok=True)
             table.write_text(rows(verdicts), encoding="utf-8")
         wrote.append(table)
+    guard.run("The table on the terminal", lambda: print_verdicts(verdicts, console), lambda _: None)
+    if out is not None:
+        judged = Judgement(verdicts, evidence.exhibits)
+        wrote.insert(0, write(Inspection({}), out, judgement=judged, guard=guard))
     if wrote:
         console.print(f"Wrote {', '.join(map(str, wrote))}", highlight=False, soft_wrap=True)
+    guard.check()
+
+
+def note_failures(verdicts: Sequence[Verdict], guard: Guard) -> None:
+    """Claims whose check failed, beside what else could not be rendered."""
+    guard.failures |= {f"The verdict on {each.claim.id}": each.failed for each in verdicts if each.failed}
 
 
 def named(only: str) -> list[str]:
