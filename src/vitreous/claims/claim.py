@@ -25,7 +25,7 @@ from typing import Literal
 
 from vitreous.claims.evidence import Evidence, Look, Need, Scale
 from vitreous.claims.measure import FULL, Measure
-from vitreous.errors import UnknownName
+from vitreous.errors import UnknownName, VitreousError
 
 Outcome = Literal["supported", "refuted", "inconclusive"]
 Side = Literal["at least", "at most"]
@@ -248,6 +248,8 @@ def _guarded(evidence: Evidence, claim: Claim) -> Verdict:
     """One check that fails takes no other verdict with it."""
     try:
         return _judged(evidence, claim)
+    except VitreousError:  # a damaged file, which its owner can mend
+        raise
     except Exception as error:  # whatever an odd model makes of a check that was written for others
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         data, look = evidence.look(claim.task)

@@ -17,6 +17,7 @@ from vitreous.claims.facts import checked, spoken, told
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 
+RANDOM = "random weights"
 EXHIBITS, INDEX, INSPECTION = "exhibits", "exhibit.json", "inspection.json"
 
 
@@ -62,7 +63,7 @@ def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
                 f"{str(home / INSPECTION)!r} cannot be read ({type(error).__name__}: {error}); look into the models "
                 "again, or copy the folder anew."
             ) from None
-        return Evidence(_models(stored, {**kinds, **_units(stored)}, roles or {}))
+        return Evidence(_models(stored, {**kinds, **_units(stored)}, roles or {}), unjudged(stored))
     raise VitreousError(
         f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as studies have, nor an "
         f"{INSPECTION}, as `vitreous inspect --results` and `Inspection.save` write it."
@@ -88,7 +89,7 @@ def exhibit(folder: Path) -> Exhibit:
 
 def judged(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:
     """Evidence of an inspection that is in memory."""
-    return Evidence(_models(results, _units(results), roles or {}))
+    return Evidence(_models(results, _units(results), roles or {}), unjudged(results))
 
 
 def _units(results: Mapping[str, Result]) -> dict[str, list[str]]:
@@ -107,7 +108,10 @@ def _models(results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles
         if name not in kinds:
             raise UnknownName("model among those looked at", name, kinds, f"They are {', '.join(kinds)}.")
     found: dict[str, Exhibit] = {}
+    not_judged = unjudged(results)
     for name, units in kinds.items():
+        if name in not_judged:
+            continue
         own = {question: result for question, result in results.items() if _holds(result, name)}
         moment = name.partition("@")[2] or None
         given = spoken(roles[name]) if name in roles else role(units, name, own)
@@ -117,6 +121,32 @@ def _models(results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles
             results_on = {question: result for question, result in own.items() if _images(result) == data}
             found.setdefault(told(there), Exhibit(there, results_on, name))
     return list(found.values())
+
+
+def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
+    """Models of an inspection that no finding is judged on, and why: random weights have learned nothing, and neither
+    has a model that guesses. A checkpoint early in a training (`NAME@warmup`) may guess: claims ask for it as such."""
+    found: dict[str, str] = {}
+    for result in results.values():
+        for name, known in result.about.get("models", {}).items():
+            if known.get("weights") == "random":
+                found[str(name)] = RANDOM
+    return {**_guessing(results), **found}
+
+
+def _guessing(results: Mapping[str, Result]) -> dict[str, str]:
+    """Models whose accuracy cannot be told from chance."""
+    if "accuracy" not in results:
+        return {}
+    table, classes = results["accuracy"].table, results["accuracy"].about.get("data", {}).get("classes", 0)
+    if not classes or not {"model", "measure", "overall", "value", "low"} <= set(table.columns):
+        return {}
+    rows = table[table["overall"] & (table["measure"] == "top-1")].to_dict("records")
+    return {
+        str(row["model"]): f"at chance ({row['value']:.1%} of the images right, and guessing gives {1 / classes:.1%})"
+        for row in rows
+        if not row["low"] > 1 / classes and "@" not in str(row["model"])
+    }
 
 
 def _images(result: Result) -> str:

@@ -11,6 +11,7 @@ from torch import nn
 from vitreous import store
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.models import registry
+from vitreous.models.weights import Weights, mark
 
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
 
@@ -55,7 +56,7 @@ def from_run(run: store.Run, weights: Path) -> nn.Module:
     """The run's model with these weights; it carries the normalisation and the class names it was trained with."""
     identity = run.identity
     model = rebuild(identity["model"], str(run.folder))
-    tensors, _ = store.load(weights)
+    tensors, notes = store.load(weights)
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
@@ -68,7 +69,12 @@ def from_run(run: store.Run, weights: Path) -> nn.Module:
     model.pretrained_cfg = {  # type: ignore[assignment]
         **known, "mean": tuple(data["mean"]), "std": tuple(data["std"]), "label_names": tuple(data["classes"])
     }  # fmt: skip
-    return model.eval()
+    return mark(model.eval(), _begun(identity["model"]) if notes.get("step") == 0 else "trained")
+
+
+def _begun(model: dict[str, Any]) -> Weights:
+    """With which weights a run began: its own random ones, or some that it was given."""
+    return "trained" if "from" in model else "unknown" if "weights" in model else "random"
 
 
 def nanos() -> list[str]:

@@ -22,6 +22,7 @@ from rich.text import Text
 from vitreous import analyses, probes
 from vitreous.analyses.engine import analyse
 from vitreous.analyses.pieces import Interrupted
+from vitreous.claims.reading import unjudged
 from vitreous.config import assignment
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.inspection.engine import inspect
@@ -31,7 +32,7 @@ from vitreous.inspection.options import Alone, Looking, Options
 from vitreous.report import write
 from vitreous.report.findings import findings
 from vitreous.report.guard import Guard
-from vitreous.report.judge import judgement, note_failures, understood
+from vitreous.report.judge import judgement, note_failures, understood, warnings
 from vitreous.report.models import named
 from vitreous.report.page import check_ending
 from vitreous.report.verdicts import plain
@@ -172,7 +173,7 @@ def summary(found: Inspection, guard: Guard) -> RenderableType:
     parts = [
         guard.run(what, partial(make, found), lambda _: [])
         for what, make in (
-            ("The line on the images", _images), ("The table on the terminal", _table),
+            ("The line on the images", _images), ("The warnings", _warnings), ("The table on the terminal", _table),
             ("The list of what was left out", _left_out),
         )
     ]  # fmt: skip
@@ -182,7 +183,7 @@ def summary(found: Inspection, guard: Guard) -> RenderableType:
         if name in analyses.names()
         for sentence in guard.run(f"What {name} comes to", partial(_sentences, found[name]), lambda _: [])
     ]
-    return Group(*parts[0], *parts[1], *said, *parts[2])
+    return Group(*parts[0], *parts[1], *parts[2], *said, *parts[3])
 
 
 def _images(found: Inspection) -> list[RenderableType]:
@@ -192,6 +193,10 @@ def _images(found: Inspection) -> list[RenderableType]:
     data = first.about["data"]
     questions = f"{len(found)} question{'s' * (len(found) > 1)}"
     return [Text(f"{questions} on {data['images']} images of {data['name']} ({data['split']})")]
+
+
+def _warnings(found: Inspection) -> list[RenderableType]:
+    return [Text(sentence, style="yellow") for sentence in warnings(unjudged(found))]
 
 
 def _table(found: Inspection) -> list[RenderableType]:
@@ -222,7 +227,9 @@ def _columns(found: Inspection) -> dict[str, dict[str, str]]:
     """Column, model: a number in words."""
     units = {model: str(len(anatomy.units)) for model, anatomy in found.anatomies.items()}
     parameters = {model: _short(anatomy.parameters) for model, anatomy in found.anatomies.items()}
-    cells: dict[str, dict[str, str]] = defaultdict(dict, {"units": units, "parameters": parameters})
+    known = [each for result in found.values() for each in result.about.get("models", {}).items()]
+    weights = {model: about["weights"] for model, about in known if about.get("weights")}
+    cells: dict[str, dict[str, str]] = defaultdict(dict, {"weights": weights, "units": units, "parameters": parameters})
     if "cost" in found:
         for row in found["cost"].table.itertuples():
             cells["GFLOPs"][str(row.model)] = f"{row.gflops:.3g}"

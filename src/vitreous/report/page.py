@@ -8,11 +8,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from vitreous import __version__
+from vitreous.claims.reading import unjudged
 from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
 from vitreous.report import attention, models, origin, summary, surface, verdicts
 from vitreous.report.guard import Guard
+from vitreous.report.judge import warnings
 from vitreous.report.packing import block, digest, plain
 from vitreous.report.questions import GROUPS, arranged, question
 from vitreous.report.sections import section
@@ -136,6 +138,7 @@ def _head(inspection: Inspection, names: list[str]) -> list[str]:
     return [
         f"<header><h1>Inside {listed([f'<span>{escape(name)}</span>' for name in names])}</h1>",
         f'<p class="facts">{origin.facts(inspection)}</p></header>',
+        *(f'<p class="caution" role="note">{escape(each)}</p>' for each in warnings(unjudged(inspection))),
         f'<div class="bar">{chips}<div class="switches">',
         '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
     ]

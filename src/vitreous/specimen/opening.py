@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from vitreous.errors import VitreousError
+from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
 from vitreous.specimen.attention import AttentionSite, find_attention
 from vitreous.specimen.cache import recall, remember, structure
@@ -52,6 +53,7 @@ def open(
     else:
         specimen = Specimen(*_open(model, name, shape))
     specimen.trained = _trained_with(model)
+    specimen.weights = weights_of(model)
     return specimen
 
 
