@@ -6,19 +6,17 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
 from vitreous import __version__, analyses, judging
 from vitreous.errors import VitreousError
+from vitreous.files import explained
 from vitreous.inspection.options import Alone as AloneOptions
 from vitreous.inspection.options import Options as InspectOptions
 from vitreous.terminal import ImageOption, console
 from vitreous.training.options import Options as TrainOptions
-
-if TYPE_CHECKING:
-    from vitreous.specimen.anatomy import Anatomy
 
 app = App(
     name="vitreous",
@@ -57,16 +55,17 @@ def anatomy(
     pretrained
         Load the published weights; without it they are random.
     out
-        Also write a drawing (.svg, .html) or the data (.json); may be repeated.
+        Also write a drawing (.svg, .pdf, .png, .html) or the data (.json); may be repeated.
     seed
         Of the random weights, 0 if not given.
     """
+    from vitreous.specimen import drawing
+
     for path in out or ():
-        _check_ending(path)
+        drawing.check_ending(path)
     import torch
 
     import vitreous
-    from vitreous.specimen import drawing
 
     torch.set_num_threads(1)  # a graph is read with thousands of tiny tensors; a second thread made it 17 s, not 3
     screen = console()
@@ -77,7 +76,8 @@ def anatomy(
             anatomies.append(vitreous.open(name, image=image, pretrained=pretrained).anatomy)
         screen.print(drawing.table(anatomies[-1], fold=len(models) > 1), "")
     for path in out or ():
-        _write(path, anatomies)
+        with explained(path):
+            drawing.save(anatomies, path)
         screen.print(f"Wrote {path}", highlight=False)
 
 
@@ -295,7 +295,7 @@ def launch(
         if debug:
             raise
         _complain(str(error))
-        return 2
+        return error.code if isinstance(error, VitreousError) else 2
     except KeyboardInterrupt as stop:
         _complain(str(stop) or "Interrupted.")
         return 130
@@ -317,29 +317,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)
-
-
-def _check_ending(path: Path) -> None:
-    if path.suffix not in (".svg", ".html", ".json"):
-        raise VitreousError(f"A drawing ends in .svg, .html or .json, and {str(path)!r} does not.")
-
-
-def _write(path: Path, anatomies: list[Anatomy]) -> None:
-    """One model's JSON is what `Anatomy.from_json` reads; of several it is a list of those."""
-    from vitreous.specimen import drawing
-
-    if path.suffix == ".svg":
-        text = drawing.svg(anatomies)
-    elif path.suffix == ".html":
-        text = drawing.html(anatomies)
-    else:
-        one = [anatomy.to_json() for anatomy in anatomies]
-        text = one[0] if len(one) == 1 else "[" + ",\n".join(one) + "]"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise VitreousError(f"Cannot write {str(path)!r}: {error.strerror}.") from error
 
 
 def _complain(sentence: str) -> None:

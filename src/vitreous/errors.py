@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import ClassVar
 
 
 class VitreousError(Exception):
-    """Anything a user can cause and can mend. The command line prints it without a traceback and exits with 2."""
+    """Anything a user can cause and can mend. The command line prints it without a traceback and exits with `code`."""
+
+    code: ClassVar[int] = 2
 
 
 class UnknownName(VitreousError):

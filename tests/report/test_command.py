@@ -49,8 +49,8 @@ def photographs(folder: Path, names: list[str]) -> None:
 def test_a_report_and_a_summary(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "nano:resnet", *QUICK, "--results", "numbers", "--figures", "pictures")
     assert (code, err) == (0, "")
-    assert out.startswith("2 questions on 40 images of world:shapes (test) model units parameters accuracy")
-    assert "nano:resnet 11 272 k 100.0%" in out
+    assert out.startswith("2 questions on 40 images of world:shapes (test) model weights units parameters accuracy")
+    assert "nano:resnet trained 11 272 k 100.0%" in out
     assert out.endswith("Wrote report.html, numbers, pictures")
     assert "<html" in (home / "report.html").read_text()
     assert list(vitreous.Inspection.load("numbers")) == ["accuracy", "variance"]

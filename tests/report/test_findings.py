@@ -13,6 +13,7 @@ from vitreous import Inspection, Result
 from vitreous.report import summary
 from vitreous.report.comparing import Mean, apart, ranked
 from vitreous.report.findings import FINDINGS, findings
+from vitreous.report.guard import Guard
 from vitreous.report.words import ends, listed, measured, number, shares
 from vitreous.results import Column
 
@@ -141,10 +142,10 @@ def test_a_result_of_another_shape_has_no_sentence(name: str) -> None:
 
 
 def test_the_summary_is_short_and_leads_to_the_charts() -> None:
-    lines = summary.lines(Inspection({"accuracy": accuracies(vit=(0.9, 0.88, 0.92))}))
+    lines = summary.lines(Inspection({"accuracy": accuracies(vit=(0.9, 0.88, 0.92))}), Guard())
     assert len([line for line in lines if line.startswith("<li>")]) == 1
     assert 'href="#accuracy"' in lines[1]
-    nothing = summary.lines(Inspection({"other": made("other", [{"model": "vit", "value": 1.0}])}))
+    nothing = summary.lines(Inspection({"other": made("other", [{"model": "vit", "value": 1.0}])}), Guard())
     assert "1 question was answered" in nothing[1]
 
 

@@ -240,7 +240,9 @@ def test_figures_and_tables_as_files(inspection: Inspection, tmp_path: Path) -> 
     names = {path.name for path in (tmp_path / "figures").iterdir()}
     stems = ["attention_distance", "attention_distance-2"]
     expected = {f"{stem}.{suffix}" for stem in stems for suffix in ("svg", "pdf", "png")}
-    assert names == expected | {"attention_distance.csv", "attention_distance.parquet", "anatomy.svg"}
+    expected |= {f"anatomy.{suffix}" for suffix in ("svg", "pdf", "png")}
+    assert names == expected | {"attention_distance.csv", "attention_distance.parquet"}
+    assert (tmp_path / "figures" / "anatomy.png").read_bytes()[:4] == b"\x89PNG"
     read = pd.read_parquet(tmp_path / "figures" / "attention_distance.parquet")
     pd.testing.assert_frame_equal(read, few["attention_distance"].table)
     assert (tmp_path / "figures" / "attention_distance.pdf").read_bytes()[:4] == b"%PDF"

@@ -14,6 +14,7 @@ from vitreous import Inspection
 from vitreous.palette import RAMPS
 from vitreous.report.command import stored
 from vitreous.report.figures import write_figures
+from vitreous.report.guard import Guard
 from vitreous.report.page import page
 from vitreous.report.surface import ACROSS, DOWN, HEIGHT, SHADES, UP, WIDTH, component, draw, ramp
 
@@ -80,7 +81,7 @@ def test_a_line_has_no_surface() -> None:
 def test_figures_have_a_file_for_every_model(tmp_path: Path) -> None:
     two = found.table[found.table["model"].isin(["nano:vit", "nano:resnet"])]
     few = replace(found, table=two, views=found.views[:1])
-    written = write_figures(Inspection({"landscape": few}, {}, {}), tmp_path)
+    written = write_figures(Inspection({"landscape": few}, {}, {}), tmp_path, Guard())
     surfaces = {path.name for path in written if "surface" in path.name}
     assert surfaces == {f"landscape-surface{n}.{kind}" for n in ("", "-2") for kind in ("svg", "pdf", "png")}
     assert all((tmp_path / name).stat().st_size > 1000 for name in surfaces)

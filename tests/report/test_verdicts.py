@@ -21,6 +21,7 @@ from vitreous.claims.claim import Claim, Outcome, Paper, Part, Verdict, judge
 from vitreous.claims.evidence import Evidence, Need
 from vitreous.claims.together import of_chance
 from vitreous.report import effect, write
+from vitreous.report.guard import Guard
 from vitreous.report.packing import digest
 from vitreous.report.verdicts import Judgement, lines, plain, sentences, striking
 
@@ -80,7 +81,7 @@ def test_the_paragraph_counts(judgement: Judgement) -> None:
     assert plain(judgement).startswith(said)
     chance = " ".join(of_chance(judgement.measured))
     assert "would seem certain by chance" in chance
-    assert chance in lines(judgement)[1]
+    assert chance in lines(judgement, Guard())[1]
 
 
 def test_nothing_and_one() -> None:
@@ -220,7 +221,7 @@ def test_what_a_verdict_says(page: Reader) -> None:
 
 def test_conflicts_stand_beside_the_claims_they_concern() -> None:
     found = next(claim for claim in claims.every() if claim.id == "HDV-09")
-    said = "".join(lines(Judgement([Verdict(found, "supported", (GAP,), "cifar10", "ten")], [])))
+    said = "".join(lines(Judgement([Verdict(found, "supported", (GAP,), "cifar10", "ten")], []), Guard()))
     assert "disputed: X-04" in said
     assert "Chen et al. (2022) find it sharper" in said
 
@@ -231,7 +232,7 @@ def test_a_missing_question_can_be_asked_of_an_inspection() -> None:
     def command(models: list[str], result: str, inspected: bool) -> str:
         missing = tuple(Need({"model": model}, result) for model in models)
         given = Judgement([made_up("TST-01", "inconclusive", missing=missing)], there, inspected)
-        return "".join(re.findall("<code>(.*?)</code>", "".join(lines(given))))
+        return "".join(re.findall("<code>(.*?)</code>", "".join(lines(given, Guard()))))
 
     assert command(["vit", "resnet"], "erf", True) == "vitreous inspect … --analyses erf"
     assert command(["vit", "resnet"], "erf", False) == "vitreous study zoo"

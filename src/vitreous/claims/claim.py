@@ -25,7 +25,7 @@ from typing import Literal
 
 from vitreous.claims.evidence import Evidence, Look, Need, Scale
 from vitreous.claims.measure import FULL, Measure
-from vitreous.errors import UnknownName
+from vitreous.errors import UnknownName, VitreousError
 
 Outcome = Literal["supported", "refuted", "inconclusive"]
 Side = Literal["at least", "at most"]
@@ -212,6 +212,8 @@ class Verdict:
     scale: Scale
     missing: tuple[Need, ...] = ()
     notes: tuple[str, ...] = ()
+    failed: str = ""
+    """What went wrong where the check itself did."""
 
     @property
     def lacking(self) -> bool:
@@ -239,7 +241,19 @@ class Verdict:
 
 def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
     """A verdict on every claim, from what was measured."""
-    return [_judged(evidence, claim) for claim in claims]
+    return [_guarded(evidence, claim) for claim in claims]
+
+
+def _guarded(evidence: Evidence, claim: Claim) -> Verdict:
+    """One check that fails takes no other verdict with it."""
+    try:
+        return _judged(evidence, claim)
+    except VitreousError:  # a damaged file, which its owner can mend
+        raise
+    except Exception as error:  # whatever an odd model makes of a check that was written for others
+        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        data, look = evidence.look(claim.task)
+        return Verdict(claim, "inconclusive", (), data, look.scale, (), (f"It could not be judged: {why}",), why)
 
 
 def _judged(evidence: Evidence, claim: Claim) -> Verdict:

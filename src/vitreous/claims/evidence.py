@@ -221,8 +221,10 @@ class Look:
 class Evidence:
     """Exhibits that may be judged together."""
 
-    def __init__(self, exhibits: Iterable[Exhibit]) -> None:
+    def __init__(self, exhibits: Iterable[Exhibit], not_judged: Mapping[str, str] | None = None) -> None:
         self.exhibits = list(exhibits)
+        self.not_judged = dict(not_judged or {})
+        """Models that were measured and are no evidence, and why."""
         self.seen: dict[str, tuple[list[Exhibit], Scale]] = {}
         """By data, for every claim looks at the same."""
         _check_comparable(self.exhibits)

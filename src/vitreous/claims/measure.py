@@ -66,13 +66,17 @@ class Measure:
         return self._with(lambda rows: rows[:, part])
 
     def mean(self) -> Measure:
-        return self._with(lambda rows: rows.mean(-1))
+        return self._reduced(np.mean)
 
     def least(self) -> Measure:
-        return self._with(lambda rows: rows.min(-1))
+        return self._reduced(np.min)
 
     def most(self) -> Measure:
-        return self._with(lambda rows: rows.max(-1))
+        return self._reduced(np.max)
+
+    def _reduced(self, function: Callable[..., Any]) -> Measure:
+        """One number of each row; of a row of none, such as the rises of a model of one stage, it is not a number."""
+        return self._with(lambda rows: function(rows, axis=-1) if rows.shape[-1] else np.full(rows.shape[:-1], np.nan))
 
     def __add__(self, other: Measure | float) -> Measure:
         return _pairwise(add, self, other)

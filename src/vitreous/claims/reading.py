@@ -20,6 +20,7 @@ from vitreous.results import Result
 from vitreous.results.files import AGAIN, INSPECTION, read_index, stored
 from vitreous.results.files import load as load_result
 
+RANDOM = "random weights"
 EXHIBITS, INDEX = "exhibits", "exhibit.json"
 REMEASURE = "the same study measures it again"
 
@@ -61,7 +62,7 @@ def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
         except (KeyError, TypeError, AttributeError) as error:
             raise Damaged(home / INSPECTION, f"{type(error).__name__}: {error}", AGAIN) from None
         found = Stored(readers)
-        return Evidence(_models(found, {**kinds, **_units(found)}, roles or {}))
+        return Evidence(_models(found, {**kinds, **_units(found)}, roles or {}), unjudged(found))
     raise VitreousError(
         f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as studies have, nor an "
         f"{INSPECTION}, as `vitreous inspect --results` and `Inspection.save` write it."
@@ -98,7 +99,7 @@ def read_exhibit(folder: Path) -> dict[str, Any]:
 
 def judged(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:
     """Evidence of an inspection that is in memory."""
-    return Evidence(_models(results, _units(results), roles or {}))
+    return Evidence(_models(results, _units(results), roles or {}), unjudged(results))
 
 
 def _units(results: Mapping[str, Result]) -> dict[str, list[str]]:
@@ -117,7 +118,10 @@ def _models(results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles
         if name not in kinds:
             raise UnknownName("model among those looked at", name, kinds, f"They are {', '.join(kinds)}.")
     found: dict[str, Exhibit] = {}
+    not_judged = unjudged(results)
     for name, units in kinds.items():
+        if name in not_judged:
+            continue
         own = {question: result for question, result in results.items() if _holds(result, name)}
         moment = name.partition("@")[2] or None
         given = spoken(roles[name]) if name in roles else role(units, name, own)
@@ -127,6 +131,32 @@ def _models(results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles
             results_on = {question: result for question, result in own.items() if _images(result) == data}
             found.setdefault(told(there), Exhibit(there, results_on, name))
     return list(found.values())
+
+
+def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
+    """Models of an inspection that no finding is judged on, and why: random weights have learned nothing, and neither
+    has a model that guesses. A checkpoint early in a training (`NAME@warmup`) may guess: claims ask for it as such."""
+    found: dict[str, str] = {}
+    for result in results.values():
+        for name, known in result.about.get("models", {}).items():
+            if known.get("weights") == "random":
+                found[str(name)] = RANDOM
+    return {**_guessing(results), **found}
+
+
+def _guessing(results: Mapping[str, Result]) -> dict[str, str]:
+    """Models whose accuracy cannot be told from chance."""
+    if "accuracy" not in results:
+        return {}
+    table, classes = results["accuracy"].table, results["accuracy"].about.get("data", {}).get("classes", 0)
+    if not classes or not {"model", "measure", "overall", "value", "low"} <= set(table.columns):
+        return {}
+    rows = table[table["overall"] & (table["measure"] == "top-1")].to_dict("records")
+    return {
+        str(row["model"]): f"at chance ({row['value']:.1%} of the images right, and guessing gives {1 / classes:.1%})"
+        for row in rows
+        if not row["low"] > 1 / classes and "@" not in str(row["model"])
+    }
 
 
 def _images(result: Result) -> str:

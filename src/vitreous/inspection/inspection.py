@@ -130,6 +130,7 @@ def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[st
         "models": {
             each.name: {
                 "fingerprint": each.fingerprint,
+                "weights": each.specimen.weights,
                 "image": list(each.specimen.anatomy.image),
                 "parameters": each.specimen.anatomy.parameters,
                 "edits": list(each.specimen.edits),

@@ -25,6 +25,7 @@ from vitreous.image_size import ImageSize, sides
 from vitreous.models import hugging_face, own, registry, runs
 from vitreous.models.hugging_face import Size
 from vitreous.models.registry import is_ours
+from vitreous.models.weights import Weights, mark
 
 if TYPE_CHECKING:
     from torch import nn
@@ -47,10 +48,11 @@ def load(
     """
     image = sides(image)
     source, colon, rest = name.partition(":")
+    weights: Weights = "pretrained" if pretrained else "random"
     if source == "hf":
-        return hugging_face.load(rest, pretrained=pretrained, image=image)
+        return mark(hugging_face.load(rest, pretrained=pretrained, image=image), weights)
     if source == "tv":
-        return _torchvision(rest, pretrained, image, classes)
+        return mark(_torchvision(rest, pretrained, image, classes), weights)
     if source == "run":
         return runs.load(rest)
     if source == "nano":
@@ -60,7 +62,7 @@ def load(
     if is_ours(name):
         return _ours(name, pretrained, image, classes, options or {})
     if (colon and source in TIMM_SOURCES) or not _is_path(name):
-        return _timm(name, pretrained, image, classes, options or {})
+        return mark(_timm(name, pretrained, image, classes, options or {}), weights)
     return runs.load(name)
 
 

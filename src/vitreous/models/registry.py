@@ -21,6 +21,7 @@ from torch import nn
 
 from vitreous.annotations import fits, plain, words
 from vitreous.errors import UnknownName, VitreousError, nearest
+from vitreous.models.weights import mark
 
 Image = int | tuple[int, int]
 """Height and width of the input, or one number for both."""
@@ -167,7 +168,7 @@ def build(name: str, **options: Any) -> Remembers:
         del resolved["patch"]
     model._config = {"name": name, **resolved}
     model.pretrained_cfg = model.default_cfg = _timm_cfg(model)
-    return model
+    return mark(model, "random")
 
 
 def check(*rules: tuple[bool, str]) -> None:

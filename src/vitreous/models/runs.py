@@ -12,6 +12,7 @@ from vitreous import store
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.files import Damaged
 from vitreous.models import registry
+from vitreous.models.weights import Weights, mark
 
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
 
@@ -53,7 +54,7 @@ def load(where: str) -> nn.Module:
 
 def from_run(run: store.Run, moment: str = "final") -> nn.Module:
     """The run's model at a checkpoint; it carries the normalisation and the class names it was trained with."""
-    tensors, _ = run.read_weights(moment)
+    tensors, notes = run.read_weights(moment)
     identity = run.identity
     model = rebuild(identity["model"], str(run.folder))
     try:
@@ -68,7 +69,12 @@ def from_run(run: store.Run, moment: str = "final") -> nn.Module:
     model.pretrained_cfg = {  # type: ignore[assignment]
         **known, "mean": tuple(data["mean"]), "std": tuple(data["std"]), "label_names": tuple(data["classes"])
     }  # fmt: skip
-    return model.eval()
+    return mark(model.eval(), _begun(identity["model"]) if notes.get("step") == 0 else "trained")
+
+
+def _begun(model: dict[str, Any]) -> Weights:
+    """With which weights a run began: its own random ones, or some that it was given."""
+    return "trained" if "from" in model else "unknown" if "weights" in model else "random"
 
 
 def nanos() -> list[str]:

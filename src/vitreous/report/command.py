@@ -10,6 +10,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from rich.text import Text
 from vitreous import analyses, probes
 from vitreous.analyses.engine import analyse
 from vitreous.analyses.pieces import Interrupted
+from vitreous.claims.reading import unjudged
 from vitreous.config import assignment
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.inspection.engine import inspect
@@ -29,10 +31,12 @@ from vitreous.inspection.kept import Stopped
 from vitreous.inspection.options import Alone, Looking, Options
 from vitreous.report import write
 from vitreous.report.findings import findings
-from vitreous.report.judge import judgement, understood
+from vitreous.report.guard import Guard
+from vitreous.report.judge import judgement, note_failures, understood, warnings
 from vitreous.report.models import named
 from vitreous.report.page import check_ending
 from vitreous.report.verdicts import plain
+from vitreous.results import Result
 from vitreous.store import explained
 
 NANO = Path(__file__).parent / "nano"
@@ -52,7 +56,7 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
     check_roles(options, [*models, *(name for other in others for name in named(other))])
     keep = out.with_name(f"{out.name}.partial")
     talks = int(os.environ.get("RANK", "0")) == 0  # one of the processes that torchrun started
-    found = Inspection({})
+    found, guard = Inspection({}), Guard()
     how: dict[str, Any] = {
         name: getattr(options, name) for name in ("skip_corrupt", "image", "pretrained", "device", "seed")
     }
@@ -68,13 +72,15 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
     except (Stopped, Interrupted) as stop:
         found |= stop.inspection or Inspection({})
         if talks and found:
-            _write(found, out, options, console)
+            _write(found, out, options, console, guard)
+            console.print(Text("\n".join(guard.sentences()), style="red"), soft_wrap=True)
         raise
     if talks:
         for other in others:
             found = beside(found, other)
-        _write(found, out, options, console)
+        _write(found, out, options, console, guard)
         shutil.rmtree(keep, ignore_errors=True)
+        guard.check()
 
 
 def stored(folder: str) -> Inspection:
@@ -142,22 +148,58 @@ def check_places(out: Path, *folders: Path | None) -> None:
             tempfile.TemporaryFile(dir=folder).close()
 
 
-def _write(found: Inspection, out: Path, options: Looking, console: Console) -> None:
-    console.print(summary(found))
-    judged = judgement(found, understood(options.role))
-    if judged is not None:
-        console.print(Text(plain(judged)))
-    write(found, out, figures=options.figures, judgement=judged)
+def _write(found: Inspection, out: Path, options: Looking, console: Console, guard: Guard) -> None:
+    """The results first, which took the time, then the page, the figures and the terminal; whatever of it fails is left
+    to `guard`."""
     wrote = [out]
     if options.results is not None:
         wrote.append(found.save(options.results))
+    judged = guard.run("The verdicts", lambda: judgement(found, understood(options.role)), lambda _: None)
+    if judged is not None:
+        note_failures(judged.verdicts, guard)
+    console.print(summary(found, guard))
+    if judged is not None:
+        console.print(guard.run("The verdicts on the terminal", lambda: Text(plain(judged)), Text))
+    write(found, out, figures=options.figures, judgement=judged, guard=guard)
     if options.figures is not None:
         wrote.append(options.figures)
+    if guard.failures and options.results is None:  # or mending what failed would mean measuring again
+        wrote.append(found.save(out.with_name(f"{out.stem}-results")))
     console.print(f"Wrote {', '.join(map(str, wrote))}", highlight=False, soft_wrap=True)
 
 
-def summary(found: Inspection) -> RenderableType:
+def summary(found: Inspection, guard: Guard) -> RenderableType:
     """A screenful: what was looked at, a row for each model, and what could not be asked."""
+    parts = [
+        guard.run(what, partial(make, found), lambda _: [])
+        for what, make in (
+            ("The line on the images", _images), ("The warnings", _warnings), ("The table on the terminal", _table),
+            ("The list of what was left out", _left_out),
+        )
+    ]  # fmt: skip
+    said = [
+        Text(sentence)
+        for name in found
+        if name in analyses.names()
+        for sentence in guard.run(f"What {name} comes to", partial(_sentences, found[name]), lambda _: [])
+    ]
+    return Group(*parts[0], *parts[1], *parts[2], *said, *parts[3])
+
+
+def _images(found: Inspection) -> list[RenderableType]:
+    first = next(iter(found.values()), None)
+    if first is None:
+        return []
+    data = first.about["data"]
+    questions = f"{len(found)} question{'s' * (len(found) > 1)}"
+    return [Text(f"{questions} on {data['images']} images of {data['name']} ({data['split']})")]
+
+
+def _warnings(found: Inspection) -> list[RenderableType]:
+    return [Text(sentence, style="yellow") for sentence in warnings(unjudged(found))]
+
+
+def _table(found: Inspection) -> list[RenderableType]:
     table = Table(box=None, header_style="bold")
     table.add_column("model")
     columns = {name: cells for name, cells in _columns(found).items() if cells}
@@ -165,31 +207,29 @@ def summary(found: Inspection) -> RenderableType:
         table.add_column(name, justify="right")
     for model in found.anatomies:
         table.add_row(Text(model), *(cells.get(model, "–") for cells in columns.values()))
-    parts: list[RenderableType] = [table]
-    first = next(iter(found.values()), None)
-    if first is not None:
-        data = first.about["data"]
-        questions = f"{len(found)} question{'s' * (len(found) > 1)}"
-        parts.insert(0, Text(f"{questions} on {data['images']} images of {data['name']} ({data['split']})"))
-    parts += [Text(sentence) for sentence in _sentences(found)]
+    return [table]
+
+
+def _left_out(found: Inspection) -> list[RenderableType]:
     reasons = _reasons(found)
-    parts += [Text(f"Left out: {why}", style="dim") for why in reasons[:REASONS]]
+    parts: list[RenderableType] = [Text(f"Left out: {why}", style="dim") for why in reasons[:REASONS]]
     if len(reasons) > REASONS:
         parts.append(Text(f"… and {len(reasons) - REASONS} more, which the report says.", style="dim"))
-    return Group(*parts)
+    return parts
 
 
-def _sentences(found: Inspection) -> list[str]:
-    """What the analyses come to; probes have the table."""
-    said = [sentence for name, result in found.items() if name in analyses.names() for sentence in findings(result)]
-    return [unescape(TAG.sub("", sentence)).replace("\u00a0", " ") for sentence in said]
+def _sentences(result: Result) -> list[str]:
+    """What an analysis comes to; probes have the table."""
+    return [unescape(TAG.sub("", sentence)).replace("\u00a0", " ") for sentence in findings(result)]
 
 
 def _columns(found: Inspection) -> dict[str, dict[str, str]]:
     """Column, model: a number in words."""
     units = {model: str(len(anatomy.units)) for model, anatomy in found.anatomies.items()}
     parameters = {model: _short(anatomy.parameters) for model, anatomy in found.anatomies.items()}
-    cells: dict[str, dict[str, str]] = defaultdict(dict, {"units": units, "parameters": parameters})
+    known = [each for result in found.values() for each in result.about.get("models", {}).items()]
+    weights = {model: about["weights"] for model, about in known if about.get("weights")}
+    cells: dict[str, dict[str, str]] = defaultdict(dict, {"weights": weights, "units": units, "parameters": parameters})
     if "cost" in found:
         for row in found["cost"].table.itertuples():
             cells["GFLOPs"][str(row.model)] = f"{row.gflops:.3g}"

@@ -6,6 +6,7 @@ Two models are said to differ only where their intervals do not overlap.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import isfinite, nan
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -21,6 +22,11 @@ class Mean(NamedTuple):
     value: float
     low: float
     high: float
+
+    @classmethod
+    def of(cls, stored: Mapping[str, float | None]) -> Mean:
+        """From a result's `about`, where JSON knows no NaN and None stands for a number that is not there."""
+        return cls(*(nan if (end := stored.get(name)) is None else float(end) for name in cls._fields))
 
 
 Show = Callable[[float, float, float], str]
@@ -48,14 +54,19 @@ def apart(one: Mean, other: Mean) -> bool:
 
 def ranked(found: Mapping[str, Mean], first: str, last: str, alike: str, show: Show) -> str:
     """Who comes first and who last, by their values, or that nobody can tell. `{}` is the value, `{model}` its owner,
-    `{models}` all of them."""
+    `{models}` all of them. Models without a value are left out; nothing is said where none is left."""
+    found = {name: mean for name, mean in found.items() if isfinite(mean.value)}
+    if not found:
+        return ""
     order = sorted(found, key=lambda name: -found[name].value)
     top, bottom = order[0], order[-1]
     ends = [show(*found[name]) for name in (top, bottom)]
     if len(order) == 1:
         return first.format(ends[0], model=bold(top)) + "."
     if not apart(found[top], found[bottom]):
-        return alike.format(ends[1], ends[0], models=_all(list(found))) + "; the intervals overlap."
+        known = all(isfinite(end) for name in (top, bottom) for end in found[name])
+        why = "the intervals overlap" if known else "there are too few images for intervals"
+        return f"{alike.format(ends[1], ends[0], models=_all(list(found)))}; {why}."
     close = [
         [bold(other) for other in order if other != name and not apart(found[name], found[other])]
         for name in (top, bottom)

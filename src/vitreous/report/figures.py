@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
+from vitreous.report.guard import Guard
 from vitreous.report.sections import csv
 from vitreous.report.surface import grids
 from vitreous.results import Result
 from vitreous.results.charts import SUFFIXES
 from vitreous.results.charts import write as write_chart
-from vitreous.specimen.drawing_svg import svg
+from vitreous.specimen.drawing import save
+
+Make = Callable[[], list[Path]]
 
 
-def write_figures(inspection: Inspection, folder: Path) -> list[Path]:
-    """`NAME.svg`, `.pdf` and `.png` (`NAME-2.svg` for a second view), `NAME.csv` and `.parquet`, and `anatomy.svg`; of
-    landscapes also `landscape-surface.svg`, `landscape-surface-2.svg` for a second model."""
+def write_figures(inspection: Inspection, folder: Path, guard: Guard) -> list[Path]:
+    """`NAME.svg`, `.pdf` and `.png` (`NAME-2.svg` for a second view), `NAME.csv` and `.parquet`, and `anatomy.svg`,
+    `.pdf` and `.png`; of landscapes also `landscape-surface.svg`, `landscape-surface-2.svg` for a second model."""
+    written: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        written = []
-        for name, result in inspection.items():
-            for i in range(len(result.views) if len(result.table) else 0):
-                drawn = result.chart(i)
-                stem = name if i == 0 else f"{name}-{i + 1}"
-                written += [write_chart(drawn, folder / f"{stem}{suffix}") for suffix in SUFFIXES]
-            written += _surfaces(result, folder) if name == "landscape" else []
-            written += [folder / f"{name}.csv", folder / f"{name}.parquet"]
-            written[-2].write_text(csv(result), encoding="utf-8")
-            result.table.to_parquet(written[-1])
-        if inspection.anatomies:
-            written.append(folder / "anatomy.svg")
-            named = [replace(anatomy, model=name) for name, anatomy in inspection.anatomies.items()]
-            written[-1].write_text(svg(named), encoding="utf-8")
+        for what, make in _files(inspection, folder):
+            written += guard.run(what, make, lambda _: [], let=OSError)
     except OSError as error:
-        raise VitreousError(f"Cannot write figures to {str(folder)!r}: {error.strerror}.") from error
+        raise VitreousError(f"Cannot write figures to {str(folder)!r}: {error.strerror or error}.") from error
     return written
+
+
+def _files(inspection: Inspection, folder: Path) -> Iterator[tuple[str, Make]]:
+    """What is written, and how."""
+    for name, result in inspection.items():
+        for i in range(len(result.views) if len(result.table) else 0):
+            yield f"File {i + 1} of {name}", partial(_chart, result, i, folder)
+        if name == "landscape":
+            yield "Files of the surfaces", partial(_surfaces, result, folder)
+        yield f"Table file of {name}", partial(_tables, result, folder)
+    if inspection.anatomies:
+        yield "Files of the anatomy", partial(_anatomy, inspection, folder)
+
+
+def _chart(result: Result, i: int, folder: Path) -> list[Path]:
+    drawn = result.chart(i)
+    stem = result.name if i == 0 else f"{result.name}-{i + 1}"
+    return [write_chart(drawn, folder / f"{stem}{suffix}") for suffix in SUFFIXES]
+
+
+def _tables(result: Result, folder: Path) -> list[Path]:
+    text, parquet = folder / f"{result.name}.csv", folder / f"{result.name}.parquet"
+    text.write_text(csv(result), encoding="utf-8")
+    result.table.to_parquet(parquet)
+    return [text, parquet]
+
+
+def _anatomy(inspection: Inspection, folder: Path) -> list[Path]:
+    named = [replace(anatomy, model=name) for name, anatomy in inspection.anatomies.items()]
+    return [save(named, folder / f"anatomy{suffix}") for suffix in SUFFIXES]
 
 
 def _surfaces(result: Result, folder: Path) -> list[Path]:

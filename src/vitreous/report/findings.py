@@ -7,6 +7,7 @@ interval of the change leaves out "no change".
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 import pandas as pd
@@ -68,7 +69,10 @@ def nonlocality(result: Result) -> Iterator[str]:
 
 
 def attention_entropy(result: Result) -> Iterator[str]:
-    row = min(records(result.table), key=lambda row: row["relative"])
+    known = records(result.table.dropna(subset=["relative", "value"]))
+    if not known:
+        return
+    row = min(known, key=lambda row: row["relative"])
     yield (
         f"The most focused head is head {escape(row['head'])} of <code>{escape(row['unit'])}</code> in "
         f"{bold(row['model'])}: {measured(row['value'], row['low'], row['high'], 'bits')} of "
@@ -107,7 +111,7 @@ def fourier(result: Result) -> Iterator[str]:
 
 def cka(result: Result) -> Iterator[str]:
     blocks: dict[str, Any] = result.about.get("block_structure", {})
-    found = {name: Mean(each["value"], each["low"], each["high"]) for name, each in blocks.items()}
+    found = {name: Mean.of(each) for name, each in blocks.items()}
     if found:
         yield ranked(
             found, "{model} falls apart most into stages: units of one are more alike than units of two, by {} CKA",
@@ -127,8 +131,8 @@ def cka(result: Result) -> Iterator[str]:
 
 def localisation(result: Result) -> Iterator[str]:
     indices: dict[str, Any] = result.about.get("indices", {})
-    found = {name: Mean(**each["hit_rate"]) for name, each in indices.items() if each.get("hit_rate")}
-    if found:
+    found = {name: Mean.of(each["hit_rate"]) for name, each in indices.items() if each.get("hit_rate")}
+    if any(isfinite(mean.value) for mean in found.values()):
         chance = max(float(each["chance"]) for each in indices.values())
         said = ranked(
             found, "Final tokens of {model} know best where they are: {} of them resemble the picture at their own "
@@ -227,4 +231,6 @@ def findings(result: Result) -> list[str]:
     if result.name not in FINDINGS or result.table.empty:
         return []
     find, needs = FINDINGS[result.name]
-    return list(find(result)) if needs | {"model"} <= set(result.table.columns) else []
+    if not needs | {"model"} <= set(result.table.columns):
+        return []
+    return [sentence for sentence in find(result) if sentence]

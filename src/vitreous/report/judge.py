@@ -17,10 +17,12 @@ from vitreous.claims.claim import Verdict, find, judge
 from vitreous.claims.command import print_verdicts
 from vitreous.claims.evidence import Evidence
 from vitreous.claims.facts import checked, spoken
-from vitreous.claims.reading import judged, load
+from vitreous.claims.reading import RANDOM, judged, load
 from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
+from vitreous.report.guard import Guard
 from vitreous.report.verdicts import Judgement
+from vitreous.report.words import listed
 from vitreous.store import explained
 
 FIELDS = (
@@ -40,23 +42,50 @@ def judge_folder(
         check_ending(out)
     wanted = claims.every() if only is None else [find(claims.every(), id) for id in named(only)]
     evidence = load(folder, understood(roles))
+    for sentence in warnings(evidence.not_judged):
+        console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    if not evidence.exhibits and evidence.not_judged:
+        raise VitreousError(f"There is nothing to judge in {str(folder)!r}: give it a trained model.")
     if not evidence.exhibits:
         raise VitreousError(
             f"There is nothing to judge in {str(folder)!r}: no model in it has been measured yet; run the study "
             "again, which goes on where it was stopped."
         )
     verdicts = judge(evidence, wanted)
-    print_verdicts(verdicts, console)
+    guard = Guard()
+    note_failures(verdicts, guard)
     wrote = []
-    if out is not None:
-        wrote.append(write(Inspection({}), out, judgement=Judgement(verdicts, evidence.exhibits)))
     if table is not None:
         with explained(table):
             table.parent.mkdir(parents=True, exist_ok=True)
             table.write_text(rows(verdicts), encoding="utf-8")
         wrote.append(table)
+    guard.run("The table on the terminal", lambda: print_verdicts(verdicts, console), lambda _: None)
+    if out is not None:
+        judged = Judgement(verdicts, evidence.exhibits)
+        wrote.insert(0, write(Inspection({}), out, judgement=judged, guard=guard))
     if wrote:
         console.print(f"Wrote {', '.join(map(str, wrote))}", highlight=False, soft_wrap=True)
+    guard.check()
+
+
+def warnings(not_judged: Mapping[str, str]) -> list[str]:
+    """A sentence on the models that findings are not judged on, for each reason."""
+    models: dict[str, list[str]] = {}
+    for name, why in not_judged.items():
+        models.setdefault(why, []).append(name)
+    found = []
+    for why, names in models.items():
+        it = "it" if len(names) == 1 else "them"
+        untrained = f"What you see is the architecture before training. No finding is judged on {it}."
+        rest = untrained if why == RANDOM else f"No finding is judged on {it}."
+        found.append(f"{why[0].upper()}{why[1:]}: {listed(names)}. {rest}")
+    return found
+
+
+def note_failures(verdicts: Sequence[Verdict], guard: Guard) -> None:
+    """Claims whose check failed, beside what else could not be rendered."""
+    guard.failures |= {f"The verdict on {each.claim.id}": each.failed for each in verdicts if each.failed}
 
 
 def named(only: str) -> list[str]:

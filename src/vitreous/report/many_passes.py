@@ -10,7 +10,7 @@ from vitreous.results import Result
 
 
 def lesion(result: Result) -> Iterator[str]:
-    rows = records(result.table)
+    rows = records(result.table.dropna(subset="value"))
     for name in dict.fromkeys(row["model"] for row in rows):
         own = [row for row in rows if row["model"] == name]
         most, spared = max(own, key=lambda row: (row["value"], row["rise"])), [r for r in own if not r["low"] > 0]
@@ -66,7 +66,7 @@ def landscape(result: Result) -> Iterator[str]:
 
 def linear_probe(result: Result) -> Iterator[str]:
     """How deep a probe comes within reach of the best one: the first unit at nine tenths of it."""
-    rows = records(result.table[result.table["whole"]])
+    rows = records(result.table[result.table["whole"]].dropna(subset="value"))
     for name in dict.fromkeys(row["model"] for row in rows):
         own = [row for row in rows if row["model"] == name]
         best = max(own, key=lambda row: row["value"])
@@ -79,7 +79,7 @@ def linear_probe(result: Result) -> Iterator[str]:
 
 
 def erf(result: Result) -> Iterator[str]:
-    rows = result.table[result.table["shown"]]
+    rows = result.table[result.table["shown"] & result.table["value"].notna()]
     early = rows.loc[(rows["depth"] - 0.25).abs().groupby(rows["model"], sort=False).idxmin()]
     yield ranked(
         by_model(early), "A quarter of the way in, {model} sees farthest: what a place depends on lies {} pixels away",
@@ -135,6 +135,8 @@ def ensemble(result: Result) -> Iterator[str]:
         f"{bold(best['model'])}, with {measured(best['nll'], best['nll_low'], best['nll_high'])}."
     )
     pairs = result.table[result.table["pair"] & (result.table["model"] != result.table["other"])]
+    if pairs.empty:
+        return
     most = max(records(pairs), key=lambda row: row["disagreement"])
     ends = shares(most["disagreement"], most["disagreement_low"], most["disagreement_high"])
     yield f"{bold(most['model'])} and {bold(most['other'])} differ most often, on {ends} of the images."

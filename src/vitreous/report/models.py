@@ -43,6 +43,8 @@ def _columns(inspection: Inspection) -> Iterator[Column]:
     def of(cell: Callable[[Anatomy], str]) -> Callable[[str], str]:
         return lambda name: cell(anatomies[name]) if name in anatomies else ""
 
+    known = {name: each for result in inspection.values() for name, each in result.about.get("models", {}).items()}
+    yield "weights", lambda name: escape(known.get(name, {}).get("weights", ""))
     yield "image", of(lambda a: f"{a.image[1]}×{a.image[2]}")
     yield "parameters", of(lambda a: count(a.parameters))
     mixers = ["mixer"] if any(a.counts().get("mixer") for a in anatomies.values()) else []

@@ -8,10 +8,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from vitreous import __version__
+from vitreous.claims.reading import unjudged
 from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
 from vitreous.report import attention, models, origin, summary, surface, verdicts
+from vitreous.report.guard import Guard
+from vitreous.report.judge import warnings
 from vitreous.report.packing import block, digest, plain
 from vitreous.report.questions import GROUPS, arranged, question
 from vitreous.report.sections import section
@@ -30,14 +33,20 @@ def write(
     *,
     figures: Path | str | None = None,
     judgement: Judgement | None = None,
+    guard: Guard | None = None,
 ) -> Path:
     """Write an inspection as one HTML file, verdicts first where there are any; with `figures` also every picture and
-    table as files into that folder. Verdicts make a page without an inspection, too."""
+    table as files into that folder. Verdicts make a page without an inspection, too.
+
+    A part that cannot be rendered is replaced by a sentence that says why. Everything else is written, and then
+    `Unrendered` is raised; with a `guard` of your own, ask it instead.
+    """
     if not inspection and not inspection.left_out and judgement is None:
         raise VitreousError("There is nothing to report: the inspection has no results; ask at least one question.")
     target = Path(path).expanduser()
     check_ending(target)
-    text = page(inspection, judgement)
+    own = guard or Guard()
+    text = page(inspection, judgement, own)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.part")
@@ -48,7 +57,9 @@ def write(
     if figures is not None:
         from vitreous.report.figures import write_figures
 
-        write_figures(inspection, Path(figures).expanduser())
+        write_figures(inspection, Path(figures).expanduser(), own)
+    if guard is None:
+        own.check()
     return target
 
 
@@ -57,8 +68,9 @@ def check_ending(path: Path) -> None:
         raise VitreousError(f"A report is written as HTML, and {path.name!r} ends otherwise; call it report.html.")
 
 
-def page(inspection: Inspection, judgement: Judgement | None = None) -> str:
-    """The whole file."""
+def page(inspection: Inspection, judgement: Judgement | None = None, guard: Guard | None = None) -> str:
+    """The whole file; what fails is kept by `guard`."""
+    guard = guard or Guard()
     style, script = _style(), _script()
     library = _library() if inspection else ""
     policy = (
@@ -75,11 +87,11 @@ def page(inspection: Inspection, judgement: Judgement | None = None) -> str:
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">',
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>",
         '<a class="skip" href="#main">Skip to the results</a>',
-        *_contents(inspection, judgement),
+        *guard.lines("The table of contents", _contents, inspection, judgement),
         '<main id="main" tabindex="-1">',
-        *(_head(inspection, names) if looked else _head_of_verdicts(judgement)),
-        *(verdicts.lines(judgement) if judgement else []),
-        *(_looked(inspection, names) if looked else []),
+        *guard.lines("The head of the page", *((_head, inspection, names) if looked else (_plain_head, judgement))),
+        *(guard.lines("The verdicts", verdicts.lines, judgement, guard) if judgement else []),
+        *(_looked(inspection, names, guard) if looked else []),
         "</main>",
         block("settings", plain({"ramps": RAMPS, "papers": PAPERS, "models": names})),
         *([block("library", library)] if library else []),
@@ -87,11 +99,14 @@ def page(inspection: Inspection, judgement: Judgement | None = None) -> str:
     ])  # fmt: skip
 
 
-def _looked(inspection: Inspection, names: list[str]) -> list[str]:
+def _looked(inspection: Inspection, names: list[str], guard: Guard) -> list[str]:
     """All about the models that were looked into."""
     return [
-        *summary.lines(inspection), *_anatomy(inspection, names), *_questions(inspection), *origin.lines(inspection)
-    ]  # fmt: skip
+        *guard.lines("The summary", summary.lines, inspection, guard),
+        *guard.lines("The section on the models", _anatomy, inspection, names, guard),
+        *_questions(inspection, guard),
+        *guard.lines("Where this comes from", origin.lines, inspection),
+    ]
 
 
 def _contents(inspection: Inspection, judgement: Judgement | None) -> list[str]:
@@ -123,12 +138,13 @@ def _head(inspection: Inspection, names: list[str]) -> list[str]:
     return [
         f"<header><h1>Inside {listed([f'<span>{escape(name)}</span>' for name in names])}</h1>",
         f'<p class="facts">{origin.facts(inspection)}</p></header>',
+        *(f'<p class="caution" role="note">{escape(each)}</p>' for each in warnings(unjudged(inspection))),
         f'<div class="bar">{chips}<div class="switches">',
         '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
     ]
 
 
-def _head_of_verdicts(judgement: Judgement | None) -> list[str]:
+def _plain_head(judgement: Judgement | None) -> list[str]:
     """The same without models."""
     judged = several(len(judgement.verdicts), "finding") if judgement else ""
     return [
@@ -138,36 +154,41 @@ def _head_of_verdicts(judgement: Judgement | None) -> list[str]:
     ]
 
 
-def _anatomy(inspection: Inspection, names: list[str]) -> list[str]:
+def _anatomy(inspection: Inspection, names: list[str], guard: Guard) -> list[str]:
     """The models side by side: numbers, and what they are made of."""
-    lines = [f'<section id="models" class="card"><h2>The models</h2>{models.table(inspection, names)}']
+    table = guard.text("The table of the models", models.table, inspection, names)
+    lines = [f'<section id="models" class="card"><h2>The models</h2>{table}']
     if inspection.anatomies:
-        drawn = draw([replace(each, model=name) for name, each in inspection.anatomies.items()], "currentColor", None)
+        named = [replace(each, model=name) for name, each in inspection.anatomies.items()]
+        drawn = guard.text("The drawing of the models", draw, named, "currentColor", None)
         lines += [
             '<p class="says">Depth runs to the right, a box is a unit in the colour of its kind, as tall as it has '
             "channels; arches are skips, bars beneath are parameters. Point at a box to see what it is.</p>",
             '<div class="anatomy"><div class="scroll drawing" tabindex="0" role="region" aria-label="Anatomy">',
             f"{drawn}</div><div>",
-            *models.units(inspection),
+            *guard.lines("The list of units", models.units, inspection),
             "</div></div>",
         ]
     return [*lines, "</section>"]
 
 
-def _questions(inspection: Inspection) -> list[str]:
+def _questions(inspection: Inspection, guard: Guard) -> list[str]:
     lines: list[str] = []
     for group, names in arranged([*inspection, *inspection.left_out]).items():
         lines.append(f'<section class="group" id="{group}"><h2>{escape(GROUPS[group])}</h2>')
         for name in names:
-            if name not in inspection:
-                lines += section(name, None, inspection.left_out[name])
-                continue
-            result = inspection[name]
-            maps = attention.component(result) if attention.suits(result) else ""
-            relief = surface.component(result) if name == "landscape" else ""
-            lines += section(name, result, result.about.get("left_out", {}), maps, relief)
+            lines += guard.lines(f"The section on {name}", _question, inspection, name, guard)
         lines.append("</section>")
     return lines
+
+
+def _question(inspection: Inspection, name: str, guard: Guard) -> list[str]:
+    if name not in inspection:
+        return section(guard, name, None, inspection.left_out[name])
+    result = inspection[name]
+    maps = guard.text(f"The maps of {name}", attention.component, result) if attention.suits(result) else ""
+    relief = guard.text("The surface of landscape", surface.component, result) if name == "landscape" else ""
+    return section(guard, name, result, result.about.get("left_out", {}), maps, relief)
 
 
 def _style() -> str:

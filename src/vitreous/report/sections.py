@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from vitreous.report.findings import findings
+from vitreous.report.guard import Guard
 from vitreous.report.packing import block, chart, plain
 from vitreous.report.questions import question
 from vitreous.report.words import escape, listed, number, several
@@ -18,7 +19,7 @@ ROWS = 8
 
 
 def section(
-    name: str, result: Result | None, left_out: Mapping[str, Any], component: str = "", beside: str = ""
+    guard: Guard, name: str, result: Result | None, left_out: Mapping[str, Any], component: str = "", beside: str = ""
 ) -> list[str]:
     """The lines of a section; `component` is a picture that is no chart, before the charts, and `beside` one that goes
     with the first of them. Without a result, only why there is none."""
@@ -29,21 +30,28 @@ def section(
     ]
     says = asked.says or (_meaning(result) if result else "")
     lines += [f'<p class="says">{escape(says)}</p>'] if says else []
-    if result is not None and (said := findings(result)):
-        lines.append(f'<p class="found">{" ".join(said)}</p>')
+    lines += guard.lines(f"What {name} comes to", _found, result) if result is not None else []
     lines += [component] if component else []
     if result is not None and not result.table.empty:
-        lines.append('<div class="figures">')
-        wide = across(result.views)
-        for i, view in enumerate(result.views):
-            lines += figure(result, view, i, i in wide)
-            lines += [beside] if beside and i == 0 else []
-        lines.append("</div>")
+        lines += guard.lines(f"The figures of {name}", _figures, result, beside, guard)
     notes = [f'<p class="paper"><b>In the papers.</b> {escape(asked.paper)}</p>'] if asked.paper and result else []
-    notes += omitted(left_out)
+    notes += guard.lines(f"What was left out of {name}", omitted, left_out)
     lines += ['<div class="notes">', *notes, "</div>"] if notes else []
-    lines += numbers(result) if result is not None else []
+    lines += guard.lines(f"The table of {name}", numbers, result) if result is not None else []
     return [*lines, "</section>"]
+
+
+def _figures(result: Result, beside: str, guard: Guard) -> list[str]:
+    lines, wide = ['<div class="figures">'], across(result.views)
+    for i, view in enumerate(result.views):
+        lines += guard.lines(f"Figure {i + 1} of {result.name}", figure, result, view, i, i in wide)
+        lines += [beside] if beside and i == 0 else []
+    return [*lines, "</div>"]
+
+
+def _found(result: Result) -> list[str]:
+    said = findings(result)
+    return [f'<p class="found">{" ".join(said)}</p>'] if said else []
 
 
 def across(views: Sequence[View]) -> set[int]:

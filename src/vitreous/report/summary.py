@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from vitreous.inspection.inspection import Inspection
 from vitreous.report.findings import HEADLINES, findings
+from vitreous.report.guard import Guard
 from vitreous.report.questions import question
 from vitreous.report.words import escape, several
 
 
-def lines(inspection: Inspection) -> list[str]:
+def lines(inspection: Inspection, guard: Guard) -> list[str]:
     """The first section of the page: a sentence for each of the main questions, with the way to its charts."""
-    found = [
-        f'<li>{said[0]} <a class="where" href="#{name}" aria-label="{escape(question(name).asks)}">→</a></li>'
-        for name in HEADLINES
-        if name in inspection and (said := findings(inspection[name]))
-    ]
+    found: list[str] = []
+    for name in HEADLINES:
+        if name in inspection:
+            found += guard.lines(f"What {name} comes to", _headline, inspection, name)
     if not found:
         asked = several(len(inspection), "question was", "questions were")
         found = [f"<li>{asked} answered; the charts say what was found.</li>"]
     return ['<section id="summary" class="card"><h2>In short</h2><ul>', *found, "</ul></section>"]
+
+
+def _headline(inspection: Inspection, name: str) -> list[str]:
+    said = findings(inspection[name])
+    where = f'<a class="where" href="#{name}" aria-label="{escape(question(name).asks)}">→</a>'
+    return [f"<li>{said[0]} {where}</li>"] if said else []

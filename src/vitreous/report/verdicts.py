@@ -19,6 +19,7 @@ from vitreous.claims.facts import same
 from vitreous.claims.facts import told as told_facts
 from vitreous.claims.together import OUTCOMES, of_chance
 from vitreous.report import effect
+from vitreous.report.guard import Guard
 from vitreous.report.words import escape, listed, several
 
 SIGNS: dict[Outcome, str] = {"supported": "✓", "refuted": "✗", "inconclusive": "?"}
@@ -48,21 +49,33 @@ def papers(judgement: Judgement) -> dict[Paper, list[Verdict]]:
     return {paper: list(own) for paper, own in groupby(judgement.verdicts, key=lambda verdict: verdict.claim.paper)}
 
 
-def lines(judgement: Judgement) -> list[str]:
+def lines(judgement: Judgement, guard: Guard) -> list[str]:
     """The section."""
     found = ['<section id="verdicts" class="card"><h2>What the papers found, judged here</h2>']
+    for what, make in (
+        ("The paragraph on the verdicts", _paragraph), ("The clearest verdicts", _clearest),
+        ("The caveat on the verdicts", _caveat), ("The table of verdicts", _tally),
+        ("The models of the verdicts", _who), ("The filters of the verdicts", _filters),
+    ):  # fmt: skip
+        found += guard.lines(what, make, judgement)
+    found.append("</section>")
+    for paper, verdicts in papers(judgement).items():
+        found += guard.lines(f"The verdicts on {paper.key}", _of_paper, paper, verdicts, judgement, guard)
+    return found
+
+
+def _paragraph(judgement: Judgement) -> list[str]:
     counted, *rest = sentences(judgement)
-    found += [f"<p>{' '.join([counted, *map(escape, of_chance(judgement.measured)), *rest])}</p>"]
+    return [f"<p>{' '.join([counted, *map(escape, of_chance(judgement.measured)), *rest])}</p>"]
+
+
+def _clearest(judgement: Judgement) -> list[str]:
     clearest = [
         f'<li>{badge(verdict.outcome)} <a class="id" href="#{verdict.claim.id}">{verdict.claim.id}</a> '
         f'{escape(verdict.claim.sentence)} <span class="quiet">{effect.told(part)}.</span></li>'
         for verdict, part in striking(judgement.measured)
     ]
-    found += ['<p class="clearest">The clearest:</p><ul class="clearest">', *clearest, "</ul>"] if clearest else []
-    found += [*_caveat(judgement), *_tally(judgement), *_who(judgement), *_filters(judgement), "</section>"]
-    for paper, verdicts in papers(judgement).items():
-        found += _of_paper(paper, verdicts, judgement)
-    return found
+    return ['<p class="clearest">The clearest:</p><ul class="clearest">', *clearest, "</ul>"] if clearest else []
 
 
 def sentences(judgement: Judgement) -> Iterator[str]:
@@ -174,7 +187,7 @@ def _filters(judgement: Judgement) -> list[str]:
     ]
 
 
-def _of_paper(paper: Paper, verdicts: Sequence[Verdict], judgement: Judgement) -> list[str]:
+def _of_paper(paper: Paper, verdicts: Sequence[Verdict], judgement: Judgement, guard: Guard) -> list[str]:
     known = [verdict for verdict in verdicts if not verdict.lacking]
     rest = [verdict for verdict in verdicts if verdict.lacking]
     found = [
@@ -183,11 +196,12 @@ def _of_paper(paper: Paper, verdicts: Sequence[Verdict], judgement: Judgement) -
         f'<p class="quiet">{escape(paper.title)}, arXiv {escape(paper.arxiv)}</p>',
     ]
     for verdict in known:
-        found += _verdict(verdict)
+        found += guard.lines(f"The verdict on {verdict.claim.id}", _verdict, verdict)
     if rest:
         words = f"{several(len(rest), 'finding')} not measured here"
         found.append(f'<details class="lacking"><summary>{words}</summary><ul>')
-        found += [_lack(verdict, judgement) for verdict in rest]
+        for verdict in rest:
+            found.append(guard.text(f"The verdict on {verdict.claim.id}", _lack, verdict, judgement))
         found.append("</ul></details>")
     return [*found, "</section>"]
 

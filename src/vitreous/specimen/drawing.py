@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from itertools import chain, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vitreous.errors import VitreousError
 from vitreous.palette import KIND_COLOURS, PAPERS
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.drawing_svg import count, draw, svg
@@ -19,7 +21,9 @@ from vitreous.specimen.folding import panels, slot_name
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["KIND_COLOURS", "html", "notebook", "svg", "table"]
+__all__ = ["KIND_COLOURS", "check_ending", "html", "notebook", "save", "svg", "table"]
+
+ENDINGS = (".svg", ".pdf", ".png", ".html", ".json")
 
 COLUMNS = ("label", "unit", "kind", "grid", "prefix", "heads", "reach", "channels", "skip", "parameters")
 NUMBERS = {"grid", "heads", "channels", "parameters"}
@@ -171,3 +175,31 @@ def _aligned(column: str) -> str:
 
 def _grid(unit: Unit) -> str:
     return f"{unit.grid[0]}×{unit.grid[1]}" if unit.grid else ""
+
+
+def check_ending(path: Path) -> None:
+    """Whether `save` knows this kind of file."""
+    if path.suffix.lower() not in ENDINGS:
+        known = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+        raise VitreousError(f"A drawing ends in {known}, and {str(path)!r} does not.")
+
+
+def save(anatomies: Sequence[Anatomy], path: Path) -> Path:
+    """Write a drawing, a page or the data, as the ending says. One model's JSON is what `Anatomy.from_json` reads; of
+    several it is a list of those."""
+    check_ending(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(_content(anatomies, path.suffix.lower()))
+    return path
+
+
+def _content(anatomies: Sequence[Anatomy], ending: str) -> bytes:
+    if ending == ".json":
+        one = [anatomy.to_json() for anatomy in anatomies]
+        return (one[0] if len(one) == 1 else "[" + ",\n".join(one) + "]").encode()
+    if ending in (".html", ".svg"):
+        return (html(anatomies) if ending == ".html" else svg(anatomies)).encode()
+    import vl_convert
+
+    drawn = svg(anatomies)
+    return bytes(vl_convert.svg_to_pdf(drawn) if ending == ".pdf" else vl_convert.svg_to_png(drawn, scale=2))

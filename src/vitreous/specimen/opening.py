@@ -11,6 +11,7 @@ from torch import Tensor, fx, nn
 
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize
+from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
 from vitreous.specimen.attention import AttentionSite, find_attention, merged
 from vitreous.specimen.block_outputs import NORMS
@@ -55,6 +56,7 @@ def open(
     else:
         specimen = Specimen(*_open(model, name, shape))
     specimen.trained = _trained_with(model)
+    specimen.weights = weights_of(model)
     return specimen
 
 

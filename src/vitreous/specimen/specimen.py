@@ -29,6 +29,8 @@ class Specimen(nn.Module):
 
     trained: Mapping[str, Any] = MappingProxyType({})
     """`mean` and `std` of the images' channels and `label_names`, where the model says what it was trained with."""
+    weights: str = "unknown"
+    """Where its weights come from: pretrained, trained, random or unknown."""
 
     def __init__(
         self, module: fx.GraphModule, anatomy: Anatomy, wiring: Mapping[str, Wiring], edits: tuple[str, ...] = ()
@@ -205,7 +207,7 @@ class Specimen(nn.Module):
         return self._trained_alike(Specimen(module, self.anatomy, wiring or self._wiring, (*self.edits, description)))
 
     def _trained_alike(self, other: Specimen) -> Specimen:
-        other.trained = self.trained
+        other.trained, other.weights = self.trained, self.weights
         return other
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:

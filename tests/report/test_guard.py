@@ -1,0 +1,223 @@
+"""A report is never lost: whatever fails while it is rendered, the page shows why, and shows everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from vitreous import Inspection, analyses, claims, probes
+from vitreous.claims.claim import judge
+from vitreous.claims.measure import DRAWS, Measure
+from vitreous.claims.reading import judged
+from vitreous.cli import main
+from vitreous.models.runs import nanos
+from vitreous.report import attention, effect, findings, models, origin, sections, summary, surface, verdicts
+from vitreous.report import page as page_module
+from vitreous.report.command import stored
+from vitreous.report.guard import Guard, Unrendered, reason
+from vitreous.report.judge import judgement
+from vitreous.report.page import page, write
+from vitreous.report.verdicts import Judgement
+from vitreous.results import Result
+
+
+class Broken(Exception):
+    """What a part of a report raises here."""
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise Broken("on purpose")
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[int | str | None, Path]:
+    """Exit code and folder of all bundled models, asked all probes in one report."""
+    home = tmp_path_factory.mktemp("bundle")
+    names = [f"nano:{name}" for name in nanos()]
+    where = ["--out", str(home / "report.html"), "--results", str(home / "results")]
+    with pytest.raises(SystemExit) as end:
+        main(["inspect", *names, "--limit", "6", "--device", "cpu", *where])
+    return end.value.code, home
+
+
+@pytest.fixture(scope="module")
+def found(bundle: tuple[int, Path]) -> Inspection:
+    asked = Inspection.load(bundle[1] / "results")
+    return Inspection({**asked, **stored("nano")}, asked.left_out, asked.anatomies)
+
+
+@pytest.fixture(scope="module")
+def small(found: Inspection) -> tuple[Inspection, Judgement | None]:
+    """One result of every kind that a page shows in its own way, and verdicts."""
+    landscape = found["landscape"]
+    one = landscape.table[landscape.table["model"] == "nano:vit"]
+    kept = {name: found[name] for name in ("accuracy", "cost", "lesion", "attention_maps")}
+    kept["landscape"] = replace(landscape, table=one)
+    return Inspection(kept, found.left_out, found.anatomies), judgement(found, {})
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without their drawing library, and charts that are not drawn: seconds of a page, and not asked about."""
+    monkeypatch.setattr(page_module, "_library", lambda: "0")
+    monkeypatch.setattr(sections, "chart", lambda *_: {})
+    monkeypatch.setattr(attention, "MOST", 1)
+
+
+def test_all_bundled_models_with_all_probes_in_one_report(bundle: tuple[int, Path]) -> None:
+    code, home = bundle
+    text = (home / "report.html").read_text()
+    assert code == 0
+    assert len(nanos()) == 7
+    assert "could not be rendered" not in text
+    results = Inspection.load(home / "results")
+    assert {*results, *results.left_out} == set(probes.names())
+    assert all(f'id="{name}"' in text for name in probes.names())
+
+
+def units() -> Iterator[tuple[object, str]]:
+    """Every function that renders a part of the page, found in the modules themselves."""
+    for module in (attention, effect, models, origin, sections, summary, surface, verdicts, page_module):
+        for name, value in vars(module).items():
+            own = callable(value) and getattr(value, "__module__", "") == module.__name__
+            if own and not isinstance(value, type) and name not in STRUCTURE:
+                yield module, name
+
+
+STRUCTURE = {
+    *("write", "page", "check_ending"),  # the file as a whole
+    *("_style", "_script", "_library", "_asset", "_outcomes", "ramp", "style"),  # files of the package, always the same
+    *("named", "suits", "papers"),  # which models and papers there are at all
+    *("_looked", "_questions"),  # nothing but calls of the guard
+    *("grids", "plain", "of", "chart"),  # of files and terminals, below
+}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("module", "name"), [*units()], ids=lambda each: getattr(each, "__name__", each))
+def test_whatever_renders_a_part_may_fail(
+    module: object, name: str, small: tuple[Inspection, Judgement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page says what failed and why, has an end, and keeps the sections of the others."""
+    for place in (module, *(page_module, sections, summary, verdicts)):
+        if getattr(place, name, None) is getattr(module, name):
+            monkeypatch.setattr(place, name, broken, raising=False)
+    guard = Guard()
+    text = page(*small, guard)
+    if not guard.failures:
+        pytest.skip("is not called for these models")
+    assert all("Broken: on purpose" in why for why in guard.failures.values())
+    assert "could not be rendered:</b> Broken: on purpose" in text
+    assert text.endswith("</html>\n")
+    assert text.count("<section") == text.count("</section>")
+    whole = {"accuracy", "cost", "lesion", "verdicts"} - ({"verdicts"} if name == "lines" else set())
+    kept = {each for each in whole if f'id="{each}"' in text}
+    assert kept == whole or name in ("section", "_question", "question", "escape"), whole - kept
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", [*findings.FINDINGS])
+def test_a_sentence_that_fails(name: str, found: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name not in found:
+        pytest.skip("was not asked")
+    _, needs = findings.FINDINGS[name]
+    monkeypatch.setitem(findings.FINDINGS, name, (broken, needs))
+    guard = Guard()
+    text = page(Inspection({name: found[name]}, {}, found.anatomies), None, guard)
+    assert list(guard.failures) == [f"What {name} comes to"]
+    start = text.index(f'id="{name}"')
+    assert f"What {name} comes to could not be rendered:" in text[start : text.index("</section>", start)]
+
+
+@pytest.mark.parametrize("name", [*probes.names(), *analyses.names()])
+def test_a_chart_that_fails(name: str, found: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_module, "_library", lambda: "0")
+    if name not in found or not found[name].views:
+        pytest.skip("has no chart here")
+    drawn: Callable[..., Any] = Result.chart
+    monkeypatch.setattr(Result, "chart", lambda self, *at: broken() if self.name == name else drawn(self, *at))
+    guard = Guard()
+    text = page(Inspection({name: found[name]}, {}, {}), None, guard)
+    assert len(guard.failures) == len(found[name].views)
+    assert all(what.startswith("Figure ") for what in guard.failures)
+    assert f'id="table-{name}"' in text
+
+
+def test_every_claim_may_fail(found: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, and the verdicts on the others stay as they are."""
+    peace = judgement(found, {})
+    assert peace is not None
+    evidence, whole = judged(found, {}), claims.every()
+    others = {each.claim.id: each.outcome for each in peace.verdicts}
+    for place, claim in enumerate(whole):
+        near = whole[max(place - 2, 0) : place + 3]
+        for verdict in judge(evidence, [replace(each, check=broken) if each is claim else each for each in near]):
+            if verdict.claim.id == claim.id:
+                assert verdict.failed == "Broken: on purpose"
+                assert verdict.outcome == "inconclusive"
+            else:
+                assert verdict.outcome == others[verdict.claim.id]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(list(arguments))
+    said = capsys.readouterr()
+    assert isinstance(end.value.code, int)
+    return end.value.code, said.out, said.err
+
+
+def test_the_command_writes_the_rest_saves_the_results_and_exits_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("accuracy", "variance"):
+        monkeypatch.setitem(findings.FINDINGS, name, (broken, set()))
+    drawn: Callable[..., Any] = Result.chart
+    monkeypatch.setattr(Result, "chart", lambda self, *at: broken() if self.name == "variance" else drawn(self, *at))
+    asked = ("inspect", "nano:vit", "--probes", "accuracy", "variance", "--limit", "8", "--figures", "pictures")
+    code, out, err = run(capsys, *asked)
+    assert code == 1
+    lines = err.splitlines()
+    assert all(" could not be rendered: Broken: on purpose (test_guard.py, line " in line for line in lines)
+    assert lines[0].startswith("What accuracy comes to could not")
+    assert len(lines) == 2 + 2 * len(FIGURES)
+    assert "Traceback" not in err
+    assert "Wrote report.html" in " ".join(out.split())
+    assert 'id="chart-accuracy-0"' in (tmp_path / "report.html").read_text()
+    assert (tmp_path / "pictures" / "accuracy.svg").is_file()
+    assert (tmp_path / "pictures" / "variance.csv").is_file()
+    assert list(Inspection.load("report-results")) == ["accuracy", "variance"]
+
+
+FIGURES = ("a figure on the page", "and its file")
+
+
+@pytest.mark.usefixtures("quick")
+def test_python_hears_of_it_too(
+    small: tuple[Inspection, Judgement], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(findings.FINDINGS, "accuracy", (broken, set()))
+    with pytest.raises(Unrendered, match="What accuracy comes to could not be rendered: Broken: on purpose"):
+        write(small[0], tmp_path / "report.html")
+    assert 'id="lesion"' in (tmp_path / "report.html").read_text()
+
+
+def test_a_reason_is_one_line_and_says_where() -> None:
+    with pytest.raises(KeyError) as caught:
+        pd.DataFrame({"a": [1]})["b"]
+    assert reason(caught.value).startswith("KeyError: 'b' (")
+    assert reason(ValueError("two\nlines")) == "ValueError: two lines."
+
+
+def test_a_row_of_no_numbers_is_not_a_number() -> None:
+    """A network of one stage has no rise from stage to stage (HDV-29)."""
+    none = Measure({0: np.zeros((1 + DRAWS, 0))})
+    for reduced in (none.least(), none.most(), none.mean()):
+        assert np.isnan(reduced.interval()).all()
