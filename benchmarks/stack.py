@@ -81,7 +81,7 @@ def main() -> None:
             contender = "one seed" if seeds == 1 else f"{seeds} seeds"
             race.run(
                 name, mode, contender, seeds * chosen.batch,
-                lambda name=name, seeds=seeds: step(name, chosen.batch, seeds, chosen.device),  # type: ignore[misc]
+                lambda name=name, seeds=seeds: step(name, chosen.batch, seeds, chosen.device),
             )  # fmt: skip
     print(race.write())
 

@@ -189,15 +189,13 @@ class FoldedAttention(torch.autograd.Function):
         *tensors, scale = given
         seeds = info.batch_size
         batch = next(t.shape[1 if d == 0 else 0] for t, d in zip(tensors, in_dims, strict=False))
-        folded = [_fold(t, d, seeds, batch) for t, d in zip(tensors, in_dims, strict=False)]
-        query, key, value, mask = folded
+        query, key, value = (_fold(t, d, seeds, batch) for t, d in zip(tensors[:3], in_dims, strict=False))
+        mask = None if tensors[3] is None else _fold(tensors[3], in_dims[3], seeds, batch)
         return ATTENTION(query, key, value, attn_mask=mask, scale=scale).unflatten(0, (seeds, -1)), 0
 
 
-def _fold(tensor: Tensor | None, dim: int | None, seeds: int, batch: int) -> Tensor | None:
+def _fold(tensor: Tensor, dim: int | None, seeds: int, batch: int) -> Tensor:
     """(seed, batch, …) as (seed · batch, …); what all seeds or images share is repeated without a copy if possible."""
-    if tensor is None:
-        return None
     stacked = tensor.movedim(dim, 0) if dim is not None else tensor.expand(seeds, *tensor.shape)
     while stacked.ndim < 5:  # a mask without a batch dimension
         stacked = stacked.unsqueeze(1)
@@ -207,9 +205,12 @@ def _fold(tensor: Tensor | None, dim: int | None, seeds: int, batch: int) -> Ten
 ATTENTION = F.scaled_dot_product_attention
 
 
-@torch.compiler.allow_in_graph  # dynamo would trace `forward`; the later stages of the compiler do as vmap does
-def fold(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
+def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
     return FoldedAttention.apply(query, key, value, mask, scale)
+
+
+# Dynamo would trace `FoldedAttention.forward`; left in the graph as it is, the later stages of the compiler see `vmap`.
+fold = torch.compiler.allow_in_graph(_attend)
 
 
 @contextmanager
@@ -224,7 +225,7 @@ def folded_attention() -> Iterator[None]:
             return ATTENTION(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         return fold(query, key, value, attn_mask, scale)
 
-    F.scaled_dot_product_attention = attend  # type: ignore[assignment]
+    F.scaled_dot_product_attention = attend
     try:
         yield
     finally:

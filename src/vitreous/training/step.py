@@ -33,7 +33,7 @@ WARM = 3
 class Step:
     """Calling it does the step; `sums` collects what the epoch's record needs, without waiting for the GPU."""
 
-    augmenter = Augmenter
+    augmenter: Callable[..., Augmenter] = Augmenter
 
     def __init__(
         self,
