@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -118,7 +119,12 @@ def optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     others = [parameter for name, parameter in trained.items() if name in spared]
     groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
-    fused = all(parameter.is_cuda for parameter in trained.values()) or None
+    return moved_by(groups, recipe)
+
+
+def moved_by(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
+    """The recipe's optimiser over these groups of parameters."""
+    fused = all(parameter.is_cuda for group in groups for parameter in group["params"]) or None
     if recipe.optimiser == "sgd":
         return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.nesterov, fused=fused)
     return torch.optim.AdamW(groups, lr=recipe.lr, betas=recipe.betas, eps=recipe.eps, fused=fused)

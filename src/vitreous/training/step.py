@@ -33,6 +33,8 @@ WARM = 3
 class Step:
     """Calling it does the step; `sums` collects what the epoch's record needs, without waiting for the GPU."""
 
+    augmenter: Callable[..., Augmenter] = Augmenter
+
     def __init__(
         self,
         objective: nn.Module,
@@ -53,7 +55,7 @@ class Step:
         self.optimiser, self.recipe, self.seed, self.precision = optimiser, recipe, seed, precision
         self.feed = Feed(data, self.device)
         self.processes, self.part, self.alone = processes, processes.rows(batch), processes.world == 1
-        self.augment = Augmenter(
+        self.augment = self.augmenter(
             recipe.augment, image=data.image, classes=len(data.classes), mean=data.mean, std=data.std
         )
         self.prepare: Callable[..., tuple[Tensor, Tensor]] = self.augment
@@ -99,27 +101,42 @@ class Step:
 
     def work(self) -> None:
         """The step itself."""
-        draw = self.augment.draw(len(self.images), self.generator)
-        images, targets = self.prepare(self.images, self.labels, draw, rows=None if self.alone else self.part)
-        if self.channels_last:
-            images = images.contiguous(memory_format=torch.channels_last)
+        images, targets = self.batches()
         loss = self.gradient(images, targets)
         if self.recipe.sam is not None:
             with climbed(self.module, self.recipe.sam):
                 self.gradient(images, targets)
-        norm = clip(self.parameters, self.recipe.clip)
+        norm = self.clip()
         self.optimiser.step()
         self.sums += torch.stack([loss.float(), norm.float(), torch.ones_like(norm, dtype=torch.float32)])
         bad = (self.first_bad < 0) & ~loss.isfinite()
         self.first_bad.copy_(torch.where(bad, self.number, self.first_bad))
 
+    def batches(self) -> tuple[Tensor, Tensor]:
+        """Augmented images and soft targets."""
+        draw = self.augment.draw(len(self.images), self.generator)
+        images, targets = self.prepare(self.images, self.labels, draw, rows=None if self.alone else self.part)
+        return (images.contiguous(memory_format=torch.channels_last) if self.channels_last else images), targets
+
     def gradient(self, images: Tensor, targets: Tensor) -> Tensor:
         """The loss, and its gradient in the parameters."""
         self.optimiser.zero_grad(set_to_none=True)
-        with autocast(self.device, self.precision):
-            loss = self.objective(images, targets)
-        loss.backward()
+        loss = self.losses(images, targets)
+        loss.sum().backward()
         return loss.detach()
+
+    def losses(self, images: Tensor, targets: Tensor) -> Tensor:
+        """What is minimised."""
+        with autocast(self.device, self.precision):
+            return self.objective(images, targets)
+
+    def clip(self) -> Tensor:
+        """Scale the gradients down where the recipe asks for it; their norm before."""
+        return clip(self.parameters, self.recipe.clip)
+
+    def random_states(self) -> list[torch.Generator]:
+        """The generators, besides torch's own, whose draws a recorded step repeats."""
+        return [self.generator]
 
     def set_lr(self, lr: float) -> None:
         for group in self.optimiser.param_groups:
@@ -138,7 +155,8 @@ class Step:
         for _ in range(WARM):
             self.work()
         graph = torch.cuda.CUDAGraph()
-        graph.register_generator_state(self.generator)
+        for generator in self.random_states():
+            graph.register_generator_state(generator)
         self.optimiser.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         try:
