@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 
 from vitreous.errors import VitreousError
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
-from vitreous.specimen.attention import AttentionSite, find_attention, merged
+from vitreous.specimen.attention import AttentionSite, find_attention, merged, reach_of
 from vitreous.specimen.cache import recall, remember, structure
 from vitreous.specimen.dissect import NORMS, Piece, dissect
 from vitreous.specimen.graph import EXAMPLE_BATCH, attribute, op, read
@@ -113,9 +113,10 @@ def _seen(sites: Sequence[AttentionSite]) -> dict[str, Any]:
     weights = next((kind for kind in ("signed", "positive", "mixed") if kind in kinds), "probabilities")
     if hidden is not None:
         return {"reach": hidden.reach, "reason": reason}
-    clusters, _ = merged(sites)
+    clusters, places = merged(sites)
     heads = sum(sites[number].heads or 1 for number in clusters[0])
-    return {"reach": shown.reach, "reason": reason, "weights": weights, "heads": heads}
+    reach = shown.reach if len(clusters) == 1 else reach_of(places)
+    return {"reach": reach, "reason": reason, "weights": weights, "heads": heads}
 
 
 def example(model: nn.Module, shape: tuple[int, int, int]) -> Tensor:
