@@ -19,7 +19,7 @@ from vitreous.specimen.contractions import contraction
 from vitreous.specimen.graph import aten, op, path
 from vitreous.specimen.joins import Flow
 from vitreous.specimen.layout import BatchAxis
-from vitreous.specimen.products import Arrangement, Product, attention_product
+from vitreous.specimen.products import Arrangement, Product, attention_product, is_summary
 from vitreous.specimen.trace import PREFIX, SPAN, Trace, constant_along, shape_of
 
 SOFTMAX = {"softmax", "_softmax", "_safe_softmax"}
@@ -121,7 +121,8 @@ def find_attention(flow: Flow, body: list[fx.Node]) -> list[AttentionSite]:
         return sites
     for node in products:
         if _summarises(node, flow):
-            return [AttentionSite(products[-1].name, False, None, None, "linear", None)]
+            heads = _heads(shape_of(products[-1]))
+            return [AttentionSite(products[-1].name, False, None, heads, "linear", None)]
     return [_lost(products[-1], flow)]
 
 
@@ -133,8 +134,10 @@ def _site(node: fx.Node, flow: Flow) -> AttentionSite | None:
         return _unfused(node, found, flow)
     if _over_channels(node, flow):
         return AttentionSite(node.name, False, None, _heads(shape_of(node)), "channel", None)
-    weighing = [a for a in node.all_input_nodes if _softmax_behind(a, flow) is not None]
-    return _lost(node, flow) if len(weighing) == 1 and not _summarises(node, flow) else None
+    operands = [a for a in node.all_input_nodes if a in flow.data]
+    if _summarises(node, flow) or any(is_summary(flow.positions, operand) for operand in operands):
+        return None  # linear attention
+    return _lost(node, flow) if sum(_softmax_behind(a, flow) is not None for a in operands) == 1 else None
 
 
 def _heads(shape: tuple[int, ...]) -> int | None:
@@ -250,7 +253,7 @@ def _placed(site: AttentionSite, query: Trace, key: Trace) -> AttentionSite:
     places = _places(query, key)
     if places is None:
         return replace(site, reason="Its queries and keys do not form groups that are alike in all heads.")
-    return replace(site, heads=places.order.shape[1], reach=_reach(places), places=places)
+    return replace(site, heads=places.order.shape[1], reach=reach_of(places), places=places)
 
 
 def _places(query: Trace, key: Trace) -> Places | None:
@@ -277,14 +280,15 @@ def _tokens(ids: Tensor, prefix: int) -> Tensor:
     return torch.where(ids < 0, -1, tokens)
 
 
-def _reach(places: Places) -> Reach:
+def reach_of(places: Places) -> Reach:
     cells = places.key_grid[0] * places.key_grid[1]
     covered = places.keys[places.keys >= places.prefix].unique().numel()
     if bool((places.queries < places.prefix).all()):
         return "class"
     if places.key_grid != places.query_grid or covered < cells:
         return "reduced"
-    return "windowed" if places.order.shape[0] > 1 else "global"
+    everywhere = all(keys[keys >= places.prefix].unique().numel() == cells for keys in places.keys)
+    return "global" if len(places.keys) == 1 or everywhere else "windowed"
 
 
 def fused_probabilities(

@@ -33,6 +33,21 @@ class Contraction:
     def equation(self) -> str:
         return f"{','.join(self.letters)}->{self.output}"
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The size of each letter."""
+        found: dict[str, int] = {}
+        for operand, letters in zip(self.operands, self.letters, strict=True):
+            for letter, size in zip(letters, shape_of(operand), strict=True):
+                found[letter] = max(size, found.get(letter, 1))
+        return found
+
+    def own(self, number: int, other: int) -> list[str]:
+        """The letters of an operand along which another one is the same everywhere."""
+        theirs = dict(zip(self.letters[other], shape_of(self.operands[other]), strict=True))
+        mine = zip(self.letters[number], shape_of(self.operands[number]), strict=True)
+        return [c for c, size in mine if c not in theirs or theirs[c] < size]
+
     def summed(self, number: int) -> list[int]:
         """The dimensions of an operand that are summed over."""
         return [dim for dim, letter in enumerate(self.letters[number]) if letter not in self.output]

@@ -203,8 +203,7 @@ def share(given: Any, sites: Sequence[AttentionSite], number: int) -> Any:
     if given.ndim == 4 and len(given) == len(places.queries):
         here = sites[number].places
         assert here is not None
-        before = sum(len(sites[numbers[0]].places.queries) for numbers in clusters[:at])  # type: ignore[union-attr]
-        given = given.narrow(0, before, len(here.queries))
+        given = given.narrow(0, at * len(here.queries), len(here.queries))  # clusters are alike
     return given
 
 

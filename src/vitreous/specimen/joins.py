@@ -27,7 +27,7 @@ ACTIVATIONS = {
 }  # fmt: skip
 LAYOUT = {
     "view", "reshape", "_unsafe_view", "permute", "transpose", "flatten", "unflatten", "contiguous", "clone", "squeeze",
-    "unsqueeze", "movedim", "to", "_to_copy", "alias", "detach",
+    "unsqueeze", "movedim", "mT", "swapaxes", "to", "_to_copy", "alias", "detach",
 }  # fmt: skip
 PARTS = {"getitem", "split", "split_with_sizes", "chunk", "unbind", "select", "index", "narrow"}
 RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}

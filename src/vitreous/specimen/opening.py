@@ -13,7 +13,7 @@ from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize
 from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
-from vitreous.specimen.attention import AttentionSite, find_attention, merged
+from vitreous.specimen.attention import AttentionSite, find_attention, merged, reach_of
 from vitreous.specimen.block_outputs import NORMS
 from vitreous.specimen.cache import recall, remember, structure
 from vitreous.specimen.dissect import Piece, dissect
@@ -117,9 +117,10 @@ def _seen(sites: Sequence[AttentionSite]) -> dict[str, Any]:
     weights = next((kind for kind in ("signed", "positive", "mixed") if kind in kinds), "probabilities")
     if hidden is not None:
         return {"reach": hidden.reach, "reason": reason}
-    clusters, _ = merged(sites)
+    clusters, places = merged(sites)
     heads = sum(sites[number].heads or 1 for number in clusters[0])
-    return {"reach": shown.reach, "reason": reason, "weights": weights, "heads": heads}
+    reach = shown.reach if len(clusters) == 1 else reach_of(places)
+    return {"reach": reach, "reason": reason, "weights": weights, "heads": heads}
 
 
 def _check_weights(model: nn.Module, name: str) -> None:

@@ -42,6 +42,7 @@ MOVES = {
     "narrow", "expand", "expand_as", "split", "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze",
     "movedim", "moveaxis", "swapaxes", "view_as", "reshape_as", "roll", "flip", "index", "index_select", "gather",
     "repeat", "tile", "repeat_interleave", "pixel_shuffle", "pixel_unshuffle", "channel_shuffle", "unfold", "stack",
+    "swapdims", "mT", "mH", "adjoint", "numpy_T", "rot90", "ravel",
     "tensor_split", "take_along_dim", "unsafe_split", "unsafe_chunk", "unsafe_split_with_sizes",
 }  # fmt: skip
 REDUCTIONS = {
@@ -166,10 +167,16 @@ class Positions(Mixing):
         most = max(t.ids.numel() for t in fitting)
         fullest = [w for w, t in zip(wide, fitting, strict=True) if t.ids.numel() == most]
         if most == torch.Size(shape).numel():
-            if len({t.grid for t in fullest}) > 1:  # patches that became tokens in one of them
-                return min(fullest, key=lambda t: len(varying(t.ids)))
-            return fullest[0]
+            return self._whole_tokens(fullest)
         return paired(fullest[:1] + [w for w in wide if w is not fullest[0]])
+
+    def _whole_tokens(self, traces: list[Trace]) -> Trace:
+        """The first; but if its tokens are patches of several cells which became one in another, the other."""
+        first, last = traces[0], traces[0].ids.ndim - 1
+        if len({t.grid for t in traces}) > 1:
+            wanted = varying(first.ids) - {last}
+            return next((t for t in traces if t.grid != first.grid and varying(t.ids) == wanted), first)
+        return first
 
     def _layer_norm(self, node: fx.Node) -> Traced:
         """What is normalised together is one token from here on, also if it is a patch of several cells."""
@@ -224,6 +231,8 @@ class Positions(Mixing):
             return Trace(first.expand(shape_of(node)), grids.pop(), prefix)  # channels of the same places
         return Trace(torch.cat(pieces, dim), grids.pop(), prefix)
 
+    _concat = _concatenate = _cat
+
     def _joined(self, parts: list[fx.Node], traces: list[Trace | None], dim: int) -> Trace | None:
         """Matrices of queries and keys side by side; what is put beside them (a sink, a null key) has no key."""
         first = next(t for t in traces if t is not None and t.across is not None)
@@ -263,26 +272,14 @@ class Positions(Mixing):
             return None
         dims = sorted(({over} if isinstance(over, int) else {*over}), key=lambda d: d % trace.ids.ndim, reverse=True)
         staying = [one for one in trace.both if all(constant_along(one.ids, d) for d in dims)]
-        found = paired(staying) if staying else self._pooled_over(node, trace, dims)
+        found = paired(staying) if staying else self._patches(trace, dims[0]) if len(dims) == 1 else None
         if found is None:
-            return None
+            product = contraction(node)
+            pooled = self._pooled(node, product) if product is not None else None
+            return pooled.each(lambda ids: ids.reshape(shape_of(node))) if pooled is not None else None
         for d in dims:
             found = found.each(lambda ids, dim=d % trace.ids.ndim: ids.select(dim, 0))  # type: ignore[misc]
         return found.each(lambda ids: ids.reshape(shape_of(node)))
-
-    def _pooled_over(self, node: fx.Node, trace: Trace, dims: Sequence[int]) -> Trace | None:
-        """Pooled over neighbours: a coarser grid. Over everything: positions are gone, unless weights of one query
-        were summed with."""
-        coarse = self._patches(trace, dims[0]) if len(dims) == 1 else None
-        if coarse is not None:
-            return coarse
-        product = contraction(node)
-        number = self.weights_among(product) if product is not None else None
-        if product is None or number is None or not all(operand in self.data for operand in product.operands):
-            return None
-        self.pooled.add(node)
-        ids = trace.ids // SPAN * SPAN + PREFIX + len(trace.prefix)
-        return Trace(ids, trace.grid, (*trace.prefix, "query"))
 
     def _scan(self, node: fx.Node) -> Traced:
         trace = self.known(args(node)[0])

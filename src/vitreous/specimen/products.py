@@ -88,7 +88,7 @@ def attention_product(positions: Positions, node: fx.Node) -> Product | None:
         if weights is None or values is None or not keys:
             continue
         queries = [one for one in weights.both if not keys & _letters(one, found.letters[w])]
-        if queries and not (only_prefix(values) and is_summary(positions, found.operands[v])):
+        if queries and not (only_prefix(values) and _of_summary(positions, found, w, v)):
             others = [one for one in weights.both if one is not queries[0]]
             return _product(found, w, v, keys, queries[0], values, others)
     number = positions.weights_among(found) if node in positions.pooled else None
@@ -126,7 +126,7 @@ def _product(
     found: Contraction, w: int, v: int, keys: set[str], query: Trace | None, values: Trace, others: Sequence[Trace] = ()
 ) -> Product | None:
     mine, theirs, shape = found.letters[w], found.letters[v], shape_of(found.operands[w])
-    own = [c for c in mine if c in found.output and c not in theirs]
+    own = [c for c in found.own(w, v) if c in found.output]
     moving = _letters(query, mine) if query is not None else set()
     asking = [c for c in own if c in moving] or own[-1:]
     along = [c for c in mine if c in keys]
@@ -194,9 +194,18 @@ def _multiplies(node: fx.Node) -> bool:
 
 def _sums_rows(positions: Positions, node: fx.Node, summary: fx.Node) -> bool:
     found, trace = contraction(node), positions.known(summary)
-    if found is None or trace is None or summary not in found.operands or positions.weights_among(found) is not None:
+    if found is None or trace is None or summary not in found.operands or len(found.operands) != 2:
         return False
+    if positions.weights_among(found) == 1 - found.operands.index(summary):
+        return False  # attention to the rows
     return any(not constant_along(trace.ids, dim) for dim in found.summed(found.operands.index(summary)))
+
+
+def _of_summary(positions: Positions, found: Contraction, w: int, v: int) -> bool:
+    """Whether tokens without a place are rows of a summary that plain features read: linear attention."""
+    values = positions.known(found.operands[v])
+    learned = values is not None and "query" in values.prefix
+    return is_summary(positions, found.operands[v]) or (learned and positions.weights_among(found) != w)
 
 
 def is_summary(positions: Positions, node: fx.Node) -> bool:
