@@ -65,7 +65,7 @@ def test_it_is_the_diagonal_of_the_probe_also_over_several_minibatches(monkeypat
     monkeypatch.setattr(similarity_to, "SHARD", 16)
     models = {"early": opened("nano:vit@warmup"), "first": opened("nano:vit@initial"), "late": opened("nano:vit")}
     ours = SimilarityTo(sites=("out", "branch"))(models, data(40), batch=10)
-    whole = vitreous.inspect(models, data(40), {"cka": {"sites": ("out", "branch")}}, shard=16)["cka"].table
+    whole = vitreous.inspect(models, data(40), {"cka": {"sites": ("out", "branch"), "minibatch": 16}})["cka"].table
     same = whole[(whole["layer"] == whole["other_layer"]) & (whole["other_model"] == "late") & whole["across"]]
     for model in ("early", "first"):
         found, wanted = (each[each["model"] == model] for each in (ours.table, same))

@@ -57,7 +57,7 @@ def features(model: nn.Module, data: Dataset, site: str = "out") -> dict[str, Te
 @pytest.mark.parametrize("estimator", ["unbiased", "biased"])
 def test_by_the_book_in_minibatches(estimator: str) -> None:
     models, data = {"vit": vit(), "resnet": resnet()}, noise(24)
-    result = ask(models, data, estimator=estimator, shard=8)
+    result = ask(models, data, estimator=estimator, minibatch=8)
     taken = {name: features(model, shown(data)) for name, model in models.items()}
     for one, other in (("vit", "vit"), ("resnet", "resnet"), ("vit", "resnet")):
         want = [
@@ -144,13 +144,39 @@ def test_a_model_and_its_copy_are_alike() -> None:
     np.testing.assert_allclose(same["value"], 1, atol=1e-6)
 
 
-@pytest.mark.parametrize("batch", [24, 10])
-def test_minibatches_within_a_shard_are_those_of_smaller_shards(batch: int) -> None:
+@pytest.mark.parametrize("how", [{"shard": 3}, {"shard": 12}, {"shard": 24, "batch": 10}, {"shard": 1000, "batch": 7}])
+@pytest.mark.parametrize("minibatch", [8, None])
+def test_no_number_depends_on_how_images_are_divided(how: dict[str, int], minibatch: int | None) -> None:
+    """Shards are larger on a GPU than on a CPU, and batches are what there is memory for."""
     model = vit()
-    apart, together = ask({"m": model}, shard=8), ask({"m": model}, shard=24, batch=batch, minibatch=8)
-    np.testing.assert_allclose(together.table["value"], apart.table["value"], atol=1e-6)
-    np.testing.assert_allclose(together.table["low"], apart.table["low"], atol=1e-6)
-    assert together.about["minibatches"] == apart.about["minibatches"] == 3
+    usual, other = (ask({"m": model}, minibatch=minibatch, **given) for given in ({}, how))
+    for column in ("value", "low", "high", "n"):
+        np.testing.assert_allclose(other.table[column], usual.table[column], atol=1e-6)
+    for name in ("minibatches", "images_compared", "images_left_out"):
+        assert usual.about[name] == other.about[name]
+    assert usual.about["minibatches"] == (3 if minibatch else 1)
+
+
+@pytest.mark.parametrize("batch", [24, 5])
+def test_copies_of_an_image_do_not_count(batch: int) -> None:
+    """Pairs of an image with its copy raise the unbiased estimate towards the biased one."""
+    model, data = vit(), noise(24)
+    twice = data.take(torch.tensor([*range(24), 3, 3, *range(10, 20)]))
+    plain, found = ask({"m": model}, data, minibatch=None), ask({"m": model}, twice, minibatch=None, batch=batch)
+    np.testing.assert_allclose(square(found, "m", "m"), square(plain, "m", "m"), atol=1e-5)
+    assert (found.table["n"] == 24).all()
+    assert found.about["copies_left_out"] == found.about["images_left_out"] == 12
+    assert found.about["note"].startswith("12 of 36 images are copies of others and were left out")
+    assert "note" not in plain.about
+    taken = list(features(model, twice).values())
+    assert cka_by_the_book(taken[0], taken[-1]) > cka_by_the_book(taken[0][:24], taken[-1][:24]) + 0.05
+    same = ask({"m": model}, data.take([5] * 9 + [1, 2, 3]), minibatch=None)  # nine times the same, and three others
+    assert (same.table["n"] == 4).all()
+
+
+def test_minibatches_of_odd_sizes() -> None:
+    model = vit()
+    apart = ask({"m": model}, minibatch=8)
     assert len({*ask({"m": model}, shard=24, minibatch=None).table["value"]} & {*apart.table["value"]}) < 5
     few = ask({"m": model}, shard=24, minibatch=11)
     assert (few.about["images_compared"], few.about["images_left_out"]) == (22, 2)
@@ -173,7 +199,7 @@ def test_batches_accumulate() -> None:
     """A peer keeps the last batch only."""
     data = noise(24)
     model = vit()
-    whole, last = (ask({"m": model}, each, shard=8) for each in (data, shown(data).take(torch.arange(16, 24))))
+    whole, last = (ask({"m": model}, each, minibatch=8) for each in (data, shown(data).take(torch.arange(16, 24))))
     assert np.abs(whole.table["value"] - last.table["value"]).max() > 1e-3
 
 
@@ -205,9 +231,9 @@ def test_constant_and_unfired_layers_are_said() -> None:
     result.chart()
 
 
-def test_a_small_last_shard_is_left_out_and_said() -> None:
+def test_a_small_last_minibatch_is_left_out_and_said() -> None:
     model, data = vit(), noise(19)
-    result = ask({"m": model}, data, shard=8)
+    result = ask({"m": model}, data, minibatch=8)
     assert result.about["images_left_out"] == 3
     assert (result.table["n"] == 16).all()
     taken = list(features(model, shown(data).take(torch.arange(16))).values())
@@ -220,8 +246,6 @@ def test_too_few_images() -> None:
         ask({"m": vit()}, noise(3))
     assert np.isfinite(ask({"m": vit()}, noise(4)).table["value"]).all()
     assert np.isfinite(ask({"m": vit()}, noise(2), estimator="biased").table["value"]).all()
-    with pytest.raises(VitreousError, match=r"shards of 2 were asked for; 128 are enough"):
-        ask({"m": vit()}, noise(8), shard=2)
 
 
 def test_wrong_options() -> None:

@@ -14,6 +14,7 @@ from probes.noise import noise
 from specimen import zoo
 from specimen.toys import Block, Convolutional, Residual, Transformer, settled
 from vitreous.data.dataset import Dataset
+from vitreous.probes import fourier
 from vitreous.probes.filters import ACROSS, TILE, components, first_filters, patches, spatial_frequency
 from vitreous.results import Result
 
@@ -45,7 +46,23 @@ def test_frequencies_of_known_patterns() -> None:
         (-1.0) ** (at[:, None] + at), np.cos(2 * math.pi * 3 * (at[:, None] + at) / 8),
     ])  # fmt: skip
     found = spatial_frequency(np.repeat(pictures[:, None], 3, axis=1))
-    np.testing.assert_allclose(found, [0, 0.25, 1, math.sqrt(2), 0.75 * math.sqrt(2)], atol=1e-12)
+    np.testing.assert_allclose(found, [0, 0.25, 1, 1, 0.75], atol=1e-12)
+
+
+def test_frequencies_never_exceed_one_and_are_those_of_the_half_diagonal() -> None:
+    """What a chessboard, checks of two colours and noise of any size and shape say, and `fourier` of the diagonal."""
+    rng = np.random.default_rng(0)
+    for shape in ((2, 2), (3, 5), (7, 7), (16, 4)):
+        found = spatial_frequency(rng.normal(size=(20, 3, *shape)))
+        assert (found > 0).all()
+        assert (found <= 1).all()
+    at = np.arange(14)
+    for cycles in range(7):
+        picture = np.cos(2 * math.pi * cycles * (at[:, None] + at) / 14)
+        assert spatial_frequency(picture[None, None]) == pytest.approx(fourier.frequency((cycles, cycles), (14, 14)))
+    board, red_and_green = (-1.0) ** np.add.outer(at[:6], at[:6]), np.zeros((1, 3, 6, 6))
+    red_and_green[0, 0], red_and_green[0, 1] = board, -board
+    assert spatial_frequency(red_and_green) == pytest.approx(1)
 
 
 def test_patches_are_cut_where_they_should_be() -> None:

@@ -16,6 +16,7 @@ from probes.test_alignment import cka_by_the_book
 from specimen.toys import WIDTH, Attention, Block, Convolutional, Residual, Transformer, part, settled
 from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
+from vitreous.probes import local_heads
 from vitreous.probes.local_heads import LocalHeads, early_units, slid
 from vitreous.probes.subject import subjects
 
@@ -101,13 +102,17 @@ def test_windows_by_size() -> None:
         inspect(models, window=2)["local_heads"]
 
 
-def test_parts_of_a_shard_and_several_shards() -> None:
+def test_parts_of_a_shard_and_several_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     models = {"vit": vit(), "resnet": resnet()}
     whole, parts = (inspect(models, batch=batch)["local_heads"].table for batch in (24, 7))
     for column in ("value", "distance", "low", "high"):
         np.testing.assert_allclose(whole[column], parts[column], atol=1e-5)
-    shards = inspect(models, 27, shard=12)["local_heads"].table
-    assert (shards["n"] == 24).all()
+    monkeypatch.setattr(local_heads, "MINIBATCH", 12)
+    once, *others = (inspect(models, 27, shard=shard)["local_heads"].table for shard in (12, 5, 24, 900))
+    assert (once["n"] == 24).all()
+    for table in others:
+        np.testing.assert_allclose(table[["value", "low", "high"]], once[["value", "low", "high"]], atol=1e-5)
+    assert np.abs(once["value"] - whole["value"]).max() > 1e-4
     inspect(models)["local_heads"].chart()
 
 

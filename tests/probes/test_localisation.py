@@ -16,6 +16,7 @@ from probes.test_alignment import cka_by_the_book
 from specimen.toys import Convolutional, Patches, Residual, Transformer, settled
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
+from vitreous.probes import localisation
 from vitreous.probes.localisation import Localisation, contrast, displaced, hits, patches
 from vitreous.probes.subject import subjects
 from vitreous.results import Result
@@ -120,12 +121,27 @@ def test_parts_of_a_shard_and_a_coarser_grid() -> None:
     assert ask(model, data, grid=2).about["indices"]["m"]["hit_rate"]["value"] is None  # there is no interior
 
 
-def test_two_shards_are_two_minibatches() -> None:
+def test_minibatches_are_the_same_however_images_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     data, model = noise(18), settled(Keeps())
-    two, one = ask(model, data, shard=8), ask(model, data)
+    one = ask(model, data)
+    monkeypatch.setattr(localisation, "MINIBATCH", 8)
+    two = ask(model, data)
     assert two.about["images_compared"] == 16
     assert one.about["images_compared"] == 18
     assert np.abs(two.arrays["m"] - one.arrays["m"]).max() > 1e-4
+    for how in ({"shard": 3}, {"shard": 8}, {"shard": 16, "batch": 5}, {"shard": 500}):
+        again = ask(model, data, **how)
+        np.testing.assert_allclose(again.arrays["m"], two.arrays["m"], atol=1e-5)
+        np.testing.assert_allclose(again.table["high"], two.table["high"], atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [30, 7])
+def test_copies_of_an_image_do_not_count(batch: int) -> None:
+    data, model = noise(16), settled(Keeps())
+    plain, found = ask(model, data), ask(model, data.take([*range(16), *[2] * 9, 5]), batch=batch)
+    np.testing.assert_allclose(found.arrays["m"], plain.arrays["m"], atol=1e-5)
+    assert found.about["copies_left_out"] == 10
+    assert found.about["images_compared"] == 16
 
 
 def test_unsuited() -> None:

@@ -65,13 +65,13 @@ def analyse(
     left_out: dict[str, dict[str, str]] = {}
     for analysis in asked:
         bench = _bench(analysis, opened, data, split, limit, seed, skip_corrupt, batch)
-        reasons = {each.name: why for each in opened if (why := analysis.unsuited(each, bench))}
+        reasons = {each.name: why for each in bench.setting.subjects if (why := analysis.unsuited(each, bench))}
         if len(reasons) == len(opened):
             left_out[analysis.name] = reasons
             continue
         try:
             folder = None if keep is None else Path(keep).expanduser() / analysis.name
-            with Pieces(folder, _identity(analysis, bench, opened)) as pieces:
+            with Pieces(folder, _identity(analysis, bench, bench.setting.subjects)) as pieces:
                 results[analysis.name] = _answer(analysis, bench, pieces, reasons)
         except Interrupted as stop:
             stop.inspection = Inspection(results, left_out, anatomies)

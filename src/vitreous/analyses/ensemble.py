@@ -56,7 +56,8 @@ class Ensemble(Analysis):
         if self.others and not self._opened:
             sides = set(given[0].specimen.anatomy.image[1:])
             image = sides.pop() if len(sides) == 1 else None
-            self._opened += subjects(self.others, image=image, device=given[0].device, seed=bench.seed)
+            opened = subjects(self.others, image=image, device=given[0].device, seed=bench.seed)
+            self._opened += [each.shown(bench.data) for each in opened]
         for each in self._opened:
             if each.name in [subject.name for subject in given]:
                 raise VitreousError(f"{each.name} is one of the models and one of `others`; name each member once.")

@@ -110,7 +110,7 @@ class SimilarityTo(Analysis):
         yield one
 
     def probe(self) -> CKA:
-        return CKA(self.estimator, self.sites)
+        return CKA(self.estimator, self.sites, SHARD)
 
     def setting(self, subject: Subject, bench: Bench) -> Setting:
         return replace(bench.setting, subjects=(subject, self.reference(bench)))

@@ -24,8 +24,8 @@ from vitreous.probes.subject import Model, subjects
 from vitreous.processes import Processes, interruptible, place, processes
 
 SHARD = {"cpu": 128, "cuda": 1024}
-"""Images of a shard, by device; also the images of one minibatch of CKA, for which 128 are enough (SLC-02). A GPU has
-room for more, and something to do while the next is made ready."""
+"""Images of a shard, by device; no result depends on it. A GPU has room for more, and something to do while the next
+is made ready."""
 
 
 def inspect(

@@ -136,6 +136,7 @@ def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[st
                 "edits": list(each.specimen.edits),
                 "mean": list(each.mean),
                 "std": list(each.std),
+                "normalised": each.normalised,
             }
             for each in asked
         },

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
+from math import lcm
 from typing import Any
 
 import torch
@@ -46,7 +47,7 @@ class Pass:
     probes: tuple[Probe, ...]
     setting: Setting
     size: int
-    """Images of a shard."""
+    """Images of a shard; made a multiple of what probes compare with each other."""
     batch: int
     """Images that pass together; halved whenever memory does not suffice."""
     wanted: dict[str, dict[str, list[Probe]]] = field(default_factory=dict)
@@ -59,6 +60,8 @@ class Pass:
             probe.begin(self.setting)
             for subject in self.setting.subjects:
                 self._ask(probe, subject)
+        together = lcm(*(probe.together for probe in self.probes))
+        self.size = -(-self.size // together) * together
 
     def _ask(self, probe: Probe, subject: Subject) -> None:
         units = self.wanted.setdefault(subject.name, {})

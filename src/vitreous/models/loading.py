@@ -145,7 +145,12 @@ def _torchvision(name: str, pretrained: bool, image: Size | None, classes: int |
     if classes is not None and not pretrained:
         given["num_classes"] = classes
     with hugging_face.loading(f"tv:{name}", hub=False):
-        return torchvision.models.get_model(name, weights="DEFAULT" if pretrained else None, **given)
+        weights = torchvision.models.get_model_weights(name).DEFAULT if pretrained else None
+        model: nn.Module = torchvision.models.get_model(name, weights=weights, **given)
+    if weights is not None:
+        how = weights.transforms()
+        model.trained_with = {"mean": tuple(how.mean), "std": tuple(how.std)}  # type: ignore[assignment]
+    return model
 
 
 def _square(image: Size, name: str) -> int:

@@ -162,6 +162,23 @@ def doubled(replicates: np.ndarray) -> np.ndarray:
     return np.clip(values, -1, 1)
 
 
+def minibatches(distinct: Tensor, size: int | None, estimator: Estimator) -> list[Tensor]:
+    """Which images of a shard are compared with each other, one tensor of places for each minibatch that is large
+    enough. Copies of an earlier image are left out: the pair of an image with itself is what the unbiased estimator
+    does without, and a copy would bring it back."""
+    places = torch.arange(len(distinct)).split(size or max(len(distinct), 1))
+    kept = [part[distinct[part]] for part in places]
+    return [part for part in kept if len(part) >= LEAST[estimator]]
+
+
+def columns(values: Tensor, places: Tensor, dim: int = 1) -> Tensor:
+    """Those of some images; places in a row are not sent to a GPU, which would wait for them."""
+    first, count = int(places[0]), len(places)
+    if int(places[-1]) - first + 1 == count:
+        return values.narrow(dim, first, count)
+    return values.index_select(dim, places.to(values.device))
+
+
 class Grams:
     """The centred Gram matrices of a shard's minibatches, by name. Where a shard passes in parts, an image of the last
     part is compared with one of the first: then the features wait, in main memory, until all parts have come."""
@@ -171,17 +188,22 @@ class Grams:
         self.minibatch = minibatch
         """Images that are compared with each other; the whole shard if not given."""
         self.whole: dict[str, list[Tensor]] = {}
-        self.parts: dict[str, list[Tensor]] = {}
+        self.parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
 
-    def add(self, name: str, features: Tensor, whole: bool) -> None:
-        """Features (…, b, d) of a whole shard or of its next part."""
+    def add(self, name: str, features: Tensor, whole: bool, distinct: Tensor | None = None) -> None:
+        """Features (…, b, d) of a whole shard or of its next part, and which of its images are no copies (b,)."""
+        if distinct is None:
+            distinct = torch.ones(features.shape[-2], dtype=torch.bool)
         if whole:
-            self.whole[name] = self._grams(features)
+            self.whole[name] = self._grams(features, distinct)
         else:
-            self.parts.setdefault(name, []).append(features.detach().to("cpu", copy=True))
+            self.parts.setdefault(name, []).append((features.detach().to("cpu", copy=True), distinct))
 
-    def _grams(self, features: Tensor) -> list[Tensor]:
+    def _grams(self, features: Tensor, distinct: Tensor) -> list[Tensor]:
         """Minibatches of full size together: a GPU would start many small operations for each."""
+        if not bool(distinct.all()) or len(distinct) < LEAST[self.estimator]:
+            chosen = minibatches(distinct, self.minibatch, self.estimator)
+            return [centred_gram(columns(features, part, -2), self.estimator) for part in chosen]
         count = features.shape[-2]
         size = min(self.minibatch or count, count)
         full = count // size * size
@@ -193,5 +215,6 @@ class Grams:
     def take(self, name: str) -> list[Tensor]:
         """The matrices under the name, one for each minibatch that is large enough, which are then forgotten."""
         if parts := self.parts.pop(name, None):
-            return self._grams(torch.cat(parts, -2))
+            features, distinct = zip(*parts, strict=True)
+            return self._grams(torch.cat(features, -2), torch.cat(distinct))
         return self.whole.pop(name, [])

@@ -2,17 +2,18 @@
 
     CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L)),   `vitreous.probes.alignment` has the formulas
 
-A shard of the inspection is a minibatch, and minibatches count by their images; an inspection in a single shard is
-full-batch CKA. All layers of all models are compared with each other in one product of their centred Gram matrices.
-Gram matrices, not features, are kept of a layer until all models have seen the shard: n × n numbers, the same for all,
-and nearly always fewer than the features are. Where they are more (logits), n × n have to be formed nevertheless,
-because the common product is over pairs of images.
+Minibatches are `minibatch` images in a row, wherever the shards of the inspection end, and count by their images.
+Copies of an image are left out. All layers of all models are compared with each other in one product of their centred
+Gram matrices. Gram matrices, not features, are kept of a layer until all models have seen the shard: n × n numbers, the
+same for all, and nearly always fewer than the features are. Where they are more (logits), n × n have to be formed
+nevertheless, because the common product is over pairs of images.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from logging import getLogger
 from typing import Any, NamedTuple, cast, get_args
 
 import numpy as np
@@ -21,7 +22,16 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.probes.alignment import LEAST, Estimator, Grams, doubled, vectors, weighted_hsic
+from vitreous.probes.alignment import (
+    LEAST,
+    Estimator,
+    Grams,
+    columns,
+    doubled,
+    minibatches,
+    vectors,
+    weighted_hsic,
+)
 from vitreous.probes.probe import Batch, Probe, Setting, Sums, interval, key
 from vitreous.probes.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View, estimate
@@ -30,6 +40,8 @@ from vitreous.specimen.observe import SITES, Site, Sites
 from vitreous.transfers import to_device
 
 __all__ = ["CKA"]
+
+log = getLogger("vitreous")
 
 OWN = (
     Column("site", "category", "What of the unit is compared: the stream after it, what its branch adds, …"),
@@ -98,7 +110,7 @@ class CKA(Probe):
     """What a unit hands on. Also 'branch', what it adds; 'after', the sum of skip and branch; 'norm', what its
     normalisation hands on; 'hidden', an MLP's hidden activations; and 'before' and 'skip'."""
     minibatch: int | None = 128
-    """Images that are compared with each other (SLC-02: 128 are enough); None for a whole shard."""
+    """Images that are compared with each other (SLC-02: 128 are enough); None for all (full-batch CKA)."""
 
     name = "cka"
     ids = ("A4.10", "A4.11", "A4.12", "A4.13", "A4.24", "SLC-03", "SLC-04", "SLC-05", "HDV-39")
@@ -130,6 +142,11 @@ class CKA(Probe):
             for site in order
         ]
         self.pairs = torch.triu_indices(len(self.layers), len(self.layers))
+        warn_of_copies(setting)
+
+    @property
+    def together(self) -> int:
+        return self.minibatch or len(self.setting.data)
 
     def unsuited(self, subject: Subject) -> str:
         return too_few(len(self.setting.data), self.estimator)
@@ -140,24 +157,20 @@ class CKA(Probe):
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         for site in self.sites:
             if (feature := getattr(sites, site)) is not None and len(found := vectors(feature)) == len(batch):
-                self.grams.add(key(subject, unit, site), found, batch.whole)
+                self.grams.add(key(subject, unit, site), found, batch.whole, self.setting.distinct[batch.rows])
         return {}
 
     def close(self, shard: Batch) -> Sums:
-        if left_out(shard, self.setting, self.estimator):
-            return {"left_out": torch.tensor(len(shard))}
+        chosen = minibatches(self.setting.distinct[shard.rows], self.minibatch, self.estimator)
         found = [self.grams.take(layer.key) for layer in self.layers]
         seen = torch.tensor([bool(grams) for grams in found])
-        sums: dict[str, Tensor] = {"left_out": torch.zeros(())}
+        sums: dict[str, Tensor] = {"left_out": torch.tensor(len(shard) - sum(map(len, chosen)))}
         home = next((grams[0].device for grams in found if grams), self.pairs.device)
         pairs = to_device(self.pairs, home)()
-        for number, rows in enumerate(torch.arange(len(shard)).split(self.minibatch or len(shard))):
-            if len(rows) < LEAST[self.estimator]:
-                sums["left_out"] += len(rows)
-                continue
+        for number, rows in enumerate(chosen):
             blank = next(torch.zeros_like(grams[number]) for grams in found if grams)
             every = torch.stack([grams[number] if grams else blank for grams in found])
-            weights = shard.on(every.device, "weights")[:, int(rows[0]) : int(rows[-1]) + 1]
+            weights = columns(shard.on(every.device, "weights"), rows)
             hsic = weighted_hsic(every, every, weights, self.estimator, pairs)
             more = {"hsic": hsic, "seen": seen * len(rows), "shards": torch.ones(())}
             sums |= {name: sums[name] + value if name in sums else value for name, value in more.items()}
@@ -182,6 +195,7 @@ class CKA(Probe):
             "minibatches": int(sums["shards"]),
             "images_compared": count,
             "images_left_out": int(sums.get("left_out", torch.zeros(()))),
+            **about_copies(self.setting),
             "without_value": reasons,
             "block_structure": block_structure(self.layers, self.pairs.numpy(), values, count),
         }
@@ -248,13 +262,15 @@ def too_few(images: int, estimator: Estimator) -> str:
     return f"CKA ({estimator}) needs at least {least} images, and there are {images}." if images < least else ""
 
 
-def left_out(shard: Batch, setting: Setting, estimator: Estimator) -> bool:
-    """Whether the last shard is too small for a minibatch; others may not be."""
-    if len(shard) >= LEAST[estimator]:
-        return False
-    if int(shard.rows[-1]) + 1 < len(setting.data):
-        raise VitreousError(
-            f"CKA ({estimator}) needs at least {LEAST[estimator]} images a shard, and shards of {len(shard)} were "
-            "asked for; 128 are enough (shard=128)."
-        )
-    return True
+def about_copies(setting: Setting) -> dict[str, Any]:
+    """What a result says of images that occur more than once; nothing if none does."""
+    if not (copies := setting.copies):
+        return {}
+    many = f"{copies} of {len(setting.data)} images are copies of others and were left out"
+    return {"copies_left_out": copies, "note": f"{many}: an image that is compared with itself would raise CKA."}
+
+
+def warn_of_copies(setting: Setting) -> None:
+    """Say it while the images pass as well."""
+    if note := about_copies(setting).get("note"):
+        log.warning("%s", note)

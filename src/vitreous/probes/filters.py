@@ -4,12 +4,14 @@ The filters of the first convolution (a ViT's patch embedding, a ResNet's stem) 
 each of the P x P x 3 inputs. E = U S Vᵀ; the columns of U, strongest first, are shown as P x P pictures.
 
     value     = s_i² / sum s²                                    share of the filters' energy
-    frequency = mean of |f| over the spectrum of u_i, in π       0 is a flat colour, 1 alternates from pixel to pixel
+    frequency = mean of f over the spectrum of u_i, in π         0 is a flat colour, 1 alternates from pixel to pixel
     overlap   = ‖Wᵀ u_i‖²                                        W: the first k principal components of patches
 
-so that 1 means that the component lies within what patches of the images mostly consist of; k is the number of
-components shown, but at most a quarter of P x P x 3. A direction drawn at random has `chance`, k / (P x P x 3). The
-sign of a component means nothing: its largest entry is made positive.
+The frequency of a wave is the larger of its two along the axes, as everywhere in the package: stripes of one pixel and
+a chessboard have 1, and so does the corner that `fourier`'s half diagonal leads to. An overlap of 1 means that the
+component lies within what patches of the images mostly consist of; k is the number of components shown, but at most a
+quarter of P x P x 3. A direction drawn at random has `chance`, k / (P x P x 3). The sign of a component means nothing:
+its largest entry is made positive.
 
 Patches come from the images as the model gets them, up to 4 x 4 of each image, evenly spaced; their sums and products
 are added up, so that no image is kept. The paper shows 28 components of ViT-L/32 and finds them to resemble plausible
@@ -70,11 +72,11 @@ def components(filters: Array) -> tuple[Array, Array]:
 
 
 def spatial_frequency(pictures: Array) -> Array:
-    """(n,) mean distance from frequency 0, in π, of pictures (n, c, h, w), weighted with energy."""
+    """(n,) mean frequency, in π, of pictures (n, c, h, w), weighted with energy; of a wave the larger of its two."""
     energy = (np.abs(np.fft.fft2(pictures)) ** 2).sum(1)
-    down, across = (2 * np.fft.fftfreq(side) for side in pictures.shape[2:])
-    radius = np.hypot(down[:, None], across)
-    found: Array = (energy * radius).sum((1, 2)) / energy.sum((1, 2))
+    down, across = (np.abs(2 * np.fft.fftfreq(side)) for side in pictures.shape[2:])
+    larger = np.maximum(down[:, None], across)
+    found: Array = (energy * larger).sum((1, 2)) / energy.sum((1, 2))
     return found
 
 
@@ -98,7 +100,7 @@ class Filters(Probe):
     columns = (
         UNIT_COLUMNS[0],
         Column("component", "order", "Number of the component, 1 for the strongest."),
-        Column("frequency", "quantity", "Mean spatial frequency of the component.", "π"),
+        Column("frequency", "quantity", "Mean spatial frequency: 0 flat, 1 from pixel to pixel.", "π"),
         Column("overlap", "quantity", "Share that lies within the principal components of the images' patches."),
         Column("chance", "quantity", "What the overlap of a direction drawn at random would be."),
         Column("value", "quantity", "Share of the energy of all filters.", label="share of energy"),

@@ -24,9 +24,10 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.probes.alignment import Grams, doubled, vectors, weighted_hsic
-from vitreous.probes.cka import left_out, too_few
+from vitreous.probes.alignment import Grams, columns, doubled, minibatches, vectors, weighted_hsic
+from vitreous.probes.cka import about_copies, too_few
 from vitreous.probes.heads import Geometry, hidden
+from vitreous.probes.localisation import MINIBATCH
 from vitreous.probes.per_image import mean
 from vitreous.probes.probe import Batch, Each, Probe, Seen, Setting, Sums, interval, key, where
 from vitreous.probes.subject import Subject
@@ -94,7 +95,11 @@ class LocalHeads(Probe):
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
             raise VitreousError(f"Windows of {self.window} heads were asked for; they have at least one.")
-        self.grams = Grams("unbiased")
+        self.grams = Grams("unbiased", MINIBATCH)
+
+    @property
+    def together(self) -> int:
+        return MINIBATCH
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -115,18 +120,18 @@ class LocalHeads(Probe):
         return None if unit in early_units(subject) or unit == first_attention(subject) else ""
 
     def start_shard(self) -> None:
-        self.grams = Grams("unbiased")
+        self.grams = Grams("unbiased", MINIBATCH)
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         name = key(subject, unit)
         if unit.kind != "attention":
             assert sites.out is not None
-            self.grams.add(name, vectors(sites.out)[None], batch.whole)
+            self.grams.add(name, vectors(sites.out)[None], batch.whole, self.setting.distinct[batch.rows])
             return {}
         if sites.hidden is None or sites.attention is None:  # an edit has taken it out
             return {}
         assert unit.heads is not None
-        self.grams.add(name, per_head(sites.hidden, unit.heads), batch.whole)
+        self.grams.add(name, per_head(sites.hidden, unit.heads), batch.whole, self.setting.distinct[batch.rows])
         values = sites.attention.probabilities.values
         if name not in self.geometries:
             _, *extent = subject.specimen.anatomy.image
@@ -135,18 +140,19 @@ class LocalHeads(Probe):
         return {key(subject, unit, "distance"): Each(distance)}
 
     def close(self, shard: Batch) -> Sums:
-        if left_out(shard, self.setting, "unbiased"):
-            return {}
+        chosen = minibatches(self.setting.distinct[shard.rows], MINIBATCH, "unbiased")
+        sums: Sums = {"images": torch.tensor(float(sum(map(len, chosen))))}
         units = [(s, u, self.grams.take(key(s, u))) for s in self.setting.subjects for u in _looked_at(s)]
-        others = [(s, u, gram) for s, u, grams in units if u.kind != "attention" for gram in grams]
-        sums: Sums = {"images": torch.tensor(float(len(shard)))}
+        others = [grams for _, u, grams in units if u.kind != "attention" and grams]
         if not others:
             return sums
-        theirs = torch.cat([gram for _, _, gram in others])
         for subject, unit, grams in units:
-            for heads in grams if unit.kind == "attention" else ():
-                every = torch.cat([heads, theirs])
-                sums[key(subject, unit, "hsic")] = weighted_hsic(every, every, shard.on(every.device, "weights"))
+            name = key(subject, unit, "hsic")
+            for number, heads in enumerate(grams if unit.kind == "attention" else ()):
+                every = torch.cat([heads, *(theirs[number] for theirs in others)])
+                weights = columns(shard.on(every.device, "weights"), chosen[number])
+                hsic = weighted_hsic(every, every, weights)
+                sums[name] = sums[name] + hsic if name in sums else hsic
         return sums
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
@@ -160,7 +166,7 @@ class LocalHeads(Probe):
         for column in COLUMNS:
             if column.kind == "quantity":
                 table[column.name] = table[column.name].astype(float if column.name != "n" else np.int64)
-        return Result(self.name, table, COLUMNS, (VIEW,))
+        return Result(self.name, table, COLUMNS, (VIEW,), about=about_copies(self.setting))
 
     def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         assert unit.heads is not None

@@ -20,11 +20,12 @@ import numpy as np
 import pandas as pd
 import torch
 import torch.nn.functional as F
+from scipy.special import stdtrit
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.probes.alignment import LEAST, Grams, centred_gram, doubled, own_hsic, ratio, weighted_hsic
-from vitreous.probes.cka import left_out, too_few
+from vitreous.probes.alignment import Grams, centred_gram, columns, doubled, minibatches, own_hsic, ratio, weighted_hsic
+from vitreous.probes.cka import about_copies, too_few
 from vitreous.probes.probe import Batch, Probe, Sums, key, where
 from vitreous.probes.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
@@ -126,6 +127,10 @@ class Localisation(Probe):
             )
         self.grams = Grams("unbiased", MINIBATCH)
 
+    @property
+    def together(self) -> int:
+        return MINIBATCH
+
     def unsuited(self, subject: Subject) -> str:
         if why := too_few(len(self.setting.data), "unbiased"):
             return why
@@ -141,7 +146,7 @@ class Localisation(Probe):
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         assert sites.out is not None
         tokens = F.adaptive_avg_pool2d(sites.out.map.float(), self.places(unit)).flatten(2)  # (b, c, tokens)
-        self.grams.add(key(subject, unit), tokens.permute(2, 0, 1), batch.whole)
+        self.grams.add(key(subject, unit), tokens.permute(2, 0, 1), batch.whole, self.setting.distinct[batch.rows])
         return {}
 
     def places(self, unit: Unit) -> Grid:
@@ -149,10 +154,8 @@ class Localisation(Probe):
         return min(unit.grid[0], self.grid), min(unit.grid[1], self.grid)
 
     def close(self, shard: Batch) -> Sums:
-        if left_out(shard, self.setting, "unbiased"):
-            return {}
-        rest = len(shard) % MINIBATCH
-        sums: Sums = {"images": torch.tensor(float(len(shard) - (rest if rest < LEAST["unbiased"] else 0)))}
+        chosen = minibatches(self.setting.distinct[shard.rows], MINIBATCH, "unbiased")
+        sums: Sums = {"images": torch.tensor(float(sum(map(len, chosen))))}
         for subject in self.setting.subjects:
             unit = last_with_places(subject)
             if unit is None or not (grams := self.grams.take(key(subject, unit))):
@@ -160,9 +163,8 @@ class Localisation(Probe):
             device = grams[0].device
             pixels = patches(shard.prepared(subject).float().to(device), self.places(unit))
             weights = shard.on(device, "weights")[: 1 + REPEATS]
-            parts = (each.split(MINIBATCH, 1) for each in (pixels, weights))
-            for tokens, few, counts in zip(grams, *parts, strict=False):  # a last one may be too small
-                seen = centred_gram(few)
+            for tokens, places in zip(grams, chosen, strict=True):
+                seen, counts = centred_gram(columns(pixels, places)), columns(weights, places)
                 found = {
                     "cross": weighted_hsic(tokens, seen, counts),
                     "token": own_hsic(tokens, counts),
@@ -194,7 +196,7 @@ class Localisation(Probe):
         table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS])
         for column in (c.name for c in COLUMNS if c.kind == "quantity"):
             table[column] = table[column].astype(float if column != "n" else np.int64)
-        about = {"indices": indices, "images_compared": count}
+        about = {"indices": indices, "images_compared": count, **about_copies(self.setting)}
         return Result(self.name, table, COLUMNS, (MAP, PROFILE), arrays=arrays, about=about)
 
 
@@ -216,10 +218,11 @@ def _rows(subject: Subject, unit: Unit, maps: np.ndarray, count: int) -> Iterato
 
 
 def _spread(replicates: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Value and 95 % interval from the spread of few replicates."""
+    """Value and 95 % interval from the spread of few replicates: theirs is known to as many degrees of freedom."""
     value = np.asarray(replicates[0])
-    reach = 1.96 * replicates[1:].std(0, ddof=1) if count > 1 else np.full_like(value, np.nan)
-    return value, value - reach, value + reach
+    freedom = min(count, len(replicates) - 1) - 1
+    reach = stdtrit(max(freedom, 1), 0.975) * replicates[1:].std(0, ddof=1)
+    return value, *(value + side * np.where(count > 1, reach, np.nan) for side in (-1, 1))  # type: ignore[return-value]
 
 
 def _measured(replicates: np.ndarray, count: int, least: float) -> dict[str, float | None]:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from math import prod
 from typing import Any, ClassVar, Literal, get_args
 
@@ -54,6 +55,25 @@ class Setting:
     subjects: tuple[Subject, ...]
     data: Dataset
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "subjects", tuple(each.shown(self.data) for each in self.subjects))
+
+    @cached_property
+    def distinct(self) -> Tensor:
+        """(n,) whether an image is the first with its pixels: false for copies of an earlier one."""
+        seen: set[bytes] = set()
+        found = []
+        for part in self.data.images.split(256):
+            for image in part.cpu().contiguous().flatten(1).numpy():
+                digest = blake2b(image.data, digest_size=16).digest()
+                found.append(digest not in seen)
+                seen.add(digest)
+        return torch.tensor(found, dtype=torch.bool)
+
+    @property
+    def copies(self) -> int:
+        return int((~self.distinct).sum())
 
     @property
     def labelled(self) -> bool:
@@ -182,6 +202,12 @@ class Probe(ABC):
     fleeting: ClassVar[tuple[str, ...]] = ()
     """Columns that the clock decides, and that no two runs agree on."""
     setting: Setting
+
+    @property
+    def together(self) -> int:
+        """Images that are compared with each other: shards hold whole numbers of so many, so that no result depends on
+        how images are divided."""
+        return 1
 
     def begin(self, setting: Setting) -> None:
         """Before the first image."""

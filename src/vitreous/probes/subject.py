@@ -8,12 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from logging import getLogger
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from vitreous.data.dataset import Dataset
 from vitreous.data.progress import progress
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize
@@ -22,7 +24,10 @@ from vitreous.specimen.specimen import Specimen
 
 Model = nn.Module | Specimen | str
 USUAL = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""ImageNet's channels, for models that do not say how their images were normalised."""
+"""ImageNet's channels, where neither the model nor the data set says how images are normalised."""
+Source = Literal["model", "data set", "ImageNet"]
+
+log = getLogger("vitreous")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +43,23 @@ class Subject:
     classes: tuple[str, ...] = ()
     """Names of the classes it was trained for, where it knows them."""
     fingerprint: str = ""
+    normalised: Source = "ImageNet"
+    """Whose mean and std these are."""
+
+    def shown(self, data: Dataset) -> Subject:
+        """The model with the mean and std that its images get: its own if it says them, else those of the data set,
+        else ImageNet's. The only place where this is decided."""
+        if self.normalised == "model":
+            return self
+        known = (data.mean, data.std) != USUAL
+        _say(self.name, data.name if known else None)
+        mean, std = (self._channels(given) for given in ((data.mean, data.std) if known else USUAL))
+        return replace(self, mean=mean, std=std, normalised="data set" if known else "ImageNet")
+
+    def _channels(self, given: tuple[float, ...]) -> tuple[float, ...]:
+        """Of a set of colour images; a grey model gets the mean over colours."""
+        grey = self.specimen.anatomy.image[0] == 1
+        return (sum(given) / len(given),) if grey else tuple(map(float, given))
 
     @cached_property
     def outputs(self) -> int | None:
@@ -61,6 +83,17 @@ class Subject:
             levels = levels.mean(1, keepdim=True)
         mean, std = (_per_channel(given[:channels], levels.device) for given in (self.mean, self.std))
         return ((levels - mean) / std).to(weight.dtype)
+
+
+@cache
+def _say(model: str, data: str | None) -> None:
+    """Once for each model and set."""
+    log.warning(
+        "%s does not say how its images are normalised%s; set model.trained_with = {'mean': …, 'std': …} if it was "
+        "trained otherwise.",
+        model,
+        f", so they get the mean and std of {data!r}" if data else ", nor does the data set, so they get ImageNet's",
+    )
 
 
 @cache
@@ -131,7 +164,8 @@ def _subject(
     trained = {"mean": USUAL[0], "std": USUAL[1], "label_names": (), **specimen.trained}
     mean, std = (tuple(map(float, trained[channels])) for channels in ("mean", "std"))
     classes = tuple(map(str, trained["label_names"]))
-    return Subject(label, _moved(specimen, device, own), own, mean, std, classes, fingerprint(specimen))
+    source: Source = "model" if "mean" in specimen.trained else "ImageNet"
+    return Subject(label, _moved(specimen, device, own), own, mean, std, classes, fingerprint(specimen), source)
 
 
 def _moved(specimen: Specimen, device: torch.device | None, own: nn.Module | None) -> Specimen:
