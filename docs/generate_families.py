@@ -157,6 +157,7 @@ def main() -> None:
     parser.add_argument("--only", choices=LIBRARIES, nargs="+", default=list(LIBRARIES))
     parser.add_argument("--model", nargs="+", help="models to look at, without writing the page")
     parser.add_argument("--again", action="store_true", help="only what was not as it should be, or is missing")
+    parser.add_argument("--missing", action="store_true", help="only what has no row yet")
     parser.add_argument("--page", action="store_true", help="only write the page from what was found before")
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -172,8 +173,8 @@ def main() -> None:
         entry["title"] = source(library).LIBRARY
         if asked.model:
             names = [name for name in names if name in asked.model]
-        elif asked.again:
-            good = {row.name for row in rows_of(entry) if sound(row)}
+        elif asked.again or asked.missing:
+            good = {row.name for row in rows_of(entry) if asked.missing or sound(row)}
             names = [name for name in names if name not in good]
         else:
             entry["rows"] = {}

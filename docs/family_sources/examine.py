@@ -6,8 +6,10 @@ import contextlib
 import io
 import multiprocessing
 import resource
+import signal
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from types import ModuleType
 from typing import Any
@@ -132,8 +134,8 @@ def apart(one: list[Tensor], other: list[Tensor]) -> float:
     return worst
 
 
-def examine(source: ModuleType, name: str, row: Row) -> Specimen:
-    """Fill in `row`, as far as it goes; the specimen for whoever wants to look closer."""
+def examine(source: ModuleType, name: str, row: Row, tell: Callable[[], None] = lambda: None) -> Specimen:
+    """Fill in `row`, as far as it goes; the specimen for whoever wants to look closer. `tell` hears that it runs."""
     torch.manual_seed(0)
     model, image = source.build(name)
     vary(model)
@@ -144,6 +146,7 @@ def examine(source: ModuleType, name: str, row: Row) -> Specimen:
     images = torch.randn(2, *image)
     before = answer(model, images)
     row.runs = True
+    tell()
     softmaxes = count_softmaxes(model, images)
     started = time.thread_time()
     specimen = vitreous.open(model, image=image[1:] if image[1] != image[2] else image[1])
@@ -197,15 +200,16 @@ def apart_from_us(source: ModuleType, name: str) -> Row:
     sending.close()
     row = Row(name, source.label(name))
     with contextlib.suppress(EOFError):
-        if receiving.poll(10 * SECONDS):
+        while receiving.poll(10 * SECONDS):
             row = Row(**receiving.recv())
     child.join(1)
     if child.exitcode is None:
         child.kill()
         child.join()
-    if not row.reason and not row.opened:
-        row.runs = True  # it would say so itself if the model failed on its own
-        row.reason = f"took more than {SECONDS} s" if child.exitcode == -24 else f"ended with {child.exitcode}"
+    if child.exitcode:
+        doing = "opening" if row.runs else "building and running"
+        late = child.exitcode in (-signal.SIGXCPU, -signal.SIGKILL)
+        row.reason = f"{doing} took more than {SECONDS} s" if late else f"{doing} ended with {child.exitcode}"
     return row
 
 
@@ -216,7 +220,7 @@ def _child(source: ModuleType, name: str, sending: Any) -> None:
     row = Row(name, source.label(name))
     try:
         with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-            examine(source, name, row)
+            examine(source, name, row, lambda: sending.send(asdict(row)))
     except BaseException as error:
         lines = str(error).strip().splitlines() or [""]
         expected = isinstance(error, vitreous.VitreousError)

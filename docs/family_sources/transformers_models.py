@@ -102,7 +102,7 @@ def _shrink(config: Any) -> None:
             if word in LAYERS and type(value) is int:
                 setattr(part, word, min(value, max([2, *indices])))
             elif word in STAGES and isinstance(value, (list, tuple)) and all(type(v) is int for v in value):
-                setattr(part, word, [min(v, 2) for v in value])
+                setattr(part, word, type(value)(min(v, 2) for v in value))
         if hasattr(part, "stage_names") and hasattr(part, "num_hidden_layers") and not hasattr(part, "depths"):
             part.stage_names = ["stem", *(f"stage{i + 1}" for i in range(part.num_hidden_layers))]
             part._out_indices, part._out_features = [part.num_hidden_layers], [part.stage_names[-1]]
