@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from vitreous.errors import VitreousError
+from vitreous.errors import VitreousError, VitreousWarning
 from vitreous.image_size import ImageSize
 from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
@@ -22,6 +23,7 @@ from vitreous.specimen.inputs import example, image_shape
 from vitreous.specimen.joins import Flow
 from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
+from vitreous.specimen.proof import Mismatch, mismatch, refuse
 from vitreous.specimen.specimen import Specimen
 from vitreous.specimen.verify import proved, verify_attention
 
@@ -54,7 +56,9 @@ def open(
 
         specimen = by_hand(model, name, shape, example(model, shape), units)
     else:
-        specimen = Specimen(*_open(model, name, shape))
+        specimen = _open(model, name, shape)
+        if specimen.random:
+            warnings.warn(_chance(specimen), VitreousWarning, stacklevel=2)
     specimen.trained = _trained_with(model)
     specimen.weights = weights_of(model)
     return specimen
@@ -69,25 +73,51 @@ def _trained_with(model: nn.Module) -> dict[str, Any]:
     return {}
 
 
-def _open(
-    model: nn.Module, name: str, shape: tuple[int, int, int]
-) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
+def _open(model: nn.Module, name: str, shape: tuple[int, int, int]) -> Specimen:
+    """A specimen that has computed what the model computes, from the cache or read anew."""
     images = example(model, shape)
     key = structure(model, images)
     known = recall(key, model)
     if known is not None:
         module, anatomy, wiring = known
-        return _prove(module, replace(anatomy, model=name), wiring, images)
-    module = read(model, images)
+        parts = module, replace(anatomy, model=name), wiring
+        if _mismatch(Specimen(*parts), model, images) is None:
+            return Specimen(*_prove(*parts, images))
+    for attempt in range(2):  # with another stand-in for the batch size, which may have been the trouble
+        parts = _dissected(model, name, shape, read(model, images, attempt))
+        specimen = Specimen(*parts)
+        found = _mismatch(specimen, model, images)
+        if found is None or (specimen.random and found.difference < float("inf")):  # draws in another order
+            remember(key, model, *parts)
+            return Specimen(*_prove(*parts, images))
+    raise refuse(specimen, model, images, found)
+
+
+def _chance(specimen: Specimen) -> str:
+    places = ", ".join(specimen.random[:3]) + (", …" if len(specimen.random) > 3 else "")
+    return (
+        f"{specimen.anatomy.model} draws random numbers in evaluation mode, at {places}; every pass differs, and "
+        "so does what is measured. Set torch.manual_seed before each pass to repeat one."
+    )
+
+
+def _mismatch(specimen: Specimen, model: nn.Module, images: Tensor) -> Mismatch | None:
+    try:
+        return mismatch(specimen, model, images)
+    except Exception as error:  # the graph fails where the model runs: as good as another answer
+        return Mismatch(float("inf"), f"{type(error).__name__}")
+
+
+def _dissected(
+    model: nn.Module, name: str, shape: tuple[int, int, int], module: fx.GraphModule
+) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
     flow = Flow(Positions(module))
     pieces = dissect(flow, model)
     sites = [find_attention(flow, p.body) if p.kind == "attention" else [] for p in pieces]
     wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
     units = _units(pieces, sites, wiring, module, flow)
     total = sum(p.numel() for p in model.parameters())
-    anatomy = Anatomy(name, shape, tuple(units), total)
-    remember(key, model, module, anatomy, wiring)
-    return _prove(module, anatomy, wiring, images)
+    return module, Anatomy(name, shape, tuple(units), total), wiring
 
 
 def _prove(
