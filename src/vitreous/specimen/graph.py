@@ -143,12 +143,12 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
             channels, height, width = example.shape[1:]
             raise does_not_run(model, (channels, height, width), plain) from plain
         raise NotExportable(
-            f"The graph of {type(model).__name__} cannot be read: {_first_line(cause)} (at {_culprit(cause)}); "
+            f"The graph of {type(model).__name__} cannot be read: {first_line(cause)} (at {_culprit(cause)}); "
             "name the modules to look at yourself with units=['path.of.module', …]."
         ) from cause
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).split(" (unhinted")[0].rstrip(".")[:200]
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from vitreous.errors import VitreousError, VitreousWarning
+from vitreous.errors import NotExportable, VitreousError, VitreousWarning
 from vitreous.image_size import ImageSize
 from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
@@ -18,12 +18,12 @@ from vitreous.specimen.attention import AttentionSite, find_attention, merged
 from vitreous.specimen.block_outputs import NORMS
 from vitreous.specimen.cache import recall, remember, structure
 from vitreous.specimen.dissect import Piece, dissect
-from vitreous.specimen.graph import attribute, op, read
+from vitreous.specimen.graph import attribute, depends_on_input, first_line, op, read
 from vitreous.specimen.inputs import example, image_shape
 from vitreous.specimen.joins import Flow
 from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
-from vitreous.specimen.proof import Mismatch, mismatch, refuse
+from vitreous.specimen.proof import WAY_OUT, Mismatch, mismatch, refuse
 from vitreous.specimen.specimen import Specimen
 from vitreous.specimen.verify import proved, verify_attention
 
@@ -49,6 +49,10 @@ def open(
         model = load(model, pretrained=pretrained, image=image)
     if not isinstance(model, nn.Module):
         raise VitreousError(f"A model is an nn.Module or a name, not {type(model).__name__}.")
+    inner = unwrapped(model)
+    name = type(inner).__name__ if name == type(model).__name__ else name
+    model = inner
+    _check_kind(model, name)
     _check_weights(model, name)
     shape = image_shape(model, image)
     if units is not None:
@@ -111,11 +115,22 @@ def _mismatch(specimen: Specimen, model: nn.Module, images: Tensor) -> Mismatch 
 def _dissected(
     model: nn.Module, name: str, shape: tuple[int, int, int], module: fx.GraphModule
 ) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
-    flow = Flow(Positions(module))
-    pieces = dissect(flow, model)
-    sites = [find_attention(flow, p.body) if p.kind == "attention" else [] for p in pieces]
-    wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
-    units = _units(pieces, sites, wiring, module, flow)
+    if not any(n.op == "call_function" for n in depends_on_input(module.graph)):
+        raise VitreousError(
+            f"{name} computes nothing from its images: what it returns is the images themselves or does not depend on "
+            "them. Open a model whose forward pass returns features or class scores."
+        )
+    try:
+        flow = Flow(Positions(module))
+        pieces = dissect(flow, model)
+        sites = [find_attention(flow, p.body) if p.kind == "attention" else [] for p in pieces]
+        wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
+        units = _units(pieces, sites, wiring, module, flow)
+    except Exception as cause:
+        raise NotExportable(
+            f"The units of {name} cannot be told from its graph ({type(cause).__name__}: {first_line(cause)}); "
+            f"{WAY_OUT}."
+        ) from cause
     total = sum(p.numel() for p in model.parameters())
     return module, Anatomy(name, shape, tuple(units), total), wiring
 
@@ -152,9 +167,31 @@ def _seen(sites: Sequence[AttentionSite]) -> dict[str, Any]:
     return {"reach": shown.reach, "reason": reason, "weights": weights, "heads": heads}
 
 
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside `torch.compile`, `DataParallel`, `DistributedDataParallel` or `AveragedModel`."""
+    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.optim.swa_utils.AveragedModel)
+    inner = getattr(model, "_orig_mod", None)  # torch.compile's
+    inner = model.module if isinstance(model, wrappers) else inner
+    return unwrapped(inner) if isinstance(inner, nn.Module) else model
+
+
+def _check_kind(model: nn.Module, name: str) -> None:
+    """Models without Python code or ordinary weights cannot be opened; say what to open instead."""
+    for path, module in model.named_modules():
+        where = f"Its module {path!r}" if path else name
+        if isinstance(module, torch.jit.ScriptModule):
+            raise VitreousError(f"{where} is TorchScript, whose graph cannot be read; open the nn.Module it came from.")
+        if type(module).__module__.startswith(("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")):
+            raise VitreousError(f"{where} is quantised and has no plain weights; open the model before conversion.")
+        if type(module).__name__ == "FullyShardedDataParallel":
+            raise VitreousError(f"{where} holds only a part of the weights in this process; open it without FSDP.")
+
+
 def _check_weights(model: nn.Module, name: str) -> None:
     learned = set(dict(model.named_parameters()))
     for path, weight in [*model.named_parameters(), *model.named_buffers()]:
+        if isinstance(weight, nn.parameter.UninitializedTensorMixin):
+            raise VitreousError(f"{path!r} of {name} has no shape yet; run the model once on images, then open it.")
         if weight.is_meta:
             raise VitreousError(f"{path!r} of {name} is on the meta device, without values; load its weights first.")
         bad = ~weight.isfinite() if path in learned else weight.isnan()  # masks among the buffers may be infinite

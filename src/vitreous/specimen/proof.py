@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vitreous.errors import NotExportable
 from vitreous.specimen.graph import EXAMPLE_BATCH
 from vitreous.specimen.specimen import Specimen
-from vitreous.specimen.state import undisturbed
+from vitreous.specimen.state import SavingParameters, undisturbed
 
 SEED = 20260
 WAY_OUT = "name the modules to look at yourself with units=['path.of.module', …]"
@@ -39,16 +39,15 @@ def mismatch(specimen: Specimen, model: nn.Module, like: Tensor) -> Mismatch | N
     """What differs between the outputs of both on two random images like these; None if nothing does."""
     images = _pictures(like)
     with undisturbed(model) as saving:
-        with saving:
-            theirs = _run(model, images)
+        theirs = _watched(model, images, saving)
         ours = _run(specimen.module, images)
         worst = _worst(ours, theirs)
         if worst is None:
             return None
         nearby = images * (1 + 4 * torch.finfo(images.dtype).eps)
-        with saving:  # rounding alone may throw a deep model off as far
-            steady = _worst(_run(model, images), theirs) is None
-            own = _worst(_run(model, nearby), theirs)
+        # rounding alone may throw a deep model off as far
+        steady = _worst(_watched(model, images, saving), theirs) is None
+        own = _worst(_watched(model, nearby, saving), theirs)
     rounding = steady and own is not None and worst.difference <= 10 * own.difference < float("inf")
     return None if rounding else worst
 
@@ -64,6 +63,14 @@ def _run(model: nn.Module, images: Tensor) -> Any:
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002
     return model(images.clone())
+
+
+def _watched(model: nn.Module, images: Tensor, saving: SavingParameters) -> Any:
+    try:
+        with saving:
+            return _run(model, images)
+    except Exception:  # FlexAttention compiles itself, which no mode may watch
+        return _run(model, images)
 
 
 def _worst(ours: Any, theirs: Any) -> Mismatch | None:
@@ -133,8 +140,7 @@ def refuse(specimen: Specimen, model: nn.Module, like: Tensor, found: Mismatch) 
     name = specimen.anatomy.model
     with torch.no_grad(), undisturbed(model) as saving:
         images = _pictures(like)
-        with saving:
-            steady = _worst(_run(model, images), _run(model, images)) is None
+        steady = _worst(_watched(model, images, saving), _watched(model, images, saving)) is None
         unit = _first_unit(specimen, model, images) if steady else ""
     if not steady:
         return NotExportable(
