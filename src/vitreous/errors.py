@@ -26,6 +26,10 @@ class NotExportable(VitreousError):
     """A model whose graph cannot be read; names the line that stopped it and the way round."""
 
 
+class VitreousWarning(UserWarning):
+    """Something about a model that you should know, and that does not keep it from being measured."""
+
+
 class BadImages(VitreousError):
     """Images of a shape, type or device the model was not opened for."""
 

@@ -24,9 +24,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[nn.Module]]:
     seen: list[nn.Module] = []
     read = graph.read
 
-    def counted(model: nn.Module, example: Tensor) -> Any:
+    def counted(model: nn.Module, example: Tensor, attempt: int = 0) -> Any:
         seen.append(model)
-        return read(model, example)
+        return read(model, example, attempt)
 
     monkeypatch.setattr(opening, "read", counted)
     monkeypatch.setattr(cache, "_entries", type(cache._entries)())

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.kinds import KINDS, Kind
 from vitreous.specimen.anatomy import Anatomy, Unit
-from vitreous.specimen.graph import undisturbed
 from vitreous.specimen.intervene import takes_two
 from vitreous.specimen.layout import BatchAxis, Layout
 from vitreous.specimen.observe import Consumer, Feature, Observation, Site, Sites, known_sites
 from vitreous.specimen.specimen import Specimen, own_parameters
+from vitreous.specimen.state import undisturbed
 
 
 class HandSpecimen(Specimen):
@@ -190,13 +190,10 @@ def _order(model: nn.Module, paths: list[str], images: Tensor) -> dict[str, Layo
 
         return hook
 
-    handles = [model.get_submodule(path).register_forward_hook(note(path)) for path in paths]
-    try:
-        with undisturbed(model), torch.no_grad():
-            model(images)
-    finally:
-        for handle in handles:
-            handle.remove()
+    with undisturbed(model) as saving, saving, torch.no_grad():
+        for path in paths:
+            model.get_submodule(path).register_forward_hook(note(path))  # gone when the state is put back
+        model(images)
     return ran
 
 

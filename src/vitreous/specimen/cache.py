@@ -1,14 +1,18 @@
 """Models of one structure are read once: opening the second checkpoint of an architecture is instant.
 
-The structure is every module's class and plain attributes, and the names, shapes and types of all tensors. A model with
-anything else that could steer its forward pass (hooks, attributes of unknown types) is read anew each time.
+The structure is everything that steers a forward pass: every module's class and its attributes, what containers,
+configurations, functions and closures hold, and the names, shapes and types of all tensors. A model with anything else
+(hooks, objects of unknown kinds) is read anew each time.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Hashable, Iterator
-from types import FunctionType
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Iterator, Mapping
+from enum import Enum
+from functools import partial
+from hashlib import sha256
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -19,8 +23,10 @@ from vitreous.specimen.graph import attribute
 from vitreous.specimen.observe import Wiring, copy_nodes
 
 CAPACITY = 64
-PLAIN = (int, float, str, bool, type(None), torch.dtype, torch.Size, type, FunctionType)
-ABOUT = {"pretrained_cfg", "default_cfg", "feature_info", "training"}  # says where weights come from, not what runs
+PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, type, Enum, slice)
+BUILT_IN = (BuiltinFunctionType, type(len))
+ABOUT = {"pretrained_cfg", "default_cfg", "feature_info", *vars(nn.Module())}
+"""Says where weights come from, not what runs; and torch's own attributes of a module, which are looked at by name."""
 
 
 class Entry(NamedTuple):
@@ -77,25 +83,88 @@ class _Unknown(Exception):
 
 
 def _parts(model: nn.Module) -> Iterator[Hashable]:
+    describe = _Description(model)
     for path, module in model.named_modules(remove_duplicate=False):
         if module._forward_hooks or module._forward_pre_hooks:
             raise _Unknown
-        yield path, type(module), tuple(_plain(vars(module)))
+        attributes = {name: v for name, v in vars(module).items() if name not in ABOUT}
+        yield path, describe.kind(type(module)), describe.mapping(attributes)
     for name, tensor in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]:
-        counts = not tensor.is_floating_point() and not tensor.is_complex() and not tensor.is_meta
-        index = tensor.cpu().numpy().tobytes() if counts else None  # an index table says where things go
-        yield name, tensor.shape, tensor.dtype, tensor.device, index
+        counts = not tensor.is_floating_point() and not tensor.is_complex()
+        yield name, _form(tensor), tensor.requires_grad, _values(tensor) if counts else None  # a table of indices
 
 
-def _plain(attributes: dict[str, Any]) -> Iterator[Hashable]:
-    for name, value in sorted(attributes.items()):
-        if name.startswith("_") or name in ABOUT:
-            continue
-        if isinstance(value, (Tensor, nn.Module)):
-            raise _Unknown  # a tensor or module that is not registered: nobody tells what it is
+class _Description:
+    """Describes values by what they hold, so that two models built alike are described alike."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.modules = {id(module): path for path, module in model.named_modules()}
+        self.above: list[int] = []
+        """What is being described, from the outside in: an object may lead back to itself."""
+        self.kinds: dict[type, Hashable] = {}
+
+    def mapping(self, values: Mapping[Any, Any]) -> Hashable:
+        """Items in their order, which steers a loop over them."""
+        return tuple((self(key), self(value)) for key, value in values.items())
+
+    def kind(self, kind: type) -> Hashable:
+        """A class, and those attributes of its own and its parents that can be changed afterwards."""
+        if kind not in self.kinds:
+            parents = [each for each in kind.__mro__ if not each.__module__.startswith(("torch.", "builtins"))]
+            own = {f"{each.__qualname__}.{name}": v for each in parents for name, v in vars(each).items()}
+            self.kinds[kind] = kind, tuple((name, self._of_class(v)) for name, v in own.items() if "__" not in name)
+        return self.kinds[kind]
+
+    def _of_class(self, value: Any) -> Hashable:
+        return self(value) if isinstance(value, (*PLAIN, dict, list, tuple, set, Tensor)) else id(value)
+
+    def __call__(self, value: Any) -> Hashable:
         if isinstance(value, PLAIN):
-            yield name, value
-        elif " at 0x" in (text := repr(value)):
+            return type(value), value
+        if isinstance(value, nn.Module):
+            return self._module(value)
+        if isinstance(value, Tensor):
+            return _form(value), _values(value)
+        if id(value) in self.above:
+            return "above", len(self.above) - self.above.index(id(value))
+        self.above.append(id(value))
+        try:
+            return type(value), self._content(value)
+        finally:
+            self.above.pop()
+
+    def _module(self, module: nn.Module) -> Hashable:
+        if id(module) not in self.modules:
+            raise _Unknown  # not registered: nobody tells what is in it
+        return "module", self.modules[id(module)]
+
+    def _content(self, value: Any) -> Hashable:
+        if isinstance(value, dict):
+            return self.mapping(value)
+        if isinstance(value, (list, tuple, deque)):
+            return tuple(map(self, value))
+        if isinstance(value, (set, frozenset)):
+            return frozenset(map(self, value))
+        if isinstance(value, FunctionType):
+            cells = tuple(cell.cell_contents for cell in value.__closure__ or ())
+            return value.__code__, self(cells), self(value.__defaults__), self(value.__kwdefaults__)
+        if isinstance(value, MethodType):
+            return value.__func__, self(value.__self__)
+        if isinstance(value, partial):
+            return self(value.func), self(value.args), self(value.keywords)
+        if isinstance(value, BUILT_IN) and isinstance(value.__self__, (ModuleType, type(None))):
+            return value
+        if type(value).__module__.startswith(("torch.", "builtins", "numpy")) or not hasattr(value, "__dict__"):
             raise _Unknown
-        else:
-            yield name, text
+        return self.kind(type(value)), self.mapping(vars(value))
+
+
+def _form(tensor: Tensor) -> Hashable:
+    return tensor.shape, tensor.dtype, tensor.device
+
+
+def _values(tensor: Tensor) -> Hashable:
+    if tensor.is_meta or tensor.is_sparse or tensor.is_quantized:
+        raise _Unknown
+    flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8) if tensor.numel() else tensor
+    return sha256(flat.numpy().tobytes()).digest()

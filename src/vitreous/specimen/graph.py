@@ -7,14 +7,11 @@ place cannot change behind our back at another (an in-place ReLU would otherwise
 
 from __future__ import annotations
 
-import logging
 import operator
 import re
 import traceback
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
-from copy import copy
 from io import StringIO
 from typing import Any
 
@@ -22,28 +19,56 @@ import torch
 from torch import Tensor, fx, nn
 
 from vitreous.errors import NotExportable
+from vitreous.specimen.state import SavingParameters, undisturbed
 
 aten = torch.ops.aten
 
 EXAMPLE_BATCH = 2
 """The batch size for which the nodes of a graph carry shapes (`node.meta["val"]`)."""
+PRIMES = (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293, 307, 311, 313, 317)
 
 
-def read(model: nn.Module, example: Tensor) -> fx.GraphModule:
+def read(model: nn.Module, example: Tensor, attempt: int = 0) -> fx.GraphModule:
     """The graph of `model` on images like `example`, for any batch size, over the model's own parameters and buffers.
 
-    The model is as before afterwards, whatever happens.
+    The model is as before afterwards, whatever happens. `attempt` chooses another stand-in for the batch size.
     """
-    batch = _stand_in(model, example)
-    with undisturbed(model):
+    primes = _stand_ins(model, example)[attempt:]
+    module = _read(model, example, primes[0])
+    if _collides(module.graph, primes[0]):  # a feature map as wide as the batch: try another
+        module, primes = _read(model, example, primes[1]), primes[1:]
+    _free_batch(module.graph, primes[0])
+    with forgetting_sources():
+        return fx.GraphModule(module, module.graph)  # export's own kind refuses train() and eval()
+
+
+def _read(model: nn.Module, example: Tensor, batch: int) -> fx.GraphModule:
+    with undisturbed(model) as saving, forgetting_sources():
         _make_attention_explicit(model)
-        program: Any = _export(model, example, batch)
+        program: Any = _export(model, example, batch, saving)
         module = program.module(check_guards=False)
         if not _tidy(module):
             module = program.run_decompositions({}).module(check_guards=False)
             _tidy(module)
-    _free_batch(module.graph, batch)
-    return fx.GraphModule(module, module.graph)  # export's own kind refuses train() and eval()
+    return module  # type: ignore[no-any-return]
+
+
+@contextmanager
+def forgetting_sources() -> Iterator[None]:
+    """Drop the sources of graphs compiled inside, which fx keeps for tracebacks, for ever."""
+    kept: dict[str, Any] = getattr(getattr(fx.graph_module, "_loader", None), "eval_cache", {})
+    before = set(kept)
+    try:
+        yield
+    finally:
+        for name in set(kept) - before:
+            kept.pop(name, None)
+
+
+def _collides(graph: fx.Graph, batch: int) -> bool:
+    """Whether a tensor has several sizes that the stand-in divides, of which one at most is the batch."""
+    shapes = (getattr(node.meta.get("val"), "shape", ()) for node in graph.nodes)
+    return any(sum(size > 0 and size % batch == 0 for size in shape) > 1 for shape in shapes)
 
 
 def _make_attention_explicit(model: nn.Module) -> None:
@@ -53,15 +78,14 @@ def _make_attention_explicit(model: nn.Module) -> None:
             vars(module)["explicit_attention"] = True
 
 
-def _stand_in(model: nn.Module, example: Tensor) -> int:
-    """A batch size by which no other size of the model can be divided.
+def _stand_ins(model: nn.Module, example: Tensor) -> list[int]:
+    """Batch sizes by which no size of the model's tensors can be divided.
 
     Export with a symbolic batch takes up to 2.3 times as long. Instead the batch is a prime that divides nothing else:
     afterwards every multiple of it in the graph is the batch's doing, and is written as such.
     """
     sizes = {size for tensor in [*model.parameters(), *model.buffers(), example[0]] for size in tensor.shape} - {0}
-    primes = (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271)
-    return next(prime for prime in primes if all(size % prime for size in sizes))
+    return [prime for prime in PRIMES if all(size % prime for size in sizes)]
 
 
 def _free_batch(graph: fx.Graph, stand_in: int) -> None:
@@ -99,54 +123,19 @@ def _free_batch(graph: fx.Graph, stand_in: int) -> None:
     graph.lint()
 
 
-@contextmanager
-def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; on the way out every module has the attributes, and the world the random state, it had.
-
-    Restoring all attributes, not only the mode, matters: some models cache tensors on themselves as they run, and
-    export itself replaces lists and dicts by copies.
-    """
-    before = [(module, _attributes(module)) for module in model.modules()]
-    fast = torch.backends.mha.get_fastpath_enabled()
-    with torch.random.fork_rng(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        logging.disable(logging.CRITICAL)
-        try:
-            torch.backends.mha.set_fastpath_enabled(False)  # its fused kernel would hide the attention product
-            for module, _ in before:
-                module.training = False
-            yield
-        finally:
-            logging.disable(logging.NOTSET)
-            torch.backends.mha.set_fastpath_enabled(fast)
-            for module, attributes in before:
-                _restore(module, attributes)
-
-
-def _attributes(module: nn.Module) -> dict[str, tuple[Any, Any]]:
-    """Every attribute, and what it holds if it is a dict or list that could be changed in place."""
-    return {name: (value, copy(value) if type(value) in (dict, list) else None) for name, value in vars(module).items()}
-
-
-def _restore(module: nn.Module, attributes: dict[str, tuple[Any, Any]]) -> None:
-    vars(module).clear()
-    for name, (value, content) in attributes.items():
-        if type(value) is list:
-            value[:] = content
-        elif type(value) is dict:
-            value.clear()
-            value.update(content)
-        vars(module)[name] = value
-
-
-def _export(model: nn.Module, example: Tensor, batch: int) -> torch.export.ExportedProgram:
+def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParameters) -> torch.export.ExportedProgram:
     images = example.new_empty(batch, *example.shape[1:])
     try:
         with torch.enable_grad(), redirect_stderr(StringIO()):  # a failed export prints the whole graph
             return torch.export.export(model, (images,), strict=False)
     except Exception as cause:
+        try:  # FlexAttention can be traced without gradients only
+            with torch.no_grad(), redirect_stderr(StringIO()):
+                return torch.export.export(model, (images,), strict=False)
+        except Exception:
+            pass
         try:
-            with torch.no_grad():
+            with saving, torch.no_grad():
                 model(example)
         except Exception as plain:  # the model itself fails: its own message is the useful one
             from vitreous.specimen.wrong_inputs import does_not_run
@@ -154,12 +143,12 @@ def _export(model: nn.Module, example: Tensor, batch: int) -> torch.export.Expor
             channels, height, width = example.shape[1:]
             raise does_not_run(model, (channels, height, width), plain) from plain
         raise NotExportable(
-            f"The graph of {type(model).__name__} cannot be read: {_first_line(cause)} (at {_culprit(cause)}); "
+            f"The graph of {type(model).__name__} cannot be read: {first_line(cause)} (at {_culprit(cause)}); "
             "name the modules to look at yourself with units=['path.of.module', …]."
         ) from cause
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__).split(" (unhinted")[0].rstrip(".")[:200]
 
@@ -192,6 +181,20 @@ def path(node: fx.Node) -> str:
     return str(entries[-1][0]) if entries else ""
 
 
+DROPOUTS = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout"}
+
+
+def is_random(node: fx.Node) -> bool:
+    """Whether a node draws random numbers; dropout does unless it is off or of probability zero."""
+    if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    schema = node.target._schema  # type: ignore[union-attr]
+    given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+    given |= dict(zip((a.name for a in schema.arguments), args(node), strict=False)) | dict(node.kwargs)
+    off = given.get("train") is False or given.get("training") is False
+    return not off and given.get("p", 1) != 0 and given.get("dropout_p", 1) != 0
+
+
 def _tidy(module: fx.GraphModule) -> bool:
     """Rewrite the graph in place; False if its mutations need torch's own functionalisation."""
     graph = module.graph
@@ -202,7 +205,7 @@ def _tidy(module: fx.GraphModule) -> bool:
         elif name in {"wrap_with_autocast", "wrap_with_set_grad_enabled"}:
             _inline(module, node, skip=4 if name == "wrap_with_autocast" else 1)
     for node in list(graph.nodes):
-        if op(node) in {"dropout", "dropout_", "feature_dropout", "alpha_dropout"}:
+        if op(node).rstrip("_") in DROPOUTS and not is_random(node):
             node.replace_all_uses_with(args(node)[0])
             graph.erase_node(node)
     done = _functionalise(graph)

@@ -21,7 +21,8 @@ from torch.utils._pytree import tree_leaves
 
 from vitreous.errors import VitreousError
 from vitreous.image_size import image_size, spell
-from vitreous.specimen.graph import EXAMPLE_BATCH, undisturbed
+from vitreous.specimen.graph import EXAMPLE_BATCH
+from vitreous.specimen.state import undisturbed
 
 Shape = tuple[int, int, int]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from vitreous.errors import VitreousError
+from vitreous.errors import NotExportable, VitreousError, VitreousWarning
 from vitreous.image_size import ImageSize
 from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
@@ -17,11 +18,12 @@ from vitreous.specimen.attention import AttentionSite, find_attention, merged, r
 from vitreous.specimen.block_outputs import NORMS
 from vitreous.specimen.cache import recall, remember, structure
 from vitreous.specimen.dissect import Piece, dissect
-from vitreous.specimen.graph import attribute, op, read
+from vitreous.specimen.graph import attribute, depends_on_input, first_line, op, read
 from vitreous.specimen.inputs import example, image_shape
 from vitreous.specimen.joins import Flow
 from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
+from vitreous.specimen.proof import WAY_OUT, Mismatch, mismatch, refuse
 from vitreous.specimen.specimen import Specimen
 from vitreous.specimen.verify import proved, verify_attention
 
@@ -47,6 +49,10 @@ def open(
         model = load(model, pretrained=pretrained, image=image)
     if not isinstance(model, nn.Module):
         raise VitreousError(f"A model is an nn.Module or a name, not {type(model).__name__}.")
+    inner = unwrapped(model)
+    name = type(inner).__name__ if name == type(model).__name__ else name
+    model = inner
+    _check_kind(model, name)
     _check_weights(model, name)
     shape = image_shape(model, image)
     if units is not None:
@@ -54,7 +60,9 @@ def open(
 
         specimen = by_hand(model, name, shape, example(model, shape), units)
     else:
-        specimen = Specimen(*_open(model, name, shape))
+        specimen = _open(model, name, shape)
+        if specimen.random:
+            warnings.warn(_chance(specimen), VitreousWarning, stacklevel=2)
     specimen.trained = _trained_with(model)
     specimen.weights = weights_of(model)
     return specimen
@@ -69,25 +77,62 @@ def _trained_with(model: nn.Module) -> dict[str, Any]:
     return {}
 
 
-def _open(
-    model: nn.Module, name: str, shape: tuple[int, int, int]
-) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
+def _open(model: nn.Module, name: str, shape: tuple[int, int, int]) -> Specimen:
+    """A specimen that has computed what the model computes, from the cache or read anew."""
     images = example(model, shape)
     key = structure(model, images)
     known = recall(key, model)
     if known is not None:
         module, anatomy, wiring = known
-        return _prove(module, replace(anatomy, model=name), wiring, images)
-    module = read(model, images)
-    flow = Flow(Positions(module))
-    pieces = dissect(flow, model)
-    sites = [find_attention(flow, p.body) if p.kind == "attention" else [] for p in pieces]
-    wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
-    units = _units(pieces, sites, wiring, module, flow)
+        parts = module, replace(anatomy, model=name), wiring
+        if _mismatch(Specimen(*parts), model, images) is None:
+            return Specimen(*_prove(*parts, images))
+    for attempt in range(2):  # with another stand-in for the batch size, which may have been the trouble
+        parts = _dissected(model, name, shape, read(model, images, attempt))
+        specimen = Specimen(*parts)
+        found = _mismatch(specimen, model, images)
+        if found is None or (specimen.random and found.difference < float("inf")):  # draws in another order
+            remember(key, model, *parts)
+            return Specimen(*_prove(*parts, images))
+    raise refuse(specimen, model, images, found)
+
+
+def _chance(specimen: Specimen) -> str:
+    places = ", ".join(specimen.random[:3]) + (", …" if len(specimen.random) > 3 else "")
+    return (
+        f"{specimen.anatomy.model} draws random numbers in evaluation mode, at {places}; every pass differs, and "
+        "so does what is measured. Set torch.manual_seed before each pass to repeat one."
+    )
+
+
+def _mismatch(specimen: Specimen, model: nn.Module, images: Tensor) -> Mismatch | None:
+    try:
+        return mismatch(specimen, model, images)
+    except Exception as error:  # the graph fails where the model runs: as good as another answer
+        return Mismatch(float("inf"), f"{type(error).__name__}")
+
+
+def _dissected(
+    model: nn.Module, name: str, shape: tuple[int, int, int], module: fx.GraphModule
+) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
+    if not any(n.op == "call_function" for n in depends_on_input(module.graph)):
+        raise VitreousError(
+            f"{name} computes nothing from its images: what it returns is the images themselves or does not depend on "
+            "them. Open a model whose forward pass returns features or class scores."
+        )
+    try:
+        flow = Flow(Positions(module))
+        pieces = dissect(flow, model)
+        sites = [find_attention(flow, p.body) if p.kind == "attention" else [] for p in pieces]
+        wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
+        units = _units(pieces, sites, wiring, module, flow)
+    except Exception as cause:
+        raise NotExportable(
+            f"The units of {name} cannot be told from its graph ({type(cause).__name__}: {first_line(cause)}); "
+            f"{WAY_OUT}."
+        ) from cause
     total = sum(p.numel() for p in model.parameters())
-    anatomy = Anatomy(name, shape, tuple(units), total)
-    remember(key, model, module, anatomy, wiring)
-    return _prove(module, anatomy, wiring, images)
+    return module, Anatomy(name, shape, tuple(units), total), wiring
 
 
 def _prove(
@@ -123,9 +168,31 @@ def _seen(sites: Sequence[AttentionSite]) -> dict[str, Any]:
     return {"reach": reach, "reason": reason, "weights": weights, "heads": heads}
 
 
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside `torch.compile`, `DataParallel`, `DistributedDataParallel` or `AveragedModel`."""
+    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.optim.swa_utils.AveragedModel)
+    inner = getattr(model, "_orig_mod", None)  # torch.compile's
+    inner = model.module if isinstance(model, wrappers) else inner
+    return unwrapped(inner) if isinstance(inner, nn.Module) else model
+
+
+def _check_kind(model: nn.Module, name: str) -> None:
+    """Models without Python code or ordinary weights cannot be opened; say what to open instead."""
+    for path, module in model.named_modules():
+        where = f"Its module {path!r}" if path else name
+        if isinstance(module, torch.jit.ScriptModule):
+            raise VitreousError(f"{where} is TorchScript, whose graph cannot be read; open the nn.Module it came from.")
+        if type(module).__module__.startswith(("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")):
+            raise VitreousError(f"{where} is quantised and has no plain weights; open the model before conversion.")
+        if type(module).__name__ == "FullyShardedDataParallel":
+            raise VitreousError(f"{where} holds only a part of the weights in this process; open it without FSDP.")
+
+
 def _check_weights(model: nn.Module, name: str) -> None:
     learned = set(dict(model.named_parameters()))
     for path, weight in [*model.named_parameters(), *model.named_buffers()]:
+        if isinstance(weight, nn.parameter.UninitializedTensorMixin):
+            raise VitreousError(f"{path!r} of {name} has no shape yet; run the model once on images, then open it.")
         if weight.is_meta:
             raise VitreousError(f"{path!r} of {name} is on the meta device, without values; load its weights first.")
         bad = ~weight.isfinite() if path in learned else weight.isnan()  # masks among the buffers may be infinite

@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 from vitreous.errors import BadImages, UnknownName, VitreousError
 from vitreous.specimen import intervene
 from vitreous.specimen.anatomy import Anatomy, Unit
-from vitreous.specimen.graph import op, path
+from vitreous.specimen.graph import is_random, op, path
 from vitreous.specimen.observe import Consumer, Observation, Site, Sites, Tapped, Wiring, copy_graph, known_sites
 
 
@@ -47,6 +47,19 @@ class Specimen(nn.Module):
     def units(self) -> tuple[Unit, ...]:
         """The ordered sequence of units."""
         return self.anatomy.units
+
+    @property
+    def random(self) -> tuple[str, ...]:
+        """Where the model draws random numbers in evaluation mode, as `path (operation)`; mostly nowhere."""
+        graph = getattr(self.module, "graph", None)
+        if not isinstance(graph, fx.Graph):  # named by hand
+            return ()
+        needed = set()  # what the output depends on: a draw that nobody uses changes nothing
+        for node in reversed(graph.nodes):
+            if node.op == "output" or not needed.isdisjoint(node.users):
+                needed.add(node)
+        drawing = [node for node in graph.nodes if node in needed and is_random(node)]
+        return tuple(dict.fromkeys(f"{path(node) or 'model'} ({op(node)})" for node in drawing))
 
     def forward(self, images: Tensor) -> Any:
         self._check(images)

@@ -1,0 +1,245 @@
+"""Leave a model exactly as it was: attributes, hooks, buffers, gradients, modes and random numbers.
+
+Some models keep tensors or counters on themselves as they run, and `torch.export` itself replaces containers and
+installs hooks. So everything that can be reached from the modules is written down first and put back afterwards, in
+place: an object that somebody else holds too is the same object with the same content.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import random
+import types
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+FOREIGN = ("torch.", "numpy.", "logging", "threading", "builtins")
+"""Objects of these packages are not looked into; torch's modules and containers are, as modules and containers."""
+LEAVES = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, torch.dtype, torch.device)
+MOST_OBJECTS = 100_000
+MOST_BYTES = 1 << 28
+"""Of tensors that are no parameters or buffers: a model may hold on to a whole dataset, which nobody changes."""
+CLOSED = (types.BuiltinFunctionType, types.CodeType, torch.Generator, torch.Size)
+
+
+class SavingParameters(TorchDispatchMode):
+    """Runs a model and copies a parameter just before an operation writes to it.
+
+    Parameters are most of a model, so they are not copied beforehand.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.watched = {p.untyped_storage()._cdata: p.detach() for p in parameters}
+        self.saved: list[tuple[Tensor, Tensor]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        schema = getattr(func, "_schema", None)
+        if schema is not None and schema.is_mutable:
+            given = {**dict(zip((a.name for a in schema.arguments), args, strict=False)), **(kwargs or {})}
+            for argument in schema.arguments:
+                written = argument.alias_info is not None and argument.alias_info.is_write
+                value = given.get(argument.name)
+                if written and isinstance(value, Tensor):
+                    self._save(value.untyped_storage()._cdata)
+        return func(*args, **(kwargs or {}))
+
+    def _save(self, storage: int) -> None:
+        parameter = self.watched.pop(storage, None)
+        if parameter is not None:
+            self.saved.append((parameter, parameter.clone()))
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[SavingParameters]:
+    """Evaluation mode inside; outside, the model and the world's random numbers are as before, whatever happens.
+
+    Run the model itself under the mode that this gives: `with undisturbed(model) as saving, saving: model(images)`.
+    """
+    before = _Snapshot(model)
+    numbers = random.getstate(), np.random.get_state()  # noqa: NPY002
+    fast, disabled = torch.backends.mha.get_fastpath_enabled(), logging.root.manager.disable
+    with torch.random.fork_rng(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.CRITICAL)
+        try:
+            torch.backends.mha.set_fastpath_enabled(False)  # its fused kernel would hide the attention product
+            for module in before.modules:
+                module.training = False
+            yield before.saving
+        finally:
+            logging.disable(disabled)
+            torch.backends.mha.set_fastpath_enabled(fast)
+            random.setstate(numbers[0])
+            np.random.set_state(numbers[1])  # noqa: NPY002
+            try:
+                before.restore()
+            except KeyboardInterrupt:  # Ctrl-C in the middle of it: once more, from the start
+                before.restore()
+                raise
+
+
+class _Snapshot:
+    """What can be reached from a model, with the contents it has now."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.modules = list(model.modules())
+        self.parameters = {id(p) for p in model.parameters()}
+        self.saving = SavingParameters(p for p in model.parameters() if not p.is_meta)
+        self.buffers = {id(b) for b in model.buffers()}
+        self.seen: set[int] = set()
+        self.room = MOST_BYTES
+        self.contents: list[tuple[Any, Any]] = []
+        self.tensors: list[_Held] = []
+        self.classes: list[tuple[type, dict[str, Any]]] = []
+        self.waiting: list[Any] = list(reversed(self.modules))
+        while self.waiting:
+            self._note(self.waiting.pop())
+        self._note_classes()
+        while self.waiting:
+            self._note(self.waiting.pop())
+
+    def _note(self, value: Any) -> None:
+        if isinstance(value, (*LEAVES, *CLOSED)) or id(value) in self.seen or len(self.seen) > MOST_OBJECTS:
+            return
+        self.seen.add(id(value))
+        if isinstance(value, Tensor):
+            self._note_tensor(value)
+        elif isinstance(value, (tuple, frozenset)):
+            self.waiting.extend(value)
+        elif isinstance(value, dict):
+            self._keep(value, dict(value), value.values())
+        elif isinstance(value, (list, set, deque)):
+            self._keep(value, list(value), value)
+        elif isinstance(value, np.ndarray):
+            self._keep(value, value.copy(), ())
+        elif isinstance(value, types.FunctionType):
+            self.waiting.extend(value.__closure__ or ())
+        elif isinstance(value, types.CellType):
+            self._note_cell(value)
+        elif isinstance(value, types.MethodType):
+            self.waiting += [value.__self__, value.__func__]
+        elif isinstance(value, functools.partial):
+            self.waiting += [value.func, value.args, value.keywords]
+        elif isinstance(value, nn.Module) or not type(value).__module__.startswith(FOREIGN):
+            self._note_object(value)
+
+    def _keep(self, value: Any, content: Any, parts: Any) -> None:
+        self.contents.append((value, content))
+        self.waiting.extend(parts)
+
+    def _note_cell(self, cell: types.CellType) -> None:
+        try:
+            self._keep(cell, cell.cell_contents, [cell.cell_contents])
+        except ValueError:  # an empty cell: a name that has no value yet
+            return
+
+    def _note_object(self, value: Any) -> None:
+        slots = {name for kind in type(value).__mro__ for name in _slots(kind)}
+        attributes = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+        if slots:
+            self._keep(value, attributes, attributes.values())
+        if isinstance(getattr(value, "__dict__", None), dict):
+            self.waiting.append(vars(value))
+
+    def _note_tensor(self, tensor: Tensor) -> None:
+        """Gradients and flags of all; values of all but parameters, which `torch.export` does not touch."""
+        data = tensor.detach()
+        self.room -= 0 if id(tensor) in self.buffers | self.parameters else data.nbytes
+        watched = id(tensor) in self.parameters or tensor.is_meta or (self.room < 0 and id(tensor) not in self.buffers)
+        copied = None if watched else data.clone()
+        self.tensors.append(_Held(tensor, data, copied, tensor.grad if tensor.is_leaf else None, tensor.requires_grad))
+
+    def _note_classes(self) -> None:
+        """Attributes of the modules' classes that are no functions, such as counters and tables."""
+        kinds = {kind for module in self.modules for kind in type(module).__mro__}
+        for kind in kinds - set(nn.Module.__mro__):
+            if not kind.__module__.startswith("torch."):
+                values = {name: v for name, v in vars(kind).items() if _is_data(name, v)}
+                self.classes.append((kind, values))
+                self.waiting.extend(values.values())
+
+    def restore(self) -> None:
+        for value, content in self.contents:
+            _refill(value, content)
+        for kind, values in self.classes:
+            now = {name for name, v in vars(kind).items() if _is_data(name, v)}
+            for name in now - set(values):
+                delattr(kind, name)
+            for name, value in values.items():
+                if vars(kind).get(name) is not value:
+                    setattr(kind, name, value)
+        for parameter, values in self.saving.saved:
+            parameter.copy_(values)
+        for held in self.tensors:
+            held.restore()
+
+
+class _Held(NamedTuple):
+    """A tensor, its memory, and what it held."""
+
+    tensor: Tensor
+    data: Tensor
+    copied: Tensor | None
+    grad: Tensor | None
+    learns: bool
+
+    def restore(self) -> None:
+        tensor = self.tensor
+        if tensor.data_ptr() != self.data.data_ptr() or tensor.shape != self.data.shape:
+            tensor.data = self.data  # `.data = …` gave it other memory
+        if self.copied is not None and not _same_bits(self.data, self.copied):
+            self.data.copy_(self.copied)
+        if tensor.is_leaf and tensor.requires_grad != self.learns:
+            tensor.requires_grad_(self.learns)
+        if tensor.is_leaf and tensor.grad is not self.grad:
+            tensor.grad = self.grad
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    names = vars(kind).get("__slots__", ())
+    names = (names,) if isinstance(names, str) else tuple(names)
+    return tuple(name for name in names if name not in ("__dict__", "__weakref__") and not name.startswith("__"))
+
+
+def _is_data(name: str, value: Any) -> bool:
+    code = (types.FunctionType, classmethod, staticmethod, property, functools.cached_property)
+    return not name.startswith(("__", "_abc_")) and not isinstance(value, (*code, types.MemberDescriptorType))
+
+
+def _refill(value: Any, content: Any) -> None:
+    if isinstance(value, dict):
+        if list(value) != list(content) or any(value[key] is not content[key] for key in content):
+            value.clear()
+            value.update(content)
+    elif isinstance(value, (list, set, deque)):
+        if len(value) != len(content) or any(a is not b for a, b in zip(value, content, strict=True)):
+            value.clear()
+            value.update(content) if isinstance(value, set) else value.extend(content)
+    elif isinstance(value, np.ndarray):
+        if value.tobytes() != content.tobytes():
+            value[...] = content
+    elif isinstance(value, types.CellType):
+        value.cell_contents = content
+    else:
+        for name in {name for kind in type(value).__mro__ for name in _slots(kind)}:
+            if name in content and getattr(value, name, None) is not content[name]:
+                object.__setattr__(value, name, content[name])
+            elif name not in content and hasattr(value, name):
+                object.__delattr__(value, name)
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    same = (one == other) | ((one != one) & (other != other))  # NaN is as it was too
+    return bool(same.all())
