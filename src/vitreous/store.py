@@ -117,10 +117,13 @@ class Run:
             return path
         if not self.moments():
             raise VitreousError(f"The run {str(self.folder)!r} has no weights yet.")
-        hint = f"The run has {', '.join(self.moments())}" + (
-            "; it is not finished, or the file was lost: the command that began the run goes on with it."
-            if moment == "final" else "."
-        )  # fmt: skip
+        hint = f"The run has {', '.join(self.moments())}"
+        if moment == "final":
+            hint += "; it is not finished, or the file was lost: the command that began the run goes on with it."
+        elif moment in MOMENTS and self.state.exists():
+            hint += f"; if this one was lost, delete {str(self.folder)!r} and train again."
+        else:
+            hint += "."
         raise UnknownName("moment", moment, self.moments(), hint)
 
     def read_weights(self, moment: str = "final") -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -90,6 +90,21 @@ def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
     assert run.weights().read_bytes() == wanted.weights().read_bytes()
 
 
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"damaged")])
+def test_a_lost_checkpoint_that_is_to_be_measured_is_trained_again(
+    damage: Callable[[Path], None], copy: Path, done: Path
+) -> None:
+    """It is nowhere else; others of the same training that need no measuring stay as they are."""
+    cell = next(each for each in cells() if each.training and each.sittings)
+    assert cell.training is not None
+    sitting = replace(cell.sittings[0], facts={**cell.sittings[0].facts, "moment": "start"}, results=("training",))
+    assert sitting.moment == "initial"
+    damage(copy / "trainings" / cell.key / "weights" / "initial.safetensors")
+    running.do(replace(cell, sittings=(sitting,)), copy, tiny(), "cpu")
+    equal_weights = [root / "trainings" / cell.key / "weights" / "initial.safetensors" for root in (copy, done)]
+    assert equal_weights[0].read_bytes() == equal_weights[1].read_bytes()
+
+
 def test_a_damaged_index_is_named(copy: Path) -> None:
     index = next(iter(copy.glob("exhibits/*/exhibit.json")))
     index.write_text("{", encoding="utf-8")

@@ -35,13 +35,13 @@ def tables(root: Path) -> dict[str, pd.DataFrame]:
     }
 
 
-def equal(one: Path, other: Path) -> None:
+def equal(one: Path, other: Path, checkpoints: str = "*") -> None:
     """Tables and weights, bit by bit."""
     found, wanted = tables(one), tables(other)
     assert found.keys() == wanted.keys()
     for name, table in found.items():
         pd.testing.assert_frame_equal(table, wanted[name], check_exact=True)
-    weights = [{path.relative_to(root): path.read_bytes() for path in root.glob("trainings/*/weights/*")} for root in
-               (one, other)]  # fmt: skip
+    which = f"trainings/*/weights/{checkpoints}"
+    weights = [{path.relative_to(root): path.read_bytes() for path in root.glob(which)} for root in (one, other)]
     assert weights[0] == weights[1]
     assert weights[0]

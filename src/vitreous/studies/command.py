@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -72,21 +72,32 @@ def remember(out: Path, settings: dict[str, object]) -> None:
     """What all studies in a folder have in common, so that results that cannot be compared do not meet there."""
     with explained(out):
         out.mkdir(parents=True, exist_ok=True)
-    known, lost = [], True
-    if (out / STUDY).exists():
-        try:
-            known, lost = [read_json(out / STUDY)], False
-        except Damaged as error:
-            log.warning("%s is damaged (%s); what was measured tells what it said.", error.path, error.why)
-    for each in [*known, *_said(out)]:
+    known = _known(out, settings)
+    for each in [*([known] if known else []), *_said(out)]:
         for name, value in settings.items():
             if each.get(name) != value:
                 raise VitreousError(
                     f"{str(out)!r} holds studies with {name}={each.get(name)!r}, and this one has {value!r}; choose "
                     "another --out."
                 )
-    if lost:
+    if known is None:
         write_json(out / STUDY, settings)
+
+
+def _known(out: Path, settings: Mapping[str, object]) -> dict[str, Any] | None:
+    """What `study.json` says; None, with a notice, if it is damaged: what was measured says it as well."""
+    path = out / STUDY
+    if not path.exists():
+        return None
+    try:
+        known = read_json(path)
+        if settings.keys() <= known.keys():
+            return known
+        why = f"it does not say {', '.join(settings.keys() - known.keys())}"
+    except Damaged as error:
+        why = error.why
+    log.warning("%s is damaged (%s) and is written again.", path, why)
+    return None
 
 
 def _said(out: Path) -> Iterator[dict[str, Any]]:

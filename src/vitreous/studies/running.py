@@ -17,6 +17,7 @@ bits wherever it is done and whatever was done before: sums in another order, as
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -172,13 +173,32 @@ def attempt(cell: Cell, root: Path, scale: Scale, device: str = "auto", told: To
 
 def do(cell: Cell, root: Path, scale: Scale, device: str = "auto") -> None:
     """Train, unless that is done, and measure what is missing."""
-    if cell.training is not None and not trained(cell.training.key, root):
-        with alike(cell.training.seed):
-            _train(cell.training, root, device)
+    if cell.training is not None:
+        if _checkpoint_lost(cell, root):
+            shutil.rmtree(root / TRAININGS / cell.training.key)
+        if not trained(cell.training.key, root):
+            with alike(cell.training.seed):
+                _train(cell.training, root, device)
     for sitting in cell.sittings:
         if missing(sitting, root):
             with alike(0):
                 measure(sitting, root, scale, device)
+
+
+def _checkpoint_lost(cell: Cell, root: Path) -> bool:
+    """Whether a finished training lacks a checkpoint that is to be measured: only training again brings it back. The
+    final weights need no such thing."""
+    assert cell.training is not None
+    if not trained(cell.training.key, root):
+        return False
+    run = Run(root / TRAININGS / cell.training.key)
+    for moment in {sitting.moment for sitting in cell.sittings if missing(sitting, root)} - {"final"}:
+        try:
+            run.read_weights(moment)
+        except VitreousError as error:
+            files.log.warning("%s The study does that now.", error)
+            return True
+    return False
 
 
 @contextlib.contextmanager
