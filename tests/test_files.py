@@ -100,7 +100,7 @@ def test_what_is_no_file_of_ours(content: bytes, tmp_path: Path) -> None:
     path.write_bytes(content)
     for read in (files.read_json, files.read_tensors):
         with pytest.raises(files.Damaged, match=r"^'.*a' is damaged \(.*\); .*\.$") as caught:
-            read(path, strict=True)  # type: ignore[operator]
+            read(path, strict=True)
         assert "\n" not in str(caught.value)
     with pytest.raises(files.Damaged):
         files.read_notes(path)
@@ -109,9 +109,9 @@ def test_what_is_no_file_of_ours(content: bytes, tmp_path: Path) -> None:
 def test_what_is_not_there_or_no_file(tmp_path: Path) -> None:
     for read in (files.read_json, files.read_tensors, files.read_notes):
         with pytest.raises(VitreousError):
-            read(tmp_path / "nowhere")  # type: ignore[operator]
+            read(tmp_path / "nowhere")
         with pytest.raises(VitreousError, match="Cannot read"):
-            read(tmp_path)  # type: ignore[operator]
+            read(tmp_path)
 
 
 def test_files_of_before_are_read_with_one_notice(

@@ -56,11 +56,11 @@ def test_a_study_whose_cells_failed_exits_with_an_error(
 
 
 def test_which_cells_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the cells to what the command is told, of one worker and of several."""
+    """From the cells to what the command is told."""
     monkeypatch.setattr(running, "do", lambda *given: 1 / 0)
-    how = {"image": None, "device": "cpu", "executor": "processes", "address": None, "dry_run": False}
     ids, failed = command.study(
-        "skips", "world:shapes", "sanity", 1, tmp_path, workers=1, console=Console(quiet=True), **how
-    )
+        "skips", "world:shapes", "sanity", 1, tmp_path, image=None, workers=1, device="cpu", executor="processes",
+        address=None, dry_run=False, console=Console(quiet=True),
+    )  # fmt: skip
     assert ids
     assert len(failed) == len(list((tmp_path / "failed").iterdir())) > 0
