@@ -7,7 +7,6 @@ from typing import Literal
 
 from cyclopts import App
 
-from vitreous.errors import VitreousError
 from vitreous.image_size import square
 from vitreous.terminal import ImageOption, console
 
@@ -62,11 +61,7 @@ def study(
     if ids:
         judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
     if failed:
-        more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
-        raise VitreousError(
-            f"{len(failed)} cell{'s' * (len(failed) > 1)} of the study failed ({', '.join(failed[:3])}{more}), so "
-            f"findings may be missing; the reasons are in {str(out / 'failed')!r}, and the same command tries again."
-        )
+        raise command.CellsFailed(failed, out)
 
 
 @claiming.command(name="list")

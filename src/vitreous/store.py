@@ -82,6 +82,8 @@ class Run:
             text = self.metrics.read_text(encoding="utf-8")
         except ValueError as error:
             raise self._damaged_metrics(str(error)) from None
+        except OSError as error:
+            raise VitreousError(f"Cannot read {str(self.metrics)!r}: {error.strerror or error}.") from None
         complete, _, _ = text.rpartition("\n")  # a line being written is no line yet
         found, chain = [], self.id
         for number, line in enumerate(complete.splitlines(), 1):

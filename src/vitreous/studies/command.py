@@ -27,6 +27,17 @@ log = logging.getLogger("vitreous")
 Executor = Literal["processes", "ray"]
 
 
+class CellsFailed(VitreousError):
+    """A study is over, and not all of it could be done."""
+
+    def __init__(self, keys: Sequence[str], out: Path) -> None:
+        more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+        super().__init__(
+            f"{len(keys)} cell{'s' * (len(keys) > 1)} of the study failed ({', '.join(keys[:3])}{more}), so findings "
+            f"may be missing; the reasons are in {str(out / 'failed')!r}, and the same command tries again."
+        )
+
+
 def study(
     name: str, data: str, scale: str, seeds: int, out: Path, *, image: int | None, workers: int | None, device: str,
     executor: Executor, address: str | None, dry_run: bool, console: Console,
