@@ -181,7 +181,10 @@ def main() -> None:
         for row in look(library, names):
             entry["rows"][row.name] = asdict(row)
             save(known)
-    if known and not asked.model:
+    absent = [library for library in LIBRARIES if library not in known]
+    if absent:
+        print(f"The page is left as it was, because nothing is known yet about {', '.join(absent)}.")
+    elif not asked.model:
         PAGE.write_text(page(known))
 
 

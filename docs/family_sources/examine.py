@@ -45,7 +45,7 @@ class Row:
     reach: list[str] = field(default_factory=list)
     stages: int = 0
     rows: float | None = None
-    """How far the sums of the rows of attention are from one, at most."""
+    """How far the sums of the rows of attention are from one, at most, where they are probabilities."""
     lesion: str = ""
     change: float | None = None
     """By how much the output changes without the unit in the middle."""
@@ -170,7 +170,7 @@ def _attention(specimen: Specimen, images: Tensor, softmaxes: int, row: Row) -> 
     errors: list[float] = []
 
     def note(unit: vitreous.Unit, sites: Any) -> None:
-        if sites.attention is not None:
+        if sites.attention is not None and sites.attention.normalised:
             errors.append(float((sites.attention.values.sum(-1) - 1).abs().max()))
 
     specimen.observe(images, ("attention",), each=note)

@@ -20,7 +20,7 @@ USUAL: dict[str, Any] = {
     "dim_head": 16, "mlp_dim": 64, "cls_depth": 1, "dropout": 0.0, "ndim": 2, "input_shape": (SIDE, SIDE),
     "embedding_dim": 32,
 }  # fmt: skip
-STAGES4 = {"dim": (16, 24, 32, 48), "depth": (1, 1, 1, 1)}
+STAGES4 = {"dim": (32, 48, 64, 64), "depth": (1, 1, 1, 1)}
 
 MODELS: dict[str, dict[str, Any]] = {
     "ats_vit.ViT": {"max_tokens_per_depth": (32, 16)},

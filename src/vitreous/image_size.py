@@ -28,7 +28,8 @@ def image_size(image: Any) -> tuple[int, ...]:
     ((224, 224), (3, 224, 160))
     """
     several = hasattr(image, "__getitem__") and not isinstance(image, (str, bytes, Mapping))
-    parts = list(image) if several and getattr(image, "ndim", 1) else [image, image]
+    several = several and getattr(image, "ndim", 1) != 0  # a number of numpy's or torch's
+    parts = list(image) if several else [image, image]
     try:
         sizes = tuple(0 if isinstance(part, bool) else operator.index(part) for part in parts)
     except (TypeError, RuntimeError):  # no whole number, or a tensor of several

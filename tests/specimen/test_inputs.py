@@ -130,9 +130,10 @@ BAD = [0, -5, 10**9, True, 3.5, "224", "axb", (), (1,), (3, 0), (3, 4, 5, 6), (3
 
 @pytest.mark.parametrize("image", BAD, ids=str)
 def test_no_size_at_all(image: Any) -> None:
-    for call in (lambda: vitreous.open(InnerFirst(), image=image), lambda: vitreous.open("resnet18", image=image)):
+    models: list[nn.Module | str] = [InnerFirst(), "resnet18"]
+    for model in models:
         with pytest.raises(VitreousError, match=r"^image= takes a side, .*, and not .*\.$") as caught:
-            call()
+            vitreous.open(model, image=image)
         assert len(str(caught.value)) < 250
 
 

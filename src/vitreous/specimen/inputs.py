@@ -40,11 +40,11 @@ def image_shape(model: nn.Module, image: Any = None) -> Shape:
     """Channels, height and width: as given, as the model declares them, or as it turns out to accept them."""
     given = () if image is None else image_size(image)
     if len(given) == 3:
-        return given  # type: ignore[return-value]
+        return given
     channels, declared = declared_channels(model), declared_sides(model)
     sides = given or declared
     if channels is not None and sides is not None:
-        return (channels, *sides)  # type: ignore[return-value]
+        return (channels, sides[0], sides[1])
     if sides is not None:
         return _with_channels(model, sides)
     return _search(model, channels)
@@ -63,7 +63,7 @@ def declared_sides(model: nn.Module) -> tuple[int, int] | None:
         size = getattr(getattr(model, "patch_embed", None), "img_size", None)
         if isinstance(size, tuple) and len(size) == 2:  # the size it was built with beats the size of its weights
             return size
-        return tuple(timm_config["input_size"])[1:]  # type: ignore[return-value]
+        return _two(timm_config["input_size"])
     config = getattr(model, "config", None)
     for part in (config, getattr(config, "vision_config", None), model):
         for name in NAMES:
@@ -163,7 +163,7 @@ class _UntilWeights(TorchDispatchMode):
     PRODUCTS = ("convolution", "mm", "addmm", "bmm", "baddbmm", "linear", "_convolution")
 
     def __init__(self, images: Tensor) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.seen: dict[int, Any] = {id(images): images}  # kept, so that no id is used twice
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -185,7 +185,7 @@ def _for_want_of_values(error: Exception) -> bool:
 
 def _with_channels(model: nn.Module, sides: tuple[int, ...]) -> Shape:
     """The number of channels with which the model accepts images of this size."""
-    shapes: list[Shape] = [(channels, *sides) for channels in likely_channels(model)]  # type: ignore[list-item]
+    shapes = [(channels, sides[0], sides[1]) for channels in likely_channels(model)]
     for shape in shapes:
         if accepts(model, shape, far=False) is None:
             return shape
