@@ -17,14 +17,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from vitreous.errors import NotExportable
+from vitreous.specimen.flex import spelled_out
 from vitreous.specimen.state import SavingParameters, undisturbed
 
 aten = torch.ops.aten
 
 EXAMPLE_BATCH = 2
 """The batch size for which the nodes of a graph carry shapes (`node.meta["val"]`)."""
+MOST_UNKNOWN_SIZES = 50
 PRIMES = (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293, 307, 311, 313, 317)
 
 
@@ -43,7 +46,7 @@ def read(model: nn.Module, example: Tensor, attempt: int = 0) -> fx.GraphModule:
 
 
 def _read(model: nn.Module, example: Tensor, batch: int) -> fx.GraphModule:
-    with undisturbed(model) as saving, forgetting_sources():
+    with undisturbed(model) as saving, forgetting_sources(), spelled_out(model):
         _make_attention_explicit(model)
         program: Any = _export(model, example, batch, saving)
         module = program.module(check_guards=False)
@@ -126,17 +129,13 @@ def _free_batch(graph: fx.Graph, stand_in: int) -> None:
 def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParameters) -> torch.export.ExportedProgram:
     images = example.new_empty(batch, *example.shape[1:])
     try:
-        with torch.enable_grad(), redirect_stderr(StringIO()):  # a failed export prints the whole graph
+        # a failed export prints the whole graph
+        with torch.enable_grad(), redirect_stderr(StringIO()), _few_unknown_sizes():
             return torch.export.export(model, (images,), strict=False)
     except Exception as cause:
-        try:  # FlexAttention can be traced without gradients only
-            with torch.no_grad(), redirect_stderr(StringIO()):
-                return torch.export.export(model, (images,), strict=False)
-        except Exception:
-            pass
         try:
-            with saving, torch.no_grad():
-                model(example)
+            with torch.no_grad():
+                saving.run(model, example)
         except Exception as plain:  # the model itself fails: its own message is the useful one
             from vitreous.specimen.wrong_inputs import does_not_run
 
@@ -146,6 +145,28 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
             f"The graph of {type(model).__name__} cannot be read: {first_line(cause)} (at {_culprit(cause)}); "
             "name the modules to look at yourself with units=['path.of.module', …]."
         ) from cause
+
+
+@contextmanager
+def _few_unknown_sizes() -> Iterator[None]:
+    """Stop an export in which sizes depend on the images, one for each image of the batch.
+
+    Such a graph could not be read in the end, and each unknown size makes all later steps slower: minutes in all.
+    """
+    create, count = ShapeEnv.create_unbacked_symint, 0
+
+    def counted(self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > MOST_UNKNOWN_SIZES:
+            raise NotExportable("the number of tokens or another size depends on the values in the images")
+        return create(self, *args, **kwargs)
+
+    try:
+        ShapeEnv.create_unbacked_symint = counted  # type: ignore[method-assign]
+        yield
+    finally:
+        ShapeEnv.create_unbacked_symint = create  # type: ignore[method-assign]
 
 
 def first_line(error: BaseException) -> str:

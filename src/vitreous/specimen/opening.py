@@ -109,7 +109,7 @@ def _mismatch(specimen: Specimen, model: nn.Module, images: Tensor) -> Mismatch 
     try:
         return mismatch(specimen, model, images)
     except Exception as error:  # the graph fails where the model runs: as good as another answer
-        return Mismatch(float("inf"), f"{type(error).__name__}")
+        return Mismatch(float("inf"), error=f"{type(error).__name__}: {first_line(error)}")
 
 
 def _dissected(
