@@ -7,6 +7,7 @@ place cannot change behind our back at another (an in-place ReLU would otherwise
 
 from __future__ import annotations
 
+import linecache
 import operator
 import re
 import traceback
@@ -41,8 +42,7 @@ def read(model: nn.Module, example: Tensor, attempt: int = 0) -> fx.GraphModule:
     if _collides(module.graph, primes[0]):  # a feature map as wide as the batch: try another
         module, primes = _read(model, example, primes[1]), primes[1:]
     _free_batch(module.graph, primes[0])
-    with forgetting_sources():
-        return fx.GraphModule(module, module.graph)  # export's own kind refuses train() and eval()
+    return Compiled(module, module.graph)  # export's own kind refuses train() and eval()
 
 
 def _read(model: nn.Module, example: Tensor, batch: int) -> fx.GraphModule:
@@ -53,7 +53,16 @@ def _read(model: nn.Module, example: Tensor, batch: int) -> fx.GraphModule:
         if not _tidy(module):
             module = program.run_decompositions({}).module(check_guards=False)
             _tidy(module)
-    return module  # type: ignore[no-any-return]
+    found: fx.GraphModule = module
+    return found
+
+
+class Compiled(fx.GraphModule):
+    """A graph to run, of which nothing stays behind once it is gone."""
+
+    def recompile(self) -> Any:
+        with forgetting_sources():
+            return super().recompile()
 
 
 @contextmanager
@@ -66,6 +75,7 @@ def forgetting_sources() -> Iterator[None]:
     finally:
         for name in set(kept) - before:
             kept.pop(name, None)
+            linecache.cache.pop(name, None)
 
 
 def _collides(graph: fx.Graph, batch: int) -> bool:

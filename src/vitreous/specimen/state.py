@@ -40,7 +40,7 @@ class SavingParameters(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, parameters: Iterable[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.watched = {p.untyped_storage()._cdata: p.detach() for p in parameters}
         self.saved: list[tuple[Tensor, Tensor]] = []
 
@@ -189,8 +189,8 @@ class _Snapshot:
             for name, value in values.items():
                 if vars(kind).get(name) is not value:
                     setattr(kind, name, value)
-        for parameter, values in self.saving.saved:
-            parameter.copy_(values)
+        for parameter, saved in self.saving.saved:
+            parameter.copy_(saved)
         for held in self.tensors:
             held.restore()
 
