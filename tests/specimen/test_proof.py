@@ -67,7 +67,7 @@ class Keeper(nn.Module):
         self.table, self.array = torch.ones(2), np.ones(2)
         self.extra = nn.ParameterList([nn.Parameter(torch.ones(2))])
         held: list[int] = []
-        self.closure = lambda: held.append(1)
+        self.append_to_closure = lambda: held.append(1)
         self.held = held
         self.touch = touch
 
@@ -96,7 +96,7 @@ TOUCHES: dict[str, Touch] = {
     "new attribute of an object": lambda m: setattr(m.config, "cached", 1),
     "slots": lambda m: m.slotted.change(),
     "dataclass": lambda m: m.facts.change(),
-    "closure": lambda m: m.closure(),
+    "closure": lambda m: m.append_to_closure(),
     "class list": lambda m: Keeper.shared.append(1),
     "class attribute": lambda m: setattr(Keeper, "count", Keeper.count + 1),
     "numpy array": lambda m: m.array.__iadd__(1),

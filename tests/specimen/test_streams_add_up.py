@@ -191,9 +191,9 @@ class PreActivation(nn.Module):
 
     def sums(self, images: Tensor) -> list[Tensor]:
         value, found = self.stem(images), []
-        for norm, conv in zip(self.norms, self.convs, strict=True):
+        for number, (norm, conv) in enumerate(zip(self.norms, self.convs, strict=True)):
             inner = F.relu(norm(value))
-            value = (self.shortcut(inner) if conv[0].stride == (2, 2) else value) + conv(inner)
+            value = (self.shortcut(inner) if number == 2 else value) + conv(inner)
             found.append(value)
         return found
 
