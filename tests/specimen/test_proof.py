@@ -28,18 +28,30 @@ class Slotted:
     def __init__(self) -> None:
         self.calls, self.names = 0, ["one"]
 
+    def change(self) -> None:
+        self.calls += 1
+        self.names.append("two")
+
 
 @dataclass
 class Config:
     calls: int = 0
     names: list[str] = field(default_factory=lambda: ["one"])
 
+    def change(self) -> None:
+        self.calls += 1
+        self.names.append("two")
 
-Touch = Callable[["Keeper"], Any]
+
+Touch = Callable[[Any], Any]
 
 
 class Keeper(nn.Module):
     """A model that changes something about itself whenever it runs."""
+
+    mean: Tensor
+    steps: Tensor
+    touch: Any
 
     shared: ClassVar[list[int]] = []
     count = 0
@@ -51,11 +63,11 @@ class Keeper(nn.Module):
         self.register_buffer("steps", torch.tensor(0))
         self.ordered, self.grouped = OrderedDict(a=1), defaultdict(list, a=[1])
         self.queue, self.names, self.nested = deque([1], maxlen=3), {"a"}, {"deep": [{"er": [1]}]}
-        self.config, self.slotted, self.data = SimpleNamespace(calls=0), Slotted(), Config()
+        self.config, self.slotted, self.facts = SimpleNamespace(calls=0), Slotted(), Config()
         self.table, self.array = torch.ones(2), np.ones(2)
         self.extra = nn.ParameterList([nn.Parameter(torch.ones(2))])
         held: list[int] = []
-        self.closure = lambda: held.append(1)
+        self.append_to_closure = lambda: held.append(1)
         self.held = held
         self.touch = touch
 
@@ -66,29 +78,25 @@ class Keeper(nn.Module):
 
     def contents(self) -> str:
         parts = [self.ordered, dict(self.grouped), list(self.queue), sorted(self.names), self.nested, self.config]
-        parts += [self.slotted.calls, self.slotted.names, self.data, self.table, self.array, self.mean, self.steps]
+        parts += [self.slotted.calls, self.slotted.names, self.facts, self.table, self.array, self.mean, self.steps]
         parts += [list(self.extra), self.held, Keeper.shared, Keeper.count, self.mlp[0].weight.sum()]
         parts += [[module.training for module in self.modules()], sorted(vars(self)), dict(self._forward_hooks)]
         parts += [torch.get_rng_state().sum(), np.random.get_state()[2], random.getstate()[1][-1]]  # noqa: NPY002
         return repr(parts)
 
 
-def add(names: list[str], value: Any) -> None:
-    names.append(value)
-
-
 TOUCHES: dict[str, Touch] = {
     "OrderedDict": lambda m: m.ordered.update(b=2),
-    "OrderedDict, order": lambda m: (m.ordered.update(b=2), m.ordered.move_to_end("a")),
+    "OrderedDict, order": lambda m: [m.ordered.update(b=2), m.ordered.move_to_end("a")],
     "defaultdict": lambda m: m.grouped["b"].append(3),
     "deque": lambda m: m.queue.append(5),
     "set": lambda m: m.names.add("b"),
     "nested": lambda m: m.nested["deep"][0]["er"].append(2),
     "namespace": lambda m: setattr(m.config, "calls", m.config.calls + 1),
     "new attribute of an object": lambda m: setattr(m.config, "cached", 1),
-    "slots": lambda m: (setattr(m.slotted, "calls", 7), m.slotted.names.append("two")),
-    "dataclass": lambda m: (setattr(m.data, "calls", 3), m.data.names.append("two")),
-    "closure": lambda m: m.closure(),
+    "slots": lambda m: m.slotted.change(),
+    "dataclass": lambda m: m.facts.change(),
+    "closure": lambda m: m.append_to_closure(),
     "class list": lambda m: Keeper.shared.append(1),
     "class attribute": lambda m: setattr(Keeper, "count", Keeper.count + 1),
     "numpy array": lambda m: m.array.__iadd__(1),
@@ -160,27 +168,27 @@ class Gain(nn.Module):
         return tokens + self.gain() * self.mlp(tokens)
 
     def gain(self) -> Any:
-        return self._k
+        return vars(self)["_k"]
 
 
 class Boxed(Gain):
     def gain(self) -> Any:
-        return self.box["k"][0]
+        return vars(self)["box"]["k"][0]
 
 
 class Configured(Gain):
     def gain(self) -> Any:
-        return self.config.k
+        return vars(self)["config"].k
 
 
 class Called(Gain):
     def gain(self) -> Any:
-        return self.call()
+        return vars(self)["call"]()
 
 
 class Constant(Gain):
     def gain(self) -> Any:
-        return self.table
+        return vars(self)["table"]
 
 
 class OfClass(Gain):
@@ -227,7 +235,8 @@ def test_a_forward_pass_of_ones_own() -> None:
     for k in (1.0, 5.0):
         model = settled(Transformer(Block()))
         mlp = model.get_submodule("blocks.0.mlp")
-        mlp.forward = lambda x, k=k, mlp=mlp: k * nn.Sequential.forward(mlp, x)  # type: ignore[assignment,arg-type]
+        forward: Any = mlp.forward
+        mlp.forward = lambda x, k=k, forward=forward: k * forward(x)
         assert torch.allclose(vitreous.open(model, image=16)(pictures()), model(pictures()), rtol=1e-5, atol=1e-5)
 
 

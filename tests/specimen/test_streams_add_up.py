@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import timm
@@ -14,9 +14,17 @@ from torch.nn import functional as F
 import vitreous
 from specimen import zoo
 from specimen.toys import WIDTH, Mlp, Patches, pictures, settled
+from vitreous.specimen.observe import Observation
 from vitreous.specimen.specimen import Specimen
 
 NANO = [f"nano:{name}" for name in ("vit", "convit", "alternet", "resnet", "swin")]
+
+
+def at(seen: Observation, unit: str, site: str) -> Tensor:
+    """The tensor that was seen at a site of a unit."""
+    feature = getattr(seen[unit], site)
+    assert feature is not None
+    return cast(Tensor, feature.raw)
 
 
 def gap(specimen: Specimen, images: Tensor) -> tuple[int, float]:
@@ -29,13 +37,13 @@ def gap(specimen: Specimen, images: Tensor) -> tuple[int, float]:
     for unit in specimen.units:
         sites = seen[unit.name]
         assert (sites.skip is not None) == unit.skip
-        if sites.skip is not None and sites.after is not None:
-            together[sites.after.raw.data_ptr()].append(sites)
+        if unit.skip:
+            together[at(seen, unit.name, "after").data_ptr()].append(unit.name)
     worst = 0.0
     for group in together.values():
-        branches = sum(sites.branch.raw.double() for sites in group)
-        after = group[0].after.raw.double()
-        error = (group[0].skip.raw.double() + branches - after).abs().max() / after.abs().max()
+        branches = sum(at(seen, name, "branch").double() for name in group)
+        after = at(seen, group[0], "after").double()
+        error = (at(seen, group[0], "skip").double() + branches - after).abs().max() / after.abs().max()
         worst = max(worst, float(error.detach()))
     return sum(unit.skip for unit in specimen.units), worst
 
@@ -75,7 +83,7 @@ def test_the_next_blocks_activation_does_not_count(name: str) -> None:
     for unit in specimen.units:
         if unit.skip:
             block = _block(model, unit.name)
-            assert torch.allclose(seen[unit.name].out.raw, modules_output(model, block, images), atol=1e-5)
+            assert torch.allclose(at(seen, unit.name, "out"), modules_output(model, block, images), atol=1e-5)
             assert seen[unit.name].out is seen[unit.name].after
 
 
@@ -92,11 +100,11 @@ def test_the_blocks_own_activation_counts(name: str) -> None:
     seen = specimen.observe(images, ("after", "out"))
     for unit in specimen.units:
         if unit.skip:
-            sites = seen[unit.name]
-            assert torch.equal(sites.out.raw, sites.after.raw.relu())
-            assert float(sites.after.raw.min()) < 0
+            after, out = at(seen, unit.name, "after"), at(seen, unit.name, "out")
+            assert torch.equal(out, after.relu())
+            assert float(after.min()) < 0
             block = unit.name.removesuffix(".layer")
-            assert torch.allclose(sites.out.raw, modules_output(model, block, images), atol=1e-5)
+            assert torch.allclose(out, modules_output(model, block, images), atol=1e-5)
 
 
 class Chain(nn.Module):
@@ -156,10 +164,12 @@ def test_a_model_that_is_one_function(kind: type[Chain]) -> None:
     with torch.no_grad():
         tokens = model.stem(images)
         for number, mlp in enumerate(model.mlps):
-            sites = seen[f"mlps.{number}"]
-            assert torch.allclose(sites.after.raw, sites.before.raw + sites.branch.raw, atol=1e-6)
+            name = f"mlps.{number}"
+            assert torch.allclose(
+                at(seen, name, "after"), at(seen, name, "before") + at(seen, name, "branch"), atol=1e-6
+            )
             tokens = model.step(tokens, mlp, model.norms[number])
-            assert torch.allclose(sites.out.raw, tokens, atol=1e-5)
+            assert torch.allclose(at(seen, name, "out"), tokens, atol=1e-5)
 
 
 class PreActivation(nn.Module):
@@ -181,9 +191,9 @@ class PreActivation(nn.Module):
 
     def sums(self, images: Tensor) -> list[Tensor]:
         value, found = self.stem(images), []
-        for norm, conv in zip(self.norms, self.convs, strict=True):
+        for number, (norm, conv) in enumerate(zip(self.norms, self.convs, strict=True)):
             inner = F.relu(norm(value))
-            value = (self.shortcut(inner) if conv[0].stride == (2, 2) else value) + conv(inner)
+            value = (self.shortcut(inner) if number == 2 else value) + conv(inner)
             found.append(value)
         return found
 
@@ -195,7 +205,7 @@ def test_preactivation_in_one_function() -> None:
     seen = specimen.observe(images, ("after", "out"))
     with torch.no_grad():
         for number, expected in enumerate(model.sums(images)):
-            assert torch.allclose(seen[f"convs.{number}"].out.raw, expected, atol=1e-5)
+            assert torch.allclose(at(seen, f"convs.{number}", "out"), expected, atol=1e-5)
     assert gap(specimen, images)[1] < 1e-6
 
 
@@ -217,7 +227,8 @@ def test_a_norm_beside_a_residual_wrapper() -> None:
     images = pictures()
     seen = vitreous.open(model, image=16).observe(images, ("out",))
     for number in (1, 2, 3):
-        assert torch.allclose(seen[f"{number}.0.inner"].out.raw, modules_output(model, f"{number}", images), atol=1e-5)
+        found = at(seen, f"{number}.0.inner", "out")
+        assert torch.allclose(found, modules_output(model, f"{number}", images), atol=1e-5)
 
 
 class Add(nn.Module):
@@ -239,9 +250,9 @@ class AddModule(nn.Module):
 def test_a_sum_that_is_a_module() -> None:
     model = settled(nn.Sequential(Patches(), AddModule(), nn.Flatten(), nn.Linear(16 * WIDTH, 5)))
     images = pictures()
-    sites = vitreous.open(model, image=16).observe(images, ("after", "out"))["1.mlp"]
-    assert torch.allclose(sites.out.raw, modules_output(model, "1", images), atol=1e-5)
-    assert torch.equal(sites.out.raw, sites.after.raw.relu())
+    seen = vitreous.open(model, image=16).observe(images, ("after", "out"))
+    assert torch.allclose(at(seen, "1.mlp", "out"), modules_output(model, "1", images), atol=1e-5)
+    assert torch.equal(at(seen, "1.mlp", "out"), at(seen, "1.mlp", "after").relu())
 
 
 class Sum(nn.Module):

@@ -20,7 +20,7 @@ from torch import fx
 
 from vitreous.specimen.graph import op, path
 from vitreous.specimen.joins import LAYOUT, SIGNIFICANT, Flow, Join, common_path, root
-from vitreous.specimen.positions import shape_of
+from vitreous.specimen.trace import shape_of
 
 NORMS = {"layer_norm", "batch_norm", "group_norm", "rms_norm", "instance_norm", "native_layer_norm"}
 LONGEST = 40

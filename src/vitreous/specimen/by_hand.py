@@ -190,10 +190,10 @@ def _order(model: nn.Module, paths: list[str], images: Tensor) -> dict[str, Layo
 
         return hook
 
-    with undisturbed(model) as saving, saving, torch.no_grad():
+    with undisturbed(model) as saving, torch.no_grad():
         for path in paths:
             model.get_submodule(path).register_forward_hook(note(path))  # gone when the state is put back
-        model(images)
+        saving.run(model, images)
     return ran
 
 

@@ -19,12 +19,11 @@ import torch
 from torch import Tensor, fx, nn
 
 from vitreous.specimen.anatomy import Anatomy
-from vitreous.specimen.graph import attribute
+from vitreous.specimen.graph import Compiled, attribute
 from vitreous.specimen.observe import Wiring, copy_nodes
 
 CAPACITY = 64
 PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, type, Enum, slice)
-BUILT_IN = (BuiltinFunctionType, type(len))
 ABOUT = {"pretrained_cfg", "default_cfg", "feature_info", *vars(nn.Module())}
 """Says where weights come from, not what runs; and torch's own attributes of a module, which are looked at by name."""
 
@@ -50,7 +49,7 @@ def recall(key: Hashable | None, model: nn.Module) -> tuple[fx.GraphModule, Anat
     targets = {str(n.target) for n in entry.graph.nodes if n.op == "get_attr"}
     tensors = {t: entry.constants[t] if t in entry.constants else attribute(model, t) for t in targets}
     graph, _ = copy_nodes(entry.graph)
-    return fx.GraphModule(tensors, graph), entry.anatomy, entry.wiring
+    return Compiled(tensors, graph), entry.anatomy, entry.wiring
 
 
 def remember(
@@ -152,7 +151,7 @@ class _Description:
             return value.__func__, self(value.__self__)
         if isinstance(value, partial):
             return self(value.func), self(value.args), self(value.keywords)
-        if isinstance(value, BUILT_IN) and isinstance(value.__self__, (ModuleType, type(None))):
+        if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType):
             return value
         if type(value).__module__.startswith(("torch.", "builtins", "numpy")) or not hasattr(value, "__dict__"):
             raise _Unknown

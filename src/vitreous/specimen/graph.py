@@ -7,6 +7,7 @@ place cannot change behind our back at another (an in-place ReLU would otherwise
 
 from __future__ import annotations
 
+import linecache
 import operator
 import re
 import traceback
@@ -17,14 +18,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from vitreous.errors import NotExportable
+from vitreous.specimen.flex import spelled_out
 from vitreous.specimen.state import SavingParameters, undisturbed
 
 aten = torch.ops.aten
 
 EXAMPLE_BATCH = 2
 """The batch size for which the nodes of a graph carry shapes (`node.meta["val"]`)."""
+MOST_UNKNOWN_SIZES = 50
 PRIMES = (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293, 307, 311, 313, 317)
 
 
@@ -38,19 +42,27 @@ def read(model: nn.Module, example: Tensor, attempt: int = 0) -> fx.GraphModule:
     if _collides(module.graph, primes[0]):  # a feature map as wide as the batch: try another
         module, primes = _read(model, example, primes[1]), primes[1:]
     _free_batch(module.graph, primes[0])
-    with forgetting_sources():
-        return fx.GraphModule(module, module.graph)  # export's own kind refuses train() and eval()
+    return Compiled(module, module.graph)  # export's own kind refuses train() and eval()
 
 
 def _read(model: nn.Module, example: Tensor, batch: int) -> fx.GraphModule:
-    with undisturbed(model) as saving, forgetting_sources():
+    with undisturbed(model) as saving, forgetting_sources(), spelled_out(model):
         _make_attention_explicit(model)
         program: Any = _export(model, example, batch, saving)
         module = program.module(check_guards=False)
         if not _tidy(module):
             module = program.run_decompositions({}).module(check_guards=False)
             _tidy(module)
-    return module  # type: ignore[no-any-return]
+    found: fx.GraphModule = module
+    return found
+
+
+class Compiled(fx.GraphModule):
+    """A graph to run, of which nothing stays behind once it is gone."""
+
+    def recompile(self) -> Any:
+        with forgetting_sources():
+            return super().recompile()
 
 
 @contextmanager
@@ -63,6 +75,7 @@ def forgetting_sources() -> Iterator[None]:
     finally:
         for name in set(kept) - before:
             kept.pop(name, None)
+            linecache.cache.pop(name, None)
 
 
 def _collides(graph: fx.Graph, batch: int) -> bool:
@@ -126,17 +139,13 @@ def _free_batch(graph: fx.Graph, stand_in: int) -> None:
 def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParameters) -> torch.export.ExportedProgram:
     images = example.new_empty(batch, *example.shape[1:])
     try:
-        with torch.enable_grad(), redirect_stderr(StringIO()):  # a failed export prints the whole graph
+        # a failed export prints the whole graph
+        with torch.enable_grad(), redirect_stderr(StringIO()), _few_unknown_sizes():
             return torch.export.export(model, (images,), strict=False)
     except Exception as cause:
-        try:  # FlexAttention can be traced without gradients only
-            with torch.no_grad(), redirect_stderr(StringIO()):
-                return torch.export.export(model, (images,), strict=False)
-        except Exception:
-            pass
         try:
-            with saving, torch.no_grad():
-                model(example)
+            with torch.no_grad():
+                saving.run(model, example)
         except Exception as plain:  # the model itself fails: its own message is the useful one
             from vitreous.specimen.wrong_inputs import does_not_run
 
@@ -146,6 +155,28 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
             f"The graph of {type(model).__name__} cannot be read: {first_line(cause)} (at {_culprit(cause)}); "
             "name the modules to look at yourself with units=['path.of.module', …]."
         ) from cause
+
+
+@contextmanager
+def _few_unknown_sizes() -> Iterator[None]:
+    """Stop an export in which sizes depend on the images, one for each image of the batch.
+
+    Such a graph could not be read in the end, and each unknown size makes all later steps slower: minutes in all.
+    """
+    create, count = ShapeEnv.create_unbacked_symint, 0
+
+    def counted(self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > MOST_UNKNOWN_SIZES:
+            raise NotExportable("the number of tokens or another size depends on the values in the images")
+        return create(self, *args, **kwargs)
+
+    try:
+        ShapeEnv.create_unbacked_symint = counted  # type: ignore[method-assign]
+        yield
+    finally:
+        ShapeEnv.create_unbacked_symint = create  # type: ignore[method-assign]
 
 
 def first_line(error: BaseException) -> str:

@@ -136,10 +136,10 @@ def accepts(model: nn.Module, shape: Shape, *, far: bool = True) -> Exception | 
 
     With `far=False` it runs only until weights have met the images, which is enough to know the channels.
     """
-    with undisturbed(model), torch.no_grad():
+    with undisturbed(model) as saving, torch.no_grad():
         for mode in (FakeTensorMode(allow_non_fake_inputs=True), nullcontext()):
             try:
-                with mode:
+                with mode, saving:
                     images = example(model, shape)
                     with nullcontext() if far else _UntilWeights(images):
                         model(images)

@@ -218,12 +218,12 @@ def _join(total: fx.Node, flow: Flow, inner: set[fx.Node]) -> Join | None:
                 return _checked(Join(fork, skip, rest, total, flow.between(fork, total)), flow)
     if not all(s in flow.data for s in summands):
         return None
-    fork = flow.last_common(summands)
-    if fork is None or fork.op == "placeholder":
+    start = flow.last_common(summands)
+    if start is None or start.op == "placeholder":
         return None
-    skip = min(summands, key=lambda s: _effort(flow.between(fork, s), flow))
+    skip = min(summands, key=lambda s: _effort(flow.between(start, s), flow))
     rest = tuple(s for s in summands if s is not skip)
-    return _checked(Join(fork, skip, rest, total, flow.between(fork, total)), flow)
+    return _checked(Join(start, skip, rest, total, flow.between(start, total)), flow)
 
 
 def root(node: fx.Node) -> fx.Node:

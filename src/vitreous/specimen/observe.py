@@ -18,6 +18,7 @@ from vitreous.errors import UnknownName, VitreousError
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.attention import AttentionSite, Places, fused_probabilities, merged
 from vitreous.specimen.centred import Centred
+from vitreous.specimen.graph import Compiled
 from vitreous.specimen.layout import Layout
 
 Site = Literal["before", "skip", "norm", "hidden", "branch", "after", "out", "attention"]
@@ -318,7 +319,7 @@ def fused_arguments(node: fx.Node) -> dict[str, Any]:
 def copy_graph(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[str, fx.Node]]:
     """A new graph module over the same tensors, and its nodes by the names they had."""
     graph, nodes = copy_nodes(module.graph)
-    return fx.GraphModule(module, graph), nodes
+    return Compiled(module, graph), nodes
 
 
 def copy_nodes(graph: fx.Graph) -> tuple[fx.Graph, dict[str, fx.Node]]:

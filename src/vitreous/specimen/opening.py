@@ -94,6 +94,7 @@ def _open(model: nn.Module, name: str, shape: tuple[int, int, int]) -> Specimen:
         if found is None or (specimen.random and found.difference < float("inf")):  # draws in another order
             remember(key, model, *parts)
             return Specimen(*_prove(*parts, images))
+    assert found is not None
     raise refuse(specimen, model, images, found)
 
 
@@ -109,7 +110,7 @@ def _mismatch(specimen: Specimen, model: nn.Module, images: Tensor) -> Mismatch 
     try:
         return mismatch(specimen, model, images)
     except Exception as error:  # the graph fails where the model runs: as good as another answer
-        return Mismatch(float("inf"), f"{type(error).__name__}")
+        return Mismatch(float("inf"), error=f"{type(error).__name__}: {first_line(error)}")
 
 
 def _dissected(
@@ -191,7 +192,7 @@ def _check_kind(model: nn.Module, name: str) -> None:
 def _check_weights(model: nn.Module, name: str) -> None:
     learned = set(dict(model.named_parameters()))
     for path, weight in [*model.named_parameters(), *model.named_buffers()]:
-        if isinstance(weight, nn.parameter.UninitializedTensorMixin):
+        if nn.parameter.is_lazy(weight):
             raise VitreousError(f"{path!r} of {name} has no shape yet; run the model once on images, then open it.")
         if weight.is_meta:
             raise VitreousError(f"{path!r} of {name} is on the meta device, without values; load its weights first.")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from vitreous.errors import NotExportable
 from vitreous.specimen.graph import EXAMPLE_BATCH
 from vitreous.specimen.specimen import Specimen
-from vitreous.specimen.state import SavingParameters, undisturbed
+from vitreous.specimen.state import undisturbed
 
 SEED = 20260
 WAY_OUT = "name the modules to look at yourself with units=['path.of.module', …]"
@@ -30,8 +30,10 @@ class Mismatch:
 
     difference: float
     """Largest difference relative to the largest value; infinite where outputs have other shapes or types."""
-    where: str
+    where: str = ""
     """Which output, as an index or key."""
+    error: str = ""
+    """What the graph raised instead of an output."""
 
 
 @torch.no_grad()
@@ -39,15 +41,15 @@ def mismatch(specimen: Specimen, model: nn.Module, like: Tensor) -> Mismatch | N
     """What differs between the outputs of both on two random images like these; None if nothing does."""
     images = _pictures(like)
     with undisturbed(model) as saving:
-        theirs = _watched(model, images, saving)
+        theirs = _run(model, images, saving.run)
         ours = _run(specimen.module, images)
         worst = _worst(ours, theirs)
         if worst is None:
             return None
         nearby = images * (1 + 4 * torch.finfo(images.dtype).eps)
         # rounding alone may throw a deep model off as far
-        steady = _worst(_watched(model, images, saving), theirs) is None
-        own = _worst(_watched(model, nearby, saving), theirs)
+        steady = _worst(_run(model, images, saving.run), theirs) is None
+        own = _worst(_run(model, nearby, saving.run), theirs)
     rounding = steady and own is not None and worst.difference <= 10 * own.difference < float("inf")
     return None if rounding else worst
 
@@ -57,20 +59,12 @@ def _pictures(like: Tensor) -> Tensor:
     return torch.randn(EXAMPLE_BATCH, *like.shape[1:], generator=generator).to(like)
 
 
-def _run(model: nn.Module, images: Tensor) -> Any:
+def _run(model: nn.Module, images: Tensor, run: Any = None) -> Any:
     """The output with random numbers that are the same each time, in torch, numpy and Python."""
     torch.manual_seed(SEED)
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002
-    return model(images.clone())
-
-
-def _watched(model: nn.Module, images: Tensor, saving: SavingParameters) -> Any:
-    try:
-        with saving:
-            return _run(model, images)
-    except Exception:  # FlexAttention compiles itself, which no mode may watch
-        return _run(model, images)
+    return run(model, images.clone()) if run is not None else model(images.clone())
 
 
 def _worst(ours: Any, theirs: Any) -> Mismatch | None:
@@ -140,13 +134,15 @@ def refuse(specimen: Specimen, model: nn.Module, like: Tensor, found: Mismatch) 
     name = specimen.anatomy.model
     with torch.no_grad(), undisturbed(model) as saving:
         images = _pictures(like)
-        steady = _worst(_watched(model, images, saving), _watched(model, images, saving)) is None
+        steady = _worst(_run(model, images, saving.run), _run(model, images, saving.run)) is None
         unit = _first_unit(specimen, model, images) if steady else ""
     if not steady:
         return NotExportable(
             f"{name} gives other outputs for the same images and the same seed, so its graph cannot be checked; "
             f"make it deterministic in evaluation mode, or {WAY_OUT}."
         )
+    if found.error:
+        return NotExportable(f"The graph of {name} does not run where the model does ({found.error}); {WAY_OUT}.")
     size = f"by {found.difference:.1e} of its largest value" if found.difference < float("inf") else "in form"
     output = f" {found.where!r}" if found.where else ""
     return NotExportable(

@@ -54,7 +54,7 @@ class Specimen(nn.Module):
         graph = getattr(self.module, "graph", None)
         if not isinstance(graph, fx.Graph):  # named by hand
             return ()
-        needed = set()  # what the output depends on: a draw that nobody uses changes nothing
+        needed: set[fx.Node] = set()  # what the output depends on: a draw that nobody uses changes nothing
         for node in reversed(graph.nodes):
             if node.op == "output" or not needed.isdisjoint(node.users):
                 needed.add(node)

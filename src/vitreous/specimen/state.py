@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 FOREIGN = ("torch.", "numpy.", "logging", "threading", "builtins")
 """Objects of these packages are not looked into; torch's modules and containers are, as modules and containers."""
@@ -40,7 +40,7 @@ class SavingParameters(TorchDispatchMode):
     supports_higher_order_operators = True
 
     def __init__(self, parameters: Iterable[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.watched = {p.untyped_storage()._cdata: p.detach() for p in parameters}
         self.saved: list[tuple[Tensor, Tensor]] = []
 
@@ -55,17 +55,26 @@ class SavingParameters(TorchDispatchMode):
                     self._save(value.untyped_storage()._cdata)
         return func(*args, **(kwargs or {}))
 
+    def run(self, model: nn.Module, images: Tensor) -> Any:
+        """The model's output; without watching where something, such as a compiled function, allows no mode."""
+        try:
+            with self:
+                return model(images)
+        except Exception:
+            return model(images)
+
     def _save(self, storage: int) -> None:
         parameter = self.watched.pop(storage, None)
         if parameter is not None:
-            self.saved.append((parameter, parameter.clone()))
+            with _disable_current_modes():  # under fake tensors a copy would be fake
+                self.saved.append((parameter, parameter.clone()))
 
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[SavingParameters]:
     """Evaluation mode inside; outside, the model and the world's random numbers are as before, whatever happens.
 
-    Run the model itself under the mode that this gives: `with undisturbed(model) as saving, saving: model(images)`.
+    Run the model by what this gives: `with undisturbed(model) as saving: saving.run(model, images)`.
     """
     before = _Snapshot(model)
     numbers = random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -180,8 +189,8 @@ class _Snapshot:
             for name, value in values.items():
                 if vars(kind).get(name) is not value:
                     setattr(kind, name, value)
-        for parameter, values in self.saving.saved:
-            parameter.copy_(values)
+        for parameter, saved in self.saving.saved:
+            parameter.copy_(saved)
         for held in self.tensors:
             held.restore()
 

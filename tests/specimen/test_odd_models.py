@@ -1,0 +1,158 @@
+"""Models that are wrapped, converted or strange: they open, or an error says in one sentence what to open instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+import vitreous
+from specimen.toys import HEADS, WIDTH, Mlp, Patches, Transformer, pictures, settled
+from vitreous.errors import VitreousError
+
+
+def network() -> nn.Module:
+    layers = [nn.Conv2d(3, WIDTH, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTH, 5)]
+    return nn.Sequential(*layers).eval()
+
+
+class Returns(nn.Module):
+    def __init__(self, answer: Callable[[Tensor], Any]) -> None:
+        super().__init__()
+        self.conv, self.answer = nn.Conv2d(3, WIDTH, 4, 4), answer
+
+    def forward(self, images: Tensor) -> Any:
+        return self.answer(self.conv(images))
+
+
+NOTHING: dict[str, Callable[[], nn.Module]] = {
+    "None": lambda: Returns(lambda x: None),
+    "str": lambda: Returns(lambda x: "a cat"),
+    "int": lambda: Returns(lambda x: 3),
+    "empty": lambda: Returns(lambda x: ()),
+    "constant": lambda: Returns(lambda x: torch.zeros(2)),
+    "identity": nn.Identity,
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_models_that_compute_nothing(name: str) -> None:
+    with pytest.raises(VitreousError, match="computes nothing from its images"):
+        vitreous.open(NOTHING[name](), image=16)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda x: {"a": [x, {"b": 2 * x}]}, lambda x: [x, x], lambda x: (x, None), lambda x: (x, 3, "name")],
+    ids=["nested", "list", "None beside", "constants beside"],
+)
+def test_outputs_of_any_shape(answer: Callable[[Tensor], Any]) -> None:
+    model = Returns(answer)
+    found = vitreous.open(model, image=16)(pictures())
+    assert repr(found) == repr(model(pictures()))
+
+
+def quantised() -> nn.Module:
+    """As `torch.ao.quantization.convert` leaves a model, which is deprecated and warns."""
+    model = network()
+    model[0] = torch.ao.nn.quantized.Conv2d(3, WIDTH, 3)  # type: ignore[operator]
+    return model
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (quantised, "'0' is quantised"),
+        (lambda: nn.Sequential(nn.LazyConv2d(WIDTH, 3), nn.ReLU()), "has no shape yet"),
+    ],
+)
+def test_models_that_cannot_be_opened(build: Callable[[], nn.Module], words: str) -> None:
+    with pytest.raises(VitreousError, match=words):
+        vitreous.open(build(), image=16)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_torchscript() -> None:
+    for model in (torch.jit.script(network()), torch.jit.trace(network(), pictures())):
+        with pytest.raises(VitreousError, match="is TorchScript"):
+            vitreous.open(model, image=16)
+
+
+def twice(model: nn.Module) -> Any:
+    return torch.compile(nn.DataParallel(model))
+
+
+@pytest.mark.parametrize("wrap", [torch.compile, nn.DataParallel, torch.optim.swa_utils.AveragedModel, twice])
+def test_wrappers_are_opened_up(wrap: Callable[[nn.Module], nn.Module]) -> None:
+    model = settled(Transformer(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))))
+    specimen = vitreous.open(wrap(model), image=16)
+    assert [u.name for u in specimen.units] == [u.name for u in vitreous.open(model, image=16).units]
+    assert specimen.anatomy.model == "Transformer"
+
+
+@pytest.mark.parametrize("size", [213, 225])
+def test_a_map_as_wide_as_the_stand_in_for_the_batch(size: int) -> None:
+    model = settled(
+        nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AvgPool2d(211), nn.Flatten(), nn.LazyLinear(5)), size
+    )
+    specimen = vitreous.open(model, image=size)
+    images = pictures(3, size)
+    assert torch.allclose(specimen(images), model(images), atol=1e-5)
+
+
+class Flexible(nn.Module):
+    """FlexAttention with a bias, a mask, both or neither."""
+
+    def __init__(self, biased: bool, masked: bool) -> None:
+        super().__init__()
+        self.stem, self.qkv, self.head = Patches(), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, 5)
+        self.bias = nn.Parameter(torch.randn(HEADS, 16, 16)) if biased else None
+        mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 16, 16, device="cpu") if masked else None
+        self.mask = mask
+
+    def forward(self, images: Tensor) -> Tensor:
+        tokens = self.stem(images)
+        query, key, value = (x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for x in self.qkv(tokens).chunk(3, -1))
+        bias = self.bias
+        modify = None if bias is None else lambda score, b, h, q, k: score + bias[h, q, k]
+        found = flex_attention(query, key, value, score_mod=modify, block_mask=self.mask)
+        return self.head((tokens + found.transpose(1, 2).flatten(2)).mean(1))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("biased", "masked"), [(False, False), (True, True)])
+def test_flex_attention_opens_and_shows_its_probabilities(biased: bool, masked: bool) -> None:
+    model = Flexible(biased, masked).eval()
+    specimen = vitreous.open(model, image=16)
+    with torch.no_grad():
+        assert torch.allclose(specimen(pictures()), model(pictures()), atol=1e-5)
+    (unit,) = [u for u in specimen.units if u.kind == "attention"]
+    seen = specimen.observe(pictures(), ("attention",))[unit.name].attention
+    assert seen is not None
+    assert torch.allclose(seen.values.sum(-1), torch.ones(1), atol=1e-5)
+    assert bool((seen.values[..., 0, 1:] == 0).all()) == masked
+
+
+class Adaptive(nn.Module):
+    """As many tokens as each image has different values: a size that depends on the images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.mlp, self.head = Patches(), Mlp(), nn.Linear(WIDTH, 5)
+
+    def forward(self, images: Tensor) -> Tensor:
+        tokens = self.stem(images)
+        kept = [torch.unique(each.argmax(-1)) for each in tokens]
+        indices = nn.utils.rnn.pad_sequence(kept, batch_first=True)
+        chosen = torch.take_along_dim(tokens, indices[..., None], 1)
+        return self.head(self.mlp(chosen).mean(1))
+
+
+def test_sizes_that_depend_on_images_end_in_an_error_soon() -> None:
+    with pytest.raises(VitreousError, match=r"depends on the values in the images.*units="):
+        vitreous.open(Adaptive().eval(), image=16)
