@@ -35,6 +35,7 @@ from vitreous.specimen.trace import (
     thinned,
     token_name,
     varying,
+    within_windows,
 )
 
 MOVES = {
@@ -173,10 +174,10 @@ class Positions(Mixing):
     def _whole_tokens(self, traces: list[Trace]) -> Trace:
         """The first; but if its tokens are patches of several cells which became one in another, the other."""
         first, last = traces[0], traces[0].ids.ndim - 1
-        if len({t.grid for t in traces}) > 1:
-            wanted = varying(first.ids) - {last}
-            return next((t for t in traces if t.grid != first.grid and varying(t.ids) == wanted), first)
-        return first
+        if len({t.grid for t in traces}) == 1 or last not in varying(first.ids):
+            return first
+        wanted = varying(first.ids) - {last}
+        return next((t for t in traces if t.grid != first.grid and varying(t.ids) == wanted), first)
 
     def _layer_norm(self, node: fx.Node) -> Traced:
         """What is normalised together is one token from here on, also if it is a patch of several cells."""
@@ -314,6 +315,8 @@ class Positions(Mixing):
         rows, columns = shape[-2:] if len(shape) == 4 else (0, 0)
         if rows * columns <= 1 or flat.ids.shape[0] != shape[0] or not (apart or raster(flat.ids[0, 0])):
             return None
+        if (inside := within_windows(flat, (rows, columns))) is not None:
+            return inside.each(lambda ids: ids.expand(shape))
         batch = flat.ids.flatten(1).amax(1).reshape(-1, 1, 1, 1) // SPAN * SPAN  # the maximum is no padding
         ids = batch + torch.arange(rows * columns).reshape(1, 1, rows, columns)
         return Trace(ids.expand(shape), (rows, columns))
