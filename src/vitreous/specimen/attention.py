@@ -219,7 +219,7 @@ def _over_channels(node: fx.Node, flow: Flow) -> bool:
 def _summarises(node: fx.Node, flow: Flow) -> bool:
     """Whether a product of two tensors of the image sums over their positions: what linear attention begins with."""
     found = contraction(node)
-    if found is None:
+    if found is None or any(flow.positions.asked(operand) for operand in found.operands):
         return False
     moving = 0
     for number, operand in enumerate(found.operands):
