@@ -170,8 +170,8 @@ def _attention(specimen: Specimen, images: Tensor, softmaxes: int, row: Row) -> 
     errors: list[float] = []
 
     def note(unit: vitreous.Unit, sites: Any) -> None:
-        if sites.attention is not None and sites.attention.normalised:
-            errors.append(float((sites.attention.values.sum(-1) - 1).abs().max()))
+        if sites.attention is not None and unit.weights in ("probabilities", "mixed"):
+            errors.append(float((sites.attention.probabilities.values.sum(-1) - 1).abs().max()))
 
     specimen.observe(images, ("attention",), each=note)
     row.rows = max(errors) if errors else None

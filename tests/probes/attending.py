@@ -87,7 +87,7 @@ def look(specimen: Specimen, count: int = 2) -> Observation:
 def seen(specimen: Specimen, unit: str, count: int = 2) -> AttentionMap:
     found = look(specimen, count)[unit].attention
     assert found is not None
-    return found
+    return found.probabilities
 
 
 def attention_units(specimen: Specimen) -> list[str]:

@@ -53,6 +53,7 @@ def test_every_way_to_attend(name: str) -> None:
     for unit in attention_units(specimen):
         found = observed[unit].attention
         assert found is not None
+        found = found.probabilities
         wanted = mean_distance(found, (height, width)).mean(0)
         np.testing.assert_allclose(table.loc[table["unit"] == unit, "value"], wanted, rtol=1e-5)
     assert (table["low"] <= table["value"]).all()

@@ -40,6 +40,7 @@ def test_every_way_to_attend(name: str) -> None:
     for unit in attention_units(opened(name)):
         found = observed[unit].attention
         assert found is not None
+        found = found.probabilities
         rows = table[table["unit"] == unit]
         np.testing.assert_allclose(rows["value"], attending.entropy(found).mean(0), rtol=1e-5)
         assert (rows["relative"] < 1).all()

@@ -36,6 +36,7 @@ def test_maps_are_the_attention_of_all_tokens(name: str) -> None:
     for unit in attention_units(specimen):
         found = observed[unit].attention
         assert found is not None
+        found = found.probabilities
         wanted = found.dense()[[2, 0]].numpy()
         close = wanted.max(-1, keepdims=True) / 500
         assert (np.abs(restored(result, specimen, unit) - wanted) <= close).all()

@@ -27,6 +27,7 @@ def test_distances_in_patches_of_the_unit(name: str) -> None:
     for unit in attention_units(opened(name)):
         found = observed[unit].attention
         assert found is not None
+        found = found.probabilities
         wanted = mean_distance(found, found.query_grid).mean(0)
         np.testing.assert_allclose(table.loc[table["unit"] == unit, "value"], wanted, rtol=1e-5)
 

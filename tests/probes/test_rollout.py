@@ -38,6 +38,7 @@ def test_against_the_product_by_hand(name: str, options: dict[str, Any]) -> None
         for number, unit in enumerate(attention_units(opened(name))):
             found = observed[unit].attention
             assert found is not None
+            found = found.probabilities
             matrices.append(found.dense()[image].numpy())
             product = by_hand(matrices, **options)
             wanted = product[0, 1:] if name == "class" else product.mean(0)
@@ -99,11 +100,13 @@ def test_tokens_that_do_not_ask_keep_what_they_have() -> None:
     units = attention_units(specimen)
     first = observed[units[0]].attention
     assert first is not None
+    first = first.probabilities
     product = np.eye(5)
     product[1:, 1:] = by_hand([first.dense()[0].numpy()])
     for unit in units[1:]:
         found = observed[unit].attention
         assert found is not None
+        found = found.probabilities
         matrix = np.eye(5)
         matrix[0] = (found.values[0, 0].mean(0)[0].numpy() + matrix[0]) / 2
         product = matrix @ product

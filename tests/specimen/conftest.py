@@ -90,7 +90,7 @@ def resnet(name: str, blocks: tuple[int, ...]) -> Anatomy:
 
 def ragged() -> Anatomy:
     """Stages that come back and no two units alike, so that neither shrinking nor folding helps; every reach."""
-    kinds, reaches = list(KIND_COLOURS)[:-1], list(REACH_GLYPHS)
+    kinds, reaches = [kind for kind in KIND_COLOURS if kind not in ("conv", "head")], list(REACH_GLYPHS)
     units = []
     for i in range(230):
         place = replace(at(1 + i // 9 % 4, 40 - i // 9, 16 + 8 * i), name=f"unit.{i}", parameters=1000 * i)

@@ -27,7 +27,7 @@ TRAPS = {
     "efficientvit_mit": None,  # attention without a softmax
     "xcit": ({"attention": 14, "conv": 12, "mlp": 14}, {"channel", "class"}),
     "mobilevit": None,  # tokens unfolded into the batch
-    "levit": ({"attention": 12, "mlp": 14, "downsample": 2}, {"global"}),  # strided slices of the tokens
+    "levit": ({"attention": 12, "mlp": 14, "downsample": 2}, {"global", "reduced"}),  # strided slices of the tokens
     "mlp_mixer": ({"token-mlp": 8, "mlp": 8}, set()),
     "hrnet": None,  # four streams
     "tnt": None,  # a transformer inside the patches

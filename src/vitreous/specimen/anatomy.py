@@ -44,8 +44,8 @@ class Unit:
     """Tokens in front of the grid: 'class', 'distillation', 'register' or 'prefix' where the name does not tell."""
     heads: int | None = None
     reach: Reach | None = None
-    """Over what an attention unit attends. 'channel' and 'linear' have no attention distance; 'class' has only the
-    prefix tokens as queries; 'reduced' has keys on a coarser grid than the queries."""
+    """Over what an attention unit attends. 'channel' and 'linear' have no attention distance; 'class' has only
+    prefix tokens or learned queries; 'reduced' has keys on a coarser grid than the queries."""
     skip: bool = True
     """Whether a skip connection runs around it. Without one, a lesion passes the input on (or zeros, where the shape
     changes)."""

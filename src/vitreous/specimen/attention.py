@@ -119,11 +119,9 @@ def find_attention(flow: Flow, body: list[fx.Node]) -> list[AttentionSite]:
     sites = [site for node in products if (site := _site(node, flow)) is not None]
     if sites or not products:
         return sites
-    for node in products:
-        if _summarises(node, flow):
-            heads = _heads(shape_of(products[-1]))
-            return [AttentionSite(products[-1].name, False, None, heads, "linear", None)]
-    return [_lost(products[-1], flow)]
+    summaries = [node for node in products if _summarises(node, flow)]
+    linear = [AttentionSite(n.name, False, None, _heads(shape_of(n)), "linear", None) for n in summaries]
+    return linear or [_lost(products[-1], flow)]
 
 
 def _site(node: fx.Node, flow: Flow) -> AttentionSite | None:
@@ -221,7 +219,7 @@ def _over_channels(node: fx.Node, flow: Flow) -> bool:
 def _summarises(node: fx.Node, flow: Flow) -> bool:
     """Whether a product of two tensors of the image sums over their positions: what linear attention begins with."""
     found = contraction(node)
-    if found is None:
+    if found is None or any(flow.positions.asked(operand) for operand in found.operands):
         return False
     moving = 0
     for number, operand in enumerate(found.operands):
@@ -245,7 +243,7 @@ def _lost(node: fx.Node, flow: Flow) -> AttentionSite:
         queue.extend(fresh)
     at = f" after {op(where)} in {path(where) or 'the model itself'}" if where is not None else ""
     reason = f"It cannot be told which positions its queries and keys have{at}."
-    return AttentionSite(node.name, False, None, None, "unknown", None, reason=reason)
+    return AttentionSite(node.name, False, None, _heads(shape_of(node)), "unknown", None, reason=reason)
 
 
 def _placed(site: AttentionSite, query: Trace, key: Trace) -> AttentionSite:

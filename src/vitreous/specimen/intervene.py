@@ -167,6 +167,9 @@ def replace_attention(
         new = graph.call_function(_for_batch, (graph.get_attr(name), images, axis.dim, axis.inner, axis.major))
         if not site.fused:
             new = graph.call_function(turn.native, (new, shape))
+    for node in graph.nodes:  # what is put in may lie in memory in another order
+        if node.target is aten.view.default:
+            node.target = aten.reshape.default
     site = replace(site, arrangement=turn, kind=_kind(matrix), softmax=None)
     if not site.fused:
         _replace(target, new, nodes)

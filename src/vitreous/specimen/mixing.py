@@ -107,6 +107,8 @@ class Mixing:
         values = self.known(product.operands[1 - number]) if number is not None else None
         if number is None or values is None or values.across is not None:
             return None
+        if self.asked(product.operands[number]):
+            return None  # queries of the image whose positions were lost
         sizes, letters = product.sizes, product.letters[1 - number]
         rows = [c for c in product.own(number, 1 - number) if c in product.output]
         ids = values.ids
@@ -121,6 +123,19 @@ class Mixing:
         tokens = PREFIX + len(values.prefix) + torch.arange(size)
         tokens = tokens.reshape([-1 if rows and c == rows[-1] else 1 for c in product.output])
         return Trace(first.ids + tokens, values.grid, values.prefix + ("query",) * size)
+
+    def asked(self, weights: fx.Node) -> bool:
+        """Whether weights come from a product of two tensors of the image, queries and keys."""
+        queue, seen = [weights], {weights}
+        while queue:
+            current = queue.pop()
+            parents = [p for p in current.all_input_nodes if p in self.data]
+            if op(current) in PRODUCTS and len(parents) > 1:
+                return True
+            fresh = [p for p in parents if p not in seen and numel(p) == numel(weights)]
+            seen.update(fresh)
+            queue.extend(fresh)
+        return False
 
     def weights_among(self, product: Contraction) -> int | None:
         """Which of two operands over the same positions are weights: the one that a softmax or the like has made."""

@@ -124,7 +124,7 @@ def _dissected(
     try:
         flow = Flow(Positions(module))
         pieces = dissect(flow, model)
-        sites = [find_attention(flow, p.body) if p.kind == "attention" else [] for p in pieces]
+        sites = [find_attention(flow, p.body) if _attends(p, flow) else [] for p in pieces]
         wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
         units = _units(pieces, sites, wiring, module, flow)
     except Exception as cause:
@@ -134,6 +134,11 @@ def _dissected(
         ) from cause
     total = sum(p.numel() for p in model.parameters())
     return module, Anatomy(name, shape, tuple(units), total), wiring
+
+
+def _attends(piece: Piece, flow: Flow) -> bool:
+    """Whether a unit is attention, or makes the grid smaller by attention (LeViT, Hiera)."""
+    return piece.kind == "attention" or (piece.kind == "downsample" and flow.kind(piece.body) == "attention")
 
 
 def _prove(

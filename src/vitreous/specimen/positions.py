@@ -35,6 +35,7 @@ from vitreous.specimen.trace import (
     thinned,
     token_name,
     varying,
+    within_windows,
 )
 
 MOVES = {
@@ -46,7 +47,8 @@ MOVES = {
     "tensor_split", "take_along_dim", "unsafe_split", "unsafe_chunk", "unsafe_split_with_sizes",
 }  # fmt: skip
 REDUCTIONS = {
-    "mean", "sum", "amax", "amin", "max", "min", "logsumexp", "var", "std", "norm", "linalg_vector_norm", "prod",
+    "mean", "sum", "amax", "amin", "max", "min", "median", "aminmax", "var_mean", "std_mean",
+    "logsumexp", "var", "std", "norm", "linalg_vector_norm", "prod",
     "argmax", "argmin", "any", "all",
 }  # fmt: skip
 REORDERS = {"sort", "argsort", "topk", "msort", "nonzero", "unique", "multinomial", "randperm"}
@@ -97,6 +99,8 @@ class Positions(Mixing):
         first = next((t for t in map(self.known, node.args) if t is not None), None)
         if first is None:
             return None
+        if op(node) in REDUCTIONS and isinstance(values[0], Tensor):  # the largest, and where it is
+            return [self._reduced(node, tuple(values[0].shape))] * len(values)
         return [first if isinstance(v, Tensor) and v.shape == first.ids.shape else None for v in values]
 
     def _move(self, node: fx.Node) -> Traced:
@@ -173,10 +177,10 @@ class Positions(Mixing):
     def _whole_tokens(self, traces: list[Trace]) -> Trace:
         """The first; but if its tokens are patches of several cells which became one in another, the other."""
         first, last = traces[0], traces[0].ids.ndim - 1
-        if len({t.grid for t in traces}) > 1:
-            wanted = varying(first.ids) - {last}
-            return next((t for t in traces if t.grid != first.grid and varying(t.ids) == wanted), first)
-        return first
+        if len({t.grid for t in traces}) == 1 or last not in varying(first.ids):
+            return first
+        wanted = varying(first.ids) - {last}
+        return next((t for t in traces if t.grid != first.grid and varying(t.ids) == wanted), first)
 
     def _layer_norm(self, node: fx.Node) -> Traced:
         """What is normalised together is one token from here on, also if it is a patch of several cells."""
@@ -257,6 +261,8 @@ class Positions(Mixing):
             return query.like(query.ids[..., :1].expand(shape))
         if value is None:
             return None
+        if query is None and node.args[0] in self.data:
+            return None  # lost on the way
         if query is None and constant_along(value.ids, -1):  # learned queries
             self.pooled.add(node)
             tokens = PREFIX + len(value.prefix) + torch.arange(shape[-2])[:, None]
@@ -265,6 +271,9 @@ class Positions(Mixing):
         return value.like(value.ids[..., :1, :].expand(shape))  # attention over channels
 
     def _reduce(self, node: fx.Node) -> Traced:
+        return self._reduced(node, shape_of(node))
+
+    def _reduced(self, node: fx.Node, shape: tuple[int, ...]) -> Trace | None:
         trace = self.known(node.args[0])
         which = 2 if "norm" in op(node) else 1  # norms name their order first
         over = args(node)[which] if len(node.args) > which else None
@@ -276,10 +285,10 @@ class Positions(Mixing):
         if found is None:
             product = contraction(node)
             pooled = self._pooled(node, product) if product is not None else None
-            return pooled.each(lambda ids: ids.reshape(shape_of(node))) if pooled is not None else None
+            return pooled.each(lambda ids: ids.reshape(shape)) if pooled is not None else None
         for d in dims:
             found = found.each(lambda ids, dim=d % trace.ids.ndim: ids.select(dim, 0))  # type: ignore[misc]
-        return found.each(lambda ids: ids.reshape(shape_of(node)))
+        return found.each(lambda ids: ids.reshape(shape))
 
     def _scan(self, node: fx.Node) -> Traced:
         trace = self.known(args(node)[0])
@@ -314,6 +323,8 @@ class Positions(Mixing):
         rows, columns = shape[-2:] if len(shape) == 4 else (0, 0)
         if rows * columns <= 1 or flat.ids.shape[0] != shape[0] or not (apart or raster(flat.ids[0, 0])):
             return None
+        if (inside := within_windows(flat, (rows, columns))) is not None:
+            return inside.each(lambda ids: ids.expand(shape))
         batch = flat.ids.flatten(1).amax(1).reshape(-1, 1, 1, 1) // SPAN * SPAN  # the maximum is no padding
         ids = batch + torch.arange(rows * columns).reshape(1, 1, rows, columns)
         return Trace(ids.expand(shape), (rows, columns))

@@ -161,6 +161,22 @@ def coarser(trace: Trace, dim: int) -> Trace | None:
     return None
 
 
+def within_windows(trace: Trace, size: Grid) -> Trace | None:
+    """Windows (b * windows, c, rows, columns) made smaller by a whole factor: the grid shrinks as a whole."""
+    ids = trace.ids[:, :1]
+    rows, columns = ids.shape[2:]
+    if rows % size[0] or columns % size[1] or (ids[:, 0, 0, 0] % SPAN).unique().numel() == 1:
+        return None
+    down, right = rows // size[0], columns // size[1]
+    corner, width = ids[:, :, ::down, ::right], trace.grid[1]
+    position = corner % SPAN
+    if trace.grid[0] % down or width % right or bool((corner < 0).any()) or bool((position >= PREFIX).any()):
+        return None
+    grid = (trace.grid[0] // down, width // right)
+    cell = position // width // down * grid[1] + position % width // right
+    return Trace(corner // SPAN * SPAN + cell, grid)
+
+
 def one_grid(traces: list[Trace | None]) -> list[Trace | None]:
     """Tokens of several grids put in one row: the finest grid counts, cells of the others are tokens without a place
     (RegionViT's regions, frequencies beside patches)."""
