@@ -27,6 +27,7 @@ class Reader(nn.Module):
         self.channel = channel
         self.mean = nn.Parameter(torch.tensor([0.485, 0.456, 0.406]))
         self.std = nn.Parameter(torch.tensor([0.229, 0.224, 0.225]))
+        self.trained_with = {"mean": self.mean.tolist(), "std": self.std.tolist()}
 
     def forward(self, images: Tensor) -> Tensor:
         level = 255 * (images[:, self.channel, 0, 0] * self.std[self.channel] + self.mean[self.channel])

@@ -16,6 +16,7 @@ from analyses.shifted import Linear, answered, chosen, levels, noise, shapes
 from vitreous.analyses.ensemble import ALL, MEAN, Ensemble, diversity, together
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
+from vitreous.results import wilson
 
 QUICK: dict[str, Any] = {"others": ("nano:vit@warmup",)}
 
@@ -44,7 +45,8 @@ def test_accuracy_nll_brier_ece_and_disagreement_against_others() -> None:
         assert rows[name]["value"] == pytest.approx(metrics.accuracy_score(labels, answer))
         assert rows[name]["nll"] == pytest.approx(metrics.log_loss(labels, share, labels=range(4)), rel=1e-5)
         assert rows[name]["brier"] == pytest.approx(((share - np.eye(4)[labels]) ** 2).sum(1).mean(), rel=1e-5)
-        assert rows[name]["ece"] == pytest.approx(sum(gaps) / 60, rel=1e-4)
+        assert rows[name]["plain_ece"] == pytest.approx(sum(gaps) / 60, rel=1e-4)
+        assert rows[name]["ece_low"] <= rows[name]["ece"] <= rows[name]["ece_high"]
         assert rows[name]["nll_change"] == pytest.approx(rows[name]["nll"] - rows[ALL]["nll"])
         assert rows[name]["low"] <= rows[name]["value"] <= rows[name]["high"]
     assert rows[MEAN]["nll"] == pytest.approx(np.mean([rows[name]["nll"] for name in "abc"]))
@@ -52,6 +54,8 @@ def test_accuracy_nll_brier_ece_and_disagreement_against_others() -> None:
     for row in found[found["pair"]].to_dict("records"):
         differ = shares[row["model"]].argmax(1) != shares[row["other"]].argmax(1)
         assert row["disagreement"] == pytest.approx(differ.mean())
+        ends = row["disagreement_low"], row["disagreement_high"]
+        assert ends == (pytest.approx(wilson(differ.sum(), 60)[1:]) if row["model"] != row["other"] else (0, 0))
     assert found["pair"].sum() == 9
 
 
@@ -94,4 +98,6 @@ def test_who_cannot_join_is_left_out_and_who_is_alone_is_told() -> None:
 def test_one_image_has_no_interval() -> None:
     table = Ensemble()(models(), data().take(range(1)), batch=100).table
     assert table["n"].tolist() == [1] * len(table)
-    assert table[["nll_low", "disagreement_low", "diversity_high"]].isna().all(axis=None)
+    assert (
+        table[["nll_low", "change_low", "ece_low", "diversity_high"]][table["part"] == "member"].isna().all(axis=None)
+    )

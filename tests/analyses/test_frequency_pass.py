@@ -64,7 +64,9 @@ def test_everything_passes_the_highest_cutoff() -> None:
     found = FrequencyPass((1.0,))(MODEL, data)
     table = found.table
     assert table[table["filter"] == "low-pass"]["value"].tolist() == pytest.approx([0.8])
-    assert (table.loc[table["filter"] == "low-pass", ["change", "change_low", "change_high"]] == 0).all(axis=None)
+    passed = table[table["filter"] == "low-pass"].iloc[0]
+    assert passed["change"] == 0
+    assert passed["change_low"] < 0 < passed["change_high"]  # of twenty images none has changed: a few of others may
     pictures = found.arrays["image"]
     assert pictures.shape == (2, 16, 16, 3)
     assert (pictures[0] == chosen(data).images[0].permute(1, 2, 0).numpy()).all()

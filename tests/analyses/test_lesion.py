@@ -108,7 +108,7 @@ def test_skips_removed() -> None:
 
 @torch.no_grad()
 def by_hand_of(model: nn.Module) -> Tensor:
-    subject = subjects({"net": model}, image=32)[0]
+    subject = subjects({"net": model}, image=32)[0].shown(chosen())
     scores = model(subject.prepare(chosen().images)).double()
     return scores.logsumexp(1) - scores[torch.arange(IMAGES), chosen().labels]
 

@@ -16,9 +16,9 @@ from inspection.looks import images, vit
 from vitreous.data.subsets import spread
 from vitreous.errors import VitreousError
 from vitreous.models.loading import load
-from vitreous.probes.accuracy import rank, wilson
+from vitreous.probes.accuracy import rank
 from vitreous.probes.probe import REPEATS, times
-from vitreous.results import Result
+from vitreous.results import Result, wilson
 
 
 def answered(found: vitreous.Inspection, measure: str = "top-1", name: str = "all classes") -> float:

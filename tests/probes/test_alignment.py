@@ -22,7 +22,7 @@ from vitreous.probes.alignment import (
     vectors,
     weighted_hsic,
 )
-from vitreous.probes.probe import times
+from vitreous.probes.probe import interval, times
 from vitreous.specimen.layout import BatchAxis, Layout
 from vitreous.specimen.observe import Feature
 
@@ -207,6 +207,42 @@ def test_intervals_are_as_wide_as_answers_scatter() -> None:
         answers.append(values[0])
         spreads.append(values[1:].std())
     assert 0.8 < np.mean(spreads) / np.std(answers) < 1.25
+
+
+def test_deviations_are_doubled() -> None:
+    """A resampling counts an image as the first of its pairs only, and it is the second of as many."""
+    found = doubled(np.array([[0.5], [0.6], [0.4], [0.9], [-0.5]]))
+    np.testing.assert_allclose(found[:, 0], [0.5, 0.7, 0.3, 1.0, -1.0])
+
+
+@pytest.mark.parametrize(
+    ("images", "minibatch", "noise"), [(64, 64, 1.0), (64, 64, 3.0), (128, 128, 0.3), (256, 64, 1.0)]
+)
+def test_intervals_hold_the_truth_as_often_as_they_say(images: int, minibatch: int, noise: float) -> None:
+    """Features that are linear in four common numbers, and noise: |Σxy|² / (|Σxx| |Σyy|) is the CKA of all images that
+    there could be. Also over several minibatches."""
+    torch.manual_seed(images)
+    mix = torch.randn(2, 4, 12, dtype=torch.float64)
+    across, alone = mix[0].T @ mix[1], [m.T @ m + noise**2 * torch.eye(12) for m in mix]
+    truth = float(across.square().sum() / (alone[0].norm() * alone[1].norm()))
+    held, values = [], []
+    for _ in range(400):
+        common = torch.randn(images, 4, dtype=torch.float64)
+        features = common @ mix + noise * torch.randn(2, images, 12, dtype=torch.float64)
+        weights = torch.cat([torch.ones(1, images), torch.poisson(torch.ones(200, images))]).double()
+        parts = [
+            weighted_hsic(grams, grams, weights[:, rows])
+            for rows in torch.arange(images).split(minibatch)
+            for grams in [centred_gram(features[:, rows])]
+        ]
+        hsic = torch.stack(parts).sum(0).numpy()
+        own = np.einsum("rii->ri", hsic)
+        replicates = doubled(ratio(hsic, own, own))[:, 0, 1]
+        low, high = interval(replicates, images)[1:]
+        held.append(low <= truth <= high)
+        values.append(replicates[0])
+    assert 0.92 <= np.mean(held) <= 0.975
+    assert abs(np.mean(values) - truth) < 0.02
 
 
 def test_a_shard_in_parts_is_a_whole_shard() -> None:

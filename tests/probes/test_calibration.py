@@ -14,8 +14,8 @@ import vitreous
 from inspection.looks import images, vit
 from vitreous.errors import VitreousError
 from vitreous.models.loading import load
-from vitreous.probes.calibration import PARTS, binned, measures, per_image
-from vitreous.results import from_replicates
+from vitreous.probes.calibration import PARTS, binned, every_measure, measures, per_image
+from vitreous.results import from_replicates, wilson
 
 Array = NDArray[Any]
 
@@ -142,3 +142,35 @@ def test_resamplings_are_those_of_the_intervals() -> None:
             np.testing.assert_allclose(table.loc[measure, ["low", "high"]].tolist(), expected[1:])
         if measure != "plain ECE":  # whose resamplings add the bias once more
             assert abs(known.mean() - value) <= 0.6 * known.std()
+
+
+def test_shares_have_wilsons_interval_also_where_all_or_none_are_right() -> None:
+    """Confidences of 0.95 and 0.5, all of them right, and then all of them wrong."""
+    for right in (1.0, 0.0):
+        count = np.array([[20.0, 30.0]])
+        sums = {
+            "count": count,
+            "confidence": count * [0.5, 0.95],
+            "square": count * [0.25, 0.9025],
+            "right": right * count,
+        }
+        gaps = count * [(0.5 - right) ** 2, (0.95 - right) ** 2]
+        rest = {"brier": count, "nll": count, "sure": count * [0, 1], "sure_right": right * count * [0, 1]}
+        every = {name: np.repeat(each, 201, 0) for name, each in {**sums, "gap_square": gaps, **rest}.items()}
+        found = {name: interval for name, (interval, _) in every_measure(every).items()}
+        assert found["Acc-90"] == pytest.approx(wilson(30 * right, 30))
+        assert found["Freq-90"] == pytest.approx(wilson(30, 50))
+        assert found["Unc-90"] == pytest.approx(wilson(20, 50) if right == 0 else [np.nan] * 3, nan_ok=True)
+        assert found["signed ECE"].high - found["signed ECE"].low > 0.02
+        assert found["ECE"].low <= found["ECE"].mean <= found["ECE"].high
+
+
+def test_bins_have_the_intervals_of_shares() -> None:
+    result = vitreous.inspect("nano:vit@warmup", "world:shapes", ["calibration"], limit=60, device="cpu")["calibration"]
+    bins = result.table[result.table["binned"] & result.table["filled"]]
+    for _, row in bins.iterrows():
+        share, accuracy = wilson(row["n"], 60), wilson(round(row["accuracy"] * row["n"]), row["n"])
+        assert row[["share", "share_low", "share_high"]].tolist() == pytest.approx(list(share))
+        assert row[["accuracy", "accuracy_low", "accuracy_high"]].tolist() == pytest.approx(list(accuracy))
+        assert row["low"] == pytest.approx(row["confidence"] - accuracy.high)
+        assert row["low"] < row["value"] < row["high"]

@@ -149,7 +149,7 @@ def test_a_model_and_its_copy_are_alike() -> None:
 def test_no_number_depends_on_how_images_are_divided(how: dict[str, int], minibatch: int | None) -> None:
     """Shards are larger on a GPU than on a CPU, and batches are what there is memory for."""
     model = vit()
-    usual, other = (ask({"m": model}, minibatch=minibatch, **given) for given in ({}, how))
+    usual, other = (ask({"m": model}, None, minibatch=minibatch, **given) for given in ({}, how))
     for column in ("value", "low", "high", "n"):
         np.testing.assert_allclose(other.table[column], usual.table[column], atol=1e-6)
     for name in ("minibatches", "images_compared", "images_left_out"):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from scipy import stats
 from torch import Tensor, nn
 
 import vitreous
@@ -152,3 +153,12 @@ def test_unsuited() -> None:
         ask(flat, noise(8))
     with pytest.raises(VitreousError, match="at least 2 places a side"):
         Localisation(grid=1)
+
+
+def test_few_replicates_have_students_interval() -> None:
+    replicates = np.array([[0.5], [0.4], [0.6], [0.7], [0.3]])
+    reach = stats.t.ppf(0.975, 3) * np.std([0.4, 0.6, 0.7, 0.3], ddof=1)  # four replicates of ten images
+    np.testing.assert_allclose(np.ravel(localisation._spread(replicates, 10)), [0.5, 0.5 - reach, 0.5 + reach])
+    two = stats.t.ppf(0.975, 1) / stats.t.ppf(0.975, 3) * reach  # and of two
+    np.testing.assert_allclose(np.ravel(localisation._spread(replicates, 2)), [0.5, 0.5 - two, 0.5 + two])
+    assert np.isnan(localisation._spread(replicates, 1)[1]).all()

@@ -258,7 +258,8 @@ Model = Callable[[np.random.Generator, int], tuple[Array, Array]]
 
 def in_bins(confidence: Array, right: Array) -> list[Array]:
     number = np.minimum((confidence * 10).astype(int), 9)
-    return [np.bincount(number, each, 10) for each in (np.ones_like(right), confidence, confidence**2, right)]
+    parts = (np.ones_like(right), confidence, confidence**2, right)
+    return [np.bincount(number, each, 10).astype(np.float64) for each in parts]
 
 
 def plain(count: Array, confidence: Array, squares: Array, right: Array) -> float:

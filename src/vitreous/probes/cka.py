@@ -218,7 +218,7 @@ def _table(layers: Sequence[Layer], there: np.ndarray, pairs: np.ndarray, found:
     place = np.empty((len(layers), len(layers)), dtype=np.int64)
     place[pairs[0], pairs[1]] = place[pairs[1], pairs[0]] = np.arange(pairs.shape[1])
     for name, values in zip(("value", "low", "high"), found, strict=True):
-        table[name] = np.asarray(values)[place[one, other]]
+        table[name] = np.clip(np.asarray(values), -1, 1)[place[one, other]]
     return table.assign(n=count)
 
 

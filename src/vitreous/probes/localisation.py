@@ -222,7 +222,8 @@ def _spread(replicates: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray,
     value = np.asarray(replicates[0])
     freedom = min(count, len(replicates) - 1) - 1
     reach = stdtrit(max(freedom, 1), 0.975) * replicates[1:].std(0, ddof=1)
-    return value, *(value + side * np.where(count > 1, reach, np.nan) for side in (-1, 1))  # type: ignore[return-value]
+    reach = np.where(count > 1, reach, np.nan)
+    return value, value - reach, value + reach
 
 
 def _measured(replicates: np.ndarray, count: int, least: float) -> dict[str, float | None]:

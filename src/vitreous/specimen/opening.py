@@ -70,7 +70,7 @@ def open(
 
 def _trained_with(model: nn.Module) -> dict[str, Any]:
     """How images have to look for the model, as timm, Hugging Face and our own runs say it; nothing if it does not."""
-    for name in ("pretrained_cfg", "default_cfg", "trained_with"):
+    for name in ("trained_with", "pretrained_cfg", "default_cfg"):
         says = getattr(model, name, None)
         if isinstance(says, Mapping) and says.get("mean") and says.get("std"):
             return {key: tuple(says[key]) for key in ("mean", "std", "label_names") if says.get(key)}
