@@ -75,7 +75,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("anatomy resnet18 --imag 3", "Unknown option"),
         ("anatomy resnet18 --image big", "--image takes a side (224), height and width (224x160) or channels, height"),
         ("anatomy resnet17", "There is no model 'resnet17'. Did you mean resnet18"),
-        ("anatomy resnet18 --out a.png", "A drawing ends in .svg, .html or .json, and 'a.png' does not."),
+        ("anatomy resnet18 --out a.gif", "A drawing ends in .svg, .pdf, .png, .html or .json, and 'a.gif' does not."),
         ("train vit_nano --set epochs", "--set takes NAME=VALUE, epochs=20 for one, and not 'epochs'."),
         ("train vit_nano --set epoch=3", "There is no field of a recipe 'epoch'. Did you mean epochs"),
         ("train vit_nano --set epochs=0", "The recipe 'quick' cannot be followed: epochs 0 is not positive"),

@@ -196,7 +196,7 @@ def test_a_set_without_labels() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"limit": 0}, "limit is 0; an inspection takes at least one image"),
+        ({"limit": 0}, "limit=0 was asked for; it is at least one image"),
         ({"batch": 0}, "batch is 0"),
         ({"shard": -1}, "shard is -1"),
         ({"models": []}, "There is no model to inspect"),
