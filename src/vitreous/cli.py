@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from inspect import signature
 from io import TextIOWrapper
@@ -343,7 +343,7 @@ def _options(tokens: Sequence[str]) -> list[str]:
     kinds = {"inspect": InspectOptions, "train": TrainOptions}
     if command in kinds or command in analyses.names():
         return [each.name for each in fields(kinds.get(command, AloneOptions))]
-    known = {"anatomy": anatomy, "data": data, "study": judging.study}
+    known: dict[str, Callable[..., Any]] = {"anatomy": anatomy, "data": data, "study": judging.study}
     return list(signature(known[command]).parameters) if command in known else []
 
 

@@ -82,6 +82,8 @@ def for_command_line(sentence: str, options: Iterable[str], settings: Iterable[s
         return sentence
 
     def said(found: re.Match[str]) -> str:
+        if found[1] is None:
+            return found[0]
         if found[1] not in options:
             return f"--set {found[0]}"
         flag, value = f"--{found[1].replace('_', '-')}", found[2].strip("'")
@@ -91,4 +93,5 @@ def for_command_line(sentence: str, options: Iterable[str], settings: Iterable[s
             value = "x".join(part.strip() for part in value.strip("()").split(","))
         return f"{flag} {value}".strip()
 
-    return re.sub(rf"(?<![\w.'\"-])({names})=({_VALUE}|(?=[\s,;.)]))", said, sentence)
+    quoted = r"(?<![\w=])'[^']*'"
+    return re.sub(rf"{quoted}|(?<![\w.\"-])({names})=({_VALUE}|(?=[\s,;.)]))", said, sentence)

@@ -49,7 +49,7 @@ def check_model(name: str) -> None:
         _check_own(name)
     elif name.startswith((".", "/", "~")) or Path(name).suffix in _LOADED:
         _check_path(name)
-    elif not (_is_ours(name) or _is_timm(name) or Path(name).exists()):
+    elif not (_is_ours(name) or _is_timm(name) or _exists(name)):
         raise UnknownName("model", name, [*ours(), *timm_names(), *torchvision_names()], hint(name))
 
 
@@ -85,6 +85,7 @@ def torchvision_names() -> frozenset[str]:
     return frozenset(f"tv:{given or called}" for given, called in found)
 
 
+@cache
 def _source(package: str) -> list[str]:
     """The files of a package's folder `models`; none where that cannot be read."""
     spec = find_spec(package)
@@ -119,20 +120,12 @@ def _check_bundled(rest: str) -> None:
 
 def _check_path(rest: str) -> None:
     path = rest.rpartition("@")[0] if "@" in rest else rest
-    try:
-        there = bool(path) and Path(path).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):  # too long, a NUL, a user who does not exist
-        there = False
-    if not there:
+    if not _exists(path):
         raise VitreousError(f"There is no file or folder {path!r}.")
 
 
 def _check_folder(rest: str) -> None:
-    try:
-        there = (Path(rest).expanduser() / "config.json").is_file()
-    except (OSError, ValueError, RuntimeError):
-        there = False
-    if not there:
+    if not (rest and _exists(f"{rest}/config.json")):
         raise VitreousError(f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved.")
 
 
@@ -156,7 +149,15 @@ def _check_own(name: str) -> None:
 
 def _is_module(name: str) -> bool:
     """In a package, or in a file of the current folder, which the installed command does not look into by itself."""
-    return find_spec(name) is not None or Path(f"{name}.py").is_file() or Path(name).is_dir()
+    return find_spec(name) is not None or _exists(f"{name}.py") or _exists(name)
+
+
+def _exists(path: str) -> bool:
+    """Whether there is something; not if no file could be called so: too long, a NUL, a user who does not exist."""
+    try:
+        return bool(path) and Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
 
 
 _SOURCES = {
