@@ -87,7 +87,11 @@ class Setting:
         if subject.outputs is None:
             return "Its output is not a score for each class."
         if subject.outputs != len(classes):
-            return f"It tells {subject.outputs} classes apart, and {self.data.name!r} has {len(classes)}."
+            return (
+                f"It tells {subject.outputs} classes apart, and {self.data.name!r} has {len(classes)}. To measure it on some "
+                "of its classes, give a Dataset whose `classes` are all of the model's, in its order, and whose labels are "
+                "places in that list; an empty folder for each missing class does not do."
+            )
         if subject.classes and subject.classes != classes:
             which = next(pair for pair in zip(subject.classes, classes, strict=True) if pair[0] != pair[1])
             return f"It was trained for other classes: its {which[0]!r} is {which[1]!r} in {self.data.name!r}."
