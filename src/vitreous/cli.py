@@ -73,7 +73,7 @@ def anatomy(
 
     for path in out or ():
         drawing.check_ending(path)
-    check_ranges(image=image, seed=seed)
+    check_ranges(seed=seed)
     names.check_models(models)
     import torch
 
@@ -192,7 +192,7 @@ def data(
     """
     if out is not None and out.suffix not in (".png", ".jpg", ".webp"):
         raise VitreousError(f"A contact sheet ends in .png, .jpg or .webp, and {str(out)!r} does not.")
-    check_ranges(image=image, size=size, seed=seed)
+    check_ranges(size=size, seed=seed)
     naming.check(name, split)
     from vitreous.data import load, sheet, summary
 

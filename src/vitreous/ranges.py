@@ -9,7 +9,6 @@ from vitreous.errors import VitreousError
 
 RANGES: dict[str, tuple[float, float, str]] = {
     "seed": (0, 2**63 - 1, "a whole number from 0 to 2^63 - 1"),
-    "image": (1, 16384, "a number of pixels from 1 to 16384"),
     "limit": (1, inf, "at least one image, or 'all'"),
     "size": (1, inf, "at least one image"),
     "test_size": (1, inf, "at least one image"),

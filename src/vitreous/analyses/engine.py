@@ -56,7 +56,7 @@ def analyse(
     stopped.
     """
     most = 0 if limit == "all" else limit
-    check_ranges(limit=None if limit == "all" else limit, batch=batch, seed=seed, image=image)
+    check_ranges(limit=None if limit == "all" else limit, batch=batch, seed=seed)
     asked = choose_analyses(analyses)
     home = place(device)
     opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)

@@ -143,7 +143,6 @@ def _size(image: ImageSize | None) -> tuple[int, int] | None:
     *channels, height, width = image_size(image)
     if channels not in ([], [3]):
         raise VitreousError(f"Data sets have images of 3 channels and not {channels[0]}; say image={(height, width)}.")
-    check_ranges(image=(height, width))
     return height, width
 
 

@@ -54,7 +54,7 @@ def inspect(
     the processes share the shards.
     """
     most = None if limit == "all" else limit
-    check_ranges(limit=most, shard=shard, batch=batch, seed=seed, image=image)
+    check_ranges(limit=most, shard=shard, batch=batch, seed=seed)
     home = _home(device)
     team = processes(home)
     asked = choose_probes(probes)

@@ -88,9 +88,8 @@ class Setting:
             return "Its output is not a score for each class."
         if subject.outputs != len(classes):
             return (
-                f"It tells {subject.outputs} classes apart, and {self.data.name!r} has {len(classes)}. To measure it on some "
-                "of its classes, give a Dataset whose `classes` are all of the model's, in its order, and whose labels are "
-                "places in that list; an empty folder for each missing class does not do."
+                f"It tells {subject.outputs} classes apart, and {self.data.name!r} has {len(classes)}. For some of its "
+                "classes, give a Dataset with all class names of the model as `classes` and labels that count in them."
             )
         if subject.classes and subject.classes != classes:
             which = next(pair for pair in zip(subject.classes, classes, strict=True) if pair[0] != pair[1])
