@@ -76,7 +76,7 @@ def for_command_line(sentence: str, options: Iterable[str], settings: Iterable[s
     translated, and nothing within quotes or after a dot, which is somebody's own text. `settings` are given with
     `--set`.
     """
-    known = {*options, *settings}
+    known = {*options, *(() if "--set" in sentence else settings)}
     names = "|".join(sorted(map(re.escape, known), key=len, reverse=True))
     if not names:
         return sentence

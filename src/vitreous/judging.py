@@ -65,6 +65,11 @@ def study(
     )  # fmt: skip
     if ids:
         judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
+    _check_cells(failed, out)
+
+
+def _check_cells(failed: list[str], out: Path) -> None:
+    """An error if cells failed, once the rest has been judged."""
     if failed:
         more = f" and {len(failed) - 3} more" if len(failed) > 3 else ""
         raise VitreousError(

@@ -197,8 +197,8 @@ def test_a_set_without_labels() -> None:
     ("options", "sentence"),
     [
         ({"limit": 0}, "limit=0 was asked for; it is at least one image"),
-        ({"batch": 0}, "batch is 0"),
-        ({"shard": -1}, "shard is -1"),
+        ({"batch": 0}, "batch=0 was asked for"),
+        ({"shard": -1}, "shard=-1 was asked for"),
         ({"models": []}, "There is no model to inspect"),
         ({"models": 3.0}, "A model is a name, an nn.Module or a Specimen, and not 3.0"),
         ({"models": [3.0]}, "not float"),
