@@ -21,7 +21,7 @@ SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((
 TIERS = (
     ("errors", "annotations", "hub", "kinds"),
     ("image_size",),
-    ("files", "palette", "shelf", "terminal"),
+    ("files", "palette", "shelf", "terminal", "names", "ranges"),
     ("results", "config"),
     ("processes", "transfers"),
     ("models", "data", "store", "specimen", "recipes"),

@@ -75,7 +75,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("anatomy resnet18 --imag 3", "Unknown option"),
         ("anatomy resnet18 --image big", "--image takes a side (224), height and width (224x160) or channels, height"),
         ("anatomy resnet17", "There is no model 'resnet17'. Did you mean resnet18"),
-        ("anatomy resnet18 --out a.gif", "A drawing ends in .svg"),
+        ("anatomy resnet18 --out a.gif", "A drawing ends in .svg, .pdf, .png, .html or .json, and 'a.gif' does not."),
         ("train vit_nano --set epochs", "--set takes NAME=VALUE, epochs=20 for one, and not 'epochs'."),
         ("train vit_nano --set epoch=3", "There is no field of a recipe 'epoch'. Did you mean epochs"),
         ("train vit_nano --set epochs=0", "The recipe 'quick' cannot be followed: epochs 0 is not positive"),
@@ -220,3 +220,35 @@ def test_a_reader_that_has_seen_enough() -> None:
     command = f'"{sys.executable}" -c "{script}" | head -n 1; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("line", ["--help", "inspect --help", "claims list", "list probes", "claims show HDV-26"])
+def test_every_reader_may_have_seen_enough(line: str) -> None:
+    """A pipe that is closed before the first byte: `vitreous claims list | head -0`."""
+    command = f'"{sys.executable}" -m vitreous {line} | true; exit ${{PIPESTATUS[0]}}'
+    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_what_nobody_foresaw_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("vitreous.models.loading.list_models", lambda *_: 1 / 0)
+    code, out, err = run("list models", capsys)
+    assert (code, out) == (70, "")
+    assert err.startswith("Vitreous failed: ZeroDivisionError: division by zero (test_cli.py, line ")
+    assert err.count("\n") == 1
+
+
+def test_every_command_has_a_report_of_its_own() -> None:
+    from vitreous.inspection.options import Alone, Options
+    from vitreous.report.asking import report_file
+
+    assert report_file(Options()) == Path("report.html")
+    assert report_file(Alone(), "lesion") == Path("lesion.html")
+    assert report_file(Alone(out=Path("mine.html")), "lesion") == Path("mine.html")
+
+
+@pytest.mark.parametrize("command", ["anatomy", "inspect", "train"])
+def test_help_says_that_a_model_may_be_yours(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "MODULE:FUNCTION" in run(f"{command} --help", capsys)[1]

@@ -47,8 +47,8 @@ def test_but_changes_what_it_is_told_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"epochs": "ten"}, "epochs='ten' is not int"),
-        ({"epochs": True}, "epochs=True is not int"),
+        ({"epochs": "ten"}, "epochs='ten' is not a whole number"),
+        ({"epochs": True}, "epochs=True is not a whole number"),
         ({"epochs": 0}, "epochs 0 is not positive"),
         ({"lr": -1.0}, r"lr -1\.0 is not positive"),
         ({"clip": 0.0}, r"clip 0\.0 is not positive"),

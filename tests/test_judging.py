@@ -31,7 +31,7 @@ def test_a_dry_run_lists_cells_and_whom_they_serve(tmp_path: Path, capsys: pytes
     [
         (("study", "zo", "--dry-run"), "There is no study 'zo'. Did you mean zoo?"),
         (("study", "zoo", "--scale", "smal", "--dry-run"), "There is no scale 'smal'. Did you mean small?"),
-        (("study", "zoo", "--seeds", "0", "--dry-run"), "at least one seed"),
+        (("study", "zoo", "--seeds", "0", "--dry-run"), "at least one training"),
         (("study", "zoo", "--address", "auto", "--dry-run"), "say --executor ray"),
         (("study", "zoo", "--executor", "rey", "--dry-run"), "rey"),
         (("claims", "show", "HDV-99"), "There is no claim 'HDV-99'"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
+KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "None"}
+
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; True is not a number."""
+    """Whether a value is what an annotation says; True is not a number, and neither is NaN."""
     if get_origin(hint) in (Union, UnionType):
         return any(fits(value, option) for option in get_args(hint))
     if get_origin(hint) is Literal:
@@ -17,8 +20,10 @@ def fits(value: Any, hint: Any) -> bool:
         inner = get_args(hint)
         each = inner[:1] * len(value) if isinstance(value, tuple) and inner[-1] is Ellipsis else inner
         return isinstance(value, tuple) and len(value) == len(each) and all(map(fits, value, each))
+    if get_origin(hint) is Sequence:
+        return isinstance(value, (tuple, list)) and all(fits(each, get_args(hint)[0]) for each in value)
     if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, get_origin(hint) or hint)
@@ -30,8 +35,10 @@ def words(hint: Any) -> str:
         return " or ".join(words(option) for option in get_args(hint))
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(repr(option) for option in get_args(hint))
-    if hint is NoneType:
-        return "None"
+    if get_origin(hint) in (tuple, Sequence):
+        return f"a list of {words(get_args(hint)[0]).removeprefix('a ').removeprefix('one of ')}s".replace("'s", "'")
+    if hint in KINDS:
+        return KINDS[hint]
     return hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)
 
 

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from inspect import signature
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, CycloptsError, Parameter
 
-from vitreous import __version__, analyses, judging
-from vitreous.errors import VitreousError
+from vitreous import __version__, analyses, judging, names
+from vitreous.config import FIELDS
+from vitreous.data import naming
+from vitreous.errors import VitreousError, for_command_line, reason
 from vitreous.files import explained
 from vitreous.inspection.options import Alone as AloneOptions
 from vitreous.inspection.options import Options as InspectOptions
+from vitreous.ranges import check_ranges
+from vitreous.report import asking
 from vitreous.terminal import ImageOption, console
 from vitreous.training.options import Options as TrainOptions
+
+UNFORESEEN = 70
+"""Exit code of a fault of ours, which `sysexits.h` calls EX_SOFTWARE."""
 
 app = App(
     name="vitreous",
@@ -49,7 +59,7 @@ def anatomy(
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME.
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own.
     image
         Size of the images: a side (224), 224x160 or 3x224x160; the model's own if not given.
     pretrained
@@ -57,12 +67,14 @@ def anatomy(
     out
         Also write a drawing (.svg, .pdf, .png, .html) or the data (.json); may be repeated.
     seed
-        Of the random weights, 0 if not given.
+        Random seed of random weights (default: 0).
     """
     from vitreous.specimen import drawing
 
     for path in out or ():
         drawing.check_ending(path)
+    check_ranges(seed=seed)
+    names.check_models(models)
     import torch
 
     import vitreous
@@ -102,9 +114,11 @@ def inspect(
     models
         Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own.
     """
+    chosen = options or InspectOptions()
+    asking.check(models, chosen)
     from vitreous.report.command import run
 
-    run(models, options or InspectOptions(), console())
+    run(models, chosen, console())
 
 
 def _analysis(name: str) -> None:
@@ -116,9 +130,11 @@ def _analysis(name: str) -> None:
         *,
         options: Annotated[AloneOptions | None, Parameter(name="*", consume_multiple=True)] = None,
     ) -> None:
+        chosen = options or AloneOptions()
+        asking.check(models, chosen, name)
         from vitreous.report.command import run
 
-        run(models, options or AloneOptions(), console(), only=name)
+        run(models, chosen, console(), only=name)
 
     app.command(command, name=name, group="Questions that need many passes", help=analyses.summary(name))
 
@@ -143,7 +159,7 @@ def data(
     name: str,
     /,
     *,
-    split: str = "train",
+    split: str | None = None,
     image: ImageOption | None = None,
     size: int | None = None,
     seed: int = 0,
@@ -160,13 +176,13 @@ def data(
     name
         folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK.
     split
-        train, test, val or all; train if not given.
+        train, test, val or all. Default: train, and all images of data without splits.
     image
         Size of the images: a side (224) or 224x160; their own if not given and they share one, else 224.
     size
-        At most so many images, drawn from every class alike.
+        Maximum number of images, class-balanced.
     seed
-        Of what is drawn.
+        Random seed of what is drawn (default: 0).
     skip_corrupt
         Leave out files that cannot be decoded.
     root
@@ -176,9 +192,12 @@ def data(
     """
     if out is not None and out.suffix not in (".png", ".jpg", ".webp"):
         raise VitreousError(f"A contact sheet ends in .png, .jpg or .webp, and {str(out)!r} does not.")
+    check_ranges(size=size, seed=seed)
+    naming.check(name, split)
     from vitreous.data import load, sheet, summary
 
-    found = load(name, split=split, image=image, size=size, seed=seed, skip_corrupt=skip_corrupt, root=root)
+    how: dict[str, Any] = {"image": image, "size": size, "seed": seed, "skip_corrupt": skip_corrupt, "root": root}
+    found = load(name, split=split or "train", whole=split is None, **how)
     console().print(summary.table(found))
     if out is not None:
         sheet.save(sheet.sheet(found, seed=seed), out)
@@ -197,11 +216,14 @@ def train(model: str, /, *, options: Annotated[TrainOptions | None, Parameter(na
     Parameters
     ----------
     model
-        A name: ours (vit_ti/4), timm's, tv:NAME; or run:FOLDER, nano:NAME to go on from trained weights.
+        A name: ours (vit_ti/4), timm's, tv:NAME, MODULE:FUNCTION of your own; or run:FOLDER, nano:NAME to go on from
+        trained weights.
     """
+    chosen = options or TrainOptions()
+    chosen.check(model)
     from vitreous.training.command import run
 
-    trained = run(model, options or TrainOptions())
+    trained = run(model, chosen)
     last = trained.records[-1]
     accuracy = f": {1 - last['test_error']:.2%} of the test images right" if "test_error" in last else ""
     console().print(f"{trained.run.folder}{accuracy}", highlight=False, soft_wrap=True)
@@ -291,14 +313,38 @@ def launch(
     """Every command goes through here, so that errors look alike: one sentence, exit code 2."""
     try:
         return app(tokens, exit_on_error=False, print_error=False, result_action="return_value") or 0
-    except (VitreousError, CycloptsError) as error:
-        if debug:
-            raise
-        _complain(str(error))
-        return error.code if isinstance(error, VitreousError) else 2
     except KeyboardInterrupt as stop:
         _complain(str(stop) or "Interrupted.")
         return 130
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if debug:
+            raise
+        return _explained(error, tokens)
+
+
+def _explained(error: Exception, tokens: Sequence[str]) -> int:
+    """Say what went wrong; the exit code. What nobody foresaw is a fault of ours, and still one sentence."""
+    if isinstance(error, VitreousError):
+        _complain(for_command_line(str(error), _options(tokens), FIELDS if tokens[:1] == ("train",) else ()))
+        return error.code
+    if isinstance(error, CycloptsError):
+        _complain(" ".join(str(error).split()))
+        return 2
+    again = f"`vitreous {' '.join(tokens)} --debug` shows where"
+    _complain(f"Vitreous failed: {reason(error).rstrip('.')}. This is a fault of ours, please report it; {again}.")
+    return UNFORESEEN
+
+
+def _options(tokens: Sequence[str]) -> list[str]:
+    """Names of the options of the command that was given, as Python spells them."""
+    command = tokens[0] if tokens else ""
+    kinds = {"inspect": InspectOptions, "train": TrainOptions}
+    if command in kinds or command in analyses.names():
+        return [each.name for each in fields(kinds.get(command, AloneOptions))]
+    known: dict[str, Callable[..., Any]] = {"anatomy": anatomy, "data": data, "study": judging.study}
+    return list(signature(known[command]).parameters) if command in known else []
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -307,13 +353,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = next((word for word in given if not word.startswith("-")), "")
     if asked in analyses.names():
         _explain(asked)
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # file names may be any bytes
+    code: int
     try:
         code = app.meta(given, exit_on_error=False, print_error=False, result_action="return_value") or 0
         sys.stdout.flush()
     except CycloptsError as error:
-        _complain(str(error))
+        _complain(" ".join(str(error).split()))
         code = 2
-    except BrokenPipeError:  # `vitreous list models | head` has seen enough
+    except (BrokenPipeError, SystemExit) as end:  # `vitreous list models | head` has seen enough; rich exits with 1
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)

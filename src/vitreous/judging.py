@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from cyclopts import App
 
+from vitreous.data import naming
+from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import square
+from vitreous.ranges import check_ranges
 from vitreous.terminal import ImageOption, console
 
 claiming = App(name="claims", help="Findings of four papers, and how each is judged.")
@@ -51,6 +55,7 @@ def study(
     dry_run
         Only list what would be done, which findings it serves, and how long it takes by a measured throughput.
     """
+    _check_study(name, out, executor, data=data, seeds=seeds, workers=workers, image=image)
     from vitreous.report.judge import judge_folder
     from vitreous.studies import command
 
@@ -62,6 +67,20 @@ def study(
         judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
     if failed:
         raise command.CellsFailed(failed, out)
+
+
+def _check_study(name: str, out: Path, executor: str, *, data: str, **numbers: Any) -> None:
+    """What a dry run has to find, too."""
+    from vitreous.claims import STUDIES
+
+    check_ranges(**numbers)
+    naming.check(data)
+    if name not in (*STUDIES, "build-up"):
+        raise UnknownName("study", name, (*STUDIES, "build-up"), f"Studies are {', '.join(STUDIES)} and build-up.")
+    if any(part.is_file() for part in (out.expanduser(), *out.expanduser().parents)):
+        raise VitreousError(f"A study is kept in a folder, and a part of {str(out)!r} is a file; choose another out.")
+    if executor == "ray" and find_spec("ray") is None:
+        raise VitreousError("The executor ray needs Ray, which is not installed: pip install 'vitreous[ray]'.")
 
 
 @claiming.command(name="list")

@@ -38,7 +38,7 @@ def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
     name = f"folder:{tmp_path}"
     with pytest.raises(VitreousError, match=r"There is no split 'trian'\. Did you mean train"):
         load(name, split="trian")
-    with pytest.raises(VitreousError, match="A set of 0 images was asked"):
+    with pytest.raises(VitreousError, match="size=0 was asked for; it is at least one image"):
         load(name, size=0)
     for image in (0, (4, -1)):
         with pytest.raises(VitreousError, match="image= takes a side"):

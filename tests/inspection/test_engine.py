@@ -196,9 +196,9 @@ def test_a_set_without_labels() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"limit": 0}, "limit is 0; an inspection takes at least one image"),
-        ({"batch": 0}, "batch is 0"),
-        ({"shard": -1}, "shard is -1"),
+        ({"limit": 0}, "limit=0 was asked for; it is at least one image"),
+        ({"batch": 0}, "batch=0 was asked for"),
+        ({"shard": -1}, "shard=-1 was asked for"),
         ({"models": []}, "There is no model to inspect"),
         ({"models": 3.0}, "A model is a name, an nn.Module or a Specimen, and not 3.0"),
         ({"models": [3.0]}, "not float"),

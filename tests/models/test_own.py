@@ -10,7 +10,8 @@ import torch
 from torch import nn
 
 import vitreous
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.cli import main
+from vitreous.errors import InYourCode, UnknownName, VitreousError
 from vitreous.models.loading import load
 
 SOURCE = """
@@ -77,9 +78,39 @@ def test_it_opens(home: Path) -> None:
         ("ownmodels_for_tests:number", VitreousError, "is a int, and not a function that makes a model"),
         ("no_such_file_here:make", UnknownName, "or a module of yours and its function"),
         ("no_such.file_here:make", UnknownName, "or a module of yours and its function"),
-        ("ownmodels_for_tests:broken", ValueError, "of its own"),
+        ("ownmodels_for_tests:broken", InYourCode, "ValueError: of its own"),
     ],
 )
 def test_what_can_go_wrong(home: Path, name: str, kind: type[Exception], sentence: str) -> None:
     with pytest.raises(kind, match=sentence):
         load(name)
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [
+        ("    return 1 / 0", ["line 3, in make", "return 1 / 0", "ZeroDivisionError: division by zero"]),
+        ("    raise SystemExit(3)", ["line 3, in make", "SystemExit: 3"]),
+        ("    return torch.nn.Linear(2, -1)", ["line 3, in make", "return torch.nn.Linear(2, -1)", "RuntimeError"]),
+        ("    return vitreous.build('vit_nano', image=33)", ["line 3, in make", "BadModel"]),
+        ("  syntax error", ["own_broken.py", "SyntaxError"]),
+        ("    return 1\nimport no_such_package", ["line 4, in <module>", "ModuleNotFoundError"]),
+    ],
+)
+def test_what_goes_wrong_in_your_function_is_shown_where_it_did(
+    body: str, shown: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Your frame first, then our sentence; none of our frames, and none of the command line's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "own_broken", raising=False)
+    (tmp_path / "own_broken.py").write_text(f"import torch, vitreous\ndef make():\n{body}\n")
+    with pytest.raises(SystemExit) as end:
+        main(["anatomy", "own_broken:make"])
+    err = capsys.readouterr().err
+    assert end.value.code == 2
+    assert all(words in err for words in shown)
+    assert err.splitlines()[-1] == "'own_broken:make' failed in your own code, as shown above; mend it there."
+    assert "cyclopts" not in err
+    assert "vitreous/cli.py" not in err
+    assert "models/own.py" not in err

@@ -55,9 +55,9 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert "\n" not in said
     assert "there is no option 'poll' (did you mean pool or pos?), only image, classes, patch," in said
     assert "pos='3d' is not one of 'none', '1d', '2d', 'sinusoidal', 'relative'" in said
-    assert "classes='ten' is not int" in said
-    assert "depth=2.5 is not int or None" in said
-    assert "skipless=(1, 'b') is not tuple[int, ...]" in said
+    assert "classes='ten' is not a whole number" in said
+    assert "depth=2.5 is not a whole number or None" in said
+    assert "skipless=(1, 'b') is not a list of whole numbers" in said
     assert "the name says patch 4 and the option patch=8" in said
 
 

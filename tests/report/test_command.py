@@ -101,7 +101,7 @@ def bad_file(home: Path) -> None:
         (["nano:vit", "--data", "folder:nowhere"], "nowhere"),
         (["nano:vit", "--data", "folder:photos"], "1 of 3 images of 'folder:photos' cannot be decoded"),
         (["nano:vit", "--data", "world:shape"], "There is no task of the world 'shape'"),
-        (["nano:vit", "--limit", "0"], "limit is 0; an inspection takes at least one image."),
+        (["nano:vit", "--limit", "0"], "--limit 0 was asked for; it is at least one image"),
         (["nano:vit", "--split", "tset"], "There is no split 'tset'. Did you mean test"),
         (["nano:vit", "--out", "report.pdf"], "A report is written as HTML, and 'report.pdf' ends otherwise"),
         (["nano:vit", "--out", "folder.html"], "'folder.html' is a folder"),
@@ -146,7 +146,7 @@ def test_files_that_cannot_be_decoded_are_left_out_on_request(home: Path, capsys
     bad_file(home)
     code, out, _ = run(capsys, *QUICK, "--data", "folder:photos", "--skip-corrupt")
     assert code == 0
-    assert "on 2 images" in out
+    assert "on 2 of 3 images" in out
 
 
 def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
@@ -167,7 +167,7 @@ def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     monkeypatch.setattr(Pass, "_begin", disturbed)
     code, out, err = run(capsys, *command)
     assert code == 130
-    assert "2 questions on 20 images" in out
+    assert "2 questions on 20 of 40 images" in out
     assert "Wrote report.html" in out
     assert err == "Stopped after 2 of 4 parts of the images; the same command goes on from there.\n"
     assert (home / "report.html.partial").is_dir()

@@ -16,11 +16,12 @@ from vitreous.claims.claim import judge
 from vitreous.claims.measure import DRAWS, Measure
 from vitreous.claims.reading import judged
 from vitreous.cli import main
+from vitreous.errors import reason
 from vitreous.models.runs import nanos
 from vitreous.report import attention, effect, findings, models, origin, sections, summary, surface, verdicts
 from vitreous.report import page as page_module
 from vitreous.report.command import stored
-from vitreous.report.guard import Guard, Unrendered, reason
+from vitreous.report.guard import Guard, Unrendered
 from vitreous.report.judge import judgement
 from vitreous.report.page import page, write
 from vitreous.report.verdicts import Judgement

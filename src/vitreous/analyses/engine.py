@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -26,6 +26,7 @@ from vitreous.inspection.passing import out_of_memory
 from vitreous.probes.probe import Setting
 from vitreous.probes.subject import Model, Subject, subjects
 from vitreous.processes import Processes, interruptible, place
+from vitreous.ranges import check_ranges
 from vitreous.results import Result
 
 log = logging.getLogger("vitreous")
@@ -37,7 +38,7 @@ def analyse(
     data: Dataset | str | Mapping[str, Dataset] = "world:shapes",
     analyses: Named | None = None,
     *,
-    limit: int | None = None,
+    limit: int | Literal["all"] | None = None,
     split: str | None = None,
     skip_corrupt: bool = False,
     image: ImageSize | None = None,
@@ -51,12 +52,11 @@ def analyse(
 
     Models are names, modules or specimens; one, several, or a dict that names them. Data are a name, a `Dataset`, or a
     dict of those by split. Analyses are names, or a dict of names and options. `limit` and `split` are each question's
-    own if not given; a limit of 0 takes all images. With a folder `keep` an interrupted analysis goes on where it
+    own if not given; a limit of "all" takes all images. With a folder `keep` an interrupted analysis goes on where it
     stopped.
     """
-    for name, count in (("limit", limit), ("batch", batch)):
-        if count is not None and count < (name == "batch"):
-            raise VitreousError(f"{name} is {count}; an analysis takes at least one image.")
+    most = 0 if limit == "all" else limit
+    check_ranges(limit=None if limit == "all" else limit, batch=batch, seed=seed)
     asked = choose_analyses(analyses)
     home = place(device)
     opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)
@@ -64,7 +64,7 @@ def analyse(
     results: dict[str, Result] = {}
     left_out: dict[str, dict[str, str]] = {}
     for analysis in asked:
-        bench = _bench(analysis, opened, data, split, limit, seed, skip_corrupt, batch)
+        bench = _bench(analysis, opened, data, split, most, seed, skip_corrupt, batch)
         reasons = {each.name: why for each in bench.setting.subjects if (why := analysis.unsuited(each, bench))}
         if len(reasons) == len(opened):
             left_out[analysis.name] = reasons
@@ -132,18 +132,18 @@ def _bench(
 ) -> Bench:  # fmt: skip
     """The images of one question."""
     most = analysis.limit if limit is None else limit or None
-    wanted = split or analysis.split
 
-    def images(split: str) -> Dataset:
+    def images(split: str, asked: bool) -> Dataset:
         if isinstance(data, Mapping) and split not in data:
             raise UnknownName("split", split, data, f"{analysis.name} was given {', '.join(data) or 'no images'}.")
         given = data[split] if isinstance(data, Mapping) else data
-        return choose_images(given, split, most, opened, seed, skip_corrupt)
+        return choose_images(given, split if asked else None, most, opened, seed, skip_corrupt, usual=split)
 
-    chosen = images(wanted)
+    fits = bool(analysis.fitted) and not isinstance(data, Dataset)  # on one split, and asked on another
+    chosen = images(split or analysis.split, asked=split is not None or fits)
     others: dict[str, Dataset] = {}
-    if analysis.fitted and not isinstance(data, Dataset):
-        others[analysis.fitted] = images(analysis.fitted)
+    if analysis.fitted and fits:
+        others[analysis.fitted] = images(analysis.fitted, asked=True)
     return Bench(Setting(opened, chosen, seed), batch, others)
 
 

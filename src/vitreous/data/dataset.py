@@ -26,6 +26,7 @@ class Dataset:
     std: Triple = (0.229, 0.224, 0.225)
     truth: Mapping[str, Tensor] = field(default_factory=dict)  # what else is known of each image: boxes, factors, …
     skipped: tuple[str, ...] = ()  # files that could not be decoded and were left out
+    total: int = 0  # images of the split that these were taken from; 0 if nobody counted
 
     def __repr__(self) -> str:
         height, width = self.image

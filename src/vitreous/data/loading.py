@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
+from functools import cache as cache_once
 from importlib import import_module
 from pathlib import Path
 
@@ -20,19 +22,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from vitreous.data import naming
 from vitreous.data.dataset import Dataset
+from vitreous.data.naming import SOURCES
 from vitreous.data.normalisation import normalisation
 from vitreous.data.sources import cache as store
 from vitreous.data.sources.decode import Faults, decode, size_of
-from vitreous.data.sources.listing import SPLITS, Listing, NoSplit, Rows, check_classes, few, key_of
+from vitreous.data.sources.listing import Listing, NoSplit, Rows, check_classes, few, key_of
 from vitreous.data.subsets import spread
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize, image_size
+from vitreous.ranges import check_ranges
 
 Find = Callable[[str, str, Path], Listing]
-
-SOURCES = {"folder": "folder", "npz": "npz", "tv": "torchvision_sets", "hf": "hugging_face"}
-"""Prefix and module; each module has a function `find(where, split, root)`."""
 
 USUAL = 224
 """Side of the images of a set whose images have many sizes."""
@@ -51,53 +53,77 @@ def load(
     size: int | None = None,
     seed: int = 0,
     skip_corrupt: bool = False,
+    whole: bool = False,
     cache: Path | str | None = None,
     root: Path | str | None = None,
     memory: int = 2 << 30,
 ) -> Dataset:
     """The images called `name` as one uint8 tensor.
 
-    `split` is train, test, val or all. `image` is the side in pixels, or height and width; without it images keep the
-    size they all share, or become 224x224. `size` takes at most so many, from every class alike, drawn by `seed`. Files
-    that cannot be decoded are an error that names them, unless `skip_corrupt` leaves them out. Decoded images are kept
-    in the folder `cache`, and mapped from there if they take more than `memory` bytes. `root` is torchvision's folder.
+    `split` is train, test, val or all. Of a set that has no splits of its own, a tenth of each class is held out for
+    testing, which a warning says; with `whole` it gives all its images, and its split is called all. `image` is the
+    side in pixels, or height and width; without it images keep the size they all share, or become 224x224. `size` takes
+    at most so many, from every class alike, drawn by `seed`. Files that cannot be decoded are an error that names them,
+    unless `skip_corrupt` leaves them out. Decoded images are kept in the folder `cache`, and mapped from there if they
+    take more than `memory` bytes. `root` is torchvision's folder.
     """
-    source, colon, where = name.partition(":")
-    _check(name, split, size)
+    source, _, where = name.partition(":")
+    naming.check(name, split)
+    check_ranges(size=size, seed=seed)
     wanted = _size(image)
-    if source == "world" and colon:
+    if source == "world":
         return _world(where, split, wanted, size, seed)
-    if source not in SOURCES or not colon:
-        raise _unknown(name, source)
     home = store.folder(cache)
     find: Find = import_module(f"vitreous.data.sources.{SOURCES[source]}").find
     listing, train = _find(find, where, split, Path(root).expanduser() if root else home / "downloads")
-    classes = _classes(name, split, listing, train)
-    reference = train.take(np.unique(np.linspace(0, len(train) - 1, REFERENCE).astype(np.int64)))
+    if listing.whole is not None and whole:
+        listing, split = listing.whole, "all"
+    elif listing.whole is not None:
+        _announce(name, listing.whole, train)
+    classes, total = _classes(name, split, listing, train), len(listing)
     if size is not None:
         listing = listing.take(np.sort(spread(listing.labels, seed)[:size]))
+    found = _decoded(name, listing, train, wanted, home, memory, skip_corrupt)
+    return replace(found, classes=classes, split=split, total=total)
+
+
+def _decoded(
+    name: str, listing: Listing, train: Listing, wanted: tuple[int, int] | None, home: Path, memory: int, skip: bool
+) -> Dataset:
+    """The images themselves, of the size and with the normalisation that the training split decides."""
+    reference = train.take(np.unique(np.linspace(0, len(train) - 1, REFERENCE).astype(np.int64)))
     shown = wanted or _shared_size(reference, home)
-    images, faults = _pixels(name, listing, shown, home, memory)
-    skipped = _skipped(name, listing, faults, skip_corrupt)
+    try:
+        images, faults = _pixels(name, listing, shown, home, memory)
+    except MemoryError:
+        raise _too_large(name, len(listing), shown) from None
+    skipped = _skipped(name, listing, faults, skip)
     good = np.setdiff1d(np.arange(len(listing)), list(faults))
     mean, std = normalisation(name, reference, shown, home, have=(listing.take(good), images))
-    return Dataset(
-        images=torch.from_numpy(images[: len(good)]),
-        labels=torch.from_numpy(listing.labels[good]),
-        classes=classes,
-        name=name,
-        split=split,
-        mean=mean,
-        std=std,
-        skipped=skipped,
+    pixels, labels = torch.from_numpy(images[: len(good)]), torch.from_numpy(listing.labels[good])
+    return Dataset(pixels, labels, (), name, mean=mean, std=std, skipped=skipped)
+
+
+@cache_once
+def _announced(sentence: str) -> None:
+    log.warning(sentence)
+
+
+def _announce(name: str, whole: Listing, train: Listing) -> None:
+    """Once a process that images are held out which nobody asked to hold out."""
+    rest = len(whole) - len(train)
+    _announced(
+        f"{name!r} has no splits of its own: {len(train):,} of its {len(whole):,} images are for training, and "
+        f"{rest:,}, a tenth of each class, for testing."
     )
 
 
-def _check(name: str, split: str, size: int | None) -> None:
-    if split not in SPLITS:
-        raise UnknownName("split", split, SPLITS, f"A split is one of {', '.join(SPLITS)}.")
-    if size is not None and size < 1:
-        raise VitreousError(f"A set of {size} images was asked of {name!r}; size is at least 1.")
+def _too_large(name: str, count: int, size: tuple[int, int]) -> VitreousError:
+    room = count * 3 * size[0] * size[1] / 2**30
+    return VitreousError(
+        f"{count:,} images of {name!r} with {size[0]}x{size[1]} pixels take {room:,.0f} GiB, more than there is; ask "
+        "for fewer (size=100, for one) or for smaller ones (image=224)."
+    )
 
 
 def _world(task: str, split: str, image: tuple[int, int] | None, size: int | None, seed: int) -> Dataset:
@@ -118,14 +144,6 @@ def _size(image: ImageSize | None) -> tuple[int, int] | None:
     if channels not in ([], [3]):
         raise VitreousError(f"Data sets have images of 3 channels and not {channels[0]}; say image={(height, width)}.")
     return height, width
-
-
-def _unknown(name: str, source: str) -> VitreousError:
-    if Path(name).expanduser().exists():
-        kind = "npz" if name.endswith(".npz") else "folder"
-        return VitreousError(f"{name!r} does not say what it is; a folder or file is written '{kind}:{name}'.")
-    known = [*SOURCES, "world"]
-    return UnknownName("source of images", source, known, f"A name begins with {':, '.join(known)}:.")
 
 
 def _find(find: Find, where: str, split: str, root: Path) -> tuple[Listing, Listing]:
@@ -193,7 +211,7 @@ def _skipped(name: str, listing: Listing, faults: Faults, skip: bool) -> tuple[s
     said = f"{len(faults)} of {len(listing)} images of {name!r} cannot be decoded"
     told = few([f"{path} ({why})" for path, why in called.items()])
     if not skip:
-        raise VitreousError(f"{said}: {told}; mend or delete them, or leave them out with skip_corrupt.")
+        raise VitreousError(f"{said}: {told}; mend or delete them, or leave them out with skip_corrupt=True.")
     lost = np.setdiff1d(listing.labels, np.delete(listing.labels, list(faults)))
     if len(lost):
         names = [listing.classes[each] if listing.classes and each >= 0 else str(each) for each in lost]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_type_hints
 
 import torch
 
 from vitreous import probes as questions
+from vitreous.annotations import fits, words
 from vitreous.data.dataset import Dataset
 from vitreous.data.loading import load
 from vitreous.data.sources.listing import NoSplit
@@ -16,6 +17,9 @@ from vitreous.data.subsets import spread
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.probes.probe import Probe
 from vitreous.probes.subject import Subject
+
+MOST = 10**7
+"""The largest number an option takes; more is a slip, and would fill the memory."""
 
 
 def choose_probes(given: str | Sequence[str | Probe] | Mapping[str, Mapping[str, Any]] | None) -> tuple[Probe, ...]:
@@ -49,13 +53,24 @@ def options_of(question: Any) -> dict[str, Any]:
     return {name: getattr(question, name) for name in _options(type(question))}
 
 
-def check_options(name: str, kind: type[Any], given: Iterable[str]) -> None:
-    """Whether a question has these options; an error with the nearest name if not."""
+def check_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> None:
+    """Whether a question has these options and takes these values; an error with the nearest name or the choices."""
     known = _options(kind)
-    for option in given:
+    hints = get_type_hints(kind) if known else {}
+    for option, value in given.items():
         if option not in known:
             has = f"It has {', '.join(known)}." if known else "It has none."
             raise UnknownName(f"option of {name}", option, known, has)
+        if not fits(value, hints[option]):
+            raise VitreousError(f"{name}.{option}={_short(value)} was set; it takes {words(hints[option])}.")
+        least = 0 if not isinstance(value, int) or getattr(kind, option, None) in (0, None) else 1
+        if isinstance(value, (int, float)) and not least <= value <= MOST:
+            raise VitreousError(f"{name}.{option}={_short(value)} was set; it takes numbers from {least} to {MOST:,}.")
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _options(kind: type[Any]) -> list[str]:
@@ -64,17 +79,19 @@ def _options(kind: type[Any]) -> list[str]:
 
 
 def choose_images(
-    data: Dataset | str, split: str, limit: int | None, opened: Sequence[Subject], seed: int, skip_corrupt: bool = False
-) -> Dataset:
-    """At most `limit` images, the classes taking turns."""
+    data: Dataset | str, split: str | None, limit: int | None, opened: Sequence[Subject], seed: int,
+    skip_corrupt: bool = False, usual: str = "test",
+) -> Dataset:  # fmt: skip
+    """At most `limit` images, class-balanced. Without a split those of the `usual` one, or all images of a set that has
+    no splits of its own."""
     if isinstance(data, str):
         side = max(max(each.specimen.anatomy.image[1:]) for each in opened)
-        how = {"size": limit, "seed": seed, "skip_corrupt": skip_corrupt}
-        data = _load(data, split, image=side if data.startswith("folder:") else None, **how)
+        how = {"size": limit, "seed": seed, "skip_corrupt": skip_corrupt, "whole": split is None}
+        data = _load(data, split or usual, image=side if data.startswith("folder:") else None, **how)
     if len(data) == 0:
         raise VitreousError(f"The set {data.name!r} is empty: there is no image to inspect models on.")
     rows = spread(data.labels.cpu().numpy(), seed)[: limit or len(data)]
-    return data.take(torch.from_numpy(rows))
+    return replace(data.take(torch.from_numpy(rows)), total=data.total or len(data))
 
 
 def _load(name: str, split: str, **how: Any) -> Dataset:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -22,6 +22,7 @@ from vitreous.inspection.passing import Pass
 from vitreous.probes.probe import Probe, Setting
 from vitreous.probes.subject import Model, subjects
 from vitreous.processes import Processes, interruptible, place, processes
+from vitreous.ranges import check_ranges
 
 SHARD = {"cpu": 128, "cuda": 1024}
 """Images of a shard, by device; no result depends on it. A GPU has room for more, and something to do while the next
@@ -33,8 +34,8 @@ def inspect(
     data: Dataset | str = "world:shapes",
     probes: str | Sequence[str | Probe] | Mapping[str, Mapping[str, Any]] | None = None,
     *,
-    limit: int | None = 512,
-    split: str = "test",
+    limit: int | Literal["all"] | None = 512,
+    split: str | None = None,
     skip_corrupt: bool = False,
     image: ImageSize | None = None,
     pretrained: bool = False,
@@ -44,19 +45,21 @@ def inspect(
     seed: int = 0,
     keep: Path | str | None = None,
 ) -> Inspection:
-    """Ask `probes` (all, if not given) of `models` on at most `limit` images.
+    """Ask `probes` (all, if not given) of `models` on at most `limit` images ("all" or None for all of them).
 
     Models are names, modules or specimens; one, several, or a dict that names them. Probes are names, or a dict of
-    names and options. `shard` is how many images are taken together, 128 on a CPU and 1024 on a GPU, and `batch` how
-    many of them pass at a time, all unless memory is short. With a folder `keep` an interrupted inspection goes on
-    where it stopped. Under `torchrun` the processes share the shards.
+    names and options. Without a `split` it takes the test split, or all images of data that have no splits of their
+    own. `shard` is how many images are taken together, 128 on a CPU and 1024 on a GPU, and `batch` how many of them
+    pass at a time, all unless memory is short. With a folder `keep` an interrupted inspection resumes. Under `torchrun`
+    the processes share the shards.
     """
-    _check(limit=limit, shard=shard, batch=batch)
+    most = None if limit == "all" else limit
+    check_ranges(limit=most, shard=shard, batch=batch, seed=seed)
     home = _home(device)
     team = processes(home)
     asked = choose_probes(probes)
     opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)
-    shown = choose_images(data, split, limit, opened, seed, skip_corrupt)
+    shown = choose_images(data, split, most, opened, seed, skip_corrupt)
     size = shard or SHARD.get(home.type, SHARD["cpu"])
     pass_ = Pass(asked, Setting(opened, shown, seed), size, batch or size)
     kept = Kept(keep, pass_.identity, team)
@@ -100,12 +103,6 @@ def _answer(pass_: Pass, kept: Kept, seconds: float) -> Inspection:
         results[probe.name] = replace(result, about=about)
     anatomies = {each.name: each.specimen.anatomy for each in pass_.setting.subjects}
     return Inspection(results, left_out, anatomies)
-
-
-def _check(**counts: int | None) -> None:
-    for name, count in counts.items():
-        if count is not None and count < 1:
-            raise VitreousError(f"{name} is {count}; an inspection takes at least one image.")
 
 
 def _home(device: str | torch.device) -> torch.device:

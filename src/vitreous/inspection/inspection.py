@@ -143,7 +143,8 @@ def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[st
         "beside": [each.name for each in setting.subjects],
         "units": {each.name: [[u.name, u.kind, u.depth] for u in each.specimen.units] for each in asked},
         "data": {
-            "name": data.name, "split": data.split, "images": seen, "of": len(data), "image": list(data.image),
+            "name": data.name, "split": data.split, "images": seen, "of": len(data),
+            "available": data.total or len(data), "image": list(data.image),
             "classes": len(data.classes), "fingerprint": data.fingerprint,
         },
         "seed": setting.seed,

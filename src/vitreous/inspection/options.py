@@ -18,9 +18,9 @@ class Looking:
     data
         folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK; world:shapes if not given.
     limit
-        At most so many images, the classes taking turns, or all; 512 if not given, for analyses their own number.
+        Maximum number of images, class-balanced, or all (default: 512; analyses have their own).
     split
-        train, test, val or all; test if not given (an analysis may have its own), and all of a folder without classes.
+        train, test, val or all. Default: test (an analysis may have its own), and all images of data without splits.
     skip_corrupt
         Leave out files that cannot be decoded.
     image
@@ -32,9 +32,9 @@ class Looking:
     device
         auto, cpu, cuda or cuda:1.
     seed
-        Of everything random, 0 if not given.
+        Random seed (default: 0).
     out
-        The report, report.html if not given.
+        The report. Default: report.html for inspect, and the name of the command for others: lesion.html.
     figures
         Also every figure (SVG, PDF, PNG) and table (CSV, parquet), into this folder.
     results
@@ -55,7 +55,7 @@ class Looking:
     batch: int | None = None
     device: str = "auto"
     seed: int = 0
-    out: Path = Path("report.html")
+    out: Path | None = None
     figures: Path | None = None
     results: Path | None = None
     also: tuple[str, ...] = ()

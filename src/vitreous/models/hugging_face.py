@@ -112,7 +112,7 @@ def loading(name: str, *, hub: bool) -> Iterator[None]:
         ) from error
     except URLError as error:
         raise VitreousError(f"The weights of {name!r} could not be downloaded ({error.reason}).") from error
-    except (OSError, ValueError, RuntimeError) as error:
+    except Exception as error:  # a foreign configuration can break any part of a library that trusts it
         away = hub and isinstance(error, OSError) and not reachable()
         why = "its files are not in the local cache and the model hub cannot be reached" if away else _first_line(error)
         raise VitreousError(f"Cannot load {name!r}: {why}.") from error

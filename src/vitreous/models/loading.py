@@ -20,6 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vitreous import names
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import ImageSize, sides
 from vitreous.models import hugging_face, own, registry, runs
@@ -115,18 +116,10 @@ def _check_timm_name(name: str) -> None:
     import timm
 
     if not timm.is_model(name):
-        raise UnknownName("model", name, list_models(), _hint(name))
+        raise UnknownName("model", name, list_models(), names.hint(name))
     tags = timm.models.get_arch_pretrained_cfgs(name)
     if "." in name and name not in tags:
         raise UnknownName("set of weights", name, tags, f"There are {len(tags)} for {name.split('.')[0]!r}.")
-
-
-def _hint(name: str) -> str:
-    if ":" in name:
-        return "A prefix is one of hf:, tv:, run:, nano:, hf-hub:, local-dir:, or a module of yours and its function."
-    if "/" in name:
-        return f"A Hugging Face model is written 'hf:{name}', a file or folder './{name}'."
-    return "`vitreous list models --filter '*vit*'` shows what there is."
 
 
 def _torchvision_names() -> list[str]:

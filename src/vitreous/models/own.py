@@ -13,7 +13,7 @@ from inspect import Parameter, isroutine, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import InYourCode, UnknownName, VitreousError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,11 +32,14 @@ def is_own(name: str) -> bool:
 
 
 def load(name: str, **given: Any) -> nn.Module:
-    """What the function returns. What goes wrong inside it is its own affair, and shown with its own traceback."""
+    """What the function returns. What goes wrong inside it is shown where it went wrong."""
     from torch import nn
 
     where, _, called = name.partition(":")
-    module = import_module(where)
+    try:
+        module = import_module(where)
+    except (Exception, SystemExit) as error:
+        raise InYourCode(name, error) from error
     if not hasattr(module, called):
         known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
         raise UnknownName("function", name, [f"{where}:{each}" for each in known], f"It is not in {module.__file__}.")
@@ -44,7 +47,10 @@ def load(name: str, **given: Any) -> nn.Module:
     if not isinstance(found, nn.Module):
         if not (isroutine(found) or isinstance(found, type)):
             raise VitreousError(f"{name!r} is a {type(found).__name__}, and not a function that makes a model.")
-        found = found(**_welcome(found, given))
+        try:
+            found = found(**_welcome(found, given))
+        except (Exception, SystemExit) as error:
+            raise InYourCode(name, error) from error
     if not isinstance(found, nn.Module):
         raise VitreousError(f"{name!r} returns a {type(found).__name__}, and not an nn.Module.")
     return found

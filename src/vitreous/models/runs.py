@@ -49,7 +49,13 @@ def load(where: str) -> nn.Module:
         folder, path, moment = str(path.parent.parent), path.parent.parent, path.stem
     if not (path / "recipe.json").is_file():
         raise _no_run(folder, path)
-    return from_run(store.Run(path), moment)
+    try:
+        return from_run(store.Run(path), moment)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise VitreousError(
+            f"The run {folder!r} cannot be read: its recipe.json does not describe a run ({type(error).__name__}: "
+            f"{' '.join(str(error).split())}); restore that file, or train again."
+        ) from error
 
 
 def from_run(run: store.Run, moment: str = "final") -> nn.Module:

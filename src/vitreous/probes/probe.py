@@ -87,7 +87,10 @@ class Setting:
         if subject.outputs is None:
             return "Its output is not a score for each class."
         if subject.outputs != len(classes):
-            return f"It tells {subject.outputs} classes apart, and {self.data.name!r} has {len(classes)}."
+            return (
+                f"It tells {subject.outputs} classes apart, and {self.data.name!r} has {len(classes)}. For some of its "
+                "classes, give a Dataset with all class names of the model as `classes` and labels that count in them."
+            )
         if subject.classes and subject.classes != classes:
             which = next(pair for pair in zip(subject.classes, classes, strict=True) if pair[0] != pair[1])
             return f"It was trained for other classes: its {which[0]!r} is {which[1]!r} in {self.data.name!r}."

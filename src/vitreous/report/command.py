@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,25 +18,23 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vitreous import analyses, probes
+from vitreous import analyses
 from vitreous.analyses.engine import analyse
 from vitreous.analyses.pieces import Interrupted
 from vitreous.claims.reading import unjudged
-from vitreous.config import assignment
-from vitreous.errors import UnknownName, VitreousError
 from vitreous.inspection.engine import inspect
 from vitreous.inspection.inspection import Inspection
 from vitreous.inspection.kept import Stopped
 from vitreous.inspection.options import Alone, Looking, Options
 from vitreous.report import write
+from vitreous.report.asking import check_roles, chosen, report_file
 from vitreous.report.findings import findings
 from vitreous.report.guard import Guard
 from vitreous.report.judge import judgement, note_failures, understood, warnings
 from vitreous.report.models import named
-from vitreous.report.page import check_ending
+from vitreous.report.origin import images_of
 from vitreous.report.verdicts import plain
 from vitreous.results import Result
-from vitreous.store import explained
 
 NANO = Path(__file__).parent / "nano"
 """Results that took too long for everybody to make them again."""
@@ -49,8 +46,7 @@ REASONS = 6
 def run(models: Sequence[str], options: Options | Alone, console: Console, only: str = "") -> None:
     """Look, print the summary and write what was asked for. What was seen is kept beside the report until then. `only`
     is the one analysis that a command of its own asks."""
-    out = options.out.expanduser()
-    check_places(out, options.figures, options.results)
+    out = report_file(options, only)
     asked, deep = chosen(options, only)
     others = [stored(folder) for folder in options.also]
     check_roles(options, [*models, *(name for other in others for name in named(other))])
@@ -62,12 +58,11 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
     }
     try:
         if asked:
-            most = 512 if options.limit is None else None if options.limit == "all" else options.limit
-            shown: dict[str, Any] = {"limit": most, "split": options.split or "test", "batch": options.batch}
+            shown: dict[str, Any] = {"limit": options.limit or 512, "split": options.split, "batch": options.batch}
             found = inspect(list(models), options.data, asked, **shown, keep=keep, **how)
         if deep and talks:
-            most = 0 if options.limit == "all" else options.limit
-            shown = {"limit": most, "split": options.split, **({"batch": options.batch} if options.batch else {})}
+            batch = {"batch": options.batch} if options.batch else {}
+            shown = {"limit": options.limit, "split": options.split, **batch}
             found |= analyse(list(models), options.data, deep, **shown, keep=keep / "analyses", **how)
     except (Stopped, Interrupted) as stop:
         found |= stop.inspection or Inspection({})
@@ -98,54 +93,6 @@ def beside(found: Inspection, other: Inspection) -> Inspection:
             known = [*names, *(each for each in result.about.get("beside", []) if each not in names)]
             more[name] = replace(result, about={**result.about, "beside": known})
     return Inspection({**found, **more}, found.left_out, found.anatomies)
-
-
-Asked = dict[str, dict[str, Any]]
-"""Question: its options."""
-
-
-def chosen(options: Options | Alone, only: str = "") -> tuple[Asked, Asked]:
-    """Which probes and which analyses, with what was set."""
-    known = probes.names(), analyses.names()
-    wanted: tuple[Sequence[str], Sequence[str]] = (), (only,)
-    if isinstance(options, Options):
-        wanted = options.probes or known[0], options.analyses or (known[1] if options.deep else ())
-    for names, shelf in zip(wanted, (probes.SHELF, analyses.SHELF), strict=True):
-        for name in names:
-            shelf.check(name)
-    asked: tuple[Asked, Asked] = ({name: {} for name in wanted[0]}, {name: {} for name in wanted[1]})
-    for each in options.set:
-        setting, value = assignment(each)
-        name, dot, option = setting.rpartition(".")
-        name = name if dot else only
-        home = next((group for group in asked if name in group), None)
-        if home is None:
-            every = [question for group in asked for question in group]
-            if name in known[1]:
-                raise VitreousError(f"{name} is set and not asked; add --deep, or --analyses {name}.")
-            raise UnknownName(
-                "question", name or setting, every, "--set takes QUESTION.OPTION=VALUE, lesion.what=skips."
-            )
-        home[name][option] = tuple(value) if isinstance(value, list) else value
-    return asked
-
-
-def check_roles(options: Looking, models: Sequence[str]) -> None:
-    """Whether the models that are said to be something are there, before anything is measured."""
-    for name in understood(options.role):
-        if name not in models:
-            raise UnknownName("model to look into", name, models, "--role takes NAME=FACTS.")
-
-
-def check_places(out: Path, *folders: Path | None) -> None:
-    """Whether everything can be written, before an hour is spent on it."""
-    check_ending(out)
-    if out.is_dir():
-        raise VitreousError(f"{str(out)!r} is a folder; name a file for the report, {str(out / 'report.html')!r}.")
-    for folder in (out.parent, *(folder.expanduser() for folder in folders if folder is not None)):
-        with explained(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=folder).close()
 
 
 def _write(found: Inspection, out: Path, options: Looking, console: Console, guard: Guard) -> None:
@@ -190,9 +137,8 @@ def _images(found: Inspection) -> list[RenderableType]:
     first = next(iter(found.values()), None)
     if first is None:
         return []
-    data = first.about["data"]
     questions = f"{len(found)} question{'s' * (len(found) > 1)}"
-    return [Text(f"{questions} on {data['images']} images of {data['name']} ({data['split']})")]
+    return [Text(f"{questions} on {images_of(first.about['data'])}")]
 
 
 def _warnings(found: Inspection) -> list[RenderableType]:

@@ -7,12 +7,10 @@ each failure, after everything else has been written.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, TypeVar
 
-from vitreous.errors import VitreousError
+from vitreous.errors import VitreousError, reason
 from vitreous.report.words import escape
 
 T = TypeVar("T")
@@ -58,15 +56,6 @@ class Guard:
     def sentences(self) -> list[str]:
         """A line for each failure."""
         return [f"{what} could not be rendered: {why}" for what, why in self.failures.items()]
-
-
-def reason(error: Exception) -> str:
-    """What went wrong and where, in one line: what a bug report needs."""
-    if isinstance(error, VitreousError):
-        return " ".join(str(error).split())
-    where = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(where[-1].filename).name}, line {where[-1].lineno})" if where else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}{place}."
 
 
 def _apology(what: str, why: str) -> str:

@@ -37,7 +37,8 @@ def judge_folder(
 ) -> None:
     """Judge what lies in a folder; `only` is a list of ids."""
     if out is not None:
-        from vitreous.report.page import check_ending, write
+        from vitreous.report.asking import check_ending
+        from vitreous.report.page import write
 
         check_ending(out)
     wanted = claims.every() if only is None else [find(claims.every(), id) for id in named(only)]

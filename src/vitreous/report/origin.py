@@ -15,7 +15,7 @@ def facts(inspection: Inspection) -> str:
     data = about.get("data", {})
     shown = []
     if data:
-        shown.append(f"{several(data['images'], 'image')} of {escape(data['name'])} ({escape(data['split'])})")
+        shown.append(escape(images_of(data)))
     shown.append(several(len(inspection), "question"))
     if "date" in about:
         day = datetime.fromisoformat(about["date"])
@@ -30,7 +30,7 @@ def lines(inspection: Inspection) -> list[str]:
     data = about.get("data", {})
     rows = []
     if data:
-        size = f"{data['images']:,} of {data['of']:,}"
+        size = f"{data['images']:,} of {data.get('available', data['of']):,}"
         classes = f", {several(data['classes'], 'class', 'classes')}" if data.get("classes") else ""
         rows.append(("images", f"{escape(data['name'])}, {escape(data['split'])}: {size}{classes}"))
         rows.append(("of the images", f"<code>{escape(data['fingerprint'])}</code>"))
@@ -51,6 +51,13 @@ def lines(inspection: Inspection) -> list[str]:
         "<p class='quiet'>This file is complete. It loads nothing, and its security policy does not let it.</p>",
         "</section>",
     ]
+
+
+def images_of(data: dict[str, Any]) -> str:
+    """How many images of how many, of which data and which split."""
+    seen, there = data["images"], data.get("available", data["images"])
+    count = several(seen, "image") if seen >= there else f"{seen:,} of {there:,} images"
+    return f"{count} of {data['name']} ({data['split']})"
 
 
 def _about(inspection: Inspection) -> dict[str, Any]:

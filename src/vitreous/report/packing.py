@@ -22,7 +22,7 @@ Change = tuple[list[str | int], Any]
 
 def block(name: str, content: bytes | str) -> str:
     """A block of data; browsers do not run what is `text/plain`."""
-    raw = content.encode() if isinstance(content, str) else content
+    raw = content.encode(errors="replace") if isinstance(content, str) else content
     packed = base64.b64encode(gzip.compress(raw, 9, mtime=0)).decode()
     return f'<script type="text/plain" id="{name}">{packed}</script>'
 

@@ -13,6 +13,7 @@ from vitreous.errors import VitreousError
 from vitreous.inspection.inspection import Inspection
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
 from vitreous.report import attention, models, origin, summary, surface, verdicts
+from vitreous.report.asking import check_ending
 from vitreous.report.guard import Guard
 from vitreous.report.judge import warnings
 from vitreous.report.packing import block, digest, plain
@@ -61,11 +62,6 @@ def write(
     if guard is None:
         own.check()
     return target
-
-
-def check_ending(path: Path) -> None:
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise VitreousError(f"A report is written as HTML, and {path.name!r} ends otherwise; call it report.html.")
 
 
 def page(inspection: Inspection, judgement: Judgement | None = None, guard: Guard | None = None) -> str:

@@ -9,8 +9,13 @@ from typing import Any
 
 
 def escape(words: object) -> str:
-    """Text for HTML, also within quotes; control characters, which HTML does not know, are replaced."""
-    return escape_html("".join(c if c >= " " or c in "\n\t" else "\ufffd" for c in str(words)))
+    """Text for HTML, also within quotes; control characters, which HTML does not know, are replaced, and so are halves
+    of characters, as file names have that are no UTF-8."""
+    return escape_html("".join("\ufffd" if _foreign(c) else c for c in str(words)))
+
+
+def _foreign(c: str) -> bool:
+    return (c < " " and c not in "\n\t") or "\ud800" <= c <= "\udfff"
 
 
 def number(value: Any, digits: int = 3) -> str:

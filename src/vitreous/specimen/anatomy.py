@@ -94,9 +94,7 @@ class Anatomy:
     def find(self, pattern: str) -> tuple[Unit, ...]:
         """Units by module path, glob (`blocks.*.attn`), kind, or short label (`2.1`), in order; at least one."""
         labels = self.labels
-        hits = tuple(
-            u for u in self.units if pattern in (u.kind, labels[u.index]) or fnmatchcase(u.name, pattern)
-        )
+        hits = tuple(u for u in self.units if pattern in (u.kind, labels[u.index]) or fnmatchcase(u.name, pattern))
         if not hits:
             known = [u.name for u in self.units]
             raise UnknownName("unit", pattern, known, "Units go by path, glob, kind or label; print the anatomy.")

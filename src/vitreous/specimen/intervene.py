@@ -89,9 +89,7 @@ def _present(nodes: Nodes, name: str, unit: Unit) -> fx.Node:
     return nodes[name]
 
 
-def replace_branch(
-    module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit, fn: Callable[..., Tensor]
-) -> None:
+def replace_branch(module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit, fn: Callable[..., Tensor]) -> None:
     """The branch becomes `fn(before)`, or `fn(before, branch)` for a function of two arguments."""
     if wiring.before is None or len(wiring.branches) != 1:
         raise VitreousError(f"The branch of unit {unit.name!r} cannot be replaced: it is a sum of several tensors.")

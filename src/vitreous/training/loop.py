@@ -13,7 +13,9 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,10 @@ class Trained:
     model: nn.Module
     run: store.Run
     records: list[dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        """A run that an earlier version let end so is no result either."""
+        check_finite(self.model, self.records[-1] if self.records else {}, self.run)
 
     @property
     def accuracy(self) -> float:
@@ -185,7 +191,7 @@ class Course:
             raise Diverged(
                 f"The loss was no finite number in step {bad} (epoch {bad // self.steps + 1}, learning rate "
                 f"{self.plan.lr(bad):.2g}). The last good state is in {str(run.state)!r}; try a lower lr, a longer "
-                "warm-up, or --set clip=1."
+                "warm-up, or clip=1."
             )
 
     def remember(self, run: store.Run, view: View) -> None:
@@ -193,6 +199,7 @@ class Course:
         if self.remembered == self.done:
             return
         record = self.measure()
+        check_finite(self.tested, record, run)
         self.keep(run)
         if self.team.first:
             run.append(record)
@@ -237,6 +244,7 @@ class Course:
     def save(self, run: store.Run) -> None:
         """Write the state from which `resume` goes on."""
         self.look(run)
+        check_finite(self.model, {}, run)
         self.step.share_sums()
         if self.team.first:
             tensors = pack(self.objective, self.optimiser, self.mean) | {"sums": self.step.sums}
@@ -287,3 +295,19 @@ class Course:
         weights = sum(t.numel() * t.element_size() for t in self.model.state_dict().values())
         kept = {"none": 1, "moments": 5, "epochs": 5 + self.plan.epochs}[self.recipe.keep]
         return weights * (kept + 2 * (4 + (self.mean is not None))) + (1 << 20)
+
+
+def check_finite(model: nn.Module, record: Mapping[str, Any], run: store.Run) -> None:
+    """An error if losses, the weights or what normalisation layers count are no finite numbers: the last step of a
+    training may ruin the weights after a loss that was fine, and a test may fail alone."""
+    bad = [name for name in ("train_nll", "test_nll") if not isfinite(record.get(name, 0.0))]
+    values = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    bad += [
+        name
+        for name, value in values.items()
+        if value.is_floating_point() and bool((value.isnan() if "mask" in name else ~value.isfinite()).any())
+    ][:1]
+    if bad:
+        after = f" after step {record['step']}" if "step" in record else ""
+        state = f"The last good state is in {str(run.state)!r}" if run.state.exists() else "No state was saved before"
+        raise Diverged(f"{' and '.join(bad)} held no finite numbers{after}. {state}; try a lower lr or clip=1.")

@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from vitreous import names, recipes
 from vitreous.config import assignment
+from vitreous.data import naming
+from vitreous.errors import VitreousError
+from vitreous.ranges import check_ranges
 from vitreous.terminal import ImageOption
 
 
@@ -41,7 +45,7 @@ class Options:
     out
         The run's folder; under runs/ if not given.
     seed
-        Of everything random, 0 if not given.
+        Random seed (default: 0).
     device
         auto, cpu, cuda, cuda:1 or mps.
     no_compile
@@ -66,6 +70,15 @@ class Options:
     device: str = "auto"
     no_compile: bool = False
     quiet: bool = False
+
+    def check(self, model: str) -> None:
+        """Everything that can be known to be wrong before torch is imported."""
+        check_ranges(**vars(self))
+        recipes.named(self.recipe).but(**self.changes())
+        names.check_models([model, *([self.teacher] if self.teacher is not None else [])])
+        naming.check(self.data)
+        if self.out is not None and self.out.expanduser().is_file():
+            raise VitreousError(f"{str(self.out)!r} is a file; a run is kept in a folder: choose another out.")
 
     def changes(self) -> dict[str, Any]:
         """`set` as names and values."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from vitreous.data.sources.listing import (
@@ -25,21 +26,29 @@ ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".
 
 def find(where: str, split: str, root: Path) -> Listing:
     """The pictures of one split, by class and then by name."""
-    top = Path(where).expanduser()
-    if not top.is_dir():
-        raise VitreousError(f"{where!r} is a file, not a folder." if top.exists() else f"There is no folder {where!r}.")
-    splits = _splits(top)
+    home = top(where)
+    splits = _splits(home)
     if not splits:
-        whole = _pictures([top])
+        whole = _pictures([home])
         if not whole.classes and split != "all":
             raise NoSplit(f"{where!r} holds pictures but no folders of classes; split 'all' takes them without labels.")
-        return hold_out(whole, split, [path.relative_to(top).as_posix() for path in whole.pictures])
+        return hold_out(whole, split, [path.relative_to(home).as_posix() for path in whole.pictures])
     if split == "all":
         return _pictures(list(splits.values()))
     found = next((splits[word] for word in WORDS[split] if word in splits), None)
     if found is None:
         raise NoSplit(f"{where!r} has no split {split!r}, only {few(list(splits))}; ask for that one.")
     return _pictures([found])
+
+
+def top(where: str) -> Path:
+    """The folder that is meant, if it is one."""
+    home = Path(where).expanduser()
+    if not home.is_dir():
+        is_file = home.exists()
+        raise VitreousError(f"{where!r} is a file, not a folder." if is_file else f"There is no folder {where!r}.")
+    next(home.iterdir(), None)  # whether it may be read at all
+    return home
 
 
 def _splits(top: Path) -> dict[str, Path]:
@@ -57,6 +66,7 @@ def _pictures(tops: list[Path]) -> Listing:
     for top in tops[1:]:
         check_classes(str(top), [path.name for path in _folders(top)], classes)
     found = [(label, path) for top in tops for label, name in enumerate(classes) for path in _walk(top / name)]
+    names = [_legible(name) for name in classes]
     if not classes:
         found = [(-1, path) for top in tops for path in _walk(top)]
     places = [top / name for top in tops for name in classes] or tops
@@ -64,7 +74,17 @@ def _pictures(tops: list[Path]) -> Listing:
     if empty := [str(place) for place in places if place not in filled]:
         raise VitreousError(f"There are no pictures in {few(empty)}; Vitreous looks for {', '.join(ENDINGS)}.")
     paths = [path for _, path in found]
-    return listing(paths, [label for label, _ in found], classes, lambda row: str(paths[row]), key_of(stamps(paths)))
+    called = partial(_called, paths)
+    return listing(paths, [label for label, _ in found], names, called, key_of(stamps(paths)))
+
+
+def _called(paths: list[Path], row: int) -> str:
+    return _legible(str(paths[row]))
+
+
+def _legible(name: str) -> str:
+    """A file's name may be any bytes; those that are no UTF-8 are written as such, because nobody could print them."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _folders(top: Path) -> list[Path]:

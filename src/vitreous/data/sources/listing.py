@@ -19,7 +19,6 @@ from vitreous.errors import VitreousError
 
 Rows = NDArray[np.int64]
 
-SPLITS = ("train", "test", "val", "all")
 WORDS = {
     "train": ("train", "training", "trainval"),
     "test": ("test", "testing", "val", "valid", "validation"),
@@ -48,6 +47,7 @@ class Listing:
     key: str  # changes whenever the pixels might have; "" if that cannot be told
     rows: Rows  # which of the images are meant, in this order
     per: int = 1  # images in one picture: more than one is a sheet, a grid of equal squares
+    whole: Listing | None = None  # all images, where the set has no splits of its own and these are held out of it
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -79,17 +79,17 @@ def hold_out(whole: Listing, split: str, names: Sequence[str]) -> Listing:
     if split == "all":
         return whole
     held = np.zeros(len(whole), dtype=bool)
-    draw = np.array([hashlib.sha256(name.encode()).hexdigest() for name in names])
+    draw = np.array([hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest() for name in names])
     for label in np.unique(whole.labels):
         rows = np.flatnonzero(whole.labels == label)
         count = max(round(HELD_OUT * len(rows)), 1) if len(rows) > 1 else 0
         held[rows[np.argsort(draw[rows])[:count]]] = True
-    return whole.take(np.flatnonzero(held if split in ("test", "val") else ~held))
+    return replace(whole.take(np.flatnonzero(held if split in ("test", "val") else ~held)), whole=whole)
 
 
 def key_of(*parts: object) -> str:
     """One short word for whatever `parts` say."""
-    return hashlib.sha256(repr(parts).encode()).hexdigest()[:24]
+    return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()[:24]
 
 
 def stamps(files: Iterable[Path]) -> list[tuple[str, int, int]]:

@@ -62,17 +62,17 @@ class Part:
 
 def find(where: str, split: str, root: Path) -> Listing:
     """The images of one split, in the order of the files."""
-    files = [file for part in where.split(",") for file in _files(part.strip())]
-    marks = {file: mark[1] for file in files if (mark := MARK.search(file.stem.lower()))}
+    found = files(where)
+    marks = {file: mark[1] for file in found if (mark := MARK.search(file.stem.lower()))}
     if marks and split != "all":
         word = next((word for word in WORDS[split] if word in marks.values()), None)
         if word is None:
-            names = few([file.name for file in files])
+            names = few([file.name for file in found])
             raise NoSplit(
                 f"No file of 'npz:{where}' holds the split {split!r}, only {names} is there; ask for another."
             )
-        files = [file for file in files if marks.get(file) == word]
-    parts = [part for file in files for part in _parts(file, split)]
+        found = [file for file in found if marks.get(file) == word]
+    parts = [part for file in found for part in _parts(file, split)]
     if not parts:
         raise NoSplit(f"'npz:{where}' has no arrays for the split {split!r}; ask for another.")
     whole = _joined(parts)
@@ -81,6 +81,11 @@ def find(where: str, split: str, root: Path) -> Listing:
     if split != "all" and (whole.labels < 0).all():
         raise NoSplit(f"'npz:{where}' holds images but no labels; split 'all' takes them without.")
     return hold_out(whole, split, [str(row) for row in range(len(whole))])
+
+
+def files(where: str) -> list[Path]:
+    """All that a name means."""
+    return [file for part in where.split(",") for file in _files(part.strip())]
 
 
 def _files(part: str) -> list[Path]:

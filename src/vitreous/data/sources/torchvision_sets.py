@@ -36,8 +36,7 @@ def find(where: str, split: str, root: Path) -> Listing:
     """The images of one split. A set without splits has a tenth held out, as everywhere."""
     import torchvision.datasets
 
-    if where not in NAMES:
-        raise UnknownName("classification set in torchvision", where, NAMES)
+    check_name(where)
     kind = getattr(torchvision.datasets, where)
     takes = inspect.signature(kind).parameters
     given = {"root": str(root)} if "root" in takes else {}
@@ -49,6 +48,12 @@ def find(where: str, split: str, root: Path) -> Listing:
         raise NoSplit(f"'tv:{where}' has no split {split!r}; ask for 'train' or 'test'.")
     whole = _listing(where, "", _made(where, kind, given), root)
     return hold_out(whole, split, [str(row) for row in range(len(whole))])
+
+
+def check_name(where: str) -> None:
+    """Whether there is such a set."""
+    if where not in NAMES:
+        raise UnknownName("classification set in torchvision", where, NAMES)
 
 
 def _by_word(where: str, kind: Any, given: dict[str, Any], split: str) -> Any:

@@ -1,0 +1,166 @@
+"""Which models there are by name, known without importing torch: a wrong name is reported within a second.
+
+Ours are in a table here, which a test compares with the registry. The names of timm and torchvision are read from their
+source files as text, because importing them takes seconds. What cannot be decided so (a hub id, a folder of weights, a
+function of yours) passes, and is checked when it is loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from vitreous.errors import UnknownName, VitreousError
+
+OURS = {
+    "pit": "nano ti xs s b", "swin": "nano ti s b l", "twins": "s b l", "mixer": "nano ti s b l",
+    "resnet": "18 34 50 101 152", "resnext": "50 101", "bit": "50x1 50x2 101x1 152x1 152x2 152x4",
+    "poolformer": "s12 s24 s36 m36 m48", "alternet": "nano 18 34 50 101 152", "preresnet": "nano 18 34 50 101 152",
+    "mlp": "ti s b", "cnn": "ti s b", "convit": "nano ti s b ti+ s+ b+", "vit": "nano ti s b l h",
+    "deit": "ti s b ti+ s+ b+",
+}  # fmt: skip
+"""Family and sizes of the papers' models."""
+
+NAMES = "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own"
+"""What a model may be called."""
+
+_TIMM = re.compile(r"^@register_model\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
+_TORCHVISION = re.compile(r"^@register_model\((?:name=\"(\w+)\")?\)\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
+_LOADED = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
+
+
+def check_models(names: Iterable[str]) -> None:
+    """An error for the first name that cannot be a model."""
+    for name in names:
+        check_model(name)
+
+
+def check_model(name: str) -> None:
+    """An error with the nearest names if there is no such model; nothing is imported and nothing is loaded."""
+    source, colon, rest = name.partition(":")
+    if not name.strip():
+        raise VitreousError(f"A model needs a name, and {name!r} is none: {NAMES}.")
+    if colon and source in _SOURCES:
+        _SOURCES[source](rest)
+    elif colon:
+        _check_own(name)
+    elif name.startswith((".", "/", "~")) or Path(name).suffix in _LOADED:
+        _check_path(name)
+    elif not (_is_ours(name) or _is_timm(name) or _exists(name)):
+        raise UnknownName("model", name, [*ours(), *timm_names(), *torchvision_names()], hint(name))
+
+
+def hint(name: str) -> str:
+    """What a name might have been meant to be."""
+    if ":" in name:
+        return "A prefix is one of hf:, tv:, run:, nano:, hf-hub:, local-dir:, or a module of yours and its function."
+    if "/" in name:
+        return f"A Hugging Face model is written 'hf:{name}', a file or folder './{name}'."
+    return "`vitreous list models --filter '*vit*'` shows what there is."
+
+
+def ours() -> list[str]:
+    """Families and sizes; a patch may follow."""
+    return [f"{family}_{size}" for family, sizes in OURS.items() for size in sizes.split()]
+
+
+def bundled() -> list[str]:
+    """The small trained models within the package."""
+    return sorted(path.parent.name for path in (Path(__file__).parent / "nano").glob("*/recipe.json"))
+
+
+@cache
+def timm_names() -> frozenset[str]:
+    """What timm registers."""
+    return frozenset(name for text in _source("timm") for name in _TIMM.findall(text))
+
+
+@cache
+def torchvision_names() -> frozenset[str]:
+    """What torchvision registers in its own folder of models: classifiers."""
+    found = (pair for text in _source("torchvision") for pair in _TORCHVISION.findall(text))
+    return frozenset(f"tv:{given or called}" for given, called in found)
+
+
+@cache
+def _source(package: str) -> list[str]:
+    """The files of a package's folder `models`; none where that cannot be read."""
+    spec = find_spec(package)
+    homes = spec.submodule_search_locations if spec is not None else None
+    files = sorted(Path(homes[0], "models").glob("*.py")) if homes else []
+    return [file.read_text(encoding="utf-8", errors="replace") for file in files]
+
+
+def _is_ours(name: str) -> bool:
+    stem, slash, patch = name.partition("/")
+    return stem in ours() and patch.isdigit() == bool(slash)
+
+
+def _is_timm(name: str) -> bool:
+    """Registered, or mentioned as a string, as names that timm has retired are; or timm cannot be read as text."""
+    stem = name.partition(".")[0]
+    if not timm_names() or stem in timm_names():
+        return True
+    return any(f"'{stem}'" in text or f'"{stem}"' in text for text in _source("timm"))
+
+
+def _check_torchvision(rest: str) -> None:
+    known = torchvision_names()
+    if known and f"tv:{rest}" not in known:
+        raise UnknownName("torchvision model", f"tv:{rest}", known)
+
+
+def _check_bundled(rest: str) -> None:
+    if rest.partition("@")[0] not in bundled():
+        raise UnknownName("bundled model", f"nano:{rest}", [f"nano:{each}" for each in bundled()])
+
+
+def _check_path(rest: str) -> None:
+    path = rest.rpartition("@")[0] if "@" in rest else rest
+    if not _exists(path):
+        raise VitreousError(f"There is no file or folder {path!r}.")
+
+
+def _check_folder(rest: str) -> None:
+    if not (rest and _exists(f"{rest}/config.json")):
+        raise VitreousError(f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved.")
+
+
+def _check_hub(rest: str) -> None:
+    if not rest.strip():
+        raise VitreousError("'hf:' takes a model id, a folder with a config.json or such a file, and not nothing.")
+    if rest.startswith((".", "/", "~")):
+        _check_path(rest)
+
+
+def _check_own(name: str) -> None:
+    module, _, function = name.partition(":")
+    words = [*module.split("."), function]
+    try:
+        found = all(word.isidentifier() for word in words) and _is_module(words[0])
+    except (ImportError, ValueError):
+        found = False
+    if not found:
+        raise UnknownName("model", name, [*torchvision_names(), *(f"nano:{each}" for each in bundled())], hint(name))
+
+
+def _is_module(name: str) -> bool:
+    """In a package, or in a file of the current folder, which the installed command does not look into by itself."""
+    return find_spec(name) is not None or _exists(f"{name}.py") or _exists(name)
+
+
+def _exists(path: str) -> bool:
+    """Whether there is something; not if no file could be called so: too long, a NUL, a user who does not exist."""
+    try:
+        return bool(path) and Path(path).expanduser().exists()
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+_SOURCES = {
+    "hf": _check_hub, "hf-hub": _check_hub, "hf_hub": _check_hub, "tv": _check_torchvision, "run": _check_path,
+    "nano": _check_bundled, "local-dir": _check_folder,
+}  # fmt: skip

@@ -1,0 +1,71 @@
+"""Names known without torch are those that there are, and a wrong one is reported before torch is imported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import timm
+import torchvision
+
+import vitreous
+from vitreous import names
+from vitreous.data import naming, world
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.models import loading, registry, runs
+
+
+def test_they_are_those_of_the_libraries_themselves() -> None:
+    assert {name: " ".join(family.sizes) for name, family in registry.FAMILIES.items()} == names.OURS, "mend names.OURS"
+    assert list(world.TASKS) == list(naming.TASKS), "mend naming.TASKS"
+    assert runs.nanos() == names.bundled()
+    theirs = {name for name in timm.list_models() if not name.startswith(registry.TIMM_PREFIX)}
+    assert theirs == names.timm_names()
+    classifiers = torchvision.models.list_models(module=torchvision.models)
+    assert {f"tv:{name}" for name in classifiers} == names.torchvision_names()
+
+
+@pytest.mark.parametrize(
+    "name", ["vit_ti/4", "resnet18", "vit_tiny_patch16_224.augreg_in21k", "tv:resnet50", "nano:vit"]
+)
+def test_what_there_is_passes(name: str) -> None:
+    names.check_model(name)
+
+
+def test_names_that_timm_has_retired_are_left_to_timm() -> None:
+    names.check_model("swin_base_patch4_window7_224_in22k")
+
+
+@pytest.mark.parametrize("name", ["resnet17", "vit_nan", "nano:vitt", "tv:resnet49", "./nowhere", "nomodule:make"])
+def test_what_there_is_not_does_not(name: str) -> None:
+    with pytest.raises(VitreousError):
+        names.check_model(name)
+    with pytest.raises(VitreousError):
+        loading.load(name)
+
+
+def test_the_nearest_names_are_said() -> None:
+    with pytest.raises(UnknownName, match="Did you mean resnet18"):
+        names.check_model("resnet17")
+
+
+WRONG = ["inspect nosuch", "inspect nano:vit --data nosuch:x", "train nosuch", "anatomy nosuch", "data folder:nowhere",
+         "study zoo --dry-run --data folder:nowhere", "study nosuch", "inspect nano:vit --probes nosuch",
+         "lesion nano:vit --seed -1", "train vit_nano --set lr=NaN", "train vit_nano --recipe nosuch"]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_wrong_names_never_import_torch(line: str, tmp_path: Path) -> None:
+    """Which is what takes seconds: the rest takes a few tenths of one."""
+    script = (
+        "import sys\nfrom vitreous.cli import main\n"
+        f"try: main({line.split()!r})\nfinally: print(sorted({{'torch', 'timm', 'pandas'}} & set(sys.modules)))"
+    )
+    home = {**os.environ, "PYTHONPATH": str(Path(vitreous.__file__).parents[1])}
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=home, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "[]\n"), done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
