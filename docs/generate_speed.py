@@ -99,6 +99,15 @@ def train(race: Race) -> Iterator[Row]:
     yield "Training ViT-Ti/4 with augmentation, batch 1024, compiled", f"{found} on timm's loader", "60,000; 90 %"
 
 
+def stack(race: Race) -> Iterator[Row]:
+    speeds = {(row["case"], row["contender"]): row["per_second"] for row in race["rows"]}
+    for (case, contender), speed in speeds.items():
+        if contender != "one seed":
+            aim = f"{race['target']:g} times with 4 seeds" if (case, contender) == ("vit_ti/4", "4 seeds") else ""
+            found = f"{speed:,.0f} images/s together, {speed / speeds[case, 'one seed']:.2f} times one after the other"
+            yield f"Training {contender} of {case} in one step, batch 96 each, compiled", found, aim
+
+
 def world(race: Race) -> Iterator[Row]:
     for row in race["rows"]:
         if row["task"] == "shapes":
@@ -118,7 +127,8 @@ def convit(race: Race) -> Iterator[Row]:
 
 RACES: dict[str, Callable[[Race], Iterator[Row]]] = {
     "battery": battery, "observe": observe, "cka": cka, "hessian": hessian, "landscape": landscape,
-    "linear_probe": linear_probe, "corruptions": corruptions, "train": train, "world": world, "convit": convit,
+    "linear_probe": linear_probe, "corruptions": corruptions, "train": train, "stack": stack,
+    "world": world, "convit": convit,
 }  # fmt: skip
 ONLY_GPU = {"convit"}
 """Whose CPU times say little: nobody trains it there."""
