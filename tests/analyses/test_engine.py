@@ -133,7 +133,7 @@ def test_bad_names_and_numbers() -> None:
         choose_analyses([Brightness(), Brightness()])
     with pytest.raises(VitreousError, match="nothing to analyse"):
         choose_analyses([])
-    with pytest.raises(VitreousError, match="batch is 0"):
+    with pytest.raises(VitreousError, match="batch=0 was asked for"):
         vitreous.analyse(Tiny(), data(), [Brightness()], batch=0)
     with pytest.raises(VitreousError, match="split"):
         vitreous.analyse(Tiny(), {"train": data()}, [Brightness()], image=32)
