@@ -41,7 +41,8 @@ manual.
     "sanity-2026-11-18": """# Findings judged on the embedded world
 
 `vitreous study sanity`: small versions of 109 findings, 190 trainings and measurements of networks with four layers or
-so on images of 16 x 16 pixels, by twelve workers of one core each beside other work, in 5 minutes and 22 seconds. Recipe `sanity`: 1 + 10 epochs of 2048 images, 1 + 25 where a place has to be learned (SYN-C).
+so on images of 16 x 16 pixels, by twelve workers of one core each beside other work, in 5 minutes and 22 seconds.
+Recipe `sanity`: 1 + 10 epochs of 2048 images, 1 + 25 where a place has to be learned (SYN-C).
 Seed 0, and as many more as a claim demands. The intervals are over 512 test images and over seeds where there are
 several. [What it means](../docs/verdicts.md) is discussed in the manual.
 """,

@@ -223,10 +223,10 @@ def train(model: str, /, *, options: Annotated[TrainOptions | None, Parameter(na
     chosen.check(model)
     from vitreous.training.command import run
 
-    trained = run(model, chosen)
-    last = trained.records[-1]
-    accuracy = f": {1 - last['test_error']:.2%} of the test images right" if "test_error" in last else ""
-    console().print(f"{trained.run.folder}{accuracy}", highlight=False, soft_wrap=True)
+    for trained in run(model, chosen):
+        last = trained.records[-1]
+        accuracy = f": {1 - last['test_error']:.2%} of the test images right" if "test_error" in last else ""
+        console().print(f"{trained.run.folder}{accuracy}", highlight=False, soft_wrap=True)
 
 
 @app.command

@@ -10,9 +10,10 @@ from vitreous.data.subsets import fraction, iso_samples
 from vitreous.models.loading import load as load_model
 from vitreous.training.loop import Trained, train
 from vitreous.training.options import Options
+from vitreous.training.seeds import train_seeds
 
 
-def run(model: str, options: Options) -> Trained:
+def run(model: str, options: Options) -> list[Trained]:
     """Recipe, images and teacher by their names, a fraction of the images if asked (A3.11, A3.12), then training."""
     recipe = recipes.named(options.recipe).but(**options.changes())
     how: dict[str, Any] = {"image": options.image, "skip_corrupt": options.skip_corrupt}
@@ -22,10 +23,13 @@ def run(model: str, options: Options) -> Trained:
         data = fraction(data, options.fraction, seed=options.seed)
         if options.iso == "samples":
             recipe = recipe.but(epochs=iso_samples(recipe.epochs, options.fraction))
+    shared: dict[str, Any] = {
+        "test": test, "out": options.out, "device": options.device, "show": not options.quiet,
+        "compile": False if options.no_compile else None,
+    }  # fmt: skip
+    if options.seeds > 1:
+        return train_seeds(model, data, recipe, seeds=range(options.seed, options.seed + options.seeds), **shared)
     name = options.teacher
     teacher = load_model(name, pretrained=not name.startswith(("run:", "nano:"))) if name else None
-    return train(
-        model, data, recipe, test=test, out=options.out, seed=options.seed, device=options.device,
-        pretrained=options.pretrained, teacher=teacher, compile=False if options.no_compile else None,
-        show=not options.quiet,
-    )  # fmt: skip
+    one: dict[str, Any] = {"seed": options.seed, "pretrained": options.pretrained, "teacher": teacher}
+    return [train(model, data, recipe, **one, **shared)]

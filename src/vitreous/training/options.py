@@ -46,6 +46,8 @@ class Options:
         The run's folder; under runs/ if not given.
     seed
         Random seed (default: 0).
+    seeds
+        Train this many seeds, from --seed on, in one step if the model allows it; each has a run folder of its own.
     device
         auto, cpu, cuda, cuda:1 or mps.
     no_compile
@@ -67,6 +69,7 @@ class Options:
     teacher: str | None = None
     out: Path | None = None
     seed: int = 0
+    seeds: int = 1
     device: str = "auto"
     no_compile: bool = False
     quiet: bool = False
@@ -75,6 +78,11 @@ class Options:
         """Everything that can be known to be wrong before torch is imported."""
         check_ranges(**vars(self))
         recipes.named(self.recipe).but(**self.changes())
+        if self.seeds > 1 and (self.pretrained or self.teacher is not None or self.fraction != 1):
+            raise VitreousError(
+                "Several seeds start from random weights on all images: seeds goes with neither pretrained, teacher "
+                "nor fraction; train one seed at a time."
+            )
         names.check_models([model, *([self.teacher] if self.teacher is not None else [])])
         naming.check(self.data)
         if self.out is not None and self.out.expanduser().is_file():

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -70,17 +71,23 @@ def train_seeds(
     with interruptible(Processes()) as stop, contextlib.ExitStack() as stack:
         courses, runs = [], []
         for seed in seeds:
-            made, described = prepare.model(model, data, recipe, seed, pretrained=False)
-            identity = prepare.identity(described, data, test, recipe, seed, None)
-            title = prepare.title(identity)
-            run = store.Run(Path(out) / f"seed-{seed}" if out else Path("runs") / title)
-            course = Course(made, data, test, recipe, None, seed, where, compile, Processes())
+            course, identity = _course(model, data, test, recipe, seed, where, compile)
+            run = store.Run(Path(out) / f"seed-{seed}" if out else Path("runs") / prepare.title(identity))
             stack.enter_context(run.claimed(identity, course.bytes(), "training"))
             course.resume(run)
             courses.append(course)
             runs.append(run)
         _follow(courses, runs, stop, show, f"{model} {data.name} {recipe.name}", compile)
     return [Trained(c.tested.eval(), run, c.records) for c, run in zip(courses, runs, strict=True)]
+
+
+def _course(
+    model: str, data: Dataset, test: Dataset, recipe: Recipe, seed: int, where: torch.device, compile: bool
+) -> tuple[Course, dict[str, Any]]:
+    """The training of one seed, as `train` would make it, and what its result depends on."""
+    made, described = prepare.model(model, data, recipe, seed, pretrained=False)
+    identity = prepare.identity(described, data, test, recipe, seed, None)
+    return Course(made, data, test, recipe, None, seed, where, compile, Processes()), identity
 
 
 def _follow(
