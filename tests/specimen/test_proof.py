@@ -77,11 +77,13 @@ class Keeper(nn.Module):
         return self.head((tokens + self.mlp(tokens)).mean(1))
 
     def contents(self) -> str:
-        parts = [self.ordered, dict(self.grouped), list(self.queue), sorted(self.names), self.nested, self.config]
+        parts: list[Any] = [self.ordered, dict(self.grouped), list(self.queue), sorted(self.names), self.nested]
+        parts += [self.config]
         parts += [self.slotted.calls, self.slotted.names, self.facts, self.table, self.array, self.mean, self.steps]
-        parts += [list(self.extra), self.held, Keeper.shared, Keeper.count, self.mlp[0].weight.sum()]
+        parts += [list(self.extra), self.held, Keeper.shared, Keeper.count, self.get_parameter("mlp.0.weight").sum()]
         parts += [[module.training for module in self.modules()], sorted(vars(self)), dict(self._forward_hooks)]
-        parts += [torch.get_rng_state().sum(), np.random.get_state()[2], random.getstate()[1][-1]]  # noqa: NPY002
+        parts += [torch.get_rng_state().sum(), random.getstate()[1][-1]]
+        parts += list(np.random.get_state(legacy=False).items())  # noqa: NPY002
         return repr(parts)
 
 
