@@ -13,20 +13,22 @@ def one_bin(n: int, right: int, confidence: float) -> tuple[list[float], ...]:
     return [n], [n * confidence], [n * confidence**2], [right]
 
 
-def test_one_bin_is_the_folded_normal_distribution() -> None:
+def expected_size(gap: float, confidence: float, n: int) -> float:
+    """Mean size of a gap that is normal with the variance of an accuracy."""
+    spread = np.sqrt((confidence - gap) * (1 - confidence + gap) / n)
+    return float(stats.foldnorm.mean(gap / spread) * spread)
+
+
+@pytest.mark.parametrize("right", [26, 24, 22, 18])
+def test_one_bin_is_the_folded_normal_distribution(right: int) -> None:
     """40 images of confidence 0.7 of which 26 are right: which gap has an expected size of 0.05?"""
-    value, low, high = expected_calibration_error(*one_bin(40, 26, 0.7))
-
-    def expected(gap: float) -> float:
-        chance = 0.7 - gap
-        return float(
-            stats.foldnorm.mean(gap / np.sqrt(chance * (1 - chance) / 40)) * np.sqrt(chance * (1 - chance) / 40)
-        )
-
-    true = optimize.brentq(lambda gap: expected(gap) - 0.05, 0, 0.3) if expected(0) < 0.05 else 0.0
-    assert value == pytest.approx(true, abs=1e-4)
-    assert low == 0
-    score = optimize.brentq(lambda gap: 0.05 - gap + 1.96 * np.sqrt((0.7 - gap) * (0.3 + gap) / 40), 0.05, 0.6)
+    value, low, high = expected_calibration_error(*one_bin(40, right, 0.7))
+    plain = 0.7 - right / 40
+    missing = expected_size(0, 0.7, 40) - plain
+    true = optimize.brentq(lambda gap: expected_size(gap, 0.7, 40) - plain, 0, 0.5) if missing < 0 else 0.0
+    assert value == pytest.approx(true, abs=5e-5)
+    assert (low == 0) == (right > 21)
+    score = optimize.brentq(lambda gap: plain - gap + 1.96 * np.sqrt((0.7 - gap) * (0.3 + gap) / 40), plain, 0.69)
     assert high == pytest.approx(score, abs=0.02)  # nearly the end of Wilson's interval of the accuracy
 
 
