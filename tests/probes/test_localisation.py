@@ -157,8 +157,8 @@ def test_unsuited() -> None:
 
 def test_few_replicates_have_students_interval() -> None:
     replicates = np.array([[0.5], [0.4], [0.6], [0.7], [0.3]])
-    reach = stats.t.ppf(0.975, 3) * np.std([0.4, 0.6, 0.7, 0.3], ddof=1)  # four replicates of ten images
+    reach = float(stats.t.ppf(0.975, 3) * np.std([0.4, 0.6, 0.7, 0.3], ddof=1))  # four replicates of ten images
     np.testing.assert_allclose(np.ravel(localisation._spread(replicates, 10)), [0.5, 0.5 - reach, 0.5 + reach])
-    two = stats.t.ppf(0.975, 1) / stats.t.ppf(0.975, 3) * reach  # and of two
+    two = float(stats.t.ppf(0.975, 1) / stats.t.ppf(0.975, 3)) * reach  # and of two
     np.testing.assert_allclose(np.ravel(localisation._spread(replicates, 2)), [0.5, 0.5 - two, 0.5 + two])
     assert np.isnan(localisation._spread(replicates, 1)[1]).all()

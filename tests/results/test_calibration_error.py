@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import optimize, stats
@@ -68,10 +70,15 @@ def test_nearest_against_an_optimiser(total: float) -> None:
     found = nearest(sizes, variances, total)
     assert found.sum() == pytest.approx(total, abs=1e-12)
     assert (found >= 0).all()
+
+    def misfit(x: np.ndarray) -> float:
+        return float(((x - sizes) ** 2 / variances).sum())
+
+    limits: Any = {"type": "eq", "fun": lambda x: x.sum() - total}
+    exactly: Any = {"ftol": 1e-14}
     theirs = optimize.minimize(
-        lambda x: (((x - sizes) ** 2) / variances).sum(), np.full(5, total / 5), bounds=[(0, None)] * 5,
-        constraints={"type": "eq", "fun": lambda x: x.sum() - total}, options={"ftol": 1e-14},
-    )  # fmt: skip
+        misfit, np.full(5, total / 5), bounds=[(0, None)] * 5, constraints=limits, options=exactly
+    )
     np.testing.assert_allclose(found, theirs.x, atol=1e-5)
 
 
