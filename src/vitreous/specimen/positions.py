@@ -70,7 +70,8 @@ class Positions(Mixing):
         if name == "getitem":
             source, number = args(node)
             parts = self.traces.get(source)
-            return parts[number] if isinstance(parts, list) else None
+            known = isinstance(parts, list) and number < len(parts)  # the example has fewer images than were exported
+            return parts[number] if known else None  # type: ignore[index]
         if name in REORDERS:
             return None
         if isinstance(value, (tuple, list)) and name not in MOVES:
