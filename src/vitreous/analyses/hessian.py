@@ -214,10 +214,11 @@ def _numbers(found: Spectrum) -> Numbers:
 def summaries(values: Sequence[np.ndarray], traces: Sequence[np.ndarray]) -> dict[str, Interval]:
     """Statistics of the eigenvalues and the draws of the trace of all batches."""
     positive = [each[each > 0] for each in values]
+    ape = ratio_of_few([each.sum() for each in positive], [len(each) for each in positive])
     means = [each.mean() for each in traces]
     return {
         "NEP": clustered_share([(each < 0).mean() for each in values], len(values[0])),
-        "APE": ratio_of_few([each.sum() for each in positive], [len(each) for each in positive]),
+        "APE": Interval(ape.mean, np.maximum(ape.low, 0), ape.high),  # of positive numbers
         "largest": mean_of_few([each.max() for each in values]),
         "trace": mean_of_few(means if len(means) > 1 else traces[0]),
     }
