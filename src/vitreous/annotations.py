@@ -18,8 +18,10 @@ def fits(value: Any, hint: Any) -> bool:
         return any(type(value) is type(option) and value == option for option in get_args(hint))
     if get_origin(hint) is tuple:
         inner = get_args(hint)
-        each = inner[:1] * len(value) if isinstance(value, tuple) and inner[-1] is Ellipsis else inner
-        return isinstance(value, tuple) and len(value) == len(each) and all(map(fits, value, each))
+        if not isinstance(value, (tuple, list)):
+            return False
+        each = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
+        return len(value) == len(each) and all(map(fits, value, each))
     if get_origin(hint) is Sequence:
         return isinstance(value, (tuple, list)) and all(fits(each, get_args(hint)[0]) for each in value)
     if hint is float:
@@ -36,7 +38,8 @@ def words(hint: Any) -> str:
     if get_origin(hint) is Literal:
         return "one of " + ", ".join(repr(option) for option in get_args(hint))
     if get_origin(hint) in (tuple, Sequence):
-        return f"a list of {words(get_args(hint)[0]).removeprefix('a ').removeprefix('one of ')}s".replace("'s", "'")
+        inner = words(get_args(hint)[0]).removeprefix("a ").removeprefix("one of ")
+        return f"a list of {inner}" if inner.endswith("'") else f"a list of {inner}s"
     if hint in KINDS:
         return KINDS[hint]
     return hint.__name__ if isinstance(hint, type) and get_origin(hint) is None else str(hint)

@@ -26,7 +26,7 @@ def study(
 
     Example: vitreous study zoo --data tv:CIFAR10 --scale small --out studies/cifar10
 
-    What is finished is never done again: the same command goes on, and in another terminal the same command helps.
+    Interrupted? Run the same command again: it resumes. In another terminal the same command helps.
 
     Parameters
     ----------
@@ -44,14 +44,13 @@ def study(
     image
         Side of the images in pixels; they are square.
     workers
-        Processes on this machine, each with a GPU of its own where there are GPUs; as many as there are GPUs, or cores,
-        if not given.
+        Processes on this machine (default: one per GPU, or one per core without GPUs).
     device
         auto, cpu, cuda.
     executor
         processes of this machine, or ray for many machines that see the same folder.
     address
-        Of a Ray cluster, HOST:PORT or auto; without it, one of this machine's with as many CPUs as workers.
+        Address of a Ray cluster, HOST:PORT or auto (default: one on this machine).
     dry_run
         Only list what would be done, which findings it serves, and how long it takes by a measured throughput.
     """

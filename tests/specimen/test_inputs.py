@@ -128,7 +128,7 @@ def test_trying_leaves_the_model_alone() -> None:
 BAD = [0, -5, 10**9, True, 3.5, "224", "axb", (), (1,), (3, 0), (3, 4, 5, 6), (3, 2.5), [True, 4], {3, 4}, object(), ""]
 
 
-@pytest.mark.parametrize("image", BAD, ids=str)
+@pytest.mark.parametrize("image", BAD, ids=lambda image: type(image).__name__)
 def test_no_size_at_all(image: Any) -> None:
     models: list[nn.Module | str] = [InnerFirst(), "resnet18"]
     for model in models:
