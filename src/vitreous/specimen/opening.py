@@ -25,7 +25,7 @@ from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
 from vitreous.specimen.proof import WAY_OUT, Mismatch, mismatch, refuse
 from vitreous.specimen.specimen import Specimen
-from vitreous.specimen.verify import proved, verify_attention
+from vitreous.specimen.verify import Findings, proved
 
 
 def open(
@@ -85,15 +85,16 @@ def _open(model: nn.Module, name: str, shape: tuple[int, int, int]) -> Specimen:
     if known is not None:
         module, anatomy, wiring = known
         parts = module, replace(anatomy, model=name), wiring
-        if _mismatch(Specimen(*parts), model, images) is None:
-            return Specimen(*_prove(*parts, images))
+        findings: Findings = {}
+        if _mismatch(Specimen(*parts), model, images, findings) is None:
+            return Specimen(*_proved(*parts, findings))
     for attempt in range(2):  # with another stand-in for the batch size, which may have been the trouble
         parts = _dissected(model, name, shape, read(model, images, attempt))
-        specimen = Specimen(*parts)
-        found = _mismatch(specimen, model, images)
+        specimen, findings = Specimen(*parts), {}
+        found = _mismatch(specimen, model, images, findings)
         if found is None or (specimen.random and found.difference < float("inf")):  # draws in another order
             remember(key, model, *parts)
-            return Specimen(*_prove(*parts, images))
+            return Specimen(*_proved(*parts, findings))
     assert found is not None
     raise refuse(specimen, model, images, found)
 
@@ -106,9 +107,9 @@ def _chance(specimen: Specimen) -> str:
     )
 
 
-def _mismatch(specimen: Specimen, model: nn.Module, images: Tensor) -> Mismatch | None:
+def _mismatch(specimen: Specimen, model: nn.Module, images: Tensor, findings: Findings) -> Mismatch | None:
     try:
-        return mismatch(specimen, model, images)
+        return mismatch(specimen, model, images, findings)
     except Exception as error:  # the graph fails where the model runs: as good as another answer
         return Mismatch(float("inf"), error=f"{type(error).__name__}: {first_line(error)}")
 
@@ -141,14 +142,10 @@ def _attends(piece: Piece, flow: Flow) -> bool:
     return piece.kind == "attention" or (piece.kind == "downsample" and flow.kind(piece.body) == "attention")
 
 
-def _prove(
-    module: fx.GraphModule, anatomy: Anatomy, wiring: dict[str, Wiring], images: Tensor
+def _proved(
+    module: fx.GraphModule, anatomy: Anatomy, wiring: dict[str, Wiring], findings: Findings
 ) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
     """Attention that does not reproduce the model's own product is not shown; the rest says what its weights are."""
-    every = [site for unit in wiring.values() for site in unit.attention]
-    noise = torch.randn(images.shape, generator=torch.Generator().manual_seed(0))
-    with torch.random.fork_rng():
-        findings = verify_attention(module, every, noise.to(images))
     wiring = {
         name: replace(unit, attention=tuple(proved(site, findings) for site in unit.attention))
         for name, unit in wiring.items()

@@ -19,6 +19,7 @@ from vitreous.errors import NotExportable
 from vitreous.specimen.graph import EXAMPLE_BATCH
 from vitreous.specimen.specimen import Specimen
 from vitreous.specimen.state import undisturbed
+from vitreous.specimen.verify import Findings, with_checks
 
 SEED = 20260
 WAY_OUT = "name the modules to look at yourself with units=['path.of.module', …]"
@@ -37,12 +38,16 @@ class Mismatch:
 
 
 @torch.no_grad()
-def mismatch(specimen: Specimen, model: nn.Module, like: Tensor) -> Mismatch | None:
-    """What differs between the outputs of both on two random images like these; None if nothing does."""
+def mismatch(specimen: Specimen, model: nn.Module, like: Tensor, findings: Findings) -> Mismatch | None:
+    """What differs between the outputs of both on two random images like these; None if nothing does.
+
+    The specimen's pass also fills `findings`: whether its attention weights reproduce its own products.
+    """
     images = _pictures(like)
+    checked = with_checks(specimen.module, specimen.attention_sites, findings)
     with undisturbed(model) as saving:
         theirs = _run(model, images, saving.run)
-        ours = _run(specimen.module, images)
+        ours = _run(checked, images)
         worst = _worst(ours, theirs)
         if worst is None:
             return None

@@ -16,6 +16,7 @@ from torch import Tensor, fx, nn
 from vitreous.errors import BadImages, UnknownName, VitreousError
 from vitreous.specimen import intervene
 from vitreous.specimen.anatomy import Anatomy, Unit
+from vitreous.specimen.attention import AttentionSite
 from vitreous.specimen.graph import is_random, op, path
 from vitreous.specimen.observe import Consumer, Observation, Site, Sites, Tapped, Wiring, copy_graph, known_sites
 
@@ -60,6 +61,11 @@ class Specimen(nn.Module):
                 needed.add(node)
         drawing = [node for node in graph.nodes if node in needed and is_random(node)]
         return tuple(dict.fromkeys(f"{path(node) or 'model'} ({op(node)})" for node in drawing))
+
+    @property
+    def attention_sites(self) -> tuple[AttentionSite, ...]:
+        """Every attention product of the graph, in the order of the units."""
+        return tuple(site for unit in self.units for site in self._wiring[unit.name].attention)
 
     def forward(self, images: Tensor) -> Any:
         self._check(images)

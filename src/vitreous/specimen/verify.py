@@ -38,25 +38,25 @@ class Finding:
         return self.difference <= self.tolerance
 
 
+Findings = dict[str, Finding]
+"""By the name of the attention product."""
+
+
 @torch.no_grad()
-def verify_attention(module: fx.GraphModule, sites: Iterable[AttentionSite], images: Tensor) -> dict[str, Finding]:
-    """Run the graph once and compare at every visible site, by the name of its product."""
-    visible = [site for site in sites if site.visible]
-    if not visible:
-        return {}
-    copy, nodes = copy_graph(module)
-    findings = tap_attention(copy, nodes, visible)
-    copy.recompile()
-    copy(images)
+def verify_attention(module: fx.GraphModule, sites: Iterable[AttentionSite], images: Tensor) -> Findings:
+    """Run the graph once and compare at every visible site."""
+    findings: Findings = {}
+    with_checks(module, sites, findings)(images)
     return findings
 
 
-def tap_attention(
-    module: fx.GraphModule, nodes: dict[str, fx.Node], sites: Iterable[AttentionSite]
-) -> dict[str, Finding]:
-    """Put the checks into a copy of the graph; the dictionary fills when it runs. Recompile afterwards."""
-    findings: dict[str, Finding] = {}
-    for number, site in enumerate(site for site in sites if site.visible):
+def with_checks(module: fx.GraphModule, sites: Iterable[AttentionSite], findings: Findings) -> fx.GraphModule:
+    """A copy of the graph that fills `findings` whenever it runs; the graph itself if there is nothing to check."""
+    visible = [site for site in sites if site.visible]
+    if not visible:
+        return module
+    copy, nodes = copy_graph(module)
+    for number, site in enumerate(visible):
         product = nodes[site.product]
         tensors: list[Any] = [nodes[name] for name in site.operands]
         if site.fused:
@@ -67,13 +67,14 @@ def tap_attention(
         elif site.softmax is not None:
             tensors.append(nodes[site.softmax])
         name = f"check_{number}"
-        module.add_module(name, _Check(site, findings))
-        with module.graph.inserting_after(product):
-            module.graph.call_module(name, (product, *tensors))
-    return findings
+        copy.add_module(name, _Check(site, findings))
+        with copy.graph.inserting_after(product):
+            copy.graph.call_module(name, (product, *tensors))
+    copy.recompile()
+    return copy
 
 
-def proved(site: AttentionSite, findings: dict[str, Finding]) -> AttentionSite:
+def proved(site: AttentionSite, findings: Findings) -> AttentionSite:
     """The site as the pass showed it; one that failed is not shown to anybody."""
     found = findings.get(site.product)
     if found is None or not site.visible:
@@ -85,7 +86,7 @@ def proved(site: AttentionSite, findings: dict[str, Finding]) -> AttentionSite:
 
 
 class _Check(nn.Module):
-    def __init__(self, site: AttentionSite, findings: dict[str, Finding]) -> None:
+    def __init__(self, site: AttentionSite, findings: Findings) -> None:
         super().__init__()
         self.site, self.findings = site, findings
 
