@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -156,3 +158,41 @@ class Adaptive(nn.Module):
 def test_sizes_that_depend_on_images_end_in_an_error_soon() -> None:
     with pytest.raises(VitreousError, match=r"depends on the values in the images.*units="):
         vitreous.open(Adaptive().eval(), image=16)
+
+
+def test_flex_attention_called_by_a_helper_of_another_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    helper = ModuleType("somebodys_helper")
+    monkeypatch.setitem(sys.modules, helper.__name__, helper)
+    exec(
+        "from torch.nn.attention.flex_attention import flex_attention\n"
+        "def attend(query):\n    return flex_attention(query, query, query)\n",
+        vars(helper),
+    )
+
+    class Asks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.mix, self.head = nn.Conv2d(3, 16, 4, 4), nn.Linear(16, 16), nn.Linear(16, 5)
+
+        def forward(self, images: Tensor) -> Tensor:
+            tokens = self.stem(images).flatten(2).transpose(1, 2)
+            return self.head((tokens + helper.attend(self.mix(tokens)[:, None])[:, 0]).mean(1))
+
+    specimen = vitreous.open(Asks().eval(), image=16)
+    assert [unit.kind for unit in specimen.units] == ["stem", "attention", "head"]
+    assert vars(helper)["flex_attention"] is flex_attention
+
+
+def test_a_step_that_no_rule_can_follow_loses_positions_and_not_the_model() -> None:
+    class Scores(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.weight, self.head = nn.Conv2d(3, 16, 4, 4), nn.Parameter(torch.randn(16)), nn.Linear(16, 5)
+
+        def forward(self, images: Tensor) -> Tensor:
+            tokens = self.stem(images).flatten(2).transpose(1, 2)
+            scores = nn.functional.linear(tokens, self.weight)  # a vector of weights: one dimension less
+            return self.head((tokens * scores.softmax(1)[..., None]).sum(1))
+
+    model, images = Scores().eval(), pictures()
+    torch.testing.assert_close(vitreous.open(model, image=images.shape[-1])(images), model(images))

@@ -38,8 +38,14 @@ def spelled_out(model: nn.Module) -> Iterator[None]:
 
 
 def _namespaces(model: nn.Module) -> Iterator[dict[str, Any]]:
-    """Where the model's code looks names up: the modules that define its classes, and its own attributes."""
+    """Where the model's code looks names up: its own attributes, the modules that define its classes, and every other
+    module that imported the function under its own name, since a class may call a helper from anywhere."""
     seen: set[int] = set()
+    for name, found in list(sys.modules.items()):
+        names = getattr(found, "__dict__", {})
+        if "flex_attention" in names and not name.startswith("torch.") and id(names) not in seen:
+            seen.add(id(names))
+            yield names
     for module in model.modules():
         kinds = (inspect.getmodule(kind) for kind in type(module).__mro__ if not kind.__module__.startswith("torch."))
         for names in (vars(module), *(vars(kind) for kind in kinds if kind is not None)):

@@ -7,6 +7,7 @@ off instead of being known: no table of architectures anywhere.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -54,6 +55,9 @@ REDUCTIONS = {
 REORDERS = {"sort", "argsort", "topk", "msort", "nonzero", "unique", "multinomial", "randperm"}
 
 
+log = logging.getLogger("vitreous")
+
+
 class Positions(Mixing):
     """One walk over the graph; a rule per family of operations."""
 
@@ -61,7 +65,17 @@ class Positions(Mixing):
         super().__init__(module)
         for node in module.graph.nodes:
             if node in self.data and node.op != "output":
-                self.traces[node] = self._visit(node)
+                self.traces[node] = self._followed(node)
+
+    def _followed(self, node: fx.Node) -> Traced:
+        """The positions behind a node. A rule that cannot follow it loses the positions, never the model: whatever is
+        concluded from them (streams, attention) is checked against the model's own numbers."""
+        try:
+            trace = self._visit(node)
+        except (RuntimeError, IndexError, ValueError, TypeError, KeyError) as error:
+            log.debug("positions are lost at %s (%s): %s", node.name, node.target, error)
+            return None
+        return trace if not isinstance(trace, Trace) or tuple(trace.ids.shape) == shape_of(node) else None
 
     def _visit(self, node: fx.Node) -> Traced:
         name, value = op(node), node.meta.get("val")
