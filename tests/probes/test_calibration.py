@@ -122,7 +122,7 @@ def test_accumulation_over_batches() -> None:
 def test_other_bins() -> None:
     found = vitreous.inspect(vit(), images(30), {"calibration": {"bins": 4}}, device="cpu")["calibration"]
     assert found.table.query("binned")["bin"].tolist() == ["0 to 0.25", "0.25 to 0.5", "0.5 to 0.75", "0.75 to 1"]
-    with pytest.raises(VitreousError, match="0 bins; it takes at least one"):
+    with pytest.raises(VitreousError, match=r"calibration\.bins=0 was set; it takes numbers from 1"):
         vitreous.inspect(vit(), images(3), {"calibration": {"bins": 0}}, device="cpu")
 
 

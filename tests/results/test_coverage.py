@@ -1,4 +1,7 @@
-"""Every kind of interval that a result reports holds the truth as often as it says: 92 to 97 % of many samples.
+"""How often every kind of interval that a result reports holds the truth, nominally in 95 % of samples.
+
+At least in 92 %; at most in 97 % where the statistic is smooth, and in more, as each test says, where it has few
+outcomes or the truth lies at the end of its range. Of single shares Wilson's can hold it less often (84 % at worst).
 
 Samples are drawn from distributions whose truth is known in closed form. Statistics of images go through the Poisson
 bootstrap that probes use, 200 replicates. Seeds are fixed; with at least 1000 samples the share that holds the truth is
