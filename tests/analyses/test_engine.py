@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import vitreous
 from vitreous.analyses.analysis import Analysis, Bench, Found, Numbers, Work
 from vitreous.analyses.engine import choose_analyses
-from vitreous.errors import VitreousError
+from vitreous.errors import VitreousError, VitreousWarning
 from vitreous.probes.subject import Subject
 from vitreous.results import Column, Result
 
@@ -85,7 +85,8 @@ def test_one_question_called_by_itself_equals_the_same_asked_by_name() -> None:
 
 
 def test_random_models_are_refused_and_told_why() -> None:
-    with pytest.raises(VitreousError, match=r"different answers to the same images.*rand"):
+    refused = pytest.raises(VitreousError, match=r"different answers to the same images.*rand")
+    with pytest.warns(VitreousWarning, match="draws random numbers"), refused:
         Brightness()(Tiny(noise=0.5), data(), image=32)
 
 

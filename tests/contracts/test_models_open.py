@@ -23,7 +23,7 @@ CASES: list[Case] = [
     ("vit_ti/4", {"depth": 2, "mixer": "box", "pool": "gap"}, {"mlp": 2, "pool": 2}, set()),
     ("vit_ti/4", {"depth": 2, "mixer": "identity", "pool": "gap"}, {"mlp": 2}, set()),
     ("vit_ti/4", {"depth": 2, "mixer": "token_mlp", "pool": "gap"}, {"mlp": 2, "token-mlp": 2}, set()),
-    ("vit_ti/4", {"depth": 2, "mixer": "mean"}, {"mlp": 2, "token-mlp": 2}, set()),
+    ("vit_ti/4", {"depth": 2, "mixer": "mean"}, {"mlp": 2, "mixer": 2}, set()),
     ("vit_ti/4", {"depth": 2, "skipless": (1,)}, {"attention": 2, "mlp": 2}, {"global"}),
     ("vit_ti/8", {"depth": 1, "stem": "r26"}, {"attention": 1, "conv": 8, "mlp": 2}, {"global"}),
     ("deit_ti/4", {"depth": 2}, {"attention": 2, "mlp": 2}, {"global"}),

@@ -156,7 +156,7 @@ def test_light_falls_where_the_shares_are() -> None:
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(VitreousError, match="mean or the max over heads, not 'min'"):
+    with pytest.raises(VitreousError, match=r"rollout\.heads='min' was set; it takes one of 'mean', 'max'"):
         vitreous.inspect(opened("class"), noise(1), {"rollout": {"heads": "min"}})
 
 

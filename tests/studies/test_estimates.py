@@ -177,6 +177,8 @@ def test_a_dry_run_tells_times(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "from a few steps, just now" in said
     assert "none has been measured in this folder yet: accuracy, cka" in said
     assert "cannot be done" in said  # SLC-18 has no small version
-    said = typed("--data", "folder:nowhere", "--scale", "small", "--out", str(tmp_path / "none"))
-    assert "How long that takes is not known" in said
+    with pytest.raises(SystemExit) as stopped:
+        main(["study", "skips", "--dry-run", "--data", "folder:nowhere", "--out", str(tmp_path / "none")])
+    assert stopped.value.code == 2
+    assert "nowhere" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()

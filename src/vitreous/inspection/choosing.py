@@ -63,6 +63,8 @@ def check_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> None:
             raise UnknownName(f"option of {name}", option, known, has)
         if not fits(value, hints[option]):
             raise VitreousError(f"{name}.{option}={_short(value)} was set; it takes {words(hints[option])}.")
+        if isinstance(value, bool):
+            continue  # which Python counts among the numbers
         least = 0 if not isinstance(value, int) or getattr(kind, option, None) in (0, None) else 1
         if isinstance(value, (int, float)) and not least <= value <= MOST:
             raise VitreousError(f"{name}.{option}={_short(value)} was set; it takes numbers from {least} to {MOST:,}.")
