@@ -10,8 +10,11 @@ os.environ["COLUMNS"] = "120"
 
 import pytest
 import torch
+from hypothesis import settings
 
 torch.set_num_threads(1)
+settings.register_profile("same everywhere", derandomize=True, database=None, deadline=None)
+settings.load_profile("same everywhere")
 
 
 @pytest.fixture(autouse=True)

@@ -49,7 +49,8 @@ def test_any_json_comes_back_also_when_reformatted(value: dict[str, Any], tmp_pa
     path = tmp_path / "a.json"
     files.write_json(path, value)
     assert files.read_json(path, strict=True) == value
-    path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8"))).replace(", ", "\r\n, "), encoding="utf-8")
+    known = json.loads(path.read_text(encoding="utf-8"))
+    path.write_bytes(json.dumps(known, indent=3).replace("\n", "\r\n").encode())
     assert files.read_json(path, strict=True) == value
 
 
