@@ -61,7 +61,7 @@ def anatomy(
     models
         Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own.
     image
-        Size of the images: a side (224), 224x160 or 3x224x160; the model's own if not given.
+        Size of the images: a side (224), 224x160 or 3x224x160 (default: the model's own).
     pretrained
         Load the published weights; without it they are random.
     out
@@ -178,7 +178,7 @@ def data(
     split
         train, test, val or all. Default: train, and all images of data without splits.
     image
-        Size of the images: a side (224) or 224x160; their own if not given and they share one, else 224.
+        Size of the images: a side (224) or 224x160 (default: their own if they share one, else 224).
     size
         Maximum number of images, class-balanced.
     seed

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from vitreous import files
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.files import Damaged
-from vitreous.files import explained as explained
+from vitreous.files import Damaged, explained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -121,7 +120,7 @@ class Run:
             raise VitreousError(f"The run {str(self.folder)!r} has no weights yet.")
         hint = f"The run has {', '.join(self.moments())}"
         if moment == "final":
-            hint += "; it is not finished, or the file was lost: the command that began the run goes on with it."
+            hint += "; it is not finished, or the file was lost: run its command again to resume or restore it."
         elif moment in MOMENTS and self.state.exists():
             hint += f"; if this one was lost, delete {str(self.folder)!r} and train again."
         else:

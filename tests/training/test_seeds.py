@@ -15,6 +15,7 @@ from vitreous.config import Augment, Recipe
 from vitreous.data import load
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
+from vitreous.store import Run
 from vitreous.training.loop import train
 from vitreous.training.seeds import Together, train_seeds
 
@@ -81,6 +82,27 @@ def test_a_stopped_stack_resumes_and_a_seed_of_it_can_go_on_alone(
         for mine, theirs in zip(ours.records, expected.records, strict=True):
             same_numbers(mine, theirs)
     same_numbers(alone.records[-1], whole[-1].records[-1])
+
+
+def test_a_stop_between_two_looks_waits_for_the_next_which_is_saved(
+    data: tuple[Dataset, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, where looking at every step would cost time."""
+    advance = Together._advance
+
+    def interrupt(self: Together, done: int, seconds: float) -> None:
+        self.every = 4
+        advance(self, done, seconds)
+        if done == 6:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(Together, "_advance", interrupt)
+    with pytest.raises(KeyboardInterrupt, match="after step 8"):
+        train_seeds("vit_nano", data[0], recipe(), test=data[1], seeds=(0, 1), out=tmp_path, **options())
+    for seed in (0, 1):
+        state = Run(tmp_path / f"seed-{seed}").read_state()
+        assert state is not None
+        assert state[1]["step"] == 8
 
 
 def test_what_cannot_be_stacked_is_trained_one_by_one(

@@ -51,9 +51,8 @@ def analyse(
     """Ask `analyses` (all, if not given) of `models`.
 
     Models are names, modules or specimens; one, several, or a dict that names them. Data are a name, a `Dataset`, or a
-    dict of those by split. Analyses are names, or a dict of names and options. `limit` and `split` are each question's
-    own if not given; a limit of "all" takes all images. With a folder `keep` an interrupted analysis goes on where it
-    stopped.
+    dict of those by split. Analyses are names, or a dict of names and options. `limit` and `split` default to
+    those of each analysis; a limit of "all" takes all images. With a folder `keep` an interrupted analysis resumes.
     """
     most = 0 if limit == "all" else limit
     check_ranges(limit=None if limit == "all" else limit, batch=batch, seed=seed)

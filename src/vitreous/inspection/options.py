@@ -24,7 +24,7 @@ class Looking:
     skip_corrupt
         Leave out files that cannot be decoded.
     image
-        Size of the models' images: a side (224), 224x160 or 3x224x160; each model's own if not given.
+        Size of the models' images: a side (224), 224x160 or 3x224x160 (default: each model's own).
     pretrained
         Load the published weights; without it they are random.
     batch

@@ -11,9 +11,9 @@ from vitreous import analyses, names, probes
 from vitreous.config import assignment
 from vitreous.data import naming
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.files import explained
 from vitreous.inspection.options import Alone, Looking, Options
 from vitreous.ranges import check_ranges
-from vitreous.store import explained
 
 Asked = dict[str, dict[str, Any]]
 """Question: its options."""

@@ -19,11 +19,11 @@ from vitreous.claims.evidence import Evidence
 from vitreous.claims.facts import checked, spoken
 from vitreous.claims.reading import RANDOM, judged, load
 from vitreous.errors import VitreousError
+from vitreous.files import explained
 from vitreous.inspection.inspection import Inspection
 from vitreous.report.guard import Guard
 from vitreous.report.verdicts import Judgement
 from vitreous.report.words import listed
-from vitreous.store import explained
 
 FIELDS = (
     "claim", "paper", "verdict", "sentence", "part", "says", "effect", "low", "high", "side", "threshold", "reported",

@@ -53,12 +53,12 @@ def train_seeds(
     out
         The folder that holds one run per seed, `seed-0` and so on; by default each run is named under `runs/`.
 
-    Other arguments are those of `train`. A model whose forward pass cannot be stacked (dropout, for one) is trained one
-    seed after the other, with a notice.
+    Other arguments are those of `train`. A model with dropout is trained one seed after the other, with a notice.
 
     Examples
     --------
-    >>> trained = vitreous.train_seeds("vit_ti/4", "tv:CIFAR10", "hdv_cifar", seeds=(0, 1, 2))
+    >>> from vitreous.training.seeds import train_seeds
+    >>> trained = train_seeds("vit_ti/4", "tv:CIFAR10", "hdv_cifar", seeds=(0, 1, 2))
     >>> [each.accuracy for each in trained]
     """
     if not seeds or len(set(seeds)) < len(seeds):
@@ -130,6 +130,7 @@ class Together:
             self.stack, self.optimiser, first.data, first.recipe, batch=first.batch,
             seeds=[c.seed for c in courses], precision=first.precision, compile=compile,
         )  # fmt: skip
+        self.every = 1 if self.step.device.type == "cpu" else LOOK_EVERY
         self._gather()
 
     def follow(self, stop: list[int], view: View) -> None:
@@ -152,19 +153,19 @@ class Together:
         each = [order(len(first.data), first.steps, first.batch, repeats, c.seed, epoch) for c in self.courses]
         batches = torch.stack(each, 1).flatten(1).to(first.data.images.device)
         began = time.perf_counter() - first.seconds
-        every = 1 if self.step.device.type == "cpu" else LOOK_EVERY
         for number in range(first.done, min((epoch + 1) * first.steps, first.plan.steps)):
             place = number - epoch * first.steps
             then = batches[place + 1] if place + 1 < first.steps else None
             self.step(number, batches[place], first.plan.lr(number), then)
             self._advance(number + 1, time.perf_counter() - began)
             view.step(number + 1, self.step.sums.mean(1))
-            if (number + 1) % every == 0 and (stop or first.overdue):
+            if (number + 1) % self.every == 0 and (stop or first.overdue):
                 self._scatter()
                 for course, run in zip(self.courses, self.runs, strict=True):
                     course.save(run)
-            if stop:
-                raise KeyboardInterrupt(f"Stopped after step {number + 1}, which is saved: run the same command again.")
+                if stop:  # only here: a step in between is not on the disk
+                    saved = f"Stopped after step {number + 1}, which is saved"
+                    raise KeyboardInterrupt(f"{saved}: run the same command again.")
         self._advance(first.done, time.perf_counter() - began)
 
     def _advance(self, done: int, seconds: float) -> None:
