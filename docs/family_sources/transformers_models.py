@@ -54,7 +54,7 @@ def build(name: str) -> tuple[nn.Module, tuple[int, int, int] | None]:
     """The model with few layers, or with all of them where that fails, and a size it runs on."""
     kind = getattr(transformers, name)
     why: Exception | None = None
-    for change in (_tiny, _shrink, _leave):
+    for change in (_tiny, _narrow, _shrink, _leave):
         try:
             config = _default(kind.config_class)
             if name in MAPS:
@@ -85,6 +85,8 @@ def _default(kind: type[PretrainedConfig]) -> PretrainedConfig:
         for word in ("use_pretrained_backbone", "use_timm_backbone"):
             if hasattr(part, word):
                 setattr(part, word, False)
+        if isinstance(getattr(part, "hidden_sizes", None), tuple):  # ConvNextBackbone adds a list to it
+            part.hidden_sizes = list(part.hidden_sizes)
     return config
 
 
@@ -100,17 +102,23 @@ def _shrink(config: Any) -> None:
         indices = [i for word in ("out_indices", "backbone_out_indices") for i in getattr(part, word, None) or ()]
         for word, value in list(vars(part).items()):
             if word in LAYERS and type(value) is int:
-                setattr(part, word, min(value, max([2, *indices])))
+                setattr(part, word, min(value, max([2, *(i + 1 for i in indices)])))
             elif word in STAGES and isinstance(value, (list, tuple)) and all(type(v) is int for v in value):
                 setattr(part, word, type(value)(min(v, 2) for v in value))
         if hasattr(part, "stage_names") and hasattr(part, "num_hidden_layers") and not hasattr(part, "depths"):
             part.stage_names = ["stem", *(f"stage{i + 1}" for i in range(part.num_hidden_layers))]
-            part._out_indices, part._out_features = [part.num_hidden_layers], [part.stage_names[-1]]
+            if len(indices) < 2:
+                part._out_indices, part._out_features = [part.num_hidden_layers], [part.stage_names[-1]]
 
 
 def _tiny(config: Any) -> None:
     """Fewer layers, and of plain transformers also narrow ones for small images."""
     _shrink(config)
+    _narrow(config)
+
+
+def _narrow(config: Any) -> None:
+    """Plain transformers narrow and for small images, all layers."""
     for part in _parts(config):
         width, heads, patch = (
             getattr(part, word, None) for word in ("hidden_size", "num_attention_heads", "patch_size")
