@@ -160,6 +160,76 @@ def test_sizes_that_depend_on_images_end_in_an_error_soon() -> None:
         vitreous.open(Adaptive().eval(), image=16)
 
 
+class Asks(nn.Module):
+    """A network that asks for the value of a tensor before it goes on."""
+
+    def __init__(self, question: Callable[[nn.Module, Tensor], Tensor]) -> None:
+        super().__init__()
+        self.stem, self.mlp, self.head = Patches(), Mlp(), nn.Linear(WIDTH, 5)
+        self.switch: Tensor
+        self.register_buffer("switch", torch.ones(3))
+        self.question = question
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.question(self, self.stem(images)).mean(1))
+
+
+def written(model: nn.Module, tokens: Tensor) -> Tensor:
+    mask = torch.ones(tokens.shape[:2]).bool()
+    places = torch.zeros(tokens.shape[:2], dtype=torch.long)
+    places[mask] = (torch.arange(tokens.shape[1]) % 3).expand(tokens.shape[:2])[mask]
+    return model.mlp(tokens) + model.switch[places][..., None]
+
+
+OF_NO_IMAGE: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {
+    "a buffer": lambda model, x: model.mlp(x) if model.switch[1] > 0 else x,
+    "a mask of ones": lambda model, x: model.mlp(x) if torch.ones(x.shape[:2]).bool().all() else x,
+    "a weight": lambda model, x: x / model.head.weight.abs().max().item() if model.head.bias.norm() > 0 else x,
+    "a place": lambda model, x: x[:, : int(model.switch.sum())],
+    "written through a mask": written,
+    "how many there are": lambda model, x: model.mlp(x)[:, model.switch.nonzero()[:, 0]],
+}
+
+
+@pytest.mark.parametrize("name", OF_NO_IMAGE)
+def test_questions_that_no_image_answers_are_answered_once(name: str) -> None:
+    model = Asks(OF_NO_IMAGE[name]).eval()
+    specimen = vitreous.open(model, image=16)
+    images = torch.cat([pictures(), -pictures(), torch.zeros(1, 3, 16, 16)])
+    with torch.no_grad():
+        torch.testing.assert_close(specimen(images), model(images))
+
+
+OF_IMAGES_OR_CHANCE: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {
+    "the images": lambda model, x: model.mlp(x) if x.sum() > 0 else x,
+    "the images and a buffer": lambda model, x: model.mlp(x) if (x.sum() * 0 + model.switch[0]) > 0 else x,
+    "chance": lambda model, x: model.mlp(x) if torch.rand(()) > 0.5 else x,
+    "chance in place": lambda model, x: model.mlp(x) if torch.empty(()).uniform_() > 0.5 else x,
+    "chance from a weight": lambda model, x: model.mlp(x) if torch.bernoulli(model.switch * 0.5).sum() > 1 else x,
+    "which are positive": lambda model, x: x.flatten(1)[x.flatten(1) > 0].sum() + model.mlp(x),
+}
+
+
+@pytest.mark.parametrize("name", OF_IMAGES_OR_CHANCE)
+def test_questions_about_images_or_chance_are_never_answered_for_all(name: str) -> None:
+    with pytest.raises(VitreousError, match=r"units="):
+        vitreous.open(Asks(OF_IMAGES_OR_CHANCE[name]).eval(), image=16)
+
+
+@pytest.mark.parametrize(
+    "loop",
+    [
+        lambda model, x: torch.stack([model.mlp(image) for image in x]),
+        lambda model, x: torch.stack([model.mlp(x[i]) for i in range(len(x))]),
+        lambda model, x: model.mlp(torch.cat(list(x.unbind(0))).unsqueeze(0)),
+    ],
+    ids=["iterating", "indexing", "packed"],
+)
+def test_a_loop_over_the_images_is_named(loop: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    with pytest.raises(VitreousError, match=r"one after the other.*units="):
+        vitreous.open(Asks(loop).eval(), image=16)
+
+
 def test_flex_attention_called_by_a_helper_of_another_module(monkeypatch: pytest.MonkeyPatch) -> None:
     helper = ModuleType("somebodys_helper")
     monkeypatch.setitem(sys.modules, helper.__name__, helper)

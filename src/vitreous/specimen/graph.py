@@ -18,9 +18,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch._subclasses.fake_tensor import DataDependentOutputException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from vitreous.errors import NotExportable
+from vitreous.specimen.constants import known_constants, without_values
 from vitreous.specimen.flex import spelled_out
 from vitreous.specimen.state import SavingParameters, undisturbed
 
@@ -139,9 +141,13 @@ def _free_batch(graph: fx.Graph, stand_in: int) -> None:
 def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParameters) -> torch.export.ExportedProgram:
     images = example.new_empty(batch, *example.shape[1:])
     try:
-        # a failed export prints the whole graph
-        with torch.enable_grad(), redirect_stderr(StringIO()), _few_unknown_sizes():
-            return torch.export.export(model, (images,), strict=False)
+        try:
+            return _exported(model, images)
+        except Exception as cause:
+            if not _asks_for_values(cause):
+                raise
+            with known_constants(model):
+                return without_values(_exported(model, images))
     except Exception as cause:
         try:
             with torch.no_grad():
@@ -157,6 +163,39 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
         ) from cause
 
 
+def _exported(model: nn.Module, images: Tensor) -> torch.export.ExportedProgram:
+    # a failed export prints the whole graph
+    with torch.enable_grad(), redirect_stderr(StringIO()), _few_unknown_sizes():
+        program = torch.export.export(model, (images,), strict=False)
+    shapes = (getattr(node.meta.get("val"), "shape", ()) for node in program.graph.nodes)
+    if any(isinstance(size, torch.SymInt) for shape in shapes for size in shape):
+        raise NotExportable(UNKNOWN_SIZE)
+    if any(_takes_one_image(node, len(images)) for node in program.graph.nodes):
+        raise NotExportable(
+            "it takes the images of a batch one after the other, so its graph fits one number of images"
+        )
+    return program
+
+
+def _takes_one_image(node: fx.Node, batch: int) -> bool:
+    """Whether a node is part of a loop over the images of a batch."""
+    taken = args(node)[0] if op(node) in {"select", "unbind"} else None
+    shape = getattr(taken.meta.get("val"), "shape", ()) if isinstance(taken, fx.Node) else ()
+    dim, index = (*args(node)[1:], 0, 0)[:2] if taken is not None else (0, 0)
+    along_batch = bool(shape) and shape[0] == batch and dim in (0, -len(shape))
+    return along_batch and (op(node) == "unbind" or index not in (0, -1))
+
+
+UNKNOWN_SIZE = "the number of tokens or another size depends on the values in the images"
+
+
+def _asks_for_values(error: BaseException) -> bool:
+    """Whether an export failed because the model asks for the values of a tensor."""
+    asks = isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException))
+    unknown = isinstance(error, NotExportable) and str(error) == UNKNOWN_SIZE
+    return asks or unknown or (error.__cause__ is not None and _asks_for_values(error.__cause__))
+
+
 @contextmanager
 def _few_unknown_sizes() -> Iterator[None]:
     """Stop an export in which sizes depend on the images, one for each image of the batch.
@@ -169,7 +208,7 @@ def _few_unknown_sizes() -> Iterator[None]:
         nonlocal count
         count += 1
         if count > MOST_UNKNOWN_SIZES:
-            raise NotExportable("the number of tokens or another size depends on the values in the images")
+            raise NotExportable(UNKNOWN_SIZE)
         return create(self, *args, **kwargs)
 
     try:

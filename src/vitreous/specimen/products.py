@@ -103,9 +103,7 @@ def _letters(trace: Trace, letters: str) -> set[str]:
     return {letters[dim] for dim in varying(trace.ids)}
 
 
-def _single(
-    found: Contraction, w: int, v: int, weights: Trace, values: Trace | None
-) -> tuple[set[str], Trace | None]:
+def _single(found: Contraction, w: int, v: int, weights: Trace, values: Trace | None) -> tuple[set[str], Trace | None]:
     """A single key for each query. If all positions were pooled into it, it lies on a grid of one cell."""
     shape, over = shape_of(found.operands[v]), [found.letters[w][dim] for dim in found.summed(w)]
     if any(shape[found.letters[v].index(c)] > 1 for c in over if c in found.letters[v]):
