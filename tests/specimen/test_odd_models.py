@@ -160,10 +160,13 @@ def test_sizes_that_depend_on_images_end_in_an_error_soon() -> None:
         vitreous.open(Adaptive().eval(), image=16)
 
 
+Question = Callable[[Any, Tensor], Tensor]
+
+
 class Asks(nn.Module):
     """A network that asks for the value of a tensor before it goes on."""
 
-    def __init__(self, question: Callable[[nn.Module, Tensor], Tensor]) -> None:
+    def __init__(self, question: Question) -> None:
         super().__init__()
         self.stem, self.mlp, self.head = Patches(), Mlp(), nn.Linear(WIDTH, 5)
         self.switch: Tensor
@@ -174,14 +177,14 @@ class Asks(nn.Module):
         return self.head(self.question(self, self.stem(images)).mean(1))
 
 
-def written(model: nn.Module, tokens: Tensor) -> Tensor:
+def written(model: Any, tokens: Tensor) -> Tensor:
     mask = torch.ones(tokens.shape[:2]).bool()
     places = torch.zeros(tokens.shape[:2], dtype=torch.long)
     places[mask] = (torch.arange(tokens.shape[1]) % 3).expand(tokens.shape[:2])[mask]
     return model.mlp(tokens) + model.switch[places][..., None]
 
 
-OF_NO_IMAGE: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {
+OF_NO_IMAGE: dict[str, Question] = {
     "a buffer": lambda model, x: model.mlp(x) if model.switch[1] > 0 else x,
     "a mask of ones": lambda model, x: model.mlp(x) if torch.ones(x.shape[:2]).bool().all() else x,
     "a weight": lambda model, x: x / model.head.weight.abs().max().item() if model.head.bias.norm() > 0 else x,
@@ -200,7 +203,7 @@ def test_questions_that_no_image_answers_are_answered_once(name: str) -> None:
         torch.testing.assert_close(specimen(images), model(images))
 
 
-OF_IMAGES_OR_CHANCE: dict[str, Callable[[nn.Module, Tensor], Tensor]] = {
+OF_IMAGES_OR_CHANCE: dict[str, Question] = {
     "the images": lambda model, x: model.mlp(x) if x.sum() > 0 else x,
     "the images and a buffer": lambda model, x: model.mlp(x) if (x.sum() * 0 + model.switch[0]) > 0 else x,
     "chance": lambda model, x: model.mlp(x) if torch.rand(()) > 0.5 else x,
@@ -225,7 +228,7 @@ def test_questions_about_images_or_chance_are_never_answered_for_all(name: str) 
     ],
     ids=["iterating", "indexing", "packed"],
 )
-def test_a_loop_over_the_images_is_named(loop: Callable[[nn.Module, Tensor], Tensor]) -> None:
+def test_a_loop_over_the_images_is_named(loop: Question) -> None:
     with pytest.raises(VitreousError, match=r"one after the other.*units="):
         vitreous.open(Asks(loop).eval(), image=16)
 

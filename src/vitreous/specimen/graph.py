@@ -179,9 +179,11 @@ def _exported(model: nn.Module, images: Tensor) -> torch.export.ExportedProgram:
 
 def _takes_one_image(node: fx.Node, batch: int) -> bool:
     """Whether a node is part of a loop over the images of a batch."""
-    taken = args(node)[0] if op(node) in {"select", "unbind"} else None
-    shape = getattr(taken.meta.get("val"), "shape", ()) if isinstance(taken, fx.Node) else ()
-    dim, index = (*args(node)[1:], 0, 0)[:2] if taken is not None else (0, 0)
+    if op(node) not in {"select", "unbind"}:
+        return False
+    taken, *rest = args(node)
+    dim, index = (*rest, 0, 0)[:2]
+    shape = getattr(taken.meta.get("val"), "shape", ())
     along_batch = bool(shape) and shape[0] == batch and dim in (0, -len(shape))
     return along_batch and (op(node) == "unbind" or index not in (0, -1))
 
