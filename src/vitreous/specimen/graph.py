@@ -182,7 +182,7 @@ def _takes_one_image(node: fx.Node, batch: int) -> bool:
     if op(node) not in {"select", "unbind"}:
         return False
     taken, *rest = args(node)
-    dim, index = (*rest, 0, 0)[:2]
+    dim, index = [*rest, 0, 0][:2]
     shape = getattr(taken.meta.get("val"), "shape", ())
     along_batch = bool(shape) and shape[0] == batch and dim in (0, -len(shape))
     return along_batch and (op(node) == "unbind" or index not in (0, -1))
