@@ -183,7 +183,7 @@ def _takes_one_image(node: fx.Node, batch: int) -> bool:
         return False
     taken, *rest = args(node)
     dim, index = [*rest, 0, 0][:2]
-    shape = getattr(taken.meta.get("val"), "shape", ())
+    shape: tuple[Any, ...] = getattr(taken.meta.get("val"), "shape", ())
     along_batch = bool(shape) and shape[0] == batch and dim in (0, -len(shape))
     return along_batch and (op(node) == "unbind" or index not in (0, -1))
 
