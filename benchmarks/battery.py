@@ -38,12 +38,12 @@ import numpy as np  # noqa: E402
 import timm  # noqa: E402
 import torch  # noqa: E402
 
-from vitreous import probes as questions  # noqa: E402
 from vitreous.data.dataset import Dataset  # noqa: E402
-from vitreous.inspection.engine import SHARD  # noqa: E402
-from vitreous.inspection.passing import Pass  # noqa: E402
-from vitreous.probes.probe import Probe, Setting, Sums  # noqa: E402
-from vitreous.probes.subject import subjects  # noqa: E402
+from vitreous.measure import probes as questions  # noqa: E402
+from vitreous.measure.engine import SHARD  # noqa: E402
+from vitreous.measure.probe import Probe, Setting, Sums  # noqa: E402
+from vitreous.measure.streaming import Pass  # noqa: E402
+from vitreous.measure.subject import subjects  # noqa: E402
 
 TARGETS = {"cpu": 2.0, "cuda": 1.6, "memory": 2.0}
 

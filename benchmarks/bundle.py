@@ -21,9 +21,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from vitreous import recipes, store
-from vitreous.analyses.engine import analyse
 from vitreous.data import load
-from vitreous.inspection.inspection import Inspection
+from vitreous.measure.analysing import analyse
+from vitreous.measure.inspection import Inspection
 from vitreous.models import runs
 from vitreous.training.evaluate import evaluate
 from vitreous.training.loop import train

@@ -161,9 +161,9 @@ def contender(name: str, case: str, channels: int, count: int) -> Run:
 def _ours(first: nn.Module, second: nn.Module, images: Tensor) -> Run:
     """The probe as an inspection calls it, with features at hand."""
     from vitreous.data.dataset import Dataset
-    from vitreous.probes.cka import CKA
-    from vitreous.probes.probe import Batch, Setting
-    from vitreous.probes.subject import subjects
+    from vitreous.measure.probe import Batch, Setting
+    from vitreous.measure.probes.cka import CKA
+    from vitreous.measure.subject import subjects
     from vitreous.specimen.observe import Feature, Sites
 
     found = _different(first, second)

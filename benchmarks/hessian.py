@@ -68,8 +68,8 @@ Run = Callable[[int], tuple[np.ndarray, int]]
 def task(batch: int) -> tuple[nn.Module, Tensor, Tensor]:
     """The bundled ViT on images whose labels are shuffled, so that eigenvalues of both signs are among the largest."""
     from vitreous.data import load as load_images
+    from vitreous.measure.subject import subjects
     from vitreous.models.loading import load
-    from vitreous.probes.subject import subjects
 
     model, data = load("nano:vit"), load_images("world:shapes", split="train", size=16 * (batch + 1))
     order = torch.randperm(16, generator=torch.Generator().manual_seed(batch))
@@ -78,8 +78,8 @@ def task(batch: int) -> tuple[nn.Module, Tensor, Tensor]:
 
 def _ours(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
     import vitreous
-    from vitreous.analyses.curvature import Hessian, weights
-    from vitreous.analyses.lanczos import extreme
+    from vitreous.measure.curvature.lanczos import extreme
+    from vitreous.measure.curvature.loss import Hessian, weights
 
     specimen = vitreous.open(model)
     given = weights(specimen)

@@ -75,10 +75,10 @@ def prepared(images: Tensor) -> Tensor:
 
 def ours(count: int, device: str = "cpu", copies: int = 0) -> Run:
     """The analysis as the engine calls it, on a model that is open."""
-    from vitreous.analyses.analysis import Bench
-    from vitreous.analyses.landscape import Landscape
-    from vitreous.probes.probe import Setting
-    from vitreous.probes.subject import subjects
+    from vitreous.measure.analyses.landscape import Landscape
+    from vitreous.measure.analysis import Bench
+    from vitreous.measure.probe import Setting
+    from vitreous.measure.subject import subjects
 
     asked = subjects(model(), image=32, device=torch.device(device))
     bench = Bench(Setting(asked, data(count)), 128)
@@ -205,9 +205,9 @@ def _clocked(run: Callable[[], object]) -> float:
 @torch.no_grad()
 def _passes(count: int, copies: int) -> None:
     """One pass: how long the host takes to hand out its work, and how long until it is done."""
-    from vitreous.analyses.copies import scores, stackable
-    from vitreous.analyses.curvature import weights
-    from vitreous.probes.subject import subjects
+    from vitreous.measure.curvature.copies import scores, stackable
+    from vitreous.measure.curvature.loss import weights
+    from vitreous.measure.subject import subjects
 
     (subject,) = subjects(model(), image=32, device=torch.device("cuda"))
     images = prepared(data(count).images).cuda()
@@ -230,7 +230,7 @@ def _passes(count: int, copies: int) -> None:
 
 def _fixed(count: int) -> float:
     """Seconds of an analysis whose passes take no time."""
-    from vitreous.analyses import landscape
+    from vitreous.measure.analyses import landscape
 
     grid: Any = vars(landscape)["_Grid"]
     before = grid.losses

@@ -31,11 +31,11 @@ sys.path[:0] = [str(HERE.parent / "src")]
 import timm  # noqa: E402
 import torch  # noqa: E402
 
-from vitreous.analyses import linear_probe  # noqa: E402
-from vitreous.analyses.analysis import Bench  # noqa: E402
 from vitreous.data.dataset import Dataset  # noqa: E402
-from vitreous.probes.probe import Setting  # noqa: E402
-from vitreous.probes.subject import subjects  # noqa: E402
+from vitreous.measure.analyses import linear_probe  # noqa: E402
+from vitreous.measure.analysis import Bench  # noqa: E402
+from vitreous.measure.probe import Setting  # noqa: E402
+from vitreous.measure.subject import subjects  # noqa: E402
 
 TARGET, AT = 2.0, 10_000
 

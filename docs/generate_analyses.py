@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import vitreous
-from vitreous import analyses
+from vitreous.measure import analyses
 from vitreous.results import Result
 
 FOLDER = Path(__file__).resolve().parent / "analyses"

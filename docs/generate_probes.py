@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import vitreous
-from vitreous import probes
+from vitreous.measure import probes
 
 FOLDER = Path(__file__).resolve().parent / "probes"
 USUAL = ("nano:vit", "nano:resnet", "nano:convit")

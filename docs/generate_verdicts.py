@@ -18,11 +18,11 @@ from zipfile import ZipFile
 
 from vitreous import claims
 from vitreous.claims.claim import Part, Verdict, judge
-from vitreous.claims.command import number
 from vitreous.claims.reading import load
 from vitreous.claims.together import OUTCOMES, counts, of_chance
-from vitreous.inspection.inspection import Inspection
-from vitreous.report.judge import rows
+from vitreous.commands.claim_tables import number
+from vitreous.commands.judge import rows
+from vitreous.measure.inspection import Inspection
 from vitreous.report.page import write
 from vitreous.report.verdicts import Judgement
 

@@ -16,13 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from vitreous import analyses, probes
-from vitreous.analyses.engine import choose_analyses
 from vitreous.cli import main
 from vitreous.config import AUGMENT, FIELDS, NOT_NEGATIVE, POSITIVE, SHARES, Recipe, assignment
 from vitreous.data import load
 from vitreous.errors import VitreousError
-from vitreous.inspection.choosing import choose_probes
+from vitreous.measure import analyses, probes
+from vitreous.measure.analysing import choose_analyses
+from vitreous.measure.choosing import choose_probes
 from vitreous.models.loading import load as load_model
 
 ROUNDS = {

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import vitreous
-from vitreous import analyses, probes
 from vitreous.cli import main
 from vitreous.errors import VitreousError
+from vitreous.measure import analyses, probes
 from vitreous.specimen.anatomy import Anatomy
 
 LISTS = ["list models", "list probes", "list analyses", "list recipes", "claims list", "claims show", "claims judge"]
@@ -241,8 +241,8 @@ def test_what_nobody_foresaw_is_one_sentence(
 
 
 def test_every_command_has_a_report_of_its_own() -> None:
-    from vitreous.inspection.options import Alone, Options
-    from vitreous.report.asking import report_file
+    from vitreous.commands.options import Alone, Options
+    from vitreous.commands.request import report_file
 
     assert report_file(Options()) == Path("report.html")
     assert report_file(Alone(), "lesion") == Path("lesion.html")

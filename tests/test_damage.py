@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 import vitreous
-from analyses.test_engine import Brightness, Tiny, data
-from inspection.looks import Roll, Spread, cnn, images
+from measure.analyses.test_engine import Brightness, Tiny, data
+from measure.looks import Roll, Spread, cnn, images
 from results.conftest import filters
 from spoiling import Damage, Outcomes, damages, spoiled
 from studies.tiny import CLAIMS, cells, equal, tiny
@@ -26,7 +26,7 @@ from vitreous.claims.claim import judge
 from vitreous.claims.reading import load as evidence
 from vitreous.config import Augment
 from vitreous.files import read_json
-from vitreous.inspection.inspection import Inspection
+from vitreous.measure.inspection import Inspection
 from vitreous.models import loading
 from vitreous.results import Result
 from vitreous.studies import command, running

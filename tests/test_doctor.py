@@ -11,8 +11,8 @@ import torch
 import torchvision
 
 import vitreous
-from vitreous import doctor
 from vitreous.cli import main
+from vitreous.commands import doctor
 
 Usage = namedtuple("Usage", "total used free")
 

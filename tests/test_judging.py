@@ -48,8 +48,8 @@ def test_a_study_whose_cells_failed_exits_with_an_error(
 ) -> None:
     """It judges what there is, says which cells failed, and no script takes it for a success."""
     judged: list[str] = []
-    monkeypatch.setattr("vitreous.studies.command.study", lambda *given, **how: (["VIT-02"], ["k1", "k2"]))
-    monkeypatch.setattr("vitreous.report.judge.judge_folder", lambda folder, ids, *rest: judged.append(ids))
+    monkeypatch.setattr("vitreous.studies.conduct.study", lambda *given, **how: (["VIT-02"], ["k1", "k2"]))
+    monkeypatch.setattr("vitreous.commands.judge.judge_folder", lambda folder, ids, *rest: judged.append(ids))
     assert typed("study", "zoo", "--out", str(tmp_path)) == 2
     assert judged == ["VIT-02"]
     assert "2 cells of the study failed (k1, k2)" in capsys.readouterr().err

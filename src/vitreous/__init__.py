@@ -10,31 +10,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vitreous import data as data
-    from vitreous import recipes as recipes
-    from vitreous.analyses.engine import analyse as analyse
     from vitreous.errors import VitreousError as VitreousError
-    from vitreous.inspection.engine import inspect as inspect
-    from vitreous.inspection.inspection import Inspection as Inspection
+    from vitreous.measure.analysing import analyse as analyse
+    from vitreous.measure.engine import inspect as inspect
+    from vitreous.measure.inspection import Inspection as Inspection
     from vitreous.models import build as build
     from vitreous.results.result import Result as Result
     from vitreous.specimen.anatomy import Anatomy as Anatomy
     from vitreous.specimen.anatomy import Unit as Unit
     from vitreous.specimen.opening import open as open
     from vitreous.specimen.specimen import Specimen as Specimen
+    from vitreous.training import recipes as recipes
     from vitreous.training.loop import train as train
 
 __version__ = "0.1.0"
 
+_PACKAGES = {"data": "vitreous.data", "recipes": "vitreous.training.recipes"}
 _HOMES = {
     "Anatomy": "vitreous.specimen.anatomy",
-    "Inspection": "vitreous.inspection.inspection",
+    "Inspection": "vitreous.measure.inspection",
     "Result": "vitreous.results.result",
     "Specimen": "vitreous.specimen.specimen",
     "Unit": "vitreous.specimen.anatomy",
     "VitreousError": "vitreous.errors",
-    "analyse": "vitreous.analyses.engine",
+    "analyse": "vitreous.measure.analysing",
     "build": "vitreous.models",
-    "inspect": "vitreous.inspection.engine",
+    "inspect": "vitreous.measure.engine",
     "open": "vitreous.specimen.opening",
     "train": "vitreous.training.loop",
 }
@@ -47,8 +48,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("data", "recipes"):
-        return import_module(f"vitreous.{name}")
+    if name in _PACKAGES:
+        return import_module(_PACKAGES[name])
     if name not in _HOMES:
         raise AttributeError(f"module 'vitreous' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)

@@ -31,3 +31,8 @@ def console(stderr: bool = False) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, width=None if stream.isatty() else 120)
+
+
+def complain(sentence: str) -> None:
+    """An error or a problem, in red, where errors go."""
+    console(stderr=True).print(sentence, style="red", highlight=False, markup=False, soft_wrap=True)

@@ -12,8 +12,8 @@ from rich.console import Console
 from claims.cases.dosovitskiy_2021 import CASES
 from vitreous import claims
 from vitreous.claims.claim import judge
-from vitreous.claims.command import asked, choose, list_claims, print_verdicts, show_claim
 from vitreous.claims.evidence import Evidence, Look
+from vitreous.commands.claim_tables import asked, choose, list_claims, print_verdicts, show_claim
 from vitreous.errors import UnknownName
 
 
@@ -79,6 +79,6 @@ def test_verdicts_with_symbols_numbers_and_what_is_missing() -> None:
 
 
 def test_no_torch_is_needed() -> None:
-    code = "import sys; from vitreous.claims.command import *; list_claims(); show_claim('VIT-16')"
+    code = "import sys; from vitreous.commands.claim_tables import *; list_claims(); show_claim('VIT-16')"
     code += "; assert not {'torch', 'scipy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -11,7 +11,7 @@ import pytest
 
 from generators import generator
 from vitreous.claims.claim import Verdict
-from vitreous.report.judge import rows
+from vitreous.commands.judge import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = sorted((ROOT / "results").glob("*.zip"))

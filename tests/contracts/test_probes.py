@@ -18,12 +18,12 @@ import pytest
 import torch
 
 import vitreous
-from vitreous import probes
 from vitreous.data.dataset import Dataset
-from vitreous.inspection.passing import Pass
+from vitreous.measure import probes
+from vitreous.measure.probe import Probe, Setting, Sums
+from vitreous.measure.streaming import Pass
+from vitreous.measure.subject import Subject, subjects
 from vitreous.models.loading import load
-from vitreous.probes.probe import Probe, Setting, Sums
-from vitreous.probes.subject import Subject, subjects
 from vitreous.results import Result
 from vitreous.specimen.observe import SITES
 

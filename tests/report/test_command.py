@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from vitreous.inspection import engine
 
 import vitreous
 from vitreous.cli import main
-from vitreous.inspection import engine
-from vitreous.inspection.passing import Found, Pass
+from vitreous.measure.streaming import Found, Pass
 
 ASKED = ["--probes", "accuracy", "variance", "--device", "cpu"]
 QUICK = ["nano:vit", *ASKED, "--limit", "40"]

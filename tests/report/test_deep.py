@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import vitreous
-from vitreous import analyses
-from vitreous.analyses import engine
 from vitreous.cli import main
+from vitreous.measure import analyses
+from vitreous.measure import analysing as engine
 
 QUICK = ["nano:resnet", "--limit", "12", "--device", "cpu"]
 

@@ -11,18 +11,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vitreous import Inspection, analyses, claims, probes
+from vitreous import Inspection, claims
 from vitreous.claims.claim import judge
 from vitreous.claims.measure import DRAWS, Measure
 from vitreous.claims.reading import judged
 from vitreous.cli import main
+from vitreous.commands.inspecting import stored
+from vitreous.commands.judge import judgement
 from vitreous.errors import reason
+from vitreous.measure import analyses, probes
 from vitreous.models.runs import nanos
 from vitreous.report import attention, effect, findings, models, origin, sections, summary, surface, verdicts
 from vitreous.report import page as page_module
-from vitreous.report.command import stored
 from vitreous.report.guard import Guard, Unrendered
-from vitreous.report.judge import judgement
 from vitreous.report.page import page, write
 from vitreous.report.verdicts import Judgement
 from vitreous.results import Result

@@ -18,9 +18,10 @@ from claims.cases.dosovitskiy_2021 import CASES, trained
 from vitreous import claims
 from vitreous.claims.claim import judge
 from vitreous.claims.evidence import Evidence, Exhibit
+from vitreous.claims.facts import parse_roles
 from vitreous.cli import main
+from vitreous.commands.judge import FIELDS, named, rows
 from vitreous.errors import VitreousError
-from vitreous.report.judge import FIELDS, named, rows, understood
 
 
 def stored(folder: Path, exhibits: Sequence[Exhibit]) -> Path:
@@ -131,7 +132,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 def test_judging_needs_no_torch(study: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from rich.console import Console; "
-        "from vitreous.report.judge import judge_folder; "
+        "from vitreous.commands.judge import judge_folder; "
         "judge_folder(Path('study'), None, (), Path('v.html'), None, Console(quiet=True)); "
         "print(sorted({'torch', 'timm', 'scipy'} & set(sys.modules)))"
     )
@@ -141,11 +142,11 @@ def test_judging_needs_no_torch(study: Path) -> None:
 
 
 def test_roles() -> None:
-    assert understood(["run:mine=vit pool=gap", "b = resnet"]) == {"run:mine": "vit pool=gap", "b": "resnet"}
+    assert parse_roles(["run:mine=vit pool=gap", "b = resnet"]) == {"run:mine": "vit pool=gap", "b": "resnet"}
     with pytest.raises(VitreousError, match=r"There is no fact 'poll'\. Did you mean pool"):
-        understood(["a=vit poll=gap"])
+        parse_roles(["a=vit poll=gap"])
     with pytest.raises(VitreousError, match=r"There is no model among the facts 'resent'\. Did you mean resnet"):
-        understood(["a=resent"])
+        parse_roles(["a=resent"])
 
 
 def test_different_versions_are_not_judged_together(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +186,7 @@ def test_a_role_of_nobody_is_refused_before_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("vitreous.report.command.inspect", lambda *_, **__: pytest.fail("it looks first"))
+    monkeypatch.setattr("vitreous.commands.inspecting.inspect", lambda *_, **__: pytest.fail("it looks first"))
     code, _, err = run(capsys, "inspect", "nano:vit", "--role", "nano:resnet=resnet")
     assert code == 2
     assert "There is no model to look into 'nano:resnet'" in err

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from vitreous import analyses
-from vitreous.analyses.analysis import Numbers
-from vitreous.analyses.engine import _bench
-from vitreous.probes.subject import subjects
-from vitreous.report.command import stored
+from vitreous.commands.inspecting import stored
+from vitreous.measure import analyses
+from vitreous.measure.analysing import _bench
+from vitreous.measure.analysis import Numbers
+from vitreous.measure.subject import subjects
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "bundle.py"))
 ASKED, DATA, MOMENTS = SCRIPT["ASKED"], SCRIPT["DATA"], SCRIPT["MOMENTS"]

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 from vitreous import Inspection
+from vitreous.commands.inspecting import stored
 from vitreous.palette import RAMPS
-from vitreous.report.command import stored
 from vitreous.report.figures import write_figures
 from vitreous.report.guard import Guard
 from vitreous.report.page import page

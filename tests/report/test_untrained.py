@@ -13,7 +13,7 @@ import vitreous
 from vitreous import Inspection
 from vitreous.claims.reading import judged, unjudged
 from vitreous.cli import main
-from vitreous.report.judge import judgement
+from vitreous.commands.judge import judgement
 from vitreous.report.page import page
 
 

@@ -15,7 +15,7 @@ import torch
 from studies.killing import alive, at_work, files, started, until
 from studies.tiny import cells, equal, tiny
 from vitreous.studies import executors, running
-from vitreous.studies.command import doer
+from vitreous.studies.conduct import doer
 
 
 def test_two_workers_give_what_one_gives(tmp_path: Path, done: Path) -> None:

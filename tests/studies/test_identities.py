@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from vitreous import claims
 from vitreous.claims.claim import Claim, find, judge
 from vitreous.claims.evidence import Evidence, Exhibit, Look, Rows, Scale
-from vitreous.inspection.inspection import versions
+from vitreous.measure.inspection import versions
 from vitreous.models import convit, mixers, positions
 from vitreous.results import Result
 from vitreous.studies.identities import MEASURES, attention, frequency, identities, similarity, vit

@@ -19,7 +19,7 @@ from vitreous.claims.reading import load
 from vitreous.errors import VitreousError
 from vitreous.store import Run
 from vitreous.studies import running
-from vitreous.studies.command import remember
+from vitreous.studies.conduct import remember
 from vitreous.studies.measuring import folder, measure, record
 from vitreous.studies.plan import Cell
 

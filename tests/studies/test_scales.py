@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import vitreous
-from vitreous import analyses, probes, recipes
+from vitreous import recipes
 from vitreous.claims.facts import MODELS
 from vitreous.data import load
 from vitreous.data.world import TASKS as WORLD
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.measure import analyses, probes
 from vitreous.models import build
 from vitreous.studies.scales import SANITY, SCALES, SMALL, TASKS, Build, Scale, scale_named
 

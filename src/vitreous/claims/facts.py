@@ -8,10 +8,10 @@ end; `model="vit", pool="gap", fraction=0.1` is the same with mean pooling, trai
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from vitreous.errors import UnknownName
+from vitreous.errors import UnknownName, VitreousError
 
 MODELS = {
     "resnet": "ResNet-18 or 50",
@@ -109,3 +109,16 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return {"True": True, "False": False}.get(text, text)
+
+
+def parse_roles(roles: Sequence[str]) -> dict[str, str]:
+    """`NAME=vit pool=gap`, once what it says has been found to be in the words of claims."""
+    found = {}
+    for each in roles:
+        name, _, facts = (part.strip() for part in each.partition("="))
+        if not name or not facts:
+            raise VitreousError(f"--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not {each!r}.")
+        said = spoken(facts)
+        checked(said.pop("model"), said)
+        found[name] = facts
+    return found

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from vitreous.errors import VitreousError
 
 if TYPE_CHECKING:
     from vitreous.report.page import write as write
@@ -19,3 +22,9 @@ def __getattr__(name: str) -> Any:
     from vitreous.report.page import write
 
     return write
+
+
+def check_ending(path: Path) -> None:
+    """Whether a report can be called so."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise VitreousError(f"A report is written as HTML, and {path.name!r} ends otherwise; call it report.html.")

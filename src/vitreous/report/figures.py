@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from vitreous.errors import VitreousError
-from vitreous.inspection.inspection import Inspection
+from vitreous.measure.inspection import Inspection
 from vitreous.report.guard import Guard
 from vitreous.report.sections import csv
 from vitreous.report.surface import grids
@@ -67,7 +67,7 @@ def _surfaces(result: Result, folder: Path) -> list[Path]:
     """A landscape of every model in three dimensions."""
     from matplotlib import pyplot
 
-    from vitreous.analyses.relief import surface
+    from vitreous.measure.curvature.relief import surface
 
     written = []
     for i, model in enumerate(grids(result)):

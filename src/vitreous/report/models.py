@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from vitreous.inspection.inspection import Inspection
+from vitreous.measure.inspection import Inspection
 from vitreous.palette import MODEL_COLOURS
 from vitreous.report.words import escape, number, share
 from vitreous.specimen.anatomy import Anatomy

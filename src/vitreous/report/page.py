@@ -10,16 +10,14 @@ from pathlib import Path
 from vitreous import __version__
 from vitreous.claims.reading import unjudged
 from vitreous.errors import VitreousError
-from vitreous.inspection.inspection import Inspection
+from vitreous.measure.inspection import Inspection
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
-from vitreous.report import attention, models, origin, summary, surface, verdicts
-from vitreous.report.asking import check_ending
+from vitreous.report import attention, check_ending, models, origin, summary, surface, verdicts
 from vitreous.report.guard import Guard
-from vitreous.report.judge import warnings
 from vitreous.report.packing import block, digest, plain
 from vitreous.report.questions import GROUPS, arranged, question
 from vitreous.report.sections import section
-from vitreous.report.verdicts import Judgement
+from vitreous.report.verdicts import Judgement, warnings
 from vitreous.report.words import escape, listed, several
 from vitreous.specimen.drawing_svg import draw
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vitreous.inspection.inspection import Inspection
+from vitreous.measure.inspection import Inspection
 from vitreous.report.findings import HEADLINES, findings
 from vitreous.report.guard import Guard
 from vitreous.report.questions import question

@@ -6,18 +6,19 @@ that says what is missing. Everything is in the page, and the script that filter
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
 
-from vitreous import analyses
 from vitreous.claims.claim import Claim, Outcome, Paper, Part, Verdict
 from vitreous.claims.conflicts import concerning
 from vitreous.claims.evidence import Exhibit, Need, Scale
 from vitreous.claims.facts import same
 from vitreous.claims.facts import told as told_facts
+from vitreous.claims.reading import RANDOM
 from vitreous.claims.together import OUTCOMES, of_chance
+from vitreous.measure import analyses
 from vitreous.report import effect
 from vitreous.report.guard import Guard
 from vitreous.report.words import escape, listed, several
@@ -320,3 +321,17 @@ def _needs(missing: Sequence[Need]) -> str:
         for result, models in by_result.items()
     ]
     return listed(said)
+
+
+def warnings(not_judged: Mapping[str, str]) -> list[str]:
+    """A sentence on the models that findings are not judged on, for each reason."""
+    models: dict[str, list[str]] = {}
+    for name, why in not_judged.items():
+        models.setdefault(why, []).append(name)
+    found = []
+    for why, names in models.items():
+        it = "it" if len(names) == 1 else "them"
+        untrained = f"What you see is the architecture before training. No finding is judged on {it}."
+        rest = untrained if why == RANDOM else f"No finding is judged on {it}."
+        found.append(f"{why[0].upper()}{why[1:]}: {listed(names)}. {rest}")
+    return found

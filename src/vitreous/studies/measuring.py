@@ -16,8 +16,6 @@ import pandas as pd
 import torch
 from torch import nn
 
-from vitreous import analyses, probes
-from vitreous.analyses.engine import analyse
 from vitreous.claims.evidence import marks
 from vitreous.claims.facts import told
 from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
@@ -26,8 +24,10 @@ from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import fraction, split_off
 from vitreous.errors import VitreousError
 from vitreous.files import checksum, explained, read_json, write_json
-from vitreous.inspection.engine import inspect
-from vitreous.inspection.inspection import Inspection, versions
+from vitreous.measure import analyses, probes
+from vitreous.measure.analysing import analyse
+from vitreous.measure.engine import inspect
+from vitreous.measure.inspection import Inspection, versions
 from vitreous.models.positions import Learned1d
 from vitreous.models.runs import from_run
 from vitreous.results import Column, Result

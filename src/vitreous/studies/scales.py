@@ -14,9 +14,9 @@ from typing import Any, Literal
 from vitreous.claims.facts import MODELS
 from vitreous.config import Augment, Recipe
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.recipes import named
-from vitreous.recipes.dosovitskiy_2021 import vit_finetune
 from vitreous.studies.training import Images
+from vitreous.training.recipes import named
+from vitreous.training.recipes.dosovitskiy_2021 import vit_finetune
 
 TASKS = {
     "SYN-A": "world:syn-a:cues",

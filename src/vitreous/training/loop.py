@@ -22,12 +22,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitreous import recipes, store
+from vitreous import store
 from vitreous.config import Recipe
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
 from vitreous.processes import Processes, interruptible, place, processes
-from vitreous.training import locality, prepare
+from vitreous.training import locality, prepare, recipes
 from vitreous.training.display import View
 from vitreous.training.evaluate import evaluate
 from vitreous.training.objectives import objective

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitreous import recipes, store
+from vitreous import store
 from vitreous.config import Recipe
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
 from vitreous.processes import Processes, interruptible, place
-from vitreous.training import prepare
+from vitreous.training import prepare, recipes
 from vitreous.training.display import View
 from vitreous.training.loop import LOOK_EVERY, Course, Trained
 from vitreous.training.stack import NotStackable, Stack, StackedStep

@@ -13,7 +13,7 @@ from pkgutil import iter_modules
 
 import pandas as pd
 
-from vitreous.inspection.inspection import versions
+from vitreous.measure.inspection import versions
 from vitreous.results import Column, Result
 from vitreous.results.intervals import Interval
 from vitreous.studies.identities.measure import MEASURES

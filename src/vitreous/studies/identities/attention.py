@@ -7,8 +7,8 @@ from math import exp
 import torch
 from torch import Tensor
 
+from vitreous.measure.probes.variance import variance
 from vitreous.models.mixers import Attention, box_mean
-from vitreous.probes.variance import variance
 from vitreous.results.intervals import Interval, bootstrap_mean
 from vitreous.studies.identities.measure import largest, measure, normal, share
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vitreous.probes.alignment import Estimator, Grams, own_hsic, ratio, weighted_hsic
+from vitreous.measure.alignment import Estimator, Grams, own_hsic, ratio, weighted_hsic
 from vitreous.studies.identities.measure import measure
 
 Array = NDArray[np.float64]

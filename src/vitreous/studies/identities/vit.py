@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vitreous.measure.probes.cost import flops
 from vitreous.models import build
 from vitreous.models.positions import Learned1d
 from vitreous.models.vit import ViT, resize
-from vitreous.probes.cost import flops
 from vitreous.studies.identities.measure import largest, measure, normal
 from vitreous.training.adapt import adapt
 

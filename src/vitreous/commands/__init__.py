@@ -1,0 +1,1 @@
+"""The commands, one in a file; `vitreous.cli` assembles them."""

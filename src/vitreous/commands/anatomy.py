@@ -1,0 +1,60 @@
+"""`vitreous anatomy`: open models and show what they are made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from vitreous import names
+from vitreous.files import explained
+from vitreous.ranges import check_ranges
+from vitreous.terminal import ImageOption, console
+
+
+def anatomy(
+    models: list[str],
+    /,
+    *,
+    image: ImageOption | None = None,
+    pretrained: bool = False,
+    out: list[Path] | None = None,
+    seed: int = 0,
+) -> None:
+    """Open models and show what they are made of.
+
+    Example: vitreous anatomy vit_tiny_patch16_224 tv:resnet50 --out anatomy.svg
+
+    Parameters
+    ----------
+    models
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own.
+    image
+        Size of the images: a side (224), 224x160 or 3x224x160 (default: the model's own).
+    pretrained
+        Load the published weights; without it they are random.
+    out
+        Also write a drawing (.svg, .pdf, .png, .html) or the data (.json); may be repeated.
+    seed
+        Random seed of random weights (default: 0).
+    """
+    from vitreous.specimen import drawing
+
+    for path in out or ():
+        drawing.check_ending(path)
+    check_ranges(seed=seed)
+    names.check_models(models)
+    import torch
+
+    from vitreous.specimen.opening import open as open_model
+
+    torch.set_num_threads(1)  # a graph is read with thousands of tiny tensors; a second thread made it 17 s, not 3
+    screen = console()
+    anatomies = []
+    for name in models:
+        with console(stderr=True).status(f"Opening {name} …"):
+            torch.manual_seed(seed)
+            anatomies.append(open_model(name, image=image, pretrained=pretrained).anatomy)
+        screen.print(drawing.table(anatomies[-1], fold=len(models) > 1), "")
+    for path in out or ():
+        with explained(path):
+            drawing.save(anatomies, path)
+        screen.print(f"Wrote {path}", highlight=False)

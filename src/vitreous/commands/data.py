@@ -1,0 +1,60 @@
+"""`vitreous data`: look at a set of images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vitreous.data import naming
+from vitreous.errors import VitreousError
+from vitreous.ranges import check_ranges
+from vitreous.terminal import ImageOption, console
+
+
+def data(
+    name: str,
+    /,
+    *,
+    split: str | None = None,
+    image: ImageOption | None = None,
+    size: int | None = None,
+    seed: int = 0,
+    skip_corrupt: bool = False,
+    root: Path | None = None,
+    out: Path | None = None,
+) -> None:
+    """Look at a set of images: how many, of which classes, and what they look like.
+
+    Example: vitreous data folder:photos --split test --out sheet.png
+
+    Parameters
+    ----------
+    name
+        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK.
+    split
+        train, test, val or all. Default: train, and all images of data without splits.
+    image
+        Size of the images: a side (224) or 224x160 (default: their own if they share one, else 224).
+    size
+        Maximum number of images, class-balanced.
+    seed
+        Random seed of what is drawn (default: 0).
+    skip_corrupt
+        Leave out files that cannot be decoded.
+    root
+        The folder that holds torchvision's files.
+    out
+        Also draw a contact sheet: a .png, .jpg or .webp.
+    """
+    if out is not None and out.suffix not in (".png", ".jpg", ".webp"):
+        raise VitreousError(f"A contact sheet ends in .png, .jpg or .webp, and {str(out)!r} does not.")
+    check_ranges(size=size, seed=seed)
+    naming.check(name, split)
+    from vitreous.data import load, sheet, summary
+
+    how: dict[str, Any] = {"image": image, "size": size, "seed": seed, "skip_corrupt": skip_corrupt, "root": root}
+    found = load(name, split=split or "train", whole=split is None, **how)
+    console().print(summary.table(found))
+    if out is not None:
+        sheet.save(sheet.sheet(found, seed=seed), out)
+        console().print(f"Wrote {out}", highlight=False)

@@ -1,0 +1,78 @@
+"""`vitreous study`: train and measure what a set of findings needs, and judge them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+from vitreous.data import naming
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.image_size import square
+from vitreous.ranges import check_ranges
+from vitreous.terminal import ImageOption, console
+
+
+def study(
+    name: str = "sanity", /, *, data: str = "world:shapes", scale: str = "sanity", seeds: int = 1,
+    out: Path = Path("study"), image: ImageOption | None = None, workers: int | None = None, device: str = "auto",
+    executor: Literal["processes", "ray"] = "processes", address: str | None = None, dry_run: bool = False,
+) -> None:  # fmt: skip
+    """Train and measure what a set of findings needs, and judge them.
+
+    Example: vitreous study zoo --data tv:CIFAR10 --scale small --out studies/cifar10
+
+    Interrupted? Run the same command again: it resumes. In another terminal the same command helps.
+
+    Parameters
+    ----------
+    name
+        zoo, data, hessian-sweeps, sweeps, alternet, convit, skips, masked or identities; sanity for all findings that
+        have a small version, all for all. build-up searches where attention belongs in a ResNet, and judges nothing.
+    data
+        Images, as in `vitreous train`; small versions bring their own.
+    scale
+        sanity (two cores), small (one GPU) or paper.
+    seeds
+        Trainings of each model.
+    out
+        Folder of the study; several studies may share one.
+    image
+        Side of the images in pixels; they are square.
+    workers
+        Processes on this machine (default: one per GPU, or one per core without GPUs).
+    device
+        auto, cpu, cuda.
+    executor
+        processes of this machine, or ray for many machines that see the same folder.
+    address
+        Address of a Ray cluster, HOST:PORT or auto (default: one on this machine).
+    dry_run
+        Only list what would be done, which findings it serves, and how long it takes by a measured throughput.
+    """
+    _check_study(name, out, executor, data=data, seeds=seeds, workers=workers, image=image)
+    from vitreous.commands.judge import judge_folder
+    from vitreous.studies import conduct
+
+    ids, failed = conduct.study(
+        name, data, scale, seeds, out, image=square(image), workers=workers, device=device, executor=executor,
+        address=address, dry_run=dry_run, console=console(),
+    )  # fmt: skip
+    if ids:
+        judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
+    if failed:
+        raise conduct.CellsFailed(failed, out)
+
+
+def _check_study(name: str, out: Path, executor: str, *, data: str, **numbers: Any) -> None:
+    """What a dry run has to find, too."""
+    from vitreous.claims import STUDIES
+
+    check_ranges(**numbers)
+    naming.check(data)
+    if name not in (*STUDIES, "build-up"):
+        raise UnknownName("study", name, (*STUDIES, "build-up"), f"Studies are {', '.join(STUDIES)} and build-up.")
+    if any(part.is_file() for part in (out.expanduser(), *out.expanduser().parents)):
+        raise VitreousError(f"A study is kept in a folder, and a part of {str(out)!r} is a file; choose another out.")
+    if executor == "ray" and find_spec("ray") is None:
+        raise VitreousError("The executor ray needs Ray, which is not installed: pip install 'vitreous[ray]'.")

@@ -1,1 +1,0 @@
-"""Look inside: all questions, all models, one pass over the images."""

@@ -1,0 +1,44 @@
+"""Questions that need many passes or gradients, one in a file. `vitreous.analyse` asks them."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vitreous.measure.registry import Registry
+
+if TYPE_CHECKING:
+    from vitreous.measure.analysis import Analysis
+
+REGISTRY = Registry(__name__, Path(__file__).parent, "analysis", "analyses")
+names, summary = REGISTRY.names, REGISTRY.summary
+
+
+def named(name: str) -> type[Analysis]:
+    """The question of this name."""
+    return REGISTRY.named(name)
+
+
+def options(name: str) -> dict[str, tuple[str, str]]:
+    """What can be chosen about a question, read from its file: name, and default and meaning."""
+    source = REGISTRY.source(name)
+    constants = {
+        ast.unparse(target): node.value
+        for node in source.body
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+    }
+    found: dict[str, tuple[str, str]] = {}
+    for kind in (node for node in source.body if isinstance(node, ast.ClassDef)):
+        if not any(ast.unparse(each).startswith("dataclass") for each in kind.decorator_list):
+            continue
+        for node, after in zip(kind.body, [*kind.body[1:], None], strict=True):
+            if not isinstance(node, ast.AnnAssign) or node.value is None or "ClassVar" in ast.unparse(node.annotation):
+                continue
+            if ast.unparse(node.target).startswith("_"):
+                continue
+            default = constants.get(ast.unparse(node.value), node.value)
+            says = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            found[ast.unparse(node.target)] = ast.unparse(default), " ".join(str(says).split())
+    return found

@@ -1,0 +1,164 @@
+"""All answers of one inspection, by name."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vitreous import files
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.files import Damaged, explained
+from vitreous.results import Result
+from vitreous.results.files import AGAIN, INSPECTION, forget, pack, read_index, stored
+from vitreous.specimen.anatomy import Anatomy
+
+if TYPE_CHECKING:
+    from vitreous.measure.probe import Setting
+    from vitreous.measure.subject import Subject
+
+INDEX = INSPECTION
+
+
+class Inspection(Mapping[str, Result]):
+    """Results by the name of their question; what could not be asked at all is in `left_out`, with the reason.
+
+    Also what stored results are read back as: nothing here needs torch.
+    """
+
+    def __init__(
+        self,
+        results: Mapping[str, Result],
+        left_out: Mapping[str, Mapping[str, str]] | None = None,
+        anatomies: Mapping[str, Anatomy] | None = None,
+    ) -> None:
+        self._results = dict(results)
+        self.left_out = {probe: dict(why) for probe, why in (left_out or {}).items()}
+        """Question, model: why it was not asked."""
+        self.anatomies = dict(anatomies or {})
+
+    def __getitem__(self, name: str) -> Result:
+        if name in self._results:
+            return self._results[name]
+        if name in self.left_out:
+            reasons = "; ".join(f"{model}: {why}" for model, why in self.left_out[name].items())
+            raise VitreousError(f"{name!r} could not be asked. {reasons}")
+        raise UnknownName("result", name, self._results)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._results)
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._results
+
+    def __repr__(self) -> str:
+        return f"Inspection of {', '.join(self.anatomies)}: {', '.join(self._results)}"
+
+    def __or__(self, other: Inspection) -> Inspection:
+        """The answers of both; of a question that both were asked, the other's."""
+        if not isinstance(other, Inspection):
+            return NotImplemented
+        left_out = {name: why for name, why in self.left_out.items() if name not in other}
+        return Inspection(
+            {**self._results, **other._results}, {**left_out, **other.left_out}, {**self.anatomies, **other.anatomies}
+        )
+
+    def save(self, folder: Path | str) -> Path:
+        """Every result into a folder, and an index of them."""
+        home = Path(folder).expanduser()
+        with explained(home):
+            home.mkdir(parents=True, exist_ok=True)
+        with files.locked(home / ".lock", "saving results"):
+            files.sweep(home)
+            self._save(home)
+        return home
+
+    def _save(self, home: Path) -> None:
+        """Files of numbers never replace others; the index, which is written next, is the step from old to new."""
+        packed = {name: pack(result, name) for name, result in self._results.items()}
+        contents = {name: content for _, own in packed.values() for name, content in own.items()}
+        before = _names(home)
+        for name, content in contents.items():
+            files.write(home / name, content)
+        index = {
+            "results": {name: facts for name, (facts, _) in packed.items()},
+            "left_out": self.left_out,
+            "anatomies": {name: json.loads(anatomy.to_json()) for name, anatomy in self.anatomies.items()},
+        }
+        files.write_json(home / INDEX, index)
+        for name, (facts, _) in packed.items():  # for those who read one result alone
+            files.write_json(home / f"{name}.json", facts)
+        with explained(home):
+            forget(home, {*before, *packed}, set(contents))
+            for name in before - packed.keys():
+                (home / f"{name}.json").unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Inspection:
+        """What `save` wrote."""
+        home = Path(folder).expanduser()
+        if not (home / INDEX).is_file():
+            raise VitreousError(f"There is no inspection in {str(home)!r}: it has no {INDEX}.")
+        index = read_index(home)
+        results = {name: stored(home, name, facts) for name, facts in index["results"].items()}
+        try:
+            anatomies = {name: Anatomy.from_json(json.dumps(raw)) for name, raw in index["anatomies"].items()}
+            return cls(results, index["left_out"], anatomies)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Damaged(home / INDEX, f"{type(error).__name__} {error}", AGAIN) from None
+
+
+def _names(home: Path) -> set[str]:
+    """Of the results that are in a folder, as far as that can be read."""
+    try:
+        return set(read_index(home)["results"])
+    except VitreousError:
+        return set()
+
+
+def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[str, Any]:
+    """What a result rests on, for its `about`."""
+    data = setting.data
+    return {
+        "models": {
+            each.name: {
+                "fingerprint": each.fingerprint,
+                "weights": each.specimen.weights,
+                "image": list(each.specimen.anatomy.image),
+                "parameters": each.specimen.anatomy.parameters,
+                "edits": list(each.specimen.edits),
+                "mean": list(each.mean),
+                "std": list(each.std),
+                "normalised": each.normalised,
+            }
+            for each in asked
+        },
+        "beside": [each.name for each in setting.subjects],
+        "units": {each.name: [[u.name, u.kind, u.depth] for u in each.specimen.units] for each in asked},
+        "data": {
+            "name": data.name, "split": data.split, "images": seen, "of": len(data),
+            "available": data.total or len(data), "image": list(data.image),
+            "classes": len(data.classes), "fingerprint": data.fingerprint,
+        },
+        "seed": setting.seed,
+        "versions": versions(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    """Of what the numbers may depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("vitreous", "torch", "torchvision", "timm", "transformers", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,82 @@
+"""Questions that every image answers on its own: the answer is the mean over images, with its interval."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vitreous.measure.probe import Batch, Each, Probe, Seen, Sums, interval, key, where
+from vitreous.measure.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import Sites
+
+
+class PerImage(Probe):
+    """`values` gives, for a unit, an array for each image; NaN where an image has nothing to say."""
+
+    value: ClassVar[tuple[Column, ...]]
+    """The columns value, low, high and n, as `vitreous.results.estimate` makes them."""
+    axes: ClassVar[tuple[Column, ...]] = ()
+    """One column for each axis of an image's array, such as the head."""
+    views: ClassVar[tuple[View, ...]] = ()
+
+    @abstractmethod
+    def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
+        """(b, …) one array an image."""
+
+    def entries(self, subject: Subject, unit: Unit, axis: int, size: int) -> Sequence[Any]:
+        """What the column of an axis holds: 0, 1, 2, … unless a probe knows better."""
+        return range(size)
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+        return {key(subject, unit): Each(self.values(subject, unit, sites))}
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        return Result(self.name, self.table(sums, asked), (*UNIT_COLUMNS, *self.axes, *self.value), self.views)
+
+    def table(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> pd.DataFrame:
+        """A row for every unit and entry of its array."""
+        rows = [
+            row
+            for subject in asked
+            for unit in subject.specimen.units
+            if key(subject, unit, "sum") in sums
+            for row in self._rows(subject, unit, sums)
+        ]
+        return pd.DataFrame(rows, columns=[c.name for c in (*UNIT_COLUMNS, *self.axes, *self.value)])
+
+    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+        found, count = mean(sums, key(subject, unit))
+        names = [self.entries(subject, unit, axis, size) for axis, size in enumerate(found.mean.shape)]
+        for place in np.ndindex(found.mean.shape):
+            at = {column.name: names[axis][place[axis]] for axis, column in enumerate(self.axes)}
+            ends = {"value": found.mean[place], "low": found.low[place], "high": found.high[place], "n": count[place]}
+            yield {**where(subject, unit), **at, **ends}
+
+
+def counted(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
+    """Sums of what is known, and how often something was, for all names at once."""
+    sums: Sums = {}
+    for device in dict.fromkeys(values.device for values in given.values()):
+        here = {name: values for name, values in given.items() if values.device == device}
+        columns = [values.detach().double().reshape(len(batch), -1) for values in here.values()]
+        flat, widths = torch.cat(columns, 1), [column.shape[1] for column in columns]
+        for what, totals in (("sum", batch.total(flat.nan_to_num(0.0))), ("count", batch.total(~flat.isnan()))):
+            parts = zip(here.items(), totals.split(widths, 1), strict=True)
+            sums |= {f"{name}/{what}": part.reshape(-1, *values.shape[1:]) for (name, values), part in parts}
+    return sums
+
+
+def mean(sums: Mapping[str, Tensor], name: str) -> tuple[Interval, np.ndarray]:
+    """Mean over the images that had something to say, with its interval, and their number."""
+    total, count = (sums[f"{name}/{part}"].numpy() for part in ("sum", "count"))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = interval(total / count, count[0])
+    return Interval(*(np.asarray(part) for part in found)), count[0].astype(np.int64)

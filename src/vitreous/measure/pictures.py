@@ -1,0 +1,128 @@
+"""Questions that are answered image by image, for a few images: which ones, and how they are shown.
+
+What is found for an image is put at its place in an array of zeros, so that it can be added up like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitreous.errors import VitreousError
+from vitreous.measure.heads import hidden, without_attention
+from vitreous.measure.probe import Batch, Probe, Setting, Sums, key
+from vitreous.measure.subject import Subject
+from vitreous.specimen.anatomy import Grid, Unit
+from vitreous.specimen.observe import AttentionMap
+
+SIDE = 160
+"""Pixels of the longer side of a picture, at most."""
+
+
+@dataclass
+class Pictured(Probe):
+    """A question to the attention of a few images."""
+
+    images: Sequence[int] = (0, 1, 2, 3)
+    """Numbers of the images among those that pass, which begin with one of every class in turn."""
+
+    sites = ("attention",)
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        count = len(setting.data)
+        self.rows = tuple(dict.fromkeys(row for row in self.images if 0 <= row < count))
+        if not self.rows:
+            raise VitreousError(
+                f"Of the images {', '.join(map(str, self.images))} none is among the {count} that are inspected; they "
+                "count from 0."
+            )
+
+    def unsuited(self, subject: Subject) -> str:
+        return without_attention(subject)
+
+    def refuses(self, subject: Subject, unit: Unit) -> str | None:
+        return hidden(unit)
+
+    def slots(self, batch: Batch) -> tuple[list[int], list[int]]:
+        """Which of our images are in a batch, and where."""
+        rows = batch.rows.tolist()
+        here = [slot for slot, row in enumerate(self.rows) if row in rows]
+        return here, [rows.index(self.rows[slot]) for slot in here]
+
+    def placed(self, slots: Sequence[int], values: Tensor) -> Tensor:
+        """(images, …) with `values` at their places and zeros elsewhere."""
+        whole = values.new_zeros(len(self.rows), *values.shape[1:], dtype=torch.float64)
+        whole[list(slots)] = values.detach().double()
+        return whole
+
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        slots, _ = self.slots(batch)
+        return {key(subject, None, "seen"): self.placed(slots, torch.ones(len(slots)))} if slots else {}
+
+    def seen(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> list[int]:
+        """The images that have passed through every model; all of them, unless an inspection was interrupted."""
+        none = torch.zeros(len(self.rows))
+        passed = [sums.get(key(subject, None, "seen"), none) > 0 for subject in asked]
+        return torch.stack(passed).all(0).nonzero()[:, 0].tolist()
+
+    def thumbnails(self, slots: Sequence[int]) -> np.ndarray:
+        """(n, height, width, 3) bytes, smaller where they are large."""
+        pictures = self.setting.data.images[[self.rows[slot] for slot in slots]].float().cpu()
+        height, width = pictures.shape[2:]
+        scale = min(1.0, SIDE / max(height, width))
+        if scale < 1 and len(pictures):
+            size = (round(scale * height), round(scale * width))
+            pictures = F.interpolate(pictures, size=size, mode="bicubic", antialias=True, align_corners=False)
+        return pictures.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
+
+    def labels(self, slots: Sequence[int]) -> list[str]:
+        """What is seen on the images, as far as it is known."""
+        data = self.setting.data
+        found = [int(data.labels[self.rows[slot]]) for slot in slots]
+        return [
+            data.classes[label] if 0 <= label < len(data.classes) else f"image {self.rows[slot]}"
+            for slot, label in zip(slots, found, strict=True)
+        ]
+
+
+def coarser(grid: Grid, most: int | None) -> Grid:
+    """The grid, or one of blocks of its cells that has at most `most` rows and columns."""
+    if most is None:
+        return grid
+    rows, columns = (-(-side // -(-side // most)) for side in grid)
+    return rows, columns
+
+
+def token_matrix(seen: AttentionMap, values: Tensor, most: int | None = None) -> Tensor:
+    """(b, heads, queries, keys) over tokens, prefix first, of probabilities (b, groups, heads, queries, keys).
+
+    On a grid with more than `most` rows or columns, cells are taken together in blocks: the attention of a block is the
+    mean over its cells as queries and the sum over them as keys. Rows of tokens that do not ask are zero.
+    """
+    places = seen.places
+    query, rows = _blocks(places.queries, places.prefix, places.query_grid, most)
+    keys, columns = _blocks(places.keys, places.prefix, places.key_grid, most)
+    pair = query[:, :, None] * columns + keys[:, None, :]
+    pair = torch.where((query[:, :, None] < 0) | (keys[:, None, :] < 0), rows * columns, pair).to(values.device)
+    flat = values.transpose(1, 2).flatten(2)
+    whole = flat.new_zeros(*flat.shape[:2], rows * columns + 1)
+    whole.scatter_add_(2, pair.flatten().expand_as(flat), flat)  # adding by an index is 30 times as slow
+    asked = query[query >= 0].bincount(minlength=rows).clamp_min(1).to(values.device)
+    return whole[:, :, :-1].unflatten(2, (rows, columns)) / asked[:, None]
+
+
+def _blocks(tokens: Tensor, prefix: int, grid: Grid, most: int | None) -> tuple[Tensor, int]:
+    """The number of each token's block, prefix tokens being blocks of their own, -1 for padding; and how many blocks
+    there are."""
+    rows, columns = coarser(grid, most)
+    down, right = -(-grid[0] // rows), -(-grid[1] // columns)
+    cell = (tokens - prefix).clamp_min(0)
+    block = prefix + cell // grid[1] // down * columns + cell % grid[1] // right
+    return torch.where(tokens < prefix, tokens, block), prefix + rows * columns

@@ -1,0 +1,132 @@
+"""How many images a model has right, of all and of every class (A4.01).
+
+    top-k = share of the images whose label is among the k classes with the highest scores
+
+Of equal scores the first class wins, as in `argmax`: a model that gives every class the same score is at chance. The
+interval is Wilson's, which has a width even where a model has every image right.
+
+`about["replicates"]` keeps, for every model, top-1 of all images 1 + 200 times: as it is, and for the resamplings of
+the images, which are the same for all models and all inspections of the same images with one seed. So the difference of
+two models can be judged on the images that they have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vitreous.measure.probe import Batch, Probe, Sums, key
+from vitreous.measure.subject import Subject, logits
+from vitreous.results import Column, Reference, Result, View, estimate, listed, wilson
+
+__all__ = ["Accuracy"]
+
+EVERY = "all classes"
+HARDEST = 30
+"""Classes in the picture, where there are more: those with the most mistakes."""
+
+
+def rank(scores: Tensor, labels: Tensor) -> Tensor:
+    """(b,) how many classes stand before the right one, in scores (b, classes)."""
+    own = scores.gather(1, labels[:, None])
+    earlier = torch.arange(scores.shape[1], device=scores.device) < labels[:, None]
+    return ((scores > own) | ((scores == own) & earlier)).sum(1)
+
+
+@dataclass
+class Accuracy(Probe):
+    """How many images a model has right."""
+
+    name = "accuracy"
+    ids = ("A4.01",)
+
+    def unsuited(self, subject: Subject) -> str:
+        return self.setting.unmarkable(subject)
+
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        scores = logits(output)
+        assert scores is not None
+        labels = batch.on(scores.device, "labels")
+        place = rank(scores, labels)
+        member = F.one_hot(labels, len(self.setting.data.classes))
+        sums = {key(subject, what=f"top-{top}"): (member * (place < top)[:, None]).sum(0) for top in self._tops}
+        drawn = batch.total(torch.stack([place < 1, torch.ones_like(place, dtype=torch.bool)], 1))
+        return {**sums, key(subject, what="count"): member.sum(0), key(subject, what="drawn"): drawn}
+
+    @property
+    def _tops(self) -> tuple[int, ...]:
+        return (1, 5) if len(self.setting.data.classes) > 5 else (1,)
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        table = pd.DataFrame([row for subject in asked for row in self._rows(subject, sums)])
+        one = table[table["class"] != EVERY].groupby("class", sort=False)["value"].mean()
+        hardest = set(one.sort_values(kind="stable").index[:HARDEST])
+        table["overall"] = table["class"] == EVERY
+        table["hard"] = table["class"].isin(hardest)
+        columns = (
+            Column("model", "category", "The model."),
+            Column("measure", "category", "top-1: the highest score is the label's; top-5: one of the five highest."),
+            Column("class", "order", f"The class, or {EVERY!r}."),
+            Column("overall", "category", "Whether the row is about all classes."),
+            Column("hard", "category", f"Whether it is one of the {HARDEST} classes with the most mistakes."),
+            *estimate("Share of the images that the model has right.", label="accuracy"),
+        )
+        about = {"replicates": {subject.name: _replicates(subject, sums) for subject in asked}}
+        return Result(self.name, table, columns, _views(len(self.setting.data.classes), len(one)), about=about)
+
+    def _rows(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+        count = sums[key(subject, what="count")].numpy()
+        right = {top: sums[key(subject, what=f"top-{top}")].numpy() for top in self._tops}
+        for top in self._tops:
+            yield _row(subject, f"top-{top}", EVERY, right[top].sum(), count.sum())
+        for number in np.flatnonzero(count):
+            yield _row(subject, "top-1", self.setting.data.classes[number], right[1][number], count[number])
+
+
+def _replicates(subject: Subject, sums: Mapping[str, Tensor]) -> list[float | None]:
+    right, count = sums[key(subject, what="drawn")].numpy().T
+    with np.errstate(invalid="ignore"):
+        return listed(right / count)
+
+
+def _row(subject: Subject, measure: str, name: str, right: Any, count: Any) -> dict[str, Any]:
+    ends = dict(zip(("value", "low", "high"), map(float, wilson(right, count)), strict=True))
+    return {"model": subject.name, "measure": measure, "class": name, **ends, "n": int(count)}
+
+
+def _views(classes: int, seen: int) -> tuple[View, ...]:
+    chance = Reference(1 / classes, "guessing")
+    return (
+        View(
+            "bar",
+            x="model",
+            y="value",
+            colour="measure",
+            low="low",
+            high="high",
+            limits=(0, 1),
+            references=(chance,),
+            where="overall",
+            title="Accuracy",
+            how_to_read="The height of a bar is the share of the images that a model has right; top-5 counts an image "
+            "if the right class is among the model's first five. The whiskers are the 95 % interval over images.",
+        ),
+        View(
+            "heatmap",
+            x="class",
+            y="model",
+            colour="value",
+            limits=(0, 1),
+            where="hard",
+            title="Accuracy by class" if seen <= HARDEST else f"Accuracy of the {HARDEST} hardest classes",
+            how_to_read="Each cell is the share of a class's images that a model has right. A column that is dark for "
+            "one model only is a class in which the models differ.",
+        ),
+    )

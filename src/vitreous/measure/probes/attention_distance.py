@@ -1,0 +1,92 @@
+"""How far the heads of a model look, in pixels (A4.18).
+
+    distance = 1/N Σ_i Σ_j A_ij ‖p_i − p_j‖,   p the middles of the patches in the image
+
+for every head, mean over images (SLC-09 to SLC-13, VIT-13). Rows of A sum to one already, so it is divided by the N
+queries and not by N² pairs (X-07), and uniform attention gives the mean distance of all pairs. Tokens without a place
+(class, registers, padding) neither ask nor answer: their rows are left out, their columns too, and what remains of a
+row is scaled to sum to one. With `renormalise=False` it is left as it is, as if such tokens were at distance zero;
+published code does that, and heads that look at the class token then seem local. `elsewhere` says how much that is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from vitreous.measure.heads import PerHead
+from vitreous.measure.subject import Subject
+from vitreous.results import Column, Reference, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import AttentionMap
+
+__all__ = ["AttentionDistance"]
+
+
+@dataclass
+class AttentionDistance(PerHead):
+    """How far heads look, in pixels."""
+
+    renormalise: bool = True
+    """Scale what a row gives to patches to sum to one; False counts tokens without a place as distance zero."""
+
+    name = "attention_distance"
+    ids = ("A4.18", "SLC-09", "SLC-10", "VIT-13", "X-07")
+    value = estimate("Attention-weighted distance, mean over queries and images.", label="distance", measure="pixels")
+    beside = (
+        Column("elsewhere", "quantity", "Share of attention that goes to tokens without a place, such as the class."),
+    )
+    views: ClassVar[tuple[View, ...]] = (
+        View(
+            "scatter",
+            x="depth",
+            y="value",
+            colour="model",
+            low="low",
+            high="high",
+            bands=True,
+            title="How far heads look",
+            how_to_read="Each point is a head: how far it looks on average. At the dashed line a head attends to the "
+            "whole image alike; far below it, only close by.",
+        ),
+        View(
+            "line",
+            x="rank",
+            y="value",
+            colour="depth",
+            facet="model",
+            title="Heads of each layer, from the most local to the most global",
+            how_to_read="Each line is a layer, its heads sorted by distance. A steep line is a layer that has local "
+            "and global heads side by side.",
+        ),
+        View(
+            "scatter",
+            x="depth",
+            y="relative",
+            colour="model",
+            bands=True,
+            references=(Reference(1.0, "uniform attention"),),
+            title="Distance relative to uniform attention",
+            how_to_read="The same with every unit compared with uniform attention over the keys it can reach, so that "
+            "windows and images of other sizes can be compared. Below 1 a head prefers what is close.",
+        ),
+    )
+
+    def refuses(self, subject: Subject, unit: Unit) -> str | None:
+        if (why := super().refuses(subject, unit)) is not None:
+            return why
+        if unit.reach == "class":
+            return "Only tokens without a place look here; there is nothing to measure from."
+        return "Its feature map is a single position." if unit.grid == (1, 1) else None
+
+    def extent(self, subject: Subject, seen: AttentionMap) -> tuple[float, float]:
+        """What the grid covers: the image."""
+        _, height, width = subject.specimen.anatomy.image
+        return height, width
+
+    def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
+        geometry = self.geometry(subject, unit, seen, self.extent(subject, seen))
+        value, elsewhere = geometry.mean_distance(seen.values, self.renormalise)
+        return {"value": value, "elsewhere": elsewhere}

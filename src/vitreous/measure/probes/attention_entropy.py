@@ -1,0 +1,58 @@
+"""How widely heads spread their attention, in bits.
+
+    entropy = 1/N Σ_i Σ_j −A_ij log₂ A_ij
+
+for every head, mean over images. A head that attends to one token has 0 bits, one that attends to n alike has log₂ n;
+`relative` is the entropy divided by that of uniform attention over the keys a query can reach. All tokens ask and
+answer here, the class token too: attention to it is a choice like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from vitreous.measure.heads import PerHead, latest_cross_entropy
+from vitreous.measure.subject import Subject
+from vitreous.results import Reference, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import AttentionMap
+
+__all__ = ["AttentionEntropy"]
+
+
+@dataclass
+class AttentionEntropy(PerHead):
+    """How widely heads spread their attention, in bits."""
+
+    name = "attention_entropy"
+    value = estimate("Entropy of attention, mean over queries and images.", label="entropy", measure="bits")
+    views = (
+        View(
+            "scatter",
+            x="depth",
+            y="value",
+            colour="model",
+            low="low",
+            high="high",
+            bands=True,
+            title="How widely heads spread their attention",
+            how_to_read="Each point is a head. One bit more is attention to twice as many tokens; at the dashed line "
+            "all tokens are attended to alike.",
+        ),
+        View(
+            "scatter",
+            x="depth",
+            y="relative",
+            colour="model",
+            bands=True,
+            references=(Reference(1.0, "uniform attention"),),
+            title="Entropy relative to uniform attention",
+            how_to_read="1 is attention to all keys alike, 0 attention to a single one. Units that reach fewer keys, "
+            "such as windows, are compared with uniform attention to those.",
+        ),
+    )
+
+    def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
+        return {"value": latest_cross_entropy(seen).diagonal(dim1=1, dim2=2)}

@@ -1,0 +1,191 @@
+"""Attention as it is, for a few images: from every patch, in every layer and head (A4.30).
+
+The arrays of the result, for n images; prefix tokens come first among queries and keys, then the grid row by row:
+
+    "attention/<model>/<unit's index>"   uint8 (n, heads, queries, keys)   A = level / 255 · scale of its row
+    "scale/<model>/<unit's index>"       float32 (n, heads, queries)       the largest probability of each row
+    "images"                             uint8 (n, height, width, 3)       the images, at most 160 pixels a side
+    "tiles"                              uint8 (rows with `tile`, 56, 56, 3)
+
+`about["maps"][model][unit's index]` has "queries" and "keys", rows and columns of their grids; "prefix", the number of
+prefix tokens in front of each; and "heads", "all" or "mean". `about["shown"]` has the numbers of the images among
+those inspected, `about["labels"]` what they are called. Windows and reduced keys are spread over the grid: what cannot
+be attended to is zero. On grids of more than 16 rows or columns neighbouring cells are taken together in blocks,
+queries averaged and keys summed. A model's maps take at most `budget` bytes: where they would take more there are fewer
+images (for all models alike), and where a single one is too much, heads are averaged; `about["fewer"]` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vitreous.measure.heads import Geometry, cross_entropy, hidden
+from vitreous.measure.pictures import Pictured, coarser, token_matrix
+from vitreous.measure.probe import Batch, Setting, Sums, key, where
+from vitreous.measure.subject import Subject
+from vitreous.palette import RAMPS
+from vitreous.results import UNIT_COLUMNS, Column, Result, View
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import AttentionMap, Sites
+
+__all__ = ["AttentionMaps"]
+
+MOST = 16
+"""Rows and columns of a grid that is shown cell by cell."""
+TILE, DECADES, MARK = 56, 3, (57, 243, 255)
+"""Pixels of a tile; how far down its colours go; the colour around the query."""
+COLUMNS = (
+    *UNIT_COLUMNS,
+    Column("image", "order", "The image, by its number among those inspected."),
+    Column("label", "category", "What the image shows, where that is known."),
+    Column("head", "order", "The head, or the mean of all heads."),
+    Column("tile", "category", "Whether its centre patch's attention is among the tiles."),
+    Column("distance", "quantity", "Attention-weighted distance, mean over queries.", "pixels"),
+    Column("entropy", "quantity", "Entropy of attention, mean over queries.", "bits"),
+    Column("elsewhere", "quantity", "Share of attention that goes to tokens without a place, such as the class."),
+)
+VIEWS = (
+    View(
+        "tiles",
+        x="unit",
+        facet="model",
+        where="tile",
+        array="tiles",
+        title="What the centre patch looks at, layer by layer",
+        how_to_read="Each tile is the first image as the patch in the frame sees it, mean over heads: the brighter a "
+        "place, the more it is attended to. Colours are logarithmic; a third of the scale is a factor of ten.",
+    ),
+)
+
+
+@dataclass
+class AttentionMaps(Pictured):
+    """Attention of a few images, from every patch."""
+
+    budget: int = 3_000_000
+    """Bytes that the maps of a model may take."""
+
+    name = "attention_maps"
+    ids = ("A4.30", "CVT-16")
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        asked = [subject for subject in setting.subjects if not self.unsuited(subject)]
+        every, mean = ({each.name: size(each, heads) for each in asked} for heads in (True, False))
+        self.averaged = {name for name, bytes_ in every.items() if bytes_ > self.budget}
+        sizes = [mean[name] if name in self.averaged else every[name] for name in every]
+        fit = min((max(1, self.budget // max(1, bytes_)) for bytes_ in sizes), default=len(self.rows))
+        self.wanted, self.rows = len(self.rows), self.rows[:fit]
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        slots, places = self.slots(batch)
+        if sites.attention is None or not slots:
+            return {}
+        shown = sites.attention.probabilities
+        values = shown.values[places].float()
+        seen = AttentionMap(values, shown.places)
+        maps = token_matrix(seen, values.mean(2, keepdim=True) if subject.name in self.averaged else values, MOST)
+        return {
+            key(subject, unit, "maps"): self.placed(slots, maps),
+            key(subject, unit, "summary"): self.placed(slots, _summary(subject, seen)),
+            key(subject, unit, "grids"): torch.tensor(_grids(seen)) * float(self.rows[0] in batch.rows),
+        }
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        slots = self.seen(sums, asked)
+        arrays: dict[str, np.ndarray] = {"images": self.thumbnails(slots)}
+        rows: list[dict[str, Any]] = []
+        tiles: list[np.ndarray] = []
+        maps: dict[str, dict[str, Any]] = {}
+        for subject, unit in ((s, u) for s in asked for u in s.specimen.units if key(s, u, "maps") in sums):
+            name = key(subject, unit)
+            whole = sums[f"{name}/maps"].numpy()[slots]
+            arrays[f"attention/{name}"], arrays[f"scale/{name}"] = quantised(whole)
+            grids = [int(number) for number in sums[f"{name}/grids"]]
+            heads = "mean" if subject.name in self.averaged else "all"
+            maps.setdefault(subject.name, {})[str(unit.index)] = {
+                "queries": grids[:2], "keys": grids[2:4], "prefix": grids[4], "heads": heads
+            }  # fmt: skip
+            rows += self._rows(subject, unit, sums[f"{name}/summary"].numpy(), slots)
+            tiles += [tile(image.mean(0), grids) for image in whole[:1]]
+        if tiles:
+            arrays["tiles"] = np.stack(tiles)
+        table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
+        about = {"maps": maps, "shown": [self.rows[s] for s in slots], "labels": self.labels(slots), **self._fewer()}
+        return Result(self.name, table, COLUMNS, VIEWS if tiles else (), arrays, about)
+
+    def _rows(self, subject: Subject, unit: Unit, summary: np.ndarray, slots: list[int]) -> Iterator[dict[str, Any]]:
+        for slot, label in zip(slots, self.labels(slots), strict=True):
+            for head, numbers in enumerate(summary[slot]):
+                mean = head == summary.shape[1] - 1
+                named = {"image": self.rows[slot], "label": label, "head": "mean" if mean else str(head)}
+                found = dict(zip(("distance", "entropy", "elsewhere"), numbers, strict=True))
+                yield {**where(subject, unit), **named, "tile": mean and slot == slots[0], **found}
+
+    def _fewer(self) -> dict[str, str]:
+        said = []
+        if len(self.rows) < self.wanted:
+            said.append(f"{len(self.rows)} of {self.wanted} images")
+        if self.averaged:
+            said.append(f"heads averaged in {', '.join(sorted(self.averaged))}")
+        return {"fewer": f"{'; '.join(said)}: maps take {self.budget} bytes a model at most."} if said else {}
+
+
+def size(subject: Subject, heads: bool) -> int:
+    """Bytes of one image's maps, as far as the anatomy tells: keys of a reduced grid are fewer."""
+    total = 0
+    for unit in subject.specimen.units:
+        if hidden(unit) is None and unit.grid is not None:
+            rows, columns = coarser(unit.grid, MOST)
+            total += (len(unit.prefix) + rows * columns) ** 2 * ((unit.heads or 1) if heads else 1)
+    return total
+
+
+def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Levels from 0 to 255, linear between zero and the largest number of each row, which is the scale."""
+    scale = maps.max(-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        levels = np.nan_to_num(np.rint(255 * maps / scale[..., None]))
+    return levels.astype(np.uint8), scale.astype(np.float32)
+
+
+def _grids(seen: AttentionMap) -> list[float]:
+    """Rows and columns of the queries' grid and of the keys', and the prefix tokens, as they are shown."""
+    return [*map(float, (*coarser(seen.query_grid, MOST), *coarser(seen.key_grid, MOST), seen.prefix))]
+
+
+def _summary(subject: Subject, seen: AttentionMap) -> Tensor:
+    """(b, heads + 1, 3) distance, entropy and attention to tokens without a place; the mean of the heads comes last."""
+    values = torch.cat([seen.values, seen.values.mean(2, keepdim=True)], 2)
+    _, height, width = subject.specimen.anatomy.image
+    distance, elsewhere = Geometry.of(seen.places, (height, width), values).mean_distance(values)
+    entropy = cross_entropy(values, seen.queries).diagonal(dim1=1, dim2=2)
+    return torch.stack([distance, entropy, elsewhere], -1)
+
+
+def tile(matrix: np.ndarray, grids: Sequence[int]) -> np.ndarray:
+    """The attention of the middle patch in colours, its own place framed; that of the first token where only prefix
+    tokens ask."""
+    rows, columns, down, right, prefix = grids
+    asking = prefix + rows // 2 * columns + columns // 2
+    row = matrix[asking if matrix[asking].any() else 0, prefix:]
+    light = 1 + np.log10(np.maximum(row / max(row.max(), 1e-30), 10.0**-DECADES)) / DECADES
+    ramp = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in RAMPS["dark"]], dtype=float)
+    stops = np.linspace(0, 1, len(ramp))
+    picture = np.stack([np.interp(light, stops, ramp[:, c]) for c in range(3)], -1).reshape(down, right, 3)
+    high, wide = (round(TILE * side / max(rows, columns)) for side in (rows, columns))
+    y, x = np.arange(high), np.arange(wide)
+    drawn = np.zeros((TILE, TILE, 3), np.uint8)
+    drawn[:high, :wide] = picture[y * down // high][:, x * right // wide].round()
+    own = (y * rows // high == rows // 2)[:, None] & (x * columns // wide == columns // 2)[None, :]
+    around = np.pad(own, 1)
+    inside = around[:-2, 1:-1] & around[2:, 1:-1] & around[1:-1, :-2] & around[1:-1, 2:]
+    drawn[:high, :wide][own & ~inside] = MARK
+    return drawn

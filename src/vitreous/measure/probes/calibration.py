@@ -1,0 +1,247 @@
+"""Whether a model is as often right as it is sure (A4.15).
+
+    confidence    the largest probability of softmax(scores)
+    reliability   accuracy of the images whose confidence lies in a bin: [0, 0.1), [0.1, 0.2), …, [0.9, 1]
+    plain ECE     Σ_bins  share of the images · |accuracy − mean confidence|
+    ECE           the same without what noise adds to it, `vitreous.results.calibration_error`
+    signed ECE    Σ_bins  share of the images · (mean confidence − accuracy)      above 0 is over-confident
+    Brier         mean of Σ_classes (probability − [is the label])²
+    NLL           mean of −log probability of the label
+    Acc-90, Unc-90, Freq-90    accuracy of the images with a confidence above 0.9; share of the mistakes that are made
+                  with less; share of the images with more
+
+The last bin is closed: a confidence of exactly 1 counts where it belongs. Bins hold sums alone, so that ECE over many
+batches is that of all images and not the mean of the batches'.
+
+Intervals: of ECE a test of its value, inverted; of shares Wilson's; of the signed ECE, a mean of numbers between -1 and
+1, Bonett and Price's; of Brier and NLL the bootstrap's. The plain ECE has none: it has no truth but that of its number
+of images.
+
+`about["replicates"]` keeps, for every model and measure, the number 1 + 200 times: as it is, and for the resamplings of
+the images, which two models have in common (see `accuracy`). Those of ECE are the plain one's, moved so that their mean
+is the value: each resampling adds the bias once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from vitreous.errors import VitreousError
+from vitreous.measure.probe import Batch, Probe, Setting, Sums, interval, key
+from vitreous.measure.subject import Subject, logits
+from vitreous.results import Column, Interval, Reference, Result, View, change_of_sums, estimate, listed, wilson
+from vitreous.results.calibration_error import expected_calibration_error
+
+__all__ = ["Calibration"]
+
+SURE = 0.9
+PARTS = ("count", "confidence", "square", "right", "gap_square", "brier", "nll", "sure", "sure_right")
+
+
+def binned(confidence: Tensor, bins: int) -> Tensor:
+    """(b,) number of the bin; the last one is closed."""
+    return (confidence * bins).floor().long().clamp(0, bins - 1)
+
+
+def per_image(scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """What every image adds, (b,) each, from scores (b, classes); in double precision, where no logarithm overflows."""
+    logs, shares = scores.double().log_softmax(1), scores.double().softmax(1)
+    confidence, guess = shares.max(1)
+    right = (guess == labels).double()
+    sure = (confidence > SURE).double()
+    return {
+        "count": torch.ones_like(confidence),
+        "confidence": confidence,
+        "square": confidence.square(),
+        "right": right,
+        "gap_square": (confidence - right).square(),
+        "brier": (shares - F.one_hot(labels, scores.shape[1])).square().sum(1),
+        "nll": -logs.gather(1, labels[:, None])[:, 0],
+        "sure": sure,
+        "sure_right": sure * right,
+    }
+
+
+def measures(of: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """All numbers but the debiased ECE from the sums in bins, (…, bins) each."""
+    total = {part: values.sum(-1) for part, values in of.items()}
+    count, sure, wrong = total["count"], total["sure"], total["count"] - total["right"]
+    gap = of["confidence"] - of["right"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return {
+            "plain ECE": np.abs(gap).sum(-1) / count,
+            "signed ECE": gap.sum(-1) / count,
+            "Brier": total["brier"] / count,
+            "NLL": total["nll"] / count,
+            "Acc-90": total["sure_right"] / sure,
+            "Unc-90": 1 - (sure - total["sure_right"]) / wrong,
+            "Freq-90": sure / count,
+        }
+
+
+def debiased(of: Mapping[str, np.ndarray]) -> tuple[Interval, np.ndarray]:
+    """ECE and its interval from the sums (1 + REPEATS, bins), and its replicates (1 + REPEATS,)."""
+    found = expected_calibration_error(*(of[part][0] for part in ("count", "confidence", "square", "right")))
+    plain = measures(of)["plain ECE"]
+    known = plain[1:][np.isfinite(plain[1:])]
+    moved = np.maximum(found.mean + plain - (known.mean() if len(known) else np.nan), 0)
+    return found, np.concatenate([[found.mean], moved[1:]])
+
+
+def every_measure(of: Mapping[str, np.ndarray]) -> dict[str, tuple[Interval, np.ndarray]]:
+    """Each number with its interval and its replicates, from the sums (1 + REPEATS, bins)."""
+    replicates = measures(of)
+    total = {part: float(values[0].sum()) for part, values in of.items()}
+    count, sure, wrong = total["count"], total["sure"], total["count"] - total["right"]
+    found = {name: interval(values, count) for name, values in replicates.items()}
+    found["plain ECE"] = Interval(found["plain ECE"].mean, np.nan, np.nan)
+    found["signed ECE"] = change_of_sums(total["confidence"] - total["right"], total["gap_square"], count)
+    found["Acc-90"] = wilson(total["sure_right"], sure)
+    found["Unc-90"] = wilson(wrong - (sure - total["sure_right"]), wrong)
+    found["Freq-90"] = wilson(sure, count)
+    return {"ECE": debiased(of)} | {name: (found[name], values) for name, values in replicates.items()}
+
+
+@dataclass
+class Calibration(Probe):
+    """Whether a model is as often right as it is sure."""
+
+    name = "calibration"
+    ids = ("A4.15", "HDV-49")
+    bins: int = 10
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        if self.bins < 1:
+            raise VitreousError(f"calibration was asked for {self.bins} bins; it takes at least one.")
+
+    def unsuited(self, subject: Subject) -> str:
+        return self.setting.unmarkable(subject)
+
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        scores = logits(output)
+        assert scores is not None
+        found = per_image(scores, batch.on(scores.device, "labels"))
+        member = F.one_hot(binned(found["confidence"], self.bins), self.bins)
+        return {key(subject, what=part): batch.total(found[part][:, None] * member) for part in PARTS}
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        columns = (
+            Column("model", "category", "The model."),
+            Column("measure", "category", "What the value is."),
+            Column("bin", "order", "The bin of confidence; empty where the value is about all images."),
+            Column("overall", "category", "Whether the row is about all images, and not about a bin."),
+            Column("binned", "category", "Whether the row is about a bin."),
+            Column("filled", "category", "Whether there are images in the bin."),
+            Column("confidence", "quantity", "Mean confidence of the images in the bin."),
+            *_with_ends("accuracy", "Share of the images in the bin that the model has right."),
+            *_with_ends("share", "Share of all images that are in the bin.", "share of the images"),
+            *estimate("The measure; of a bin, its mean confidence less its accuracy."),
+        )
+        rows = [row for subject in asked for row in (*self._overall(subject, sums), *self._bins(subject, sums))]
+        table = pd.DataFrame(rows, columns=[each.name for each in columns])
+        kept = {
+            subject.name: {name: listed(drawn) for name, (_, drawn) in every_measure(_parts(subject, sums)).items()}
+            for subject in asked
+        }
+        return Result(self.name, table, columns, VIEWS, about={"replicates": kept})
+
+    def _overall(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+        of = _parts(subject, sums)
+        images = int(of["count"][0].sum())
+        for measure, (found, _) in every_measure(of).items():
+            where = {
+                "model": subject.name,
+                "measure": measure,
+                "bin": "",
+                "overall": True,
+                "binned": False,
+                "filled": False,
+            }
+            yield {**where, **_ends("value", found), "n": images}
+
+    def _bins(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+        count, sure, right = (_parts(subject, sums)[part][0] for part in ("count", "confidence", "right"))
+        for number in range(self.bins):
+            inside = int(count[number])
+            accuracy, confidence = wilson(right[number], inside), sure[number] / inside if inside else np.nan
+            gap = Interval(*(confidence - accuracy[end] for end in (0, 2, 1)))
+            yield {
+                "model": subject.name,
+                "measure": "gap",
+                "bin": f"{number / self.bins:.4g} to {(number + 1) / self.bins:.4g}",
+                "overall": False,
+                "binned": True,
+                "filled": inside > 0,
+                "confidence": float(confidence),
+                **_ends("accuracy", accuracy),
+                **_ends("share", wilson(inside, count.sum())),
+                **_ends("value", gap),
+                "n": inside,
+            }
+
+
+def _parts(subject: Subject, sums: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    return {part: sums[key(subject, what=part)].numpy() for part in PARTS}
+
+
+def _ends(name: str, found: Interval) -> dict[str, float]:
+    ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
+    return dict(zip((name, *ends), map(float, found), strict=True))
+
+
+def _with_ends(name: str, says: str, label: str = "") -> tuple[Column, ...]:
+    words = {"low": "Lower", "high": "Upper"}
+    ends = (Column(f"{name}_{end}", "quantity", f"{word} end of its 95 % interval.") for end, word in words.items())
+    return Column(name, "quantity", says, label=label), *ends
+
+
+VIEWS = (
+    View(
+        "line",
+        x="confidence",
+        y="accuracy",
+        colour="model",
+        low="accuracy_low",
+        high="accuracy_high",
+        limits=(0, 1),
+        references=(Reference(1.0, "as right as sure", "slope"),),
+        where="filled",
+        title="Reliability",
+        how_to_read="Each point is a tenth of the range of confidence: how sure the model is there, and how often it "
+        "is right. Below the dashed line a model is surer than it should be, above it less.",
+    ),
+    View(
+        "bar",
+        x="bin",
+        y="share",
+        colour="model",
+        low="share_low",
+        high="share_high",
+        where="binned",
+        title="How sure the model is",
+        how_to_read="The height of a bar is the share of the images about which a model is that sure. All weight in "
+        "the last bins of a model that makes mistakes is over-confidence.",
+    ),
+    View(
+        "bar",
+        x="measure",
+        y="value",
+        colour="model",
+        low="low",
+        high="high",
+        where="overall",
+        title="Calibration in single numbers",
+        how_to_read="ECE is the mean gap between confidence and accuracy without what chance adds to it on so few "
+        "images; the plain ECE is what papers report. Signed ECE says its direction (above 0: over-confident). Brier "
+        "and NLL punish wrong probabilities, and lower is better.",
+    ),
+)

@@ -1,0 +1,276 @@
+"""How alike the representations of any two units are, within a model and across models (A4.10 to A4.13, A4.24).
+
+    CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L)),   `vitreous.measure.alignment` has the formulas
+
+Minibatches are `minibatch` images in a row, wherever the shards of the inspection end, and count by their images.
+Copies of an image are left out. All layers of all models are compared with each other in one product of their centred
+Gram matrices. Gram matrices, not features, are kept of a layer until all models have seen the shard: n × n numbers, the
+same for all, and nearly always fewer than the features are. Where they are more (logits), n × n have to be formed
+nevertheless, because the common product is over pairs of images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from logging import getLogger
+from typing import Any, NamedTuple, cast, get_args
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.measure.alignment import (
+    LEAST,
+    Estimator,
+    Grams,
+    columns,
+    doubled,
+    minibatches,
+    vectors,
+    weighted_hsic,
+)
+from vitreous.measure.probe import Batch, Probe, Setting, Sums, interval, key
+from vitreous.measure.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import SITES, Site, Sites
+from vitreous.transfers import to_device
+
+__all__ = ["CKA"]
+
+log = getLogger("vitreous")
+
+OWN = (
+    Column("site", "category", "What of the unit is compared: the stream after it, what its branch adds, …"),
+    Column("layer", "order", "Unit and site in one word."),
+)
+COLUMNS = (
+    *UNIT_COLUMNS,
+    *OWN,
+    *(Column(f"other_{c.name}", c.kind, f"{c.says[:-1]}, for the other layer.") for c in (*UNIT_COLUMNS, *OWN)),
+    Column("pair", "category", "The model, or the two models, whose layers are compared."),
+    Column("within", "category", "Whether both layers are in one model."),
+    Column("across", "category", "Whether they are in two."),
+    *estimate("Centred kernel alignment: 1 alike up to rotation and scale, 0 nothing in common.", label="CKA"),
+)
+SELF = View(
+    "heatmap",
+    x="other_layer",
+    y="layer",
+    colour="value",
+    facet="pair",
+    where="within",
+    limits=(0.0, 1.0),
+    title="Similarity of representations within a model (CKA)",
+    how_to_read="Each cell compares two layers on the same images, from 0 (nothing in common) to 1 (the same up to "
+    "rotation and scale). Dark blocks along the diagonal are stages that do similar things; an evenly dark square is a "
+    "model whose layers change little.",
+)
+CROSS = replace(
+    SELF,
+    where="across",
+    title="Similarity of representations between models (CKA)",
+    how_to_read="Each cell compares a layer of one model with a layer of another on the same images. Where the darkest "
+    "cells run, one model does at that depth what the other does at this one.",
+)
+
+
+class Layer(NamedTuple):
+    """One row and column of a heat-map."""
+
+    subject: Subject
+    unit: Unit
+    site: Site
+
+    @property
+    def key(self) -> str:
+        return key(self.subject, self.unit, self.site)
+
+    @property
+    def name(self) -> str:
+        return self.unit.name if self.site == "out" else f"{self.unit.name} ({self.site})"
+
+    @property
+    def cells(self) -> dict[str, Any]:
+        """What a row says of it."""
+        unit = self.unit
+        place = {"unit": unit.name, "kind": unit.kind, "stage": unit.stage, "depth": unit.depth}
+        return {"model": self.subject.name, **place, "site": self.site, "layer": self.name}
+
+
+@dataclass
+class CKA(Probe):
+    """How alike the representations of any two units are."""
+
+    estimator: Estimator = "unbiased"
+    sites: tuple[Site, ...] = ("out",)
+    """What a unit hands on. Also 'branch', what it adds; 'after', the sum of skip and branch; 'norm', what its
+    normalisation hands on; 'hidden', an MLP's hidden activations; and 'before' and 'skip'."""
+    minibatch: int | None = 128
+    """Images that are compared with each other (SLC-02: 128 are enough); None for all (full-batch CKA)."""
+
+    name = "cka"
+    ids = ("A4.10", "A4.11", "A4.12", "A4.13", "A4.24", "SLC-03", "SLC-04", "SLC-05", "HDV-39")
+
+    def __post_init__(self) -> None:
+        given: Any = self.sites
+        self.sites = tuple(cast("list[Site]", [given]) if isinstance(given, str) else given)  # also one by itself
+        if self.estimator not in get_args(Estimator):
+            raise UnknownName("estimator", self.estimator, get_args(Estimator))
+        known = [site for site in SITES if site != "attention"]
+        if wrong := [site for site in self.sites if site not in known]:
+            raise UnknownName("site for CKA", wrong[0], known)
+        if self.minibatch is not None and self.minibatch < LEAST[self.estimator]:
+            raise VitreousError(
+                f"CKA ({self.estimator}) needs at least {LEAST[self.estimator]} images a minibatch, and "
+                f"{self.minibatch} were asked for; 128 are enough."
+            )
+        if not self.sites:
+            raise VitreousError(f"CKA was asked of no site; choose among {', '.join(known)}.")
+        self.grams = Grams(self.estimator, self.minibatch)
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        order = [site for site in SITES if site in self.sites]
+        self.layers = [
+            Layer(subject, unit, site)
+            for subject in setting.subjects
+            for unit in subject.specimen.units
+            for site in order
+        ]
+        self.pairs = torch.triu_indices(len(self.layers), len(self.layers))
+        warn_of_copies(setting)
+
+    @property
+    def together(self) -> int:
+        return self.minibatch or len(self.setting.data)
+
+    def unsuited(self, subject: Subject) -> str:
+        return too_few(len(self.setting.data), self.estimator)
+
+    def start_shard(self) -> None:
+        self.grams = Grams(self.estimator, self.minibatch)
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        for site in self.sites:
+            if (feature := getattr(sites, site)) is not None and len(found := vectors(feature)) == len(batch):
+                self.grams.add(key(subject, unit, site), found, batch.whole, self.setting.distinct[batch.rows])
+        return {}
+
+    def close(self, shard: Batch) -> Sums:
+        chosen = minibatches(self.setting.distinct[shard.rows], self.minibatch, self.estimator)
+        found = [self.grams.take(layer.key) for layer in self.layers]
+        seen = torch.tensor([bool(grams) for grams in found])
+        sums: dict[str, Tensor] = {"left_out": torch.tensor(len(shard) - sum(map(len, chosen)))}
+        home = next((grams[0].device for grams in found if grams), self.pairs.device)
+        pairs = to_device(self.pairs, home)()
+        for number, rows in enumerate(chosen):
+            blank = next(torch.zeros_like(grams[number]) for grams in found if grams)
+            every = torch.stack([grams[number] if grams else blank for grams in found])
+            weights = columns(shard.on(every.device, "weights"), rows)
+            hsic = weighted_hsic(every, every, weights, self.estimator, pairs)
+            more = {"hsic": hsic, "seen": seen * len(rows), "shards": torch.ones(())}
+            sums |= {name: sums[name] + value if name in sums else value for name, value in more.items()}
+        return sums
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        if "hsic" not in sums:  # the one shard seen so far was too small
+            empty = {c.name: pd.Series(dtype=float if c.kind == "quantity" else object) for c in COLUMNS}
+            return Result(self.name, pd.DataFrame(empty), COLUMNS)
+        seen = sums["seen"].numpy()
+        count = int(seen.max())
+        one, other = self.pairs.numpy()
+        own = sums["hsic"].numpy()[:, one == other]
+        norms = np.sqrt(np.where(own > 0, own, np.nan))
+        values = doubled(sums["hsic"].numpy() / (norms[:, one] * norms[:, other]))
+        reasons: dict[str, dict[str, str]] = {}
+        for layer, energy, images in zip(self.layers, own[0], seen, strict=True):
+            if images and not energy > 0:
+                why = "It is the same for all images." if energy == 0 else "It has values that are not finite."
+                reasons.setdefault(layer.subject.name, {})[layer.name] = why
+        about = {
+            "minibatches": int(sums["shards"]),
+            "images_compared": count,
+            "images_left_out": int(sums.get("left_out", torch.zeros(()))),
+            **about_copies(self.setting),
+            "without_value": reasons,
+            "block_structure": block_structure(self.layers, self.pairs.numpy(), values, count),
+        }
+        table = _table(self.layers, seen > 0, self.pairs.numpy(), interval(values, count), count)
+        return Result(self.name, table, COLUMNS, (SELF, CROSS) if table["across"].any() else (SELF,), about=about)
+
+
+def _table(layers: Sequence[Layer], there: np.ndarray, pairs: np.ndarray, found: Interval, count: int) -> pd.DataFrame:
+    """Every pair of layers that were seen; of two models the first one's in the rows of the heat-map."""
+    models = [layer.subject.name for layer in layers]
+    rank = np.array([list(dict.fromkeys(models)).index(model) for model in models], dtype=np.int64)
+    one, other = np.nonzero((rank[:, None] <= rank) & there[:, None] & there)
+    cells = pd.DataFrame([layer.cells for layer in layers])
+    left = cells.iloc[one].reset_index(drop=True)
+    right = cells.iloc[other].reset_index(drop=True).add_prefix("other_")
+    table = pd.concat([left, right], axis=1)
+    same = table["model"] == table["other_model"]
+    table["pair"] = table["model"].where(same, table["model"] + " × " + table["other_model"])
+    table["within"], table["across"] = same, ~same
+    place = np.empty((len(layers), len(layers)), dtype=np.int64)
+    place[pairs[0], pairs[1]] = place[pairs[1], pairs[0]] = np.arange(pairs.shape[1])
+    for name, values in zip(("value", "low", "high"), found, strict=True):
+        table[name] = np.clip(np.asarray(values), -1, 1)[place[one, other]]
+    return table.assign(n=count)
+
+
+def block_structure(
+    layers: Sequence[Layer], pairs: np.ndarray, values: np.ndarray, count: int
+) -> dict[str, dict[str, Any]]:
+    """A4.13, for each model: mean CKA of two units of one stage, minus that of units of two stages.
+
+    Stem and head belong to no stage. A model of a single stage is divided into thirds. Nothing of a model that has
+    nothing to compare.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    one, other = pairs
+    for model in dict.fromkeys(layer.subject.name for layer in layers):
+        inner = np.array([_counts(layer, model, layers[-1].site) for layer in layers])
+        stages = np.array([layer.unit.stage for layer in layers], dtype=np.int64)
+        staged = len(set(stages[inner].tolist())) > 1
+        groups = stages if staged else (np.cumsum(inner) - 1) * 3 // max(int(inner.sum()), 1)
+        here = inner[one] & inner[other] & (one != other) & ~np.isnan(values[0])
+        parts = [here & (alike == (groups[one] == groups[other])) for alike in (True, False)]
+        if not all(part.any() for part in parts):
+            continue
+        within, across = (values[:, part].mean(1) for part in parts)
+        value, low, high = (float(each) for each in interval(within - across, count))
+        row = {"value": value, "low": low, "high": high, "within": float(within[0]), "across": float(across[0])}
+        found[model] = {"groups": "stages" if staged else "thirds", **{k: _or_none(v) for k, v in row.items()}}
+    return found
+
+
+def _counts(layer: Layer, model: str, site: Site) -> bool:
+    return layer.subject.name == model and layer.site == site and layer.unit.kind not in ("stem", "head")
+
+
+def _or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def too_few(images: int, estimator: Estimator) -> str:
+    """Why a set is too small; empty if it is not."""
+    least = LEAST[estimator]
+    return f"CKA ({estimator}) needs at least {least} images, and there are {images}." if images < least else ""
+
+
+def about_copies(setting: Setting) -> dict[str, Any]:
+    """What a result says of images that occur more than once; nothing if none does."""
+    if not (copies := setting.copies):
+        return {}
+    many = f"{copies} of {len(setting.data)} images are copies of others and were left out"
+    return {"copies_left_out": copies, "note": f"{many}: an image that is compared with itself would raise CKA."}
+
+
+def warn_of_copies(setting: Setting) -> None:
+    """Say it while the images pass as well."""
+    if note := about_copies(setting).get("note"):
+        log.warning("%s", note)

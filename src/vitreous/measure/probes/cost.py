@@ -1,0 +1,166 @@
+"""What a model costs: parameters, floating-point operations and time (A4.33).
+
+    parameters    all that the model has
+    GFLOPs        of one image, a multiplication and an addition counted as two; what torch itself counts, products and
+                  convolutions, fused attention included
+    images/s      of the model as it was given, without any probe, on the device and with the threads of the inspection
+
+Time is measured once, beside the first images: some passes of a small batch, of which the median is the value and the
+slowest and the fastest are the ends.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from vitreous.errors import VitreousError
+from vitreous.measure.probe import Batch, Probe, Setting, Sums, key
+from vitreous.measure.subject import Subject
+from vitreous.results import Column, Result, View
+from vitreous.results.view import Axis
+
+__all__ = ["Cost"]
+
+WIDE = 4
+"""The largest over the smallest number from which an axis is logarithmic."""
+AXES: dict[Axis, str] = {"x": "gflops", "y": "value"}
+
+
+def flops(model: nn.Module, images: Tensor) -> int:
+    """Operations of a pass over these images; attention as the products it is, since some kernels for it are not
+    counted (on a CPU, before torch 2.12)."""
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        model(images)
+    return int(counter.get_total_flops())
+
+
+def seconds(model: nn.Module, images: Tensor, repeats: int) -> list[float]:
+    """Of each of several passes."""
+
+    def wait() -> None:
+        if images.device.type == "cuda":
+            torch.cuda.synchronize(images.device)
+
+    found = []
+    wait()  # for what the device was given before
+    for _ in range(repeats):
+        begun = perf_counter()
+        model(images)
+        wait()
+        found.append(perf_counter() - begun)
+    return found
+
+
+@dataclass
+class Cost(Probe):
+    """What a model costs: parameters, operations, time."""
+
+    name = "cost"
+    ids = ("A4.33",)
+    fleeting = ("value", "low", "high", "batch")
+    images: int | None = None
+    """In a batch whose time is taken; 8 on a CPU and 64 on a GPU, if not given."""
+    repeats: int = 3
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        for name, count in {"images": self.images, "repeats": self.repeats}.items():
+            if count is not None and count < 1:
+                raise VitreousError(f"cost was asked with {name} = {count}; it takes at least one.")
+        self._copies: dict[str, nn.Module] = {}
+
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        if int(batch.rows[0]) != 0:  # once, whatever the shards and processes
+            return {}
+        count = self.images or (64 if subject.device.type == "cuda" else 8)
+        shown = batch.prepared(subject)[:count]
+        taken = torch.tensor(seconds(self._itself(subject), shown, self.repeats), dtype=torch.float64)
+        return {key(subject, what="seconds"): taken, key(subject, what="images"): torch.tensor(float(len(shown)))}
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        columns = (
+            Column("model", "category", "The model."),
+            Column("parameters", "quantity", "Number of parameters."),
+            Column("gflops", "quantity", "Floating-point operations of one image, in billions.", label="GFLOPs"),
+            Column("batch", "quantity", "Images in a batch whose time was taken."),
+            Column("device", "category", "Where the time was taken, and with how many threads."),
+            Column("value", "quantity", "Images a second, the median of some passes.", label="images/s"),
+            Column("low", "quantity", "The slowest pass.", label="images/s, slowest"),
+            Column("high", "quantity", "The fastest pass.", label="images/s, fastest"),
+        )
+        rows = [_row(subject, self._itself(subject), sums) for subject in asked]
+        self._copies.clear()
+        table = pd.DataFrame(rows, columns=[column.name for column in columns])
+        wide = tuple(axis for axis, name in AXES.items() if table[name].max() > WIDE * table[name].min())
+        return Result(self.name, table, columns, (replace(VIEWS[0], log=wide), *VIEWS[1:]))
+
+    def _itself(self, subject: Subject) -> nn.Module:
+        """The model as it was given, and not the graph that was read from it, which may compute some things twice."""
+        if subject.model is None:
+            return subject.specimen
+        if subject.name not in self._copies:
+            self._copies[subject.name] = copy.deepcopy(subject.model).eval().to(subject.device)
+        return self._copies[subject.name]
+
+
+def _row(subject: Subject, model: nn.Module, sums: Mapping[str, Tensor]) -> dict[str, Any]:
+    blank = subject.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
+    count = float(sums.get(key(subject, what="images"), torch.tensor(torch.nan)))
+    speed = count / sums.get(key(subject, what="seconds"), torch.tensor([torch.nan])).numpy()
+    threads = f"{torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"
+    return {
+        "model": subject.name,
+        "parameters": subject.specimen.anatomy.parameters,
+        "gflops": flops(model, blank) / 1e9,
+        "batch": count,
+        "device": f"cpu, {threads}" if subject.device.type == "cpu" else torch.cuda.get_device_name(subject.device),
+        "value": float(np.median(speed)),
+        "low": float(speed.min()),
+        "high": float(speed.max()),
+    }
+
+
+VIEWS = (
+    View(
+        "scatter",
+        x="gflops",
+        y="value",
+        colour="model",
+        low="low",
+        high="high",
+        title="Speed and operations",
+        how_to_read="Each point is a model: further right it computes more for an image, further up it is faster. Of "
+        "two models with as many operations the lower one makes worse use of the machine.",
+    ),
+    View(
+        "bar",
+        x="model",
+        y="parameters",
+        colour="model",
+        title="Parameters",
+        how_to_read="The height of a bar is the number of parameters of a model. It says what a model weighs on disk "
+        "and in memory, and little about its speed.",
+    ),
+    View(
+        "bar",
+        x="model",
+        y="value",
+        colour="model",
+        low="low",
+        high="high",
+        title="Images a second",
+        how_to_read="The height of a bar is how many images pass through a model in a second, without any probe. The "
+        "whiskers are the slowest and the fastest pass.",
+    ),
+)

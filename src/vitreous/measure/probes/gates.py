@@ -1,0 +1,94 @@
+"""How much the gated heads of a ConViT look by position (A4.20).
+
+    gate = σ(λ_h)
+
+for every head of every layer with gated positional self-attention, ours and timm's: 1 is attention by position alone, 0
+by content alone, and training starts at σ(1) = 0.731 (CVT-13 to CVT-15). Nothing but the weights is asked; ask it of
+several states of a training to see gates move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from torch import Tensor
+
+from vitreous.measure.probe import Probe, where
+from vitreous.measure.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
+
+__all__ = ["Gates"]
+
+PARAMETER = ".gating_param"
+"""What λ is called in the released code, in timm and here."""
+
+
+@dataclass
+class Gates(Probe):
+    """How much gated heads look by position."""
+
+    name = "gates"
+    ids = ("A4.20", "CVT-13", "CVT-14", "CVT-15")
+    columns = (
+        Column("head", "order", "The head."),
+        Column("mean", "quantity", "Mean over the heads of the unit.", label="gate, mean over heads"),
+        Column("value", "quantity", "Share of positional attention, σ(λ).", label="gate"),
+    )
+    views = (
+        View(
+            "scatter",
+            x="depth",
+            y="value",
+            colour="model",
+            bands=True,
+            limits=(0.0, 1.0),
+            references=(Reference(0.7311, "before training"),),
+            title="How much gated heads look by position",
+            how_to_read="Each point is a head with a gate. Near 1 it looks where its position tells it to, whatever "
+            "is there; near 0 it looks for content, wherever that is.",
+        ),
+        View(
+            "line",
+            x="depth",
+            y="mean",
+            colour="model",
+            bands=True,
+            limits=(0.0, 1.0),
+            references=(Reference(0.7311, "before training"),),
+            title="Mean gate of each layer",
+            how_to_read="Each point is the mean over the heads of a gated layer. Where the line falls, layers have "
+            "given up looking by position.",
+        ),
+    )
+
+    def unsuited(self, subject: Subject) -> str:
+        return "" if gates(subject) else "It has no gated positional attention."
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        columns = (*UNIT_COLUMNS, *self.columns)
+        table = pd.DataFrame(
+            [row for subject in asked for row in _rows(subject)], columns=[column.name for column in columns]
+        )
+        return Result(self.name, table, columns, self.views)
+
+
+def gates(subject: Subject) -> dict[str, Tensor]:
+    """(heads,) σ(λ) by the path of the layer."""
+    weights = subject.specimen.module.state_dict()
+    return {
+        name.removesuffix(PARAMETER): value.double().sigmoid().cpu()
+        for name, value in weights.items()
+        if name.endswith(PARAMETER)
+    }
+
+
+def _rows(subject: Subject) -> Iterator[dict[str, Any]]:
+    found = gates(subject)
+    for unit in subject.specimen.units:
+        for path, values in found.items():
+            if unit.kind == "attention" and (path == unit.name or path.startswith(f"{unit.name}.")):
+                for head, value in enumerate(values.tolist()):
+                    yield {**where(subject, unit), "head": head, "mean": float(values.mean()), "value": value}

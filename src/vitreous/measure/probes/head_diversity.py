@@ -1,0 +1,73 @@
+"""How much the heads of a layer differ (CVT-16).
+
+    diversity = mean over pairs of heads g ≠ h, queries and images of  KL(A_g ‖ A_h),   in bits
+
+ConViT's second layer has heads that look by position and heads that look by content, DeiT's heads look much alike. The
+sum over queries and keys of A_g log A_h is one product of matrices for all pairs; a head that gives a token nothing,
+in the precision of float32, is taken to give it the smallest number that float32 has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from vitreous.measure.heads import hidden, latest_cross_entropy, without_attention
+from vitreous.measure.per_image import PerImage
+from vitreous.measure.probe import Batch, Seen
+from vitreous.measure.subject import Subject
+from vitreous.results import Reference, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import Sites
+
+__all__ = ["HeadDiversity"]
+
+
+def diversity(crossed: Tensor) -> Tensor:
+    """(b,) mean KL between heads, from their cross entropies (b, heads, heads): KL(g ‖ h) = H(g, h) − H(g)."""
+    heads = crossed.shape[-1]
+    own = crossed.diagonal(dim1=1, dim2=2).sum(1)
+    return (crossed.sum((1, 2)) - heads * own) / (heads * (heads - 1))
+
+
+@dataclass
+class HeadDiversity(PerImage):
+    """How much the heads of a layer differ."""
+
+    name = "head_diversity"
+    ids = ("CVT-16",)
+    sites = ("attention",)
+    value = estimate("KL divergence between heads, mean over pairs, queries and images.", label="KL", measure="bits")
+    views = (
+        View(
+            "line",
+            x="depth",
+            y="value",
+            colour="model",
+            low="low",
+            high="high",
+            bands=True,
+            references=(Reference(0.0, "all heads alike"),),
+            title="How much the heads of a layer differ",
+            how_to_read="Each point is an attention layer. At zero all of its heads attend to the same tokens; the "
+            "higher, the less one head's attention tells about another's.",
+        ),
+    )
+
+    def unsuited(self, subject: Subject) -> str:
+        return without_attention(subject)
+
+    def refuses(self, subject: Subject, unit: Unit) -> str | None:
+        if (why := hidden(unit)) is not None:
+            return why
+        return "It has one head only." if unit.heads == 1 else None
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+        if sites.attention is None:  # an edit has taken it out
+            return {}
+        return super().see(subject, unit, sites, batch)
+
+    def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
+        assert sites.attention is not None
+        return diversity(latest_cross_entropy(sites.attention.probabilities))

@@ -1,0 +1,235 @@
+"""Whether local heads see what early convolutions see: CKA of groups of heads with a convolutional model (A4.25).
+
+The heads of the first attention unit are sorted by attention distance (A4.18), and a window slides over them, from the
+most local to the most global. What a head contributes is its attention output, probabilities times values, before the
+heads are mixed: the channels of the site 'hidden', which are the heads side by side, prefix tokens included. A window's
+features are those of its heads, concatenated, so its Gram matrix is the sum of theirs, and
+
+    HSIC(window, L) = Σ_h HSIC(K_h, L),   HSIC(window, window) = Σ_h Σ_g HSIC(K_h, K_g)
+
+so that heads can be sorted when all images have been seen. They are compared with the first units of the convolutional
+models: three of the first stage with convolutions, two of the next. Raghu et al. find that CKA falls as heads get more
+global (SLC-13). HSIC is the unbiased one, a shard is a minibatch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vitreous.errors import VitreousError
+from vitreous.measure.alignment import Grams, columns, doubled, minibatches, vectors, weighted_hsic
+from vitreous.measure.heads import Geometry, hidden
+from vitreous.measure.per_image import mean
+from vitreous.measure.probe import Batch, Each, Probe, Seen, Setting, Sums, interval, key, where
+from vitreous.measure.probes.cka import about_copies, too_few
+from vitreous.measure.probes.localisation import MINIBATCH
+from vitreous.measure.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import Feature, Sites
+
+__all__ = ["LocalHeads"]
+
+EARLY = (3, 2)
+"""Units of the first stages of a convolutional model: block 1, units 1 to 3, and block 2, units 1 and 2."""
+COLUMNS = (
+    *UNIT_COLUMNS,
+    Column("window", "order", "The window of heads, 0 for the most local."),
+    Column("heads", "category", "Its heads, from the most local to the most global."),
+    Column("distance", "quantity", "Mean attention distance of its heads.", "pixels"),
+    Column("other_model", "category", "The convolutional model."),
+    Column("other_unit", "order", "The unit of the convolutional model, by its module path."),
+    Column("other_stage", "order", "The stage of that unit."),
+    Column("other_depth", "quantity", "The depth of that unit."),
+    Column("pair", "category", "The two models."),
+    *estimate("Centred kernel alignment of the heads' outputs with the unit.", label="CKA"),
+)
+VIEW = View(
+    "line",
+    x="distance",
+    y="value",
+    colour="other_unit",
+    facet="pair",
+    low="low",
+    high="high",
+    title="Local heads and early convolutions",
+    how_to_read="Each point is a few heads of the first attention layer: how far they look, and how similar what they "
+    "compute is to an early convolutional unit. Where lines fall, local heads do what convolutions do and global heads "
+    "do not.",
+)
+
+
+def per_head(feature: Feature, heads: int) -> Tensor:
+    """(heads, b, d) the channels that belong to each head."""
+    tokens = feature.tokens
+    return tokens.unflatten(-1, (heads, -1)).permute(2, 0, 1, 3).flatten(2)
+
+
+def slid(cross: np.ndarray, among: np.ndarray, other: np.ndarray, windows: Sequence[np.ndarray]) -> np.ndarray:
+    """(R, windows, E) CKA from HSICs of heads with units (R, H, E), heads with heads (R, H, H) and of units (R, E)."""
+    found = []
+    for chosen in windows:
+        own = among[:, chosen][:, :, chosen].sum((1, 2))[:, None] * other
+        found.append(cross[:, chosen].sum(1) / np.sqrt(np.where(own > 0, own, np.nan)))
+    return np.stack(found, 1)
+
+
+@dataclass
+class LocalHeads(Probe):
+    """Whether local heads see what early convolutions see."""
+
+    window: int | None = None
+    """Heads of a window; a third of all, rounded up, where not given."""
+
+    name = "local_heads"
+    ids = ("A4.25", "SLC-13")
+    sites = ("hidden", "attention", "out")
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.window < 1:
+            raise VitreousError(f"Windows of {self.window} heads were asked for; they have at least one.")
+        self.grams = Grams("unbiased", MINIBATCH)
+
+    @property
+    def together(self) -> int:
+        return MINIBATCH
+
+    def begin(self, setting: Setting) -> None:
+        super().begin(setting)
+        self.geometries: dict[str, Geometry] = {}
+
+    def unsuited(self, subject: Subject) -> str:
+        if why := too_few(len(self.setting.data), "unbiased"):
+            return why
+        if not early_units(subject) and (why := _why_not(subject, self.window)):
+            return why
+        if all(_why_not(each, self.window) for each in self.setting.subjects):
+            return "It takes a model with several heads of attention too, and none is inspected."
+        if not any(early_units(each) for each in self.setting.subjects):
+            return "It takes a convolutional model without attention too, and none is inspected."
+        return ""
+
+    def refuses(self, subject: Subject, unit: Unit) -> str | None:
+        return None if unit in early_units(subject) or unit == first_attention(subject) else ""
+
+    def start_shard(self) -> None:
+        self.grams = Grams("unbiased", MINIBATCH)
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+        name = key(subject, unit)
+        if unit.kind != "attention":
+            assert sites.out is not None
+            self.grams.add(name, vectors(sites.out)[None], batch.whole, self.setting.distinct[batch.rows])
+            return {}
+        if sites.hidden is None or sites.attention is None:  # an edit has taken it out
+            return {}
+        assert unit.heads is not None
+        self.grams.add(name, per_head(sites.hidden, unit.heads), batch.whole, self.setting.distinct[batch.rows])
+        values = sites.attention.probabilities.values
+        if name not in self.geometries:
+            _, *extent = subject.specimen.anatomy.image
+            self.geometries[name] = Geometry.of(sites.attention.places, (extent[0], extent[1]), values)
+        distance, _ = self.geometries[name].mean_distance(values)
+        return {key(subject, unit, "distance"): Each(distance)}
+
+    def close(self, shard: Batch) -> Sums:
+        chosen = minibatches(self.setting.distinct[shard.rows], MINIBATCH, "unbiased")
+        sums: Sums = {"images": torch.tensor(float(sum(map(len, chosen))))}
+        units = [(s, u, self.grams.take(key(s, u))) for s in self.setting.subjects for u in _looked_at(s)]
+        others = [grams for _, u, grams in units if u.kind != "attention" and grams]
+        if not others:
+            return sums
+        for subject, unit, grams in units:
+            name = key(subject, unit, "hsic")
+            for number, heads in enumerate(grams if unit.kind == "attention" else ()):
+                every = torch.cat([heads, *(theirs[number] for theirs in others)])
+                weights = columns(shard.on(every.device, "weights"), chosen[number])
+                hsic = weighted_hsic(every, every, weights)
+                sums[name] = sums[name] + hsic if name in sums else hsic
+        return sums
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        rows = [
+            row
+            for subject in asked
+            if (unit := first_attention(subject)) is not None and key(subject, unit, "hsic") in sums
+            for row in self._rows(subject, unit, sums)
+        ]
+        table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS])
+        for column in COLUMNS:
+            if column.kind == "quantity":
+                table[column.name] = table[column.name].astype(float if column.name != "n" else np.int64)
+        return Result(self.name, table, COLUMNS, (VIEW,), about=about_copies(self.setting))
+
+    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+        assert unit.heads is not None
+        heads, count = unit.heads, int(sums["images"])
+        distance = np.asarray(mean(sums, key(subject, unit, "distance"))[0].mean)
+        order = np.argsort(distance, kind="stable")
+        size = self.window or -(-heads // 3)
+        windows = [order[start : start + size] for start in range(heads - size + 1)]
+        hsic = sums[key(subject, unit, "hsic")].numpy()
+        own = np.einsum("rii->ri", hsic)[:, heads:]
+        found = interval(doubled(slid(hsic[:, :heads, heads:], hsic[:, :heads, :heads], own, windows)), count)
+        others = [(s, u) for s in self.setting.subjects for u in early_units(s)]
+        for place in np.ndindex(np.shape(found.mean)):
+            chosen, (other, early) = windows[place[0]], others[place[1]]
+            yield {
+                **where(subject, unit),
+                "window": place[0],
+                "heads": ", ".join(map(str, chosen)),
+                "distance": float(distance[chosen].mean()),
+                "other_model": other.name,
+                "other_unit": early.name,
+                "other_stage": early.stage,
+                "other_depth": early.depth,
+                "pair": f"{subject.name} × {other.name}",
+                "value": found.mean[place],
+                "low": found.low[place],
+                "high": found.high[place],
+                "n": count,
+            }
+
+
+def first_attention(subject: Subject) -> Unit | None:
+    return next((unit for unit in subject.specimen.units if unit.kind == "attention"), None)
+
+
+def early_units(subject: Subject) -> tuple[Unit, ...]:
+    """The first convolutional units of a model that has convolutions and no attention."""
+    convolutions = [unit for unit in subject.specimen.units if unit.kind == "conv"]
+    if first_attention(subject) is not None:
+        return ()
+    stages = list(dict.fromkeys(unit.stage for unit in convolutions))
+    found = [
+        [unit for unit in convolutions if unit.stage == stage][:count]
+        for stage, count in zip(stages, EARLY, strict=False)
+    ]
+    return tuple(unit for part in found for unit in part)
+
+
+def _looked_at(subject: Subject) -> tuple[Unit, ...]:
+    unit = first_attention(subject)
+    return early_units(subject) if unit is None else (unit,)
+
+
+def _why_not(subject: Subject, window: int | None) -> str:
+    """Why the heads of a model cannot be slid over; empty if they can."""
+    unit = first_attention(subject)
+    if unit is None:
+        return "It has neither attention nor convolutions to compare."
+    if why := hidden(unit):
+        return why
+    if unit.reach == "class":
+        return "Only tokens without a place look in its first attention unit; its heads have no distance."
+    least = (window or 1) + 1
+    if (unit.heads or 0) < least:
+        return f"Its first attention unit has {unit.heads or 'no known number of'} heads; there have to be {least}."
+    return ""

@@ -1,0 +1,240 @@
+"""Whether a token still stands for its own place in the image: similarity of final tokens and input patches (A4.22).
+
+    map[t, p] = CKA, across images, of token t after the last unit with positions (n × channels) and of the pixels of
+                the image at place p (n × pixels of a patch)
+    hit rate  = share of interior tokens t whose most similar patch is p = t
+    contrast  = mean over tokens of  map[t, t] − mean over p ≠ t of map[t, p]
+
+Raghu et al. find that the tokens of a ViT with a class token keep to their places and those of a ResNet do not
+(SLC-19), and that tokens at the edge resemble patches at the edge (SLC-20). HSIC is the unbiased one, of
+minibatches, and all tokens meet all patches in one matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from scipy.special import stdtrit
+from torch import Tensor
+
+from vitreous.errors import VitreousError
+from vitreous.measure.alignment import (
+    Grams,
+    centred_gram,
+    columns,
+    doubled,
+    minibatches,
+    own_hsic,
+    ratio,
+    weighted_hsic,
+)
+from vitreous.measure.probe import Batch, Probe, Sums, key, where
+from vitreous.measure.probes.cka import about_copies, too_few
+from vitreous.measure.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.specimen.anatomy import Grid, Unit
+from vitreous.specimen.observe import Sites
+
+__all__ = ["Localisation"]
+
+MINIBATCH = 128
+"""Images that are compared with each other, as for CKA (SLC-02)."""
+REPEATS = 40
+"""Resamplings: fewer than elsewhere, because each is a map of tokens by patches. Their spread makes the intervals."""
+COLUMNS = (
+    *UNIT_COLUMNS,
+    Column("down", "order", "How many places below the token the patch lies; above it where negative."),
+    Column("right", "order", "How many places to the right of the token the patch lies."),
+    Column("distance", "quantity", "From the token's place to the patch, in sides of the image."),
+    *estimate("Centred kernel alignment of token and patch across images, mean over tokens.", label="CKA"),
+)
+MAP = View(
+    "heatmap",
+    x="right",
+    y="down",
+    colour="value",
+    facet="model",
+    title="Which part of the image a final token resembles",
+    how_to_read="The middle is the token's own place, and each cell the part of the image so far from it, mean over "
+    "all tokens. A dark middle means that tokens still stand for their places; an even panel, that they do not.",
+)
+PROFILE = View(
+    "scatter",
+    x="distance",
+    y="value",
+    colour="model",
+    low="low",
+    high="high",
+    references=(Reference(0.0, "nothing in common"),),
+    title="Similarity of final tokens and parts of the image by distance",
+    how_to_read="Each point is a displacement from a token to a part of the image. Points that are high at distance 0 "
+    "and low elsewhere belong to tokens that keep to their places.",
+)
+
+
+def patches(images: Tensor, grid: Grid) -> Tensor:
+    """(h·w, b, pixels) of images (b, c, height, width); resized to a multiple of the grid where they are none."""
+    size = [-(-side // cells) * cells for side, cells in zip(images.shape[2:], grid, strict=True)]
+    if list(images.shape[2:]) != size:
+        images = F.interpolate(images, size=size, mode="bilinear", align_corners=False)
+    cells = images.unflatten(3, (grid[1], -1)).unflatten(2, (grid[0], -1))  # (b, c, h, y, w, x)
+    return cells.permute(2, 4, 0, 1, 3, 5).flatten(3).flatten(0, 1)
+
+
+def hits(maps: np.ndarray, grid: Grid) -> np.ndarray:
+    """(R,) hit rate of interior tokens, of maps (R, tokens, patches); NaN where no token is in the interior."""
+    inside = np.zeros(grid, dtype=bool)
+    inside[1:-1, 1:-1] = True
+    if not inside.any():
+        return np.full(len(maps), np.nan)
+    found = np.where(np.isnan(maps), -np.inf, maps).argmax(-1) == np.arange(maps.shape[-1])
+    rates: np.ndarray = found[:, inside.ravel()].mean(-1)
+    return rates
+
+
+def contrast(maps: np.ndarray) -> np.ndarray:
+    """(R,) mean over tokens of the similarity to the own patch minus the mean of that to the others."""
+    same, known = np.eye(maps.shape[-1], dtype=bool), ~np.isnan(maps[0])
+    if not (same & known).any() or not (~same & known).any():
+        return np.full(len(maps), np.nan)
+    found: np.ndarray = maps[:, same & known].mean(1) - maps[:, ~same & known].mean(1)
+    return found
+
+
+def displaced(maps: np.ndarray, grid: Grid) -> np.ndarray:
+    """(R, 2h - 1, 2w - 1) mean similarity by the displacement from token to patch."""
+    (height, width), shape = grid, (2 * grid[0] - 1, 2 * grid[1] - 1)
+    y, x = np.divmod(np.arange(height * width), width)
+    where = (y[None, :] - y[:, None] + height - 1) * shape[1] + x[None, :] - x[:, None] + width - 1
+    known = ~np.isnan(maps[0])
+    count = np.bincount(where[known], minlength=shape[0] * shape[1])
+    sums = np.stack([np.bincount(where[known], each[known], shape[0] * shape[1]) for each in maps])
+    return (sums / np.where(count, count, np.nan)).reshape(-1, *shape)
+
+
+@dataclass
+class Localisation(Probe):
+    """Which part of the image a final token resembles."""
+
+    grid: int = 16
+    """Largest side of a map; finer ones are averaged down, so that models of different grids can be compared on one."""
+
+    name = "localisation"
+    ids = ("A4.22", "SLC-19", "SLC-20")
+    sites = ("out",)
+
+    def __post_init__(self) -> None:
+        if self.grid < 2:
+            raise VitreousError(
+                f"Localisation was asked for on a grid of {self.grid}; it takes at least 2 places a side."
+            )
+        self.grams = Grams("unbiased", MINIBATCH)
+
+    @property
+    def together(self) -> int:
+        return MINIBATCH
+
+    def unsuited(self, subject: Subject) -> str:
+        if why := too_few(len(self.setting.data), "unbiased"):
+            return why
+        unit = last_with_places(subject)
+        return "None of its units has positions." if unit is None else ""
+
+    def refuses(self, subject: Subject, unit: Unit) -> str | None:
+        return None if unit == last_with_places(subject) else ""
+
+    def start_shard(self) -> None:
+        self.grams = Grams("unbiased", MINIBATCH)
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        assert sites.out is not None
+        tokens = F.adaptive_avg_pool2d(sites.out.map.float(), self.places(unit)).flatten(2)  # (b, c, tokens)
+        self.grams.add(key(subject, unit), tokens.permute(2, 0, 1), batch.whole, self.setting.distinct[batch.rows])
+        return {}
+
+    def places(self, unit: Unit) -> Grid:
+        assert unit.grid is not None
+        return min(unit.grid[0], self.grid), min(unit.grid[1], self.grid)
+
+    def close(self, shard: Batch) -> Sums:
+        chosen = minibatches(self.setting.distinct[shard.rows], MINIBATCH, "unbiased")
+        sums: Sums = {"images": torch.tensor(float(sum(map(len, chosen))))}
+        for subject in self.setting.subjects:
+            unit = last_with_places(subject)
+            if unit is None or not (grams := self.grams.take(key(subject, unit))):
+                continue
+            device = grams[0].device
+            pixels = patches(shard.prepared(subject).float().to(device), self.places(unit))
+            weights = shard.on(device, "weights")[: 1 + REPEATS]
+            for tokens, places in zip(grams, chosen, strict=True):
+                seen, counts = centred_gram(columns(pixels, places)), columns(weights, places)
+                found = {
+                    "cross": weighted_hsic(tokens, seen, counts),
+                    "token": own_hsic(tokens, counts),
+                    "patch": own_hsic(seen, counts),
+                }
+                for what, value in found.items():
+                    name = key(subject, unit, what)
+                    sums[name] = sums[name] + value if name in sums else value
+        return sums
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        rows: list[dict[str, Any]] = []
+        arrays, indices = {}, {}
+        count = int(sums.get("images", torch.zeros(())))
+        for subject in asked:
+            unit = last_with_places(subject)
+            if unit is None or key(subject, unit, "cross") not in sums:
+                continue
+            cross, token, patch = (sums[key(subject, unit, what)].numpy() for what in ("cross", "token", "patch"))
+            maps, grid = doubled(ratio(cross, token, patch)), self.places(unit)
+            arrays[subject.name] = maps[0].reshape(*grid, *grid).astype(np.float32)
+            rows.extend(_rows(subject, unit, displaced(maps, grid), count))
+            indices[subject.name] = {
+                "grid": list(grid),
+                "chance": 1 / (grid[0] * grid[1]),
+                "hit_rate": _measured(hits(maps, grid), count, 0.0),
+                "contrast": _measured(contrast(maps), count, -2.0),
+            }
+        table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS])
+        for column in (c.name for c in COLUMNS if c.kind == "quantity"):
+            table[column] = table[column].astype(float if column != "n" else np.int64)
+        about = {"indices": indices, "images_compared": count, **about_copies(self.setting)}
+        return Result(self.name, table, COLUMNS, (MAP, PROFILE), arrays=arrays, about=about)
+
+
+def last_with_places(subject: Subject) -> Unit | None:
+    """The last unit that has a map of more than one position."""
+    found = [unit for unit in subject.specimen.units if unit.grid not in (None, (1, 1)) and unit.kind != "head"]
+    return found[-1] if found else None
+
+
+def _rows(subject: Subject, unit: Unit, maps: np.ndarray, count: int) -> Iterator[dict[str, Any]]:
+    """From below upwards, as a heat-map is drawn, so that above is above."""
+    value, low, high = _spread(maps, count)
+    height, width = ((side + 1) // 2 for side in value.shape)
+    for i, j in np.ndindex(value.shape):
+        i = value.shape[0] - 1 - i
+        down, right = i - height + 1, j - width + 1
+        away = {"down": str(down), "right": str(right), "distance": float(np.hypot(down / height, right / width))}
+        yield {**where(subject, unit), **away, "value": value[i, j], "low": low[i, j], "high": high[i, j], "n": count}
+
+
+def _spread(replicates: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Value and 95 % interval from the spread of few replicates: theirs is known to as many degrees of freedom."""
+    value = np.asarray(replicates[0])
+    freedom = min(count, len(replicates) - 1) - 1
+    reach = stdtrit(max(freedom, 1), 0.975) * replicates[1:].std(0, ddof=1)
+    reach = np.where(count > 1, reach, np.nan)
+    return value, value - reach, value + reach
+
+
+def _measured(replicates: np.ndarray, count: int, least: float) -> dict[str, float | None]:
+    found = (float(np.clip(each, least, 1)) for each in _spread(replicates, count))
+    return dict(zip(("value", "low", "high"), (each if np.isfinite(each) else None for each in found), strict=True))

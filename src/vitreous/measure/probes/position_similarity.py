@@ -1,0 +1,209 @@
+"""What a model has learned about where its tokens lie: how alike the embeddings of positions are (A4.28).
+
+    similarity[i, j] = cos(p_i, p_j)        of the position embeddings p, prefix tokens left out
+
+drawn as one tile for each position i. Three indices sum it up:
+
+    distance    Spearman's rank correlation of the distance of i and j on the grid with their similarity, i < j
+    row         mean similarity of positions in one row, less that of others (neither one row nor one column) whose
+    column      distance is the same to within half a patch; and the same for positions in one column
+
+Dosovitskiy et al. find that embeddings learned as a plain list know the grid: near positions are alike, and so are
+those in one row or column (VIT-04). The weights answer this alone; the images do not matter, and there is no interval.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vitreous.measure.probe import Probe
+from vitreous.measure.subject import Subject
+from vitreous.palette import OPPOSITES
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
+from vitreous.specimen.anatomy import Grid
+
+__all__ = ["PositionSimilarity"]
+
+NAMED = re.compile(r"(^|[._])pos(itions?|ition_?emb\w*|_?emb\w*)?(\.|$)")
+"""pos_embed, pos_embedding, position_embeddings, position_embedding.weight, positions.0.table, …"""
+RELATIVE = re.compile(r"rel(ative)?_pos|relative\.|bias_table")
+SHEET = 288
+"""Pixels of a sheet of tiles: enough for 16 x 16 tiles of 16 x 16."""
+
+Table = NDArray[np.float64]
+
+
+def similarity(table: Table) -> Table:
+    """(h, w, h, w) cosines of vectors (h, w, d); NaN for a vector of length zero."""
+    norms = np.linalg.norm(table, axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        unit = table / norms
+    return np.einsum("ijd,kld->ijkl", unit, unit)
+
+
+def indices(similar: Table) -> dict[str, float]:
+    """Distance, row and column of similarities (h, w, h, w)."""
+    from scipy.stats import spearmanr
+
+    height, width = similar.shape[:2]
+    down, across = (axis.flatten() for axis in np.mgrid[:height, :width])
+    one, other = np.triu_indices(height * width, 1)
+    flat = similar.reshape(height * width, -1)[one, other]
+    rows, columns = np.abs(down[one] - down[other]), np.abs(across[one] - across[other])
+    distance = np.hypot(rows, columns)
+    found = {"distance": math.nan if np.ptp(flat) == 0 else float(spearmanr(distance, flat).statistic)}
+    apart = (rows > 0) & (columns > 0)
+    for name, same in (("row", rows == 0), ("column", columns == 0)):
+        gains, counts = [], []
+        for step in np.unique(distance[same]):
+            here, there = same & (distance == step), apart & (np.abs(distance - step) <= 0.5)
+            if there.any():
+                gains.append(flat[here].mean() - flat[there].mean())
+                counts.append(here.sum())
+        found[name] = float(np.average(gains, weights=counts)) if gains else math.nan
+    return found
+
+
+def sheet(similar: Table) -> NDArray[np.uint8]:
+    """A tile for each position, laid out as the positions are, as large as fits: (SHEET, SHEET, 3).
+
+    Where the grid is too fine for all tiles, every second, third, … position has one.
+    """
+    height, width = similar.shape[:2]
+    step = next(s for s in range(1, 2 * max(height, width)) if _extent(height, s) <= SHEET >= _extent(width, s))
+    shown = similar[::step, ::step][:, :, :SHEET, :SHEET]
+    canvas = np.full((len(shown) * (height + 1) - 1, shown.shape[1] * (width + 1) - 1, 3), 255, dtype=np.uint8)
+    stops = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in OPPOSITES["light"]], dtype=np.float64)
+    where = (np.nan_to_num(shown).clip(-1, 1) + 1) / 2 * (len(stops) - 1)
+    left = np.minimum(where.astype(int), len(stops) - 2)
+    colours = stops[left] + (stops[left + 1] - stops[left]) * (where - left)[..., None]
+    for i, j in np.ndindex(shown.shape[:2]):
+        canvas[i * (height + 1) :, j * (width + 1) :][:height, :width] = np.round(colours[i, j])
+    larger = SHEET // max(canvas.shape[:2])
+    canvas = canvas.repeat(larger, 0).repeat(larger, 1)
+    whole = np.full((SHEET, SHEET, 3), 255, dtype=np.uint8)
+    whole[: canvas.shape[0], : canvas.shape[1]] = canvas
+    return whole
+
+
+def _extent(side: int, step: int) -> int:
+    return math.ceil(side / step) * (side + 1) - 1
+
+
+def tables(subject: Subject) -> dict[str, Table]:
+    """Tables of positions, learned or fixed, by the names of their weights, each as (h, w, d)."""
+    weights: dict[str, Tensor] = dict(subject.specimen.module.named_parameters())
+    weights |= dict(subject.specimen.module.named_buffers())
+    grids = {(unit.grid, len(unit.prefix)): None for unit in subject.specimen.units if unit.grid is not None}
+    found: dict[str, Table] = {}
+    for name, weight in weights.items():
+        if not NAMED.search(name) or RELATIVE.search(name) or not weight.is_floating_point():
+            continue
+        values = weight.detach().double().cpu().numpy()
+        values = values[0] if values.ndim > 2 and len(values) == 1 else values
+        if name.endswith(".rows") and f"{name.removesuffix('rows')}columns" in weights:
+            across = weights[f"{name.removesuffix('rows')}columns"].detach().double().cpu().numpy()
+            found[name.removesuffix(".rows")] = _crossed(values, across)
+        elif (table := _on_grid(values, list(grids))) is not None:
+            found[name] = table
+    return found
+
+
+def _crossed(down: Table, across: Table) -> Table:
+    """One table for rows and one for columns, put together as one for positions."""
+    return np.concatenate([np.tile(across[None], (len(down), 1, 1)), np.tile(down[:, None], (1, len(across), 1))], -1)
+
+
+def _on_grid(values: Table, grids: Sequence[tuple[Grid, int]]) -> Table | None:
+    """A list of vectors, with or without prefix, or a map, laid out as the grid of some unit; None if it fits none.
+
+    A list for images of another size is taken for a square.
+    """
+    if values.ndim == 3:
+        for grid, _ in grids:
+            if values.shape[1:] == grid:
+                return values.transpose(1, 2, 0)
+            if values.shape[:2] == grid:
+                return values
+    if values.ndim != 2 or values.shape[1] < 2:
+        return None
+    for grid, prefix in grids:
+        for front in (prefix, 0):
+            if len(values) - front == grid[0] * grid[1] > 1:
+                return values[front:].reshape(*grid, -1)
+    for front in dict.fromkeys([*(prefix for _, prefix in grids), 0]):
+        side = math.isqrt(max(len(values) - front, 0))
+        if side > 1 and side * side == len(values) - front:
+            return values[front:].reshape(side, side, -1)
+    return None
+
+
+@dataclass
+class PositionSimilarity(Probe):
+    """How alike the embeddings of positions are."""
+
+    name = "position_similarity"
+    ids = ("A4.28", "VIT-04")
+    columns = (
+        UNIT_COLUMNS[0],
+        Column("table", "order", "The weights that hold the embeddings."),
+        Column("index", "category", "What sums up the similarities.", label="index"),
+        Column("positions", "quantity", "Number of positions."),
+        Column("pictured", "category", "Whether it is the row that goes with the sheet of tiles."),
+        Column("value", "quantity", "The index: a rank correlation, or a difference of cosines."),
+    )
+    tiles = View(
+        "tiles",
+        x="model",
+        array="sheets",
+        where="pictured",
+        title="Which positions a position resembles",
+        how_to_read="Each tile belongs to one position, and shows how much all positions resemble it: blue is the "
+        "opposite, white nothing in common, brown the same. A bright spot that moves with the tile, or a cross, means "
+        "that the model knows the grid.",
+    )
+    bars = View(
+        "bar",
+        x="index",
+        y="value",
+        colour="model",
+        references=(Reference(-0.5, "distance, where the grid is clear"),),
+        title="Do embeddings know the grid?",
+        how_to_read="Distance is below zero where positions are the less alike the farther they are apart. Row and "
+        "column are above zero where positions that share one are more alike than others as far apart.",
+    )
+
+    def unsuited(self, subject: Subject) -> str:
+        if tables(subject):
+            return ""
+        names = [name for name, _ in subject.specimen.module.named_parameters()]
+        if any(RELATIVE.search(name) for name in names):
+            return "It has no embeddings of positions to compare: it encodes offsets between tokens, inside attention."
+        return "It has no table of position embeddings."
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        found = [(subject.name, name, table) for subject in asked for name, table in tables(subject).items()]
+        similar = [similarity(table) for _, _, table in found]
+        rows = [row for (model, name, _), each in zip(found, similar, strict=True) for row in _rows(model, name, each)]
+        table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
+        several = len(found) > len(asked)
+        tiles = replace(self.tiles, x="table", facet="model") if several else self.tiles
+        arrays = {"sheets": np.stack([sheet(each) for each in similar])}
+        return Result(self.name, table, self.columns, (tiles, self.bars), arrays)
+
+
+def _rows(model: str, name: str, similar: Table) -> Iterator[dict[str, Any]]:
+    for index, value in indices(similar).items():
+        yield {
+            "model": model, "table": name, "index": index, "positions": similar.shape[0] * similar.shape[1],
+            "pictured": index == "distance", "value": value,
+        }  # fmt: skip

@@ -1,0 +1,225 @@
+"""What the output rests on, if attention were all there is: attention multiplied through the layers (A4.27).
+
+    R_l = Â_l R_(l-1),   R_0 = I,   Â = A + I with rows divided by their sums,   A the mean over heads
+
+The row of the class token, or the mean over patches where there is none, says how much of each patch arrives there;
+rows of R sum to one. A token that joins later has brought nothing along, and tokens that do not ask in a layer keep
+what they have: both rows are the identity's. `identity=False` leaves the skips out, `heads="max"` takes the largest
+attention of all heads. The product has a meaning only where nothing but attention moves information between tokens, so
+models with convolutions between attention layers, or with grids that change, are refused.
+
+Where the set of images knows the box of each object (the embedded world does), `inside` says how much of what rests on
+patches lies within it, a patch at the border counted by the share of it that does; `box` is the share of the image that
+the box covers, and so what `inside` would be if all patches counted alike (VIT-16).
+
+Arrays, for n images: "rollout/<model>", float32 (n, layers, rows, columns), the share of each patch after each
+attention layer, prefix tokens left out; "images", uint8 (n, height, width, 3); "tiles", each image beside itself as
+the rollout of the last layer lights it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from vitreous.errors import VitreousError
+from vitreous.measure.heads import hidden
+from vitreous.measure.pictures import Pictured, token_matrix
+from vitreous.measure.probe import Batch, Sums, key, where
+from vitreous.measure.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import AttentionMap, Sites
+
+__all__ = ["Rollout"]
+
+SHADE = 0.12
+"""How much light falls on what does not count at all."""
+COLUMNS = (
+    *UNIT_COLUMNS,
+    Column("image", "order", "The image, by its number among those inspected."),
+    Column("label", "category", "What the image shows, where that is known."),
+    Column("tile", "category", "Whether it is among the tiles: the last layer is."),
+    Column("elsewhere", "quantity", "Share that rests on tokens without a place, such as the class token itself."),
+    Column("inside", "quantity", "Share of what rests on patches that lies in the object's box, where that is known."),
+    Column("box", "quantity", "Share of the image that the box covers."),
+    Column("value", "quantity", "Patches that count, 2 to the entropy, as a share of all.", label="share of the image"),
+)
+VIEWS = (
+    View(
+        "tiles",
+        x="label",
+        facet="model",
+        where="tile",
+        array="tiles",
+        title="What the output rests on",
+        how_to_read="Each image, and beside it the same image lit where attention, multiplied through all layers, "
+        "leads. What stays dark had little way to the output.",
+    ),
+    View(
+        "line",
+        x="depth",
+        y="value",
+        colour="model",
+        detail="image",
+        bands=True,
+        references=(Reference(1.0, "all patches alike"),),
+        title="How much of the image counts, layer by layer",
+        how_to_read="Each line is an image. At 1 all patches count alike; where a line falls, attention has gathered "
+        "on a part of the image.",
+    ),
+)
+
+
+MOVING = ("conv", "pool", "token-mlp", "mixer", "downsample")
+"""Kinds that move information between positions, as attention does."""
+
+
+@dataclass
+class Rollout(Pictured):
+    """Attention multiplied through the layers."""
+
+    identity: bool = True
+    """Count the skip connections, as half of every layer."""
+    heads: Literal["mean", "max"] = "mean"
+
+    name = "rollout"
+    ids = ("A4.27", "X-10", "VIT-16")
+
+    def __post_init__(self) -> None:
+        if self.heads not in ("mean", "max"):
+            raise VitreousError(f"Rollout takes the mean or the max over heads, not {self.heads!r}.")
+
+    def unsuited(self, subject: Subject) -> str:
+        return super().unsuited(subject) or unrollable(subject.specimen.units)
+
+    def start_shard(self) -> None:
+        self.products: dict[str, tuple[Tensor, int]] = {}
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        slots, places = self.slots(batch)
+        if sites.attention is None or not slots:
+            return {}
+        seen = sites.attention.probabilities
+        matrix = layer(AttentionMap(seen.values[places], seen.places), self.heads, self.identity)
+        product = rolled(matrix, *self.products.get(subject.name, (None, 0)))
+        self.products[subject.name] = product, seen.prefix
+        asking = int(seen.queries.min()), int(seen.queries.max()) + 1
+        reading = slice(*asking) if unit.reach == "class" else slice(seen.prefix, None)
+        if "class" in unit.prefix and unit.reach != "class":
+            reading = slice(unit.prefix.index("class"), unit.prefix.index("class") + 1)
+        patches = product[:, reading].mean(1)[:, seen.prefix :]
+        grid = torch.tensor([*seen.query_grid], dtype=torch.float64) * float(self.rows[0] in batch.rows)
+        return {key(subject, unit, "rollout"): self.placed(slots, patches), key(subject, unit, "grid"): grid}
+
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        self.products.pop(subject.name, None)
+        return super().end(subject, output, batch)
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        slots = self.seen(sums, asked)
+        images, labels = self.thumbnails(slots), self.labels(slots)
+        arrays, rows, tiles = {"images": images}, [], []
+        for subject in asked:
+            units = [unit for unit in subject.specimen.units if key(subject, unit, "rollout") in sums]
+            maps = [sums[key(subject, unit, "rollout")].numpy()[slots] for unit in units]
+            for unit, shares in zip(units, maps, strict=True):
+                grid = [int(side) for side in sums[key(subject, unit, "grid")]]
+                for i, slot in enumerate(slots):
+                    last = unit is units[-1]
+                    named = {"image": self.rows[slot], "label": labels[i], "tile": last}
+                    within = self._inside(slot, shares[i].reshape(grid))
+                    measured = {"elsewhere": 1 - shares[i].sum(), "value": coverage(shares[i])}
+                    rows.append({**where(subject, unit), **named, **within, **measured})
+                    tiles += [lit(images[i], shares[i].reshape(grid))] if last else []
+            if units:
+                shape = len(slots), len(units), *grid
+                arrays[f"rollout/{subject.name}"] = np.stack(maps, 1).reshape(shape).astype(np.float32)
+        if tiles:
+            arrays["tiles"] = np.stack(tiles)
+        table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
+        about = {"shown": [self.rows[slot] for slot in slots], "labels": labels}
+        return Result(self.name, table, COLUMNS, VIEWS if tiles else (), arrays, about)
+
+    def _inside(self, slot: int, shares: np.ndarray) -> dict[str, float]:
+        """How much lies in the box of the object, and how large that is."""
+        boxes = self.setting.data.truth.get("box")
+        if boxes is None:
+            return {"inside": np.nan, "box": np.nan}
+        cover = covered(boxes[self.rows[slot]].tolist(), self.setting.data.image, shares.shape)
+        return {"inside": float((shares * cover).sum() / shares.sum()), "box": float(cover.mean())}
+
+
+def covered(box: Sequence[float], image: Sequence[int], grid: Sequence[int]) -> np.ndarray:
+    """(rows, columns) the share of each patch that lies in a box x0, y0, x1, y1 of pixels, the last two beyond it."""
+    along = []
+    for low, high, side, count in zip(box[1::-1], box[3:1:-1], image, grid, strict=True):
+        edges = np.linspace(0, side, count + 1)
+        along.append((np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)).clip(0) * count / side)
+    return np.outer(*along)
+
+
+def unrollable(units: Sequence[Unit]) -> str:
+    """Why attention cannot be multiplied through these units, as a sentence; empty if it can."""
+    at = [i for i, unit in enumerate(units) if unit.kind == "attention"]
+    among = units[at[0] : at[-1] + 1]
+    if why := next((why for unit in among if unit.kind == "attention" and (why := hidden(unit))), ""):
+        return f"Not all of its attention can be seen. {why}"
+    if any(unit.reach == "reduced" for unit in among):
+        return "Its keys lie on a coarser grid than its queries, so layers cannot be multiplied."
+    if len({unit.grid for unit in among if unit.grid is not None}) > 1:  # None where the class token is alone
+        return "Its grid changes from stage to stage, so layers cannot be multiplied."
+    if other := next((unit for unit in among if unit.kind in MOVING), None):
+        return f"Between its attention layers {other.name} ({other.kind}) moves information from place to place, too."
+    if any(len(a.prefix) > len(b.prefix) for a, b in pairwise(among) if b.grid is not None):
+        return "It loses tokens on the way, so layers cannot be multiplied."
+    return ""
+
+
+def layer(seen: AttentionMap, heads: Literal["mean", "max"], identity: bool) -> Tensor:
+    """Â as (b, tokens, tokens), rows summing to one."""
+    wide = torch.promote_types(seen.values.dtype, torch.float32)
+    values = seen.values.to(wide)
+    one = values.mean(2, keepdim=True) if heads == "mean" else values.amax(2, keepdim=True)
+    matrix = token_matrix(seen, one)[:, 0]
+    own = torch.eye(matrix.shape[-1], dtype=wide, device=values.device)
+    silent = matrix.sum(-1, keepdim=True) == 0
+    matrix = torch.where(silent, own, matrix + own if identity else matrix)
+    return matrix / matrix.sum(-1, keepdim=True)
+
+
+def rolled(matrix: Tensor, before: Tensor | None, prefix: int = 0) -> Tensor:
+    """Â R; tokens that have joined since stand behind the `prefix` tokens that were there, in front of the grid."""
+    if before is None:
+        return matrix
+    fresh = matrix.shape[-1] - before.shape[-1]
+    if fresh:
+        old = [i for i in range(matrix.shape[-1]) if not prefix <= i < prefix + fresh]
+        wider = torch.eye(matrix.shape[-1], dtype=before.dtype, device=before.device).repeat(len(before), 1, 1)
+        wider[:, torch.tensor(old)[:, None], torch.tensor(old)] = before
+        before = wider
+    return matrix @ before
+
+
+def coverage(shares: np.ndarray) -> float:
+    """2 to the entropy of shares, over their number: 1 if all are alike, 1/n if one is everything."""
+    count, shares = shares.size, shares[shares > 0]
+    shares = shares / shares.sum()
+    return float(2 ** -(shares * np.log2(shares)).sum() / count)
+
+
+def lit(image: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """An image, and beside it the image under light that falls as the shares say."""
+    height, width = image.shape[:2]
+    mask = torch.from_numpy(shares / max(shares.max(), 1e-30))[None, None].float()
+    mask = F.interpolate(mask, size=(height, width), mode="bicubic", align_corners=False).clamp(0, 1)
+    light = SHADE + (1 - SHADE) * mask[0, 0].numpy()[..., None]
+    return np.concatenate([image, (image * light).round().astype(np.uint8)], 1)

@@ -1,0 +1,131 @@
+"""What carries the signal past a unit, its skip or its branch (A4.21).
+
+    value  = mean over tokens of  ‖skip‖ / ‖branch‖          for every unit around which a skip runs
+    cosine = mean over tokens of  cos(skip, branch)
+
+Each image has one value for its class token and one for its spatial tokens (in a convolutional network: positions), and
+the mean over images is reported. Raghu et al. find that in the first half of a ViT the class token travels along the
+skips and the spatial tokens change, later the other way round, and that skips matter more in ViTs than in ResNets
+(SLC-14 to SLC-16). A skip that has to change its shape counts as what arrives at the sum.
+
+A token to which the branch adds exactly nothing has no ratio and is left out of the mean; one whose skip is zero has
+no cosine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from vitreous.measure.per_image import mean
+from vitreous.measure.probe import Batch, Each, Probe, Seen, key, where
+from vitreous.measure.subject import Subject
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.observe import Sites
+
+__all__ = ["SkipRatio"]
+
+
+def ratio_and_cosine(skip: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
+    """Of tokens (b, n, c): (b, n) each, NaN where there is none."""
+    exact = torch.promote_types(skip.dtype, torch.float32)
+    past, through = (tokens.to(exact) for tokens in (skip, branch))
+    one, other = (torch.linalg.vector_norm(tokens, dim=-1) for tokens in (past, through))
+    product = torch.linalg.vecdot(past, through)
+    return (one / other).where(other > 0, torch.nan), (product / (one * other)).where(one * other > 0, torch.nan)
+
+
+@dataclass
+class SkipRatio(Probe):
+    """How much of a token comes from the skip and how much from the branch."""
+
+    name = "skip_ratio"
+    ids = ("A4.21", "SLC-14", "SLC-15", "SLC-16")
+    sites = ("skip", "branch")
+    columns = (
+        *UNIT_COLUMNS,
+        Column("token", "category", "Which tokens: the class token (or another in front) or the spatial ones."),
+        Column("cosine", "quantity", "Cosine of the angle between skip and branch, mean over tokens and images."),
+        Column("cosine_low", "quantity", "Lower end of the 95 % interval of the cosine."),
+        Column("cosine_high", "quantity", "Upper end of the 95 % interval of the cosine."),
+        *estimate("Norm of the skip over norm of the branch, mean over tokens and images.", label="skip / branch"),
+    )
+    views = (
+        View(
+            "line",
+            x="depth",
+            y="value",
+            colour="model",
+            facet="token",
+            low="low",
+            high="high",
+            log=("y",),
+            bands=True,
+            references=(Reference(1.0, "skip and branch alike"),),
+            title="What carries the signal: skip over branch",
+            how_to_read="Above one, tokens mostly pass the unit by on its skip; below one, the unit writes them anew. "
+            "In the paper the class token of ViTs is passed on first and rewritten late, spatial tokens the reverse.",
+        ),
+        View(
+            "line",
+            x="depth",
+            y="cosine",
+            colour="model",
+            facet="token",
+            low="cosine_low",
+            high="cosine_high",
+            bands=True,
+            references=(Reference(0.0, "at right angles"),),
+            title="Does the branch agree with the skip?",
+            how_to_read="Above zero a unit strengthens what the token already holds, below zero it takes some of it "
+            "away. At zero it adds something new.",
+        ),
+    )
+
+    def refuses(self, subject: Subject, unit: Unit) -> str | None:
+        if unit.skip:
+            return None
+        return "" if unit.kind in ("stem", "downsample", "head") else "No skip connection runs around it."
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+        if sites.skip is None or sites.branch is None:  # taken out by a lesion
+            return {}
+        found = ratio_and_cosine(sites.skip.tokens, sites.branch.tokens)
+        names = sites.branch.prefix
+        seen: dict[str, Each] = {}
+        for token in dict.fromkeys([*names, "spatial"]):
+            places = [i for i, name in enumerate(names) if name == token]
+            for what, values in zip(("ratio", "cosine"), found, strict=True):
+                # an index made here would be one more transfer to a GPU, which waits for it
+                chosen = (
+                    values[:, len(names) :] if token == "spatial" else torch.stack([values[:, i] for i in places], 1)
+                )
+                if chosen.numel():
+                    seen[key(subject, unit, f"{token}/{what}")] = Each(chosen.nanmean(1))
+        return seen
+
+    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+        rows = [row for subject in asked for unit in subject.specimen.units for row in self._rows(subject, unit, sums)]
+        names = [column.name for column in self.columns]
+        table = pd.DataFrame(rows or np.empty((0, len(names))), columns=names)  # all branches may have been taken out
+        return Result(self.name, table, self.columns, self.views)
+
+    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+        start, end = f"{key(subject, unit)}/", "/ratio/sum"
+        found = (name[len(start) : -len(end)] for name in sums if name.startswith(start) and name.endswith(end))
+        for token in sorted(found):
+            ratio, count = mean(sums, key(subject, unit, f"{token}/ratio"))
+            cosine, _ = mean(sums, key(subject, unit, f"{token}/cosine"))
+            yield {
+                **where(subject, unit),
+                "token": token,
+                "cosine": float(cosine.mean), "cosine_low": float(cosine.low), "cosine_high": float(cosine.high),
+                "value": float(ratio.mean), "low": float(ratio.low), "high": float(ratio.high), "n": int(count),
+            }  # fmt: skip

@@ -1,0 +1,119 @@
+"""How much a feature map varies over the image, after every unit (A4.09).
+
+    variance = mean over channels of  Var_{positions} x[position, channel]      (unbiased, prefix tokens left out)
+
+of each image for itself, never over images. Park and Kim find that attention lowers it and that MLPs and convolutions
+raise it: attention averages (HDV-34 to HDV-36). `ratio` is what a unit makes of its own input: the mean variance after
+it over that before it.
+
+Deviations from each channel's mean are squared in float32; taking the mean off first is what makes that enough. What
+the rounding of that mean alone would give counts as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vitreous.measure.per_image import PerImage
+from vitreous.measure.probe import Batch, Each, Seen, interval, key
+from vitreous.measure.subject import Subject
+from vitreous.results import Column, Reference, View, estimate
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.centred import Centred
+from vitreous.specimen.observe import Feature, Sites
+
+__all__ = ["Variance"]
+
+
+def variance(maps: Tensor) -> Tensor:
+    """(b,) of feature maps (b, c, h, w)."""
+    return Centred.of(maps).variance
+
+
+@dataclass
+class Variance(PerImage):
+    """How much feature maps vary over the image."""
+
+    name = "variance"
+    ids = ("A4.09", "HDV-34", "HDV-35", "HDV-36")
+    sites = ("before", "out")
+    value = (
+        Column("ratio", "quantity", "Variance after the unit over that of its input.", label="after / before"),
+        Column("ratio_low", "quantity", "Lower end of the 95 % interval of the ratio."),
+        Column("ratio_high", "quantity", "Upper end of the 95 % interval of the ratio."),
+        *estimate("Variance over positions, mean over channels and images.", label="variance"),
+    )
+    views = (
+        View(
+            "line",
+            x="depth",
+            y="value",
+            colour="model",
+            low="low",
+            high="high",
+            log=("y",),
+            bands=True,
+            title="Feature map variance",
+            how_to_read="Each point is the stream after a unit. Where the line falls, a unit has averaged over the "
+            "image; where it rises, a unit has told positions apart.",
+        ),
+        View(
+            "scatter",
+            x="depth",
+            y="ratio",
+            colour="kind",
+            facet="model",
+            low="ratio_low",
+            high="ratio_high",
+            log=("y",),
+            references=(Reference(1.0, "no change"),),
+            title="What each unit does to the variance",
+            how_to_read="Each point is a unit: below one it has averaged, above one it has told positions apart. In "
+            "the paper's ViT-Ti on CIFAR-100 all 12 attention units lie below one, and 8 of the 12 MLPs above.",
+        ),
+    )
+
+    def refuses(self, subject: Subject, unit: Unit) -> str | None:
+        if unit.grid is None:
+            return "It has no feature map: positions are gone." if unit.kind != "head" else ""
+        return "Its feature map is a single position." if unit.grid == (1, 1) else None
+
+    def start_shard(self) -> None:
+        self._last: tuple[Tensor, Tensor] | None = None
+        """The previous unit's map, which is mostly this one's input, and its variance."""
+
+    def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
+        assert sites.out is not None
+        return sites.out.centred.variance
+
+    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+        assert sites.out is not None
+        before = self._before(unit, sites.before)
+        after = self.values(subject, unit, sites)
+        self._last = (sites.out.raw, after)
+        seen = {key(subject, unit): Each(after)}
+        return seen if before is None else {**seen, key(subject, unit, "before"): Each(before)}
+
+    def _before(self, unit: Unit, feature: Feature | None) -> Tensor | None:
+        """Of the input; not of pictures, whose channels are colours, nor of a single position."""
+        if feature is None or feature.grid in (None, (1, 1)) or unit.kind == "stem":
+            return None
+        if self._last is not None and feature.views(self._last[0]):
+            return self._last[1]
+        return feature.centred.variance
+
+    def end(self, subject: Subject, output: Any, batch: Batch) -> Seen:
+        self._last = None
+        return {}
+
+    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+        before, after = (sums.get(key(subject, unit, part)) for part in ("before/sum", "sum"))
+        for row in super()._rows(subject, unit, sums):
+            ratio = torch.full((2,), torch.nan) if before is None or after is None else after / before
+            found = interval(ratio.where(ratio.isfinite(), torch.nan), row["n"])
+            yield {**row, "ratio": float(found.mean), "ratio_low": float(found.low), "ratio_high": float(found.high)}

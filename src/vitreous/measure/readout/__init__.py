@@ -1,0 +1,1 @@
+"""Linear maps from features to classes: what several analyses share."""

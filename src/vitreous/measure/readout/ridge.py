@@ -1,0 +1,114 @@
+"""Ridge regression from sums that are collected while features stream by (A3.15).
+
+    W = argmin Σ ‖y − b − Wᵀ x‖² + λ ‖W‖²,    (S + λ I) W = C,    S = Σ (x − x̄)(x − x̄)ᵀ,    C = Σ (x − x̄)(y − ȳ)ᵀ
+
+One eigendecomposition of S solves it for all λ. The squared error on held-out images is a function of their own S and
+C, so a penalty is chosen without seeing a feature again. Products of a block of features are taken about the block's
+own mean, in the features' precision, and put together in float64, so that a large common offset costs no digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from vitreous.measure.alignment import full_precision
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Of images with features x (d numbers) and targets y (k numbers)."""
+
+    count: int
+    mean: Tensor
+    """(d + k,) of features and targets."""
+    products: Tensor
+    """(d, d + k): S and C side by side."""
+    eps: float
+    """Of the precision that features came in."""
+
+    @classmethod
+    def of(cls, features: Tensor, targets: Tensor) -> Moments:
+        """Of a block (n, d) and (n, k)."""
+        both = torch.cat([features.to(torch.promote_types(features.dtype, torch.float32)), targets.to(features)], 1)
+        mean = both.mean(0)
+        both = both - mean
+        with full_precision():
+            products = both[:, : features.shape[1]].mT @ both
+        return cls(len(features), mean.double(), products.double(), torch.finfo(both.dtype).eps)
+
+    def __add__(self, other: Moments) -> Moments:
+        """Of both together."""
+        count, apart = self.count + other.count, other.mean - self.mean
+        between = torch.outer(apart[: len(self.products)], apart).mul_(self.count * other.count / count)
+        products = between.add_(self.products).add_(other.products)
+        return replace(self, count=count, mean=self.mean + apart * (other.count / count), products=products)
+
+    def about(self, mean: Tensor) -> Moments:
+        """The same images, seen from another mean."""
+        apart = self.mean - mean
+        moved = self.products + self.count * torch.outer(apart[: len(self.products)], apart)
+        return replace(self, mean=mean, products=moved)
+
+    @property
+    def parts(self) -> tuple[Tensor, Tensor]:
+        """S (d, d) and C (d, k)."""
+        return self.products[:, : len(self.products)], self.products[:, len(self.products) :]
+
+    @property
+    def scale(self) -> float:
+        """The mean eigenvalue of S: what a penalty is measured in."""
+        found = float(self.products.diagonal().mean())
+        return found if found > 0 else 1.0
+
+
+def together(parts: Sequence[Moments]) -> Moments:
+    """Of all parts."""
+    return reduce(Moments.__add__, parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Ridge:
+    """A fitted map from features to targets."""
+
+    weight: Tensor
+    """(d, k)"""
+    bias: Tensor
+    """(k,)"""
+    penalty: float
+    """λ"""
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """(n, k) in the precision of the features."""
+        return torch.addmm(self.bias.to(features), features, self.weight.to(features))
+
+
+def choose(fit: Moments, held_out: Moments, penalties: Sequence[float]) -> float:
+    """The penalty, in units of the mean eigenvalue, that has the least squared error on images held out.
+
+    None below what rounding of the features leaves of their largest eigenvalue: that would fit the rounding."""
+    scatter, cross = fit.parts
+    values, vectors = torch.linalg.eigh(scatter)
+    least = 8 * fit.eps * float(values[-1]) / fit.scale
+    penalties = [max(penalty, least) for penalty in penalties]
+    there, answers = held_out.about(fit.mean).parts
+    there, answers, cross = vectors.mT @ there @ vectors, vectors.mT @ answers, vectors.mT @ cross
+    errors = []
+    for penalty in penalties:
+        weight = cross / (values.clamp(min=0) + penalty * fit.scale)[:, None]
+        errors.append((weight * (there @ weight - 2 * answers)).sum())
+    return penalties[int(torch.stack(errors).argmin())]
+
+
+def solve(fit: Moments, penalty: float) -> Ridge:
+    """With a penalty in units of the mean eigenvalue."""
+    scatter, cross = fit.parts
+    absolute = penalty * fit.scale
+    shifted = scatter + absolute * torch.eye(len(scatter), dtype=scatter.dtype, device=scatter.device)
+    weight = torch.cholesky_solve(cross, torch.linalg.cholesky(shifted))
+    split = len(scatter)
+    return Ridge(weight, fit.mean[split:] - fit.mean[:split] @ weight, absolute)

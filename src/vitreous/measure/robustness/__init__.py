@@ -1,0 +1,1 @@
+"""Changed images and changed models: what several analyses share."""

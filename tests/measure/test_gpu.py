@@ -1,0 +1,52 @@
+"""What only a GPU can show; skipped elsewhere. The mathematics is the CPU's, which the other tests check."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import vitreous
+from measure.looks import Roll, Spread, cnn, images, seen_once, vit
+from vitreous.measure.probe import Setting
+from vitreous.measure.streaming import Pass
+from vitreous.measure.subject import subjects
+from vitreous.transfers import to_device, to_memory
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+def test_there_and_back_while_it_computes() -> None:
+    """What is sent is used, and what is fetched is read, only when it is there."""
+    gpu = torch.device("cuda")
+    for turn in range(20):
+        busy = torch.randn(4096, 4096, device=gpu)
+        sent = to_device(torch.full((1 << 22,), turn, dtype=torch.uint8), gpu)
+        for _ in range(3):
+            busy = busy @ busy / 64
+        doubled = sent().double() * 2
+        fetched = to_memory(doubled)
+        del doubled
+        torch.full((1 << 22,), -1.0, dtype=torch.float64, device=gpu)  # where it was, if that were free
+        assert torch.equal(fetched(), torch.full((1 << 22,), 2.0 * turn, dtype=torch.float64))
+
+
+def test_sums_are_those_of_a_cpu() -> None:
+    def sums(device: str) -> dict[str, torch.Tensor]:
+        setting = Setting(subjects([vit(), cnn()], device=torch.device(device)), images())
+        total: dict[str, torch.Tensor] = {}
+        for _, found in Pass((Roll(), Spread()), setting, 20, 20).each(range(5)):
+            total = {name: value + total.get(name, 0) for name, value in found.items()}
+        return total
+
+    ours, theirs = sums("cuda"), sums("cpu")
+    assert ours.keys() == theirs.keys()
+    assert all(torch.allclose(ours[name], theirs[name], rtol=1e-4, atol=1e-6) for name in theirs)
+
+
+def test_every_image_is_seen_once_and_numbers_that_are_not_finite_are_noticed() -> None:
+    assert seen_once(vitreous.inspect([vit()], images(), [Roll()], shard=20, device="cuda")["roll"])
+    broken = cnn()
+    with torch.no_grad():
+        broken.get_submodule("blocks.1.bn2").weight.fill_(1e308)  # type: ignore[operator]
+    with pytest.raises(vitreous.VitreousError, match=r"first after its unit 'blocks\.1'"):
+        vitreous.inspect([broken], images(), [Roll()], shard=20, device="cuda")

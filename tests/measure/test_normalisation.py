@@ -1,0 +1,147 @@
+"""Whose mean and std images get: the model's own if it says, else the data set's, else ImageNet's, and it is said."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from torch import Tensor, nn
+
+import vitreous
+from vitreous.data.dataset import Dataset
+from vitreous.measure import subject as subject_module
+from vitreous.measure.analyses.ensemble import Ensemble
+from vitreous.measure.analysis import Bench
+from vitreous.measure.probe import Setting
+from vitreous.measure.subject import USUAL, subjects
+
+OWN = ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+
+
+class Levels(nn.Module):
+    """Tells bright images from dark ones: right only if nobody moves their levels."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        self.mix = nn.Conv2d(channels, 4, 3, padding=1)
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, images: Tensor) -> Tensor:
+        found: Tensor = self.head(self.mix(images).relu().mean((2, 3)))
+        return found
+
+
+def images(**how: object) -> Dataset:
+    pixels = torch.randint(0, 256, (12, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    return Dataset(pixels, torch.arange(12) % 2, ("a", "b"), "made up", "test", **how)  # type: ignore[arg-type]
+
+
+def says(**trained: object) -> nn.Module:
+    model = Levels()
+    model.trained_with = trained  # type: ignore[assignment]
+    return model
+
+
+def measured(model: object, data: Dataset) -> dict[str, object]:
+    result = vitreous.inspect({"m": model}, data, ["accuracy", "calibration"], image=16)["calibration"]
+    nll = result.table.set_index("measure").loc["NLL", "value"]
+    return {**result.about["models"]["m"], "nll": nll}
+
+
+def nll(model: nn.Module, shown: Tensor, data: Dataset) -> float:
+    with torch.no_grad():
+        return float(nn.functional.cross_entropy(model(shown).double(), data.labels))
+
+
+def test_a_model_that_says_nothing_gets_the_data_sets() -> None:
+    data, model = images(mean=OWN[0], std=OWN[1]), Levels()
+    found = measured(model, data)
+    assert (found["mean"], found["std"], found["normalised"]) == (list(OWN[0]), list(OWN[1]), "data set")
+    assert found["nll"] == pytest.approx(nll(model, data.normalise(data.images), data), rel=1e-5)
+    opened = measured(vitreous.open(model, image=16), data)  # a specimen, and one that was edited
+    assert opened["nll"] == pytest.approx(found["nll"], rel=1e-6)
+    assert opened["normalised"] == "data set"
+
+
+def test_what_a_model_says_comes_first() -> None:
+    data, model = images(mean=(0.5, 0.5, 0.5), std=(0.1, 0.1, 0.1)), says(mean=OWN[0], std=OWN[1])
+    found = measured(model, data)
+    assert (found["mean"], found["normalised"]) == (list(OWN[0]), "model")
+    assert found["nll"] == pytest.approx(
+        nll(model, replace(data, mean=OWN[0], std=OWN[1]).normalise(data.images), data)
+    )
+
+
+def test_imagenets_where_nobody_says_anything(caplog: pytest.LogCaptureFixture) -> None:
+    subject_module._say.cache_clear()
+    with caplog.at_level(logging.WARNING, "vitreous"):
+        found = measured(Levels(), images())
+        measured(Levels(), images())
+    assert (found["mean"], found["std"], found["normalised"]) == (list(USUAL[0]), list(USUAL[1]), "ImageNet")
+    said = [record.getMessage() for record in caplog.records if "normalised" in record.getMessage()]
+    assert len(said) == 1  # once is enough
+    assert "nor does the data set, so they get ImageNet's" in said[0]
+
+
+def test_the_data_sets_are_said_too(caplog: pytest.LogCaptureFixture) -> None:
+    subject_module._say.cache_clear()
+    with caplog.at_level(logging.WARNING, "vitreous"):
+        measured(Levels(), images(mean=OWN[0], std=OWN[1]))
+        measured(says(mean=OWN[0], std=OWN[1]), images())
+    said = [record.getMessage() for record in caplog.records if "normalised" in record.getMessage()]
+    assert said == [
+        "m does not say how its images are normalised, so they get the mean and std of 'made up'; set "
+        "model.trained_with = {'mean': …, 'std': …} if it was trained otherwise."
+    ]
+
+
+def test_every_analysis_gets_those_of_its_own_images() -> None:
+    """Of several splits each has its own, and an attack goes by the same levels."""
+    sets = {"test": images(mean=OWN[0], std=OWN[1]), "train": images(mean=(0.3, 0.3, 0.3), std=(0.2, 0.2, 0.2))}
+    how = {"adversarial": {"epsilons": (1.0,), "steps": 1}, "hessian": {"size": 4, "top": 1, "stream": "clean"}}
+    found = vitreous.analyse({"m": Levels()}, sets, how, image=16)
+    assert found["adversarial"].about["models"]["m"]["mean"] == list(OWN[0])
+    assert found["hessian"].about["models"]["m"]["mean"] == [0.3, 0.3, 0.3]
+    model = Levels()
+    clean = vitreous.analyse({"m": model}, sets["test"], {"adversarial": how["adversarial"]}, image=16)["adversarial"]
+    row = clean.table[clean.table["epsilon"] == 0].iloc[0]
+    assert row["nll"] == pytest.approx(nll(model, sets["test"].normalise(sets["test"].images), sets["test"]), rel=1e-5)
+
+
+def test_a_grey_model_gets_the_mean_over_colours() -> None:
+    (subject,) = Setting(subjects(Levels(1), image=16), images(mean=OWN[0], std=OWN[1])).subjects
+    assert [*subject.mean, *subject.std] == pytest.approx([0.2, 0.5])
+    assert subject.prepare(images().images).shape == (12, 1, 16, 16)
+
+
+def test_members_that_an_analysis_opens_itself() -> None:
+    data = replace(images(mean=OWN[0], std=OWN[1]), labels=torch.full((12,), -1), classes=())
+    bench = Bench(Setting(subjects({"m": Levels()}, image=64), data), 4, {})
+    assert [each.mean for each in Ensemble("tv:squeezenet1_1").further(bench)] == [OWN[0]]
+
+
+def test_what_a_user_says_comes_before_what_timm_says() -> None:
+    model = vitreous.build("vit_nano")
+    assert subjects(model)[0].mean == USUAL[0]
+    model.trained_with = {"mean": OWN[0], "std": OWN[1]}  # type: ignore[assignment]
+    assert (subjects(model)[0].mean, subjects(model)[0].std) == OWN
+
+
+def test_torchvisions_weights_say_what_they_were_trained_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = torchvision.models.get_model
+    monkeypatch.setattr(torchvision.models, "get_model", lambda name, weights, **how: plain(name, weights=None, **how))
+    (subject,) = Setting(subjects("tv:squeezenet1_1", pretrained=True), images(mean=OWN[0], std=OWN[1])).subjects
+    assert (subject.mean, subject.normalised) == (USUAL[0], "model")
+    (random,) = Setting(subjects("tv:squeezenet1_1"), images(mean=OWN[0], std=OWN[1])).subjects
+    assert (random.mean, random.normalised) == (OWN[0], "data set")
+
+
+def test_bundled_models_say_theirs() -> None:
+    data = vitreous.data.load("world:shapes", split="test", size=20)
+    (subject,) = Setting(subjects("nano:vit"), images(mean=OWN[0], std=OWN[1])).subjects
+    assert subject.normalised == "model"
+    np.testing.assert_allclose(subject.mean, data.mean, atol=1e-6)

@@ -1,0 +1,121 @@
+"""Two processes see each image once between them and answer as one does, also when one of them has nothing to see."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import vitreous
+from measure.looks import Roll, Spread, cnn, images, seen_once, vit
+from vitreous.measure.kept import Stopped
+from vitreous.measure.streaming import Found, Pass
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = """
+import sys
+from pathlib import Path
+import torch
+import torch.distributed as dist
+import vitreous
+from measure.looks import Roll, Spread, cnn, images, vit
+torch.set_num_threads(1)
+home = Path(sys.argv[1])
+for count in map(int, sys.argv[2:]):
+    found = vitreous.inspect([vit(), cnn()], images(count), [Roll(), Spread()], shard=20, device="cpu",
+                             keep=home / f"kept-{count}")
+    found.save(home / f"{count}-{dist.get_rank()}")
+"""
+COUNTS = (50, 70, 15)
+"""Three shards for two processes, the last uneven; four; and one, which leaves a process without any."""
+
+
+def look(count: int, keep: Path | None = None) -> vitreous.Inspection:
+    """By one process."""
+    return vitreous.inspect([vit(), cnn()], images(count), [Roll(), Spread()], shard=20, device="cpu", keep=keep)
+
+
+def begin(keep: Path, shards: int) -> None:
+    """An inspection that one process leaves after some shards."""
+    passed, left = Pass.begin, [shards]
+
+    def interrupted(self: Pass, *given: Any) -> Found:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return passed(self, *given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Pass, "begin", interrupted)
+        with pytest.raises(Stopped):
+            look(70, keep)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("processes")
+    (home / "script.py").write_text(SCRIPT)
+    begin(home / "kept-70", shards=1)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [*command, str(home / "script.py"), str(home), *map(str, COUNTS)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return home
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_two_processes_answer_as_one(count: int, folder: Path) -> None:
+    alone = look(count)
+    for rank in (0, 1):
+        found = vitreous.Inspection.load(folder / f"{count}-{rank}")
+        assert seen_once(found["roll"])
+        assert found["spread"].about["data"]["images"] == count
+        ours, theirs = (each["spread"].table for each in (found, alone))
+        assert list(ours["unit"]) == list(theirs["unit"])
+        for column in ("value", "low", "high"):
+            np.testing.assert_array_equal(ours[column], theirs[column])
+
+
+def test_each_process_keeps_its_own_shards(folder: Path) -> None:
+    """Three shards between two; the first has one, the second its neighbours."""
+    names = {path.name for path in (folder / "kept-50").glob("sums-*")}
+    assert names == {"sums-0-1.safetensors", "sums-1-1.safetensors", "sums-2-1.safetensors"}
+    assert [path.name for path in (folder / "kept-15").glob("sums-*")] == ["sums-0-1.safetensors"]
+
+
+def test_two_processes_resume_what_one_has_begun(folder: Path) -> None:
+    """The first shard was there; the three others were divided."""
+    names = {path.name for path in (folder / "kept-70").glob("sums-*")}
+    assert names == {"sums-0-2.safetensors", "sums-2-2.safetensors"}
+
+
+@pytest.mark.parametrize("lost", ["sums-0-2", "sums-2-2"])
+def test_one_process_resumes_what_two_have_begun(
+    lost: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep = Path(shutil.copytree(folder / "kept-70", tmp_path / "kept"))
+    (keep / f"{lost}.safetensors").unlink()
+    passed, seen = Pass.begin, list[int]()
+
+    def counted(self: Pass, number: int, *rest: Any) -> Found:
+        seen.append(number)
+        return passed(self, number, *rest)
+
+    monkeypatch.setattr(Pass, "begin", counted)
+    found = look(70, keep)
+    first, count = map(int, lost.split("-")[1:])
+    assert seen == list(range(first, first + count))
+    assert dict(found) == dict(look(70))
