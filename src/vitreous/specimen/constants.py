@@ -13,10 +13,14 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 from torch.utils._pytree import tree_leaves
 
+from vitreous.errors import NotExportable
+
 aten = torch.ops.aten
+MOST_UNKNOWN_SIZES = 50
 NUMBERS = (aten._local_scalar_dense.default, aten.item.default)
 
 
@@ -61,3 +65,35 @@ def _forget(tensors: Any) -> None:
     for tensor in tree_leaves(tensors):
         if isinstance(tensor, FakeTensor):
             tensor.real_tensor = None
+
+
+UNKNOWN_SIZE = "the number of tokens or another size depends on the values in the images"
+
+
+def asks_for_values(error: BaseException) -> bool:
+    """Whether an export failed because the model asks for the values of a tensor."""
+    asks = isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException))
+    unknown = isinstance(error, NotExportable) and str(error) == UNKNOWN_SIZE
+    return asks or unknown or (error.__cause__ is not None and asks_for_values(error.__cause__))
+
+
+@contextmanager
+def few_unknown_sizes() -> Iterator[None]:
+    """Stop an export in which sizes depend on the images, one for each image of the batch.
+
+    Such a graph could not be read in the end, and each unknown size makes all later steps slower: minutes in all.
+    """
+    create, count = ShapeEnv.create_unbacked_symint, 0
+
+    def counted(self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > MOST_UNKNOWN_SIZES:
+            raise NotExportable(UNKNOWN_SIZE)
+        return create(self, *args, **kwargs)
+
+    try:
+        ShapeEnv.create_unbacked_symint = counted  # type: ignore[method-assign]
+        yield
+    finally:
+        ShapeEnv.create_unbacked_symint = create  # type: ignore[method-assign]

@@ -18,11 +18,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch._subclasses.fake_tensor import DataDependentOutputException
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
 
 from vitreous.errors import NotExportable
-from vitreous.specimen.constants import known_constants, without_values
+from vitreous.specimen.constants import (
+    UNKNOWN_SIZE,
+    asks_for_values,
+    few_unknown_sizes,
+    known_constants,
+    without_values,
+)
 from vitreous.specimen.flex import spelled_out
 from vitreous.specimen.state import SavingParameters, undisturbed
 
@@ -30,7 +34,6 @@ aten = torch.ops.aten
 
 EXAMPLE_BATCH = 2
 """The batch size for which the nodes of a graph carry shapes (`node.meta["val"]`)."""
-MOST_UNKNOWN_SIZES = 50
 PRIMES = (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293, 307, 311, 313, 317)
 
 
@@ -144,7 +147,7 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
         try:
             return _exported(model, images)
         except Exception as cause:
-            if not _asks_for_values(cause):
+            if not asks_for_values(cause):
                 raise
             with known_constants(model):
                 return without_values(_exported(model, images))
@@ -165,7 +168,7 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
 
 def _exported(model: nn.Module, images: Tensor) -> torch.export.ExportedProgram:
     # a failed export prints the whole graph
-    with torch.enable_grad(), redirect_stderr(StringIO()), _few_unknown_sizes():
+    with torch.enable_grad(), redirect_stderr(StringIO()), few_unknown_sizes():
         program = torch.export.export(model, (images,), strict=False)
     shapes = (getattr(node.meta.get("val"), "shape", ()) for node in program.graph.nodes)
     if any(isinstance(size, torch.SymInt) for shape in shapes for size in shape):
@@ -186,38 +189,6 @@ def _takes_one_image(node: fx.Node, batch: int) -> bool:
     shape: tuple[Any, ...] = getattr(taken.meta.get("val"), "shape", ())
     along_batch = bool(shape) and shape[0] == batch and dim in (0, -len(shape))
     return along_batch and (op(node) == "unbind" or index not in (0, -1))
-
-
-UNKNOWN_SIZE = "the number of tokens or another size depends on the values in the images"
-
-
-def _asks_for_values(error: BaseException) -> bool:
-    """Whether an export failed because the model asks for the values of a tensor."""
-    asks = isinstance(error, (GuardOnDataDependentSymNode, DataDependentOutputException))
-    unknown = isinstance(error, NotExportable) and str(error) == UNKNOWN_SIZE
-    return asks or unknown or (error.__cause__ is not None and _asks_for_values(error.__cause__))
-
-
-@contextmanager
-def _few_unknown_sizes() -> Iterator[None]:
-    """Stop an export in which sizes depend on the images, one for each image of the batch.
-
-    Such a graph could not be read in the end, and each unknown size makes all later steps slower: minutes in all.
-    """
-    create, count = ShapeEnv.create_unbacked_symint, 0
-
-    def counted(self: ShapeEnv, *args: Any, **kwargs: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count > MOST_UNKNOWN_SIZES:
-            raise NotExportable(UNKNOWN_SIZE)
-        return create(self, *args, **kwargs)
-
-    try:
-        ShapeEnv.create_unbacked_symint = counted  # type: ignore[method-assign]
-        yield
-    finally:
-        ShapeEnv.create_unbacked_symint = create  # type: ignore[method-assign]
 
 
 def first_line(error: BaseException) -> str:
