@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from vitreous import recipes, store
 from vitreous.data import load
-from vitreous.measure.analysing import analyse
+from vitreous.measure.engine import analyse
 from vitreous.measure.inspection import Inspection
 from vitreous.models import runs
 from vitreous.training.evaluate import evaluate

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vitreous import data as data
     from vitreous.errors import VitreousError as VitreousError
-    from vitreous.measure.analysing import analyse as analyse
+    from vitreous.measure.engine import analyse as analyse
     from vitreous.measure.engine import inspect as inspect
     from vitreous.measure.inspection import Inspection as Inspection
     from vitreous.models import build as build
@@ -33,7 +33,7 @@ _HOMES = {
     "Specimen": "vitreous.specimen.specimen",
     "Unit": "vitreous.specimen.anatomy",
     "VitreousError": "vitreous.errors",
-    "analyse": "vitreous.measure.analysing",
+    "analyse": "vitreous.measure.engine",
     "build": "vitreous.models",
     "inspect": "vitreous.measure.engine",
     "open": "vitreous.specimen.opening",

@@ -23,7 +23,7 @@ import vitreous
 from vitreous.errors import VitreousError
 from vitreous.measure import analyses
 from vitreous.measure.analysis import Analysis
-from vitreous.measure.pieces import Interrupted
+from vitreous.measure.partial import Interrupted
 from vitreous.models.loading import load
 from vitreous.results import Result
 
@@ -89,7 +89,7 @@ def test_options_are_plain_and_said_in_the_record(name: str) -> None:
 
 @every
 def test_what_was_interrupted_goes_on(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vitreous.measure import analysing as engine
+    from vitreous.measure import engine
 
     done: list[str] = []
     count, one = _pieces(name), engine._one
@@ -112,7 +112,7 @@ def test_what_was_interrupted_goes_on(name: str, tmp_path: Path, monkeypatch: py
 @cache
 def _pieces(name: str) -> int:
     """How many there are."""
-    from vitreous.measure import analysing as engine
+    from vitreous.measure import engine
 
     count: list[str] = []
     one = engine._one
@@ -130,7 +130,7 @@ def _pieces(name: str) -> int:
 @every
 def test_batch_size_does_not_matter_and_memory_may_run_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every first piece of a model ends half-way, and is begun again with 7 images at a time instead of 14."""
-    from vitreous.measure import analysing as engine
+    from vitreous.measure import engine
 
     one, failed = engine._one, []
 
@@ -227,7 +227,7 @@ def untouched(model: nn.Module, before: dict[str, Any]) -> None:
 @every
 @pytest.mark.parametrize("stopped", [False, True], ids=["to the end", "interrupted"])
 def test_the_model_is_untouched(name: str, stopped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from vitreous.measure import analysing as engine
+    from vitreous.measure import engine
 
     model = load("nano:vit").train()
     parameters = list(model.parameters())

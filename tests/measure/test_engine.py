@@ -16,8 +16,9 @@ import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.choosing import choose_images
+from vitreous.measure.memory import out_of_memory
 from vitreous.measure.probe import Batch, Setting, Sums
-from vitreous.measure.streaming import Found, Pass, out_of_memory
+from vitreous.measure.streaming import Found, Pass
 from vitreous.measure.subject import logits, subjects
 
 ROLL = "roll"

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from vitreous.inspection import engine
 
 import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
 from vitreous import store
 from vitreous.errors import VitreousError
-from vitreous.measure.kept import Kept, Stopped
+from vitreous.measure import engine
+from vitreous.measure.partial import Interrupted, Partial, Shards
 from vitreous.measure.probe import Sums
 from vitreous.measure.streaming import Found, Pass
 from vitreous.processes import Processes
@@ -29,9 +29,10 @@ def look(keep: Path | None = None, **options: Any) -> vitreous.Inspection:
 
 
 def sums(folder: Path) -> tuple[Sums, list[int]]:
-    kept = Kept(folder, {}, Processes())
-    kept._read(store.Run(folder))
-    return kept.sums, sorted(kept.done)
+    partial = Partial(None, {})
+    partial.read(store.Run(folder))
+    shards = Shards(partial, Processes())
+    return shards.sums, sorted(shards.done)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +86,7 @@ def test_what_was_seen_is_kept_and_the_rest_follows(
     if ahead:
         monkeypatch.setattr(Pass, "device", torch.device("cpu"))
     interrupt_in(monkeypatch, 2, how)
-    with pytest.raises(Stopped, match=f"Stopped after {done} of 4 parts of the images; the same command") as caught:
+    with pytest.raises(Interrupted, match=f"Stopped after {done} of 4 shards of the images. Run the same") as caught:
         look(tmp_path)
     assert signal.getsignal(signal.SIGINT) is before
     partial = caught.value.inspection
@@ -116,7 +117,7 @@ def test_an_interrupt_in_the_last_shard_is_too_late(monkeypatch: pytest.MonkeyPa
 
 def test_nothing_seen_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_in(monkeypatch, 0, interrupt)
-    with pytest.raises(Stopped, match=r"^Stopped after 0 of 4 parts of the images\.$") as caught:
+    with pytest.raises(Interrupted, match=r"^Stopped after 0 of 4 shards of the images\.$") as caught:
         look()
     assert caught.value.inspection is None
 
@@ -157,7 +158,7 @@ def test_another_inspection_does_not_go_on_with_it(changed: dict[str, Any], sent
 
 def test_adding_is_all_or_nothing() -> None:
     """An interrupt between two additions would leave sums that cover half a shard more than they say."""
-    kept = Kept(None, {}, Processes())
+    kept = Shards(Partial(None, {}), Processes())
     kept.add(0, {"a": torch.ones(1), "b": torch.ones(1)})
 
     class Disturbed(dict[str, torch.Tensor]):

@@ -14,7 +14,7 @@ import pytest
 
 import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
-from vitreous.measure.kept import Stopped
+from vitreous.measure.partial import Interrupted
 from vitreous.measure.streaming import Found, Pass
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,7 +53,7 @@ def begin(keep: Path, shards: int) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Pass, "begin", interrupted)
-        with pytest.raises(Stopped):
+        with pytest.raises(Interrupted):
             look(70, keep)
 
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from vitreous.inspection import engine
 
 import vitreous
 from vitreous.cli import main
+from vitreous.measure import engine
 from vitreous.measure.streaming import Found, Pass
 
 ASKED = ["--probes", "accuracy", "variance", "--device", "cpu"]
@@ -169,7 +169,7 @@ def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     assert code == 130
     assert "2 questions on 20 of 40 images" in out
     assert "Wrote report.html" in out
-    assert err == "Stopped after 2 of 4 parts of the images; the same command goes on from there.\n"
+    assert err == "Stopped after 2 of 4 shards of the images. Run the same command again: it resumes.\n"
     assert (home / "report.html.partial").is_dir()
     assert vitreous.Inspection.load("numbers")["variance"].about["data"]["images"] == 20
     code, out, err = run(capsys, *command)

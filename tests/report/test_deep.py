@@ -12,8 +12,7 @@ import pytest
 
 import vitreous
 from vitreous.cli import main
-from vitreous.measure import analyses
-from vitreous.measure import analysing as engine
+from vitreous.measure import analyses, engine
 
 QUICK = ["nano:resnet", "--limit", "12", "--device", "cpu"]
 
@@ -99,7 +98,7 @@ def test_ctrl_c_keeps_what_was_done(
     command = ("inspect", *QUICK, "--probes", "accuracy", "--analyses", "lesion")
     code, out, err = run(capsys, *command)
     assert code == 130
-    assert "Stopped lesion after 2 of" in err
+    assert "Stopped after 2 of" in err
     assert "the same command goes on from there" in err
     assert "Wrote report.html" in out
     assert (home / "report.html.partial").is_dir()

@@ -24,11 +24,9 @@ from vitreous.commands.judge import judgement, note_failures
 from vitreous.commands.options import Alone, Looking, Options
 from vitreous.commands.request import check_roles, chosen, report_file
 from vitreous.measure import analyses
-from vitreous.measure.analysing import analyse
-from vitreous.measure.engine import inspect
+from vitreous.measure.engine import analyse, inspect
 from vitreous.measure.inspection import Inspection
-from vitreous.measure.kept import Stopped
-from vitreous.measure.pieces import Interrupted
+from vitreous.measure.partial import Interrupted
 from vitreous.report import write
 from vitreous.report.findings import findings
 from vitreous.report.guard import Guard
@@ -65,7 +63,7 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
             batch = {"batch": options.batch} if options.batch else {}
             shown = {"limit": options.limit, "split": options.split, **batch}
             found |= analyse(list(models), options.data, deep, **shown, keep=keep / "analyses", **how)
-    except (Stopped, Interrupted) as stop:
+    except Interrupted as stop:
         found |= stop.inspection or Inspection({})
         if talks and found:
             _write(found, out, options, console, guard)

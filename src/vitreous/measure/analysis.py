@@ -16,15 +16,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from vitreous.data.dataset import Dataset
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, Setting
 from vitreous.measure.subject import Model, Subject
 from vitreous.results import Result
 
-Numbers = Mapping[str, Tensor]
-"""What a piece gives: tensors by name, brought to the CPU for keeping."""
 Found = Mapping[str, Mapping[str, Numbers]]
 """Model, piece: numbers."""
 Work = Callable[[str], Numbers]
@@ -108,6 +106,6 @@ class Analysis(ABC):
         **how: Any,
     ) -> Result:
         """Ask this one question; `how` as in `vitreous.analyse`."""
-        from vitreous.measure.analysing import analyse
+        from vitreous.measure.engine import analyse
 
         return analyse(models, data, [self], keep=keep, **how)[self.name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import torch
 
@@ -14,38 +14,50 @@ from vitreous.data.loading import load
 from vitreous.data.sources.listing import NoSplit
 from vitreous.data.subsets import spread
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure import probes as questions
+from vitreous.measure import analyses, probes
+from vitreous.measure.analysis import Analysis
 from vitreous.measure.probe import Probe
+from vitreous.measure.registry import Registry
 from vitreous.measure.subject import Subject
 
 MOST = 10**7
 """The largest number an option takes; more is a slip, and would fill the memory."""
 
 
-def choose_probes(given: str | Sequence[str | Probe] | Mapping[str, Mapping[str, Any]] | None) -> tuple[Probe, ...]:
-    """All, or those named, with options where a dict has them; at least one, and none twice."""
-    if given is None:
-        given = questions.names()
-    chosen: list[Probe] = []
-    for each in [given] if isinstance(given, str) else given:
-        if isinstance(each, Probe):
+T = TypeVar("T", bound="Probe | Analysis")
+Chosen = str | Sequence[str | T] | Mapping[str, Mapping[str, Any]]
+"""Measurements as they are asked for: a name, names or instances, or a dict of names and their options."""
+
+
+def choose_probes(given: Chosen[Probe] | None) -> tuple[Probe, ...]:
+    """All, or those named; at least one, and none twice."""
+    return _choose(given, probes.REGISTRY, Probe)
+
+
+def choose_analyses(given: Chosen[Analysis] | None) -> tuple[Analysis, ...]:
+    """All, or those named; at least one, and none twice."""
+    return _choose(given, analyses.REGISTRY, Analysis)
+
+
+def _choose(given: Chosen[T] | None, registry: Registry, kind: type[T]) -> tuple[T, ...]:
+    chosen: list[T] = []
+    for each in registry.names() if given is None else [given] if isinstance(given, str) else given:
+        if isinstance(each, kind):
             chosen.append(each)
+        elif isinstance(each, str):
+            options = given[each] if isinstance(given, Mapping) else {}
+            check_options(each, registry.named(each), options)
+            chosen.append(registry.named(each)(**options))
         else:
-            chosen.append(_probe(each, given[each] if isinstance(given, Mapping) else {}))
+            raise VitreousError(f"{each!r} is no {registry.what}: give a name or an instance of {kind.__name__}.")
     if not chosen:
-        raise VitreousError("There is no question to ask: name at least one probe, or leave them out for all.")
-    names = [probe.name for probe in chosen]
+        raise VitreousError(
+            f"There is nothing to measure: name at least one {registry.what}, or leave them out for all."
+        )
+    names = [each.name for each in chosen]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise VitreousError(f"The probe {twice[0]!r} was named twice; ask each question once.")
+        raise VitreousError(f"The {registry.what} {twice[0]!r} was named twice; name each once.")
     return tuple(chosen)
-
-
-def _probe(name: str, options: Mapping[str, Any]) -> Probe:
-    if not isinstance(name, str):
-        raise VitreousError(f"A probe is a name or a Probe, and not {name!r}.")
-    kind = questions.named(name)
-    check_options(name, kind, options)
-    return kind(**options)
 
 
 def options_of(question: Any) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves
 from vitreous import __version__
 from vitreous.errors import VitreousError
 from vitreous.measure.choosing import options_of
+from vitreous.measure.memory import halving
 from vitreous.measure.per_image import counted
 from vitreous.measure.probe import Batch, Each, Probe, Seen, Setting, Sums
 from vitreous.measure.subject import Subject
@@ -143,20 +144,19 @@ class Pass:
 
     def begin(self, number: int, forward: Forward = lambda count: None, ready: Future[Batch] | None = None) -> Found:
         """Pass one shard, again with smaller batches for as long as memory does not suffice; its sums when called."""
-        rows = self.rows(number)
-        while True:
-            passed: list[int] = []
-            try:
-                return self._begin(rows, ready.result() if ready else self._batch(rows, whole=True), passed, forward)
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not out_of_memory(error) or min(self.batch, len(rows)) == 1:
-                    raise
-                self.batch = max(1, min(self.batch, len(rows)) // 2)
-                log.warning("Memory does not suffice; going on with %d images at a time.", self.batch)
-            ready = None  # and all that was made of its images
+        rows, prepared, passed = self.rows(number), ready, list[int]()
+
+        def attempt() -> Found:
+            whole = prepared.result() if prepared else self._batch(rows, whole=True)
+            return self._begin(rows, whole, passed, forward)
+
+        def again() -> None:
+            nonlocal prepared
+            prepared = None  # with all that was made of its images
             forward(-sum(passed))
-            if torch.cuda.is_available():
-                torch.cuda.empty_cache()
+            passed.clear()
+
+        return halving(self, len(rows), attempt, again)
 
     @torch.no_grad()
     def _begin(self, rows: Tensor, whole: Batch, passed: list[int], forward: Forward) -> Found:
@@ -269,10 +269,3 @@ def broken(subject: Subject, batches: Iterable[Batch]) -> str:
 
 def _is_number(leaf: Any) -> bool:
     return isinstance(leaf, Tensor) and leaf.is_floating_point()
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """torch has an error of its own for GPUs only; on a CPU the words differ from system to system."""
-    said = str(error)
-    words = ("can't allocate memory", "not enough memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(word in said for word in words)

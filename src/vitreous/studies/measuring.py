@@ -25,8 +25,7 @@ from vitreous.data.subsets import fraction, split_off
 from vitreous.errors import VitreousError
 from vitreous.files import checksum, explained, read_json, write_json
 from vitreous.measure import analyses, probes
-from vitreous.measure.analysing import analyse
-from vitreous.measure.engine import inspect
+from vitreous.measure.engine import analyse, inspect
 from vitreous.measure.inspection import Inspection, versions
 from vitreous.models.positions import Learned1d
 from vitreous.models.runs import from_run

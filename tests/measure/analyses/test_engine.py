@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 import vitreous
 from vitreous.errors import VitreousError, VitreousWarning
-from vitreous.measure.analysing import choose_analyses
 from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.choosing import choose_analyses
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result
 

@@ -15,14 +15,14 @@ from torch.nn import functional as F
 import vitreous
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
-from vitreous.measure import analysing as engine
+from vitreous.measure import engine
 from vitreous.measure.analyses import landscape as module
 from vitreous.measure.analyses.landscape import Landscape
 from vitreous.measure.analysis import Bench
 from vitreous.measure.choosing import choose_images
 from vitreous.measure.curvature.copies import scores
 from vitreous.measure.curvature.relief import surface
-from vitreous.measure.pieces import Interrupted
+from vitreous.measure.partial import Interrupted
 from vitreous.measure.probe import Setting
 from vitreous.measure.subject import Subject, subjects
 from vitreous.results import Result

@@ -18,7 +18,7 @@ import vitreous
 from measure.analyses.shifted import Linear, answered, chosen, levels, noise, shapes
 from specimen import zoo
 from vitreous.errors import VitreousError
-from vitreous.measure import analysing as engine
+from vitreous.measure import engine
 from vitreous.measure.analyses.mc_dropout import MEAN, USUAL, McDropout
 from vitreous.measure.robustness.dropout import sites
 from vitreous.measure.subject import subjects

@@ -29,8 +29,8 @@ from vitreous.measure.curvature import relief
 from vitreous.measure.curvature.copies import Statistics, lean, scores, stackable, with_statistics
 from vitreous.measure.curvature.directions import Kind, Plane, direction, eigenvectors, fingerprint, still
 from vitreous.measure.curvature.loss import Batches, Stream, Weights, require_finite, weights
+from vitreous.measure.memory import halving
 from vitreous.measure.probe import times
-from vitreous.measure.streaming import out_of_memory
 from vitreous.measure.subject import Subject
 from vitreous.results import Result
 
@@ -177,8 +177,8 @@ class _Grid:
         self.batches = asked.batches(subject, bench)
         self.whole = asked.statistics == "batch"
         self.itself = with_statistics(subject.specimen, asked.statistics)
-        self.copies = asked.copies or (1 if subject.device.type == "cpu" else MOST)
-        self.moved = stackable(self.itself) if self.copies > 1 else lean(self.itself)
+        self.batch = asked.copies or (1 if subject.device.type == "cpu" else MOST)
+        self.moved = stackable(self.itself) if self.batch > 1 else lean(self.itself)
         drawn = np.stack([times(row, bench.seed) for row in range(len(bench.data))], 1)
         self.weights = torch.cat([torch.ones(1, len(bench.data), dtype=torch.float64), torch.from_numpy(drawn)])
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
@@ -202,11 +202,9 @@ class _Grid:
             self.found[self.middle] = require_finite(self.centre(), self.name)
         waiting = [point for point in range(first, len(self.where)) if point not in self.found]
         while waiting and waiting[0] <= last:
-            group = waiting[: self.copies]
-            found = self.tried(group)
-            if found is not None:  # fewer at a time where memory turns out not to suffice
-                self.found.update(zip(group, found, strict=True))
-                del waiting[: len(group)]
+            found = halving(self, len(waiting), lambda: self.losses(waiting[: self.batch]))
+            self.found.update(zip(waiting, found, strict=False))
+            del waiting[: len(found)]
         losses = torch.stack([self.found[point] for point in range(first, last + 1)])
         self.found = {point: each for point, each in self.found.items() if point > last or point == self.middle}
         nll, right = losses.unbind(-1)
@@ -233,22 +231,12 @@ class _Grid:
         moved = 2 * sum(value.nbytes for value in self.plane.origin.values())
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         room = torch.cuda.mem_get_info(device)[0] + cached
-        self.copies = max(1, min(self.copies, room // (2 * (own + moved))))
+        self.batch = max(1, min(self.batch, room // (2 * (own + moved))))
         return found
-
-    def tried(self, group: list[int]) -> Tensor | None:
-        """Losses at some points; None if there was not enough memory for all at once, and there are fewer next time."""
-        try:
-            return self.losses(group)
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not out_of_memory(error) or len(group) == 1:
-                raise
-        self.copies = len(group) // 2
-        return None
 
     def losses(self, group: list[int]) -> Tensor:
         """(points, images, 2) NLL and whether the answer was right."""
-        stacked = self.copies > 1 and len(group) > 1
+        stacked = self.batch > 1 and len(group) > 1
         centre = group == [self.middle]
         specimen, moved = (self.itself, {}) if centre else (self.moved, self.plane.at(self.where[group]))
         if not stacked:
