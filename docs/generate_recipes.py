@@ -34,7 +34,7 @@ $ vitreous list recipes
 fast  `hdv_cifar` for one GPU
 ```
 
-A name is a function in `vitreous.training.recipes`, one file per paper, and takes what its paper varies:
+A name is a function in `vitreous.recipes`, one file per paper, and takes what its paper varies:
 `dascoli_2021.deit(batch=256)` has the lr of that batch. D1 to D5 are rows of the catalogue of hyper-parameters; each
 file says at its top what had to be approximated. This page is written by `docs/generate_recipes.py`.
 """
@@ -65,7 +65,7 @@ def page() -> str:
     """The whole page, a section for each file."""
     parts = [INTRODUCTION]
     for found in iter_modules(recipes.__path__):
-        module = import_module(f"vitreous.training.recipes.{found.name}")
+        module = import_module(f"vitreous.recipes.{found.name}")
         title = (module.__doc__ or "").partition("\n")[0].removesuffix(".")
         names = [
             name

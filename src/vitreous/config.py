@@ -1,7 +1,7 @@
 """What a training is made of, as plain values: `Recipe` and the `Augment` inside it. No torch here.
 
 A recipe is frozen, checks itself, goes to JSON and back, and is changed with `recipe.but(epochs=20, **{"augment.mixup":
-0.8})`. The papers' recipes (section D of the catalogue) are functions in `vitreous.training.recipes`.
+0.8})`. The papers' recipes (section D of the catalogue) are functions in `vitreous.recipes`.
 """
 
 from __future__ import annotations

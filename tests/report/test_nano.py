@@ -10,8 +10,8 @@ import pytest
 
 from vitreous.commands.inspecting import stored
 from vitreous.measure import analyses
-from vitreous.measure.analysis import Numbers
 from vitreous.measure.engine import _bench
+from vitreous.measure.partial import Numbers
 from vitreous.measure.subject import subjects
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "bundle.py"))

@@ -30,7 +30,7 @@ class Small(nn.Module):
 
 def run(home: Path, model: nn.Module, epochs: int = 2) -> Any:
     data = vitreous.data.load("world:shapes", size=64)
-    recipe = vitreous.training.recipes.named("quick").but(epochs=epochs, batch=32, warmup=0.0)
+    recipe = vitreous.recipes.named("quick").but(epochs=epochs, batch=32, warmup=0.0)
     return vitreous.train(model, data, recipe, test=data, out=home / "run", show=False, device="cpu")
 
 
@@ -69,7 +69,7 @@ def test_a_test_that_fails_alone(tmp_path: Path) -> None:
 def test_a_rate_that_blows_up_in_the_last_step(tmp_path: Path) -> None:
     """From the command's own options, nothing patched."""
     data = vitreous.data.load("world:shapes", size=32)
-    recipe = vitreous.training.recipes.named("quick").but(
+    recipe = vitreous.recipes.named("quick").but(
         epochs=1, batch=32, warmup=0.0, lr=1e38, optimiser="sgd", schedule="constant", clip=None
     )
     with pytest.raises(Diverged):

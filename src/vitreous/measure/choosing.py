@@ -31,12 +31,12 @@ Chosen = str | Sequence[str | T] | Mapping[str, Mapping[str, Any]]
 
 def choose_probes(given: Chosen[Probe] | None) -> tuple[Probe, ...]:
     """All, or those named; at least one, and none twice."""
-    return _choose(given, probes.REGISTRY, Probe)
+    return _choose(given, probes.REGISTRY, Probe)  # type: ignore[type-abstract]
 
 
 def choose_analyses(given: Chosen[Analysis] | None) -> tuple[Analysis, ...]:
     """All, or those named; at least one, and none twice."""
-    return _choose(given, analyses.REGISTRY, Analysis)
+    return _choose(given, analyses.REGISTRY, Analysis)  # type: ignore[type-abstract]
 
 
 def _choose(given: Chosen[T] | None, registry: Registry, kind: type[T]) -> tuple[T, ...]:
@@ -51,9 +51,7 @@ def _choose(given: Chosen[T] | None, registry: Registry, kind: type[T]) -> tuple
         else:
             raise VitreousError(f"{each!r} is no {registry.what}: give a name or an instance of {kind.__name__}.")
     if not chosen:
-        raise VitreousError(
-            f"There is nothing to measure: name at least one {registry.what}, or leave them out for all."
-        )
+        raise VitreousError(f"There is nothing to measure: name at least one {registry.what}, or none for all.")
     names = [each.name for each in chosen]
     if twice := [name for name in names if names.count(name) > 1]:
         raise VitreousError(f"The {registry.what} {twice[0]!r} was named twice; name each once.")

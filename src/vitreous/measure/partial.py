@@ -30,7 +30,7 @@ NEED = 64 << 20
 
 
 class Interrupted(KeyboardInterrupt):
-    """A measurement was stopped between two pieces. What is known by then is in `inspection`, None if that is nothing."""
+    """A measurement was stopped between two pieces. `inspection` has what is known by then, None if that is nothing."""
 
     def __init__(self, what: str, done: int, total: int, kept: bool, inspection: Inspection | None = None) -> None:
         after = " Run the same command again: it resumes." if kept else ""

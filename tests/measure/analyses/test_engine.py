@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 import vitreous
 from vitreous.errors import VitreousError, VitreousWarning
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.choosing import choose_analyses
+from vitreous.measure.partial import Numbers
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result
 

@@ -28,7 +28,8 @@ from torch import Tensor
 
 from vitreous.data.frequency import WIDTHS, Definition, band_noise, ring
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch
 from vitreous.measure.robustness.shifts import CLEAN, MEASURES, check_shares, levels, marked, marks, table
 from vitreous.measure.subject import Subject

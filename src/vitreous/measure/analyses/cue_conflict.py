@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.partial import Numbers
 from vitreous.measure.robustness.shifts import table
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import Column, Reference, Result, View, estimate, wilson

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import per_image
 from vitreous.measure.robustness.shifts import CLEAN, ECE, KEPT, Marks, ended, guessing, measured, table, with_ends
 from vitreous.measure.subject import Subject, logits, subjects

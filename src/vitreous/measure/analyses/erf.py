@@ -27,7 +27,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import UnknownName
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, interval, where
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate

@@ -35,10 +35,11 @@ from torch import Tensor
 
 from vitreous.data.draws import Draws
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature.lanczos import BASIS, Spectrum, extreme
 from vitreous.measure.curvature.loss import Batches, Hessian, Stream, Weights, weights
 from vitreous.measure.curvature.second_derivatives import quick
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import interval, times
 from vitreous.measure.subject import Subject
 from vitreous.results import (

@@ -24,12 +24,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature import relief
 from vitreous.measure.curvature.copies import Statistics, lean, scores, stackable, with_statistics
 from vitreous.measure.curvature.directions import Kind, Plane, direction, eigenvectors, fingerprint, still
 from vitreous.measure.curvature.loss import Batches, Stream, Weights, require_finite, weights
 from vitreous.measure.memory import halving
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import times
 from vitreous.measure.subject import Subject
 from vitreous.results import Result

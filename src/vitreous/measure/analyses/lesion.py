@@ -27,7 +27,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import where
 from vitreous.measure.probes.accuracy import rank
 from vitreous.measure.robustness.edits import WHAT, Edit, Edits, Model

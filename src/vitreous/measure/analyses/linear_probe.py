@@ -32,7 +32,8 @@ from torch.nn import functional as F
 
 from vitreous.data.dataset import Dataset
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, where
 from vitreous.measure.readout.features import Probed, position, read, single, stream
 from vitreous.measure.readout.logistic import Logistic

@@ -20,7 +20,8 @@ import pandas as pd
 import torch
 
 from vitreous.measure.alignment import Estimator
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Setting
 from vitreous.measure.probes.cka import CKA, too_few
 from vitreous.measure.streaming import Pass

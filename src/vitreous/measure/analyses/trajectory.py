@@ -32,8 +32,9 @@ from torch import Tensor
 
 from vitreous import store
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature.loss import PREFIX
+from vitreous.measure.partial import Numbers
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View
 

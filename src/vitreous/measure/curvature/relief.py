@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analysis import Numbers
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import interval
 from vitreous.palette import RAMPS, Theme
 from vitreous.results import Column, Reference, Result, View, estimate, style, wilson

@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Numbers, Work
+from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, interval
 from vitreous.measure.probes.calibration import SURE, binned, debiased, measures, per_image
 from vitreous.measure.subject import Subject, logits
