@@ -29,7 +29,7 @@ from vitreous.files import read_json
 from vitreous.measure.inspection import Inspection
 from vitreous.models import loading
 from vitreous.results import Result
-from vitreous.studies import command, running
+from vitreous.studies import conduct, running
 from vitreous.training import loop
 from vitreous.training.loop import Trained
 from vitreous.training.step import Step
@@ -195,7 +195,7 @@ SETTINGS: dict[str, object] = {"data": "world:shapes", "scale": "sanity", "image
 @pytest.fixture(scope="module")
 def study(home: Path) -> Path:
     root = home / "study"
-    command.remember(root, SETTINGS)
+    conduct.remember(root, SETTINGS)
     assert not running.run(cells(), root, tiny(), "cpu").failed
     return root
 
@@ -233,7 +233,7 @@ def test_a_study(study: Path, tmp_path: Path) -> None:
     outcomes = Outcomes()
 
     def again(root: Path) -> bool:
-        command.remember(root, SETTINGS)
+        conduct.remember(root, SETTINGS)
         report = running.run(cells(), root, tiny(), "cpu")
         if report.failed:
             raise vitreous.VitreousError(next(iter(report.failed.values())))
@@ -252,8 +252,8 @@ def test_a_study_with_other_settings_never_goes_on(study: Path, tmp_path: Path) 
         if damage.file == "study.json":
             copy = spoiled(study, damage, tmp_path / "copy")
             with pytest.raises(vitreous.VitreousError, match=r"holds studies with scale='sanity'"):
-                command.remember(copy, {**SETTINGS, "scale": "small"})
-            command.remember(copy, SETTINGS)
+                conduct.remember(copy, {**SETTINGS, "scale": "small"})
+            conduct.remember(copy, SETTINGS)
             assert read_json(copy / "study.json", strict=True) == SETTINGS
 
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from vitreous.cli import main
-from vitreous.studies import command, running
+from vitreous.studies import conduct, running
 
 
 def typed(*words: str) -> int:
@@ -58,7 +58,7 @@ def test_a_study_whose_cells_failed_exits_with_an_error(
 def test_which_cells_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From the cells to what the command is told."""
     monkeypatch.setattr(running, "do", lambda *given: 1 / 0)
-    ids, failed = command.study(
+    ids, failed = conduct.study(
         "skips", "world:shapes", "sanity", 1, tmp_path, image=None, workers=1, device="cpu", executor="processes",
         address=None, dry_run=False, console=Console(quiet=True),
     )  # fmt: skip

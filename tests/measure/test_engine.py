@@ -204,10 +204,10 @@ def test_a_set_without_labels() -> None:
         ({"models": 3.0}, "A model is a name, an nn.Module or a Specimen, and not 3.0"),
         ({"models": [3.0]}, "not float"),
         ({"models": "resnet17"}, "There is no model 'resnet17'. Did you mean resnet18"),
-        ({"probes": []}, "There is no question to ask"),
+        ({"probes": []}, "There is nothing to measure"),
         ({"probes": "varince"}, "There is no probe 'varince'. Did you mean variance"),
         ({"probes": [Spread(), Roll(), Spread()]}, "The probe 'spread' was named twice"),
-        ({"probes": [Spread]}, "A probe is a name or a Probe"),
+        ({"probes": [Spread]}, "is no probe: give a name"),
         ({"probes": {"variance": {"unbaised": False}}}, "There is no option of variance 'unbaised'."),
         ({"data": "world:shape"}, "There is no task of the world 'shape'. Did you mean shapes"),
         ({"data": images(0)}, "The set 'noise' is empty"),
@@ -223,7 +223,7 @@ def test_bad_input_is_one_sentence(options: dict[str, Any], sentence: str) -> No
 
 
 def test_options_reach_the_probe_and_the_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vitreous.measure.probes.named", lambda name: Roll)
+    monkeypatch.setattr("vitreous.measure.registry.Registry.named", lambda self, name: Roll)
     found = look(probes={"roll": {"note": "said"}})
     assert found[ROLL].about["options"] == {"note": "said"}
     with pytest.raises(UnknownName, match=r"no option of roll 'notes'\. Did you mean note\? It has note\."):
@@ -280,7 +280,7 @@ def test_memory_that_does_not_suffice(
         monkeypatch.setattr(Pass, "device", torch.device("cpu"))
     with caplog.at_level(logging.WARNING, "vitreous"):
         found = look(probes=[greedy, Spread()])
-    assert [record.args for record in caplog.records] == [(20,), (10,), (5,)]
+    assert [each.args for each in caplog.records if "memory" in each.msg] == [(20,), (10,), (5,)]
     assert seen_once(found[ROLL])
     np.testing.assert_allclose(numbers(found), numbers(look()), rtol=1e-10)
 

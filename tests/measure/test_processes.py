@@ -91,18 +91,18 @@ def test_two_processes_answer_as_one(count: int, folder: Path) -> None:
 
 def test_each_process_keeps_its_own_shards(folder: Path) -> None:
     """Three shards between two; the first has one, the second its neighbours."""
-    names = {path.name for path in (folder / "kept-50").glob("sums-*")}
-    assert names == {"sums-0-1.safetensors", "sums-1-1.safetensors", "sums-2-1.safetensors"}
-    assert [path.name for path in (folder / "kept-15").glob("sums-*")] == ["sums-0-1.safetensors"]
+    names = {path.name for path in (folder / "kept-50").glob("piece-*")}
+    assert names == {"piece-0-1.safetensors", "piece-1-1.safetensors", "piece-2-1.safetensors"}
+    assert [path.name for path in (folder / "kept-15").glob("piece-*")] == ["piece-0-1.safetensors"]
 
 
 def test_two_processes_resume_what_one_has_begun(folder: Path) -> None:
     """The first shard was there; the three others were divided."""
-    names = {path.name for path in (folder / "kept-70").glob("sums-*")}
-    assert names == {"sums-0-2.safetensors", "sums-2-2.safetensors"}
+    names = {path.name for path in (folder / "kept-70").glob("piece-*")}
+    assert names == {"piece-0-2.safetensors", "piece-2-2.safetensors"}
 
 
-@pytest.mark.parametrize("lost", ["sums-0-2", "sums-2-2"])
+@pytest.mark.parametrize("lost", ["piece-0-2", "piece-2-2"])
 def test_one_process_resumes_what_two_have_begun(
     lost: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

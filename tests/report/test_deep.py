@@ -99,7 +99,7 @@ def test_ctrl_c_keeps_what_was_done(
     code, out, err = run(capsys, *command)
     assert code == 130
     assert "Stopped after 2 of" in err
-    assert "the same command goes on from there" in err
+    assert "Run the same command again: it resumes." in err
     assert "Wrote report.html" in out
     assert (home / "report.html.partial").is_dir()
     first = list(done)

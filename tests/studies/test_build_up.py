@@ -15,7 +15,7 @@ from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.models.runs import from_run
 from vitreous.store import Run
-from vitreous.studies import command, running
+from vitreous.studies import conduct, running
 from vitreous.studies.build_up import HELD_OUT, BuildUp, Placement, listed, most, search
 from vitreous.studies.measuring import images
 from vitreous.studies.plan import Cell
@@ -183,7 +183,7 @@ def typed(*words: str) -> int:
 def test_as_a_command(
     done: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(command, "scale_named", lambda name: tiny())
+    monkeypatch.setattr(conduct, "scale_named", lambda name: tiny())
     assert typed("build-up", "--seeds", "2", "--dry-run", "--out", str(tmp_path / "none")) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "AlterNet, attention 0,0,0" in said

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from vitreous import names
-from vitreous.claims.facts import parse_roles
 from vitreous.commands.options import Alone, Looking, Options
 from vitreous.config import assignment
 from vitreous.data import naming
@@ -50,6 +49,8 @@ def chosen(options: Options | Alone, only: str = "") -> tuple[Asked, Asked]:
 
 def check_roles(options: Looking, models: Sequence[str]) -> None:
     """Whether the models that are said to be something are there, before anything is measured."""
+    from vitreous.claims.facts import parse_roles  # numpy comes with it: 70 ms that `--help` does not need
+
     for name in parse_roles(options.role):
         if name not in models:
             raise UnknownName("model to look into", name, models, "--role takes NAME=FACTS.")

@@ -6,6 +6,7 @@ piece leaves tensors behind, and a result is made of those alone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -86,7 +87,8 @@ class Partial:
 
 
 def _file(key: str) -> str:
-    return f"piece-{store.digest(key)[:16]}.safetensors"
+    plain = re.fullmatch(r"[\w-]{1,60}", key)
+    return f"piece-{key if plain else store.digest(key)[:16]}.safetensors"
 
 
 Block = tuple[int, int]

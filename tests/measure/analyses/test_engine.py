@@ -108,7 +108,7 @@ def test_memory_that_does_not_suffice_halves_the_batch(caplog: pytest.LogCapture
     model = Tiny()
     with caplog.at_level(logging.WARNING, "vitreous"):
         hungry = Hungry()(model, data(), image=32)
-    assert "3 images at a time" in caplog.text
+    assert "3 at a time" in caplog.text
     assert hungry.table["value"].tolist() == pytest.approx(
         Brightness()(model, data(), image=32).table["value"].tolist()
     )
@@ -133,7 +133,7 @@ def test_bad_names_and_numbers() -> None:
         choose_analyses("hesian")
     with pytest.raises(VitreousError, match="named twice"):
         choose_analyses([Brightness(), Brightness()])
-    with pytest.raises(VitreousError, match="nothing to analyse"):
+    with pytest.raises(VitreousError, match="nothing to measure"):
         choose_analyses([])
     with pytest.raises(VitreousError, match="batch=0 was asked for"):
         vitreous.analyse(Tiny(), data(), [Brightness()], batch=0)
