@@ -35,11 +35,11 @@ every = pytest.mark.parametrize("name", analyses.names())
 
 def quick(name: str) -> dict[str, Any]:
     """Options of the test file, which is read and not imported."""
-    tree = ast.parse((ROOT / "tests" / "analyses" / f"test_{name}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "tests" / "measure" / "analyses" / f"test_{name}.py").read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "QUICK" and node.value is not None:
             return ast.literal_eval(node.value)
-    raise AssertionError(f"tests/analyses/test_{name}.py has no QUICK: dict[str, Any] = {{…}}.")
+    raise AssertionError(f"tests/measure/analyses/test_{name}.py has no QUICK: dict[str, Any] = {{…}}.")
 
 
 @cache
