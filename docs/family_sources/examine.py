@@ -65,7 +65,7 @@ class PairSoftmax(TorchDispatchMode):
     SOFTMAX = ("_softmax", "_safe_softmax")
     FUSED = ("_scaled_dot_product", "_native_multi_head_attention", "_transformer_encoder_layer_fwd")
     PRODUCTS = ("bmm", "baddbmm")
-    ENDS = ("mm", "addmm", "bmm", "convolution", "native_layer_norm", "sum", "mean", "_softmax")
+    ENDS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "native_layer_norm", "sum", "mean", *SOFTMAX)
     COPIES = ("repeat", "clone", "copy", "_to_copy", "expand")
     SHAPES = ("empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full")
     """Made like another tensor, without its values."""
@@ -74,6 +74,8 @@ class PairSoftmax(TorchDispatchMode):
         super().__init__()
         self.weights = {id(t) for t in [*model.parameters(), *model.buffers()]}
         self.logits: set[int] = set()
+        self.spent: set[int] = set()
+        """What weights of attention went into, up to the next layer: a product with it is none of queries and keys."""
         self.seen = places([images])
         """Memory that the images have a part in."""
         self.steps: list[tuple[set[int], set[int], bool]] = []
@@ -94,9 +96,11 @@ class PairSoftmax(TorchDispatchMode):
         if reads & self.seen and name not in self.SHAPES:
             self.seen |= writes
         learned = any(id(t) in self.weights for t in given[-2:])
-        product = name in self.PRODUCTS and not learned
-        kept = (learned or name not in self.ENDS) and any(id(t) in self.logits for t in given)  # learned: heads mixed
-        if product or kept:
+        product, ends = name in self.PRODUCTS and not learned, name in self.ENDS
+        from_logits, from_spent = (any(id(t) in ids for t in given) for ids in (self.logits, self.spent))
+        if name in self.SOFTMAX or (product and (from_logits or from_spent)) or (from_spent and not ends):
+            self.spent |= {id(t) for t in made}
+        elif product or (from_logits and (learned or not ends)):  # learned: heads mixed
             self.logits |= {id(t) for t in made}
         view = func.is_view or name in self.COPIES
         if given and view and all(id(t) in self.weights for t in given):
@@ -192,7 +196,7 @@ def _attention(specimen: Specimen, images: Tensor, softmaxes: int, row: Row) -> 
     sites = [site for unit in specimen.units for site in specimen._wiring[unit.name].attention]
     seen = [site for site in sites if site.visible or site.reach == "channel"]
     every = max(softmaxes, len([site for site in sites if site.reach != "linear"]))
-    row.attention = [len(seen), every] if every or sites else None
+    row.attention = [len(seen), every] if every else None
     if len(seen) < every:
         reasons = [unit.reason for unit in specimen.units if unit.reason and unit.weights is None]
         row.reason = reasons[0] if reasons else "A product of attention is no unit's."

@@ -146,8 +146,13 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
         except Exception as cause:
             if not _asks_for_values(cause):
                 raise
-            with known_constants(model):
-                return without_values(_exported(model, images))
+            try:
+                with known_constants(model):
+                    return without_values(_exported(model, images))
+            except Exception as still:
+                if isinstance(still, NotExportable) or _asks_for_values(still):
+                    raise
+            raise
     except Exception as cause:
         try:
             with torch.no_grad():
@@ -158,7 +163,7 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
             channels, height, width = example.shape[1:]
             raise does_not_run(model, (channels, height, width), plain) from plain
         raise NotExportable(
-            f"The graph of {type(model).__name__} cannot be read: {first_line(cause)} (at {_culprit(cause)}); "
+            f"The graph of {type(model).__name__} cannot be read: {_why(cause)}{_culprit(cause)}; "
             "name the modules to look at yourself with units=['path.of.module', …]."
         ) from cause
 
@@ -188,7 +193,13 @@ def _takes_one_image(node: fx.Node, batch: int) -> bool:
     return along_batch and (op(node) == "unbind" or index not in (0, -1))
 
 
-UNKNOWN_SIZE = "the number of tokens or another size depends on the values in the images"
+UNKNOWN_SIZE = "the number of tokens or another size depends on the values in the images, or on chance"
+UNKNOWN_WAY = "a branch or the end of a loop depends on the values in the images, or on chance"
+
+
+def _why(error: BaseException) -> str:
+    asks = _asks_for_values(error) and not isinstance(error, NotExportable)
+    return UNKNOWN_WAY if asks else first_line(error)
 
 
 def _asks_for_values(error: BaseException) -> bool:
@@ -226,11 +237,10 @@ def first_line(error: BaseException) -> str:
 
 
 def _culprit(error: BaseException) -> str:
-    """The deepest line of the traceback that is not torch's own: the line of the model that stopped the export."""
+    """The deepest line of the traceback that is the model's, which stopped the export; '' where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not re.search(r"[/\\]torch[/\\]|vitreous[/\\]specimen", f.filename)]
-    frame = (theirs or frames)[-1]
-    return f"{frame.filename}:{frame.lineno}, `{frame.line}`"
+    return f" (at {theirs[-1].filename}:{theirs[-1].lineno}, `{theirs[-1].line}`)" if theirs else ""
 
 
 def op(node: fx.Node) -> str:
