@@ -186,9 +186,8 @@ def _takes_one_image(node: fx.Node, batch: int) -> bool:
     """Whether a node is part of a loop over the images of a batch."""
     if op(node) not in {"select", "unbind"}:
         return False
-    given = list(args(node))
-    taken, dim, index = [*given, 0, 0][:3]
-    shape = getattr(taken.meta.get("val"), "shape", ())
+    taken, dim, index = [*args(node), 0, 0][:3]
+    shape: tuple[int, ...] = getattr(taken.meta.get("val"), "shape", ())
     along_batch = bool(shape) and shape[0] == batch and dim in (0, -len(shape))
     return along_batch and (op(node) == "unbind" or index not in (0, -1))
 
