@@ -61,7 +61,7 @@ def save(known: dict[str, Any]) -> None:
 
 
 def rows_of(entry: dict[str, Any]) -> list[Row]:
-    return [Row(**row) for row in entry["rows"].values()]
+    return [Row(**row) for _, row in sorted(entry["rows"].items(), key=lambda named: named[0].lower())]
 
 
 def describe(row: Row) -> str:
@@ -76,14 +76,15 @@ def describe(row: Row) -> str:
 def table(rows: list[Row]) -> str:
     """One line a model that runs on a batch of images."""
     lines = ["| model | opened | equal | attention | units | attends | s |", "|---" * 7 + "|"]
+    labelled = any(row.label != row.name for row in rows)
     for row in rows:
-        name = row.name if row.label == row.name else f"{row.name} | `{row.label}`"
+        name = f"{row.name} | `{row.label}`" if labelled else row.name
         units = ", ".join(f"{count} {kind}" for kind, count in row.units.items() if kind not in ("stem", "head"))
         attention = "–" if row.attention is None else f"{row.attention[0]} of {row.attention[1]}"
         seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
         cells = [name, mark(row.opened), mark(row.equal), attention, units, ", ".join(row.reach), seconds]
         lines.append(f"| {' | '.join(cells)} |")
-    if any(row.label != row.name for row in rows):
+    if labelled:
         lines[:2] = ["| module | model | opened | equal | attention | units | attends | s |", "|---" * 8 + "|"]
     return "\n".join(lines)
 
@@ -108,19 +109,31 @@ def count(rows: list[Row]) -> dict[str, int]:
 def section(entry: dict[str, Any]) -> str:
     rows = rows_of(entry)
     able = [row for row in rows if row.runs]
-    why = [f"- `{row.name}`: {plain(row.reason)}" for row in able if row.reason]
-    others = [f"- `{row.name}`: {plain(row.reason)}" for row in rows if not row.runs]
+    closed = [row for row in able if not row.opened]
+    hidden = [row for row in able if row.opened and row.reason]
+    others = [row for row in rows if not row.runs]
     parts = [f"## {entry['title']}", table(able)]
-    if why:
-        parts += ["Why not:", "\n".join(why)]
-    if others:
-        parts += ["Not counted, because the model itself does not run on a batch of images:", "\n".join(others)]
+    for title, some in (
+        ("Not opened:", closed),
+        ("Why some attention cannot be seen, by the first such unit:", hidden),
+        ("Not counted, because the model itself does not run on a batch of images:", others),
+    ):
+        parts += [title, reasons(some)] if some else []
     return "\n\n".join(parts)
 
 
+def reasons(rows: list[Row]) -> str:
+    """One line a reason."""
+    named: dict[str, list[str]] = {}
+    for row in rows:
+        named.setdefault(plain(row.reason), []).append(f"`{row.name}`")
+    return "\n".join(f"- {', '.join(names)}: {reason}" for reason, names in named.items())
+
+
 def plain(reason: str) -> str:
-    """A reason without the folders of the machine it was found on, and not longer than a line or two."""
-    short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split()))
+    """A reason without the folders of the machine it was found on and the way out, not longer than a line or two."""
+    short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split())).split("; name the modules")[0]
+    short = re.sub(r"^The graph of \w+ (cannot be read: )?", lambda found: "" if found[1] else "its graph ", short)
     return short if len(short) <= 240 else f"{short[:237]}…"
 
 
@@ -133,8 +146,8 @@ def page(known: dict[str, Any]) -> str:
     summary, sections = "\n".join(lines), "\n\n".join(map(section, entries))
     return f"""# Every family
 
-Models of four libraries, opened with random weights; none has a line of code of its own here: one small model of each
-module of timm, every image model of vit-pytorch, every class of transformers that takes `pixel_values` alone (few
+Models of four libraries, opened with random weights; Vitreous has no line of code for any of them: one small model of
+each module of timm, every image model of vit-pytorch, every class of transformers that takes `pixel_values` alone (few
 layers), every classifier and segmentation model of torchvision and the backbone of each of its detectors.
 
 {summary}
@@ -142,9 +155,9 @@ layers), every classifier and segmentation model of torchvision and the backbone
 *Opened*: `vitreous.open` returns. *Equal*: the model's output before, the specimen's, and the model's afterwards are
 the same (the specimen's within a relative {TOLERANCE:.0e}). *Attention*: products of attention whose probabilities you
 can observe, of all that the model makes; a softmax over products of queries and keys is counted while the model runs,
-without Vitreous. *Complete*: all of them. *Units* are those beside stem and head; *attends* says over what: *channel*:
-channels attend to each other, there is no distance; *linear*: no softmax over pairs of positions; *unknown*: queries or
-keys on no grid. *s*: processor seconds to open.
+without Vitreous, if the images have a part in it and the output depends on it. *Complete*: all of them. *Units* are
+those beside stem and head; *attends* says over what: *channel*: channels attend to each other, there is no distance;
+*linear*: no softmax over pairs of positions; *unknown*: queries or keys on no grid. *s*: processor seconds to open.
 
 {sections}
 

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import vitreous
+from vitreous.specimen.inputs import image_shape
 from vitreous.specimen.specimen import Specimen
 
 TOLERANCE = 1e-4
@@ -58,20 +59,27 @@ class Row:
 
 
 class PairSoftmax(TorchDispatchMode):
-    """Counts softmaxes over products of two activations, and fused attention: what a model attends with, found without
-    Vitreous."""
+    """Finds softmaxes over products of two activations, and fused attention: what a model attends with, found without
+    Vitreous. Weights that no image has a part in are left out, and what the output does not depend on."""
 
     SOFTMAX = ("_softmax", "_safe_softmax")
     FUSED = ("_scaled_dot_product", "_native_multi_head_attention", "_transformer_encoder_layer_fwd")
     PRODUCTS = ("bmm", "baddbmm")
-    ENDS = ("mm", "addmm", "bmm", "convolution", "native_layer_norm", "sum", "mean", "_softmax")
+    ENDS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "native_layer_norm", "sum", "mean", *SOFTMAX)
     COPIES = ("repeat", "clone", "copy", "_to_copy", "expand")
+    SHAPES = ("empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full")
+    """Made like another tensor, without its values."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, images: Tensor) -> None:
         super().__init__()
-        self.count = 0
         self.weights = {id(t) for t in [*model.parameters(), *model.buffers()]}
         self.logits: set[int] = set()
+        self.spent: set[int] = set()
+        """What weights of attention went into, up to the next layer: a product with it is none of queries and keys."""
+        self.seen = places([images])
+        """Memory that the images have a part in."""
+        self.steps: list[tuple[set[int], set[int], bool]] = []
+        """What each operation reads and writes, and whether it attends."""
         self.kept: list[Any] = []  # so that no id is used again
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -80,25 +88,47 @@ class PairSoftmax(TorchDispatchMode):
         given = [t for t in tree_leaves((args, kwargs or {})) if isinstance(t, Tensor)]
         made = [t for t in tree_leaves(result) if isinstance(t, Tensor)]
         self.kept.extend([*given, *made])
-        if name.startswith(self.FUSED) or (name in self.SOFTMAX and id(given[0]) in self.logits):
-            self.count += 1
+        fused = name.startswith(self.FUSED)
+        attends = fused or (name in self.SOFTMAX and id(given[0]) in self.logits)
+        asks = places(given[: 2 if fused else 1])
+        reads, writes = places(given), places(made)
+        self.steps.append((reads, writes, bool(attends and asks & self.seen)))
+        if reads & self.seen and name not in self.SHAPES:
+            self.seen |= writes
         learned = any(id(t) in self.weights for t in given[-2:])
-        product = name in self.PRODUCTS and not learned
-        kept = (learned or name not in self.ENDS) and any(id(t) in self.logits for t in given)  # learned: heads mixed
-        if product or kept:
+        product, ends = name in self.PRODUCTS and not learned, name in self.ENDS
+        from_logits, from_spent = (any(id(t) in ids for t in given) for ids in (self.logits, self.spent))
+        if name in self.SOFTMAX or (product and (from_logits or from_spent)) or (from_spent and not ends):
+            self.spent |= {id(t) for t in made}
+        elif product or (from_logits and (learned or not ends)):  # learned: heads mixed
             self.logits |= {id(t) for t in made}
         view = func.is_view or name in self.COPIES
         if given and view and all(id(t) in self.weights for t in given):
             self.weights |= {id(t) for t in made}
         return result
 
+    def count(self, output: Any) -> int:
+        """Those that this output depends on."""
+        needed, count = places(tree_leaves(output)), 0
+        for reads, writes, attends in reversed(self.steps):
+            if writes & needed:
+                needed |= reads
+                count += attends
+        return count
+
+
+def places(tensors: Any) -> set[int]:
+    """The memory of these tensors: a view has its tensor's."""
+    return {t.untyped_storage()._cdata for t in tensors if isinstance(t, Tensor)}
+
 
 @torch.no_grad()
 def count_softmaxes(model: nn.Module, images: Tensor) -> int:
-    counter = PairSoftmax(model)
+    counter = PairSoftmax(model, images)
+    output: Any = None
     with contextlib.suppress(NotImplementedError), counter:  # FlexAttention knows no such modes
-        model(images)
-    return counter.count
+        output = model(images)
+    return counter.count(output)
 
 
 def vary(model: nn.Module) -> nn.Module:
@@ -140,7 +170,7 @@ def examine(source: ModuleType, name: str, row: Row, tell: Callable[[], None] = 
     model, image = source.build(name)
     vary(model)
     if image is None:
-        image = vitreous.open(model).anatomy.image  # the model says it itself
+        image = image_shape(model)  # the model says it itself
     row.image = list(image)
     torch.manual_seed(0)
     images = torch.randn(2, *image)
@@ -149,7 +179,7 @@ def examine(source: ModuleType, name: str, row: Row, tell: Callable[[], None] = 
     tell()
     softmaxes = count_softmaxes(model, images)
     started = time.thread_time()
-    specimen = vitreous.open(model, image=image[1:] if image[1] != image[2] else image[1])
+    specimen = vitreous.open(model, image=image)
     row.seconds = round(time.thread_time() - started, 2)
     row.opened = True
     anatomy = specimen.anatomy
@@ -166,7 +196,10 @@ def _attention(specimen: Specimen, images: Tensor, softmaxes: int, row: Row) -> 
     sites = [site for unit in specimen.units for site in specimen._wiring[unit.name].attention]
     seen = [site for site in sites if site.visible or site.reach == "channel"]
     every = max(softmaxes, len([site for site in sites if site.reach != "linear"]))
-    row.attention = [len(seen), every] if every or sites else None
+    row.attention = [len(seen), every] if every else None
+    if len(seen) < every:
+        reasons = [unit.reason for unit in specimen.units if unit.reason and unit.weights is None]
+        row.reason = reasons[0] if reasons else "A product of attention is no unit's."
     errors: list[float] = []
 
     def note(unit: vitreous.Unit, sites: Any) -> None:

@@ -9,8 +9,8 @@ from torch import nn
 from torchvision import models
 
 LIBRARY = f"torchvision {torchvision.__version__.split('+')[0]}"
-SIDES = {"inception_v3": 299}
-"""Classifiers that need more than the 64 pixels that are enough for the others."""
+SIDES = {"inception_v3": 299, "ssd300_vgg16": 300}
+"""Models that need more than the 64 pixels that are enough for the others."""
 
 MINIMUM = 64
 

@@ -12,8 +12,11 @@ from typing import Any
 
 import torch
 import transformers
+from family_sources.transformers_small import COMPLETED, GIVEN, SHAPES, WHY
 from torch import nn
 from transformers import PretrainedConfig, PreTrainedModel
+
+from vitreous import VitreousError
 
 LIBRARY = f"transformers {transformers.__version__}"
 
@@ -53,18 +56,18 @@ def label(name: str) -> str:
 def build(name: str) -> tuple[nn.Module, tuple[int, int, int] | None]:
     """The model with few layers, or with all of them where that fails, and a size it runs on."""
     kind = getattr(transformers, name)
+    given, known = _for(name, GIVEN), _for(name, WHY)
+    changes = (_leave,) if given else (_tiny,) if known else (_tiny, _narrow, _shrink, _leave)
     why: Exception | None = None
-    for change in (_tiny, _narrow, _shrink, _leave):
+    for change in changes:
         try:
-            config = _default(kind.config_class)
-            if name in MAPS:
-                config._out_indices = [3, 5, 7, 11]
+            config = given() if given else _default(kind.config_class, COMPLETED.get(name, {}))
             change(config)
             model = kind(config).eval()
         except Exception as error:
             why = why or error
             continue
-        for shape in _shapes(config):
+        for shape in [SHAPES[name]] if name in SHAPES else _shapes(config):
             try:
                 with torch.no_grad():
                     model(torch.zeros(2, *shape))
@@ -72,15 +75,17 @@ def build(name: str) -> tuple[nn.Module, tuple[int, int, int] | None]:
                 why = why or error
             else:
                 return model, shape
-    raise ValueError(f"{type(why).__name__}: {why}")
+    raise VitreousError(known or f"{type(why).__name__}: {why}")
 
 
-MAPS = {"BeitForSemanticSegmentation", "Data2VecVisionForSemanticSegmentation"}
-"""Classes that read four maps, which their default configuration does not name."""
+def _for(name: str, table: dict[str, Any]) -> Any:
+    """The entry of the longest beginning of this name."""
+    found = [start for start in table if name.startswith(start)]
+    return table[max(found, key=len)] if found else None
 
 
-def _default(kind: type[PretrainedConfig]) -> PretrainedConfig:
-    config = kind()
+def _default(kind: type[PretrainedConfig], words: dict[str, Any]) -> PretrainedConfig:
+    config = kind(**words)
     for part in _parts(config):
         for word in ("use_pretrained_backbone", "use_timm_backbone"):
             if hasattr(part, word):

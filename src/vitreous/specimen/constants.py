@@ -67,7 +67,8 @@ def _forget(tensors: Any) -> None:
             tensor.real_tensor = None
 
 
-UNKNOWN_SIZE = "the number of tokens or another size depends on the values in the images"
+UNKNOWN_SIZE = "the number of tokens or another size depends on the values in the images, or on chance"
+UNKNOWN_WAY = "a branch or the end of a loop depends on the values in the images, or on chance"
 
 
 def asks_for_values(error: BaseException) -> bool:

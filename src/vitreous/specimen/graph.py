@@ -22,6 +22,7 @@ from torch import Tensor, fx, nn
 from vitreous.errors import NotExportable
 from vitreous.specimen.constants import (
     UNKNOWN_SIZE,
+    UNKNOWN_WAY,
     asks_for_values,
     few_unknown_sizes,
     known_constants,
@@ -149,8 +150,13 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
         except Exception as cause:
             if not asks_for_values(cause):
                 raise
-            with known_constants(model):
-                return without_values(_exported(model, images))
+            try:
+                with known_constants(model):
+                    return without_values(_exported(model, images))
+            except Exception as still:
+                if isinstance(still, NotExportable) or asks_for_values(still):
+                    raise
+            raise
     except Exception as cause:
         try:
             with torch.no_grad():
@@ -161,7 +167,7 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
             channels, height, width = example.shape[1:]
             raise does_not_run(model, (channels, height, width), plain) from plain
         raise NotExportable(
-            f"The graph of {type(model).__name__} cannot be read: {first_line(cause)} (at {_culprit(cause)}); "
+            f"The graph of {type(model).__name__} cannot be read: {_why(cause)}{_culprit(cause)}; "
             "name the modules to look at yourself with units=['path.of.module', …]."
         ) from cause
 
@@ -184,11 +190,15 @@ def _takes_one_image(node: fx.Node, batch: int) -> bool:
     """Whether a node is part of a loop over the images of a batch."""
     if op(node) not in {"select", "unbind"}:
         return False
-    taken, *rest = args(node)
-    dim, index = [*rest, 0, 0][:2]
-    shape: tuple[Any, ...] = getattr(taken.meta.get("val"), "shape", ())
+    taken, dim, index = [*args(node), 0, 0][:3]
+    shape: tuple[int, ...] = getattr(taken.meta.get("val"), "shape", ())
     along_batch = bool(shape) and shape[0] == batch and dim in (0, -len(shape))
     return along_batch and (op(node) == "unbind" or index not in (0, -1))
+
+
+def _why(error: BaseException) -> str:
+    asks = asks_for_values(error) and not isinstance(error, NotExportable)
+    return UNKNOWN_WAY if asks else first_line(error)
 
 
 def first_line(error: BaseException) -> str:
@@ -197,11 +207,10 @@ def first_line(error: BaseException) -> str:
 
 
 def _culprit(error: BaseException) -> str:
-    """The deepest line of the traceback that is not torch's own: the line of the model that stopped the export."""
+    """The deepest line of the traceback that is the model's, which stopped the export; '' where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     theirs = [f for f in frames if not re.search(r"[/\\]torch[/\\]|vitreous[/\\]specimen", f.filename)]
-    frame = (theirs or frames)[-1]
-    return f"{frame.filename}:{frame.lineno}, `{frame.line}`"
+    return f" (at {theirs[-1].filename}:{theirs[-1].lineno}, `{theirs[-1].line}`)" if theirs else ""
 
 
 def op(node: fx.Node) -> str:

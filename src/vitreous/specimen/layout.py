@@ -83,7 +83,10 @@ class Layout:
 
     @classmethod
     def of(cls, trace: Trace) -> Layout | None:
-        """The layout of a tensor with these position numbers; None where they fit none (overlapping windows, say)."""
+        """The layout of a tensor with these position numbers; None where they fit none (overlapping windows, say), or
+        where there are none (an empty slice)."""
+        if not trace.ids.numel():
+            return None
         few = compact(trace.ids)
         batch = BatchAxis.of(few)
         if batch is None:
