@@ -24,15 +24,12 @@ TRAPS = {
     "eva": ({"attention": 12, "mlp": 12}, {"global"}),  # rotary embeddings add, but are no residual
     "res2net": ({"conv": 16}, set()),  # additions inside a block, of parts of it
     "densenet": None,  # no residual at all
-    "inception_v3": None,
     "mvitv2": ({"attention": 10, "mlp": 10}, {"global", "reduced"}),  # a pooled skip inside the branch
     "hiera": ({"attention": 12, "mlp": 12}, {"global", "windowed", "reduced"}),  # tokens in another order
     "efficientvit_mit": None,  # attention without a softmax
     "xcit": ({"attention": 14, "conv": 12, "mlp": 14}, {"channel", "class"}),
-    "mobilevit": None,  # tokens unfolded into the batch
     "levit": ({"attention": 12, "mlp": 14, "downsample": 2}, {"global", "reduced"}),  # strided slices of the tokens
     "mlp_mixer": ({"token-mlp": 8, "mlp": 8}, set()),
-    "hrnet": None,  # four streams
     "tnt": None,  # a transformer inside the patches
 }
 
