@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,7 @@ def looked(folders: dict[str, Path], paired: bool) -> tuple[Measure, Measure]:
     for name, folder in folders.items():
         results = dict(vitreous.Inspection.load(folder))
         if not paired:
-            for result in results.values():
-                del result.about["replicates"]  # type: ignore[attr-defined]
+            results = {question: replace(result, replicates={}) for question, result in results.items()}
         exhibits.append(Exhibit({"model": name, "data": "world:shapes", "seed": 0}, results, name))
     _, look = Evidence(exhibits).look()
     vit, convit = look("vit"), look("convit")

@@ -24,7 +24,7 @@ def test_a_mean_has_scipys_interval() -> None:
         (values.numpy(),), np.mean, n_resamples=5000, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
     width = expected.high - expected.low
-    assert found.mean == pytest.approx(values.mean().item(), rel=1e-12)
+    assert found.value == pytest.approx(values.mean().item(), rel=1e-12)
     assert abs(found.low - expected.low) < 0.1 * width
     assert abs(found.high - expected.high) < 0.1 * width
     assert count == 400
@@ -69,12 +69,12 @@ def test_sums_of_arrays_and_of_numbers() -> None:
 def test_images_with_nothing_to_say_do_not_count() -> None:
     values = torch.tensor([1.0, torch.nan, 3.0, torch.nan])
     found, count = mean(counted(batch(torch.arange(4)), {"x": values}), "x")
-    assert found.mean == 2
+    assert found.value == 2
     assert count == 2
     assert found.low < 1 < 3 < found.high  # two images tell very little
     nothing, none = mean(counted(batch(torch.arange(4)), {"x": torch.full((4,), torch.nan)}), "x")
     assert none == 0
-    assert np.isnan([nothing.mean, nothing.low, nothing.high]).all()
+    assert np.isnan([nothing.value, nothing.low, nothing.high]).all()
 
 
 def test_a_resampling_without_images_has_no_say() -> None:

@@ -123,6 +123,15 @@ class Rows:
                 chosen &= entries.to_numpy() == value  # three times as quick as a comparison by pandas
         return Rows(self.exhibit, self.result, self.table[chosen])
 
+    def replicates(self, column: str = "value") -> Array | None:
+        """(1 + replicates, rows) of a column, as measured and on each resample of the images; None if not kept."""
+        if column not in self.result.replicates:
+            return None
+        values = self.table[column].to_numpy(dtype=np.float64)
+        places = self.result.table.index.get_indexer(self.table.index)
+        found = self.result.replicates[column].take(places).around(values)
+        return np.concatenate([values[None], found.T]) if np.isfinite(found).any() else None
+
     def draws(self, column: str = "value") -> Array:
         """(1 + DRAWS, rows) readings of a column and its interval."""
         if self.table.empty:

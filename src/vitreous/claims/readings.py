@@ -16,17 +16,20 @@ from vitreous.claims.measure import DRAWS, FULL, Array, Measure, draw
 # How well it does.
 
 
-def _resampled(rows: Rows, measure: str | None = None) -> Array | None:
-    """The resamplings that a result has kept, if it has; on the same images those of two models belong together."""
-    kept = rows.result.about.get("replicates", {}).get(rows.exhibit.name)
-    kept = kept.get(measure) if kept and measure is not None else kept
-    return np.asarray(kept, dtype=np.float64) if kept and len(kept) == 1 + DRAWS else None
+def _resampled(rows: Rows, measure: str) -> Array:
+    """The only row of a measure, by its replicates if it has any: on the same images those of two models are paired."""
+    row = rows.where(measure=measure, overall=True)
+    found = row.replicates()
+    if found is None:  # results of version 0.1 have them elsewhere
+        kept = rows.result.about.get("replicates", {}).get(rows.exhibit.name)
+        kept = kept.get(measure) if isinstance(kept, dict) else kept
+        found = np.asarray(kept, dtype=np.float64)[:, None] if kept and len(kept) == 1 + DRAWS else None
+    return row.one() if found is None else found[:, 0]
 
 
 @reads("accuracy")
 def _accuracy(rows: Rows) -> Array:
-    found = _resampled(rows)
-    return 100 * (rows.where(measure="top-1", overall=True).one() if found is None else found)
+    return 100 * _resampled(rows, "top-1")
 
 
 def accuracy(seen: Seen) -> Measure:
@@ -43,8 +46,7 @@ def error(seen: Seen) -> Measure:
 @reads("calibration")
 def calibration(rows: Rows, measure: str) -> Array:
     """ECE, signed ECE (confidence minus accuracy), Brier or NLL of the test images, paired as accuracy is."""
-    found = _resampled(rows, measure)
-    return rows.where(measure=measure, overall=True).one() if found is None else found
+    return _resampled(rows, measure)
 
 
 @reads("corruption")

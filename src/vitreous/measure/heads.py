@@ -21,7 +21,7 @@ from torch import Tensor
 from vitreous.measure.per_image import PerImage, mean
 from vitreous.measure.probe import Batch, Each, Seen, Setting, interval, key
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, tabulate
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.attention import Places
 from vitreous.specimen.observe import AttentionMap, Sites
@@ -219,7 +219,7 @@ class PerHead(PerImage):
         return found
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        table = self.table(sums, asked)
+        table, replicates = tabulate(self.rows(sums, asked), (*UNIT_COLUMNS, *self.axes, *self.value))
         units = [self._beside(key(s, u), sums) for s in asked for u in s.specimen.units if key(s, u, "sum") in sums]
         for name in units[0] if units else ():
             table[name] = np.concatenate([unit[name] for unit in units])  # rows are in the order of the units
@@ -239,7 +239,7 @@ class PerHead(PerImage):
             *self.beside,
             *self.value,
         )
-        return Result(self.name, table, columns, _referred(self.views, table))
+        return Result(self.name, table, columns, _referred(self.views, table), replicates=replicates)
 
     def _beside(self, name: str, sums: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
         """(heads,) of what stands beside the values of a unit, also where it is the same for all heads."""
@@ -248,7 +248,7 @@ class PerHead(PerImage):
             over = interval((total / count).mean(-1), int(count[0].max(initial=0)))
         found = {"mean": over.mean, "mean_low": over.low, "mean_high": over.high}
         found["uniform"] = sums[f"{name}/uniform"].numpy() if f"{name}/uniform" in sums else np.array(np.nan)
-        found |= {column.name: mean(sums, f"{name}/{column.name}")[0].mean for column in self.beside}
+        found |= {column.name: mean(sums, f"{name}/{column.name}")[0].value for column in self.beside}
         return {column: np.broadcast_to(value, count.shape[1:]) for column, value in found.items()}
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
-from vitreous.measure.probe import Batch, Each, Probe, Seen, Sums, interval, key, where
+from vitreous.measure.probe import Batch, Each, Probe, Seen, Sums, estimated, key, where
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View
+from vitreous.results import UNIT_COLUMNS, Column, Estimate, Result, View, tabulate
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
 
@@ -39,26 +38,26 @@ class PerImage(Probe):
         return {key(subject, unit): Each(self.values(subject, unit, sites))}
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        return Result(self.name, self.table(sums, asked), (*UNIT_COLUMNS, *self.axes, *self.value), self.views)
+        columns = (*UNIT_COLUMNS, *self.axes, *self.value)
+        table, replicates = tabulate(self.rows(sums, asked), columns)
+        return Result(self.name, table, columns, self.views, replicates=replicates)
 
-    def table(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> pd.DataFrame:
-        """A row for every unit and entry of its array."""
-        rows = [
+    def rows(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> list[dict[str, Any]]:
+        """One for every unit and entry of its array."""
+        return [
             row
             for subject in asked
             for unit in subject.specimen.units
             if key(subject, unit, "sum") in sums
             for row in self._rows(subject, unit, sums)
         ]
-        return pd.DataFrame(rows, columns=[c.name for c in (*UNIT_COLUMNS, *self.axes, *self.value)])
 
     def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         found, count = mean(sums, key(subject, unit))
-        names = [self.entries(subject, unit, axis, size) for axis, size in enumerate(found.mean.shape)]
-        for place in np.ndindex(found.mean.shape):
+        names = [self.entries(subject, unit, axis, size) for axis, size in enumerate(found.value.shape)]
+        for place in np.ndindex(found.value.shape):
             at = {column.name: names[axis][place[axis]] for axis, column in enumerate(self.axes)}
-            ends = {"value": found.mean[place], "low": found.low[place], "high": found.high[place], "n": count[place]}
-            yield {**where(subject, unit), **at, **ends}
+            yield {**where(subject, unit), **at, "value": found[place], "n": count[place]}
 
 
 def counted(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
@@ -74,9 +73,8 @@ def counted(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
     return sums
 
 
-def mean(sums: Mapping[str, Tensor], name: str) -> tuple[Interval, np.ndarray]:
-    """Mean over the images that had something to say, with its interval, and their number."""
+def mean(sums: Mapping[str, Tensor], name: str) -> tuple[Estimate, np.ndarray]:
+    """Mean over the images that had something to say, and their number."""
     total, count = (sums[f"{name}/{part}"].numpy() for part in ("sum", "count"))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = interval(total / count, count[0])
-    return Interval(*(np.asarray(part) for part in found)), count[0].astype(np.int64)
+        return estimated(total / count, count[0]), count[0].astype(np.int64)

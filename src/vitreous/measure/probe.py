@@ -22,7 +22,7 @@ from torch import Tensor
 
 from vitreous.data.dataset import Dataset
 from vitreous.measure.subject import Subject
-from vitreous.results import Interval, Result, from_replicates
+from vitreous.results import Estimate, Interval, Result, from_replicates
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Site, Sites
 from vitreous.transfers import Arriving, to_device
@@ -185,6 +185,13 @@ def interval(replicates: Tensor | np.ndarray, count: Any) -> Interval:
     found = from_replicates(values[0], values[1:], count)
     unknown = np.isnan(values[0])
     return Interval(values[0], *(np.where(unknown, np.nan, end)[()] for end in found[1:]))
+
+
+def estimated(replicates: Tensor | np.ndarray, count: Any) -> Estimate:
+    """A statistic given as (1 + REPEATS, …), with its interval and its replicates."""
+    values = np.asarray(replicates, dtype=np.float64)
+    found = interval(values, count)
+    return Estimate(np.asarray(found.mean), np.asarray(found.low), np.asarray(found.high), values[1:])
 
 
 class Probe(ABC):

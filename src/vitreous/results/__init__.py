@@ -25,14 +25,19 @@ if TYPE_CHECKING:
     from vitreous.results.intervals import paired_change as paired_change
     from vitreous.results.intervals import ratio_of_few as ratio_of_few
     from vitreous.results.intervals import wilson as wilson
+    from vitreous.results.replicates import Estimate as Estimate
+    from vitreous.results.replicates import Replicates as Replicates
+    from vitreous.results.replicates import tabulate as tabulate
     from vitreous.results.result import Result as Result
     from vitreous.results.view import Reference as Reference
     from vitreous.results.view import View as View
 
 _HOMES = {
     "Column": "column",
+    "Estimate": "replicates",
     "Interval": "intervals",
     "Reference": "view",
+    "Replicates": "replicates",
     "Result": "result",
     "UNIT_COLUMNS": "column",
     "View": "view",
@@ -46,13 +51,14 @@ _HOMES = {
     "mean_of_sums": "intervals",
     "paired_change": "intervals",
     "ratio_of_few": "intervals",
+    "tabulate": "replicates",
     "wilson": "intervals",
 }
 
 __all__ = [
-    "UNIT_COLUMNS", "Column", "Interval", "Reference", "Result", "View", "bootstrap_mean", "change_of_sums",
-    "clustered_share", "estimate", "from_replicates", "listed", "mean_of_few", "mean_of_sums", "paired_change",
-    "ratio_of_few", "wilson",
+    "UNIT_COLUMNS", "Column", "Estimate", "Interval", "Reference", "Replicates", "Result", "View", "bootstrap_mean",
+    "change_of_sums", "clustered_share", "estimate", "from_replicates", "listed", "mean_of_few", "mean_of_sums",
+    "paired_change", "ratio_of_few", "tabulate", "wilson",
 ]  # fmt: skip
 
 

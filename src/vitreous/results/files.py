@@ -1,5 +1,5 @@
-"""Results on disk: `NAME.json` says everything but the numbers; a parquet file has the table, a safetensors file the
-arrays.
+"""Results on disk: `NAME.json` says everything but the numbers; a parquet file has the table, safetensors files
+the arrays and the bootstrap replicates.
 
 The numbers' files carry a digest of their content in their name and are written first; replacing the JSON, which names
 them, is the one moment at which a new result takes the place of an old one. All three can be read without Vitreous.
@@ -19,6 +19,7 @@ from typing import Any
 from vitreous.errors import VitreousError
 from vitreous.files import Damaged, checksum, explained, read_json, write, write_json
 from vitreous.results.column import Column
+from vitreous.results.replicates import Replicates
 from vitreous.results.result import Result
 from vitreous.results.view import View
 
@@ -54,6 +55,12 @@ def pack(result: Result, stem: str) -> tuple[Facts, dict[str, bytes]]:
         from safetensors.numpy import save as as_safetensors
 
         parts["arrays"] = (".safetensors", as_safetensors(dict(result.arrays)))
+    if result.replicates:
+        from safetensors.numpy import save as as_safetensors
+
+        drawn: dict[str, Any] = {f"{name}/deviations": each.deviations for name, each in result.replicates.items()}
+        drawn |= {f"{name}/spread": each.spread for name, each in result.replicates.items()}
+        parts["replicates"] = (".safetensors", as_safetensors(drawn))
     files, contents = {}, {}
     for part, (suffix, content) in parts.items():
         digest = hashlib.sha256(content).hexdigest()
@@ -117,13 +124,22 @@ def unpack(facts: Mapping[str, Any], path: Path) -> Result:
             from safetensors.numpy import load as from_safetensors
 
             arrays = from_safetensors(parts["arrays"])
+        replicates = _replicates(parts["replicates"]) if "replicates" in parts else {}
         # what pandas would do, at half the time: tables are small, and a study has hundreds
         table = ParquetFile(BufferReader(parts["table"])).read(use_threads=False).to_pandas(use_threads=False)
         declared = tuple(Column(**column) for column in columns)
         seen = tuple(View.from_dict(view) for view in views)
-        return Result(facts["name"], table, declared, seen, arrays, facts["about"])
+        return Result(facts["name"], table, declared, seen, arrays, facts["about"], replicates)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"{type(error).__name__} {error}") from None
+
+
+def _replicates(content: bytes) -> dict[str, Replicates]:
+    from safetensors.numpy import load as from_safetensors
+
+    found = from_safetensors(content)
+    names = [name.removesuffix("/spread") for name in found if name.endswith("/spread")]
+    return {name: Replicates(found[f"{name}/deviations"], found[f"{name}/spread"]) for name in names}
 
 
 def read_index(folder: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from vitreous.errors import VitreousError
+from vitreous.results.replicates import Replicates
 from vitreous.results.result import Result
 
 
@@ -38,7 +39,10 @@ def join(results: Sequence[Result]) -> Result:
     about: dict[str, Any] = {}
     for result in results:
         about = _merged(about, result.about)
-    return Result(first.name, pd.concat(tables, ignore_index=True), first.columns, first.views, arrays, about)
+    shared = [name for name in first.replicates if all(name in result.replicates for result in results)]
+    replicates = {name: Replicates.joined([result.replicates[name] for result in results]) for name in shared}
+    table = pd.concat(tables, ignore_index=True)
+    return Result(first.name, table, first.columns, first.views, arrays, about, replicates)
 
 
 def _one_set_of_categories(tables: list[pd.DataFrame], name: str) -> list[pd.DataFrame]:

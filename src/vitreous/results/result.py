@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from vitreous.results.replicates import Replicates
+
 FLEETING = ("seconds", "date")
 """What two runs of one thing differ in."""
 
@@ -45,6 +47,8 @@ class Result:
     catalogue, and `left_out`, the units that could not be asked, with the reason. `units` lists, for each model, the
     name, kind and depth of all its units, for the bands behind an axis of depth; `beside` lists all models that were
     looked at together, also those that could not be asked, so that each has one colour everywhere."""
+    replicates: Mapping[str, Replicates] = field(default_factory=dict)
+    """Column: its bootstrap replicates, a row for each row of the table."""
 
     def __post_init__(self) -> None:
         declared = {column.name: column for column in self.columns}
@@ -54,6 +58,13 @@ class Result:
         in_order = names == tuple(self.table.columns)
         object.__setattr__(self, "table", self.table.copy() if in_order else self.table[list(names)])
         object.__setattr__(self, "views", tuple(self.views))
+        object.__setattr__(self, "replicates", dict(self.replicates))
+        for name, each in self.replicates.items():
+            if name not in declared or len(each) != len(self.table):
+                raise VitreousError(
+                    f"Result {self.name!r} has replicates of {name!r} for {len(each)} rows; its table has "
+                    f"{len(self.table)} rows and the columns {', '.join(names)}."
+                )
         object.__setattr__(self, "arrays", {key: _plain(key, array) for key, array in self.arrays.items()})
         try:
             object.__setattr__(self, "about", json.loads(json.dumps(dict(self.about), allow_nan=False)))
@@ -111,6 +122,7 @@ class Result:
             and self.table.equals(other.table)
             and self.arrays.keys() == other.arrays.keys()
             and all(_same(array, other.arrays[key]) for key, array in self.arrays.items())
+            and self.replicates == other.replicates
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -157,7 +169,29 @@ class Result:
 
     def narrowed(self, view: View) -> Result:
         """With the rows that a view shows."""
-        return replace(self, table=self._rows(view), views=()) if view.where else self
+        return self.where(self.table[view.where].astype(bool).to_numpy()) if view.where else self
+
+    def where(self, chosen: np.ndarray) -> Result:
+        """With some of the rows, by a mask; without views."""
+        replicates = {name: drawn.take(chosen) for name, drawn in self.replicates.items()}
+        return replace(self, table=self.table[chosen], views=(), replicates=replicates)
+
+    def draws(self, column: str = "value") -> np.ndarray:
+        """(1 + replicates, rows) of a column: as measured, and on each resample of the images.
+
+        Row r of two columns, or of two results on the same images, belongs to the same resample: compute any statistic
+        along the rows, and its spread over r is its bootstrap.
+        """
+        import numpy as np
+
+        if column not in self.replicates:
+            known = ", ".join(self.replicates) or "none"
+            raise VitreousError(
+                f"Result {self.name!r} has no replicates of {column!r} (it has {known}); results of Vitreous 0.1 have "
+                "none, measure them again."
+            )
+        values = self.table[column].to_numpy(dtype=np.float64)
+        return np.concatenate([values[None], self.replicates[column].around(values).T])
 
     def _rows(self, view: View) -> pd.DataFrame:
         return self.table[self.table[view.where].astype(bool)] if view.where else self.table

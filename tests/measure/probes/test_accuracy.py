@@ -114,16 +114,14 @@ def test_resamplings_by_hand_and_from_disk(tmp_path: Path) -> None:
     weights = np.stack([times(row, 3) for row in range(30)], 1)
     own = right.double().numpy()
     wanted = [own.mean(), *(weights @ own / weights.sum(1))]
-    kept = Result.load(found.save(tmp_path)).about["replicates"]["nano:vit@warmup"]
+    kept = Result.load(found.save(tmp_path)).draws()[:, 0]
     assert len(kept) == 1 + REPEATS
-    np.testing.assert_allclose(kept, wanted, rtol=1e-12)
-    assert again.about["replicates"] == found.about["replicates"]
+    np.testing.assert_allclose(kept, wanted, atol=1e-3 * np.std(wanted))  # half precision, in units of the spread
+    assert again.replicates == found.replicates
 
 
 def test_a_resampling_that_drew_no_image_says_nothing() -> None:
     data = vitreous.data.load("world:shapes", split="test", size=1)
-    first, *kept = vitreous.inspect("nano:vit", data, ["accuracy"], device="cpu")["accuracy"].about["replicates"][
-        "nano:vit"
-    ]
-    assert 40 < kept.count(None) < 110  # a Poisson number of mean one is zero in 37 % of the cases
-    assert {each for each in kept if each is not None} == {first}
+    first, *kept = vitreous.inspect("nano:vit", data, ["accuracy"], device="cpu")["accuracy"].draws()[:, 0]
+    assert 40 < np.isnan(kept).sum() < 110  # a Poisson number of mean one is zero in 37 % of the cases
+    assert {each for each in kept if not np.isnan(each)} == {first}

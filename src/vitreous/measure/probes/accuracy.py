@@ -5,9 +5,8 @@
 Of equal scores the first class wins, as in `argmax`: a model that gives every class the same score is at chance. The
 interval is Wilson's, which has a width even where a model has every image right.
 
-`about["replicates"]` keeps, for every model, top-1 of all images 1 + 200 times: as it is, and for the resamplings of
-the images, which are the same for all models and all inspections of the same images with one seed. So the difference of
-two models can be judged on the images that they have in common.
+Top-1 of all images has replicates, those of the classes have none. Resamples are the same for all models and all
+inspections of the same images with one seed, so the difference of two models is judged on the images they share.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.measure.probe import Batch, Probe, Sums, key
 from vitreous.measure.subject import Subject, logits
-from vitreous.results import Column, Reference, Result, View, estimate, listed, wilson
+from vitreous.results import Column, Estimate, Reference, Result, View, estimate, tabulate, wilson
 
 __all__ = ["Accuracy"]
 
@@ -65,35 +63,38 @@ class Accuracy(Probe):
         return (1, 5) if len(self.setting.data.classes) > 5 else (1,)
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        table = pd.DataFrame([row for subject in asked for row in self._rows(subject, sums)])
+        columns: tuple[Column, ...] = (
+            Column("model", "category", "The model."),
+            Column("measure", "category", "top-1: the highest score is the label's; top-5: one of the five highest."),
+            Column("class", "order", f"The class, or {EVERY!r}."),
+            *estimate("Share of the images that the model has right.", label="accuracy"),
+        )
+        table, replicates = tabulate([row for subject in asked for row in self._rows(subject, sums)], columns)
         one = table[table["class"] != EVERY].groupby("class", sort=False)["value"].mean()
         hardest = set(one.sort_values(kind="stable").index[:HARDEST])
         table["overall"] = table["class"] == EVERY
         table["hard"] = table["class"].isin(hardest)
-        columns = (
-            Column("model", "category", "The model."),
-            Column("measure", "category", "top-1: the highest score is the label's; top-5: one of the five highest."),
-            Column("class", "order", f"The class, or {EVERY!r}."),
+        columns += (
             Column("overall", "category", "Whether the row is about all classes."),
             Column("hard", "category", f"Whether it is one of the {HARDEST} classes with the most mistakes."),
-            *estimate("Share of the images that the model has right.", label="accuracy"),
         )
-        about = {"replicates": {subject.name: _replicates(subject, sums) for subject in asked}}
-        return Result(self.name, table, columns, _views(len(self.setting.data.classes), len(one)), about=about)
+        views = _views(len(self.setting.data.classes), len(one))
+        return Result(self.name, table, columns, views, replicates=replicates)
 
     def _rows(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         count = sums[key(subject, what="count")].numpy()
         right = {top: sums[key(subject, what=f"top-{top}")].numpy() for top in self._tops}
         for top in self._tops:
-            yield _row(subject, f"top-{top}", EVERY, right[top].sum(), count.sum())
+            row = _row(subject, f"top-{top}", EVERY, right[top].sum(), count.sum())
+            yield row if top > 1 else {**row, "value": _resampled(row, sums[key(subject, what="drawn")].numpy())}
         for number in np.flatnonzero(count):
             yield _row(subject, "top-1", self.setting.data.classes[number], right[1][number], count[number])
 
 
-def _replicates(subject: Subject, sums: Mapping[str, Tensor]) -> list[float | None]:
-    right, count = sums[key(subject, what="drawn")].numpy().T
+def _resampled(row: Mapping[str, Any], drawn: np.ndarray) -> Estimate:
+    """The number of a row with its replicates, from right answers and images (1 + REPEATS, 2)."""
     with np.errstate(invalid="ignore"):
-        return listed(right / count)
+        return Estimate(row["value"], row["low"], row["high"], drawn[1:, 0] / drawn[1:, 1])
 
 
 def _row(subject: Subject, measure: str, name: str, right: Any, count: Any) -> dict[str, Any]:

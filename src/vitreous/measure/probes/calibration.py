@@ -17,9 +17,8 @@ Intervals: of ECE a test of its value, inverted; of shares Wilson's; of the sign
 1, Bonett and Price's; of Brier and NLL the bootstrap's. The plain ECE has none: it has no truth but that of its number
 of images.
 
-`about["replicates"]` keeps, for every model and measure, the number 1 + 200 times: as it is, and for the resamplings of
-the images, which two models have in common (see `accuracy`). Those of ECE are the plain one's, moved so that their mean
-is the value: each resampling adds the bias once more.
+Rows about all images have replicates, those of bins have none. The replicates of ECE are the plain one's, moved so that
+their mean is the value: each resample adds the bias once more.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -37,7 +35,18 @@ from torch.nn import functional as F
 from vitreous.errors import VitreousError
 from vitreous.measure.probe import Batch, Probe, Setting, Sums, interval, key
 from vitreous.measure.subject import Subject, logits
-from vitreous.results import Column, Interval, Reference, Result, View, change_of_sums, estimate, listed, wilson
+from vitreous.results import (
+    Column,
+    Estimate,
+    Interval,
+    Reference,
+    Result,
+    View,
+    change_of_sums,
+    estimate,
+    tabulate,
+    wilson,
+)
 from vitreous.results.calibration_error import expected_calibration_error
 
 __all__ = ["Calibration"]
@@ -147,17 +156,13 @@ class Calibration(Probe):
             *estimate("The measure; of a bin, its mean confidence less its accuracy."),
         )
         rows = [row for subject in asked for row in (*self._overall(subject, sums), *self._bins(subject, sums))]
-        table = pd.DataFrame(rows, columns=[each.name for each in columns])
-        kept = {
-            subject.name: {name: listed(drawn) for name, (_, drawn) in every_measure(_parts(subject, sums)).items()}
-            for subject in asked
-        }
-        return Result(self.name, table, columns, VIEWS, about={"replicates": kept})
+        table, replicates = tabulate(rows, columns)
+        return Result(self.name, table, columns, VIEWS, replicates=replicates)
 
     def _overall(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         of = _parts(subject, sums)
         images = int(of["count"][0].sum())
-        for measure, (found, _) in every_measure(of).items():
+        for measure, (found, drawn) in every_measure(of).items():
             where = {
                 "model": subject.name,
                 "measure": measure,
@@ -166,7 +171,7 @@ class Calibration(Probe):
                 "binned": False,
                 "filled": False,
             }
-            yield {**where, **_ends("value", found), "n": images}
+            yield {**where, "value": Estimate(*found, drawn[1:]), "n": images}
 
     def _bins(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         count, sure, right = (_parts(subject, sums)[part][0] for part in ("count", "confidence", "right"))

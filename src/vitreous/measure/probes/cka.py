@@ -32,9 +32,9 @@ from vitreous.measure.alignment import (
     vectors,
     weighted_hsic,
 )
-from vitreous.measure.probe import Batch, Probe, Setting, Sums, interval, key
+from vitreous.measure.probe import Batch, Probe, Setting, Sums, estimated, interval, key
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Interval, Result, View, estimate
+from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, View, estimate
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import SITES, Site, Sites
 from vitreous.transfers import to_device
@@ -199,12 +199,17 @@ class CKA(Probe):
             "without_value": reasons,
             "block_structure": block_structure(self.layers, self.pairs.numpy(), values, count),
         }
-        table = _table(self.layers, seen > 0, self.pairs.numpy(), interval(values, count), count)
-        return Result(self.name, table, COLUMNS, (SELF, CROSS) if table["across"].any() else (SELF,), about=about)
+        found = estimated(values, count)
+        table, pair = _table(self.layers, seen > 0, self.pairs.numpy(), found, count)
+        drawn = {"value": Replicates.of(table["value"].to_numpy(dtype=np.float64), found.replicates[:, pair].T)}
+        views = (SELF, CROSS) if table["across"].any() else (SELF,)
+        return Result(self.name, table, COLUMNS, views, about=about, replicates=drawn)
 
 
-def _table(layers: Sequence[Layer], there: np.ndarray, pairs: np.ndarray, found: Interval, count: int) -> pd.DataFrame:
-    """Every pair of layers that were seen; of two models the first one's in the rows of the heat-map."""
+def _table(
+    layers: Sequence[Layer], there: np.ndarray, pairs: np.ndarray, found: Estimate, count: int
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Every pair of layers that were seen, and its number; of two models the first one's in the heat-map's rows."""
     models = [layer.subject.name for layer in layers]
     rank = np.array([list(dict.fromkeys(models)).index(model) for model in models], dtype=np.int64)
     one, other = np.nonzero((rank[:, None] <= rank) & there[:, None] & there)
@@ -217,9 +222,10 @@ def _table(layers: Sequence[Layer], there: np.ndarray, pairs: np.ndarray, found:
     table["within"], table["across"] = same, ~same
     place = np.empty((len(layers), len(layers)), dtype=np.int64)
     place[pairs[0], pairs[1]] = place[pairs[1], pairs[0]] = np.arange(pairs.shape[1])
-    for name, values in zip(("value", "low", "high"), found, strict=True):
-        table[name] = np.clip(np.asarray(values), -1, 1)[place[one, other]]
-    return table.assign(n=count)
+    pair = place[one, other]
+    for name, values in (("value", found.value), ("low", found.low), ("high", found.high)):
+        table[name] = np.clip(values, -1, 1)[pair]
+    return table.assign(n=count), pair
 
 
 def block_structure(

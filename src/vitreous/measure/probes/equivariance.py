@@ -25,7 +25,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -33,7 +32,7 @@ from vitreous.measure.per_image import counted, mean
 from vitreous.measure.probe import Batch, Probe, Sums, key, where
 from vitreous.measure.probes.variance import variance
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Feature, Sites
 
@@ -176,8 +175,8 @@ class Equivariance(Probe):
             for shift in self._shifts(subject)
             for row in self._rows(subject, unit, shift, sums)
         ]
-        table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
-        return Result(self.name, table, self.columns, self.views)
+        table, replicates = tabulate(rows, self.columns)
+        return Result(self.name, table, self.columns, self.views, replicates=replicates)
 
     def _rows(self, subject: Subject, unit: Unit, shift: int, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         name = key(subject, unit, str(shift))
@@ -189,6 +188,5 @@ class Equivariance(Probe):
         yield {
             **where(subject, unit),
             "shift": shift, "moved": math.nan if by is None else float(by[0]),
-            "still": float(still.mean), "still_low": float(still.low), "still_high": float(still.high),
-            "value": float(along.mean), "low": float(along.low), "high": float(along.high), "n": int(count),
+            "still": still, "value": along, "n": int(count),
         }  # fmt: skip

@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import pandas as pd
 import torch
 from torch import Tensor
 
 from vitreous.measure.per_image import mean
 from vitreous.measure.probe import Batch, Each, Probe, Seen, key, where
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.centred import Centred
 from vitreous.specimen.observe import Feature, Sites
@@ -191,8 +190,8 @@ class Fourier(Probe):
         counts = [len(half_diagonal(unit.grid, self.nyquist)) for _, unit in measured if unit.grid is not None]
         common = min(counts, default=1) - 1
         rows = [row for subject, unit in measured for row in self._rows(subject, unit, sums, common)]
-        table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
-        return Result(self.name, table, self.columns, self.views)
+        table, replicates = tabulate(rows, self.columns)
+        return Result(self.name, table, self.columns, self.views, replicates=replicates)
 
     def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor], common: int) -> Iterator[dict[str, Any]]:
         assert unit.grid is not None
@@ -204,6 +203,5 @@ class Fourier(Probe):
                 **where(subject, unit),
                 "cycles": min(bin_), "frequency": frequency(bin_, unit.grid),
                 "highest": k == len(bins) - 1, "common": k == common,
-                "change": change.mean[k], "change_low": change.low[k], "change_high": change.high[k],
-                "value": found.mean[k], "low": found.low[k], "high": found.high[k], "n": count[k],
+                "change": change[k], "value": found[k], "n": count[k],
             }  # fmt: skip

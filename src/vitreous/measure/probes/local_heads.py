@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -27,11 +26,11 @@ from vitreous.errors import VitreousError
 from vitreous.measure.alignment import Grams, columns, doubled, minibatches, vectors, weighted_hsic
 from vitreous.measure.heads import Geometry, hidden
 from vitreous.measure.per_image import mean
-from vitreous.measure.probe import Batch, Each, Probe, Seen, Setting, Sums, interval, key, where
+from vitreous.measure.probe import Batch, Each, Probe, Seen, Setting, Sums, estimated, key, where
 from vitreous.measure.probes.cka import about_copies, too_few
 from vitreous.measure.probes.localisation import MINIBATCH
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate
+from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate, tabulate
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Feature, Sites
 
@@ -162,24 +161,24 @@ class LocalHeads(Probe):
             if (unit := first_attention(subject)) is not None and key(subject, unit, "hsic") in sums
             for row in self._rows(subject, unit, sums)
         ]
-        table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS])
+        table, replicates = tabulate(rows, COLUMNS)
         for column in COLUMNS:
             if column.kind == "quantity":
                 table[column.name] = table[column.name].astype(float if column.name != "n" else np.int64)
-        return Result(self.name, table, COLUMNS, (VIEW,), about=about_copies(self.setting))
+        return Result(self.name, table, COLUMNS, (VIEW,), about=about_copies(self.setting), replicates=replicates)
 
     def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         assert unit.heads is not None
         heads, count = unit.heads, int(sums["images"])
-        distance = np.asarray(mean(sums, key(subject, unit, "distance"))[0].mean)
+        distance = np.asarray(mean(sums, key(subject, unit, "distance"))[0].value)
         order = np.argsort(distance, kind="stable")
         size = self.window or -(-heads // 3)
         windows = [order[start : start + size] for start in range(heads - size + 1)]
         hsic = sums[key(subject, unit, "hsic")].numpy()
         own = np.einsum("rii->ri", hsic)[:, heads:]
-        found = interval(doubled(slid(hsic[:, :heads, heads:], hsic[:, :heads, :heads], own, windows)), count)
+        found = estimated(doubled(slid(hsic[:, :heads, heads:], hsic[:, :heads, :heads], own, windows)), count)
         others = [(s, u) for s in self.setting.subjects for u in early_units(s)]
-        for place in np.ndindex(np.shape(found.mean)):
+        for place in np.ndindex(found.value.shape):
             chosen, (other, early) = windows[place[0]], others[place[1]]
             yield {
                 **where(subject, unit),
@@ -191,9 +190,7 @@ class LocalHeads(Probe):
                 "other_stage": early.stage,
                 "other_depth": early.depth,
                 "pair": f"{subject.name} × {other.name}",
-                "value": found.mean[place],
-                "low": found.low[place],
-                "high": found.high[place],
+                "value": found[place],
                 "n": count,
             }
 

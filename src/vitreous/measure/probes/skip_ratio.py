@@ -18,15 +18,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
 from vitreous.measure.per_image import mean
 from vitreous.measure.probe import Batch, Each, Probe, Seen, key, where
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
 
@@ -113,9 +111,8 @@ class SkipRatio(Probe):
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         rows = [row for subject in asked for unit in subject.specimen.units for row in self._rows(subject, unit, sums)]
-        names = [column.name for column in self.columns]
-        table = pd.DataFrame(rows or np.empty((0, len(names))), columns=names)  # all branches may have been taken out
-        return Result(self.name, table, self.columns, self.views)
+        table, replicates = tabulate(rows, self.columns)
+        return Result(self.name, table, self.columns, self.views, replicates=replicates)
 
     def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         start, end = f"{key(subject, unit)}/", "/ratio/sum"
@@ -126,6 +123,7 @@ class SkipRatio(Probe):
             yield {
                 **where(subject, unit),
                 "token": token,
-                "cosine": float(cosine.mean), "cosine_low": float(cosine.low), "cosine_high": float(cosine.high),
-                "value": float(ratio.mean), "low": float(ratio.low), "high": float(ratio.high), "n": int(count),
-            }  # fmt: skip
+                "cosine": cosine,
+                "value": ratio,
+                "n": int(count),
+            }

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vitreous.measure.per_image import PerImage
-from vitreous.measure.probe import Batch, Each, Seen, interval, key
+from vitreous.measure.probe import REPEATS, Batch, Each, Seen, estimated, key
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, View, estimate
 from vitreous.specimen.anatomy import Unit
@@ -114,6 +114,5 @@ class Variance(PerImage):
     def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         before, after = (sums.get(key(subject, unit, part)) for part in ("before/sum", "sum"))
         for row in super()._rows(subject, unit, sums):
-            ratio = torch.full((2,), torch.nan) if before is None or after is None else after / before
-            found = interval(ratio.where(ratio.isfinite(), torch.nan), row["n"])
-            yield {**row, "ratio": float(found.mean), "ratio_low": float(found.low), "ratio_high": float(found.high)}
+            ratio = torch.full((1 + REPEATS,), torch.nan) if before is None or after is None else after / before
+            yield {**row, "ratio": estimated(ratio.where(ratio.isfinite(), torch.nan), row["n"])}
