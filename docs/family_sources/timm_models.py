@@ -111,6 +111,9 @@ VARIANTS = {
 SMALLER = {"deepseek_vit": {"depth": 2, "img_size": 84}, "gemma4_vit": {"depth": 2}, "qwen3_vit": {"depth": 2}}
 """Families that have only large members are cut to a few blocks."""
 
+SIZES = {"gemma4_vit": (3, 96, 96)}
+"""Families for large images that take small ones."""
+
 
 def names() -> list[str]:
     return list(VARIANTS)
@@ -123,4 +126,4 @@ def label(name: str) -> str:
 
 def build(name: str) -> tuple[nn.Module, tuple[int, int, int] | None]:
     """The model, and the image size to open it with; timm's models know theirs."""
-    return timm.create_model(VARIANTS[name], **SMALLER.get(name, {})), None
+    return timm.create_model(VARIANTS[name], **SMALLER.get(name, {})), SIZES.get(name)
