@@ -66,7 +66,9 @@ def rows_of(entry: dict[str, Any]) -> list[Row]:
 
 def describe(row: Row) -> str:
     if not row.opened:
-        return f"{row.name}: {'NOT OPENED' if row.runs else 'does not run'}: {row.reason}"
+        return (
+            f"{row.name}: {'by blocks' if row.blocks else 'NOT OPENED' if row.runs else 'does not run'}: {row.reason}"
+        )
     attention = "" if row.attention is None else f", attention {row.attention[0]} of {row.attention[1]}"
     equal = "equal" if row.equal else f"NOT EQUAL {row.difference}"
     lesion = f"without {row.lesion} {row.change}" if row.lesion else "nothing to take out"
@@ -82,7 +84,8 @@ def table(rows: list[Row]) -> str:
         units = ", ".join(f"{count} {kind}" for kind, count in row.units.items() if kind not in ("stem", "head"))
         attention = "–" if row.attention is None else f"{row.attention[0]} of {row.attention[1]}"
         seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-        cells = [name, mark(row.opened), mark(row.equal), attention, units, ", ".join(row.reach), seconds]
+        opened = "blocks" if row.blocks else mark(row.opened)
+        cells = [name, opened, mark(row.equal), attention, units, ", ".join(row.reach), seconds]
         lines.append(f"| {' | '.join(cells)} |")
     if labelled:
         lines[:2] = ["| module | model | opened | equal | attention | units | attends | s |", "|---" * 8 + "|"]
@@ -100,6 +103,7 @@ def count(rows: list[Row]) -> dict[str, int]:
     return {
         "models": len(able),
         "opened": sum(row.opened for row in able),
+        "by blocks": sum(row.blocks for row in able),
         "equal": sum(bool(row.equal) for row in able),
         "with attention": len(attending),
         "attention complete": sum(bool(row.complete) for row in attending),
@@ -114,7 +118,7 @@ def section(entry: dict[str, Any]) -> str:
     others = [row for row in rows if not row.runs]
     parts = [f"## {entry['title']}", table(able)]
     for title, some in (
-        ("Not opened:", closed),
+        ("Why the graph of some cannot be read:", closed),
         ("Why some attention cannot be seen, by the first such unit:", hidden),
         ("Not counted, because the model itself does not run on a batch of images:", others),
     ):
@@ -132,7 +136,7 @@ def reasons(rows: list[Row]) -> str:
 
 def plain(reason: str) -> str:
     """A reason without the folders of the machine it was found on and the way out, not longer than a line or two."""
-    short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split())).split("; name the modules")[0]
+    short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split())).split("; look at its blocks")[0]
     short = re.sub(r"^The graph of \w+ (cannot be read: )?", lambda found: "" if found[1] else "its graph ", short)
     return short if len(short) <= 240 else f"{short[:237]}…"
 
@@ -152,8 +156,9 @@ layers), every classifier and segmentation model of torchvision and the backbone
 
 {summary}
 
-*Opened*: `vitreous.open` returns. *Equal*: the model's output before, the specimen's, and the model's afterwards are
-the same (the specimen's within a relative {TOLERANCE:.0e}). *Attention*: products of attention whose probabilities you
+*Opened*: `vitreous.open` returns. *By blocks*: the graph cannot be read, and `units="blocks"` opens the model: its blocks
+can be observed and taken out, its attention cannot be seen. *Equal*: the model's output before, the specimen's, and the
+model's afterwards are the same (the specimen's within a relative {TOLERANCE:.0e}). *Attention*: products of attention whose probabilities you
 can observe, of all that the model makes; a softmax over products of queries and keys is counted while the model runs,
 without Vitreous, if the images have a part in it and the output depends on it. *Complete*: all of them. *Units* are
 those beside stem and head; *attends* says over what: *channel*: channels attend to each other, there is no distance;

@@ -38,6 +38,8 @@ class Row:
     image: list[int] = field(default_factory=list)
     runs: bool = False
     opened: bool = False
+    blocks: bool = False
+    """Whether it was opened by its blocks, because its graph cannot be read."""
     equal: bool | None = None
     difference: float | None = None
     attention: list[int] | None = None
@@ -179,7 +181,11 @@ def examine(source: ModuleType, name: str, row: Row, tell: Callable[[], None] = 
     tell()
     softmaxes = count_softmaxes(model, images)
     started = time.thread_time()
-    specimen = vitreous.open(model, image=image)
+    try:
+        specimen = vitreous.open(model, image=image)
+    except vitreous.VitreousError as error:
+        row.reason = str(error)
+        return _by_blocks(model, image, images, before, row)
     row.seconds = round(time.thread_time() - started, 2)
     row.opened = True
     anatomy = specimen.anatomy
@@ -188,6 +194,18 @@ def examine(source: ModuleType, name: str, row: Row, tell: Callable[[], None] = 
     row.difference = apart(before, answer(specimen, images))
     row.equal = row.difference <= TOLERANCE and apart(before, answer(model, images)) == 0
     _attention(specimen, images, softmaxes, row)
+    _lesion(specimen, images, before, row)
+    return specimen
+
+
+def _by_blocks(
+    model: nn.Module, image: tuple[int, int, int], images: Tensor, before: list[Tensor], row: Row
+) -> Specimen:
+    """What is left to a model whose graph cannot be read."""
+    specimen = vitreous.open(model, image=image, units="blocks")
+    row.blocks, row.units = True, specimen.anatomy.counts()
+    row.difference = apart(before, answer(specimen, images))
+    row.equal = row.difference <= TOLERANCE
     _lesion(specimen, images, before, row)
     return specimen
 

@@ -175,3 +175,59 @@ def test_it_compiles(specimen: Specimen) -> None:
     torch._dynamo.reset()
     with torch.no_grad():
         torch.testing.assert_close(torch.compile(edited, backend="eager")(pictures()), edited(pictures()))
+
+
+class Packed(nn.Module):
+    """Takes images one after the other, so that no graph fits all numbers of them."""
+
+    def __init__(self, depth: int = 3) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, WIDTH, 4, 4)
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(WIDTH, WIDTH, 3, padding=1), nn.ReLU()) for _ in range(depth)
+        )
+        self.unused = nn.ModuleList(nn.Sequential(nn.Conv2d(3, 3, 1), nn.ReLU()) for _ in range(2))
+        self.head = nn.Sequential(nn.ReLU(), nn.Linear(WIDTH, 5))
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = torch.cat([self.stem(image[None]) for image in images])
+        for layer in self.layers:
+            features = features + layer(features)
+        return self.head(features.mean((2, 3)))
+
+
+def test_blocks_are_found_where_the_graph_cannot_be_read() -> None:
+    model = Packed().eval()
+    with pytest.raises(VitreousError, match="units='blocks'"):
+        vitreous.open(model, image=16)
+    specimen = vitreous.open(model, image=16, units="blocks")
+    assert [(u.name, u.kind) for u in specimen.units] == [(f"layers.{i}", "conv") for i in range(3)]
+    images = torch.randn(5, 3, 16, 16)
+    with torch.no_grad():
+        assert torch.equal(specimen(images), model(images))
+        assert not torch.allclose(specimen.without("layers.1")(images), model(images))
+
+
+def test_lists_of_lists() -> None:
+    class Nested(Packed):
+        def __init__(self) -> None:
+            super().__init__()
+            pairs = [[nn.Sequential(nn.Conv2d(WIDTH, WIDTH, 1)), nn.Sequential(nn.ReLU())] for _ in range(2)]
+            self.layers = nn.ModuleList(nn.ModuleList(pair) for pair in pairs)
+
+        def forward(self, images: Tensor) -> Tensor:
+            features = torch.cat([self.stem(image[None]) for image in images])
+            for pair in self.layers:
+                for part in pair.children():
+                    features = part(features)
+            return self.head(features.mean((2, 3)))
+
+    specimen = vitreous.open(Nested().eval(), image=16, units="blocks")
+    assert [unit.name for unit in specimen.units] == [f"layers.{i}.{j}" for i in range(2) for j in range(2)]
+
+
+def test_blocks_that_are_not_there_and_other_words() -> None:
+    with pytest.raises(VitreousError, match=r"Packed repeats no block that runs on images; name the modules"):
+        vitreous.open(Packed(depth=1).eval(), image=16, units="blocks")
+    with pytest.raises(VitreousError, match=r"units takes paths of modules or 'blocks', not 'head'; .*\['head'\]"):
+        vitreous.open(Packed().eval(), image=16, units="head")

@@ -6,8 +6,9 @@ Works on a copy of the module tree that shares the model's weights, so the model
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -139,10 +140,25 @@ class _Replaced(nn.Module):
 
 
 def by_hand(
-    model: nn.Module, name: str, shape: tuple[int, int, int], images: Tensor, units: Sequence[str] | Mapping[str, str]
+    model: nn.Module,
+    name: str,
+    shape: tuple[int, int, int],
+    images: Tensor,
+    units: Sequence[str] | Mapping[str, str] | Literal["blocks"],
 ) -> Specimen:
-    """Open `model` with the named modules as units, in the order in which they run; a mapping gives their kinds."""
+    """Open `model` with the named modules as units, in the order in which they run; a mapping gives their kinds.
+
+    "blocks" takes the blocks that the model repeats, as far as they run on images.
+    """
     named = dict(model.named_modules())
+    if isinstance(units, str):
+        if units != "blocks":
+            raise VitreousError(
+                f"units takes paths of modules or 'blocks', not {units!r}; for one module, [{units!r}]."
+            )
+        units = list(_order(shared_copy(model), blocks(model), images))
+        if not units:
+            raise VitreousError(f"{name} repeats no block that runs on images; name the modules: units=['path', …].")
     for path in units:
         if path not in named or not path:
             raise UnknownName("module", path, named)
@@ -173,6 +189,24 @@ def by_hand(
         )
     total = sum(p.numel() for p in model.parameters())
     return HandSpecimen(copied, Anatomy(name, shape, tuple(built), total))
+
+
+def blocks(model: nn.Module) -> list[str]:
+    """Paths of the blocks that a model repeats: modules of one class that follow each other in a list or a sequence.
+
+    Of blocks within blocks the outer ones; of a list of lists, [[attention, mlp], …], the modules in it.
+    """
+    found: list[str] = []
+    for path, module in model.named_modules():
+        if not isinstance(module, (nn.ModuleList, nn.Sequential)) or any(path.startswith(f"{o}.") for o in found):
+            continue
+        kinds = Counter(type(child) for child in module if len(list(child.children())))
+        repeated = {kind for kind, count in kinds.items() if count > 1}
+        for i, child in enumerate(module):
+            own = f"{path}.{i}".lstrip(".")
+            if type(child) in repeated:
+                found += [f"{own}.{j}" for j in range(len(child))] if isinstance(child, nn.ModuleList) else [own]
+    return found
 
 
 def shared_copy(model: nn.Module) -> nn.Module:

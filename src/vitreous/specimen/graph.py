@@ -168,7 +168,7 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
             raise does_not_run(model, (channels, height, width), plain) from plain
         raise NotExportable(
             f"The graph of {type(model).__name__} cannot be read: {_why(cause)}{_culprit(cause)}; "
-            "name the modules to look at yourself with units=['path.of.module', …]."
+            "look at its blocks with units='blocks', or at modules of your choice with units=['path.of.module', …]."
         ) from cause
 
 

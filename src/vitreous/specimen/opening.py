@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, fx, nn
@@ -33,14 +33,14 @@ def open(
     *,
     image: ImageSize | None = None,
     pretrained: bool = False,
-    units: Sequence[str] | Mapping[str, str] | None = None,
+    units: Sequence[str] | Mapping[str, str] | Literal["blocks"] | None = None,
 ) -> Specimen:
     """Open a model: read its graph and find what it is made of.
 
     `model` is a module, or a name: timm's own, `hf:` (Hugging Face id, folder or config), `tv:` (torchvision), `run:`
     or a path (a checkpoint of ours). `image` is the input size where the model does not say: a side, (height, width)
     or (channels, height, width). `pretrained` loads published weights for a name. `units` names modules by hand, for
-    models whose graph cannot be read.
+    models whose graph cannot be read; "blocks" takes the blocks that the model repeats.
     """
     name = model if isinstance(model, str) else type(model).__name__
     if isinstance(model, str):

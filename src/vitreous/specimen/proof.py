@@ -22,7 +22,7 @@ from vitreous.specimen.state import undisturbed
 from vitreous.specimen.verify import Findings, with_checks
 
 SEED = 20260
-WAY_OUT = "name the modules to look at yourself with units=['path.of.module', …]"
+WAY_OUT = "look at its blocks with units='blocks', or at modules of your choice with units=['path.of.module', …]"
 
 
 @dataclass(frozen=True, slots=True)
