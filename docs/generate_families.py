@@ -156,13 +156,14 @@ layers), every classifier and segmentation model of torchvision and the backbone
 
 {summary}
 
-*Opened*: `vitreous.open` returns. *By blocks*: the graph cannot be read, and `units="blocks"` opens the model: its blocks
-can be observed and taken out, its attention cannot be seen. *Equal*: the model's output before, the specimen's, and the
-model's afterwards are the same (the specimen's within a relative {TOLERANCE:.0e}). *Attention*: products of attention whose probabilities you
-can observe, of all that the model makes; a softmax over products of queries and keys is counted while the model runs,
-without Vitreous, if the images have a part in it and the output depends on it. *Complete*: all of them. *Units* are
-those beside stem and head; *attends* says over what: *channel*: channels attend to each other, there is no distance;
-*linear*: no softmax over pairs of positions; *unknown*: queries or keys on no grid. *s*: processor seconds to open.
+*Opened*: `vitreous.open` returns. *By blocks*: the graph cannot be read, and `units="blocks"` opens the model: its
+blocks can be observed and taken out, its attention cannot be seen. *Equal*: the model's output before, the
+specimen's, and the model's afterwards are the same (the specimen's within a relative {TOLERANCE:.0e}). *Attention*:
+products of attention whose probabilities you can observe, of all that the model makes; a softmax over products of
+queries and keys is counted while the model runs, without Vitreous, if the images have a part in it and the output
+depends on it. *Complete*: all of them. *Units* are those beside stem and head; *attends* says over what: *channel*:
+channels attend to each other, there is no distance; *linear*: no softmax over pairs of positions; *unknown*: queries
+or keys on no grid. *s*: processor seconds to open.
 
 {sections}
 
