@@ -65,7 +65,7 @@ def page() -> str:
     """The whole page, a section for each file."""
     parts = [INTRODUCTION]
     for found in iter_modules(recipes.__path__):
-        module = import_module(f"vitreous.recipes.{found.name}")
+        module = import_module(f"{recipes.__name__}.{found.name}")
         title = (module.__doc__ or "").partition("\n")[0].removesuffix(".")
         names = [
             name

@@ -109,12 +109,14 @@ def test_files_stay_readable() -> None:
 
 
 def test_functions_stay_short() -> None:
-    long = [
-        f"{path.name}:{node.name}"
-        for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno + 1 >= 50
-    ]
+    """Without the docstring: whatever explains a public function may take its room."""
+    long = []
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                says = len((ast.get_docstring(node, clean=False) or "").splitlines())
+                if (node.end_lineno or 0) - node.lineno + 1 - says >= 50:
+                    long.append(f"{path.name}:{node.name}")
     assert not long
 
 

@@ -129,7 +129,7 @@ def test_an_unknown_name_has_neighbours() -> None:
 
 
 def test_recipes_need_no_torch() -> None:
-    script = "import sys, vitreous.recipes as r; r.names(); print('torch' in sys.modules)"
+    script = "import sys, vitreous.training.recipes as r; r.names(); print('torch' in sys.modules)"
     source = Path(vitreous.__file__).parents[1]
     done = subprocess.run([sys.executable, "-c", script], cwd=source, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
