@@ -39,7 +39,7 @@ lint: $(READY)
 
 test: lint
 	@echo "pytest ..."
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 docs: $(READY)
 	@echo "Building the manual ..."

@@ -17,6 +17,15 @@ settings.register_profile("same everywhere", derandomize=True, database=None, de
 settings.load_profile("same everywhere")
 
 
+SLOWEST = ("test_executors_ray", "test_analyses", "test_documents", "test_probes", "test_guard", "test_families")
+"""Files that begin first, so that no process is left with a long one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    first = {name: place for place, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: first.get(item.path.stem, len(SLOWEST)))
+
+
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)

@@ -30,7 +30,6 @@ TRAPS = {
     "xcit": ({"attention": 14, "conv": 12, "mlp": 14}, {"channel", "class"}),
     "levit": ({"attention": 12, "mlp": 14, "downsample": 2}, {"global", "reduced"}),  # strided slices of the tokens
     "mlp_mixer": ({"token-mlp": 8, "mlp": 8}, set()),
-    "tnt": None,  # a transformer inside the patches
 }
 
 
