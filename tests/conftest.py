@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -13,6 +14,7 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
+gc.set_threshold(100_000, 20, 100)  # half a million objects of torch and pandas: walking them took a tenth of the time
 settings.register_profile("same everywhere", derandomize=True, database=None, deadline=None)
 settings.load_profile("same everywhere")
 
@@ -24,6 +26,11 @@ SLOWEST = ("test_executors_ray", "test_analyses", "test_documents", "test_probes
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     first = {name: place for place, name in enumerate(SLOWEST)}
     items.sort(key=lambda item: first.get(item.path.stem, len(SLOWEST)))
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what is loaded by now stays to the end
 
 
 @pytest.fixture(autouse=True)

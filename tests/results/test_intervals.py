@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from vitreous.errors import VitreousError
-from vitreous.results import bootstrap_mean, intervals, listed, mean_of_sums
+from vitreous.results import bootstrap_mean, intervals, listed, mean_of_sums, wilson
 
 
 def test_bootstrap_against_scipy() -> None:
@@ -70,3 +70,11 @@ def test_what_has_no_mean_is_refused() -> None:
 
 def test_resamplings_as_json_holds_them() -> None:
     assert listed([0.25, np.nan, 1, np.inf]) == [0.25, None, 1.0, None]
+
+
+@pytest.mark.parametrize("count", [1, 3, 7, 100, 12345])
+def test_wilsons_interval_of_none_and_of_all_ends_there(count: int) -> None:
+    none, every = wilson(0, count), wilson(count, count)
+    assert (none.mean, none.low) == (0, 0) < (none.high, 1)
+    assert (every.mean, every.high) == (1, 1)
+    assert every.low == pytest.approx(1 - none.high, abs=1e-12)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import pickle
 from collections.abc import Callable
@@ -215,3 +216,17 @@ def test_the_state_of_the_test_notices_changes() -> None:
     note(lambda model: model(pictures()).sum().backward())
     note(lambda model: torch.rand(1))
     note(lambda model: part(model, "stem").weight.requires_grad_(False))
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_the_garbage_collector_is_as_before(running: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if running else gc.disable)()
+        vitreous.open(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval(), image=8)
+        assert gc.isenabled() == running
+        with pytest.raises(vitreous.VitreousError):
+            vitreous.open(nn.Identity(), image=8)
+        assert gc.isenabled() == running
+    finally:
+        (gc.enable if before else gc.disable)()

@@ -147,7 +147,9 @@ def wilson(right: ArrayLike, count: ArrayLike) -> Interval:
 def _score(share: NDArray[np.float64], number: NDArray[np.float64]) -> Interval:
     middle = (share + Z**2 / (2 * number)) / (1 + Z**2 / number)
     reach = Z / (1 + Z**2 / number) * np.sqrt(share * (1 - share) / number + Z**2 / (4 * number**2))
-    return Interval(share[()], np.maximum(middle - reach, 0)[()], np.minimum(middle + reach, 1)[()])
+    low = np.where(share == 0, 0.0, np.maximum(middle - reach, 0))  # where rounding would leave 1e-19
+    high = np.where(share == 1, 1.0, np.minimum(middle + reach, 1))
+    return Interval(share[()], low[()], high[()])
 
 
 def clustered_share(shares: ArrayLike, within: int) -> Interval:
