@@ -33,6 +33,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # what is loaded by now stays to the end
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _seed() -> None:
     torch.manual_seed(0)
