@@ -127,10 +127,9 @@ class Rows:
         """(1 + replicates, rows) of a column, as measured and on each resample of the images; None if not kept."""
         if column not in self.result.replicates:
             return None
-        values = self.table[column].to_numpy(dtype=np.float64)
         places = self.result.table.index.get_indexer(self.table.index)
-        found = self.result.replicates[column].take(places).around(values)
-        return np.concatenate([values[None], found.T]) if np.isfinite(found).any() else None
+        found = self.result.draws(column)[:, places]
+        return found if np.isfinite(found[1:]).any() else None
 
     def draws(self, column: str = "value") -> Array:
         """(1 + DRAWS, rows) readings of a column and its interval."""

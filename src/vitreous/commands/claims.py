@@ -64,7 +64,7 @@ def judge_claims(
     folder
         Of a study or of an inspection.
     only
-        Ids of findings; all if not given.
+        Ids of findings (default: all).
     role
         What a model of an inspection is in the words of claims: --role run:mine='vit pool=gap'
     out

@@ -25,7 +25,7 @@ def inspect(
 
     With --deep also what needs many passes: lesions, curvature, robustness; each is a command of its own, too.
 
-    Ctrl-C keeps what was seen, reports it, and the same command goes on from there. On several GPUs:
+    Interrupted? What was measured is reported; run the same command again and it resumes. On several GPUs:
     torchrun --nproc-per-node 4 -m vitreous inspect vit_base_patch16_224 --pretrained --data folder:photos
 
     Parameters
@@ -64,6 +64,6 @@ def analysis_help(name: str) -> str:
     return "\n\n".join([
         analyses.summary(name),
         f"Example: vitreous {name} nano:vit nano:resnet --data world:shapes --out {name}.html",
-        "Ctrl-C keeps the pieces that are done, and the same command goes on from there.",
+        "Interrupted? Run the same command again: it resumes.",
         *(["What can be set, with --set NAME=VALUE:", *choices] if choices else []),
     ])  # fmt: skip

@@ -104,7 +104,7 @@ def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*
 
     Example: vitreous train vit_nano --data world:shapes --recipe quick --set epochs=4
 
-    The same command goes on with a run that was stopped, however that happened. On several GPUs:
+    Interrupted? Run the same command again: it resumes (bit-exact on CPU). On several GPUs:
     torchrun --nproc-per-node 4 -m vitreous train resnet_18 --data tv:CIFAR10 --recipe fast
 
     Parameters
@@ -122,7 +122,7 @@ def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*
 
 
 def run(model: str, options: Options) -> list[Trained]:
-    """Recipe, images and teacher by their names, a fraction of the images if asked (A3.11, A3.12), then training."""
+    """Recipe, images and teacher by their names, a fraction of the images if asked for, then training."""
     from vitreous.data import load
     from vitreous.data.subsets import fraction, iso_samples
     from vitreous.models.loading import load as load_model

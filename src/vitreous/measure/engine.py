@@ -28,7 +28,7 @@ from vitreous.measure.memory import halving
 from vitreous.measure.partial import Interrupted, Numbers, Partial, Shards
 from vitreous.measure.probe import Probe, Setting
 from vitreous.measure.steadiness import check_steady
-from vitreous.measure.streaming import Pass
+from vitreous.measure.streaming import Forward, Pass
 from vitreous.measure.subject import Model, Subject, subjects
 from vitreous.processes import Processes, interruptible, place, processes
 from vitreous.ranges import check_ranges
@@ -38,8 +38,6 @@ SHARD = {"cpu": 128, "cuda": 1024}
 """Images per shard, by device; no result depends on it. A GPU has room for more, and computes while the next shard is
 prepared."""
 Key = TypeVar("Key")
-Forward = Callable[[int], None]
-"""Moves the progress bar on."""
 Stop = Callable[[], bool]
 """Whether somebody has pressed Ctrl-C."""
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Batched(Protocol):
-    """Anything that works on so many images at a time."""
+    """Work that takes `batch` images (or copies of a model) at a time."""
 
     batch: int
 

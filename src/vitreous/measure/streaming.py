@@ -34,7 +34,7 @@ from vitreous.transfers import to_memory
 log = logging.getLogger("vitreous")
 
 Forward = Callable[[int], None]
-"""Told how many images have passed through one model."""
+"""Moves the progress bar on: by the images that have passed through one model, or by the pieces of an analysis."""
 Found = Callable[[], Sums]
 """What was found, as soon as it is called for; a GPU may still be at work on it."""
 BROKEN = "broken"

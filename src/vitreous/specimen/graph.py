@@ -145,18 +145,7 @@ def _free_batch(graph: fx.Graph, stand_in: int) -> None:
 def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParameters) -> torch.export.ExportedProgram:
     images = example.new_empty(batch, *example.shape[1:])
     try:
-        try:
-            return _exported(model, images)
-        except Exception as cause:
-            if not asks_for_values(cause):
-                raise
-            try:
-                with known_constants(model):
-                    return without_values(_exported(model, images))
-            except Exception as still:
-                if not isinstance(cause, NotExportable) or "allocate" in str(still):  # the reason is another one now
-                    raise
-            raise
+        return _with_or_without_constants(model, images)
     except Exception as cause:
         try:
             with torch.no_grad():
@@ -170,6 +159,23 @@ def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParamet
             f"The graph of {type(model).__name__} cannot be read: {_why(cause)}{_culprit(cause)}; "
             "look at its blocks with units='blocks', or at modules of your choice with units=['path.of.module', …]."
         ) from cause
+
+
+def _with_or_without_constants(model: nn.Module, images: Tensor) -> torch.export.ExportedProgram:
+    """The exported model; if it asks for values, a second time with those that no image has a part in."""
+    try:
+        return _exported(model, images)
+    except Exception as error:
+        if not asks_for_values(error):
+            raise
+        first = error
+    try:
+        with known_constants(model):
+            return without_values(_exported(model, images))
+    except Exception as second:
+        if isinstance(first, NotExportable) and "allocate" not in str(second):
+            raise first from None  # a size that depends on the images says more than what it leads to
+        raise
 
 
 def _exported(model: nn.Module, images: Tensor) -> torch.export.ExportedProgram:

@@ -204,7 +204,7 @@ class _Grid:
         waiting = [point for point in range(first, len(self.where)) if point not in self.found]
         while waiting and waiting[0] <= last:
             found = halving(self, len(waiting), lambda: self.losses(waiting[: self.batch]))
-            self.found.update(zip(waiting, found, strict=False))
+            self.found.update(zip(waiting[: len(found)], found, strict=True))
             del waiting[: len(found)]
         losses = torch.stack([self.found[point] for point in range(first, last + 1)])
         self.found = {point: each for point, each in self.found.items() if point > last or point == self.middle}
