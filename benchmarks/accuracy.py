@@ -116,13 +116,20 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write(path: Path, recipe: Recipe, data: Dataset, runs: dict[str, list[dict[str, Any]]], device: str) -> None:
+def write(
+    path: Path, recipe: Recipe, data: Dataset, runs: dict[str, list[dict[str, Any]]], device: str
+) -> None:
     rows = [row(title, records) for title, records in runs.items()]
     about = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": torch.cuda.get_device_name() if device != "cpu" else "cpu",
         "torch": torch.__version__,
-        "data": {"images": len(data), "image": data.image, "classes": len(data.classes), "print": data.fingerprint},
+        "data": {
+            "images": len(data),
+            "image": data.image,
+            "classes": len(data.classes),
+            "print": data.fingerprint,
+        },
         "recipe": recipe.to_json(),
         "rows": rows,
     }
@@ -136,7 +143,9 @@ def write(path: Path, recipe: Recipe, data: Dataset, runs: dict[str, list[dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data")
     parser.add_argument("--name", default="table")
     parser.add_argument("--image", type=int, default=32)
@@ -148,19 +157,35 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results"))
     parser.add_argument("--warm", action="store_true")
     parser.add_argument("--classes", type=int, default=10)
-    parser.add_argument("--until", type=float, default=float("inf"), help="start no model after so many seconds")
+    parser.add_argument(
+        "--until", type=float, default=float("inf"), help="start no model after so many seconds"
+    )
     chosen = parser.parse_args()
     began = time.perf_counter()
     recipe = recipes.named(chosen.recipe)
     recipe = recipe.but(epochs=chosen.epochs) if chosen.epochs else recipe
     if chosen.warm and len(chosen.models) > 1:
-        rest = ["--warm", "--classes", str(chosen.classes), "--image", str(chosen.image), "--recipe", chosen.recipe]
-        jobs = [subprocess.Popen([sys.executable, __file__, *rest, "--models", each]) for each in chosen.models]
+        rest = [
+            "--warm",
+            "--classes",
+            str(chosen.classes),
+            "--image",
+            str(chosen.image),
+            "--recipe",
+            chosen.recipe,
+        ]
+        jobs = [
+            subprocess.Popen([sys.executable, __file__, *rest, "--models", each])
+            for each in chosen.models
+        ]
         sys.exit(max(job.wait() for job in jobs))
     if chosen.warm:
         warm(chosen.models[0], recipe, chosen.classes, chosen.image)
         return
-    data, test = load(chosen.data, image=chosen.image), load(chosen.data, split="test", image=chosen.image)
+    data, test = (
+        load(chosen.data, image=chosen.image),
+        load(chosen.data, split="test", image=chosen.image),
+    )
     runs: dict[str, list[dict[str, Any]]] = {}
     for title in chosen.models:
         if time.perf_counter() - began > chosen.until:

@@ -43,7 +43,9 @@ def ours(batch: int, side: int, device: str, compiled: bool) -> Step:
     images = torch.randint(0, 256, (batch, 3, side, side), dtype=torch.uint8, device=device)
     labels = torch.randint(0, CLASSES, (batch,), device=device)
     generator = torch.Generator(device).manual_seed(0)
-    apply: Any = torch.compile(augmenter.__call__, fullgraph=True, dynamic=False) if compiled else augmenter
+    apply: Any = (
+        torch.compile(augmenter.__call__, fullgraph=True, dynamic=False) if compiled else augmenter
+    )
 
     def step() -> None:
         apply(images, labels, augmenter.draw(batch, generator))
@@ -55,11 +57,21 @@ class Pictures(Dataset[tuple[torch.Tensor, int]]):
     """Images in memory, transformed one by one as timm does, without end."""
 
     def __init__(self, side: int) -> None:
-        self.pixels = np.random.default_rng(0).integers(0, 256, (2048, side, side, 3), dtype=np.uint8)
+        self.pixels = np.random.default_rng(0).integers(
+            0, 256, (2048, side, side, 3), dtype=np.uint8
+        )
         mean = tuple(round(255 * each) for each in MEAN)
-        randaugment = rand_augment_transform(HDV.randaugment, {"img_mean": mean, "translate_const": int(0.45 * side)})
-        crop = [transforms.RandomCrop(side, HDV.padding), transforms.RandomHorizontalFlip(HDV.flip), randaugment]
-        self.transform = transforms.Compose([*crop, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
+        randaugment = rand_augment_transform(
+            HDV.randaugment, {"img_mean": mean, "translate_const": int(0.45 * side)}
+        )
+        crop = [
+            transforms.RandomCrop(side, HDV.padding),
+            transforms.RandomHorizontalFlip(HDV.flip),
+            randaugment,
+        ]
+        self.transform = transforms.Compose(
+            [*crop, transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+        )
 
     def __len__(self) -> int:
         return 1 << 30
@@ -105,7 +117,9 @@ def void(value: object) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--side", type=int, default=32)

@@ -63,8 +63,13 @@ class Race:
         pixels = torch.randint(0, 256, (min(given.images, 2048), 3, *side), dtype=torch.uint8)
         pixels = pixels.repeat(-(-given.images // len(pixels)), 1, 1, 1)[: given.images]
         names = tuple(map(str, range(classes)))
-        self.data = Dataset(pixels, torch.randint(0, classes, (given.images,)), names, "noise", "test")
-        self.shard, self.names = given.shard or SHARD[given.device], given.probes or questions.names()
+        self.data = Dataset(
+            pixels, torch.randint(0, classes, (given.images,)), names, "noise", "test"
+        )
+        self.shard, self.names = (
+            given.shard or SHARD[given.device],
+            given.probes or questions.names(),
+        )
 
     def plain(self, images: int | None = None) -> None:
         """The model alone."""
@@ -73,7 +78,9 @@ class Race:
                 self.model(self.subject.prepare(part))
         self.wait()
 
-    def battery(self, watch: Callable[[Probe], None] = lambda probe: None, images: int | None = None) -> Sums:
+    def battery(
+        self, watch: Callable[[Probe], None] = lambda probe: None, images: int | None = None
+    ) -> Sums:
         """All probes, answers included; `watch` may put a clock into each."""
         chosen = tuple(questions.named(name)() for name in self.names)
         data = self.data if images is None else self.data.take(range(images))
@@ -86,7 +93,9 @@ class Race:
                 sums[name] = sums[name] + value if name in sums else value
         for probe in chosen:
             asked = passing.asked(probe)
-            own = {n.partition(":")[2]: v for n, v in sums.items() if n.startswith(f"{probe.name}:")}
+            own = {
+                n.partition(":")[2]: v for n, v in sums.items() if n.startswith(f"{probe.name}:")
+            }
             if asked:
                 probe.answer(own, asked)
         self.wait()
@@ -111,7 +120,9 @@ class Race:
 
         return self.timed(lambda: self.battery(watch)), dict(spent)
 
-    def _clocked(self, function: Callable[..., Any], name: str, spent: dict[str, float]) -> Callable[..., Any]:
+    def _clocked(
+        self, function: Callable[..., Any], name: str, spent: dict[str, float]
+    ) -> Callable[..., Any]:
         def clocked(*given: Any) -> Any:
             self.wait()
             begun = self.clock()
@@ -127,7 +138,9 @@ class Race:
 def grown(race: Race, contender: str) -> int:
     """Bytes that one shard, on a GPU two, take beyond what is there before."""
     run = race.plain if contender == "plain" else race.battery
-    if race.device.type == "cuda":  # two shards, since the second is begun before the sums of the first are fetched
+    if (
+        race.device.type == "cuda"
+    ):  # two shards, since the second is begun before the sums of the first are fetched
         run(images=2 * race.shard)  # type: ignore[call-arg]
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(race.device)
@@ -153,7 +166,9 @@ def grown(race: Race, contender: str) -> int:
 
 def peak() -> int:
     """The most this process ever held, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def memories() -> dict[str, int]:
@@ -162,7 +177,9 @@ def memories() -> dict[str, int]:
     found = {}
     for contender in ("plain", "battery"):
         command = [sys.executable, *sys.argv, "--grow", contender]
-        found[contender] = int(subprocess.run(command, env=given, check=True, capture_output=True, text=True).stdout)
+        found[contender] = int(
+            subprocess.run(command, env=given, check=True, capture_output=True, text=True).stdout
+        )
     return found
 
 
@@ -172,14 +189,18 @@ def weight(sums: Sums, name: str) -> float:
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="vit_small_patch16_224", help="any name of timm")
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--shard", type=int, help="as an inspection has it if not given")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--probes", nargs="*", help="all if not given")
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder for the dated file")
+    parser.add_argument(
+        "--out", type=Path, default=HERE / "results", help="folder for the dated file"
+    )
     parser.add_argument("--grow", choices=("plain", "battery"), help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -202,8 +223,12 @@ def main() -> None:
         taken["battery"].append(watched)
     plain, battery = (float(np.median(taken[name])) for name in ("plain", "battery"))
     grew = memories()
-    rows = [{"probe": n, "share": spent.get(n, 0.0) / plain, "MiB": weight(sums, n)} for n in race.names]
-    rows.append({"probe": "looking", "share": (watched - sum(spent.values())) / plain - 1, "MiB": 0.0})
+    rows = [
+        {"probe": n, "share": spent.get(n, 0.0) / plain, "MiB": weight(sums, n)} for n in race.names
+    ]
+    rows.append(
+        {"probe": "looking", "share": (watched - sum(spent.values())) / plain - 1, "MiB": 0.0}
+    )
     for row in sorted(rows, key=lambda row: -row["share"]):  # type: ignore[operator]
         print("{probe:>20}: {share:6.3f} of a plain pass, sums of {MiB:7.2f} MiB".format(**row))
     ratio, memory = battery / plain, grew["battery"] / grew["plain"]
@@ -230,7 +255,9 @@ def main() -> None:
     path = given.out / f"battery-{given.model}-{given.device}-{about['date'][:10]}.json"
     path.write_text(json.dumps(about, indent=1) + "\n")
     met = ratio <= TARGETS[given.device] and memory <= TARGETS["memory"]
-    print(f"{'Within' if met else 'Outside'} the targets {about['targets']}; written to {path.name}.")
+    print(
+        f"{'Within' if met else 'Outside'} the targets {about['targets']}; written to {path.name}."
+    )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,16 @@ WHOLE = ("vit", "resnet")
 """Those that come with their initial and their warmed-up weights too."""
 
 KEPT = ("initial", "warmup", "final")
-ENVIRONMENT = ("vitreous", "torch", "torchvision", "timm", "numpy", "safetensors", "python", "device")
+ENVIRONMENT = (
+    "vitreous",
+    "torch",
+    "torchvision",
+    "timm",
+    "numpy",
+    "safetensors",
+    "python",
+    "device",
+)
 FEW = 500
 """The first images of the test split, which the tests of the package look at; all of them take half a minute."""
 
@@ -61,7 +70,9 @@ def train_one(name: str, folder: Path, epochs: int | None, size: int, device: st
     model, changes = MODELS[name]
     recipe = recipes.named("nano").but(**changes, **({"epochs": epochs} if epochs else {}))
     data, test = load(DATA, size=size), load(DATA, split="test")
-    trained = train(model, data, recipe, test=test, out=folder / name, device=device, compile=False, show=False)
+    trained = train(
+        model, data, recipe, test=test, out=folder / name, device=device, compile=False, show=False
+    )
     last = trained.records[-1]
     print(f"{name}: {trained.accuracy:.2%}, {last['images_per_second']:,.0f} images/s", flush=True)
 
@@ -76,7 +87,10 @@ def pack_one(name: str, folder: Path) -> dict[str, Any]:
     shelf.write("environment.json", environment(run))
     for moment in [each for each in run.moments() if each in KEPT] if name in WHOLE else ["final"]:
         tensors, notes = run.read_weights(moment)
-        half = {key: value.half() if value.is_floating_point() else value for key, value in tensors.items()}
+        half = {
+            key: value.half() if value.is_floating_point() else value
+            for key, value in tensors.items()
+        }
         shelf.save(f"weights/{moment}.safetensors", half, step=notes["step"])
     written = card(name, shelf)
     shelf.write("card.json", written)
@@ -120,7 +134,9 @@ def deep(folder: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=["train", "pack", "deep"])
     parser.add_argument("--runs", type=Path, default=Path("runs/nano"))
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
@@ -136,7 +152,9 @@ def main() -> None:
         for name in chosen.models:
             print(json.dumps(pack_one(name, chosen.runs)))
     else:
-        for name in chosen.models:  # one after the other: processes that share a GPU take turns, and each has to start
+        for name in (
+            chosen.models
+        ):  # one after the other: processes that share a GPU take turns, and each has to start
             train_one(name, chosen.runs, chosen.epochs, chosen.size, chosen.device)
 
 

@@ -32,7 +32,9 @@ import peers
 
 os.environ["OMP_NUM_THREADS"] = "1"
 HERE = Path(__file__).parent
-sys.path[0] = str(HERE.parent / "src")  # instead of this folder, because a peer has the name of this file
+sys.path[0] = str(
+    HERE.parent / "src"
+)  # instead of this folder, because a peer has the name of this file
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
@@ -110,7 +112,9 @@ def features(model: nn.Module, count: int) -> dict[str, Tensor]:
     caught: dict[str, Tensor] = {}
 
     def hook(name: str) -> Any:
-        return model.get_submodule(name).register_forward_hook(lambda m, i, o: caught.__setitem__(name, o.clone()))
+        return model.get_submodule(name).register_forward_hook(
+            lambda m, i, o: caught.__setitem__(name, o.clone())
+        )
 
     hooks = [hook(name) for name in NAMES]
     model(prepared(pictures(count)))
@@ -121,11 +125,19 @@ def features(model: nn.Module, count: int) -> dict[str, Tensor]:
 
 def pictures(count: int) -> Tensor:
     """Uint8."""
-    return torch.randint(0, 256, (count, 3, SIDE, SIDE), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    return torch.randint(
+        0,
+        256,
+        (count, 3, SIDE, SIDE),
+        generator=torch.Generator().manual_seed(2),
+        dtype=torch.uint8,
+    )
 
 
 def prepared(images: Tensor) -> Tensor:
-    mean, std = (torch.tensor(x)[:, None, None] for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    mean, std = (
+        torch.tensor(x)[:, None, None] for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    )
     return (images.float() / 255 - mean) / std
 
 
@@ -168,7 +180,9 @@ def _ours(first: nn.Module, second: nn.Module, images: Tensor) -> Run:
 
     found = _different(first, second)
     given = {name: features(model, len(images)) for name, model in found.items()}
-    asked = subjects({name: Tower(1, 0).eval() for name in found}, image=SIDE)  # for the names of their units
+    asked = subjects(
+        {name: Tower(1, 0).eval() for name in found}, image=SIDE
+    )  # for the names of their units
     labels = torch.full((len(images),), -1)
     data = Dataset(images, labels, (), "noise", "test")
 
@@ -177,7 +191,9 @@ def _ours(first: nn.Module, second: nn.Module, images: Tensor) -> Run:
         probe.begin(Setting(asked, data))
         probe.start_shard()
         for subject in asked:
-            for unit, feature in zip(subject.specimen.units, given[subject.name].values(), strict=True):
+            for unit, feature in zip(
+                subject.specimen.units, given[subject.name].values(), strict=True
+            ):
                 probe.see(subject, unit, Sites(after=Feature(feature, None)), batch)
         return _cross(probe.answer(probe.close(batch), asked).table)
 
@@ -222,7 +238,9 @@ def _pytorch_cka(first: nn.Module, second: nn.Module, loader: Any) -> Run:
     from cka import compute_cka
 
     def run() -> np.ndarray:
-        return compute_cka(first, second, loader, layers=NAMES, device="cpu", progress=False)[0].numpy()
+        return compute_cka(first, second, loader, layers=NAMES, device="cpu", progress=False)[
+            0
+        ].numpy()
 
     return run
 
@@ -236,7 +254,9 @@ def truth(case: str, channels: int, count: int) -> np.ndarray:
             x = x - x.mean(0)
             k = (x @ x.T).fill_diagonal_(0)
             row = k.sum(0) / (count - 2)
-            grams.append((k - row - row[:, None] + row.sum() / (count - 1)).fill_diagonal_(0).flatten())
+            grams.append(
+                (k - row - row[:, None] + row.sum() / (count - 1)).fill_diagonal_(0).flatten()
+            )
     left, right = torch.stack(grams[:LAYERS]), torch.stack(grams[LAYERS:])
     return ((left @ right.T) / left.norm(dim=1)[:, None] / right.norm(dim=1)).numpy()
 
@@ -269,10 +289,19 @@ def measure(name: str, case: str, channels: int, count: int, repeats: int) -> di
 
 def race(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Each contender in a process of its own."""
-    sizes = ["--channels", arguments.channels, "--images", arguments.images, "--repeats", arguments.repeats]
+    sizes = [
+        "--channels",
+        arguments.channels,
+        "--images",
+        arguments.images,
+        "--repeats",
+        arguments.repeats,
+    ]
     with peers.installed([*PEERS, *NEEDED]) as folder:
         return [
-            peers.contender(__file__, [*sizes, "--only", name, "--case", case], folder * (name in PEERS))
+            peers.contender(
+                __file__, [*sizes, "--only", name, "--case", case], folder * (name in PEERS)
+            )
             for case, name in product(CASES, ("ours", *PEERS))
         ]
 
@@ -282,19 +311,27 @@ def show(rows: list[dict[str, Any]]) -> dict[str, Any]:
     ratios: dict[str, Any] = {}
     for case in CASES:
         each = {row["contender"]: row for row in rows if row["case"] == case}
-        ratios[case] = {name: round(each[name]["cpu_s"] / each["ours"]["cpu_s"], 2) for name in PEERS}
+        ratios[case] = {
+            name: round(each[name]["cpu_s"] / each["ours"]["cpu_s"], 2) for name in PEERS
+        }
         print(f"\n{LAYERS} x {LAYERS} layers, {case}")
         for name, row in each.items():
             more = f"{ratios[case][name]:7.2f} x ours" if name in PEERS else ""
             goal = f" (target {TARGETS[name]:.0f})" if name in TARGETS else ""
-            print(f"  {name:12s} {row['cpu_s']:8.2f} s  error {row['error']:.1e}  {row['nans']:4d} NaN {more}{goal}")
+            print(
+                f"  {name:12s} {row['cpu_s']:8.2f} s  error {row['error']:.1e}  {row['nans']:4d} NaN {more}{goal}"
+            )
     return ratios
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=256)
-    parser.add_argument("--channels", type=int, default=32, help="features of a layer: 256 times as many")
+    parser.add_argument(
+        "--channels", type=int, default=32, help="features of a layer: 256 times as many"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--only", default="")
     parser.add_argument("--case", default=CASES[0], choices=CASES)

@@ -38,12 +38,18 @@ class Case(NamedTuple):
 CASES = {
     "s@224": Case("convit_small", {}, {"cuda": 128, "cpu": 8}),
     "s@448": Case("convit_small", {"img_size": 448}, {"cuda": 64, "cpu": 2}),
-    "ti/4@32": Case("convit_tiny", {"img_size": 32, "patch_size": 4, "num_classes": 100}, {"cuda": 512, "cpu": 64}),
+    "ti/4@32": Case(
+        "convit_tiny",
+        {"img_size": 32, "patch_size": 4, "num_classes": 100},
+        {"cuda": 512, "cpu": 64},
+    ),
     "b@224": Case("convit_base", {}, {"cuda": 128, "cpu": 4}),
 }
 
 
-def contender(ours: bool, case: Case, device: str, batch: int, compiled: bool) -> Callable[[], Step]:
+def contender(
+    ours: bool, case: Case, device: str, batch: int, compiled: bool
+) -> Callable[[], Step]:
     """Builds the model anew, with the same weights for both, when its turn comes."""
 
     def make() -> Step:
@@ -54,7 +60,9 @@ def contender(ours: bool, case: Case, device: str, batch: int, compiled: bool) -
         images = torch.randn(batch, 3, side, side, device=device)
         if compiled:
             with torch.no_grad():
-                model(images[:2])  # timm fills its tables of coordinates in the first call, which would not compile
+                model(
+                    images[:2]
+                )  # timm fills its tables of coordinates in the first call, which would not compile
         return training_step(model, images, low_precision=device == "cuda", compiled=compiled)
 
     return make
@@ -78,7 +86,9 @@ def position(products: Callable[..., torch.Tensor], side: int, batch: int, devic
 
     def step() -> None:
         rows, columns = layer.position_factors((side, side))
-        products(rows.to(kind), columns.to(kind), values.transpose(1, 2)).contiguous().backward(values.detach())
+        products(rows.to(kind), columns.to(kind), values.transpose(1, 2)).contiguous().backward(
+            values.detach()
+        )
         values.grad = None
         layer.zero_grad(set_to_none=True)
 
@@ -86,27 +96,46 @@ def position(products: Callable[..., torch.Tensor], side: int, batch: int, devic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu"
+    )
     parser.add_argument("--cases", nargs="+", choices=[*CASES], default=[*CASES])
-    parser.add_argument("--modes", nargs="+", choices=["compiled", "eager"], default=["compiled", "eager"])
+    parser.add_argument(
+        "--modes", nargs="+", choices=["compiled", "eager"], default=["compiled", "eager"]
+    )
     parser.add_argument("--batch", type=int, help="images at a time, instead of each case's own")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time for each measurement, compiling not counted")
-    parser.add_argument("--budget", type=float, default=200.0, help="start nothing after this many seconds")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=2.0,
+        help="time for each measurement, compiling not counted",
+    )
+    parser.add_argument(
+        "--budget", type=float, default=200.0, help="start nothing after this many seconds"
+    )
     parser.add_argument("--out", type=Path, default=HERE / "results")
     asked = parser.parse_args()
 
     torch.set_float32_matmul_precision("highest")
     for name in asked.cases:
         if (difference := disagreement(CASES[name], asked.device)) > 1e-4:
-            sys.exit(f"ours and timm's differ by {difference:.2g} on {name}, so there is nothing to race")
+            sys.exit(
+                f"ours and timm's differ by {difference:.2g} on {name}, so there is nothing to race"
+            )
     torch.set_float32_matmul_precision("high")
     race = Race("convit", asked.device, asked.seconds, asked.budget, asked.out)
     for side in (14, 28):
         batch = asked.batch or (128 if asked.device == "cuda" else 4)
         for products, name in ((two_products, "two"), (one_product, "one")):
             race.run(
-                f"position {side}x{side}", "eager", name, batch, partial(position, products, side, batch, asked.device)
+                f"position {side}x{side}",
+                "eager",
+                name,
+                batch,
+                partial(position, products, side, batch, asked.device),
             )
     for name in asked.cases:
         batch = asked.batch or CASES[name].batch[asked.device]

@@ -72,7 +72,9 @@ def ours(kind: str, severity: int, images: Tensor) -> Step:
 
 
 def theirs(functions: Any, kind: str, severity: int, images: Tensor) -> Step:
-    pictures = [Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()) for image in images.cpu()]
+    pictures = [
+        Image.fromarray(image.permute(1, 2, 0).contiguous().numpy()) for image in images.cpu()
+    ]
     apply = getattr(functions, kind)
 
     def step() -> None:
@@ -94,13 +96,17 @@ def least(step: Step, device: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--kinds", nargs="+", choices=list(KINDS), default=list(KINDS))
     parser.add_argument("--sides", nargs="+", type=int, default=[32, 224])
     parser.add_argument("--severity", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=0.3, help="time for each measurement")
-    parser.add_argument("--budget", type=float, default=600.0, help="start nothing after this many seconds")
+    parser.add_argument(
+        "--budget", type=float, default=600.0, help="start nothing after this many seconds"
+    )
     parser.add_argument("--out", type=Path, default=HERE / "results")
     asked = parser.parse_args()
 
@@ -122,7 +128,11 @@ def main() -> None:
                 race.rows[-1].pop("MiB", None)
     print(f"\n{race.table('ours', 'imagecorruptions')}\n")
     for side in asked.sides:
-        rows = [row for row in race.rows if row["case"].endswith(f" {side} px") and row["contender"] == "ours"]
+        rows = [
+            row
+            for row in race.rows
+            if row["case"].endswith(f" {side} px") and row["contender"] == "ours"
+        ]
         print(
             f"{side} px: {sum(row['ms_one'] for row in rows):.1f} ms for one image of every kind, one by one, at best"
         )

@@ -71,7 +71,10 @@ def task(batch: int) -> tuple[nn.Module, Tensor, Tensor]:
     from vitreous.measure.subject import subjects
     from vitreous.models.loading import load
 
-    model, data = load("nano:vit"), load_images("world:shapes", split="train", size=16 * (batch + 1))
+    model, data = (
+        load("nano:vit"),
+        load_images("world:shapes", split="train", size=16 * (batch + 1)),
+    )
     order = torch.randperm(16, generator=torch.Generator().manual_seed(batch))
     return model.eval(), subjects(model)[0].prepare(data.images[-16:]), data.labels[-16:][order]
 
@@ -108,7 +111,9 @@ def _pyhessian(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
             return product(*given)
 
         inside.hessian_vector_product = counted
-        values, _ = pyhessian.hessian(model, F.cross_entropy, data=(images, labels), cuda=False).eigenvalues(top_n=TOP)
+        values, _ = pyhessian.hessian(
+            model, F.cross_entropy, data=(images, labels), cuda=False
+        ).eigenvalues(top_n=TOP)
         for parameter in model.parameters():
             parameter.grad = None
         return np.array(values), count
@@ -134,7 +139,9 @@ def _curvlinops(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
 
         operator = LinearOperator(inner.shape, matvec=counted, dtype=np.float32)
         start = np.random.default_rng(seed).standard_normal(inner.shape[0]).astype(np.float32)
-        values = eigsh(operator, k=TOP, which="LM", tol=TOLERANCE, v0=start, return_eigenvectors=False)
+        values = eigsh(
+            operator, k=TOP, which="LM", tol=TOLERANCE, v0=start, return_eigenvectors=False
+        )
         return values, count
 
     return run
@@ -146,10 +153,14 @@ def _eigenthings(model: nn.Module, images: Tensor, labels: Tensor) -> Run:
 
     def attempt(steps: int, seed: int) -> Any:
         operator = things.HessianOperator(model, [(images, labels)], loss, full_dataset=False)
-        return things.lanczos(operator, k=TOP, max_iter=steps, tol=TOLERANCE, reorthogonalize=True, seed=seed)
+        return things.lanczos(
+            operator, k=TOP, max_iter=steps, tol=TOLERANCE, reorthogonalize=True, seed=seed
+        )
 
     suffice = {
-        seed: next(steps for steps in range(15, 200, 5) if bool(attempt(steps, seed).converged.all()))
+        seed: next(
+            steps for steps in range(15, 200, 5) if bool(attempt(steps, seed).converged.all())
+        )
         for seed in range(SEEDS)
     }
 
@@ -183,7 +194,13 @@ def measure(name: str, batch: int) -> dict[str, Any]:
             seconds.append(time.process_time() - began)
             products.append(count)
             found.append(sorted(map(float, values), key=lambda value: -abs(value)))
-    return {"contender": name, "batch": batch, "cpu_s": seconds, "products": products, "eigenvalues": found}
+    return {
+        "contender": name,
+        "batch": batch,
+        "cpu_s": seconds,
+        "products": products,
+        "eigenvalues": found,
+    }
 
 
 def race() -> list[dict[str, Any]]:
@@ -198,15 +215,26 @@ def race() -> list[dict[str, Any]]:
 
 def show(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """A table, and what each peer's time is to ours."""
-    truth = {row["batch"]: np.array(row["eigenvalues"][0]) for row in rows if row["contender"] == "ours"}
+    truth = {
+        row["batch"]: np.array(row["eigenvalues"][0]) for row in rows if row["contender"] == "ours"
+    }
     mean: dict[str, float] = {}
     for name in ("ours", *PEERS):
         own = [row for row in rows if row["contender"] == name]
         mean[name] = float(np.mean([row["cpu_s"] for row in own]))
         count = float(np.mean([row["products"] for row in own]))
-        apart = max(float(np.abs(np.array(row["eigenvalues"]) / truth[row["batch"]] - 1).max()) for row in own)
-        more = f"{mean[name] / mean['ours']:6.2f} x ours (target {PEERS[name]:.0f})" if name in PEERS else ""
-        print(f"{name:20s} {mean[name]:7.2f} s {count:6.1f} products, eigenvalues apart {apart:.1e}  {more}")
+        apart = max(
+            float(np.abs(np.array(row["eigenvalues"]) / truth[row["batch"]] - 1).max())
+            for row in own
+        )
+        more = (
+            f"{mean[name] / mean['ours']:6.2f} x ours (target {PEERS[name]:.0f})"
+            if name in PEERS
+            else ""
+        )
+        print(
+            f"{name:20s} {mean[name]:7.2f} s {count:6.1f} products, eigenvalues apart {apart:.1e}  {more}"
+        )
     return {name: round(mean[name] / mean["ours"], 2) for name in PEERS}
 
 
@@ -228,8 +256,12 @@ def on_gpu(batches: int, at_once: int) -> dict[str, Any]:
         seconds.append(time.perf_counter() - began)
     peak = torch.cuda.max_memory_allocated() / 2**30
     products = found.table["products"]
-    print(f"{batches} batches x top {TOP}: {seconds[-1]:.1f} s (target {GPU_SECONDS:.0f}), at most {peak:.1f} GiB")
-    print(f"{products.min():.0f} to {products.max():.0f} products a batch, {found.about['unconverged']} open")
+    print(
+        f"{batches} batches x top {TOP}: {seconds[-1]:.1f} s (target {GPU_SECONDS:.0f}), at most {peak:.1f} GiB"
+    )
+    print(
+        f"{products.min():.0f} to {products.max():.0f} products a batch, {found.about['unconverged']} open"
+    )
     values = found.table.set_index("measure")["value"]
     summary = {name: float(values[name]) for name in ("NEP", "APE")}
     about = {"products": float(products.mean()), "at_once": at_once, **summary}
@@ -250,7 +282,9 @@ def _learn(model: nn.Module, data: Any) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--batches", type=int, default=100, help="on a GPU")
     parser.add_argument("--at-once", type=int, default=128, help="images in memory on a GPU")
@@ -274,7 +308,12 @@ def main() -> None:
         }
     else:
         rows = race()
-        record |= {"device": platform.machine(), "threads": 1, "clock": "process_time", "targets": PEERS}
+        record |= {
+            "device": platform.machine(),
+            "threads": 1,
+            "clock": "process_time",
+            "targets": PEERS,
+        }
         record |= {"batches": BATCHES, "seeds": SEEDS}
         record |= {"ratios": show(rows), "rows": rows}
     arguments.out.mkdir(parents=True, exist_ok=True)

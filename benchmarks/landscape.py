@@ -35,7 +35,9 @@ import peers
 
 os.environ["OMP_NUM_THREADS"] = "1"
 HERE = Path(__file__).parent
-sys.path[0] = str(HERE.parent / "src")  # instead of this folder, whose files have the names of what they measure
+sys.path[0] = str(
+    HERE.parent / "src"
+)  # instead of this folder, whose files have the names of what they measure
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
@@ -55,7 +57,9 @@ def model() -> nn.Module:
     from timm.models.vision_transformer import VisionTransformer
 
     torch.manual_seed(0)
-    found = VisionTransformer(img_size=32, patch_size=4, embed_dim=96, depth=6, num_heads=3, num_classes=10)
+    found = VisionTransformer(
+        img_size=32, patch_size=4, embed_dim=96, depth=6, num_heads=3, num_classes=10
+    )
     for parameter in found.parameters():
         if parameter.ndim == 1:
             nn.init.normal_(parameter, 1.0, 0.1)
@@ -69,7 +73,9 @@ def data(count: int) -> Any:
 
 
 def prepared(images: Tensor) -> Tensor:
-    mean, std = (torch.tensor(x)[:, None, None] for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    mean, std = (
+        torch.tensor(x)[:, None, None] for x in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    )
     return (images.float() / 255 - mean) / std
 
 
@@ -88,7 +94,10 @@ def ours(count: int, device: str = "cpu", copies: int = 0) -> Run:
         (subject,) = asked
         with analysis.work(subject, bench) as work:
             found = {piece: work(piece) for piece in analysis.pieces(subject, bench)}
-        found = {piece: {key: value.cpu() for key, value in numbers.items()} for piece, numbers in found.items()}
+        found = {
+            piece: {key: value.cpu() for key, value in numbers.items()}
+            for piece, numbers in found.items()
+        }
         table = analysis.answer({subject.name: found}, asked, bench).table
         return table[table["point"]]["value"].to_numpy().reshape(POINTS, POINTS)
 
@@ -104,7 +113,9 @@ def loss_landscapes(count: int) -> Run:
     def run() -> np.ndarray:
         torch.manual_seed(0)
         loss = Loss(F.cross_entropy, images, labels)
-        return np.asarray(peer.random_plane(network, loss, 1, POINTS, "filter", deepcopy_model=True))
+        return np.asarray(
+            peer.random_plane(network, loss, 1, POINTS, "filter", deepcopy_model=True)
+        )
 
     return run
 
@@ -123,7 +134,9 @@ def copied(count: int) -> Run:
             for j, x in enumerate(line):
                 moved = copy.deepcopy(network)
                 for name in names:
-                    moved.get_parameter(name).add_(axes[0][name], alpha=x).add_(axes[1][name], alpha=y)
+                    moved.get_parameter(name).add_(axes[0][name], alpha=x).add_(
+                        axes[1][name], alpha=y
+                    )
                 found[i, j] = F.cross_entropy(moved(images), labels).item()
         return found
 
@@ -132,7 +145,9 @@ def copied(count: int) -> Run:
 
 def _direction(weight: Tensor) -> Tensor:
     drawn = torch.randn_like(weight)
-    length = [each.flatten(1).norm(dim=1).view(-1, *[1] * (weight.ndim - 1)) for each in (weight, drawn)]
+    length = [
+        each.flatten(1).norm(dim=1).view(-1, *[1] * (weight.ndim - 1)) for each in (weight, drawn)
+    ]
     return drawn * length[0] / length[1]
 
 
@@ -150,7 +165,9 @@ def measure(name: str, count: int, repeats: int) -> dict[str, Any]:
             found = run()
             seconds.append(time.process_time() - began)
         with torch.no_grad():
-            trained = float(F.cross_entropy(model()(prepared(data(count).images)), data(count).labels))
+            trained = float(
+                F.cross_entropy(model()(prepared(data(count).images)), data(count).labels)
+            )
     centre = abs(float(found[POINTS // 2, POINTS // 2]) - trained)
     return {"contender": name, "cpu_s": min(seconds), "all_cpu_s": seconds, "centre": centre}
 
@@ -159,11 +176,18 @@ def race(count: int, repeats: int) -> dict[str, Any]:
     """Each contender in a process of its own, all of them once and then again, because other programs run beside."""
     options = ["--images", count, "--repeats", repeats, "--points", POINTS, "--only"]
     with peers.installed(PEERS[:1]) as folder:
-        rows = [peers.contender(__file__, [*options, name], folder) for name in ("ours", *PEERS) * 2]
-    best = {name: min(row["cpu_s"] for row in rows if row["contender"] == name) for name in ("ours", *PEERS)}
+        rows = [
+            peers.contender(__file__, [*options, name], folder) for name in ("ours", *PEERS) * 2
+        ]
+    best = {
+        name: min(row["cpu_s"] for row in rows if row["contender"] == name)
+        for name in ("ours", *PEERS)
+    }
     for name, seconds in best.items():
         centre = next(row["centre"] for row in rows if row["contender"] == name)
-        print(f"  {name:16s} {seconds:6.2f} s  {seconds / best['ours']:5.2f} x ours  centre off by {centre:.1e}")
+        print(
+            f"  {name:16s} {seconds:6.2f} s  {seconds / best['ours']:5.2f} x ours  centre off by {centre:.1e}"
+        )
     ratio = min(best[name] for name in PEERS) / best["ours"]
     print(f"  the best of the others takes {ratio:.2f} times as long (target {TARGET['cpu']})")
     return {"rows": rows, "best_cpu_s": best, "ratio": ratio}
@@ -180,7 +204,9 @@ def batched(count: int, repeats: int, groups: list[int]) -> dict[str, Any]:
         torch.cuda.reset_peak_memory_stats()
         seconds[name] = min(_clocked(run) for _ in range(repeats))
         peak = torch.cuda.max_memory_allocated() / 2**30
-        print(f"  {name:16s} {seconds[name]:7.3f} s  {1e3 * seconds[name] / POINTS**2:6.3f} ms a point, {peak:.2f} GiB")
+        print(
+            f"  {name:16s} {seconds[name]:7.3f} s  {1e3 * seconds[name] / POINTS**2:6.3f} ms a point, {peak:.2f} GiB"
+        )
         _passes(count, copies or 128)
     single, chosen = seconds["one at a time"], seconds["as it chooses"]
     fixed = _fixed(count)
@@ -214,7 +240,9 @@ def _passes(count: int, copies: int) -> None:
     specimen = stackable(subject.specimen) if copies > 1 else subject.specimen
     moved = {name: value for name, value in weights(specimen).items() if value.ndim > 1}
     if copies > 1:
-        moved = {name: value.expand(copies, *value.shape).contiguous() for name, value in moved.items()}
+        moved = {
+            name: value.expand(copies, *value.shape).contiguous() for name, value in moved.items()
+        }
     handed, done = [], []
     for _ in range(6):
         torch.cuda.synchronize()
@@ -235,7 +263,9 @@ def _fixed(count: int) -> float:
     grid: Any = vars(landscape)["_Grid"]
     before = grid.losses
     try:
-        grid.losses = lambda self, group: torch.rand(len(group), len(self.bench.data), 2, dtype=torch.float64)
+        grid.losses = lambda self, group: torch.rand(
+            len(group), len(self.bench.data), 2, dtype=torch.float64
+        )
         run = ours(count, "cuda")
         run()
         return min(_clocked(run) for _ in range(3))
@@ -244,12 +274,18 @@ def _fixed(count: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--points", type=int, default=0, help="along each direction; 7 on a CPU, 21 on a GPU")
-    parser.add_argument("--groups", type=int, nargs="*", default=[16, 64], help="copies in one pass to try on a GPU")
+    parser.add_argument(
+        "--points", type=int, default=0, help="along each direction; 7 on a CPU, 21 on a GPU"
+    )
+    parser.add_argument(
+        "--groups", type=int, nargs="*", default=[16, 64], help="copies in one pass to try on a GPU"
+    )
     parser.add_argument("--only", default="")
     parser.add_argument("--out", type=Path, default=HERE / "results")
     arguments = parser.parse_args()

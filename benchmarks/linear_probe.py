@@ -47,18 +47,24 @@ class Race:
         self.device = torch.device(given.device)
         self.clock = time.process_time if self.device.type == "cpu" else time.perf_counter
         torch.manual_seed(0)
-        (self.subject,) = subjects({given.model: timm.create_model(given.model).eval()}, device=self.device)
+        (self.subject,) = subjects(
+            {given.model: timm.create_model(given.model).eval()}, device=self.device
+        )
         self.batch = given.batch
         asked = given.images // 5
         names = tuple(map(str, range(given.classes)))
         self.sets = {
-            split: Dataset(self._pixels(count), torch.arange(count) % given.classes, names, "noise", split)
+            split: Dataset(
+                self._pixels(count), torch.arange(count) % given.classes, names, "noise", split
+            )
             for split, count in (("train", given.images - asked), ("test", asked))
         }
         self.solving = 0.0
 
     def _pixels(self, count: int) -> torch.Tensor:
-        return torch.randint(0, 256, (count, 3, *self.subject.specimen.anatomy.image[1:]), dtype=torch.uint8)
+        return torch.randint(
+            0, 256, (count, 3, *self.subject.specimen.anatomy.image[1:]), dtype=torch.uint8
+        )
 
     def plain(self) -> None:
         """The model alone."""
@@ -70,7 +76,9 @@ class Race:
 
     def probes(self) -> int:
         """All probes; how many."""
-        bench = Bench(Setting((self.subject,), self.sets["test"]), self.batch, {"train": self.sets["train"]})
+        bench = Bench(
+            Setting((self.subject,), self.sets["test"]), self.batch, {"train": self.sets["train"]}
+        )
         question = linear_probe.LinearProbe()
         with question.work(self.subject, bench) as work:
             found = [work(piece) for piece in question.pieces(self.subject, bench)]
@@ -110,7 +118,9 @@ class Race:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="vit_small_patch16_224")
     parser.add_argument("--images", type=int, default=256)
     parser.add_argument("--classes", type=int, default=10)
@@ -120,12 +130,16 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     race = Race(given)
-    race.subject.specimen(race.subject.prepare(race.sets["test"].images[:2]))  # a pass that does not count
+    race.subject.specimen(
+        race.subject.prepare(race.sets["test"].images[:2])
+    )  # a pass that does not count
     rounds = [(race.timed(race.plain)[0], race.watched()) for _ in range(2)]
     plain = min(one for one, _ in rounds)
     seconds, solving, count = min(other for _, other in rounds)
     looking = (seconds - solving) / plain
-    whole = seconds / plain if given.images >= AT else looking + solving / (plain / given.images * AT)
+    whole = (
+        seconds / plain if given.images >= AT else looking + solving / (plain / given.images * AT)
+    )
     print(f"{given.model}, {count} probes, {given.images} images, {given.device}")
     print(f"  forward pass {plain:8.2f} s, {1000 * plain / given.images:.1f} ms an image")
     print(

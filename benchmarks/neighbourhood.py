@@ -37,7 +37,9 @@ class Unfolded(nn.Module):
         self.qkv = nn.Linear(HEADS * HEAD_DIM, 3 * HEADS * HEAD_DIM)
         self.proj = nn.Linear(HEADS * HEAD_DIM, HEADS * HEAD_DIM)
         outside = self.around(torch.ones(1, 1, side, side)).squeeze(2) == 0
-        self.register_buffer("mask", torch.zeros(outside.shape).masked_fill(outside, -torch.inf), persistent=False)
+        self.register_buffer(
+            "mask", torch.zeros(outside.shape).masked_fill(outside, -torch.inf), persistent=False
+        )
 
     def around(self, x: Tensor) -> Tensor:
         """(B, C, side, side) to (B, 1 or heads, d, kernel², N)."""
@@ -58,7 +60,9 @@ def layer(ours: bool, side: int, kernel: int) -> nn.Module:
     unfolded = Unfolded(side, kernel)
     if not ours:
         return unfolded
-    masked = NeighbourhoodAttention(HEADS * HEAD_DIM, HEADS, HEAD_DIM, True, (side, side), kernel, 1, "masked")
+    masked = NeighbourhoodAttention(
+        HEADS * HEAD_DIM, HEADS, HEAD_DIM, True, (side, side), kernel, 1, "masked"
+    )
     masked.load_state_dict(unfolded.state_dict())
     return masked
 
@@ -67,7 +71,9 @@ def disagreement(side: int, kernel: int) -> float:
     """Largest difference in float32, before any time is spent on a race between different functions."""
     tokens = torch.randn(2, side * side, HEADS * HEAD_DIM)
     with torch.no_grad():
-        return float((layer(True, side, kernel)(tokens) - layer(False, side, kernel)(tokens)).abs().max())
+        return float(
+            (layer(True, side, kernel)(tokens) - layer(False, side, kernel)(tokens)).abs().max()
+        )
 
 
 def contender(ours: bool, side: int, kernel: int, batch: int, device: str, compiled: bool) -> Step:
@@ -77,14 +83,27 @@ def contender(ours: bool, side: int, kernel: int, batch: int, device: str, compi
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--device", choices=["cpu", "cuda"], default="cuda" if torch.cuda.is_available() else "cpu"
+    )
     parser.add_argument("--grids", nargs="+", type=int, default=[8, 14, 28])
     parser.add_argument("--kernels", nargs="+", type=int, default=[3, 5])
-    parser.add_argument("--modes", nargs="+", choices=["compiled", "eager"], default=["eager", "compiled"])
+    parser.add_argument(
+        "--modes", nargs="+", choices=["compiled", "eager"], default=["eager", "compiled"]
+    )
     parser.add_argument("--batch", type=int, help="images at a time; 128 on CUDA and 8 on CPU")
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each measurement, compiling not counted")
-    parser.add_argument("--budget", type=float, default=200.0, help="start nothing after this many seconds")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=1.0,
+        help="time for each measurement, compiling not counted",
+    )
+    parser.add_argument(
+        "--budget", type=float, default=200.0, help="start nothing after this many seconds"
+    )
     parser.add_argument("--out", type=Path, default=HERE / "results")
     asked = parser.parse_args()
 
@@ -94,10 +113,20 @@ def main() -> None:
         for side in asked.grids:
             for kernel in asked.kernels:
                 if (difference := disagreement(side, kernel)) > 1e-5:
-                    sys.exit(f"the two differ by {difference:.2g} on {side}x{side}, so there is nothing to race")
+                    sys.exit(
+                        f"the two differ by {difference:.2g} on {side}x{side}, so there is nothing to race"
+                    )
                 for ours in (True, False):
-                    make = partial(contender, ours, side, kernel, batch, asked.device, mode == "compiled")
-                    race.run(f"{side}x{side} kernel {kernel}", mode, "ours" if ours else "unfold", batch, make)
+                    make = partial(
+                        contender, ours, side, kernel, batch, asked.device, mode == "compiled"
+                    )
+                    race.run(
+                        f"{side}x{side} kernel {kernel}",
+                        mode,
+                        "ours" if ours else "unfold",
+                        batch,
+                        make,
+                    )
     print(f"\n{race.table('ours', 'unfold')}\n\nwritten to {race.write()}")
 
 

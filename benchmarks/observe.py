@@ -113,7 +113,9 @@ def growth(name: str, batch: int, contender: str) -> int:
 
 def peak() -> int:
     """The most this process ever held, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
 
 
 def memories(name: str, batch: int) -> dict[str, int]:
@@ -121,24 +123,42 @@ def memories(name: str, batch: int) -> dict[str, int]:
     given = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
     found = {}
     for contender in CONTENDERS:
-        command = [sys.executable, __file__, "--model", name, "--batch", str(batch), "--grow", contender]
-        found[contender] = int(subprocess.run(command, env=given, check=True, capture_output=True, text=True).stdout)
+        command = [
+            sys.executable,
+            __file__,
+            "--model",
+            name,
+            "--batch",
+            str(batch),
+            "--grow",
+            contender,
+        ]
+        found[contender] = int(
+            subprocess.run(command, env=given, check=True, capture_output=True, text=True).stdout
+        )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="vit_small_patch16_224", help="any name of timm")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=15)
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder for the dated file")
+    parser.add_argument(
+        "--out", type=Path, default=HERE / "results", help="folder for the dated file"
+    )
     parser.add_argument("--grow", choices=CONTENDERS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.grow:
         print(growth(given.model, given.batch, given.grow))
         return
-    taken, grown = times(given.model, given.batch, given.repeats), memories(given.model, given.batch)
+    taken, grown = (
+        times(given.model, given.batch, given.repeats),
+        memories(given.model, given.batch),
+    )
     rows = []
     for contender in CONTENDERS:
         low, middle, high = np.quantile(taken[contender], [0.25, 0.5, 0.75]).tolist()
@@ -151,7 +171,11 @@ def main() -> None:
             "MiB": grown[contender] / 2**20,
             "memory": grown[contender] / grown["plain"],
         })  # fmt: skip
-        print("{contender:>22}: {ms:8.1f} ms ({time:.2f}x) {MiB:8.1f} MiB ({memory:.2f}x)".format(**rows[-1]))
+        print(
+            "{contender:>22}: {ms:8.1f} ms ({time:.2f}x) {MiB:8.1f} MiB ({memory:.2f}x)".format(
+                **rows[-1]
+            )
+        )
     about: dict[str, Any] = {
         "race": "observe",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -170,7 +194,9 @@ def main() -> None:
     path.write_text(json.dumps(about, indent=1) + "\n")
     streams = rows[1]
     met = all(streams[key] <= target for key, target in TARGETS.items())
-    print(f"{'Within' if met else 'Outside'} the targets for streams ({TARGETS}); written to {path.name}.")
+    print(
+        f"{'Within' if met else 'Outside'} the targets for streams ({TARGETS}); written to {path.name}."
+    )
 
 
 if __name__ == "__main__":

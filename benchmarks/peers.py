@@ -22,7 +22,12 @@ def installed(packages: Sequence[str]) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         for command in commands:
             with contextlib.suppress(FileNotFoundError):
-                if subprocess.run([*command, "--no-deps", "--target", folder, *packages]).returncode == 0:
+                if (
+                    subprocess.run(
+                        [*command, "--no-deps", "--target", folder, *packages]
+                    ).returncode
+                    == 0
+                ):
                     break
         else:
             raise SystemExit(f"{', '.join(packages)} could not be installed.")

@@ -24,7 +24,15 @@ from vitreous.store import Run
 from vitreous.training.seeds import train_seeds
 
 INITS = ("jax", "timm")
-PROBES = ("variance", "fourier", "cka", "skip_ratio", "attention_distance", "accuracy", "calibration")
+PROBES = (
+    "variance",
+    "fourier",
+    "cka",
+    "skip_ratio",
+    "attention_distance",
+    "accuracy",
+    "calibration",
+)
 
 
 def train(init: str, seeds: list[int], data: str, out: Path, epochs: int | None) -> None:
@@ -35,7 +43,10 @@ def train(init: str, seeds: list[int], data: str, out: Path, epochs: int | None)
     trained = train_seeds("vit_ti/4", data, recipe, seeds=seeds, out=out / init, show=False)
     minutes = (time.perf_counter() - began) / 60
     accuracies = ", ".join(f"{each.accuracy:.2%}" for each in trained)
-    print(f"{init}, seeds {seeds}: {accuracies} of the test images right, {minutes:.1f} minutes", flush=True)
+    print(
+        f"{init}, seeds {seeds}: {accuracies} of the test images right, {minutes:.1f} minutes",
+        flush=True,
+    )
 
 
 def measure(data: str, out: Path, limit: int) -> None:
@@ -51,7 +62,9 @@ def measure(data: str, out: Path, limit: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=("train", "measure"))
     parser.add_argument("init", nargs="?", choices=INITS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])

@@ -35,7 +35,9 @@ class Race:
     rows: list[dict[str, Any]] = field(default_factory=list)
     began: float = field(default_factory=time.perf_counter)
 
-    def run(self, case: str, mode: str, contender: str, images: int, make: Callable[[], Step]) -> None:
+    def run(
+        self, case: str, mode: str, contender: str, images: int, make: Callable[[], Step]
+    ) -> None:
         """Measure one contender, unless the time is up; running out of memory is a result too."""
         row: dict[str, Any] = {"case": case, "mode": mode, "contender": contender, "batch": images}
         spent = time.perf_counter() - self.began
@@ -62,14 +64,18 @@ class Race:
         found = {(row["case"], row["mode"], row["contender"]): row for row in self.rows}
         speeds, sizes = ([f"{who} {unit}" for who in (ours, theirs)] for unit in ("img/s", "MiB"))
         lines = [["case", "mode", *speeds, "speed", *sizes, "memory"]]
-        for case, mode in dict.fromkeys((row["case"], row["mode"]) for row in self.rows if row["contender"] == ours):
+        for case, mode in dict.fromkeys(
+            (row["case"], row["mode"]) for row in self.rows if row["contender"] == ours
+        ):
             a, b = found[case, mode, ours], found.get((case, mode, theirs), {})
             lines.append([case, mode])
             for key in ("per_second", "MiB"):
                 lines[-1] += [f"{row[key]:.1f}" if key in row else "-" for row in (a, b)]
                 lines[-1].append(f"{a[key] / b[key]:.2f}x" if key in a and key in b else "-")
         widths = [max(map(len, column)) + 2 for column in zip(*lines, strict=True)]
-        return "\n".join("".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)) for line in lines)
+        return "\n".join(
+            "".join(f"{cell:>{w}}" for cell, w in zip(line, widths, strict=True)) for line in lines
+        )
 
     def write(self) -> Path:
         """The rows and what they were measured on, as `<name>-<device>-<date>.json`."""
@@ -77,7 +83,9 @@ class Race:
         about: dict[str, Any] = {
             "race": self.name,
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "device": torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine(),
+            "device": torch.cuda.get_device_name()
+            if cuda
+            else platform.processor() or platform.machine(),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "python": platform.python_version(),
@@ -119,7 +127,9 @@ def measure(make: Callable[[], Step], device: str, images: int, seconds: float) 
 
 def clock_for(device: str) -> Callable[[], float]:
     """Time on the wall; with a single thread on a CPU its own time, in which the machine's other work does not show."""
-    return time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+    return (
+        time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
+    )
 
 
 def memory(step: Step, device: str) -> float:

@@ -49,10 +49,16 @@ class Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
     """Images through torchvision's and timm's transforms, one at a time."""
 
     def __init__(self, data: Dataset, recipe: Recipe) -> None:
-        self.pixels, self.labels = data.images.permute(0, 2, 3, 1).contiguous().numpy(), data.labels.tolist()
+        self.pixels, self.labels = (
+            data.images.permute(0, 2, 3, 1).contiguous().numpy(),
+            data.labels.tolist(),
+        )
         side = data.image[0]
         fill = tuple(round(255 * level) for level in data.mean)
-        steps: list[Any] = [T.RandomCrop(side, recipe.augment.padding), T.RandomHorizontalFlip(recipe.augment.flip)]
+        steps: list[Any] = [
+            T.RandomCrop(side, recipe.augment.padding),
+            T.RandomHorizontalFlip(recipe.augment.flip),
+        ]
         if recipe.augment.randaugment:
             hints = {"translate_const": int(side * 0.45), "img_mean": fill}
             steps.append(rand_augment_transform(recipe.augment.randaugment, hints))
@@ -98,12 +104,16 @@ def lr_at(step: int, per_epoch: int, recipe: Recipe) -> float:
     return recipe.lr * (1 + math.cos(math.pi * ((step - warm) // per_epoch) / recipe.epochs)) / 2
 
 
-def theirs(name: str, data: Dataset, test: Dataset, recipe: Recipe, seed: int, workers: int, device: str) -> Curve:
+def theirs(
+    name: str, data: Dataset, test: Dataset, recipe: Recipe, seed: int, workers: int, device: str
+) -> Curve:
     """The loop without us."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     torch.manual_seed(seed)
-    model: nn.Module = build(name, image=data.image, classes=len(data.classes), **recipe.model).to(device).train()
+    model: nn.Module = (
+        build(name, image=data.image, classes=len(data.classes), **recipe.model).to(device).train()
+    )
     run = torch.compile(model) if device == "cuda" else model
     optimiser = torch.optim.AdamW(model.parameters(), recipe.lr, weight_decay=recipe.weight_decay)
     source, per_epoch, curve = batches(data, recipe, workers), len(data) // recipe.batch, []
@@ -121,7 +131,13 @@ def theirs(name: str, data: Dataset, test: Dataset, recipe: Recipe, seed: int, w
             optimiser.step()
             total += loss.detach()
         found = evaluate(model, test)
-        curve.append({"epoch": epoch + 1, "train_nll": total.item() / per_epoch, "accuracy": 1 - found["test_error"]})
+        curve.append(
+            {
+                "epoch": epoch + 1,
+                "train_nll": total.item() / per_epoch,
+                "accuracy": 1 - found["test_error"],
+            }
+        )
         print(f"  timm  {curve[-1]}", flush=True)
     return curve
 
@@ -129,7 +145,9 @@ def theirs(name: str, data: Dataset, test: Dataset, recipe: Recipe, seed: int, w
 def ours(name: str, data: Dataset, test: Dataset, recipe: Recipe, seed: int, device: str) -> Curve:
     """`vitreous.train`, which needs a folder."""
     with tempfile.TemporaryDirectory() as folder:
-        trained = train(name, data, recipe, test=test, out=folder, seed=seed, device=device, show=False)
+        trained = train(
+            name, data, recipe, test=test, out=folder, seed=seed, device=device, show=False
+        )
     return [
         {"epoch": each["epoch"], "train_nll": each["train_nll"], "accuracy": 1 - each["test_error"]}
         for each in trained.records[1:]
@@ -137,7 +155,9 @@ def ours(name: str, data: Dataset, test: Dataset, recipe: Recipe, seed: int, dev
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", required=True)
     parser.add_argument("--model", default="resnet_18")
     parser.add_argument("--recipe", default="fast")
@@ -150,7 +170,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     chosen = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    recipe = recipes.named(chosen.recipe).but(epochs=chosen.epochs, warmup=chosen.warmup, keep="none")
+    recipe = recipes.named(chosen.recipe).but(
+        epochs=chosen.epochs, warmup=chosen.warmup, keep="none"
+    )
     recipe = recipe.but(batch=chosen.batch) if chosen.batch else recipe
     data, test = load(chosen.data, size=chosen.size), load(chosen.data, split="test")
     runs: dict[str, list[Curve]] = {"ours": [], "timm": []}
@@ -163,7 +185,12 @@ def main() -> None:
     date = datetime.now(UTC).date().isoformat()
     chosen.out.mkdir(parents=True, exist_ok=True)
     path = chosen.out / f"reference-{device}-{chosen.model.replace('/', '_')}-{date}.json"
-    about = {"model": chosen.model, "recipe": recipe.to_json(), "images": len(data), "torch": torch.__version__}
+    about = {
+        "model": chosen.model,
+        "recipe": recipe.to_json(),
+        "images": len(data),
+        "torch": torch.__version__,
+    }
     path.write_text(json.dumps({**about, **runs}, indent=1) + "\n")
 
 

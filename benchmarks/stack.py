@@ -41,9 +41,16 @@ def step(name: str, batch: int, seeds: int, device: str) -> Callable[[], None]:
     recipe = recipes.named("hdv_cifar").but(batch=batch)
     data = images(device)
     precision, compile = ("bf16", True) if device == "cuda" else ("fp32", False)
-    made = [Classify(build(name, image=32, classes=10, drop_path=0.1)).to(device).train() for _ in range(seeds)]
+    made = [
+        Classify(build(name, image=32, classes=10, drop_path=0.1)).to(device).train()
+        for _ in range(seeds)
+    ]
     steps = COUNT // batch
-    rows = torch.stack([order(COUNT, steps, batch, 1, seed, 0) for seed in range(seeds)], 1).flatten(1).to(device)
+    rows = (
+        torch.stack([order(COUNT, steps, batch, 1, seed, 0) for seed in range(seeds)], 1)
+        .flatten(1)
+        .to(device)
+    )
     if seeds == 1:
         working: Step = Step(
             made[0], optimiser(made[0], recipe), data, recipe,
@@ -65,7 +72,9 @@ def step(name: str, batch: int, seeds: int, device: str) -> Callable[[], None]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--model", nargs="+", default=["vit_ti/4"])
     parser.add_argument("--batch", type=int, default=96)

@@ -98,9 +98,9 @@ def loader(batch: int, device: str, workers: int) -> Iterator[tuple[Tensor, Tens
 
 def theirs(name: str, batch: int, device: str, compile: bool, workers: int) -> Callable[[], None]:
     """The loop of timm's training script: loader, autocast, backward, clip, fused AdamW."""
-    model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=4, num_classes=10, drop_path_rate=0.1).to(
-        device
-    )
+    model = timm.create_model(
+        "vit_tiny_patch16_224", img_size=32, patch_size=4, num_classes=10, drop_path_rate=0.1
+    ).to(device)
     model.train()
     step = torch.compile(model) if compile else model
     weights = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.05, fused=device == "cuda")
@@ -119,7 +119,9 @@ def theirs(name: str, batch: int, device: str, compile: bool, workers: int) -> C
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--model", default="vit_ti/4")
     parser.add_argument("--batch", type=int, default=1024)
@@ -138,7 +140,9 @@ def main() -> None:
     if chosen.model == "vit_ti/4":
         race.run(chosen.model, mode, "timm", chosen.batch, lambda: theirs(*given, chosen.workers))
     speed = {row["contender"]: row.get("per_second", np.nan) for row in race.rows}
-    print(f"{time.perf_counter() - began:.0f} s; ours at {speed['ours'] / speed['fixed tensors']:.1%} of fixed tensors")
+    print(
+        f"{time.perf_counter() - began:.0f} s; ours at {speed['ours'] / speed['fixed tensors']:.1%} of fixed tensors"
+    )
     print(race.write())
 
 

@@ -53,10 +53,14 @@ def measure(task: str, image: int, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, nargs="+", default=[32, 64], help="sides in pixels")
     parser.add_argument("--seconds", type=float, default=2.0, help="CPU time spent on each")
-    parser.add_argument("--out", type=Path, default=HERE / "results", help="folder for the dated file")
+    parser.add_argument(
+        "--out", type=Path, default=HERE / "results", help="folder for the dated file"
+    )
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
@@ -85,7 +89,9 @@ def main() -> None:
     path.write_text(json.dumps(about, indent=1) + "\n")
     shapes = {row["image"]: row["per_second"] for row in rows if row["task"] == "shapes"}
     met = all(speed >= TARGETS.get(image, 0) for image, speed in shapes.items())
-    print(f"{'Within' if met else 'Outside'} the targets for shapes ({TARGETS}); written to {path.name}.")
+    print(
+        f"{'Within' if met else 'Outside'} the targets for shapes ({TARGETS}); written to {path.name}."
+    )
 
 
 if __name__ == "__main__":

@@ -24,11 +24,16 @@ autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 
 
-def _plain(app: object, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:
+def _plain(
+    app: object, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
     """Docstrings are written as prose with `code` in it; Sphinx reads reStructuredText, where stars mean something."""
     for i, line in enumerate(lines):
         parts = re.split(r"(`[^`]+`)", line)
-        lines[i] = "".join(f"`{part}`" if part.startswith("`") else re.sub(r"([*|])", r"\\\1", part) for part in parts)
+        lines[i] = "".join(
+            f"`{part}`" if part.startswith("`") else re.sub(r"([*|])", r"\\\1", part)
+            for part in parts
+        )
 
 
 def setup(app: object) -> None:

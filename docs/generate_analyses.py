@@ -25,7 +25,9 @@ LARGEST = 150_000
 
 def asked(name: str, models: tuple[str, ...], limit: int, **options: Any) -> Result:
     """The answer to one question."""
-    return vitreous.analyse(list(models), "world:shapes", {name: options}, limit=limit, device="cpu", seed=0)[name]
+    return vitreous.analyse(
+        list(models), "world:shapes", {name: options}, limit=limit, device="cpu", seed=0
+    )[name]
 
 
 def hessian() -> tuple[Result, int]:
@@ -85,7 +87,9 @@ def mc_dropout() -> tuple[Result, int]:
 
 
 def ensemble() -> tuple[Result, int]:
-    return asked("ensemble", ("nano:vit@warmup", "nano:resnet@warmup", "nano:mixer", "nano:vit"), 512), 0
+    return asked(
+        "ensemble", ("nano:vit@warmup", "nano:resnet@warmup", "nano:mixer", "nano:vit"), 512
+    ), 0
 
 
 def draw(names: list[str]) -> None:

@@ -110,7 +110,9 @@ torch.allclose(low + high, pictures, atol=1e-6)  # → True
 def page() -> str:
     """The whole page."""
     lines = ["| kind | what it does | 32 pixels | 224 pixels |", "|---|---|---|---|"]
-    groups = {name: [each.name for each in group] for name, group in GROUPS.items()} | {"extra": list(EXTRA)}
+    groups = {name: [each.name for each in group] for name, group in GROUPS.items()} | {
+        "extra": list(EXTRA)
+    }
     for group, names in groups.items():
         lines.append(f"| *{group}* | | | |")
         lines += [row(KINDS[name]) for name in names]
@@ -123,14 +125,18 @@ def row(kind: Corruption) -> str:
 
 def strengths(five: tuple[tuple[Any, ...], ...]) -> str:
     """From the mildest to the strongest, the numbers of one severity joined by a slash."""
-    return ", ".join("/".join(f"{x:.3g}" if not isinstance(x, str) else x for x in each) for each in five)
+    return ", ".join(
+        "/".join(f"{x:.3g}" if not isinstance(x, str) else x for x in each) for each in five
+    )
 
 
 def scene() -> Tensor:
     """A picture, uint8 (3, side, side): a sun and a hill before clouds that have the spectrum of photographs."""
     noise = Draws("a scene", 0, 1, torch.device("cpu")).normal(3, SIDE, SIDE)
     fast = torch.fft.fftfreq(SIDE)
-    rough = torch.fft.ifft2(torch.fft.fft2(noise) / (fast[:, None] ** 2 + fast**2).sqrt().clamp(min=1 / SIDE)).real[0]
+    rough = torch.fft.ifft2(
+        torch.fft.fft2(noise) / (fast[:, None] ** 2 + fast**2).sqrt().clamp(min=1 / SIDE)
+    ).real[0]
     rough = (rough - rough.mean()) / rough.std()
     y, x = torch.meshgrid(*[torch.linspace(0, 1, SIDE)] * 2, indexing="ij")
 
@@ -144,7 +150,13 @@ def scene() -> Tensor:
     picture = torch.where(hill, colour(0.25, 0.45, 0.2) + 0.07 * rough[1:2], picture)
     house = ((x - 0.72).abs() < 0.12) & (y > 0.5) & (y < 0.78)
     picture = torch.where(house, colour(0.75, 0.3, 0.22) + 0.03 * rough[2:], picture)
-    window = ((x - 0.72).abs() % 0.12 < 0.075) & ((x - 0.72).abs() > 0.03) & (y > 0.57) & (y < 0.66) & house
+    window = (
+        ((x - 0.72).abs() % 0.12 < 0.075)
+        & ((x - 0.72).abs() > 0.03)
+        & (y > 0.57)
+        & (y < 0.66)
+        & house
+    )
     picture = torch.where(window, colour(0.95, 0.93, 0.8), picture)
     return (picture.clamp(0, 1) * 255).byte()
 
@@ -152,9 +164,16 @@ def scene() -> Tensor:
 def picture() -> Image.Image:
     """The scene and its corruptions: a row for each kind, in two columns."""
     clean = scene()
-    rows = [torch.cat([clean, *(corrupt(clean[None], k, s)[0] for s in range(1, 6))], 2) for k in KINDS]
+    rows = [
+        torch.cat([clean, *(corrupt(clean[None], k, s)[0] for s in range(1, 6))], 2) for k in KINDS
+    ]
     bands = [ring((SIDE, SIDE), f * torch.pi) for f in (0.1, 0.3, 0.5, 0.7, 0.9)]
-    rows.append(torch.cat([clean, *((keep(clean / 255, b) * 3 + 0.5).clamp(0, 1).mul(255).byte() for b in bands)], 2))
+    rows.append(
+        torch.cat(
+            [clean, *((keep(clean / 255, b) * 3 + 0.5).clamp(0, 1).mul(255).byte() for b in bands)],
+            2,
+        )
+    )
     half = len(rows) // 2
     sheet = torch.cat([torch.cat(rows[:half], 1), torch.cat(rows[half:], 1)], 2)
     return Image.fromarray(sheet.permute(1, 2, 0).contiguous().numpy())

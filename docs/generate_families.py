@@ -61,15 +61,17 @@ def save(known: dict[str, Any]) -> None:
 
 
 def rows_of(entry: dict[str, Any]) -> list[Row]:
-    return [Row(**row) for _, row in sorted(entry["rows"].items(), key=lambda named: named[0].lower())]
+    return [
+        Row(**row) for _, row in sorted(entry["rows"].items(), key=lambda named: named[0].lower())
+    ]
 
 
 def describe(row: Row) -> str:
     if not row.opened:
-        return (
-            f"{row.name}: {'by blocks' if row.blocks else 'NOT OPENED' if row.runs else 'does not run'}: {row.reason}"
-        )
-    attention = "" if row.attention is None else f", attention {row.attention[0]} of {row.attention[1]}"
+        return f"{row.name}: {'by blocks' if row.blocks else 'NOT OPENED' if row.runs else 'does not run'}: {row.reason}"
+    attention = (
+        "" if row.attention is None else f", attention {row.attention[0]} of {row.attention[1]}"
+    )
     equal = "equal" if row.equal else f"NOT EQUAL {row.difference}"
     lesion = f"without {row.lesion} {row.change}" if row.lesion else "nothing to take out"
     return f"{row.name}: {row.seconds} s, {equal}{attention}, {row.units}, rows {row.rows}, {lesion} {row.reason}"
@@ -81,14 +83,19 @@ def table(rows: list[Row]) -> str:
     labelled = any(row.label != row.name for row in rows)
     for row in rows:
         name = f"{row.name} | `{row.label}`" if labelled else row.name
-        units = ", ".join(f"{count} {kind}" for kind, count in row.units.items() if kind not in ("stem", "head"))
+        units = ", ".join(
+            f"{count} {kind}" for kind, count in row.units.items() if kind not in ("stem", "head")
+        )
         attention = "–" if row.attention is None else f"{row.attention[0]} of {row.attention[1]}"
         seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
         opened = "blocks" if row.blocks else mark(row.opened)
         cells = [name, opened, mark(row.equal), attention, units, ", ".join(row.reach), seconds]
         lines.append(f"| {' | '.join(cells)} |")
     if labelled:
-        lines[:2] = ["| module | model | opened | equal | attention | units | attends | s |", "|---" * 8 + "|"]
+        lines[:2] = [
+            "| module | model | opened | equal | attention | units | attends | s |",
+            "|---" * 8 + "|",
+        ]
     return "\n".join(lines)
 
 
@@ -136,8 +143,14 @@ def reasons(rows: list[Row]) -> str:
 
 def plain(reason: str) -> str:
     """A reason without the folders of the machine it was found on and the way out, not longer than a line or two."""
-    short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split())).split("; look at its blocks")[0]
-    short = re.sub(r"^The graph of \w+ (cannot be read: )?", lambda found: "" if found[1] else "its graph ", short)
+    short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split())).split(
+        "; look at its blocks"
+    )[0]
+    short = re.sub(
+        r"^The graph of \w+ (cannot be read: )?",
+        lambda found: "" if found[1] else "its graph ",
+        short,
+    )
     return short if len(short) <= 240 else f"{short[:237]}…"
 
 
@@ -175,9 +188,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=LIBRARIES, nargs="+", default=list(LIBRARIES))
     parser.add_argument("--model", nargs="+", help="models to look at, without writing the page")
-    parser.add_argument("--again", action="store_true", help="only what was not as it should be, or is missing")
+    parser.add_argument(
+        "--again", action="store_true", help="only what was not as it should be, or is missing"
+    )
     parser.add_argument("--missing", action="store_true", help="only what has no row yet")
-    parser.add_argument("--page", action="store_true", help="only write the page from what was found before")
+    parser.add_argument(
+        "--page", action="store_true", help="only write the page from what was found before"
+    )
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warm_up()
@@ -202,7 +219,9 @@ def main() -> None:
             save(known)
     absent = [library for library in LIBRARIES if library not in known]
     if absent:
-        print(f"The page is left as it was, because nothing is known yet about {', '.join(absent)}.")
+        print(
+            f"The page is left as it was, because nothing is known yet about {', '.join(absent)}."
+        )
     elif not asked.model:
         PAGE.write_text(page(known))
 

@@ -256,11 +256,24 @@ def table(rows: str, count: Callable[[str], str]) -> str:
 def options(family: Family) -> str:
     """The options of a family: default, choices, and the comment each has where it is declared."""
     declared = family.fields or family.make
-    meaning = dict(re.findall(r"^ {4}(\w+): .*?  # (.+)$", inspect.getsource(declared), re.MULTILINE))
-    choices = {key: ", ".join(f"`{c!r}`" for c in choices_of(hint)) for key, hint in get_type_hints(declared).items()}
-    lines = [f"### {family.name}", "", f"Sizes: {', '.join(f'`{size}`' for size in family.sizes)}.", ""]
+    meaning = dict(
+        re.findall(r"^ {4}(\w+): .*?  # (.+)$", inspect.getsource(declared), re.MULTILINE)
+    )
+    choices = {
+        key: ", ".join(f"`{c!r}`" for c in choices_of(hint))
+        for key, hint in get_type_hints(declared).items()
+    }
+    lines = [
+        f"### {family.name}",
+        "",
+        f"Sizes: {', '.join(f'`{size}`' for size in family.sizes)}.",
+        "",
+    ]
     lines += ["| option | default | choices | meaning |", "|---|---|---|---|"]
-    lines += [f"| `{key}` | `{value!r}` | {choices[key]} | {meaning[key]} |" for key, value in family.options.items()]
+    lines += [
+        f"| `{key}` | `{value!r}` | {choices[key]} | {meaning[key]} |"
+        for key, value in family.options.items()
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -268,12 +281,23 @@ def choices_of(hint: Any) -> tuple[Any, ...]:
     """The values of a Literal, alone or in a union."""
     if get_origin(hint) is Literal:
         return get_args(hint)
-    return tuple(choice for part in get_args(hint) if get_origin(part) is Literal for choice in get_args(part))
+    return tuple(
+        choice
+        for part in get_args(hint)
+        if get_origin(part) is Literal
+        for choice in get_args(part)
+    )
 
 
 def page(count: Callable[[str], str] = parameters) -> str:
     """The whole page."""
-    parts = [INTRODUCTION, "## Architectures\n", table(MODELS, count), "## Mechanisms\n", table(MECHANISMS, count)]
+    parts = [
+        INTRODUCTION,
+        "## Architectures\n",
+        table(MODELS, count),
+        "## Mechanisms\n",
+        table(MECHANISMS, count),
+    ]
     parts += ["## Options\n", *(options(FAMILIES[name]) for name in sorted(FAMILIES))]
     return "\n".join(parts)
 

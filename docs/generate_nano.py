@@ -75,7 +75,9 @@ def cards() -> list[dict[str, Any]]:
     for path in sorted(SHELF.glob("*/card.json")):
         size = sum(file.stat().st_size for file in path.parent.glob("weights/*"))
         recipe = read_json(path.parent / "recipe.json")["recipe"]
-        changes = {key: value for key, value in recipe["model"].items() if key != "drop_path"}  # all have that
+        changes = {
+            key: value for key, value in recipe["model"].items() if key != "drop_path"
+        }  # all have that
         found.append({**read_json(path), "size": size, "changes": changes})
     return found
 
@@ -83,7 +85,9 @@ def cards() -> list[dict[str, Any]]:
 def row(card: dict[str, Any]) -> str:
     cells = [
         f"`nano:{card['name']}`",
-        ", ".join([f"`{card['model']}`", *(f"{key} {value}" for key, value in card["changes"].items())]),
+        ", ".join(
+            [f"`{card['model']}`", *(f"{key} {value}" for key, value in card["changes"].items())]
+        ),
         f"{card['parameters'] / 1e3:.0f} k",
         f"{card['size'] / 1e6:.1f} MB",
         f"{card['test_accuracy'] * 100:.2f} %",
@@ -97,7 +101,10 @@ def page() -> str:
     """The whole page."""
     found = cards()
     environment = read_json(SHELF / found[0]["name"] / "environment.json")
-    head = ["| name | built from | parameters | weights | accuracy | NLL | moments |", "|---|---|---|---|---|---|---|"]
+    head = [
+        "| name | built from | parameters | weights | accuracy | NLL | moments |",
+        "|---|---|---|---|---|---|---|",
+    ]
     table = "\n".join([*head, *map(row, found)])
     return f"{INTRODUCTION}\n{table}\n{ENDING.format(**environment, **found[0])}"
 

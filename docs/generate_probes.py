@@ -42,10 +42,14 @@ def draw(names: list[str]) -> None:
     """Ask together what is asked of the same models, and write the pictures."""
     for models in dict.fromkeys(MODELS.get(name, USUAL) for name in names):
         together = [name for name in names if MODELS.get(name, USUAL) == models]
-        found = vitreous.inspect(list(models), "world:shapes", together, limit=IMAGES, device="cpu", seed=0)
+        found = vitreous.inspect(
+            list(models), "world:shapes", together, limit=IMAGES, device="cpu", seed=0
+        )
         for name in together:
             path = found[name].figure(FOLDER / f"{name}.svg")
-            if path.stat().st_size > LARGEST:  # a heat-map says every number twice; the page has words for it
+            if (
+                path.stat().st_size > LARGEST
+            ):  # a heat-map says every number twice; the page has words for it
                 path.write_text(re.sub(r' aria-[a-z]+="[^"]*"', "", path.read_text()))
             size = path.stat().st_size
             print(f"{path.name}: {size / 1000:.0f} kB{', too large' if size > LARGEST else ''}")

@@ -57,7 +57,10 @@ def row(name: str) -> str:
         recipe.optimiser,
         f"{recipe.lr:.4g}",
     ]
-    cells += [f"{recipe.weight_decay:g}" + (", all" if recipe.decay == "all" and recipe.weight_decay else "")]
+    cells += [
+        f"{recipe.weight_decay:g}"
+        + (", all" if recipe.decay == "all" and recipe.weight_decay else "")
+    ]
     return f"| {' | '.join(cells)} |"
 
 

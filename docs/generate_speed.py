@@ -31,16 +31,27 @@ landscapes was 1.27, 1.30 and 1.50 times as fast as the best other tool in three
 def battery(race: Race) -> Iterator[Row]:
     what = f"All questions of `inspect` together, {race['model']}, {race['images']:,} images"
     found = f"{race['time']:.2f} times a plain forward pass over the same images; {race['memory']:.2f} times its memory"
-    yield what, found, f"{race['targets']['time']:g} and {race['targets']['memory']:g} times at most"
+    yield (
+        what,
+        found,
+        f"{race['targets']['time']:g} and {race['targets']['memory']:g} times at most",
+    )
 
 
 def observe(race: Race) -> Iterator[Row]:
     rows = {row["contender"]: row for row in race["rows"]}
-    for name, what in (("streams", "before and after"), ("streams and attention", "before, after and attention")):
+    for name, what in (
+        ("streams", "before and after"),
+        ("streams and attention", "before, after and attention"),
+    ):
         row = rows[name]
-        found = f"{row['time']:.2f} times a plain forward pass; {row['memory']:.2f} times its memory"
+        found = (
+            f"{row['time']:.2f} times a plain forward pass; {row['memory']:.2f} times its memory"
+        )
         aim = (
-            f"{race['targets']['time']:g} and {race['targets']['memory']:g} times at most" if name == "streams" else ""
+            f"{race['targets']['time']:g} and {race['targets']['memory']:g} times at most"
+            if name == "streams"
+            else ""
         )
         yield f"`observe`, {what} of every unit, {race['model']}", found, aim
 
@@ -49,18 +60,39 @@ def cka(race: Race) -> Iterator[Row]:
     wanted = race["targets"]
     for case, ratios in race["ratios"].items():
         rows = {row["contender"]: row["error"] for row in race["rows"] if row["case"] == case}
-        others = (f"{ratio:.2g} times as fast as {name} (error {rows[name]:.2g})" for name, ratio in ratios.items())
-        aim = ", ".join(f"{name} {least:g}" for name, least in wanted.items()) if "itself" in case else ""
-        maps = "one model with itself" if "itself" in case else "two models (we draw three maps, the others one)"
+        others = (
+            f"{ratio:.2g} times as fast as {name} (error {rows[name]:.2g})"
+            for name, ratio in ratios.items()
+        )
+        aim = (
+            ", ".join(f"{name} {least:g}" for name, least in wanted.items())
+            if "itself" in case
+            else ""
+        )
+        maps = (
+            "one model with itself"
+            if "itself" in case
+            else "two models (we draw three maps, the others one)"
+        )
         what = f"CKA of {race['layers']} x {race['layers']} layers, {race['images']} images, {maps}"
-        yield what, f"{', '.join(others)}; ours has an error of {rows['ours']:.2g}, and intervals", aim
+        yield (
+            what,
+            f"{', '.join(others)}; ours has an error of {rows['ours']:.2g}, and intervals",
+            aim,
+        )
 
 
 def hessian(race: Race) -> Iterator[Row]:
     if "ratios" in race:
-        found = ", ".join(f"{ratio:.1f} times as fast as {name}" for name, ratio in race["ratios"].items())
+        found = ", ".join(
+            f"{ratio:.1f} times as fast as {name}" for name, ratio in race["ratios"].items()
+        )
         aim = ", ".join(f"{name} {least:g}" for name, least in race["targets"].items())
-        yield "Five extreme eigenvalues of the Hessian, ViT of 0.68 M parameters, batch 16", found, aim
+        yield (
+            "Five extreme eigenvalues of the Hessian, ViT of 0.68 M parameters, batch 16",
+            found,
+            aim,
+        )
     else:
         what = f"The same of ViT-Ti/4, {race['batches']} batches of 16"
         yield what, f"{race['seconds']:.1f} s", f"{race['target_s']:g} s at most"
@@ -72,8 +104,14 @@ def landscape(race: Race) -> Iterator[Row]:
         others = {name: seconds for name, seconds in race["best_cpu_s"].items() if name != "ours"}
         ours = race["best_cpu_s"]["ours"]
         names = {"copy": "a loop over copies of the model"}
-        said = ", ".join(f"{s / ours:.2f} times as fast as {names.get(name, name)}" for name, s in others.items())
-        yield f"Loss landscape, ViT of 0.68 M parameters, {grid}", said, f"{race['target']:g} times the best"
+        said = ", ".join(
+            f"{s / ours:.2f} times as fast as {names.get(name, name)}" for name, s in others.items()
+        )
+        yield (
+            f"Loss landscape, ViT of 0.68 M parameters, {grid}",
+            said,
+            f"{race['target']:g} times the best",
+        )
     else:
         found = f"{race['ratio']:.1f} times as fast with many copies in one pass as one by one"
         yield f"Loss landscape, {grid}", found, f"{race['target']:g} times"
@@ -81,29 +119,45 @@ def landscape(race: Race) -> Iterator[Row]:
 
 def corruptions(race: Race) -> Iterator[Row]:
     kinds = [row["ms_one"] for row in race["rows"] if row["case"].endswith("224 px")]
-    yield f"All {len(kinds)} corruptions of one image of 224 pixels", f"{sum(kinds):.1f} ms", "19 ms at most"
+    yield (
+        f"All {len(kinds)} corruptions of one image of 224 pixels",
+        f"{sum(kinds):.1f} ms",
+        "19 ms at most",
+    )
 
 
 def linear_probe(race: Race) -> Iterator[Row]:
     how = "" if race["measured"] else f", computed from {race['images']:,}"
-    what = f"{race['probes']} ridge probes of all units, {race['model']}, {race['at']:,} images{how}"
-    yield what, f"{race['ratio']:.2f} times a plain forward pass", f"{race['target']:g} times at most"
+    what = (
+        f"{race['probes']} ridge probes of all units, {race['model']}, {race['at']:,} images{how}"
+    )
+    yield (
+        what,
+        f"{race['ratio']:.2f} times a plain forward pass",
+        f"{race['target']:g} times at most",
+    )
 
 
 def train(race: Race) -> Iterator[Row]:
     speed = {row["contender"]: row["per_second"] for row in race["rows"]}
     ours, fixed = speed["ours"], speed["fixed tensors"]
-    found = (
-        f"{ours:,.0f} images/s, {ours / fixed:.0%} of what fixed tensors have, {ours / speed['timm']:.1f} times a loop"
+    found = f"{ours:,.0f} images/s, {ours / fixed:.0%} of what fixed tensors have, {ours / speed['timm']:.1f} times a loop"
+    yield (
+        "Training ViT-Ti/4 with augmentation, batch 1024, compiled",
+        f"{found} on timm's loader",
+        "60,000; 90 %",
     )
-    yield "Training ViT-Ti/4 with augmentation, batch 1024, compiled", f"{found} on timm's loader", "60,000; 90 %"
 
 
 def stack(race: Race) -> Iterator[Row]:
     speeds = {(row["case"], row["contender"]): row["per_second"] for row in race["rows"]}
     for (case, contender), speed in speeds.items():
         if contender != "one seed":
-            aim = f"{race['target']:g} times with 4 seeds" if (case, contender) == ("vit_ti/4", "4 seeds") else ""
+            aim = (
+                f"{race['target']:g} times with 4 seeds"
+                if (case, contender) == ("vit_ti/4", "4 seeds")
+                else ""
+            )
             found = f"{speed:,.0f} images/s together, {speed / speeds[case, 'one seed']:.2f} times one after the other"
             yield f"Training {contender} of {case} in one step, batch 96 each, compiled", found, aim
 
@@ -112,17 +166,27 @@ def world(race: Race) -> Iterator[Row]:
     for row in race["rows"]:
         if row["task"] == "shapes":
             aim = f"{race['targets'][str(row['image'])]:,}"
-            yield f"Drawing the embedded world, {row['image']} pixels", f"{row['per_second']:,.0f} images/s", aim
+            yield (
+                f"Drawing the embedded world, {row['image']} pixels",
+                f"{row['per_second']:,.0f} images/s",
+                aim,
+            )
 
 
 def convit(race: Race) -> Iterator[Row]:
-    rows = {(row["case"], row["contender"]): row for row in race["rows"] if row["mode"] == "compiled"}
+    rows = {
+        (row["case"], row["contender"]): row for row in race["rows"] if row["mode"] == "compiled"
+    }
     for case in ("s@224", "b@224", "s@448", "ti/4@32"):
         if (case, "timm") in rows:
             ours, theirs = rows[case, "ours"], rows[case, "timm"]
             faster, memory = theirs["ms"] / ours["ms"], ours["MiB"] / theirs["MiB"]
             found = f"{faster:.2f} times as fast as timm's, {memory:.2f} of its memory"
-            yield f"A training step of ConViT-{case.replace('@', ' at ').capitalize()}, compiled", found, ""
+            yield (
+                f"A training step of ConViT-{case.replace('@', ' at ').capitalize()}, compiled",
+                found,
+                "",
+            )
 
 
 RACES: dict[str, Callable[[Race], Iterator[Row]]] = {

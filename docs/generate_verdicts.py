@@ -64,8 +64,17 @@ def summary(name: str, found: Sequence[Verdict]) -> str:
     measured = [verdict for verdict in found if not verdict.lacking]
     lines = [HOW[name], "| paper | " + " | ".join(OUTCOMES) + " |", "|---|---|---|---|"]
     for paper, count in counts(measured).items():
-        lines.append(f"| {paper.authors} ({paper.year}) | " + " | ".join(f"{count[each]}" for each in OUTCOMES) + " |")
-    lines += ["", " ".join(of_chance(found)), "", "| | finding | verdict | effect | wanted | paper |"]
+        lines.append(
+            f"| {paper.authors} ({paper.year}) | "
+            + " | ".join(f"{count[each]}" for each in OUTCOMES)
+            + " |"
+        )
+    lines += [
+        "",
+        " ".join(of_chance(found)),
+        "",
+        "| | finding | verdict | effect | wanted | paper |",
+    ]
     lines += ["|---|---|---|---|---|---|", *(row(verdict) for verdict in measured)]
     return "\n".join(lines) + "\n"
 
@@ -73,7 +82,12 @@ def summary(name: str, found: Sequence[Verdict]) -> str:
 def row(verdict: Verdict) -> str:
     """With the part that decided."""
     part = verdict.deciding
-    cells = [verdict.claim.id, verdict.claim.sentence, verdict.outcome, *(said(part) if part else ("", "", ""))]
+    cells = [
+        verdict.claim.id,
+        verdict.claim.sentence,
+        verdict.outcome,
+        *(said(part) if part else ("", "", "")),
+    ]
     return f"| {' | '.join(cells)} |"
 
 

@@ -26,7 +26,9 @@ def row(task: str, start: int) -> Tensor:
 
 
 def main() -> None:
-    pixels = torch.cat([row(task, COLUMNS * ROWS[:place].count(task)) for place, task in enumerate(ROWS)], 1)
+    pixels = torch.cat(
+        [row(task, COLUMNS * ROWS[:place].count(task)) for place, task in enumerate(ROWS)], 1
+    )
     coarse = pixels // STEP * STEP + STEP // 2
     picture = Image.fromarray(coarse[:, :-1, :-1].permute(1, 2, 0).contiguous().numpy())
     picture.resize((SCALE * picture.width, SCALE * picture.height), Image.Resampling.NEAREST).save(

@@ -47,7 +47,10 @@ def _hole(content: bytes) -> bytes:
 
 
 CHANGES: dict[str, Change] = {
-    **{f"flip at {share:.0%}": _flip(share, bit) for share, bit in ((0, 2), (0.3, 5), (0.5, 0), (0.8, 6), (1, 1))},
+    **{
+        f"flip at {share:.0%}": _flip(share, bit)
+        for share, bit in ((0, 2), (0.3, 5), (0.5, 0), (0.8, 6), (1, 1))
+    },
     "cut to nothing": lambda content: b"",
     "cut to half": lambda content: content[: len(content) // 2],
     "cut by one": lambda content: content[:-1],
@@ -70,12 +73,16 @@ def damages(folder: Path, others: dict[str, Path] | None = None) -> Iterator[Dam
                 yield Damage(name, what, change)
         for whose, other in (others or {}).items():
             if (other / name).is_file() and (theirs := (other / name).read_bytes()) != content:
-                yield Damage(name, f"swapped with that of {whose}", lambda content, theirs=theirs: theirs)  # type: ignore[misc]
+                yield Damage(
+                    name, f"swapped with that of {whose}", lambda content, theirs=theirs: theirs
+                )  # type: ignore[misc]
         files = (each for each in sorted(path.parent.iterdir()) if each.is_file() and each != path)
         beside = [each for each in files if each.suffix == path.suffix]
         if beside:
             theirs = beside[0].read_bytes()
-            yield Damage(name, f"swapped with {beside[0].name}", lambda content, theirs=theirs: theirs)  # type: ignore[misc]
+            yield Damage(
+                name, f"swapped with {beside[0].name}", lambda content, theirs=theirs: theirs
+            )  # type: ignore[misc]
 
 
 def spoiled(folder: Path, damage: Damage, into: Path) -> Path:

@@ -16,7 +16,11 @@ import vitreous
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "vitreous"
 MODULES = sorted(SOURCE.rglob("*.py"))
-SCRIPTS = [p for folder in ("tests", "benchmarks", "examples") for p in sorted((ROOT / folder).rglob("*.py"))]
+SCRIPTS = [
+    p
+    for folder in ("tests", "benchmarks", "examples")
+    for p in sorted((ROOT / folder).rglob("*.py"))
+]
 
 TIERS = (
     ("errors", "annotations", "hub", "kinds"),
@@ -53,7 +57,9 @@ def imports(text: str) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module == "vitreous":
-            names = [f"vitreous.{alias.name}" for alias in node.names if alias.name != "__version__"]
+            names = [
+                f"vitreous.{alias.name}" for alias in node.names if alias.name != "__version__"
+            ]
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
         else:
@@ -89,9 +95,13 @@ def test_imports_point_down() -> None:
     wrong = []
     for path in MODULES:
         importer = room(path)
-        assert importer == "__init__" or importer in FLOOR, f"{importer} is a new room; give it a floor in TIERS."
+        assert importer == "__init__" or importer in FLOOR, (
+            f"{importer} is a new room; give it a floor in TIERS."
+        )
         found = imports(path.read_text())
-        wrong += [f"{path.name}:{line}: {other}" for line, other in found if not allowed(importer, other)]
+        wrong += [
+            f"{path.name}:{line}: {other}" for line, other in found if not allowed(importer, other)
+        ]
     assert not wrong
 
 
@@ -131,10 +141,18 @@ def test_few_public_names_and_all_of_them_there() -> None:
 
 def test_plain_data_needs_no_torch() -> None:
     """Anatomies can be read, drawn and judged, and the command line answers, on a machine that never wakes torch."""
-    light = ["vitreous", "vitreous.cli", "vitreous.errors", "vitreous.commands.doctor", "vitreous.specimen.drawing"]
+    light = [
+        "vitreous",
+        "vitreous.cli",
+        "vitreous.errors",
+        "vitreous.commands.doctor",
+        "vitreous.specimen.drawing",
+    ]
     light += [f"vitreous.{name}" for name in ("results", "claims") if (SOURCE / name).exists()]
     script = f"import sys, {', '.join(light)}; print(sorted({{'torch', 'timm', 'pandas'}} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT / "src")
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT / "src"
+    )
     assert done.stdout.strip() == "[]"
 
 

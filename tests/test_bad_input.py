@@ -91,17 +91,23 @@ def listed(home: Path) -> list[str]:
 def words(least: int = 0) -> st.SearchStrategy[str]:
     """Any text that a shell can pass, other than an option."""
     letters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-    return st.text(letters, min_size=least, max_size=12).filter(lambda text: not text.startswith("-"))
+    return st.text(letters, min_size=least, max_size=12).filter(
+        lambda text: not text.startswith("-")
+    )
 
 
-NAMES = st.text(string.ascii_lowercase + string.digits + "_/.@", min_size=1, max_size=16).map(lambda name: f"zz{name}")
+NAMES = st.text(string.ascii_lowercase + string.digits + "_/.@", min_size=1, max_size=16).map(
+    lambda name: f"zz{name}"
+)
 NUMBERS = st.one_of(
     st.integers(max_value=-1),
     st.integers(min_value=2**63),
     st.sampled_from(["nan", "inf", "1e400", "1.5.2", "0x", ""]),
     words().filter(lambda text: not text.strip().lstrip("+").isdecimal()),
 ).map(str)
-COUNTS = st.one_of(st.integers(max_value=0), st.sampled_from(["nan", "", "ten", "1e99", "-0"])).map(str)
+COUNTS = st.one_of(st.integers(max_value=0), st.sampled_from(["nan", "", "ten", "1e99", "-0"])).map(
+    str
+)
 MODELS = st.one_of(
     NAMES,
     NAMES.map("nano:{}".format),
@@ -121,9 +127,28 @@ DATA = st.one_of(
     NAMES.map("world:{}".format),
     NAMES.map("tv:{}".format),
     words().map("wrld:{}".format),
-    st.sampled_from(["folder:", "folder:file", "npz:", "npz:empty", "world:", "tv:", "hf:", ":", "x" * 5000, "file"]),
     st.sampled_from(
-        ["folder:~nobody-there/x", "folder:" + "y" * 5000, "npz:" + "y" * 300, "world:SHAPES", "tv:cifar10"]
+        [
+            "folder:",
+            "folder:file",
+            "npz:",
+            "npz:empty",
+            "world:",
+            "tv:",
+            "hf:",
+            ":",
+            "x" * 5000,
+            "file",
+        ]
+    ),
+    st.sampled_from(
+        [
+            "folder:~nobody-there/x",
+            "folder:" + "y" * 5000,
+            "npz:" + "y" * 300,
+            "world:SHAPES",
+            "tv:cifar10",
+        ]
     ),
 )
 OUTS = st.sampled_from(
@@ -139,22 +164,36 @@ OUTS = st.sampled_from(
     ]
 )
 SETS = st.one_of(
-    words(), NAMES.map("{}=1".format), st.sampled_from(["=", "=1", "calibration.=1", ".bins=2", "a.b.c=1"])
+    words(),
+    NAMES.map("{}=1".format),
+    st.sampled_from(["=", "=1", "calibration.=1", ".bins=2", "a.b.c=1"]),
 )
 
 
-def option(command: list[str], name: str, values: st.SearchStrategy[str]) -> st.SearchStrategy[list[str]]:
+def option(
+    command: list[str], name: str, values: st.SearchStrategy[str]
+) -> st.SearchStrategy[list[str]]:
     return values.map(lambda value: [*command, f"--{name}={value}"])
 
 
 def commands() -> Iterator[st.SearchStrategy[list[str]]]:
     """Every command with one thing wrong."""
     looking = (["inspect", "nano:vit"], ["lesion", "nano:vit"], ["corruption", "nano:vit"])
-    for command in (*looking, ["anatomy", "nano:vit"], ["data", "world:shapes"], ["train", "vit_nano"]):
+    for command in (
+        *looking,
+        ["anatomy", "nano:vit"],
+        ["data", "world:shapes"],
+        ["train", "vit_nano"],
+    ):
         yield option(command, "seed", NUMBERS)
         yield option(command, "image", COUNTS)
         yield option(command, "nosuch", words())
-    for command in (*looking, ["train", "vit_nano"], ["study", "zoo"], ["study", "zoo", "--dry-run"]):
+    for command in (
+        *looking,
+        ["train", "vit_nano"],
+        ["study", "zoo"],
+        ["study", "zoo", "--dry-run"],
+    ):
         yield option(command, "data", DATA)
     for command in looking:
         yield option(command, "limit", COUNTS)
@@ -167,7 +206,12 @@ def commands() -> Iterator[st.SearchStrategy[list[str]]]:
     yield option(["inspect", "nano:vit"], "analyses", st.one_of(NAMES, st.just("")))
     for word in ("inspect", "lesion", "anatomy", "train"):
         yield MODELS.map(lambda model, word=word: [word, model])  # type: ignore[misc]
-    for name, values in (("recipe", NAMES), ("size", COUNTS), ("fraction", COUNTS), ("out", st.just("file"))):
+    for name, values in (
+        ("recipe", NAMES),
+        ("size", COUNTS),
+        ("fraction", COUNTS),
+        ("out", st.just("file")),
+    ):
         yield option(["train", "vit_nano"], name, values)
     yield DATA.map(lambda data: ["data", data])
     yield option(["data", "world:shapes"], "out", st.sampled_from(["a.gif", "sheet", ""]))
@@ -205,7 +249,17 @@ def recipes() -> Iterator[st.SearchStrategy[str]]:
     numbers = sorted(POSITIVE | NOT_NEGATIVE | SHARES)
     named = [inner.get(name, name) for name in numbers]
     yield st.tuples(st.sampled_from(named), st.sampled_from([*WRONG, "-1", "-0.5"])).map("=".join)
-    literal = ("optimiser", "decay", "schedule", "paced", "objective", "head", "precision", "keep", "augment.crop")
+    literal = (
+        "optimiser",
+        "decay",
+        "schedule",
+        "paced",
+        "objective",
+        "head",
+        "precision",
+        "keep",
+        "augment.crop",
+    )
     yield st.tuples(st.sampled_from(literal), NAMES).map("=".join)
     yield NAMES.filter(lambda name: name not in FIELDS).map("{}=1".format)
     yield words().filter(lambda text: "=" not in text)
@@ -229,16 +283,29 @@ def test_recipes(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
 def test_options_of_measurements() -> None:
     from dataclasses import fields
 
-    known = {(shelf, name): fields(shelf.named(name)) for shelf in (probes, analyses) for name in shelf.names()}
-    given = [(shelf, name, each.name) for (shelf, name), found in known.items() for each in found if each.init]
-    values = st.sampled_from([float("nan"), float("inf"), -1, -5.5, {"a": 1}, {}, 10**30, [None], ["\0"], object()])
+    known = {
+        (shelf, name): fields(shelf.named(name))
+        for shelf in (probes, analyses)
+        for name in shelf.names()
+    }
+    given = [
+        (shelf, name, each.name)
+        for (shelf, name), found in known.items()
+        for each in found
+        if each.init
+    ]
+    values = st.sampled_from(
+        [float("nan"), float("inf"), -1, -5.5, {"a": 1}, {}, 10**30, [None], ["\0"], object()]
+    )
 
     def check(asked: tuple[tuple[Any, str, str], Any]) -> None:
         (shelf, name, setting), value = asked
         choose = choose_probes if shelf is probes else choose_analyses
         wanted = {name: {setting: tuple(value) if isinstance(value, list) else value}}
         said = sentence(lambda: choose(wanted))
-        assert said or value == ["\0"], wanted  # a list of words, which only the model's units can tell from names
+        assert said or value == ["\0"], (
+            wanted
+        )  # a list of words, which only the model's units can tell from names
 
     many("measurements", st.tuples(st.sampled_from(given), values), check)
 
@@ -250,7 +317,12 @@ def picture(kind: str) -> bytes:
     return out.getvalue()
 
 
-GOOD = {".png": picture("PNG"), ".jpg": picture("JPEG"), ".gif": picture("GIF"), ".webp": picture("WEBP")}
+GOOD = {
+    ".png": picture("PNG"),
+    ".jpg": picture("JPEG"),
+    ".gif": picture("GIF"),
+    ".webp": picture("WEBP"),
+}
 
 
 def broken() -> st.SearchStrategy[tuple[str, bytes]]:
@@ -292,9 +364,23 @@ def test_pictures(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
 PLACES = st.lists(
     st.tuples(
         st.sampled_from(
-            ["", "train/", "test/", "val/", "train/a/", "test/a/", "test/b/", "a/", "b/", ".hidden/", "A/"]
+            [
+                "",
+                "train/",
+                "test/",
+                "val/",
+                "train/a/",
+                "test/a/",
+                "test/b/",
+                "a/",
+                "b/",
+                ".hidden/",
+                "A/",
+            ]
         ),
-        st.sampled_from(["x.png", "y.jpg", "z.txt", ".h.png", "é.png", "x.PNG", "no_ending", "deep/er/x.png"]),
+        st.sampled_from(
+            ["x.png", "y.jpg", "z.txt", ".h.png", "é.png", "x.PNG", "no_ending", "deep/er/x.png"]
+        ),
         st.sampled_from([b"", GOOD[".png"], GOOD[".jpg"], b"text"]),
     ),
     max_size=5,
@@ -352,7 +438,11 @@ def test_arrays(home: Path) -> None:
     many("arrays", ARRAYS, check)
 
 
-JUNK = st.one_of(st.binary(max_size=80), words().map(str.encode), st.sampled_from([b"{}", b"[]", b"null", b'{"a": 1}']))
+JUNK = st.one_of(
+    st.binary(max_size=80),
+    words().map(str.encode),
+    st.sampled_from([b"{}", b"[]", b"null", b'{"a": 1}']),
+)
 FILES = (
     "recipe.json",
     "config.json",

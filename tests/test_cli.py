@@ -19,7 +19,15 @@ from vitreous.errors import VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.specimen.anatomy import Anatomy
 
-LISTS = ["list models", "list probes", "list analyses", "list recipes", "claims list", "claims show", "claims judge"]
+LISTS = [
+    "list models",
+    "list probes",
+    "list analyses",
+    "list recipes",
+    "claims list",
+    "claims show",
+    "claims judge",
+]
 COMMANDS = ["anatomy", "inspect", "train", "data", "doctor", *LISTS, *analyses.names()]
 
 
@@ -41,7 +49,9 @@ def spent(*command: str) -> float:
     before = os.times()
     subprocess.run([sys.executable, *command], env=environment(), capture_output=True, check=True)
     after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    return (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
 
 
 def test_help_is_instant() -> None:
@@ -52,7 +62,9 @@ def test_help_is_instant() -> None:
         taken = min(taken, spent("-m", "vitreous", "--help"))
         if taken < max(0.5, 2.2 * bare):
             return
-    pytest.fail(f"{taken:.2f} s, of which {bare:.2f} s for reading the command line and drawing boxes")
+    pytest.fail(
+        f"{taken:.2f} s, of which {bare:.2f} s for reading the command line and drawing boxes"
+    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -73,12 +85,27 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ("anatomy", "requires an argument"),
         ("doctor --debug=perhaps", "into bool"),
         ("anatomy resnet18 --imag 3", "Unknown option"),
-        ("anatomy resnet18 --image big", "--image takes a side (224), height and width (224x160) or channels, height"),
+        (
+            "anatomy resnet18 --image big",
+            "--image takes a side (224), height and width (224x160) or channels, height",
+        ),
         ("anatomy resnet17", "There is no model 'resnet17'. Did you mean resnet18"),
-        ("anatomy resnet18 --out a.gif", "A drawing ends in .svg, .pdf, .png, .html or .json, and 'a.gif' does not."),
-        ("train vit_nano --set epochs", "--set takes NAME=VALUE, epochs=20 for one, and not 'epochs'."),
-        ("train vit_nano --set epoch=3", "There is no field of a recipe 'epoch'. Did you mean epochs"),
-        ("train vit_nano --set epochs=0", "The recipe 'quick' cannot be followed: epochs 0 is not positive"),
+        (
+            "anatomy resnet18 --out a.gif",
+            "A drawing ends in .svg, .pdf, .png, .html or .json, and 'a.gif' does not.",
+        ),
+        (
+            "train vit_nano --set epochs",
+            "--set takes NAME=VALUE, epochs=20 for one, and not 'epochs'.",
+        ),
+        (
+            "train vit_nano --set epoch=3",
+            "There is no field of a recipe 'epoch'. Did you mean epochs",
+        ),
+        (
+            "train vit_nano --set epochs=0",
+            "The recipe 'quick' cannot be followed: epochs 0 is not positive",
+        ),
         ("train vit_nano --recipe fats", "There is no recipe 'fats'. Did you mean fast"),
         ("train vit_nano --data wrld:shapes", "wrld"),
         ("list models --filter resnet?x", "No model is called anything like 'resnet?x'"),
@@ -95,8 +122,30 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert out == ""
 
 
-SIZED = ("anatomy nano:vit", "inspect nano:vit", "lesion nano:vit", "data world:shapes", "train vit_nano", "study")
-SIZES = ("0", "-5", "1000000000", "axb", "1x2x3x4", "3.5", "''", "64x", "x64", "6_4", "64,64", "0x64", "nan", "٣٢")
+SIZED = (
+    "anatomy nano:vit",
+    "inspect nano:vit",
+    "lesion nano:vit",
+    "data world:shapes",
+    "train vit_nano",
+    "study",
+)
+SIZES = (
+    "0",
+    "-5",
+    "1000000000",
+    "axb",
+    "1x2x3x4",
+    "3.5",
+    "''",
+    "64x",
+    "x64",
+    "6_4",
+    "64,64",
+    "0x64",
+    "nan",
+    "٣٢",
+)
 
 
 @pytest.mark.parametrize("command", SIZED)
@@ -106,15 +155,22 @@ def test_a_size_that_is_none_is_refused_by_every_command(
 ) -> None:
     code, out, err = run(f"{command} --image={size}", capsys)
     assert (code, out) == (2, "")
-    assert err.startswith("--image takes a side (224), height and width (224x160) or channels, height and width")
+    assert err.startswith(
+        "--image takes a side (224), height and width (224x160) or channels, height and width"
+    )
     assert err.count("\n") == 1
 
 
 def test_sizes_of_images_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = [run(f"anatomy test_vit --image {size}", capsys) for size in ("64", "64x64", "3x64x64", "3X64×64")]
+    shown = [
+        run(f"anatomy test_vit --image {size}", capsys)
+        for size in ("64", "64x64", "3x64x64", "3X64×64")
+    ]
     assert [code for code, _, _ in shown] == [0] * 4
     assert len({out for _, out, _ in shown}) == 1
-    assert "32x48" in run("data world:shapes --image 32x48", capsys)[2]  # the world is square, and says so
+    assert (
+        "32x48" in run("data world:shapes --image 32x48", capsys)[2]
+    )  # the world is square, and says so
     assert "3 channels and not 1" in run("data world:shapes --image 1x32x32", capsys)[2]
     assert "square" in run("study sanity --image 32x48 --dry-run", capsys)[2]
 
@@ -149,7 +205,11 @@ def test_list_probes(capsys: pytest.CaptureFixture[str]) -> None:
 def test_claims(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run("claims list --paper VIT --study identities", capsys)
     assert (code, err) == (0, "")
-    assert [line.split()[0] for line in out.splitlines() if line.startswith("VIT-")] == ["VIT-05", "VIT-21", "VIT-24"]
+    assert [line.split()[0] for line in out.splitlines() if line.startswith("VIT-")] == [
+        "VIT-05",
+        "VIT-21",
+        "VIT-24",
+    ]
     code, out, err = run("claims show vit-13", capsys)
     assert (code, err) == (0, "")
     assert "rank correlation of layer and mean attention distance: at least 0.6" in out
@@ -161,7 +221,15 @@ def test_claims(capsys: pytest.CaptureFixture[str]) -> None:
 def test_anatomy_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [tmp_path / "new folder" / f"x.{ending}" for ending in ("svg", "html", "json")]
     with pytest.raises(SystemExit) as end:
-        main(["anatomy", "test_vit", "--image", "64", *(part for file in files for part in ("--out", str(file)))])
+        main(
+            [
+                "anatomy",
+                "test_vit",
+                "--image",
+                "64",
+                *(part for file in files for part in ("--out", str(file))),
+            ]
+        )
     out = capsys.readouterr().out
     assert end.value.code == 0
     assert "blocks.0.attn" in out
@@ -174,9 +242,14 @@ def test_anatomy_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_several_models_share_a_drawing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, _ = run(f"anatomy test_vit test_resnet --out {tmp_path}/two.json --out {tmp_path}/two.svg", capsys)
+    code, _, _ = run(
+        f"anatomy test_vit test_resnet --out {tmp_path}/two.json --out {tmp_path}/two.svg", capsys
+    )
     assert code == 0
-    assert [one["model"] for one in json.loads((tmp_path / "two.json").read_text())] == ["test_vit", "test_resnet"]
+    assert [one["model"] for one in json.loads((tmp_path / "two.json").read_text())] == [
+        "test_vit",
+        "test_resnet",
+    ]
     svg = (tmp_path / "two.svg").read_text()
     assert "test_vit" in svg
     assert "test_resnet" in svg
@@ -193,7 +266,9 @@ def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_interrupt_is_one_line_and_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupt_is_one_line_and_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("vitreous.models.loading.list_models", interrupt)
     assert run("list models", capsys) == (130, "", "Interrupted.\n")
 
@@ -203,7 +278,9 @@ def test_a_real_ctrl_c() -> None:
     script = "import time; import vitreous.models.loading as n"
     script += "; n.list_models = lambda *_: (print('ready', flush=True), time.sleep(60))"
     script += "; from vitreous.cli import main; main(['list', 'models'])"
-    listens = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # which a job in the background does not
+    listens = partial(
+        signal.signal, signal.SIGINT, signal.SIG_DFL
+    )  # which a job in the background does not
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-c", script]
     with subprocess.Popen(command, env=environment(), preexec_fn=listens, **pipes) as process:
@@ -218,15 +295,21 @@ def test_a_reader_that_has_seen_enough() -> None:
     script = "import vitreous.models.loading as n; n.list_models = lambda *_: ['x' * 100] * 10000"
     script += "; from vitreous.cli import main; main(['list', 'models'])"
     command = f'"{sys.executable}" -c "{script}" | head -n 1; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-c", command], env=environment(), capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("line", ["--help", "inspect --help", "claims list", "list probes", "claims show HDV-26"])
+@pytest.mark.parametrize(
+    "line", ["--help", "inspect --help", "claims list", "list probes", "claims show HDV-26"]
+)
 def test_every_reader_may_have_seen_enough(line: str) -> None:
     """A pipe that is closed before the first byte: `vitreous claims list | head -0`."""
     command = f'"{sys.executable}" -m vitreous {line} | true; exit ${{PIPESTATUS[0]}}'
-    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-c", command], env=environment(), capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -236,7 +319,9 @@ def test_what_nobody_foresaw_is_one_sentence(
     monkeypatch.setattr("vitreous.models.loading.list_models", lambda *_: 1 / 0)
     code, out, err = run("list models", capsys)
     assert (code, out) == (70, "")
-    assert err.startswith("Vitreous failed: ZeroDivisionError: division by zero (test_cli.py, line ")
+    assert err.startswith(
+        "Vitreous failed: ZeroDivisionError: division by zero (test_cli.py, line "
+    )
     assert err.count("\n") == 1
 
 
@@ -250,5 +335,7 @@ def test_every_command_has_a_report_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("command", ["anatomy", "inspect", "train"])
-def test_help_says_that_a_model_may_be_yours(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_says_that_a_model_may_be_yours(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert "MODULE:FUNCTION" in run(f"{command} --help", capsys)[1]

@@ -25,16 +25,25 @@ def test_json_and_back(recipe: Recipe) -> None:
 
 
 def test_a_field_of_another_version_is_not_ignored() -> None:
-    with pytest.raises(UnknownName, match=r"There is no field of a recipe 'epoch'\. Did you mean epochs"):
+    with pytest.raises(
+        UnknownName, match=r"There is no field of a recipe 'epoch'\. Did you mean epochs"
+    ):
         Recipe.from_json({**Recipe().to_json(), "epoch": 3})
     with pytest.raises(UnknownName, match=r"'augment\.mixupp'\. Did you mean augment\.mixup"):
         Recipe.from_json({"augment": {"mixupp": 1.0}})
 
 
 def test_but_changes_what_it_is_told_and_nothing_else() -> None:
-    changed = ODD.but(epochs=20, **{"augment.mixup": 0.5, "model.drop_path": 0.3, "betas": [0.7, 0.8]})
+    changed = ODD.but(
+        epochs=20, **{"augment.mixup": 0.5, "model.drop_path": 0.3, "betas": [0.7, 0.8]}
+    )
     before, after = asdict(ODD), asdict(changed)
-    assert {key for key in FIELDS if before[key] != after[key]} == {"epochs", "betas", "augment", "model"}
+    assert {key for key in FIELDS if before[key] != after[key]} == {
+        "epochs",
+        "betas",
+        "augment",
+        "model",
+    }
     assert (changed.epochs, changed.betas) == (20, (0.7, 0.8))
     assert changed.augment == Augment(area=(0.2, 0.9), mixup=0.5, crop="resized")
     assert changed.model == {"drop_path": 0.3, "skipless": (6,)}
@@ -71,7 +80,9 @@ def test_what_cannot_be_followed(changes: dict[str, Any], sentence: str) -> None
 
 
 def test_everything_wrong_is_said_at_once() -> None:
-    with pytest.raises(VitreousError, match=r"epochs 0 is not positive; batch -1 is not positive; augment\.flip"):
+    with pytest.raises(
+        VitreousError, match=r"epochs 0 is not positive; batch -1 is not positive; augment\.flip"
+    ):
         Recipe().but(epochs=0, batch=-1, **{"augment.flip": -1.0})
 
 

@@ -110,7 +110,9 @@ def test_a_run_that_was_interrupted(home: Path, trained: Trained, tmp_path: Path
     assert not [damage for damage in outcomes.named if "recipe.json" not in damage]
 
 
-def test_another_training_never_resumes_from_it(home: Path, trained: Trained, tmp_path: Path) -> None:
+def test_another_training_never_resumes_from_it(
+    home: Path, trained: Trained, tmp_path: Path
+) -> None:
     """Whatever happened to its recipe."""
     begun = stop_after(3, home / "for others")
     for damage in damages(begun):
@@ -135,19 +137,31 @@ def test_results(look: Inspection, tmp_path: Path) -> None:
     for damage in damages(folder, {"another inspection": theirs}):
         copy = spoiled(folder, damage, tmp_path / "copy")
         together.try_(damage, lambda: same_inspection(Inspection.load(copy), look))  # noqa: B023
-        read.try_(damage, lambda: {**evidence(copy).exhibits[0].results}.items() <= dict(look).items())  # noqa: B023
+        read.try_(
+            damage, lambda: {**evidence(copy).exhibits[0].results}.items() <= dict(look).items()
+        )  # noqa: B023
         for name, wanted in look.items():
             if damage.file.startswith(f"{name}.") and "swapped" not in damage.what:
                 alone.try_(damage, lambda: Result.load(copy / f"{name}.json") == wanted)  # noqa: B023
     together.check(100)
     read.check(100)
     alone.check(80)
-    read_together = [*folder.glob("*.parquet"), *folder.glob("*.safetensors"), folder / "inspection.json"]
-    assert {damage.split(": ")[1] for damage in together.named} == {path.name for path in read_together}
+    read_together = [
+        *folder.glob("*.parquet"),
+        *folder.glob("*.safetensors"),
+        folder / "inspection.json",
+    ]
+    assert {damage.split(": ")[1] for damage in together.named} == {
+        path.name for path in read_together
+    }
 
 
 def same_inspection(found: Inspection, wanted: Inspection) -> bool:
-    return dict(found) == dict(wanted) and found.anatomies == wanted.anatomies and found.left_out == wanted.left_out
+    return (
+        dict(found) == dict(wanted)
+        and found.anatomies == wanted.anatomies
+        and found.left_out == wanted.left_out
+    )
 
 
 def test_an_interrupted_inspection(tmp_path: Path) -> None:
@@ -155,7 +169,13 @@ def test_an_interrupted_inspection(tmp_path: Path) -> None:
 
     def inspect(keep: Path | None, seed: int = 0) -> Inspection:
         return vitreous.inspect(
-            {"a": opened}, images(50), [Spread(), Roll()], shard=10, device="cpu", keep=keep, seed=seed
+            {"a": opened},
+            images(50),
+            [Spread(), Roll()],
+            shard=10,
+            device="cpu",
+            keep=keep,
+            seed=seed,
         )
 
     wanted = inspect(tmp_path / "kept")
@@ -201,7 +221,10 @@ def study(home: Path) -> Path:
 
 
 def verdicts(root: Path) -> list[tuple[str, list[float]]]:
-    return [(each.outcome, [part.effect for part in each.parts]) for each in judge(evidence(root), CLAIMS)]
+    return [
+        (each.outcome, [part.effect for part in each.parts])
+        for each in judge(evidence(root), CLAIMS)
+    ]
 
 
 def test_judging_a_study(study: Path, tmp_path: Path) -> None:

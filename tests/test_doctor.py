@@ -33,7 +33,9 @@ def test_a_sound_installation(capsys: pytest.CaptureFixture[str]) -> None:
     assert "torch and torchvision  fit" in capsys.readouterr().out
 
 
-def test_compiled_code_that_does_not_run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compiled_code_that_does_not_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("operator torchvision::nms does not exist\nand more")
 
@@ -42,7 +44,10 @@ def test_compiled_code_that_does_not_run(monkeypatch: pytest.MonkeyPatch, capsys
         main(["doctor"])
     assert end.value.code == 1
     said = capsys.readouterr().err
-    assert "do not work together (RuntimeError: operator torchvision::nms does not exist); install both anew" in said
+    assert (
+        "do not work together (RuntimeError: operator torchvision::nms does not exist); install both anew"
+        in said
+    )
     assert "Traceback" not in said
 
 
@@ -71,7 +76,9 @@ def test_a_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(0, 0, 0.5e9))
-    assert problems() == ["Only 0.5 GB are free here; make room before training or downloading weights."]
+    assert problems() == [
+        "Only 0.5 GB are free here; make room before training or downloading weights."
+    ]
 
 
 def test_no_browser(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,7 +92,18 @@ def test_a_wrong_example_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_the_manual_builds_without_warnings(tmp_path: Path) -> None:
     pytest.importorskip("sphinx")
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-d", str(tmp_path / "trees")]
-    done = subprocess.run([*command, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "--keep-going",
+        "-d",
+        str(tmp_path / "trees"),
+    ]
+    done = subprocess.run(
+        [*command, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert "Specimen.observe" in (tmp_path / "html" / "api.html").read_text()

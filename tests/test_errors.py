@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from vitreous.errors import BadImages, NotExportable, UnknownName, VitreousError, for_command_line, nearest
+from vitreous.errors import (
+    BadImages,
+    NotExportable,
+    UnknownName,
+    VitreousError,
+    for_command_line,
+    nearest,
+)
 
 
 def test_unknown_name_says_what_was_asked_and_what_is_near() -> None:
@@ -37,9 +44,15 @@ def test_one_base_class() -> None:
         ("leave them out with skip_corrupt=True.", "leave them out with --skip-corrupt."),
         ("name the folder with root='x'.", "name the folder with root='x'."),
         ("choose another out= or else", "choose another --out or else"),
-        ("'vit image=3' stays, and calibration.image=3, too", "'vit image=3' stays, and calibration.image=3, too"),
+        (
+            "'vit image=3' stays, and calibration.image=3, too",
+            "'vit image=3' stays, and calibration.image=3, too",
+        ),
         ("try clip=1 or limit=all", "try --set clip=1 or --limit all"),
     ],
 )
 def test_arguments_are_spelt_as_they_are_typed(sentence: str, typed: str) -> None:
-    assert for_command_line(sentence, ["image", "skip_corrupt", "out", "limit"], ["clip", "image"]) == typed
+    assert (
+        for_command_line(sentence, ["image", "skip_corrupt", "out", "limit"], ["clip", "image"])
+        == typed
+    )

@@ -95,7 +95,9 @@ def test_every_bit_of_a_json_file_that_matters_counts(tmp_path: Path) -> None:
         assert json.loads(path.read_text(encoding="utf-8")) == json.loads(content)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"3", b"\xff\xfe", b"[" * 100_000, b"\0" * 50, b'{"a": 1}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"3", b"\xff\xfe", b"[" * 100_000, b"\0" * 50, b'{"a": 1}']
+)
 def test_what_is_no_file_of_ours(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(content)
@@ -120,14 +122,19 @@ def test_files_of_before_are_read_with_one_notice(
 ) -> None:
     monkeypatch.setattr(files, "_noticed", [])
     (tmp_path / "a.json").write_text('{"seed": 3}')
-    save_file({"w": torch.ones(3)}, tmp_path / "a.safetensors", metadata={"vitreous": '{"step": 3}'})
+    save_file(
+        {"w": torch.ones(3)}, tmp_path / "a.safetensors", metadata={"vitreous": '{"step": 3}'}
+    )
     with caplog.at_level(logging.WARNING, "vitreous"):
         assert files.read_json(tmp_path / "a.json") == {"seed": 3}
         assert files.read_tensors(tmp_path / "a.safetensors")[1] == {"step": 3}
     assert caplog.text.count("has no checksum") == 1
     for read in (files.read_json, files.read_tensors):
         with pytest.raises(files.Damaged, match="it has no checksum"):
-            read(next(tmp_path.glob(f"*.{read.__name__[5:].replace('tensors', 'safetensors')}")), strict=True)
+            read(
+                next(tmp_path.glob(f"*.{read.__name__[5:].replace('tensors', 'safetensors')}")),
+                strict=True,
+            )
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
@@ -163,11 +170,15 @@ with locked(Path(sys.argv[1]), "training"):
 def test_one_process_has_a_lock_until_it(how: str, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(files.__file__).parents[1])}
     command = [sys.executable, "-c", HOLDER, str(tmp_path / ".lock")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as other:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as other:
         assert other.stdin is not None
         assert other.stdout is not None
         assert other.stdout.readline().strip() == b"ready"
-        with pytest.raises(files.Busy, match=r"^Another process is inspecting in '.*'; wait for it, or stop it\.$"):
+        with pytest.raises(
+            files.Busy, match=r"^Another process is inspecting in '.*'; wait for it, or stop it\.$"
+        ):
             files.locked(tmp_path / ".lock", "inspecting").__enter__()
         other.stdin.close() if how == "ends" else other.kill()
         other.wait()

@@ -17,7 +17,9 @@ def typed(*words: str) -> int:
     return int(stopped.value.code or 0)
 
 
-def test_a_dry_run_lists_cells_and_whom_they_serve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_lists_cells_and_whom_they_serve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert typed("study", "skips", "--dry-run", "--out", str(tmp_path / "study")) == 0
     said = capsys.readouterr().out
     assert "no skips in block 2" in said
@@ -30,7 +32,10 @@ def test_a_dry_run_lists_cells_and_whom_they_serve(tmp_path: Path, capsys: pytes
     ("words", "sentence"),
     [
         (("study", "zo", "--dry-run"), "There is no study 'zo'. Did you mean zoo?"),
-        (("study", "zoo", "--scale", "smal", "--dry-run"), "There is no scale 'smal'. Did you mean small?"),
+        (
+            ("study", "zoo", "--scale", "smal", "--dry-run"),
+            "There is no scale 'smal'. Did you mean small?",
+        ),
         (("study", "zoo", "--seeds", "0", "--dry-run"), "at least one training"),
         (("study", "zoo", "--address", "auto", "--dry-run"), "say --executor ray"),
         (("study", "zoo", "--executor", "rey", "--dry-run"), "rey"),
@@ -38,7 +43,9 @@ def test_a_dry_run_lists_cells_and_whom_they_serve(tmp_path: Path, capsys: pytes
         (("claims", "judge", "nowhere"), "There is nothing to judge in 'nowhere'"),
     ],
 )
-def test_a_mistake_is_one_sentence(words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_sentence(
+    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert typed(*words) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
 
@@ -48,8 +55,12 @@ def test_a_study_whose_cells_failed_exits_with_an_error(
 ) -> None:
     """It judges what there is, says which cells failed, and no script takes it for a success."""
     judged: list[str] = []
-    monkeypatch.setattr("vitreous.studies.conduct.study", lambda *given, **how: (["VIT-02"], ["k1", "k2"]))
-    monkeypatch.setattr("vitreous.commands.judge.judge_folder", lambda folder, ids, *rest: judged.append(ids))
+    monkeypatch.setattr(
+        "vitreous.studies.conduct.study", lambda *given, **how: (["VIT-02"], ["k1", "k2"])
+    )
+    monkeypatch.setattr(
+        "vitreous.commands.judge.judge_folder", lambda folder, ids, *rest: judged.append(ids)
+    )
     assert typed("study", "zoo", "--out", str(tmp_path)) == 2
     assert judged == ["VIT-02"]
     assert "2 cells of the study failed (k1, k2)" in capsys.readouterr().err

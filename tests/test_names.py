@@ -19,7 +19,9 @@ from vitreous.models import loading, registry, runs
 
 
 def test_they_are_those_of_the_libraries_themselves() -> None:
-    assert {name: " ".join(family.sizes) for name, family in registry.FAMILIES.items()} == names.OURS, "mend names.OURS"
+    assert {
+        name: " ".join(family.sizes) for name, family in registry.FAMILIES.items()
+    } == names.OURS, "mend names.OURS"
     assert list(world.TASKS) == list(naming.TASKS), "mend naming.TASKS"
     assert runs.nanos() == names.bundled()
     theirs = {name for name in timm.list_models() if not name.startswith(registry.TIMM_PREFIX)}
@@ -39,7 +41,9 @@ def test_names_that_timm_has_retired_are_left_to_timm() -> None:
     names.check_model("swin_base_patch4_window7_224_in22k")
 
 
-@pytest.mark.parametrize("name", ["resnet17", "vit_nan", "nano:vitt", "tv:resnet49", "./nowhere", "nomodule:make"])
+@pytest.mark.parametrize(
+    "name", ["resnet17", "vit_nan", "nano:vitt", "tv:resnet49", "./nowhere", "nomodule:make"]
+)
 def test_what_there_is_not_does_not(name: str) -> None:
     with pytest.raises(VitreousError):
         names.check_model(name)
@@ -65,7 +69,9 @@ def test_wrong_names_never_import_torch(line: str, tmp_path: Path) -> None:
         f"try: main({line.split()!r})\nfinally: print(sorted({{'torch', 'timm', 'pandas'}} & set(sys.modules)))"
     )
     home = {**os.environ, "PYTHONPATH": str(Path(vitreous.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=home, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=home, capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (2, "[]\n"), done.stderr
     assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

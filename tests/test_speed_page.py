@@ -22,7 +22,9 @@ def test_the_page_is_up_to_date(script: Any) -> None:
     assert all(f"`{name}-" in text for name in script.RACES)
 
 
-def test_the_newest_file_of_a_race_counts(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_file_of_a_race_counts(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for date, speed in (("2026-11-16", 26_000.0), ("2027-01-02", 31_234.0)):
         row = {"task": "shapes", "image": 32, "per_second": speed}
         about = {"targets": {"32": 20_000}, "rows": [row]}

@@ -65,11 +65,34 @@ class PairSoftmax(TorchDispatchMode):
     Vitreous. Weights that no image has a part in are left out, and what the output does not depend on."""
 
     SOFTMAX = ("_softmax", "_safe_softmax")
-    FUSED = ("_scaled_dot_product", "_native_multi_head_attention", "_transformer_encoder_layer_fwd")
+    FUSED = (
+        "_scaled_dot_product",
+        "_native_multi_head_attention",
+        "_transformer_encoder_layer_fwd",
+    )
     PRODUCTS = ("bmm", "baddbmm")
-    ENDS = ("mm", "addmm", "bmm", "baddbmm", "convolution", "native_layer_norm", "sum", "mean", *SOFTMAX)
+    ENDS = (
+        "mm",
+        "addmm",
+        "bmm",
+        "baddbmm",
+        "convolution",
+        "native_layer_norm",
+        "sum",
+        "mean",
+        *SOFTMAX,
+    )
     COPIES = ("repeat", "clone", "copy", "_to_copy", "expand")
-    SHAPES = ("empty_like", "zeros_like", "ones_like", "full_like", "new_empty", "new_zeros", "new_ones", "new_full")
+    SHAPES = (
+        "empty_like",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "new_empty",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+    )
     """Made like another tensor, without its values."""
 
     def __init__(self, model: nn.Module, images: Tensor) -> None:
@@ -99,8 +122,14 @@ class PairSoftmax(TorchDispatchMode):
             self.seen |= writes
         learned = any(id(t) in self.weights for t in given[-2:])
         product, ends = name in self.PRODUCTS and not learned, name in self.ENDS
-        from_logits, from_spent = (any(id(t) in ids for t in given) for ids in (self.logits, self.spent))
-        if name in self.SOFTMAX or (product and (from_logits or from_spent)) or (from_spent and not ends):
+        from_logits, from_spent = (
+            any(id(t) in ids for t in given) for ids in (self.logits, self.spent)
+        )
+        if (
+            name in self.SOFTMAX
+            or (product and (from_logits or from_spent))
+            or (from_spent and not ends)
+        ):
             self.spent |= {id(t) for t in made}
         elif product or (from_logits and (learned or not ends)):  # learned: heads mixed
             self.logits |= {id(t) for t in made}
@@ -166,7 +195,9 @@ def apart(one: list[Tensor], other: list[Tensor]) -> float:
     return worst
 
 
-def examine(source: ModuleType, name: str, row: Row, tell: Callable[[], None] = lambda: None) -> Specimen:
+def examine(
+    source: ModuleType, name: str, row: Row, tell: Callable[[], None] = lambda: None
+) -> Specimen:
     """Fill in `row`, as far as it goes; the specimen for whoever wants to look closer. `tell` hears that it runs."""
     torch.manual_seed(0)
     model, image = source.build(name)
@@ -237,7 +268,9 @@ def _lesion(specimen: Specimen, images: Tensor, before: list[Tensor], row: Row) 
 
 def warm_up() -> None:
     """Load what opening needs, once, before there are processes that would each load it: four seconds a model."""
-    tiny = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2))
+    tiny = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
+    )
     specimen = vitreous.open(tiny.eval(), image=8)
     specimen.observe(torch.zeros(2, 3, 8, 8), ("attention",))
 
@@ -260,7 +293,11 @@ def apart_from_us(source: ModuleType, name: str) -> Row:
     if child.exitcode:
         doing = "opening" if row.runs else "building and running"
         late = child.exitcode in (-signal.SIGXCPU, -signal.SIGKILL)
-        row.reason = f"{doing} took more than {SECONDS} s" if late else f"{doing} ended with {child.exitcode}"
+        row.reason = (
+            f"{doing} took more than {SECONDS} s"
+            if late
+            else f"{doing} ended with {child.exitcode}"
+        )
     return row
 
 

@@ -108,7 +108,11 @@ VARIANTS = {
 }
 """A small member of every module; timm has no smaller one of some."""
 
-SMALLER = {"deepseek_vit": {"depth": 2, "img_size": 84}, "gemma4_vit": {"depth": 2}, "qwen3_vit": {"depth": 2}}
+SMALLER = {
+    "deepseek_vit": {"depth": 2, "img_size": 84},
+    "gemma4_vit": {"depth": 2},
+    "qwen3_vit": {"depth": 2},
+}
 """Families that have only large members are cut to a few blocks."""
 
 SIZES = {"gemma4_vit": (3, 96, 96)}

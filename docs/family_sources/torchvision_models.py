@@ -17,7 +17,11 @@ MINIMUM = 64
 
 def names() -> list[str]:
     detectors = [f"{name}.backbone" for name in models.list_models(module=models.detection)]
-    return [*models.list_models(module=models), *models.list_models(module=models.segmentation), *detectors]
+    return [
+        *models.list_models(module=models),
+        *models.list_models(module=models.segmentation),
+        *detectors,
+    ]
 
 
 def label(name: str) -> str:

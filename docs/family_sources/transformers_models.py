@@ -24,7 +24,15 @@ LAYERS = {
     "num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers", "depth", "vision_layers", "layers",
     "num_decoder_layers", "num_encoder_layers", "num_global_layers",
 }  # fmt: skip
-STAGES = {"depths", "depth", "layers", "num_blocks", "blocks_per_stage", "encoder_blocks", "num_stage_layers"}
+STAGES = {
+    "depths",
+    "depth",
+    "layers",
+    "num_blocks",
+    "blocks_per_stage",
+    "encoder_blocks",
+    "num_stage_layers",
+}
 transformers.logging.set_verbosity_error()  # pages of advice about default configurations
 
 SIDES = (64, 224, 256)
@@ -90,7 +98,9 @@ def _default(kind: type[PretrainedConfig], words: dict[str, Any]) -> PretrainedC
         for word in ("use_pretrained_backbone", "use_timm_backbone"):
             if hasattr(part, word):
                 setattr(part, word, False)
-        if isinstance(getattr(part, "hidden_sizes", None), tuple):  # ConvNextBackbone adds a list to it
+        if isinstance(
+            getattr(part, "hidden_sizes", None), tuple
+        ):  # ConvNextBackbone adds a list to it
             part.hidden_sizes = list(part.hidden_sizes)
     return config
 
@@ -104,16 +114,31 @@ def _parts(config: Any) -> list[Any]:
 def _shrink(config: Any) -> None:
     _fewer_pixels(config)
     for part in _parts(config):
-        indices = [i for word in ("out_indices", "backbone_out_indices") for i in getattr(part, word, None) or ()]
+        indices = [
+            i
+            for word in ("out_indices", "backbone_out_indices")
+            for i in getattr(part, word, None) or ()
+        ]
         for word, value in list(vars(part).items()):
             if word in LAYERS and type(value) is int:
                 setattr(part, word, min(value, max([2, *(i + 1 for i in indices)])))
-            elif word in STAGES and isinstance(value, (list, tuple)) and all(type(v) is int for v in value):
+            elif (
+                word in STAGES
+                and isinstance(value, (list, tuple))
+                and all(type(v) is int for v in value)
+            ):
                 setattr(part, word, type(value)(min(v, 2) for v in value))
-        if hasattr(part, "stage_names") and hasattr(part, "num_hidden_layers") and not hasattr(part, "depths"):
+        if (
+            hasattr(part, "stage_names")
+            and hasattr(part, "num_hidden_layers")
+            and not hasattr(part, "depths")
+        ):
             part.stage_names = ["stem", *(f"stage{i + 1}" for i in range(part.num_hidden_layers))]
             if len(indices) < 2:
-                part._out_indices, part._out_features = [part.num_hidden_layers], [part.stage_names[-1]]
+                part._out_indices, part._out_features = (
+                    [part.num_hidden_layers],
+                    [part.stage_names[-1]],
+                )
 
 
 def _tiny(config: Any) -> None:
@@ -126,7 +151,8 @@ def _narrow(config: Any) -> None:
     """Plain transformers narrow and for small images, all layers."""
     for part in _parts(config):
         width, heads, patch = (
-            getattr(part, word, None) for word in ("hidden_size", "num_attention_heads", "patch_size")
+            getattr(part, word, None)
+            for word in ("hidden_size", "num_attention_heads", "patch_size")
         )
         if type(width) is not int or type(heads) is not int or width % heads or width // heads < 16:
             continue
@@ -134,7 +160,11 @@ def _narrow(config: Any) -> None:
         part.hidden_size = heads * 16
         if type(wide) is int:
             part.intermediate_size = part.hidden_size * 2
-        if type(patch) is int and type(getattr(part, "image_size", None)) is int and not hasattr(part, "window_size"):
+        if (
+            type(patch) is int
+            and type(getattr(part, "image_size", None)) is int
+            and not hasattr(part, "window_size")
+        ):
             part.image_size = 6 * patch
 
 
@@ -152,8 +182,12 @@ def _leave(config: Any) -> None:
 
 
 def _shapes(config: Any) -> list[tuple[int, int, int]]:
-    declared: Any = next((s for part in _parts(config) if (s := getattr(part, "image_size", None))), None)
-    channels = next((n for part in _parts(config) if type(n := getattr(part, "num_channels", None)) is int), 3)
+    declared: Any = next(
+        (s for part in _parts(config) if (s := getattr(part, "image_size", None))), None
+    )
+    channels = next(
+        (n for part in _parts(config) if type(n := getattr(part, "num_channels", None)) is int), 3
+    )
     shapes = [(channels, side, side) for side in SIDES]
     if type(declared) is int:
         return [(channels, declared, declared), *shapes]

@@ -24,7 +24,9 @@ PATCHES = "takes images that are cut into patches already"
 WHY = {
     **dict.fromkeys(("TimesformerM", "TimesformerF", "VideoMAE", "Vivit", "XCLIP"), VIDEO),
     **dict.fromkeys(("EfficientLoFTR", "LightGlue", "SuperGlue"), PAIRS),
-    **dict.fromkeys(("BlipFor", "Kosmos2", "PPFormulaNetF", "PPFormulaNetModel", "Sam3LiteTextModel"), TEXT),
+    **dict.fromkeys(
+        ("BlipFor", "Kosmos2", "PPFormulaNetF", "PPFormulaNetModel", "Sam3LiteTextModel"), TEXT
+    ),
     **dict.fromkeys(("Sam3Model", "VisionEncoderDecoder"), TEXT),
     **dict.fromkeys(("Inkling", "MiniCPM", "Molmo2", "PaddleOCR", "Siglip2"), PATCHES),
     "Dinat": "needs the package natten",
@@ -36,14 +38,31 @@ def _config(name: str, **words: Any) -> Callable[[], PretrainedConfig]:
     return lambda: getattr(transformers, f"{name}Config")(**words)
 
 
-NARROW = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "num_hidden_layers": 2}
+NARROW = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+}
 SAM = {"num_hidden_layers": 2, "image_size": 256, "window_size": 8, "global_attn_indexes": [1]}
 PROMPTS = {"image_size": 256}
 LEVELS = [[64, 64], [32, 32], [16, 16]]
 HIERA = {"image_size": [256, 256], "blocks_per_stage": [1, 1, 2, 1], "global_attention_blocks": [3]}
-SAM2 = {"backbone_config": {"model_type": "sam2_hiera_det_model", **HIERA}, "backbone_feature_sizes": LEVELS}
-VIT3 = {**NARROW, "image_size": 224, "window_size": 4, "global_attn_indexes": [1], "pretrain_image_size": 112}
-SAM3 = {"backbone_config": {"model_type": "sam3_vit_model", **VIT3}, "backbone_feature_sizes": LEVELS}
+SAM2 = {
+    "backbone_config": {"model_type": "sam2_hiera_det_model", **HIERA},
+    "backbone_feature_sizes": LEVELS,
+}
+VIT3 = {
+    **NARROW,
+    "image_size": 224,
+    "window_size": 4,
+    "global_attn_indexes": [1],
+    "pretrain_image_size": 112,
+}
+SAM3 = {
+    "backbone_config": {"model_type": "sam3_vit_model", **VIT3},
+    "backbone_feature_sizes": LEVELS,
+}
 REPVIT = {"in_chans": 3, "features_only": True, "out_indices": [0, 1, 2, 3]}
 EDGE = {
     "backbone_config": {
@@ -69,18 +88,36 @@ SAPIENS = {
 }
 RATIOS = {"long": 7, "mid": 5, "short": 3}
 BANDS = {
-    **{f"vertical_long_to_small_conv_{k}ratio": [[n, 1], [1, 1], [n // 2, 0]] for k, n in RATIOS.items()},
-    **{f"horizontal_small_to_long_conv_{k}ratio": [[1, n], [1, 1], [0, n // 2]] for k, n in RATIOS.items()},
-    **{f"symmetric_conv_long_{k}ratio": [[n, n], [1, 1], [n // 2, n // 2]] for k, n in RATIOS.items()},
+    **{
+        f"vertical_long_to_small_conv_{k}ratio": [[n, 1], [1, 1], [n // 2, 0]]
+        for k, n in RATIOS.items()
+    },
+    **{
+        f"horizontal_small_to_long_conv_{k}ratio": [[1, n], [1, 1], [0, n // 2]]
+        for k, n in RATIOS.items()
+    },
+    **{
+        f"symmetric_conv_long_{k}ratio": [[n, n], [1, 1], [n // 2, n // 2]]
+        for k, n in RATIOS.items()
+    },
     "reduce_channel": [1, 1, 0],
     "return_channel": [1, 1, 0],
 }
-TEXT_DETECTOR = {"intraclass_block_config": BANDS, "scale_factor_list": [1, 2, 4, 8], "kernel_list": [3, 2, 2]}
+TEXT_DETECTOR = {
+    "intraclass_block_config": BANDS,
+    "scale_factor_list": [1, 2, 4, 8],
+    "kernel_list": [3, 2, 2],
+}
 LCNET = {
     "model_type": "pp_lcnet_v4",
     "out_features": FOUR["out_features"],
     "stem_channels": [3, 16, 24],
-    "block_configs": [[[3, 24, 24, 1, True]], [[3, 24, 32, 2, False]], [[3, 32, 48, 2, True]], [[3, 48, 64, 2, False]]],
+    "block_configs": [
+        [[3, 24, 24, 1, True]],
+        [[3, 24, 32, 2, False]],
+        [[3, 32, 48, 2, True]],
+        [[3, 48, 64, 2, False]],
+    ],
 }
 GIVEN = {
     "DeepseekOcr2Vision": _config(
@@ -102,8 +139,12 @@ GIVEN = {
     "HieraForPreTraining": _config(
         "Hiera", depths=[1, 1, 2, 1], decoder_hidden_size=64, decoder_depth=2, decoder_num_heads=4
     ),
-    "JanusVQVAE": _config("JanusVQVAE", num_patches=4, num_embeddings=64, base_channels=32, latent_channels=32),
-    "Llama4Vision": _config("Llama4Vision", **{**NARROW, "intermediate_size": 256, "image_size": 84}),
+    "JanusVQVAE": _config(
+        "JanusVQVAE", num_patches=4, num_embeddings=64, base_channels=32, latent_channels=32
+    ),
+    "Llama4Vision": _config(
+        "Llama4Vision", **{**NARROW, "intermediate_size": 256, "image_size": 84}
+    ),
     "LwDetr": _config(
         "LwDetr",
         backbone_config={
@@ -120,10 +161,15 @@ GIVEN = {
     "PPFormulaNetVision": _config("PPFormulaNetVision", **SAM),
     "PPOCRV5ServerDet": _config("PPOCRV5ServerDet", **TEXT_DETECTOR),
     "PPOCRV6MediumDet": _config("PPOCRV6MediumDet", **TEXT_DETECTOR, backbone_config=LCNET),
-    "PPOCRV6SmallDet": _config("PPOCRV6SmallDet", backbone_config=LCNET, layer_list_out_channels=[24, 32, 48, 64]),
+    "PPOCRV6SmallDet": _config(
+        "PPOCRV6SmallDet", backbone_config=LCNET, layer_list_out_channels=[24, 32, 48, 64]
+    ),
     "RfDetrDinov2": _config("RfDetrDinov2", **WINDOWED),
     "RfDetr": _config(
-        "RfDetr", backbone_config={"model_type": "rf_detr_dinov2", **WINDOWED}, decoder_layers=2, num_queries=20
+        "RfDetr",
+        backbone_config={"model_type": "rf_detr_dinov2", **WINDOWED},
+        decoder_layers=2,
+        num_queries=20,
     ),
     "SamModel": _config("Sam", vision_config=SAM, prompt_encoder_config=PROMPTS),
     "SamHQModel": _config("SamHQ", vision_config=SAM, prompt_encoder_config=PROMPTS),
@@ -143,11 +189,20 @@ GIVEN = {
     "TimmBackbone": _config("TimmBackbone", backbone="resnet18", use_pretrained_backbone=False),
     "UVDocModel": _config(
         "UVDoc",
-        backbone_config={"model_type": "uvdoc_backbone", "out_features": [f"stage{n}" for n in range(1, 7)]},
+        backbone_config={
+            "model_type": "uvdoc_backbone",
+            "out_features": [f"stage{n}" for n in range(1, 7)],
+        },
     ),
     "VitMatte": _config(
         "VitMatte",
-        backbone_config={"model_type": "vitdet", **NARROW, **FOUR, "out_features": ["stage4"], "num_channels": 4},
+        backbone_config={
+            "model_type": "vitdet",
+            **NARROW,
+            **FOUR,
+            "out_features": ["stage4"],
+            "num_channels": 4,
+        },
         hidden_size=64,
         convstream_hidden_sizes=[48, 96, 192],
         fusion_hidden_sizes=[256, 128, 64, 32],

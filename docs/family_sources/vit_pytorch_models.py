@@ -26,9 +26,26 @@ MODELS: dict[str, dict[str, Any]] = {
     "ats_vit.ViT": {"max_tokens_per_depth": (32, 16)},
     "attn_residual_with_dca_simple_vit.SimpleViT": {},
     "cait.CaiT": {},
-    "cct.CCT": {"num_layers": 2, "num_heads": 2, "n_conv_layers": 1, "kernel_size": 3, "stride": 2, "padding": 1},
-    "cross_vit.CrossViT": {"sm_dim": 32, "lg_dim": 48, "sm_patch_size": 8, "lg_patch_size": 16, "depth": 1},
-    "crossformer.CrossFormer": {**STAGES4, "local_window_size": 2, "global_window_size": (4, 2, 2, 1)},
+    "cct.CCT": {
+        "num_layers": 2,
+        "num_heads": 2,
+        "n_conv_layers": 1,
+        "kernel_size": 3,
+        "stride": 2,
+        "padding": 1,
+    },
+    "cross_vit.CrossViT": {
+        "sm_dim": 32,
+        "lg_dim": 48,
+        "sm_patch_size": 8,
+        "lg_patch_size": 16,
+        "depth": 1,
+    },
+    "crossformer.CrossFormer": {
+        **STAGES4,
+        "local_window_size": 2,
+        "global_window_size": (4, 2, 2, 1),
+    },
     "cvt.CvT": {"s3_depth": 2},
     "deepvit.DeepViT": {},
     "distill.DistillableViT": {},
@@ -41,8 +58,18 @@ MODELS: dict[str, dict[str, Any]] = {
     "learnable_memory_vit.Adapter": {},
     "levit.LeViT": {"dim": (32, 48, 64), "heads": (2, 2, 2), "mlp_mult": 2},
     "local_vit.LocalViT": {},
-    "look_vit.LookViT": {"patch_size": 16, "highres_patch_size": 8, "heads": 2, "cross_attn_heads": 2},
-    "looped_vit.LoopedViT": {"pre_loop_depth": 1, "num_looped_blocks": 1, "post_loop_depth": 1, "loop_depth": 2},
+    "look_vit.LookViT": {
+        "patch_size": 16,
+        "highres_patch_size": 8,
+        "heads": 2,
+        "cross_attn_heads": 2,
+    },
+    "looped_vit.LoopedViT": {
+        "pre_loop_depth": 1,
+        "num_looped_blocks": 1,
+        "post_loop_depth": 1,
+        "loop_depth": 2,
+    },
     "max_vit.MaxViT": {"depth": (1, 1), "window_size": 4, "dim_conv_stem": 16},
     "max_vit_with_registers.MaxViT": {"depth": (1, 1), "window_size": 4, "dim_conv_stem": 16},
     "mobile_vit.MobileViT": {
@@ -146,7 +173,10 @@ def _inner(name: str) -> dict[str, Any] | None:
 
     if name in ("efficient.ViT", "distill.DistillableEfficientViT"):
         words = ("image_size", "patch_size", "num_classes", "dim")
-        return {**{word: USUAL[word] for word in words}, "transformer": Transformer(32, 2, 2, 16, 64)}
+        return {
+            **{word: USUAL[word] for word in words},
+            "transformer": Transformer(32, 2, 2, 16, 64),
+        }
     if name == "learnable_memory_vit.Adapter":
         return {"vit": build("learnable_memory_vit.ViT")[0], "num_classes": 4}
     return None

@@ -7,7 +7,13 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "None"}
+KINDS = {
+    int: "a whole number",
+    float: "a number",
+    str: "a word",
+    bool: "true or false",
+    NoneType: "None",
+}
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -23,7 +29,9 @@ def fits(value: Any, hint: Any) -> bool:
         each = inner[:1] * len(value) if inner[-1] is Ellipsis else inner
         return len(value) == len(each) and all(map(fits, value, each))
     if get_origin(hint) is Sequence:
-        return isinstance(value, (tuple, list)) and all(fits(each, get_args(hint)[0]) for each in value)
+        return isinstance(value, (tuple, list)) and all(
+            fits(each, get_args(hint)[0]) for each in value
+        )
     if hint is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
     if hint is int:

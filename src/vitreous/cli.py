@@ -46,7 +46,12 @@ app = App(
 for _command in (anatomy, claiming, data, doctor, inspect, listing, study, train):
     app.command(_command)
 for _name in analyses.names():
-    app.command(analysis(_name), name=_name, group="Questions that need many passes", help=analyses.summary(_name))
+    app.command(
+        analysis(_name),
+        name=_name,
+        group="Questions that need many passes",
+        help=analyses.summary(_name),
+    )
 
 
 @app.meta.default
@@ -56,7 +61,9 @@ def launch(
 ) -> int:
     """Every command goes through here, so that errors look alike: one sentence, exit code 2."""
     try:
-        return app(tokens, exit_on_error=False, print_error=False, result_action="return_value") or 0
+        return (
+            app(tokens, exit_on_error=False, print_error=False, result_action="return_value") or 0
+        )
     except KeyboardInterrupt as stop:
         complain(str(stop) or "Interrupted.")
         return 130
@@ -71,13 +78,19 @@ def launch(
 def _explained(error: Exception, tokens: Sequence[str]) -> int:
     """Say what went wrong; the exit code. What nobody foresaw is a fault of ours, and still one sentence."""
     if isinstance(error, VitreousError):
-        complain(for_command_line(str(error), _options(tokens), FIELDS if tokens[:1] == ("train",) else ()))
+        complain(
+            for_command_line(
+                str(error), _options(tokens), FIELDS if tokens[:1] == ("train",) else ()
+            )
+        )
         return error.code
     if isinstance(error, CycloptsError):
         complain(" ".join(str(error).split()))
         return 2
     again = f"`vitreous {' '.join(tokens)} --debug` shows where"
-    complain(f"Vitreous failed: {reason(error).rstrip('.')}. This is a fault of ours, please report it; {again}.")
+    complain(
+        f"Vitreous failed: {reason(error).rstrip('.')}. This is a fault of ours, please report it; {again}."
+    )
     return UNFORESEEN
 
 
@@ -101,12 +114,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may be any bytes
     code: int
     try:
-        code = app.meta(given, exit_on_error=False, print_error=False, result_action="return_value") or 0
+        code = (
+            app.meta(given, exit_on_error=False, print_error=False, result_action="return_value")
+            or 0
+        )
         sys.stdout.flush()
     except CycloptsError as error:
         complain(" ".join(str(error).split()))
         code = 2
-    except (BrokenPipeError, SystemExit) as end:  # `vitreous list models | head` has seen enough; rich exits with 1
+    except (
+        BrokenPipeError,
+        SystemExit,
+    ) as end:  # `vitreous list models | head` has seen enough; rich exits with 1
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

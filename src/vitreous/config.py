@@ -21,7 +21,9 @@ Moments = Literal["none", "moments", "epochs"]
 class Augment:
     """What happens to a training image, in this order; every number is drawn for each image on its own."""
 
-    crop: Literal["none", "pad", "resized"] = "pad"  # shifted by up to `padding` pixels, or an area cut out and resized
+    crop: Literal["none", "pad", "resized"] = (
+        "pad"  # shifted by up to `padding` pixels, or an area cut out and resized
+    )
     padding: int = 4  # of crop="pad", filled with black
     area: tuple[float, float] = (0.08, 1.0)  # of crop="resized": share of the image
     flip: float = 0.5  # probability of mirroring left and right
@@ -51,10 +53,16 @@ class Recipe:
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 0.05
-    decay: Literal["all", "matrices"] = "matrices"  # every parameter; or none of the 1-D ones, positions and tokens
+    decay: Literal["all", "matrices"] = (
+        "matrices"  # every parameter; or none of the 1-D ones, positions and tokens
+    )
     schedule: Literal["cosine", "linear", "step", "constant"] = "cosine"
-    paced: Literal["step", "epoch"] = "step"  # how often the schedule moves; the warm-up moves every step
-    milestones: tuple[int, ...] = ()  # of schedule="step": epochs after which lr is multiplied by gamma
+    paced: Literal["step", "epoch"] = (
+        "step"  # how often the schedule moves; the warm-up moves every step
+    )
+    milestones: tuple[
+        int, ...
+    ] = ()  # of schedule="step": epochs after which lr is multiplied by gamma
     gamma: float = 0.1
     warmup: float = 5.0  # epochs of linear growth
     warmup_steps: int | None = None
@@ -63,7 +71,9 @@ class Recipe:
     last_lr: float = 0.0  # where the schedule ends
     cooldown: int = 0  # epochs at last_lr, after the epochs
     clip: float | None = None  # largest norm of the gradient
-    ema: float | None = None  # decay of the running mean of the weights, which is then what is tested
+    ema: float | None = (
+        None  # decay of the running mean of the weights, which is then what is tested
+    )
     sam: float | None = None  # radius rho of sharpness-aware minimisation
     objective: Literal["classify", "distil_hard", "distil_soft", "masked"] = "classify"
     tau: float = 3.0  # temperature of soft distillation
@@ -71,11 +81,19 @@ class Recipe:
     masked_target: Literal["colour", "patch_colours", "pixels"] = "colour"
     masked_share: float = 0.5  # of the patches that are corrupted
     freeze: tuple[str, ...] = ()  # patterns of parameter names that stay as they are
-    head: Literal["keep", "zero", "last"] = "keep"  # "zero": a whole new head of zeros; "last": a new last layer, drawn
+    head: Literal["keep", "zero", "last"] = (
+        "keep"  # "zero": a whole new head of zeros; "last": a new last layer, drawn
+    )
     precision: Literal["auto", "bf16", "fp32"] = "auto"  # auto is bf16 on a GPU and fp32 elsewhere
-    test_every: int = 1  # epochs from one test to the next; the first and the last are always tested
-    keep: Moments = "moments"  # weights at the start, end of warm-up, 33, 66 and 100 %; or of every epoch
-    model: Mapping[str, Any] = field(default_factory=dict)  # options the model is built with, drop_path for one
+    test_every: int = (
+        1  # epochs from one test to the next; the first and the last are always tested
+    )
+    keep: Moments = (
+        "moments"  # weights at the start, end of warm-up, 33, 66 and 100 %; or of every epoch
+    )
+    model: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # options the model is built with, drop_path for one
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self) -> None:
@@ -110,7 +128,9 @@ class Recipe:
     def from_json(cls, given: Mapping[str, Any]) -> Recipe:
         """What `to_json` gave; fields that this version does not know are an error, because they would be ignored."""
         inner = {f"augment.{key}": value for key, value in given.get("augment", {}).items()}
-        return cls().but(**{key: value for key, value in given.items() if key != "augment"}, **inner)
+        return cls().but(
+            **{key: value for key, value in given.items() if key != "augment"}, **inner
+        )
 
 
 FIELDS = tuple(each.name for each in fields(Recipe))
@@ -142,9 +162,27 @@ def _conflicts(recipe: Recipe) -> Iterator[str]:
 
 
 POSITIVE = {"epochs", "steps", "batch", "lr", "eps", "clip", "sam", "tau", "repeats", "test_every"}
-NOT_NEGATIVE = {"weight_decay", "warmup", "warmup_steps", "warmup_from", "last_lr", "cooldown", "padding", "jitter"}
+NOT_NEGATIVE = {
+    "weight_decay",
+    "warmup",
+    "warmup_steps",
+    "warmup_from",
+    "last_lr",
+    "cooldown",
+    "padding",
+    "jitter",
+}
 NOT_NEGATIVE |= {"mixup", "cutmix", "momentum"}
-SHARES = {"ema", "taught", "masked_share", "flip", "erasing", "mix_prob", "switch_prob", "smoothing"}
+SHARES = {
+    "ema",
+    "taught",
+    "masked_share",
+    "flip",
+    "erasing",
+    "mix_prob",
+    "switch_prob",
+    "smoothing",
+}
 
 
 def assignment(text: str) -> tuple[str, Any]:

@@ -48,9 +48,17 @@ class InYourCode(VitreousError):
     """Something that a function of the user's raised: where in their file first, then our sentence."""
 
     def __init__(self, name: str, error: BaseException) -> None:
-        frames = [each for each in traceback.extract_tb(error.__traceback__) if not _is_ours(each.filename)]
-        shown = "".join([*traceback.format_list(frames), *traceback.format_exception_only(error)]).rstrip("\n")
-        super().__init__(f"{shown}\n{name!r} failed in your own code, as shown above; mend it there.")
+        frames = [
+            each
+            for each in traceback.extract_tb(error.__traceback__)
+            if not _is_ours(each.filename)
+        ]
+        shown = "".join(
+            [*traceback.format_list(frames), *traceback.format_exception_only(error)]
+        ).rstrip("\n")
+        super().__init__(
+            f"{shown}\n{name!r} failed in your own code, as shown above; mend it there."
+        )
 
 
 def _is_ours(file: str) -> bool:

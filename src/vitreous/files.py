@@ -41,7 +41,9 @@ _noticed: list[Path] = []
 class Damaged(VitreousError):
     """The content of a file is not what was written."""
 
-    def __init__(self, path: Path, why: str, remedy: str = "copy it anew, or delete it and run again") -> None:
+    def __init__(
+        self, path: Path, why: str, remedy: str = "copy it anew, or delete it and run again"
+    ) -> None:
         self.path, self.why = path, why
         super().__init__(f"{str(path)!r} is damaged ({why}); {remedy}.")
 
@@ -56,8 +58,14 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror or str(error)
-        raise VitreousError(f"Cannot write {str(path)!r}: {reason}. What was saved before is untouched.") from error
+        reason = (
+            "the disk is full"
+            if error.errno in (errno.ENOSPC, errno.EDQUOT)
+            else error.strerror or str(error)
+        )
+        raise VitreousError(
+            f"Cannot write {str(path)!r}: {reason}. What was saved before is untouched."
+        ) from error
 
 
 def write(path: Path, *parts: bytes | memoryview) -> None:
@@ -126,9 +134,13 @@ def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
     """Write tensors as safetensors, with `notes` as JSON and a checksum in the header."""
-    from safetensors.torch import save  # save_file would leave its own temporary file behind when killed
+    from safetensors.torch import (
+        save,
+    )  # save_file would leave its own temporary file behind when killed
 
-    plain = {key: tensor.detach().to("cpu", copy=True).contiguous() for key, tensor in tensors.items()}
+    plain = {
+        key: tensor.detach().to("cpu", copy=True).contiguous() for key, tensor in tensors.items()
+    }
     content = save(plain, metadata={"vitreous": json.dumps({FIELD: BLANK.decode(), **notes})})
     place = SEAL.search(content)
     assert place is not None
@@ -200,7 +212,10 @@ def _no_checksum(path: Path, strict: bool) -> None:
         raise Damaged(path, "it has no checksum")
     if not _noticed:
         _noticed.append(path)
-        log.warning("%s has no checksum, as all files of Vitreous 0.1: damage to it would go unnoticed.", path)
+        log.warning(
+            "%s has no checksum, as all files of Vitreous 0.1: damage to it would go unnoticed.",
+            path,
+        )
 
 
 def _line(error: BaseException) -> str:
@@ -237,7 +252,11 @@ def _acquired(path: Path, doing: str) -> BaseFileLock:
         except Timeout:
             raise Busy(f"{busy} If there is none, delete {lock.lock_file!r}.") from None
     if isinstance(lock, SoftFileLock):
-        log.warning("%s is on a file system without locks; the file %s stands for one.", path.parent, lock.lock_file)
+        log.warning(
+            "%s is on a file system without locks; the file %s stands for one.",
+            path.parent,
+            lock.lock_file,
+        )
     return lock
 
 

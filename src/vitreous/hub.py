@@ -25,7 +25,9 @@ def reachable() -> bool:
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
-        log.warning("Offline, as HF_HUB_OFFLINE asks: what is not in the local cache cannot be had.")
+        log.warning(
+            "Offline, as HF_HUB_OFFLINE asks: what is not in the local cache cannot be had."
+        )
         return False
     if "https" in getproxies() or answers(constants.ENDPOINT):
         return True

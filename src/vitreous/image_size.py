@@ -54,7 +54,9 @@ def square(image: ImageSize | None) -> int | None:
     """The side, for what takes only square images."""
     side = sides(image)
     if isinstance(side, tuple):
-        raise VitreousError(f"A study takes square images and not {spell(side)}; say image={side[0]}, for one.")
+        raise VitreousError(
+            f"A study takes square images and not {spell(side)}; say image={side[0]}, for one."
+        )
     return side
 
 
@@ -68,7 +70,9 @@ def parse_image(text: str) -> int | tuple[int, ...]:
     parts = text.strip().lower().replace("×", "x").split("x")
     sizes = tuple(int(part) if re.fullmatch(r"[0-9]{1,9}", part) else 0 for part in parts)
     if len(sizes) > 3 or not all(1 <= size <= LARGEST for size in sizes):
-        raise VitreousError(f"--image takes {FORMS}, whole numbers from 1 to {LARGEST}, and not {_short(text)}.")
+        raise VitreousError(
+            f"--image takes {FORMS}, whole numbers from 1 to {LARGEST}, and not {_short(text)}."
+        )
     return sizes[0] if len(sizes) == 1 else sizes
 
 

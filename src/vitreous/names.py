@@ -24,11 +24,15 @@ OURS = {
 }  # fmt: skip
 """Family and sizes of the papers' models."""
 
-NAMES = "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own"
+NAMES = (
+    "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own"
+)
 """What a model may be called."""
 
 _TIMM = re.compile(r"^@register_model\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
-_TORCHVISION = re.compile(r"^@register_model\((?:name=\"(\w+)\")?\)\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
+_TORCHVISION = re.compile(
+    r"^@register_model\((?:name=\"(\w+)\")?\)\n(?:@.*\n)*def (\w+)\(", re.MULTILINE
+)
 _LOADED = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
 
 
@@ -69,7 +73,9 @@ def ours() -> list[str]:
 
 def bundled() -> list[str]:
     """The small trained models within the package."""
-    return sorted(path.parent.name for path in (Path(__file__).parent / "nano").glob("*/recipe.json"))
+    return sorted(
+        path.parent.name for path in (Path(__file__).parent / "nano").glob("*/recipe.json")
+    )
 
 
 @cache
@@ -126,12 +132,16 @@ def _check_path(rest: str) -> None:
 
 def _check_folder(rest: str) -> None:
     if not (rest and _exists(f"{rest}/config.json")):
-        raise VitreousError(f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved.")
+        raise VitreousError(
+            f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved."
+        )
 
 
 def _check_hub(rest: str) -> None:
     if not rest.strip():
-        raise VitreousError("'hf:' takes a model id, a folder with a config.json or such a file, and not nothing.")
+        raise VitreousError(
+            "'hf:' takes a model id, a folder with a config.json or such a file, and not nothing."
+        )
     if rest.startswith((".", "/", "~")):
         _check_path(rest)
 
@@ -144,7 +154,12 @@ def _check_own(name: str) -> None:
     except (ImportError, ValueError):
         found = False
     if not found:
-        raise UnknownName("model", name, [*torchvision_names(), *(f"nano:{each}" for each in bundled())], hint(name))
+        raise UnknownName(
+            "model",
+            name,
+            [*torchvision_names(), *(f"nano:{each}" for each in bundled())],
+            hint(name),
+        )
 
 
 def _is_module(name: str) -> bool:

@@ -22,7 +22,16 @@ KIND_COLOURS: dict[Kind, str] = {
 """One colour a kind. Any two differ by at least 15 in CIELAB, also as seen with protanopia, deuteranopia or tritanopia;
 white reads on all of them but the pale mlp, so that the kind that fills half of a transformer stays quiet."""
 
-MODEL_COLOURS = ("#3355DD", "#CC9900", "#BB0000", "#00AAFF", "#774499", "#99AA66", "#FF66AA", "#884444")
+MODEL_COLOURS = (
+    "#3355DD",
+    "#CC9900",
+    "#BB0000",
+    "#00AAFF",
+    "#774499",
+    "#99AA66",
+    "#FF66AA",
+    "#884444",
+)
 """Models, and categories that have no colour of their own, in order. Any two differ by at least 25 in CIELAB for the
 same eyes, and all stand out from light and from dark paper."""
 
@@ -45,7 +54,10 @@ OUTCOME_COLOURS: dict[Theme, dict[str, str]] = {
 """What became of a claim. Blue and orange, which every eye tells apart, where green and red would be the habit; all
 read as text on their paper."""
 
-PAPERS: dict[Theme, tuple[str, str]] = {"light": ("#1B1F24", "#FFFFFF"), "dark": ("#E8EAED", "#14171C")}
+PAPERS: dict[Theme, tuple[str, str]] = {
+    "light": ("#1B1F24", "#FFFFFF"),
+    "dark": ("#E8EAED", "#14171C"),
+}
 """Ink and background of each theme. All greys are ink at some opacity."""
 
 REACH_GLYPHS: dict[Reach, str] = {
@@ -66,7 +78,9 @@ def contrast(one: str, other: str) -> float:
 
     def luminance(colour: str) -> float:
         channels = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+        red, green, blue = (
+            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
+        )
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     dark, light = sorted((luminance(one), luminance(other)))

@@ -44,7 +44,9 @@ class Processes:
     def rows(self, batch: int) -> slice:
         """This process's part of a batch."""
         if batch % self.world:
-            raise VitreousError(f"A batch of {batch} images cannot be divided among {self.world} processes.")
+            raise VitreousError(
+                f"A batch of {batch} images cannot be divided among {self.world} processes."
+            )
         share = batch // self.world
         return slice(self.rank * share, (self.rank + 1) * share)
 
@@ -63,7 +65,11 @@ class Processes:
 
     def any(self, holds: bool) -> bool:
         """Whether it holds for any process."""
-        return holds if self.world == 1 else self.most(torch.tensor(int(holds), device=self.device)) > 0
+        return (
+            holds
+            if self.world == 1
+            else self.most(torch.tensor(int(holds), device=self.device)) > 0
+        )
 
     def shared(self, value: T) -> T:
         """What the first process has, for all of them."""
@@ -96,7 +102,9 @@ def processes(device: torch.device) -> Processes:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Processes()
     if not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
+        dist.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo", timeout=timedelta(minutes=30)
+        )
         atexit.register(dist.destroy_process_group)
     return Processes(dist.get_rank(), dist.get_world_size(), device)
 
@@ -131,7 +139,9 @@ def place(device: str | torch.device) -> torch.device:
         try:
             chosen = torch.device(device)
         except RuntimeError:
-            raise VitreousError(f"There is no device {str(device)!r}; say auto, cpu, cuda, cuda:1 or mps.") from None
+            raise VitreousError(
+                f"There is no device {str(device)!r}; say auto, cpu, cuda, cuda:1 or mps."
+            ) from None
         if chosen.type == "cuda" and not torch.cuda.is_available():
             raise VitreousError(
                 f"The device {str(device)!r} was asked for and no GPU is to be seen; `vitreous doctor`."

@@ -70,7 +70,9 @@ class Run:
     def _recipe(self) -> tuple[dict[str, Any], bool]:
         path = self.folder / RECIPE
         if not path.is_file():
-            raise VitreousError(f"There is no Vitreous run in the folder {str(self.folder)!r}: it has no {RECIPE}.")
+            raise VitreousError(
+                f"There is no Vitreous run in the folder {str(self.folder)!r}: it has no {RECIPE}."
+            )
         return files.read_json(path), f'"{files.FIELD}"' in path.read_text(encoding="utf-8")
 
     def records(self) -> list[dict[str, Any]]:
@@ -82,7 +84,9 @@ class Run:
         except ValueError as error:
             raise self._damaged_metrics(str(error)) from None
         except OSError as error:
-            raise VitreousError(f"Cannot read {str(self.metrics)!r}: {error.strerror or error}.") from None
+            raise VitreousError(
+                f"Cannot read {str(self.metrics)!r}: {error.strerror or error}."
+            ) from None
         complete, _, _ = text.rpartition("\n")  # a line being written is no line yet
         found, chain = [], self.id
         for number, line in enumerate(complete.splitlines(), 1):
@@ -178,7 +182,9 @@ class Run:
 
     def _check_owner(self) -> None:
         """Without a recipe, what else is in the folder has to say that it belongs to this run."""
-        for path in sorted((*self.folder.glob("[!.]*.safetensors"), *self.folder.glob("weights/[!.]*.safetensors"))):
+        for path in sorted(
+            (*self.folder.glob("[!.]*.safetensors"), *self.folder.glob("weights/[!.]*.safetensors"))
+        ):
             try:
                 _, notes = files.read_tensors(path, strict=True)
             except VitreousError:

@@ -43,7 +43,9 @@ def to_memory(tensor: Tensor) -> Arriving:
     beside = _beside(tensor.device, "back")
     beside.wait_stream(torch.cuda.current_stream(tensor.device))
     with torch.cuda.stream(beside):
-        here = torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor, non_blocking=True)
+        here = torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(
+            tensor, non_blocking=True
+        )
         arrived = beside.record_event()
     tensor.record_stream(beside)
 

@@ -29,7 +29,11 @@ def result(name: str, rows: Sequence[Mapping[str, Any]], classes: int = 10, **ab
     if "value" in table and "low" not in table:
         table["low"], table["high"] = table["value"] - SPREAD, table["value"] + SPREAD
     columns = tuple(Column(str(each), _kind(table[each]), "Made up.") for each in table)
-    given = {"versions": {"vitreous": "0"}, "data": {"fingerprint": "0", "classes": classes}, **about}
+    given = {
+        "versions": {"vitreous": "0"},
+        "data": {"fingerprint": "0", "classes": classes},
+        **about,
+    }
     return Result(name, table, columns, about=given)
 
 
@@ -38,19 +42,31 @@ def _kind(values: pd.Series) -> Any:
 
 
 def exhibit(
-    model: str, *results: Result, data: str = "cifar10", seed: int = 0, other: str = "", **facts: Any
+    model: str,
+    *results: Result,
+    data: str = "cifar10",
+    seed: int = 0,
+    other: str = "",
+    **facts: Any,
 ) -> Exhibit:
     """A trained model with these results, which call it by its facts; rows that name no model are its own."""
     own = checked(model, facts)
     name = told(own)
-    return Exhibit({**own, "data": data, "seed": seed}, {r.name: _of(r, name) for r in results}, name, other)
+    return Exhibit(
+        {**own, "data": data, "seed": seed}, {r.name: _of(r, name) for r in results}, name, other
+    )
 
 
 def _of(given: Result, name: str) -> Result:
     if "model" in given.table:
         return given
     table = given.table.assign(model=name)
-    return Result(given.name, table, (*given.columns, Column("model", "category", "Made up.")), about=given.about)
+    return Result(
+        given.name,
+        table,
+        (*given.columns, Column("model", "category", "Made up.")),
+        about=given.about,
+    )
 
 
 def accuracy(percent: float, **about: Any) -> Result:
@@ -65,4 +81,6 @@ def hessian(nep: float = 0.0, ape: float = 1.0) -> Result:
 def training(rows: Sequence[Mapping[str, Any]]) -> Result:
     """The record of a training: measure, epoch, value, and reading, layer and head where it has them."""
     blank = {"reading": "", "layer": -1, "head": -1}
-    return result("training", [{**blank, **row, "low": row["value"], "high": row["value"]} for row in rows])
+    return result(
+        "training", [{**blank, **row, "low": row["value"], "high": row["value"]} for row in rows]
+    )

@@ -39,7 +39,9 @@ PAPER = Paper("ABC", "A paper", "Nobody", 2000, "")
 def test_claims_stand_in_the_order_of_their_ids_whatever_file_enters_them_first() -> None:
     book = Book(PAPER)
     for id in ("ABC-10", "ABC-02", "ABC-01"):
-        book.claim(id, "A sentence.", place="Fig. 1", reported="nothing", study="zoo")(lambda look: [])
+        book.claim(id, "A sentence.", place="Fig. 1", reported="nothing", study="zoo")(
+            lambda look: []
+        )
     assert [claim.id for claim in book] == ["ABC-01", "ABC-02", "ABC-10"]
 
 
@@ -51,7 +53,10 @@ def test_as_much_is_no_less_but_not_more() -> None:
 
 def test_near_zero_on_either_side() -> None:
     wide = near("a difference", Measure.drawn(0, "a", 0.5, -3.0, 3.0), 2.0)
-    assert [part.outcome for part in wide] == ["inconclusive", "inconclusive"]  # it may well be larger
+    assert [part.outcome for part in wide] == [
+        "inconclusive",
+        "inconclusive",
+    ]  # it may well be larger
     outcomes = {
         value: [part.outcome for part in near("a difference", Measure.exactly(value), 2.0)]
         for value in (-3.0, -2.0, 1.0, 3.0)
@@ -67,7 +72,9 @@ def test_near_zero_on_either_side() -> None:
 def known(*values: float, low: float, high: float) -> Measure:
     """A training for each value, whose 95 % interval reaches from so much below it to so much above."""
     ends = np.where(np.arange(DRAWS) % 2, high, low)
-    return Measure({seed: np.concatenate([[value], value + ends]) for seed, value in enumerate(values)})
+    return Measure(
+        {seed: np.concatenate([[value], value + ends]) for seed, value in enumerate(values)}
+    )
 
 
 @pytest.mark.parametrize(
@@ -83,7 +90,9 @@ def known(*values: float, low: float, high: float) -> Measure:
         (nan, 0.0, 0.0, "inconclusive"),
     ],
 )
-def test_one_training_beside_a_threshold(value: float, low: float, high: float, wanted: Outcome) -> None:
+def test_one_training_beside_a_threshold(
+    value: float, low: float, high: float, wanted: Outcome
+) -> None:
     assert at_least("", known(value, low=low, high=high), 2.0).outcome == wanted
     mirrored = known(-value, low=-high, high=-low)
     assert at_most("", mirrored, -2.0).outcome == wanted
@@ -110,7 +119,9 @@ def test_three_trainings_that_agree_on_too_small_an_effect_refute() -> None:
 
 def test_a_ratio_is_compared_with_one() -> None:
     ratio = known(0.5, low=-0.1, high=0.6)
-    assert at_most("", ratio, 0.7).outcome == "inconclusive"  # no sign was asked for, and it may be more
+    assert (
+        at_most("", ratio, 0.7).outcome == "inconclusive"
+    )  # no sign was asked for, and it may be more
     assert at_most("", known(0.5, low=-0.1, high=0.1), 0.7).outcome == "supported"
     assert at_most("", ratio, 0.7, versus=1.0).outcome == "inconclusive"
     assert at_most("", known(0.5, low=-0.1, high=0.4), 0.7, versus=1.0).outcome == "supported"
@@ -119,21 +130,35 @@ def test_a_ratio_is_compared_with_one() -> None:
 
 def test_equality_is_enough_for_a_bound_and_not_for_a_sign() -> None:
     for zero in (Measure.exactly(0.0), known(0.0, 0.0, 0.0, low=0.0, high=0.0)):
-        outcomes = [part("", zero, 0.0).outcome for part in (at_least, at_most, more, less, no_less)]
+        outcomes = [
+            part("", zero, 0.0).outcome for part in (at_least, at_most, more, less, no_less)
+        ]
         assert outcomes == ["supported", "supported", "refuted", "refuted", "supported"]
     assert at_most("", Measure.exactly(1.0), 0.0).outcome == "refuted"
-    assert less("", Measure.exactly(-1e-9)).outcome == more("", Measure.exactly(1e-9)).outcome == "supported"
+    assert (
+        less("", Measure.exactly(-1e-9)).outcome
+        == more("", Measure.exactly(1e-9)).outcome
+        == "supported"
+    )
     assert less("", known(-1.0, low=-1.0, high=1.0)).outcome == "inconclusive"  # may be equal
 
 
 def test_what_is_noted_decides_nothing() -> None:
     part = noted("", known(1.0, low=-0.5, high=0.5), paper=3.0)
-    assert (part.outcome, part.effect, part.low, part.high, part.paper) == (None, 1.0, 0.5, 1.5, 3.0)
+    assert (part.outcome, part.effect, part.low, part.high, part.paper) == (
+        None,
+        1.0,
+        0.5,
+        1.5,
+        3.0,
+    )
 
 
 def entered(check: Check, **about: Any) -> Claim:
     book = Book(PAPER)
-    book.claim("ABC-01", "A sentence.", place="Fig. 1", reported="nothing", study="zoo", **about)(check)
+    book.claim("ABC-01", "A sentence.", place="Fig. 1", reported="nothing", study="zoo", **about)(
+        check
+    )
     return next(iter(book))
 
 
@@ -148,7 +173,9 @@ def better(look: Look) -> Iterator[Part]:
     yield noted("accuracy of a Mixer", readings.accuracy(look("mixer")))
 
 
-VIT, RESNET, MIXER = (exhibit(model, accuracy(90.0 - i)) for i, model in enumerate(("vit", "resnet", "mixer")))
+VIT, RESNET, MIXER = (
+    exhibit(model, accuracy(90.0 - i)) for i, model in enumerate(("vit", "resnet", "mixer"))
+)
 
 
 def test_what_was_not_measured_is_named_once_with_the_command_that_would() -> None:
@@ -156,7 +183,9 @@ def test_what_was_not_measured_is_named_once_with_the_command_that_would() -> No
     assert found.outcome == "inconclusive"
     assert [str(each) for each in found.missing] == ["accuracy of resnet", "accuracy of mixer"]
     assert found.command == "vitreous study zoo"
-    assert [str(each) for each in entered(better).needs()] == [f"accuracy of {m}" for m in ("vit", "resnet", "mixer")]
+    assert [str(each) for each in entered(better).needs()] == [
+        f"accuracy of {m}" for m in ("vit", "resnet", "mixer")
+    ]
 
 
 def test_a_verdict_does_not_wait_for_what_is_only_noted() -> None:
@@ -168,7 +197,11 @@ def test_a_verdict_does_not_wait_for_what_is_only_noted() -> None:
 
 def test_trainings_below_which_nothing_is_decided() -> None:
     def trainings(count: int) -> list[Exhibit]:
-        return [exhibit(m, accuracy(p + s), seed=s) for m, p in (("vit", 90), ("resnet", 80)) for s in range(count)]
+        return [
+            exhibit(m, accuracy(p + s), seed=s)
+            for m, p in (("vit", 90), ("resnet", 80))
+            for s in range(count)
+        ]
 
     found = verdict(better, *trainings(2), MIXER, seeds=3)
     assert found.outcome == "inconclusive"
@@ -186,9 +219,15 @@ def test_trainings_below_which_nothing_is_decided() -> None:
         ((100, 98), "supported"),
     ],
 )
-def test_models_that_have_nothing_left_to_learn_decide_nothing(percents: tuple[float, float], wanted: Outcome) -> None:
+def test_models_that_have_nothing_left_to_learn_decide_nothing(
+    percents: tuple[float, float], wanted: Outcome
+) -> None:
     found = verdict(
-        better, *(exhibit(model, accuracy(p)) for model, p in zip(("vit", "resnet"), percents, strict=True))
+        better,
+        *(
+            exhibit(model, accuracy(p))
+            for model, p in zip(("vit", "resnet"), percents, strict=True)
+        ),
     )
     assert found.outcome == wanted
     assert any("no room to differ" in note for note in found.notes) == (wanted == "inconclusive")
@@ -198,12 +237,16 @@ def test_one_refuted_part_refutes_and_is_the_one_to_show() -> None:
     good, bad, open_ = (Measure.exactly(1.0), Measure.exactly(-1.0), known(0.5, low=-1.0, high=1.0))
 
     def parts(*measures: Measure) -> Verdict:
-        return verdict(lambda look: [at_least(f"part {i}", each, 0.5) for i, each in enumerate(measures)])
+        return verdict(
+            lambda look: [at_least(f"part {i}", each, 0.5) for i, each in enumerate(measures)]
+        )
 
     assert parts(good, good).outcome == "supported"
     assert parts(good, open_).outcome == "inconclusive"
     assert parts(good, open_, bad).outcome == "refuted"
-    assert parts(bad, Measure({})).outcome == "inconclusive"  # not before all of it has been measured
+    assert (
+        parts(bad, Measure({})).outcome == "inconclusive"
+    )  # not before all of it has been measured
     shown = [parts(*each).deciding for each in ((good, bad, open_), (good, open_), (good, good))]
     assert [each and each.says for each in shown] == ["part 1", "part 1", "part 0"]
 

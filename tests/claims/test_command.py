@@ -66,15 +66,25 @@ def test_thresholds_by_scale_and_conflicts() -> None:
 
 def test_verdicts_with_symbols_numbers_and_what_is_missing() -> None:
     evidence = Evidence([*CASES["VIT-06"].supported, *CASES["VIT-14"].refuted])
-    verdicts = judge(evidence, choose("VIT", "masked")[:1] + choose("VIT", "zoo")[-2:] + choose("VIT", "data")[:1])
+    verdicts = judge(
+        evidence,
+        choose("VIT", "masked")[:1] + choose("VIT", "zoo")[-2:] + choose("VIT", "data")[:1],
+    )
     print_verdicts(verdicts, wide := console(200))
-    supported, refuted, unseen, partly = (" ".join(row.split()) for row in printed(wide).split("\nVIT-")[1:])
+    supported, refuted, unseen, partly = (
+        " ".join(row.split()) for row in printed(wide).split("\nVIT-")[1:]
+    )
     assert "✓ supported 30 [29.9, 30.1] ≥ 10 1" in supported
     assert "(3 of 3 parts hold)" in supported
     assert "✗ refuted 0.5 [" in refuted
     assert "? inconclusive" in unseen
-    assert "Missing: rollout of vit data=SYN-B and 1 more. vitreous study zoo measures it." in unseen
-    assert "Missing: accuracy of vit fraction=0.1 schedule=samples and 4 more. vitreous study data" in partly
+    assert (
+        "Missing: rollout of vit data=SYN-B and 1 more. vitreous study zoo measures it." in unseen
+    )
+    assert (
+        "Missing: accuracy of vit fraction=0.1 schedule=samples and 4 more. vitreous study data"
+        in partly
+    )
     assert "4 claims: 1 supported, 1 refuted, 2 inconclusive." in partly
 
 

@@ -20,7 +20,9 @@ def test_what_they_concern_exists() -> None:
     for each in CONFLICTS:
         assert len(set(each.concerns)) == len(each.concerns)
         for id in each.concerns:
-            assert id in known or re.fullmatch(r"A[1-4]\.\d\d|[CD][1-8]", id), f"{each.id} concerns {id}"
+            assert id in known or re.fullmatch(r"A[1-4]\.\d\d|[CD][1-8]", id), (
+                f"{each.id} concerns {id}"
+            )
 
 
 def test_they_say_something() -> None:

@@ -26,7 +26,13 @@ def nonlocality(epochs: int = 10, layers: int = 6, gated: int = 4) -> Seen:
         for epoch in range(epochs + 1) for layer in range(layers) for head in (0, 1)
     ]  # fmt: skip
     gates = [
-        {"measure": "gate", "epoch": epochs, "layer": layer, "head": head, "value": (1 + head) * layer / 10}
+        {
+            "measure": "gate",
+            "epoch": epochs,
+            "layer": layer,
+            "head": head,
+            "value": (1 + head) * layer / 10,
+        }
         for layer in range(gated)
         for head in (0, 1)
     ]
@@ -48,7 +54,14 @@ def test_gated_layers_are_those_that_have_gates() -> None:
 
 def test_the_least_of_a_mean_is_not_the_mean_of_the_least() -> None:
     rows = [
-        {"measure": "nonlocality", "reading": "true", "epoch": epoch, "layer": layer, "head": 0, "value": value}
+        {
+            "measure": "nonlocality",
+            "reading": "true",
+            "epoch": epoch,
+            "layer": layer,
+            "head": 0,
+            "value": value,
+        }
         for epoch, values in enumerate([(9, 9, 9, 9, 0, 4), (9, 9, 9, 9, 4, 0), (9, 9, 9, 9, 4, 4)])
         for layer, value in enumerate(values)
     ]
@@ -57,7 +70,9 @@ def test_the_least_of_a_mean_is_not_the_mean_of_the_least() -> None:
 
 def test_gates_over_heads() -> None:
     assert readings.gates(nonlocality()).each[0].tolist() == pytest.approx([0, 0.15, 0.3, 0.45])
-    assert readings.gates(nonlocality(), heads="max").each[0].tolist() == pytest.approx([0, 0.2, 0.4, 0.6])
+    assert readings.gates(nonlocality(), heads="max").each[0].tolist() == pytest.approx(
+        [0, 0.2, 0.4, 0.6]
+    )
 
 
 def test_accuracy_while_it_learns() -> None:
@@ -71,7 +86,9 @@ def test_accuracy_while_it_learns() -> None:
 def test_masked_layers_are_counted_from_the_first() -> None:
     content = {"content masked up to here": range(1, 11), "position masked up to here": [0.0] * 10}
     model = seen(lesion(content))
-    found = [readings.lost_without(model, "content", share).each[0] for share in (0.01, 0.3, 0.5, 1.0)]
+    found = [
+        readings.lost_without(model, "content", share).each[0] for share in (0.01, 0.3, 0.5, 1.0)
+    ]
     assert found == pytest.approx([1, 3, 5, 10])
 
 
@@ -94,7 +111,9 @@ REFUTED = {
     "CVT-05, no gain": cases.shares([-1, -1.5, -2, -2.5]),
     "CVT-05, no order": cases.shares([13, 2, 11, 1]),
     "CVT-12, far too late": convit([2.9, 2.8, 2.7, 2.6, 2.5, 2.4, 2.3, 2.2, 2.1, 2.0]),
-    "CVT-14, closed from the first": convit(ESCAPED, gates=[0.3 - 0.03 * layer for layer in range(10)]),
+    "CVT-14, closed from the first": convit(
+        ESCAPED, gates=[0.3 - 0.03 * layer for layer in range(10)]
+    ),
     "CVT-14, open to the last": convit(ESCAPED, gates=[0.95 - 0.02 * layer for layer in range(10)]),
     "CVT-17, layers": cases.grid(by_layer=-1, by_strength=2),
     "CVT-17, corners": cases.grid(by_layer=0.1, by_strength=0.2),

@@ -21,12 +21,15 @@ def verdict(id: str, exhibits: list[Exhibit]) -> Verdict:
 
 
 @pytest.mark.parametrize(
-    ("without", "anywhere", "outcome"), [(25, 90.5, "supported"), (60, 90.5, "refuted"), (25, 80, "refuted")]
+    ("without", "anywhere", "outcome"),
+    [(25, 90.5, "supported"), (60, 90.5, "refuted"), (25, 80, "refuted")],
 )
 def test_positions_matter_where_a_place_is_asked_for_and_nowhere_else(
     without: float, anywhere: float, outcome: str
 ) -> None:
-    control = made.trained("vit", 91, 3, "SYN-B") + made.trained("vit", anywhere, 3, "SYN-B", positions="none")
+    control = made.trained("vit", 91, 3, "SYN-B") + made.trained(
+        "vit", anywhere, 3, "SYN-B", positions="none"
+    )
     found = verdict("VIT-01", made.positions(without, 98, 99, 99, "SYN-C") + control)
     assert (found.outcome, found.data, found.scale) == (outcome, "SYN-C", "sanity")
 
@@ -40,7 +43,10 @@ def test_two_trainings_are_too_few_to_tell_kinds_of_positions_apart() -> None:
 
 @pytest.mark.parametrize(("before", "outcome"), [(0.02, "supported"), (-0.35, "refuted")])
 def test_the_grid_is_learned_and_not_given(before: float, outcome: str) -> None:
-    exhibits = [made.grid(-0.35, 0.1, data="SYN-E"), made.grid(before, 0.0, data="SYN-E", moment="start")]
+    exhibits = [
+        made.grid(-0.35, 0.1, data="SYN-E"),
+        made.grid(before, 0.0, data="SYN-E", moment="start"),
+    ]
     assert verdict("VIT-04", exhibits).outcome == outcome
 
 
@@ -52,7 +58,9 @@ def test_the_grid_is_learned_and_not_given(before: float, outcome: str) -> None:
         ("VIT-22", {"zero_head_scores": 0.0}, {"zero_head_scores": 1e-3}),
     ],
 )  # fmt: skip
-def test_what_two_cores_compute_instead_of_training(id: str, good: dict[str, float], bad: dict[str, float]) -> None:
+def test_what_two_cores_compute_instead_of_training(
+    id: str, good: dict[str, float], bad: dict[str, float]
+) -> None:
     small = exhibit("vit", result("accuracy", [{"value": 1.0}]), data="world:shapes")
     for measures, outcome in ((good, "supported"), (bad, "refuted")):
         found = verdict(id, [small, made.exact(**measures)])
@@ -64,10 +72,16 @@ def test_what_two_cores_compute_instead_of_training(id: str, good: dict[str, flo
     [
         ((76, 80, 79), (76, 79.6, 78), "supported"),  # one best rate, and worse there
         ((76, 80, 79), (76, 77, 78), "refuted"),  # another best rate, and still far behind
-        ((76, 80, 79), (70, 80.2, 79), "refuted"),  # one best rate, and no worse: nothing to explain
+        (
+            (76, 80, 79),
+            (70, 80.2, 79),
+            "refuted",
+        ),  # one best rate, and no worse: nothing to explain
     ],
 )
-def test_rates_and_pooling(token: tuple[float, ...], pooled: tuple[float, ...], outcome: str) -> None:
+def test_rates_and_pooling(
+    token: tuple[float, ...], pooled: tuple[float, ...], outcome: str
+) -> None:
     assert verdict("VIT-07", made.rates(token, pooled)).outcome == outcome
 
 
@@ -89,7 +103,10 @@ def test_each_property_of_filters_is_needed(broken: str) -> None:
     bad = {"share": 0.05, "frequency": 0.6, "overlap": 0.5}
     start = made.filters(0.02, 0.76, 0.25, moment="start")
     assert verdict("VIT-08", [made.filters(**good), start]).outcome == "supported"
-    assert verdict("VIT-08", [made.filters(**{**good, broken: bad[broken]}), start]).outcome == "refuted"
+    assert (
+        verdict("VIT-08", [made.filters(**{**good, broken: bad[broken]}), start]).outcome
+        == "refuted"
+    )
 
 
 def test_no_share_of_a_gain_that_is_none() -> None:
@@ -120,7 +137,10 @@ def test_trained_and_untrained_are_compared_on_the_same_images() -> None:
     """Images differ a hundredfold and each gains the same, so that only a pairwise comparison can tell."""
     generator = np.random.default_rng(0)
     before = (0.002 * 100 ** generator.uniform(size=40)).tolist()
-    gained = [rolled([share * 1.05 for share in before], [0.01] * 40), rolled(before, [0.01] * 40, moment="start")]
+    gained = [
+        rolled([share * 1.05 for share in before], [0.01] * 40),
+        rolled(before, [0.01] * 40, moment="start"),
+    ]
     trained, gain = verdict("VIT-16", gained).parts
     assert gain.low > 0
     assert gain.high - gain.low < 0.2 * (trained.high - trained.low)

@@ -60,7 +60,11 @@ def test_which_images_are_looked_at(data: list[str], task: str, wanted: tuple[st
 
 def test_many_classes_have_thresholds_of_their_own() -> None:
     def threshold(classes: int, data: str = "images") -> float:
-        return Evidence([exhibit("vit", accuracy(50, classes=classes), data=data)]).look()[1].at(5.0, ten=2.0)
+        return (
+            Evidence([exhibit("vit", accuracy(50, classes=classes), data=data)])
+            .look()[1]
+            .at(5.0, ten=2.0)
+        )
 
     assert [threshold(count) for count in (10, 49, 50, 100)] == [2.0, 2.0, 5.0, 5.0]
     assert threshold(8, "SYN-B") == 5.0  # what is not given is as for many
@@ -109,26 +113,43 @@ def test_facts_are_told_in_one_order_and_compared_whatever_is_left_open() -> Non
 def test_results_of_two_versions_are_not_judged_together() -> None:
     old = exhibit("vit", accuracy(90, versions={"vitreous": "0.1"}))
     new = exhibit("resnet", accuracy(80, versions={"vitreous": "0.2"}))
-    with pytest.raises(VitreousError, match=r"accuracy of resnet .* version '0\.2', that of vit .* has '0\.1'"):
+    with pytest.raises(
+        VitreousError, match=r"accuracy of resnet .* version '0\.2', that of vit .* has '0\.1'"
+    ):
         Evidence([old, new])
 
 
 def test_results_on_two_sets_of_images_are_not_judged_together() -> None:
     def on(model: str, fingerprint: str, data: str = "cifar10") -> Exhibit:
-        return exhibit(model, accuracy(90, data={"fingerprint": fingerprint, "classes": 10}), data=data)
+        return exhibit(
+            model, accuracy(90, data={"fingerprint": fingerprint, "classes": 10}), data=data
+        )
 
-    with pytest.raises(VitreousError, match=r"resnet .* fingerprint of the images 'bbb', that of vit .* has 'aaa'"):
+    with pytest.raises(
+        VitreousError, match=r"resnet .* fingerprint of the images 'bbb', that of vit .* has 'aaa'"
+    ):
         Evidence([on("vit", "aaa"), on("resnet", "bbb")])
     Evidence([on("vit", "aaa"), on("resnet", "bbb", "SYN-B")])  # they are not compared
 
 
 def test_two_questions_may_be_asked_on_different_images() -> None:
     other = {"fingerprint": "bbb", "classes": 10}
-    Evidence([exhibit("vit", accuracy(90), result("hessian", [{"measure": "NEP", "value": 0.1}], data=other))])
+    Evidence(
+        [
+            exhibit(
+                "vit",
+                accuracy(90),
+                result("hessian", [{"measure": "NEP", "value": 0.1}], data=other),
+            )
+        ]
+    )
 
 
 def test_a_result_of_several_models_is_read_for_the_one_that_was_asked_for() -> None:
-    rows = [{"model": model, "measure": "NEP", "value": value} for model, value in (("a", 0.1), ("b", 0.2))]
+    rows = [
+        {"model": model, "measure": "NEP", "value": value}
+        for model, value in (("a", 0.1), ("b", 0.2))
+    ]
     both = result("hessian", rows)
     exhibits = [
         Exhibit({"model": model, "data": "cifar10", "seed": 0}, {"hessian": both}, name)
@@ -140,7 +161,9 @@ def test_a_result_of_several_models_is_read_for_the_one_that_was_asked_for() -> 
 
 def measured() -> Result:
     units = (("a", "mlp", 1.0), ("b", "attention", 2.0), ("c", "mlp", 3.0))
-    rows = [{"unit": u, "kind": k, "value": v, "low": v - 1.0, "high": v + 1.0} for u, k, v in units]
+    rows = [
+        {"unit": u, "kind": k, "value": v, "low": v - 1.0, "high": v + 1.0} for u, k, v in units
+    ]
     return result("variance", rows)
 
 
@@ -165,7 +188,11 @@ def test_rows_are_chosen_by_their_entries() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "says"), [("conv", "variance of vit .* has no such rows"), ("mlp", "variance of vit .* 2 rows where one")]
+    ("kind", "says"),
+    [
+        ("conv", "variance of vit .* has no such rows"),
+        ("mlp", "variance of vit .* 2 rows where one"),
+    ],
 )
 def test_a_result_without_what_is_read_is_noted_and_not_missing(kind: str, says: str) -> None:
     _, look = Evidence([exhibit("vit", measured())]).look()
@@ -177,7 +204,9 @@ def test_a_result_without_what_is_read_is_noted_and_not_missing(kind: str, says:
 
 
 def test_the_last_epoch_is_the_end_of_a_training() -> None:
-    rows = [{"measure": "train_nll", "epoch": epoch, "value": float(epoch)} for epoch in (0, 30, 20, 10)]
+    rows = [
+        {"measure": "train_nll", "epoch": epoch, "value": float(epoch)} for epoch in (0, 30, 20, 10)
+    ]
     record = training([*rows, {"measure": "test_nll", "epoch": 40, "value": 40.0}])
     assert readings.train_nll(seen(exhibit("vit", record))).each.tolist() == [30.0]
 
@@ -186,7 +215,10 @@ def test_two_models_on_the_same_images_stay_paired() -> None:
     generator = np.random.default_rng(0)
     noise = generator.normal(0, 0.01, 1 + DRAWS)
     noise[0] = 0
-    kept = {name: [float(each) for each in mean + noise] for name, mean in (("vit", 0.9), ("resnet", 0.8))}
+    kept = {
+        name: [float(each) for each in mean + noise]
+        for name, mean in (("vit", 0.9), ("resnet", 0.8))
+    }
     exhibits = [exhibit(name, accuracy(100 * kept[name][0], replicates=kept)) for name in kept]
     _, look = Evidence(exhibits).look()
     gap = readings.accuracy(look("vit")) - readings.accuracy(look("resnet"))

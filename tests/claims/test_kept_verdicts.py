@@ -35,7 +35,9 @@ def test_the_table_is_what_the_evidence_gives(path: Path) -> None:
     for one, other in zip(kept, now, strict=True):
         for column, value in one.items():
             if column in ("effect", "low", "high") and value:
-                assert float(other[column]) == pytest.approx(float(value), rel=1e-6, abs=1e-9, nan_ok=True)
+                assert float(other[column]) == pytest.approx(
+                    float(value), rel=1e-6, abs=1e-9, nan_ok=True
+                )
             else:
                 assert other[column] == value, (one["claim"], column)
 
@@ -43,7 +45,9 @@ def test_the_table_is_what_the_evidence_gives(path: Path) -> None:
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_the_summary_is_what_the_evidence_gives(path: Path) -> None:
     said = generator("verdicts").summary(path.stem, verdicts(path))
-    assert path.with_suffix(".md").read_text(encoding="utf-8") == said, "run docs/generate_verdicts.py"
+    assert path.with_suffix(".md").read_text(encoding="utf-8") == said, (
+        "run docs/generate_verdicts.py"
+    )
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)

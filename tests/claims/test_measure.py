@@ -44,7 +44,10 @@ def test_what_is_paired_is_narrower_than_what_is_not() -> None:
     paired = Measure({0: other}) - Measure({0: one})
     means = right.mean(1)
     doubts = np.sqrt(means * (1 - means) / 1000)
-    drawn = [normal(str(i), mean, doubt) for i, (mean, doubt) in enumerate(zip(means, doubts, strict=True))]
+    drawn = [
+        normal(str(i), mean, doubt)
+        for i, (mean, doubt) in enumerate(zip(means, doubts, strict=True))
+    ]
     unpaired = drawn[1] - drawn[0]
     assert paired.interval()[0] == pytest.approx(unpaired.interval()[0]) == pytest.approx(0.02)
     assert half_width(paired) == pytest.approx(REACH * np.sqrt(0.02 * 0.98 / 1000), rel=0.2)
@@ -73,8 +76,12 @@ def test_seeds_are_drawn_anew() -> None:
 def test_doubt_about_images_is_shared_by_trainings_and_shrinks_with_their_number() -> None:
     """Three trainings with deviation 1 each and no difference between them have 1/√3, and what drawing them anew adds:
     a training is drawn twice or thrice now and then, so the mean square of its share is 5/9 and not 1/3."""
-    found = [Measure({s: normal(f"{i}/{s}", 0.0, 1.0).seeds[0] for s in range(3)}) for i in range(40)]
-    assert np.mean([half_width(each) for each in found]) == pytest.approx(REACH * np.sqrt(5 / 9), rel=0.06)
+    found = [
+        Measure({s: normal(f"{i}/{s}", 0.0, 1.0).seeds[0] for s in range(3)}) for i in range(40)
+    ]
+    assert np.mean([half_width(each) for each in found]) == pytest.approx(
+        REACH * np.sqrt(5 / 9), rel=0.06
+    )
 
 
 def test_a_number_less_a_measure_keeps_every_training() -> None:
@@ -138,7 +145,9 @@ def test_rank_correlation_is_that_of_scipy() -> None:
     one[:, 0], other[:, 0] = 9.0, 8.0  # and no constant row
     one[:, 1], other[:, 1] = -1.0, -2.0
     found = spearman(Measure({0: one}), Measure({0: other})).seeds[0]
-    np.testing.assert_allclose(found, [spearmanr(a, b).statistic for a, b in zip(one, other, strict=True)])
+    np.testing.assert_allclose(
+        found, [spearmanr(a, b).statistic for a, b in zip(one, other, strict=True)]
+    )
     found = spearman([5, 1, 2, 3, 4, 6], Measure({3: other})).seeds[3]
     np.testing.assert_allclose(found, [spearmanr([5, 1, 2, 3, 4, 6], b).statistic for b in other])
 
@@ -146,7 +155,9 @@ def test_rank_correlation_is_that_of_scipy() -> None:
 def test_correlation_is_that_of_numpy_and_not_a_number_of_a_constant() -> None:
     one, other = generator.standard_normal((2, 1 + DRAWS, 5))
     found = correlation(Measure({0: one}), Measure({0: other})).seeds[0]
-    np.testing.assert_allclose(found, [np.corrcoef(a, b)[0, 1] for a, b in zip(one, other, strict=True)])
+    np.testing.assert_allclose(
+        found, [np.corrcoef(a, b)[0, 1] for a, b in zip(one, other, strict=True)]
+    )
     assert np.isnan(spearman([1, 2, 3], Measure.exactly([4.0, 4.0, 4.0])).interval()[0])
 
 
@@ -154,5 +165,7 @@ def test_a_ratio_to_nothing_warns_of_nothing() -> None:
     value, low, high = (seeds(1.0) / seeds(0.0)).interval()
     assert value == np.inf
     assert np.isnan([low, high]).all()
-    value, low, high = (normal("a", 1.0, 0.1) / Measure({0: np.r_[2.0, 0.0, np.full(DRAWS - 1, 2.0)]})).interval()
+    value, low, high = (
+        normal("a", 1.0, 0.1) / Measure({0: np.r_[2.0, 0.0, np.full(DRAWS - 1, 2.0)]})
+    ).interval()
     assert (value, low > 0.3, high < 0.7) == (0.5, True, True)

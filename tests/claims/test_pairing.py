@@ -24,7 +24,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         torch.manual_seed(0)
         for weight in model.parameters():
             weight.data += noise * weight.data.std(correction=0) * torch.randn_like(weight)
-        seen = vitreous.inspect({name: model}, "world:shapes", ["accuracy", "calibration"], limit=300, device="cpu")
+        seen = vitreous.inspect(
+            {name: model}, "world:shapes", ["accuracy", "calibration"], limit=300, device="cpu"
+        )
         found[name] = seen.save(tmp_path_factory.mktemp(name))
     return found
 
@@ -35,7 +37,9 @@ def looked(folders: dict[str, Path], paired: bool) -> tuple[Measure, Measure]:
     for name, folder in folders.items():
         results = dict(vitreous.Inspection.load(folder))
         if not paired:
-            results = {question: replace(result, replicates={}) for question, result in results.items()}
+            results = {
+                question: replace(result, replicates={}) for question, result in results.items()
+            }
         exhibits.append(Exhibit({"model": name, "data": "world:shapes", "seed": 0}, results, name))
     _, look = Evidence(exhibits).look()
     vit, convit = look("vit"), look("convit")
@@ -44,7 +48,9 @@ def looked(folders: dict[str, Path], paired: bool) -> tuple[Measure, Measure]:
 
 
 def test_pairs_say_more_than_two_single_numbers(folders: dict[str, Path]) -> None:
-    for pair, single in zip(looked(folders, paired=True), looked(folders, paired=False), strict=True):
+    for pair, single in zip(
+        looked(folders, paired=True), looked(folders, paired=False), strict=True
+    ):
         (value, low, high), (alike, below, above) = pair.interval(), single.interval()
         assert value == pytest.approx(alike)
         assert low < value < high

@@ -37,13 +37,22 @@ FOR = [
             *features.vit_frequencies([-0.1, -0.1], [0, 0]),
         ],
     ),
-    ("HDV-35", [VIT, features.resnet_variance(*VARIANCE[:3], (0.2, 0.19))]),  # in the mean over stages
+    (
+        "HDV-35",
+        [VIT, features.resnet_variance(*VARIANCE[:3], (0.2, 0.19))],
+    ),  # in the mean over stages
     ("HDV-43", architecture.built((*BUILT[:5], 82.0))),  # by the best
 ]
 AGAINST = [
-    ("HDV-26", features.vit_frequencies([-0.01] * 8 + [0.3] * 4, [0.0] * 12)),  # layers, but not the mean
+    (
+        "HDV-26",
+        features.vit_frequencies([-0.01] * 8 + [0.3] * 4, [0.0] * 12),
+    ),  # layers, but not the mean
     ("HDV-28", features.vit_frequencies([0.3] * 12, [0.1] * 12)),  # MLPs sharpen, attention more so
-    ("HDV-29", [features.resnet_frequencies(*features.PAPER_HIGHS[:2], (-4.0, -4.0), (-1.0, -1.0))]),  # one stage falls
+    (
+        "HDV-29",
+        [features.resnet_frequencies(*features.PAPER_HIGHS[:2], (-4.0, -4.0), (-1.0, -1.0))],
+    ),  # one stage falls
     ("HDV-30", features.ends(vit=-2.5, resnet=-2.5)),
     ("HDV-32", features.band_noise([2.0] * 5 + HIGH)),
     ("HDV-32", features.band_noise([*LOW, 0.0, -9.0, 4.0, 4.0])),
@@ -56,9 +65,18 @@ AGAINST = [
         ],
     ),
     ("HDV-36", [features.resnet_variance(*VARIANCE[:2], (0.8, 0.4), VARIANCE[3])]),  # stage 3
-    ("HDV-40", [features.resnet_lesion((5, 4), (0.2, 0.1), (4, 3.5), (3, 2.9))]),  # stage 2 is early
-    ("HDV-41", [features.swin_lesion((*features.SWIN_ATTENTION[:3], (2.0, 1.0)), features.SWIN_MLP)]),
-    ("HDV-41", [features.swin_lesion(features.SWIN_ATTENTION, (*features.SWIN_MLP[:3], (1.0, 2.0)))]),
+    (
+        "HDV-40",
+        [features.resnet_lesion((5, 4), (0.2, 0.1), (4, 3.5), (3, 2.9))],
+    ),  # stage 2 is early
+    (
+        "HDV-41",
+        [features.swin_lesion((*features.SWIN_ATTENTION[:3], (2.0, 1.0)), features.SWIN_MLP)],
+    ),
+    (
+        "HDV-41",
+        [features.swin_lesion(features.SWIN_ATTENTION, (*features.SWIN_MLP[:3], (1.0, 2.0)))],
+    ),
     (
         "HDV-42",
         [
@@ -76,7 +94,13 @@ AGAINST = [
     ("HDV-52", architecture.blurred(81, ape=110)),
     ("HDV-53", architecture.mixed(70, 60, 50)),
     ("HDV-56", architecture.reaching(swin=32, near=28)),
-    ("HDV-57", [*architecture.trained(-0.5, 3, order="falling"), *architecture.trained(0.5, 3, order="constant")]),
+    (
+        "HDV-57",
+        [
+            *architecture.trained(-0.5, 3, order="falling"),
+            *architecture.trained(0.5, 3, order="constant"),
+        ],
+    ),
 ]
 
 
@@ -104,18 +128,32 @@ def test_on_two_cores_what_holds_of_any_network_is_computed(id: str) -> None:
 
 def small(percents: list[float], fraction: float | None = None) -> list[Exhibit]:
     pairs = zip(SMALL_BUILD_UP, percents, strict=True)
-    return [exhibit("alternet", accuracy(p), msas=msas, fraction=fraction, data="SYN-B") for msas, p in pairs]
+    return [
+        exhibit("alternet", accuracy(p), msas=msas, fraction=fraction, data="SYN-B")
+        for msas, p in pairs
+    ]
 
 
 def test_on_two_cores_alternet_is_built_up_in_three_stages() -> None:
     assert outcome("HDV-43", small([80, 81, 82, 83])) == "supported"
     assert outcome("HDV-43", small([80, 79, 78, 77])) == "refuted"
-    assert outcome("HDV-47", [*small([80, 81, 82, 83]), *small([60, 62, 61, 60], FEW)]) == "supported"
+    assert (
+        outcome("HDV-47", [*small([80, 81, 82, 83]), *small([60, 62, 61, 60], FEW)]) == "supported"
+    )
     assert outcome("HDV-47", [*small([80, 82, 81, 80]), *small([60, 61, 62, 63], FEW)]) == "refuted"
 
 
 def test_on_two_cores_local_attention_is_in_windows() -> None:
-    others = [exhibit("vit", accuracy(60), data="SYN-B"), exhibit("vit", accuracy(65), pool="gap", data="SYN-B")]
+    others = [
+        exhibit("vit", accuracy(60), data="SYN-B"),
+        exhibit("vit", accuracy(65), pool="gap", data="SYN-B"),
+    ]
     near = exhibit("vit", accuracy(68), kernel=5, data="SYN-B")
-    assert outcome("HDV-56", [exhibit("window", accuracy(70), data="SYN-B"), near, *others]) == "supported"
-    assert outcome("HDV-56", [exhibit("window", accuracy(61), data="SYN-B"), near, *others]) == "refuted"
+    assert (
+        outcome("HDV-56", [exhibit("window", accuracy(70), data="SYN-B"), near, *others])
+        == "supported"
+    )
+    assert (
+        outcome("HDV-56", [exhibit("window", accuracy(61), data="SYN-B"), near, *others])
+        == "refuted"
+    )

@@ -25,26 +25,44 @@ def outcome(id: str, exhibits: list[Exhibit]) -> str:
 @pytest.mark.parametrize(("classes", "wanted"), [(10, "supported"), (100, "refuted")])
 def test_a_gap_of_three_points_is_enough_for_few_classes_only(classes: int, wanted: str) -> None:
     errors = {**ERRORS, "resnet": 22.0, "swin": 23.0, "pit": 24.0, "vit": 25.0, "mixer": 26.0}
-    zoo = [exhibit(model, accuracy(100 - error, classes=classes)) for model, error in errors.items()]
+    zoo = [
+        exhibit(model, accuracy(100 - error, classes=classes)) for model, error in errors.items()
+    ]
     assert outcome("HDV-01", zoo) == wanted
 
 
 @pytest.mark.parametrize(("window", "wanted"), [(15.0, "supported"), (45.0, "refuted")])
 def test_on_two_cores_windows_stand_between(window: float, wanted: str) -> None:
     errors = {"resnet": 5.0, "window": window, "vit": 30.0, "mixer": 40.0}
-    assert outcome("HDV-01", [trained(model, error, data="SYN-B") for model, error in errors.items()]) == wanted
+    assert (
+        outcome("HDV-01", [trained(model, error, data="SYN-B") for model, error in errors.items()])
+        == wanted
+    )
 
 
 def test_on_two_cores_few_and_many_images_are_of_one_task() -> None:
-    errors = {("vit", 0.05): 30.0, ("vit", None): 12.0, ("resnet", 0.05): 10.0, ("resnet", None): 10.0}
-    found = [trained(model, error, data="SYN-E", fraction=share) for (model, share), error in errors.items()]
+    errors = {
+        ("vit", 0.05): 30.0,
+        ("vit", None): 12.0,
+        ("resnet", 0.05): 10.0,
+        ("resnet", None): 10.0,
+    }
+    found = [
+        trained(model, error, data="SYN-E", fraction=share)
+        for (model, share), error in errors.items()
+    ]
     assert outcome("HDV-03", found) == "supported"
 
 
 def test_on_two_cores_heads_are_fewer_and_narrower() -> None:
-    heads = [warm("vit", 0.5 - 0.1 * i, 50.0 - i, heads=2**i, head_dim=8, data="SYN-E") for i in range(4)]
+    heads = [
+        warm("vit", 0.5 - 0.1 * i, 50.0 - i, heads=2**i, head_dim=8, data="SYN-E") for i in range(4)
+    ]
     assert outcome("HDV-23", heads) == "supported"
-    widths = [warm("vit", 0.5 - 0.1 * i, 50.0 - i, heads=2, head_dim=4 * 2**i, data="SYN-E") for i in range(4)]
+    widths = [
+        warm("vit", 0.5 - 0.1 * i, 50.0 - i, heads=2, head_dim=4 * 2**i, data="SYN-E")
+        for i in range(4)
+    ]
     assert outcome("HDV-24", widths) == "supported"
 
 
@@ -60,7 +78,11 @@ def test_a_resnet_that_is_not_convex_refutes_however_little_a_vit_is() -> None:
 
 def test_clean_images_mislead_about_the_order_or_about_the_ratio() -> None:
     """Of 0.9, which becomes more than 1, half of it or less, or little else."""
-    assert [outcome("HDV-51", clean(vit)) for vit in (110.0, 44.0, 46.0)] == ["supported", "supported", "refuted"]
+    assert [outcome("HDV-51", clean(vit)) for vit in (110.0, 44.0, 46.0)] == [
+        "supported",
+        "supported",
+        "refuted",
+    ]
 
 
 def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None:
@@ -86,7 +108,11 @@ def test_landscapes_are_read_on_rings_and_what_is_not_finite_is_infinite() -> No
     ).look()
     vit, resnet = look("vit"), look("resnet")
     assert rise(vit, 0.1).each.tolist() == [0.3]
-    assert [rise(vit, 0.8, term).each.tolist() for term in ("", "l2", "norms")] == [[2.5], [6.5], [4.5]]
+    assert [rise(vit, 0.8, term).each.tolist() for term in ("", "l2", "norms")] == [
+        [2.5],
+        [6.5],
+        [4.5],
+    ]
     assert (highest(vit).each.tolist(), highest(resnet).each.tolist()) == ([2.5], [np.inf])
     assert rise(resnet, 0.8).each.tolist() == [np.inf]
     assert not rise(vit, 0.5).known

@@ -22,20 +22,31 @@ def asked(name: str, data: str, **models: list[list[object]]) -> Result:
 
 def test_models_are_known_by_their_units() -> None:
     found = judged({"accuracy": asked("accuracy", "cifar10", mine=VIT, other=NET)})
-    assert {each.name: each.facts["model"] for each in found.exhibits} == {"mine": "vit", "other": "resnet"}
+    assert {each.name: each.facts["model"] for each in found.exhibits} == {
+        "mine": "vit",
+        "other": "resnet",
+    }
 
 
 def test_roles_say_what_they_are() -> None:
     results = {"accuracy": asked("accuracy", "cifar10", mine=VIT, other=NET)}
     found = judged(results, {"mine": "vit pool=gap moment=warmup"})
-    assert dict(found.exhibits[0].facts) == {"model": "vit", "pool": "gap", "moment": "warmup", "data": "cifar10"}
+    assert dict(found.exhibits[0].facts) == {
+        "model": "vit",
+        "pool": "gap",
+        "moment": "warmup",
+        "data": "cifar10",
+    }
     with pytest.raises(UnknownName, match=r"'mien'\. Did you mean mine"):
         judged(results, {"mien": "vit"})
 
 
 def test_results_on_other_images_are_other_evidence() -> None:
     """Such as those of another time that a report shows as well."""
-    results = {"accuracy": asked("accuracy", "photos", mine=VIT), "hessian": asked("hessian", "world:shapes", mine=VIT)}
+    results = {
+        "accuracy": asked("accuracy", "photos", mine=VIT),
+        "hessian": asked("hessian", "world:shapes", mine=VIT),
+    }
     found = judged(results)
     assert {each.facts["data"]: list(each.results) for each in found.exhibits} == {
         "photos": ["accuracy"], "world:shapes": ["hessian"],
@@ -52,10 +63,19 @@ def test_a_number_is_read_once_from_each_exhibit() -> None:
         read.append((rows.exhibit.seed, measure + more))
         return rows.where(measure=measure).one()
 
-    evidence = Evidence([exhibit("vit", hessian(0.2, 3.0), accuracy(90.0), seed=seed) for seed in (0, 1)])
+    evidence = Evidence(
+        [exhibit("vit", hessian(0.2, 3.0), accuracy(90.0), seed=seed) for seed in (0, 1)]
+    )
     for look in (evidence.look()[1], Look(evidence.exhibits)):
         for _ in range(2):
             assert noted(look("vit"), "NEP").each.tolist() == [0.2, 0.2]
             assert noted(look("vit"), "APE").each.tolist() == [3.0, 3.0]
             assert noted(look("vit"), "APE", more="!").each.tolist() == [3.0, 3.0]
-    assert sorted(read) == [(0, "APE"), (0, "APE!"), (0, "NEP"), (1, "APE"), (1, "APE!"), (1, "NEP")]
+    assert sorted(read) == [
+        (0, "APE"),
+        (0, "APE!"),
+        (0, "NEP"),
+        (1, "APE"),
+        (1, "APE!"),
+        (1, "NEP"),
+    ]

@@ -23,7 +23,9 @@ def test_the_p_value_is_that_of_the_interval() -> None:
     assert doubt(replace(PART, effect=1.0, low=0.0, high=2.0)) == pytest.approx(0.05)
     deviation = 1 / norm.ppf(0.975)
     assert doubt(PART) == pytest.approx(2 * norm.sf(2 / deviation))
-    assert doubt(replace(PART, effect=-2.0, low=-9.0, high=-1.0)) == pytest.approx(2 * norm.sf(2 / deviation))
+    assert doubt(replace(PART, effect=-2.0, low=-9.0, high=-1.0)) == pytest.approx(
+        2 * norm.sf(2 / deviation)
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,12 +65,16 @@ def test_how_many_chance_gives() -> None:
 
 def test_the_paragraph() -> None:
     claims = [find(dosovitskiy_2021.BOOK, f"VIT-{number:02d}") for number in (9, 14, 20, 23)]
-    evidence = Evidence([*CASES["VIT-09"].supported, *CASES["VIT-14"].refuted, *CASES["VIT-23"].refuted])
+    evidence = Evidence(
+        [*CASES["VIT-09"].supported, *CASES["VIT-14"].refuted, *CASES["VIT-23"].refuted]
+    )
     verdicts = judge(evidence, claims)
     (found,) = counts(verdicts).values()
     assert found == {"supported": 1, "refuted": 2, "inconclusive": 1}
     said = summary(verdicts)
-    assert said.startswith("4 claims: 1 supported, 2 refuted, 1 inconclusive. 1 of the inconclusive ones lack")
+    assert said.startswith(
+        "4 claims: 1 supported, 2 refuted, 1 inconclusive. 1 of the inconclusive ones lack"
+    )
     assert "5 effects whose sign was judged at 95 %" in said
     assert "up to 0.1 would seem certain" in said
     assert "Of 3 that support a claim 3 stay certain" in said
@@ -76,7 +82,10 @@ def test_the_paragraph() -> None:
 
 def test_a_sign_that_many_comparisons_take_away_is_named() -> None:
     (verdict,) = judge(Evidence(CASES["VIT-23"].supported), [find(dosovitskiy_2021.BOOK, "VIT-23")])
-    weak = replace(verdict, parts=tuple(replace(PART, effect=1.0, low=0.1, high=1.9) for _ in range(9)))
-    assert "Of 9 that support a claim 0 stay certain if all are judged together (Holm); not so for VIT-23." in summary(
-        [weak]
+    weak = replace(
+        verdict, parts=tuple(replace(PART, effect=1.0, low=0.1, high=1.9) for _ in range(9))
+    )
+    assert (
+        "Of 9 that support a claim 0 stay certain if all are judged together (Holm); not so for VIT-23."
+        in summary([weak])
     )

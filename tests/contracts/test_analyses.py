@@ -35,16 +35,27 @@ every = pytest.mark.parametrize("name", analyses.names())
 
 def quick(name: str) -> dict[str, Any]:
     """Options of the test file, which is read and not imported."""
-    tree = ast.parse((ROOT / "tests" / "measure" / "analyses" / f"test_{name}.py").read_text(encoding="utf-8"))
+    tree = ast.parse(
+        (ROOT / "tests" / "measure" / "analyses" / f"test_{name}.py").read_text(encoding="utf-8")
+    )
     for node in tree.body:
-        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == "QUICK" and node.value is not None:
+        if (
+            isinstance(node, ast.AnnAssign)
+            and getattr(node.target, "id", "") == "QUICK"
+            and node.value is not None
+        ):
             return ast.literal_eval(node.value)
-    raise AssertionError(f"tests/measure/analyses/test_{name}.py has no QUICK: dict[str, Any] = {{…}}.")
+    raise AssertionError(
+        f"tests/measure/analyses/test_{name}.py has no QUICK: dict[str, Any] = {{…}}."
+    )
 
 
 @cache
 def data() -> dict[str, vitreous.data.Dataset]:
-    return {split: vitreous.data.load("world:shapes", split=split, size=IMAGES) for split in ("train", "test")}
+    return {
+        split: vitreous.data.load("world:shapes", split=split, size=IMAGES)
+        for split in ("train", "test")
+    }
 
 
 def asked(name: str, models: Any = MODELS, **how: Any) -> Result:
@@ -84,11 +95,16 @@ def test_options_are_plain_and_said_in_the_record(name: str) -> None:
     given = [each for each in fields(analysis) if each.init]
     assert analysis(**{each.name: getattr(analysis(), each.name) for each in given}) == analysis()
     for option, value in quick(name).items():
-        assert result(name).about["options"][option] in (value, list(value) if isinstance(value, tuple) else value)
+        assert result(name).about["options"][option] in (
+            value,
+            list(value) if isinstance(value, tuple) else value,
+        )
 
 
 @every
-def test_what_was_interrupted_goes_on(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_interrupted_goes_on(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from vitreous.measure import engine
 
     done: list[str] = []
@@ -128,7 +144,9 @@ def _pieces(name: str) -> int:
 
 
 @every
-def test_batch_size_does_not_matter_and_memory_may_run_out(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_size_does_not_matter_and_memory_may_run_out(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every first piece of a model ends half-way, and is begun again with 7 images at a time instead of 14."""
     from vitreous.measure import engine
 
@@ -193,7 +211,9 @@ def test_hardly_anything_is_answered_or_refused_in_a_sentence(name: str, case: s
     model, before = kind(), state(kind())
     options = {key: value for key, value in quick(name).items() if key not in ("to", "others")}
     try:
-        found = vitreous.analyse({"model": model}, {"train": given, "test": given}, {name: options}, batch=1000)
+        found = vitreous.analyse(
+            {"model": model}, {"train": given, "test": given}, {name: options}, batch=1000
+        )
         said = "." if name in found else found.left_out[name]["model"]
     except VitreousError as error:
         said = str(error)
@@ -207,7 +227,10 @@ def state(model: nn.Module) -> dict[str, Any]:
         "grads": [None if p.grad is None else p.grad.clone() for p in model.parameters()],
         "learns": [p.requires_grad for p in model.parameters()],
         "training": [module.training for module in model.modules()],
-        "hooks": [len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks) for m in model.modules()],
+        "hooks": [
+            len(m._forward_hooks) + len(m._forward_pre_hooks) + len(m._backward_hooks)
+            for m in model.modules()
+        ],
     }
 
 

@@ -30,7 +30,9 @@ def cases() -> dict[str, Case]:
 
 
 def test_all_findings_are_there() -> None:
-    wanted = [f"{key}-{number:02d}" for key, count in COUNTS.items() for number in range(1, count + 1)]
+    wanted = [
+        f"{key}-{number:02d}" for key, count in COUNTS.items() for number in range(1, count + 1)
+    ]
     assert [claim.id for claim in claims.every()] == wanted
 
 

@@ -18,7 +18,10 @@ from vitreous.models.registry import FAMILIES
 build: Any = vitreous.models.build  # what a model is made of has no static type
 
 SIDE, CLASSES = 32, 5
-SHRINK: dict[str, dict[str, Any]] = {"convit": {"depth": 3, "gpsa": 2}, "pit": {"depths": (1, 1, 1)}}
+SHRINK: dict[str, dict[str, Any]] = {
+    "convit": {"depth": 3, "gpsa": 2},
+    "pit": {"depths": (1, 1, 1)},
+}
 """Families that `tiny` cannot make small by the common options alone."""
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -46,9 +49,15 @@ def tiny(name: str, **options: Any) -> Any:
     """The first size of a family for 32 pixels, with as few blocks as its options allow."""
     found = FAMILIES[name]
     small: dict[str, Any] = {"image": SIDE, "classes": CLASSES}
-    small |= {key: value for key, value in {"depth": 2, "depths": (1, 1, 1, 1)}.items() if key in found.options}
+    small |= {
+        key: value
+        for key, value in {"depth": 2, "depths": (1, 1, 1, 1)}.items()
+        if key in found.options
+    }
     small |= {"patch": 8} if found.patches else {}
-    return build(f"{name}_{next(iter(found.sizes))}", **{**small, **SHRINK.get(name, {}), **options})
+    return build(
+        f"{name}_{next(iter(found.sizes))}", **{**small, **SHRINK.get(name, {}), **options}
+    )
 
 
 def awake(model: Any) -> Any:
@@ -98,7 +107,9 @@ def test_exports(key: str) -> None:
 @families
 def test_compiles(key: str) -> None:
     model = case(key).eval()
-    compiled: Any = torch.compile(model, backend="aot_eager" if key == "vit" else "eager", fullgraph=True)
+    compiled: Any = torch.compile(
+        model, backend="aot_eager" if key == "vit" else "eager", fullgraph=True
+    )
     with torch.no_grad():
         torch.testing.assert_close(compiled(images()), model(images()), rtol=0, atol=1e-4)
     torch.compiler.reset()
@@ -131,7 +142,10 @@ def test_saves_and_loads(key: str, tmp_path: Path) -> None:
 @everything
 def test_same_seed_same_model(key: str) -> None:
     one, two = case(key).eval(), case(key).eval()
-    assert all(torch.equal(a, b) for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True)
+    )
     with torch.no_grad():
         assert torch.equal(one(images()), two(images()))
         assert torch.isfinite(one(images())).all()

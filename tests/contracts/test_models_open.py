@@ -15,14 +15,34 @@ Case = tuple[str, dict[str, Any], dict[str, int], set[str]]
 CASES: list[Case] = [
     ("vit_ti/4", {"depth": 2}, {"attention": 2, "mlp": 2}, {"global"}),
     ("vit_ti/4", {"depth": 2, "pool": "gap"}, {"attention": 2, "mlp": 2}, {"global"}),
-    ("vit_ti/4", {"depth": 2, "pos": "2d", "inject": "every"}, {"attention": 2, "mlp": 2}, {"global"}),
+    (
+        "vit_ti/4",
+        {"depth": 2, "pos": "2d", "inject": "every"},
+        {"attention": 2, "mlp": 2},
+        {"global"},
+    ),
     ("vit_ti/4", {"depth": 2, "pos": "relative"}, {"attention": 2, "mlp": 2}, {"global"}),
-    ("vit_ti/4", {"depth": 2, "mixer": "neighbourhood", "pool": "gap"}, {"attention": 2, "mlp": 2}, {"windowed"}),
-    ("vit_ti/4", {"depth": 2, "mixer": "window", "pool": "gap"}, {"attention": 2, "mlp": 2}, {"windowed"}),
+    (
+        "vit_ti/4",
+        {"depth": 2, "mixer": "neighbourhood", "pool": "gap"},
+        {"attention": 2, "mlp": 2},
+        {"windowed"},
+    ),
+    (
+        "vit_ti/4",
+        {"depth": 2, "mixer": "window", "pool": "gap"},
+        {"attention": 2, "mlp": 2},
+        {"windowed"},
+    ),
     ("vit_ti/4", {"depth": 2, "mixer": "pool", "pool": "gap"}, {"mlp": 2, "pool": 2}, set()),
     ("vit_ti/4", {"depth": 2, "mixer": "box", "pool": "gap"}, {"mlp": 2, "pool": 2}, set()),
     ("vit_ti/4", {"depth": 2, "mixer": "identity", "pool": "gap"}, {"mlp": 2}, set()),
-    ("vit_ti/4", {"depth": 2, "mixer": "token_mlp", "pool": "gap"}, {"mlp": 2, "token-mlp": 2}, set()),
+    (
+        "vit_ti/4",
+        {"depth": 2, "mixer": "token_mlp", "pool": "gap"},
+        {"mlp": 2, "token-mlp": 2},
+        set(),
+    ),
     ("vit_ti/4", {"depth": 2, "mixer": "mean"}, {"mlp": 2, "mixer": 2}, set()),
     ("vit_ti/4", {"depth": 2, "skipless": (1,)}, {"attention": 2, "mlp": 2}, {"global"}),
     ("vit_ti/8", {"depth": 1, "stem": "r26"}, {"attention": 1, "conv": 8, "mlp": 2}, {"global"}),
@@ -53,7 +73,9 @@ def test_no_family_escapes() -> None:
     assert set(FAMILIES) <= tried
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: " ".join([case[0], *map(str, case[1].values())]))
+@pytest.mark.parametrize(
+    "case", CASES, ids=lambda case: " ".join([case[0], *map(str, case[1].values())])
+)
 def test_opens_with_the_right_anatomy(case: Case) -> None:
     name, options, expected, reach = case
     model = vitreous.build(name, image=32, classes=10, **options).eval()
@@ -61,12 +83,16 @@ def test_opens_with_the_right_anatomy(case: Case) -> None:
     images = torch.randn(3, *specimen.anatomy.image)
     with torch.no_grad():
         torch.testing.assert_close(specimen(images), model(images), rtol=1e-4, atol=1e-5)
-    counts = {kind: n for kind, n in specimen.anatomy.counts().items() if kind not in ("stem", "head")}
+    counts = {
+        kind: n for kind, n in specimen.anatomy.counts().items() if kind not in ("stem", "head")
+    }
     assert (counts, {unit.reach for unit in specimen.units if unit.reach}) == (expected, reach)
     lost = [unit.name for unit in specimen.units if unit.grid is None and unit.kind != "head"]
     assert lost == ([] if name != "mlp_s" else ["features.1"])
 
 
 def test_a_block_without_skips_says_so() -> None:
-    specimen = vitreous.open(vitreous.build("vit_ti/4", image=32, classes=10, depth=2, skipless=(1,)))
+    specimen = vitreous.open(
+        vitreous.build("vit_ti/4", image=32, classes=10, depth=2, skipless=(1,))
+    )
     assert [unit.skip for unit in specimen.units] == [False, True, True, False, False, False]

@@ -68,13 +68,19 @@ def answered(passing: Pass, found: Sums) -> Result | None:
     """The result; None where no model can be asked."""
     (probe,) = passing.probes
     asked = passing.asked(probe)
-    return probe.answer({key.partition(":")[2]: value for key, value in found.items()}, asked) if asked else None
+    return (
+        probe.answer({key.partition(":")[2]: value for key, value in found.items()}, asked)
+        if asked
+        else None
+    )
 
 
 def whole(name: str) -> tuple[Pass, Result]:
     passing, parts = sums(name, IMAGES, IMAGES)
     result = answered(passing, added(parts))
-    assert result is not None, f"{name} can be asked of none of {MODELS}; add a bundled model that it suits."
+    assert result is not None, (
+        f"{name} can be asked of none of {MODELS}; add a bundled model that it suits."
+    )
     return passing, result
 
 
@@ -94,7 +100,9 @@ def same(one: Result | None, other: Result, but: tuple[str, ...] = ()) -> None:
     for name, array in other.arrays.items():
         most = float(np.abs(array).max(initial=1e-12))
         drawn, again = one.arrays[name].astype(float), array.astype(float)
-        np.testing.assert_allclose(drawn, again, rtol=0, atol=1e-5 * most, err_msg=name)  # pictures may be float32
+        np.testing.assert_allclose(
+            drawn, again, rtol=0, atol=1e-5 * most, err_msg=name
+        )  # pictures may be float32
 
 
 @every
@@ -104,7 +112,9 @@ def test_one_word_all_the_way(name: str) -> None:
     assert hasattr(probe, "__dataclass_fields__"), "The fields of a probe are its options."
     assert all(re.fullmatch(r"[A-Z]+\d*[-.]\d+", each) for each in probe.ids), probe.ids
     assert set(probe.sites) <= set(SITES)
-    assert (probe.__doc__ or "").strip().splitlines()[0].endswith("."), "The first line is what `list probes` says."
+    assert (probe.__doc__ or "").strip().splitlines()[0].endswith("."), (
+        "The first line is what `list probes` says."
+    )
     assert whole(name)[1].name == name
 
 
@@ -120,7 +130,9 @@ def test_options_are_plain_and_said_in_the_record(name: str) -> None:
 @every
 def test_shards_add_up_to_one_pass(name: str) -> None:
     passing, parts = sums(name, PARTS, PARTS)
-    assert len(parts) == (3 if passing.probes[0].together == 1 else 1)  # images that are compared are in one shard
+    assert len(parts) == (
+        3 if passing.probes[0].together == 1 else 1
+    )  # images that are compared are in one shard
     assert {value.dtype for part in parts for value in part.values()} <= {torch.float64}
     same(answered(passing, added(parts)), whole(name)[1], but=probes.named(name).fleeting)
 
@@ -156,7 +168,9 @@ def test_a_probe_begins_afresh(name: str) -> None:
     once_more = passing.shard(0)
     for other in (again, once_more):
         assert other.keys() == first.keys()
-        assert all(torch.equal(other[key], first[key]) for key in first if not key.endswith("seconds"))
+        assert all(
+            torch.equal(other[key], first[key]) for key in first if not key.endswith("seconds")
+        )
 
 
 @every
@@ -186,7 +200,10 @@ def test_models_are_untouched(name: str) -> None:
     assert model.training
     assert all(part.training for part in model.modules())
     assert all(p.grad is None for p in model.parameters())
-    assert not any(part._forward_hooks or part._forward_pre_hooks or part._backward_hooks for part in model.modules())
+    assert not any(
+        part._forward_hooks or part._forward_pre_hooks or part._backward_hooks
+        for part in model.modules()
+    )
     copy.deepcopy(model)
 
 
@@ -194,7 +211,11 @@ def test_models_are_untouched(name: str) -> None:
 def test_every_model_is_answered_or_refused_with_a_sentence(name: str) -> None:
     passing, result = whole(name)
     (probe,) = passing.probes
-    shown = {str(each) for column in result.table.filter(like="model") for each in result.table[column].unique()}
+    shown = {
+        str(each)
+        for column in result.table.filter(like="model")
+        for each in result.table[column].unique()
+    }
     asked = {subject.name for subject in passing.asked(probe)}
     assert asked <= shown <= {*MODELS, "", "nan"}
     refused = passing.left_out[name]

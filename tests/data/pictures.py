@@ -23,13 +23,15 @@ def save(path: Path, pixels: NDArray[np.uint8]) -> Path:
 
 def encoded(pixels: NDArray[np.uint8], kind: str = "PNG") -> bytes:
     out = BytesIO()
-    Image.fromarray(pixels).save(out, kind, lossless=True) if kind == "WEBP" else Image.fromarray(pixels).save(
-        out, kind
-    )
+    Image.fromarray(pixels).save(out, kind, lossless=True) if kind == "WEBP" else Image.fromarray(
+        pixels
+    ).save(out, kind)
     return out.getvalue()
 
 
-def tree(top: Path, counts: dict[str, int], side: int = 8, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
+def tree(
+    top: Path, counts: dict[str, int], side: int = 8, seed: int = 0
+) -> dict[str, NDArray[np.uint8]]:
     """A folder of PNGs for each of `counts`, {"train/cat": 3}; gives the pixels of each file by its path."""
     made = {}
     for number, (place, count) in enumerate(counts.items()):

@@ -18,7 +18,14 @@ from vitreous.errors import BadImages, VitreousError
 MEAN, STD = (0.49, 0.48, 0.45), (0.2, 0.21, 0.22)
 NOTHING = Augment(crop="none", flip=0.0)
 HDV = Augment(randaugment="rand-m9-n2-mstd1.0", mixup=1.0, cutmix=0.8, smoothing=0.1)
-DEIT = Augment(crop="resized", randaugment="rand-m9-mstd0.5-inc1", jitter=0.4, erasing=0.25, mixup=0.8, cutmix=1.0)
+DEIT = Augment(
+    crop="resized",
+    randaugment="rand-m9-mstd0.5-inc1",
+    jitter=0.4,
+    erasing=0.25,
+    mixup=0.8,
+    cutmix=1.0,
+)
 EVERYTHING = replace(DEIT, erasing=0.8, smoothing=0.1)
 SIZE = (32, 24)
 
@@ -64,7 +71,10 @@ def test_rows_are_computed_from_themselves_and_their_partners() -> None:
     draw = drawn(here, images)
     other = images.clone()
     other[4:20] = 255 - other[4:20]
-    assert torch.equal(here(images, labels, draw, rows=slice(0, 4))[0], here(other, labels, draw, rows=slice(0, 4))[0])
+    assert torch.equal(
+        here(images, labels, draw, rows=slice(0, 4))[0],
+        here(other, labels, draw, rows=slice(0, 4))[0],
+    )
 
 
 def test_the_generator_decides_everything_and_the_images_are_left_alone() -> None:
@@ -141,7 +151,8 @@ def test_a_batch_that_does_not_fit_is_refused() -> None:
     here = augmenter(HDV)
     draw = drawn(here, images)
     with pytest.raises(
-        BadImages, match=r"set up for uint8 images \(n, 3, 32, 24\) and was given float32 \(24, 3, 32, 24\)"
+        BadImages,
+        match=r"set up for uint8 images \(n, 3, 32, 24\) and was given float32 \(24, 3, 32, 24\)",
     ):
         here(images.float(), labels, draw)
     with pytest.raises(BadImages, match=r"given uint8 \(24, 3, 24, 32\)"):

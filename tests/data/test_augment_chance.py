@@ -25,7 +25,9 @@ def test_beta_is_scipys(alpha: float) -> None:
 
 def test_beta_is_finite_at_the_ends() -> None:
     ends = torch.tensor([0.0, 1 - 2**-24])
-    first, second = torch.cartesian_prod(ends, torch.tensor([0.0, 0.25, 0.5, 0.75, 1 - 2**-24])).unbind(1)
+    first, second = torch.cartesian_prod(
+        ends, torch.tensor([0.0, 0.25, 0.5, 0.75, 1 - 2**-24])
+    ).unbind(1)
     for alpha in (0.05, 0.2, 1.0, 8.0):
         assert beta(first, second, alpha).isfinite().all()
 
@@ -50,14 +52,25 @@ def test_noise_is_normal_and_has_no_pattern() -> None:
     assert not torch.equal(found[0], found[1])
     bits = (scramble(torch.arange(MANY))[:, None] >> torch.arange(32)) & 1
     assert (bits.double().mean(0) - 0.5).abs().max() < 5 * 0.5 / MANY**0.5
-    flipped = scramble(torch.arange(2000)[:, None]) ^ scramble(torch.arange(2000)[:, None] ^ (1 << torch.arange(32)))
+    flipped = scramble(torch.arange(2000)[:, None]) ^ scramble(
+        torch.arange(2000)[:, None] ^ (1 << torch.arange(32))
+    )
     share = ((flipped[..., None] >> torch.arange(32)) & 1).double().mean(0)
-    assert (share - 0.5).abs().max() < 0.1, "every bit of the input turns over every bit of the output half of the time"
+    assert (share - 0.5).abs().max() < 0.1, (
+        "every bit of the input turns over every bit of the output half of the time"
+    )
 
 
 def test_choose_and_first_valid() -> None:
     values = [0.5, 2.0, 7.0, 2.0, 9.0]
-    assert choose(torch.tensor([0, 1, 2, 3, 4, 1]), values).tolist() == [0.5, 2.0, 7.0, 2.0, 9.0, 2.0]
+    assert choose(torch.tensor([0, 1, 2, 3, 4, 1]), values).tolist() == [
+        0.5,
+        2.0,
+        7.0,
+        2.0,
+        9.0,
+        2.0,
+    ]
     valid = torch.tensor([[False, True, True], [True, False, True], [False, False, False]])
     (found,) = first_valid(valid, torch.arange(9).view(3, 3))
     assert found.tolist() == [1, 3, 6]

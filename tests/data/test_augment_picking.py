@@ -24,11 +24,17 @@ def test_three_ways_to_the_same_images(share: float, monkeypatch: pytest.MonkeyP
     for row in range(400):
         if needed[row]:
             expected[row] += int(amount[row])
-    assert torch.equal(stage.only(needed, change, images, images.clone(), amount, share=share), expected)
+    assert torch.equal(
+        stage.only(needed, change, images, images.clone(), amount, share=share), expected
+    )
     monkeypatch.setattr(stage, "picks", lambda _: False)
     assert stage.capacity(400, share) < 400 or share == 0.9
-    assert torch.equal(stage.only(needed, change, images, images.clone(), amount, share=share), expected)
-    assert torch.equal(stage.only(needed, change, images, images.clone(), amount, share=1.0), expected)
+    assert torch.equal(
+        stage.only(needed, change, images, images.clone(), amount, share=share), expected
+    )
+    assert torch.equal(
+        stage.only(needed, change, images, images.clone(), amount, share=1.0), expected
+    )
 
 
 @pytest.mark.parametrize("share", [1 / 30, 1 / 12, 0.25])

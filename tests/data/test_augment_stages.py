@@ -39,9 +39,13 @@ def alike(ours: Tensor, theirs: Any) -> None:
 def test_a_shift_is_a_crop_of_the_padded_picture() -> None:
     found, stage = pictures(32, 24), Shift(4)
     top, left = torch.tensor([0, 8, 4, 3, 0, 8, 7, 4]), torch.tensor([0, 8, 4, 1, 8, 0, 4, 6])
-    for picture, ours, y, x in zip(found, stage(found, top, left), top.tolist(), left.tolist(), strict=True):
+    for picture, ours, y, x in zip(
+        found, stage(found, top, left), top.tolist(), left.tolist(), strict=True
+    ):
         assert torch.equal(ours, TF.crop(TF.pad(picture, [4]), y, x, 32, 24))
-    theirs = [transforms.RandomCrop.get_params(torch.empty(3, 40, 32), (32, 24))[:2] for _ in range(MANY)]
+    theirs = [
+        transforms.RandomCrop.get_params(torch.empty(3, 40, 32), (32, 24))[:2] for _ in range(MANY)
+    ]
     alike(torch.stack(stage.settle(torch.rand(MANY, 2)), 1), theirs)
 
 
@@ -50,7 +54,9 @@ def test_flips() -> None:
     ours = stage(found, torch.tensor([True, False] * 4))
     assert torch.equal(ours[::2], found[::2].flip(3))
     assert torch.equal(ours[1::2], found[1::2])
-    assert float(stage.settle(torch.rand(MANY, 1))[0].float().mean()) == pytest.approx(0.3, abs=0.03)
+    assert float(stage.settle(torch.rand(MANY, 1))[0].float().mean()) == pytest.approx(
+        0.3, abs=0.03
+    )
 
 
 def test_a_resized_crop_is_pillows() -> None:
@@ -58,7 +64,9 @@ def test_a_resized_crop_is_pillows() -> None:
     found, stage = pictures(32, 24), ResizedCrop((0.08, 1.0), (32, 24))
     settings = stage.settle(torch.rand(len(found), stage.numbers))
     worst = 0
-    for picture, ours, box in zip(found, stage(found, *settings), torch.stack(settings, 1).tolist(), strict=True):
+    for picture, ours, box in zip(
+        found, stage(found, *settings), torch.stack(settings, 1).tolist(), strict=True
+    ):
         bicubic = transforms.InterpolationMode.BICUBIC
         theirs = from_pil(TF.resized_crop(as_pil(picture), *box, [32, 24], bicubic))
         worst = max(worst, int((theirs.int() - ours.int()).abs().max()))
@@ -69,11 +77,15 @@ def test_a_resized_crop_is_pillows() -> None:
 
 @pytest.mark.parametrize("size", [(32, 32), (24, 80), (90, 30)])
 @pytest.mark.parametrize("area", [(0.08, 1.0), (0.9, 1.0)])
-def test_resized_crops_are_distributed_as_torchvisions(size: tuple[int, int], area: tuple[float, float]) -> None:
+def test_resized_crops_are_distributed_as_torchvisions(
+    size: tuple[int, int], area: tuple[float, float]
+) -> None:
     """Long pictures, where most tries fail, and those in the middle that are taken then."""
     stage, ratios = ResizedCrop(area, size), [3 / 4, 4 / 3]
     picture = torch.empty(3, *size)
-    theirs = [transforms.RandomResizedCrop.get_params(picture, list(area), ratios) for _ in range(1500)]
+    theirs = [
+        transforms.RandomResizedCrop.get_params(picture, list(area), ratios) for _ in range(1500)
+    ]
     alike(torch.stack(stage.settle(torch.rand(MANY, stage.numbers)), 1), theirs)
 
 
@@ -90,7 +102,10 @@ def test_jitter_is_torchvisions_in_every_order() -> None:
             assert torch.equal(mine, from_pil(image))
     factors, turns = stage.settle(torch.rand(MANY, 4))
     jitter = transforms.ColorJitter(0.4, 0.4, 0.4)
-    drawn = [jitter.get_params(jitter.brightness, jitter.contrast, jitter.saturation, None) for _ in range(MANY)]
+    drawn = [
+        jitter.get_params(jitter.brightness, jitter.contrast, jitter.saturation, None)
+        for _ in range(MANY)
+    ]
     alike(factors, [each[1:4] for each in drawn])
     orders = turns @ torch.tensor([9, 3, 1])
     assert stats.chisquare(orders.unique(return_counts=True)[1].numpy()).pvalue > 1e-3
@@ -127,7 +142,9 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     def fix(share: float, centre: tuple[int, int]) -> None:
         values: Iterator[int] = iter(centre)
         monkeypatch.setattr(timm_mixup.np.random, "beta", lambda a, b: share)
-        monkeypatch.setattr(timm_mixup.np.random, "randint", lambda low, high, size=None: next(values))
+        monkeypatch.setattr(
+            timm_mixup.np.random, "randint", lambda low, high, size=None: next(values)
+        )
 
     return fix
 
@@ -148,7 +165,9 @@ def test_mixing_is_timms(fixed: Callable[..., None], cut: bool, smoothing: float
         ours = mixing.mix_images(images, images.flip(0), mix)
         own = mixing.targets(labels, 5, smoothing)
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
-        torch.testing.assert_close(mixing.mix_targets(own, own.flip(0), mix), soft, rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            mixing.mix_targets(own, own.flip(0), mix), soft, rtol=0, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,9 @@ def test_what_took_no_time_is_not_kept(cache: Path) -> None:
     assert entries(cache) == []
 
 
-@pytest.mark.parametrize("damage", ["cut", "gone", "another", "flip", "flip entry", "swap", "swap entry"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "gone", "another", "flip", "flip entry", "swap", "swap entry"]
+)
 @pytest.mark.parametrize("memory", [0, 1 << 20])
 def test_a_damaged_entry_is_made_again(kept: Path, damage: str, memory: int) -> None:
     """Also one that looks well, one bit or one name being wrong."""
@@ -89,7 +91,9 @@ def test_a_damaged_entry_is_made_again(kept: Path, damage: str, memory: int) -> 
         assert (store.images(kept, "key", SHAPE, make, memory=memory)[0] == PIXELS).all()
 
 
-@pytest.mark.parametrize("damage", [lambda text: text.replace("12345", "12355"), lambda text: text[:9], str.upper])
+@pytest.mark.parametrize(
+    "damage", [lambda text: text.replace("12345", "12355"), lambda text: text[:9], str.upper]
+)
 def test_a_damaged_note_is_made_again(kept: Path, damage: Callable[[str], str]) -> None:
     assert store.note(kept, "key", lambda: [12345]) == [12345]
     assert store.note(kept, "key", lambda: [0]) == [12345]
@@ -118,7 +122,9 @@ def test_what_was_abandoned_is_cleared_away(kept: Path) -> None:
 
 
 @pytest.mark.parametrize("memory", [0, 1 << 20])
-def test_a_cache_that_cannot_be_written_is_no_error(kept: Path, tmp_path: Path, memory: int) -> None:
+def test_a_cache_that_cannot_be_written_is_no_error(
+    kept: Path, tmp_path: Path, memory: int
+) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("a file where the folder should be")
     images, _ = store.images(blocked, "key", SHAPE, fill, memory=memory)
@@ -126,7 +132,9 @@ def test_a_cache_that_cannot_be_written_is_no_error(kept: Path, tmp_path: Path, 
     assert store.note(blocked, "key", lambda: [1]) == [1]
 
 
-def test_a_full_disk_is_found_before_anything_is_mapped(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_found_before_anything_is_mapped(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -161,7 +169,10 @@ assert (images.ravel() == np.arange(240)).all()
 def test_two_processes_at_once(kept: Path) -> None:
     """Both are decoding before either has finished."""
     environment = {**os.environ, "PYTHONPATH": str(Path(store.__file__).parents[3])}
-    both = [subprocess.Popen([sys.executable, "-c", RACER, str(kept), me], env=environment) for me in "ab"]
+    both = [
+        subprocess.Popen([sys.executable, "-c", RACER, str(kept), me], env=environment)
+        for me in "ab"
+    ]
     assert [process.wait(60) for process in both] == [0, 0]
     assert entries(kept) == ["key"]
     images, _ = store.images(kept, "key", SHAPE, never, memory=0)

@@ -13,13 +13,26 @@ from data.natural import natural
 from vitreous.data.corruptions import CORRUPTIONS, EXTRA, GROUPS, KINDS, corrupt
 from vitreous.errors import BadImages, UnknownName, VitreousError
 
-STILL = {"defocus_blur", "zoom_blur", "brightness", "contrast", "pixelate", "jpeg_compression", "gaussian_blur"}
+STILL = {
+    "defocus_blur",
+    "zoom_blur",
+    "brightness",
+    "contrast",
+    "pixelate",
+    "jpeg_compression",
+    "gaussian_blur",
+}
 STILL |= {"saturate"}
 """Nothing in these is random."""
 
 
 def test_fifteen_and_four() -> None:
-    assert {name: len(group) for name, group in GROUPS.items()} == {"noise": 3, "blur": 4, "weather": 3, "digital": 5}
+    assert {name: len(group) for name, group in GROUPS.items()} == {
+        "noise": 3,
+        "blur": 4,
+        "weather": 3,
+        "digital": 5,
+    }
     assert len(CORRUPTIONS) == 15
     assert set(CORRUPTIONS) | set(EXTRA) == set(KINDS)
     assert {name for name, kind in KINDS.items() if not kind.random} == STILL
@@ -51,7 +64,16 @@ def test_what_is_random_depends_on_seed_severity_and_place(kind: str) -> None:
     assert torch.equal(corrupt(same, kind, 4)[0], one)
 
 
-UNEVEN = {"glass_blur", "motion_blur", "frost", "elastic_transform", "spatter", "saturate", "snow", "fog"}
+UNEVEN = {
+    "glass_blur",
+    "motion_blur",
+    "frost",
+    "elastic_transform",
+    "spatter",
+    "saturate",
+    "snow",
+    "fog",
+}
 """Published strengths that do not rise in the squared difference throughout: fewer copies but more blur (glass), a
 darker image under thicker ice, mud after water, faded before saturated, a finer but not a stronger distortion; and
 steps between two severities that are smaller than what the random angle or fog of a few images does."""
@@ -91,7 +113,15 @@ def test_any_shape(kind: str, shape: tuple[int, int]) -> None:
     assert corrupt(images[:0], kind, 5).shape == (0, 3, *shape)
 
 
-COLOURED = {"gaussian_noise", "shot_noise", "impulse_noise", "speckle_noise", "frost", "spatter", "saturate"}
+COLOURED = {
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "speckle_noise",
+    "frost",
+    "spatter",
+    "saturate",
+}
 """Noise is drawn for each channel; frost, water and mud have a colour; grey, without hue, becomes red as published."""
 
 
@@ -104,7 +134,14 @@ def test_black_white_and_grey(kind: str) -> None:
             assert (got - got[:, :1]).abs().max() <= 1
     if kind not in {"gaussian_noise", "impulse_noise", "snow", "frost", "brightness", "spatter"}:
         assert corrupt(torch.zeros_like(grey), kind, 3).max() == 0
-    if kind in {"zoom_blur", "gaussian_blur", "glass_blur", "motion_blur", "defocus_blur", "elastic_transform"}:
+    if kind in {
+        "zoom_blur",
+        "gaussian_blur",
+        "glass_blur",
+        "motion_blur",
+        "defocus_blur",
+        "elastic_transform",
+    }:
         flat = torch.full_like(grey, 77)
         assert torch.equal(corrupt(flat, kind, 3), flat)
 
@@ -137,12 +174,18 @@ def test_size_follows_the_sides_unless_told() -> None:
 
 def test_what_is_not_accepted() -> None:
     images = natural(1, 16)
-    with pytest.raises(UnknownName, match=r"no corruption 'gausian_noise'. Did you mean gaussian_noise"):
+    with pytest.raises(
+        UnknownName, match=r"no corruption 'gausian_noise'. Did you mean gaussian_noise"
+    ):
         corrupt(images, "gausian_noise", 1)
     for severity in (0, 6, 2.5, True):
-        with pytest.raises(VitreousError, match=f"from 1 to 5, and {re.escape(repr(severity))} was asked for"):
+        with pytest.raises(
+            VitreousError, match=f"from 1 to 5, and {re.escape(repr(severity))} was asked for"
+        ):
             corrupt(images, "fog", severity)  # type: ignore[arg-type]
-    with pytest.raises(BadImages, match=r"these are float32 \(1, 3, 16, 16\); corrupt before normalising"):
+    with pytest.raises(
+        BadImages, match=r"these are float32 \(1, 3, 16, 16\); corrupt before normalising"
+    ):
         corrupt(images / 255, "fog", 1)
     with pytest.raises(BadImages, match=r"these are uint8 \(1, 1, 16, 16\)"):
         corrupt(images[:, :1], "fog", 1)

@@ -128,7 +128,12 @@ def snow(x: Array, draws: Draws, *strength: float) -> Array:
     angle = float(draws.uniform(low=-3 * math.pi / 4, high=-math.pi / 4))
     flakes = np.round(moved(flakes, angle, int(radius), sigma) * 255) / 255
     grey = np.tensordot([0.299, 0.587, 0.114], x, 1)
-    return keep * x + (1 - keep) * np.maximum(x, grey * 1.5 + 0.5) + flakes + np.rot90(flakes, 2, (1, 2))
+    return (
+        keep * x
+        + (1 - keep) * np.maximum(x, grey * 1.5 + 0.5)
+        + flakes
+        + np.rot90(flakes, 2, (1, 2))
+    )
 
 
 def frost(x: Array, draws: Draws, image: float, ice: float, scale: float) -> Array:
@@ -148,7 +153,12 @@ def fog(x: Array, draws: Draws, thickness: float, decay: float) -> Array:
     while step >= 2:
         half = step // 2
         squares = [(y, z) for y in range(half, side, step) for z in range(half, side, step)]
-        edges = [(y, z) for y in range(0, side, half) for z in range(0, side, half) if (y + z) // half % 2]
+        edges = [
+            (y, z)
+            for y in range(0, side, half)
+            for z in range(0, side, half)
+            if (y + z) // half % 2
+        ]
         for points, way in (
             (squares, ((-1, -1), (-1, 1), (1, -1), (1, 1))),
             (edges, ((-1, 0), (1, 0), (0, -1), (0, 1))),
@@ -182,12 +192,16 @@ def contrast(x: Array, draws: Draws, factor: float) -> Array:
     return (x - mean) * factor + mean
 
 
-def elastic_transform(x: Array, draws: Draws, strength: float, sigma: float, corners: float) -> Array:
+def elastic_transform(
+    x: Array, draws: Draws, strength: float, sigma: float, corners: float
+) -> Array:
     side = x.shape[1]
     middle, third = side // 2, side // 3
     before = middle + third * np.array([[1, 1], [1, -1], [-1, -1]])
     after = before + draws.uniform(3, 2, low=-corners * side, high=corners * side)[0].numpy()
-    matrix = np.linalg.solve(np.c_[before, np.ones(3)], after).T  # (x, y, 1) of the image to (x, y) of the result
+    matrix = np.linalg.solve(
+        np.c_[before, np.ones(3)], after
+    ).T  # (x, y, 1) of the image to (x, y) of the result
     back = np.linalg.inv(np.r_[matrix, [[0, 0, 1]]])
     y, z = np.mgrid[:side, :side]
     from_x, from_y, _ = np.tensordot(back, np.stack([z, y, np.ones_like(y)]), 1)
@@ -196,9 +210,12 @@ def elastic_transform(x: Array, draws: Draws, strength: float, sigma: float, cor
         return x
     field = draws.coarse(2, side, side, low=-1, high=1)[0].numpy().astype(float)
     right, down = (
-        strength * side * ndimage.gaussian_filter(f, sigma * side, mode="reflect", truncate=3) for f in field
+        strength * side * ndimage.gaussian_filter(f, sigma * side, mode="reflect", truncate=3)
+        for f in field
     )
-    return np.stack([ndimage.map_coordinates(c, [y + down, z + right], order=1, mode="reflect") for c in x])
+    return np.stack(
+        [ndimage.map_coordinates(c, [y + down, z + right], order=1, mode="reflect") for c in x]
+    )
 
 
 def pixelate(x: Array, draws: Draws, share: float) -> Array:
@@ -221,7 +238,9 @@ def spatter(x: Array, draws: Draws, *strength: Any) -> Array:
     mean, std, sigma, least, much, what = strength
     liquid = gaussian_blur(mean + std * normal(draws, 1, *x.shape[1:]), draws, sigma)[0]
     if what == "mud":
-        mud = ndimage.gaussian_filter((liquid > least).astype(float), much, mode="nearest", truncate=4.0)
+        mud = ndimage.gaussian_filter(
+            (liquid > least).astype(float), much, mode="nearest", truncate=4.0
+        )
         mud = np.where(mud < 0.8, 0, mud)
         return x * (1 - mud) + mud * np.array([63, 42, 20])[:, None, None] / 255
     level = np.floor(np.where(liquid < least, 0, liquid) * 255)
@@ -231,7 +250,9 @@ def spatter(x: Array, draws: Draws, *strength: Any) -> Array:
     sums = np.bincount(distance.ravel(), minlength=256).cumsum()
     first = sums[distance.min()]
     light = np.round((sums - first) / (distance.size - first) * 255)[distance]
-    light = np.clip(ndimage.correlate(light, [[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], mode="mirror"), 0, 255)
+    light = np.clip(
+        ndimage.correlate(light, [[-2, -1, 0], [-1, 1, 1], [0, 1, 2]], mode="mirror"), 0, 255
+    )
     bright = level * np.floor(ndimage.uniform_filter(light, 3, mode="mirror") + 0.5)
     return x + much * bright / bright.max() * np.array([175, 238, 238])[:, None, None] / 255
 
@@ -256,7 +277,9 @@ def test_corruption_equals_its_definition(kind: str, size: Any) -> None:
         wanted = BY_HAND[kind](images[0].numpy() / 255, draws, *strength)
         difference = np.abs(got - np.floor(np.clip(wanted, 0, 1) * 255 + HAIR))
         assert difference.max() <= 1 or kind == "spatter", (severity, difference.max())
-        most = 2e-3 if size == "imagenet" else 5e-3  # of 1024 pixels, where one flake of snow touches several
+        most = (
+            2e-3 if size == "imagenet" else 5e-3
+        )  # of 1024 pixels, where one flake of snow touches several
         assert (difference > 0).mean() < most, (severity, (difference > 0).mean())
 
 
@@ -274,7 +297,9 @@ def test_distances_are_euclidean_up_to_a_limit(kind: Callable[[Array], Any]) -> 
     found[2] = False
     got = np.asarray(distances(kind(found), 20))
     for each, distance in zip(found[:2], got, strict=False):
-        np.testing.assert_allclose(distance, np.minimum(ndimage.distance_transform_edt(~each), 20), rtol=1e-6)
+        np.testing.assert_allclose(
+            distance, np.minimum(ndimage.distance_transform_edt(~each), 20), rtol=1e-6
+        )
     assert (got[2] == 20).all()
 
 
@@ -299,7 +324,9 @@ def test_edges_of_shapes_whose_edges_are_known(kind: Callable[[Array], Any]) -> 
 def test_numpy_and_torch_agree(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs on numpy on a CPU runs on torch on a GPU; here both, on a CPU."""
     make: dict[str, Callable[[Callable[..., Any]], Any]] = {
-        "water": lambda kind: water(kind(Draws("drops", 0, 2, CPU).normal(40, 30, mean=140, std=90).clamp_(0, 255))),
+        "water": lambda kind: water(
+            kind(Draws("drops", 0, 2, CPU).normal(40, 30, mean=140, std=90).clamp_(0, 255))
+        ),
         "plasma": lambda kind: plasma(Draws("clouds", 0, 2, CPU), 32, 1.7),
         "sources": lambda kind: _sources(Draws("glass", 0, 2, CPU), 40, 30, 2, 3),
     }

@@ -53,7 +53,10 @@ def test_a_palette_with_and_without_a_transparent_entry() -> None:
     indices = Image.new("P", (2, 2))
     indices.putdata([0, 1, 2, 1])
     indices.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
-    assert seen(stored(indices, "PNG")).tolist() == [[[255, 0, 0], [0, 255, 0]], [[0, 0, 255], [0, 255, 0]]]
+    assert seen(stored(indices, "PNG")).tolist() == [
+        [[255, 0, 0], [0, 255, 0]],
+        [[0, 0, 255], [0, 255, 0]],
+    ]
     through = stored(indices, "PNG", transparency=1)
     assert seen(through).tolist() == [[[255, 0, 0], [255] * 3], [[0, 0, 255], [255] * 3]]
     by_entry = stored(indices, "PNG", transparency=bytes([255, 0, 255]))
@@ -93,7 +96,9 @@ def test_pictures_are_turned_as_exif_says(orientation: int) -> None:
 def test_of_an_animation_the_first_frame() -> None:
     frames = [Image.new("RGB", (3, 2), colour) for colour in ("red", "blue", "lime")]
     for kind in ("GIF", "TIFF", "PNG"):
-        assert (seen(stored(frames[0], kind, save_all=True, append_images=frames[1:])) == [255, 0, 0]).all(), kind
+        assert (
+            seen(stored(frames[0], kind, save_all=True, append_images=frames[1:])) == [255, 0, 0]
+        ).all(), kind
 
 
 def test_cmyk_jpeg() -> None:
@@ -102,21 +107,28 @@ def test_cmyk_jpeg() -> None:
 
 
 @pytest.mark.parametrize(
-    ("height", "width", "side"), [(64, 96, 32), (96, 64, 32), (20, 20, 30), (48, 80, 48), (10, 18, 20)]
+    ("height", "width", "side"),
+    [(64, 96, 32), (96, 64, 32), (20, 20, 30), (48, 80, 48), (10, 18, 20)],
 )
 def test_resizing_is_that_of_torchvision(height: int, width: int, side: int) -> None:
     """Sizes where the longer side and the margins are whole numbers, so that rounding them is not a question."""
     image = Image.fromarray(noise(1, height, width)[0])
     theirs = v2.Compose([v2.Resize(side, v2.InterpolationMode.BICUBIC), v2.CenterCrop(side)])(image)
-    difference = np.abs(fitted(image, (side, side)).astype(int) - chw(np.asarray(theirs)).astype(int))
+    difference = np.abs(
+        fitted(image, (side, side)).astype(int) - chw(np.asarray(theirs)).astype(int)
+    )
     assert difference.max() <= 1
 
 
 def test_height_and_width_may_differ() -> None:
-    image = Image.fromarray(np.repeat(np.arange(40, dtype=np.uint8)[:, None, None], 60, 1).repeat(3, 2))
+    image = Image.fromarray(
+        np.repeat(np.arange(40, dtype=np.uint8)[:, None, None], 60, 1).repeat(3, 2)
+    )
     out = fitted(image, (10, 30))
     assert out.shape == (3, 10, 30)
-    assert np.abs(out[0, :, 15] - (10.5 + 2 * np.arange(10))).max() <= 1.5  # rows 10 to 29 of 40, two by two
+    assert (
+        np.abs(out[0, :, 15] - (10.5 + 2 * np.arange(10))).max() <= 1.5
+    )  # rows 10 to 29 of 40, two by two
 
 
 def test_a_sheet_is_cut_row_by_row() -> None:

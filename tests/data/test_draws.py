@@ -34,7 +34,12 @@ def test_distributions() -> None:
     shifted = draws.normal(101, 99, mean=3.0, std=0.5)
     assert shifted.shape == (4, 101, 99)
     assert stats.kstest(shifted.flatten().numpy(), "norm", (3.0, 0.5)).pvalue > 0.01
-    assert stats.kstest(draws.coarse(19999, low=-1, high=3).flatten().numpy(), "uniform", (-1, 4)).pvalue > 0.01
+    assert (
+        stats.kstest(
+            draws.coarse(19999, low=-1, high=3).flatten().numpy(), "uniform", (-1, 4)
+        ).pvalue
+        > 0.01
+    )
     words = draws.words(50001).flatten().int() + 2**15
     assert stats.chisquare(torch.bincount(words // 1024, minlength=64).numpy()).pvalue > 0.01
     assert stats.chisquare(torch.bincount(words % 64, minlength=64).numpy()).pvalue > 0.01

@@ -18,7 +18,13 @@ from vitreous.errors import VitreousError
 def test_splits_and_classes_as_they_lie(tmp_path: Path) -> None:
     made = tree(tmp_path, {"train/cat": 3, "train/ant": 2, "test/cat": 1, "test/ant": 2})
     for split, order in {
-        "train": ["train/ant/000", "train/ant/001", "train/cat/000", "train/cat/001", "train/cat/002"],
+        "train": [
+            "train/ant/000",
+            "train/ant/001",
+            "train/cat/000",
+            "train/cat/001",
+            "train/cat/002",
+        ],
         "test": ["test/ant/000", "test/ant/001", "test/cat/000"],
     }.items():
         data = load(f"folder:{tmp_path}", split=split)
@@ -40,12 +46,16 @@ def test_a_set_is_tested_on_what_it_has(tmp_path: Path, word: str) -> None:
 
 def test_validation_and_test_are_told_apart(tmp_path: Path) -> None:
     tree(tmp_path, {"train/a": 2, "val/a": 3, "test/a": 4})
-    assert [len(load(f"folder:{tmp_path}", split=split)) for split in ("train", "val", "test", "all")] == [2, 3, 4, 9]
+    assert [
+        len(load(f"folder:{tmp_path}", split=split)) for split in ("train", "val", "test", "all")
+    ] == [2, 3, 4, 9]
 
 
 def test_without_splits_a_tenth_of_each_class_is_held_out(tmp_path: Path) -> None:
     tree(tmp_path, {"cat": 50, "dog": 30, "elk": 4, "fox": 1})
-    train, test, whole = (load(f"folder:{tmp_path}", split=split) for split in ("train", "test", "all"))
+    train, test, whole = (
+        load(f"folder:{tmp_path}", split=split) for split in ("train", "test", "all")
+    )
     assert torch.bincount(test.labels, minlength=4).tolist() == [5, 3, 1, 0]
     assert torch.bincount(train.labels).tolist() == [45, 27, 3, 1]
     assert train.classes == test.classes == ("cat", "dog", "elk", "fox")
@@ -61,15 +71,24 @@ def test_what_is_held_out_depends_on_names_alone(tmp_path: Path) -> None:
     tree(tmp_path / "one", {"cat": 30, "dog": 30})
     tree(tmp_path / "two", {"dog": 30, "cat": 30}, seed=1)
     one, two = (load(f"folder:{tmp_path / name}", split="test") for name in ("one", "two"))
-    pixels = {path: pixels.tobytes() for path, pixels in tree(tmp_path / "one", {"cat": 30, "dog": 30}).items()}
-    other = {path: pixels.tobytes() for path, pixels in tree(tmp_path / "two", {"dog": 30, "cat": 30}, seed=1).items()}
+    pixels = {
+        path: pixels.tobytes()
+        for path, pixels in tree(tmp_path / "one", {"cat": 30, "dog": 30}).items()
+    }
+    other = {
+        path: pixels.tobytes()
+        for path, pixels in tree(tmp_path / "two", {"dog": 30, "cat": 30}, seed=1).items()
+    }
 
     def names(images: torch.Tensor, known: dict[str, bytes]) -> list[str]:
         by_content = {content: path for path, content in known.items()}
         return [by_content[np.moveaxis(image.numpy(), 0, -1).tobytes()] for image in images]
 
     by_hash = [sorted(f"{kind}/{i:03}.png" for i in range(30)) for kind in ("cat", "dog")]
-    by_hash = [sorted(sorted(each, key=lambda name: sha256(name.encode()).digest())[:3]) for each in by_hash]
+    by_hash = [
+        sorted(sorted(each, key=lambda name: sha256(name.encode()).digest())[:3])
+        for each in by_hash
+    ]
     assert names(one.images, pixels) == names(two.images, other) == by_hash[0] + by_hash[1]
 
 
@@ -81,7 +100,9 @@ def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
     assert (data.images.numpy() == chw(made)).all()
     assert data.labels.tolist() == [-1, -1, -1]
     assert data.classes == ()
-    with pytest.raises(VitreousError, match="holds pictures but no folders of classes; split 'all'"):
+    with pytest.raises(
+        VitreousError, match="holds pictures but no folders of classes; split 'all'"
+    ):
         load(f"folder:{tmp_path}")
 
 
@@ -96,7 +117,10 @@ def test_one_image_is_a_set(tmp_path: Path) -> None:
 
 
 def test_hidden_files_links_and_deeper_folders(tmp_path: Path) -> None:
-    tree(tmp_path / "set", {"train/cat": 2, "train/dog/deep/er": 1, "test/cat": 1, "test/dog": 1, ".git": 1})
+    tree(
+        tmp_path / "set",
+        {"train/cat": 2, "train/dog/deep/er": 1, "test/cat": 1, "test/dog": 1, ".git": 1},
+    )
     (tmp_path / "set/train/cat/._000.png").write_bytes(b"rubbish")
     (tmp_path / "set/train/cat/notes.txt").write_text("not a picture, and it does not say it is")
     (tmp_path / "set/train/cat/.thumbs").mkdir()
@@ -123,13 +147,23 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
         ),
         ({"a": 1, "b": 0}, "train", "no pictures in .*/b"),
         ({"": 0}, "train", "no pictures in"),
-        ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "test", "differ .*: c only here and b only there"),
-        ({"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1}, "all", "differ .*: c only here and b only there"),
+        (
+            {"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1},
+            "test",
+            "differ .*: c only here and b only there",
+        ),
+        (
+            {"train/a": 1, "train/b": 1, "test/a": 1, "test/c": 1},
+            "all",
+            "differ .*: c only here and b only there",
+        ),
         ({"train/a": 1}, "test", "has no split 'test', only train"),
         ({"test/a": 1}, "train", "has no split 'train', only test"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, counts: dict[str, int], split: str, sentence: str) -> None:
+def test_what_is_wrong_is_named(
+    tmp_path: Path, counts: dict[str, int], split: str, sentence: str
+) -> None:
     for place in counts:
         (tmp_path / place).mkdir(parents=True, exist_ok=True)
     tree(tmp_path, counts)
@@ -145,7 +179,9 @@ def test_no_folder_and_no_folder_but_a_file(tmp_path: Path) -> None:
         load(f"folder:{tmp_path / 'a.png'}")
 
 
-def test_broken_files_are_named_or_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_broken_files_are_named_or_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     made = tree(tmp_path, {"train/a": 3, "train/b": 3, "test/a": 1, "test/b": 1})
     whole = (tmp_path / "train/a/001.png").read_bytes()
     (tmp_path / "train/a/001.png").write_bytes(whole[: len(whole) // 2])
@@ -161,7 +197,9 @@ def test_broken_files_are_named_or_left_out(tmp_path: Path, caplog: pytest.LogCa
     kept = ["train/a/000.png", "train/a/002.png", "train/b/002.png"]
     assert (data.images.numpy() == chw(np.stack([made[name] for name in kept]))).all()
     assert data.labels.tolist() == [0, 0, 1]
-    assert data.skipped == tuple(f"{tmp_path}/train/{name}.png" for name in ("a/001", "b/000", "b/001"))
+    assert data.skipped == tuple(
+        f"{tmp_path}/train/{name}.png" for name in ("a/001", "b/000", "b/001")
+    )
     assert "3 of 6 images" in caplog.text
     test = load(f"folder:{tmp_path}", split="test")
     assert test.mean == data.mean

@@ -56,7 +56,9 @@ def test_noise_lives_in_its_band_only(definition: Definition, image: tuple[int, 
 
 def test_strength_is_exact_in_the_stated_norm() -> None:
     shape = (4, 3, 32, 32)
-    everything = sum(band_noise(shape, (i + 0.5) * 0.1 * PI, 0.1, width=0.1 * PI) for i in range(10))
+    everything = sum(
+        band_noise(shape, (i + 0.5) * 0.1 * PI, 0.1, width=0.1 * PI) for i in range(10)
+    )
     assert isinstance(everything, torch.Tensor)
     torch.testing.assert_close(everything.square().mean((1, 2, 3)).sqrt(), torch.full((4,), 0.1))
     share = float(ring((32, 32), 0.5 * PI).float().mean())
@@ -70,7 +72,9 @@ def test_strength_is_exact_in_the_stated_norm() -> None:
 
 def test_noise_belongs_to_the_image_not_to_the_batch() -> None:
     whole = band_noise((5, 3, 16, 16), 0.5 * PI, 1.0, seed=3)
-    torch.testing.assert_close(band_noise((2, 3, 16, 16), 0.5 * PI, 1.0, seed=3, first=2), whole[2:4])
+    torch.testing.assert_close(
+        band_noise((2, 3, 16, 16), 0.5 * PI, 1.0, seed=3, first=2), whole[2:4]
+    )
     assert not torch.allclose(whole[0], whole[1])
     assert not torch.allclose(whole, band_noise((5, 3, 16, 16), 0.5 * PI, 1.0, seed=4))
 
@@ -90,14 +94,17 @@ def test_low_and_high_add_up_and_hold_what_they_should(image: tuple[int, int]) -
 
 
 def test_what_is_not_accepted() -> None:
-    with pytest.raises(VitreousError, match=r"between 0 and π = 3.1416 radians a pixel, and 4 does not"):
+    with pytest.raises(
+        VitreousError, match=r"between 0 and π = 3.1416 radians a pixel, and 4 does not"
+    ):
         ring((8, 8), 4.0)
     with pytest.raises(VitreousError, match="above 0, and -1 is not"):
         ring((8, 8), 1.0, -1.0)
     with pytest.raises(VitreousError, match="'papr' was asked for"):
         ring((8, 8), 1.0, definition="papr")  # type: ignore[arg-type]
     with pytest.raises(
-        VitreousError, match=r"No wave of a 8x8 image lies in the band around 1; .* multiples of 0.7854"
+        VitreousError,
+        match=r"No wave of a 8x8 image lies in the band around 1; .* multiples of 0.7854",
     ):
         band_noise((1, 3, 8, 8), 1.0, 0.1, width=0.1)
     with pytest.raises(BadImages, match="these are uint8; convert with images / 255"):

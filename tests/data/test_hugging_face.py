@@ -23,7 +23,11 @@ LABELS = [i % 3 for i in range(12)]
 
 def table(rows: slice = slice(0, 12), **columns: Any) -> Any:
     features = {"img": datasets.Image(), "label": datasets.ClassLabel(names=["ant", "bee", "cow"])}
-    content = {"img": [Image.fromarray(each) for each in IMAGES[rows]], "label": LABELS[rows], **columns}
+    content = {
+        "img": [Image.fromarray(each) for each in IMAGES[rows]],
+        "label": LABELS[rows],
+        **columns,
+    }
     known = features | {name: datasets.Value("string") for name in columns}
     return datasets.Dataset.from_dict(content, features=datasets.Features(known))
 
@@ -31,7 +35,9 @@ def table(rows: slice = slice(0, 12), **columns: Any) -> Any:
 def test_a_saved_set_with_splits(tmp_path: Path) -> None:
     both = datasets.DatasetDict({"train": table(slice(0, 9)), "validation": table(slice(9, 12))})
     both.save_to_disk(tmp_path / "set")
-    train, test, whole = (load(f"hf:{tmp_path / 'set'}", split=split) for split in ("train", "test", "all"))
+    train, test, whole = (
+        load(f"hf:{tmp_path / 'set'}", split=split) for split in ("train", "test", "all")
+    )
     assert (train.images.numpy() == chw(IMAGES[:9])).all()
     assert (test.images.numpy() == chw(IMAGES[9:])).all()
     assert (whole.images.numpy() == chw(IMAGES)).all()
@@ -61,7 +67,10 @@ def test_a_set_without_labels_or_without_images(tmp_path: Path) -> None:
     assert bare.labels.unique().tolist() == [-1]
     assert bare.classes == ()
     table(words=["w"] * 12).remove_columns("img").save_to_disk(tmp_path / "text")
-    with pytest.raises(VitreousError, match=r"has 0 columns of images .* it has label \(ClassLabel\), words \(Value\)"):
+    with pytest.raises(
+        VitreousError,
+        match=r"has 0 columns of images .* it has label \(ClassLabel\), words \(Value\)",
+    ):
         load(f"hf:{tmp_path / 'text'}")
 
 
@@ -90,7 +99,9 @@ def test_without_the_hub_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     assert datasets.config.HF_HUB_OFFLINE is False
 
 
-def test_without_the_package_the_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(VitreousError, match=r"pip install 'vitreous\[hf\]'"):
         load("hf:anything")
@@ -100,9 +111,9 @@ def test_pictures_that_are_files_are_read_from_there(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
     Image.fromarray(IMAGES[0]).save(path)
     features = datasets.Features({"image": datasets.Image(), "labels": datasets.Value("int64")})
-    datasets.Dataset.from_dict({"image": [str(path)] * 2, "labels": [0, 4]}, features=features).save_to_disk(
-        tmp_path / "set"
-    )
+    datasets.Dataset.from_dict(
+        {"image": [str(path)] * 2, "labels": [0, 4]}, features=features
+    ).save_to_disk(tmp_path / "set")
     data = load(f"hf:{tmp_path / 'set'}", split="all")
     assert (data.images.numpy() == chw(IMAGES[:1])).all()
     assert data.classes == ("0", "1", "2", "3", "4")

@@ -20,10 +20,16 @@ from vitreous.errors import VitreousError
     ("name", "sentence"),
     [
         ("fodler:x", "There is no source of images 'fodler'. Did you mean folder?"),
-        ("cifar", "There is no source of images 'cifar'. A name begins with folder:, npz:, tv:, hf:, world:."),
+        (
+            "cifar",
+            "There is no source of images 'cifar'. A name begins with folder:, npz:, tv:, hf:, world:.",
+        ),
         ("folder", "There is no source of images 'folder'"),
         (".", "'.' does not say what it is; a folder or file is written 'folder:.'"),
-        ("tv:CIFAR11", "There is no classification set in torchvision 'CIFAR11'. Did you mean CIFAR10, CIFAR100?"),
+        (
+            "tv:CIFAR11",
+            "There is no classification set in torchvision 'CIFAR11'. Did you mean CIFAR10, CIFAR100?",
+        ),
         ("world:shpaes", "Did you mean shapes"),
     ],
 )
@@ -73,13 +79,26 @@ def test_arrays_are_resized_like_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", ["folder", "npz"])
 @pytest.mark.parametrize("first", ["train", "test"])
-def test_normalisation_is_that_of_the_training_pixels(tmp_path: Path, source: str, first: str) -> None:
+def test_normalisation_is_that_of_the_training_pixels(
+    tmp_path: Path, source: str, first: str
+) -> None:
     """For both splits, whichever comes first and however few images are taken; against numpy in float64."""
-    made = tree(tmp_path, {"train/a": 9, "train/b": 7, "test/a": 3, "test/b": 2}) if source == "folder" else {}
-    train = np.stack([pixels for path, pixels in made.items() if path.startswith("train")] or list(noise(16, 8, 8)))
+    made = (
+        tree(tmp_path, {"train/a": 9, "train/b": 7, "test/a": 3, "test/b": 2})
+        if source == "folder"
+        else {}
+    )
+    train = np.stack(
+        [pixels for path, pixels in made.items() if path.startswith("train")]
+        or list(noise(16, 8, 8))
+    )
     if source == "npz":
         np.savez(
-            tmp_path / "s.npz", x_train=train, y_train=np.arange(16) % 2, x_test=train[:5] // 2, y_test=[0, 1] * 2 + [0]
+            tmp_path / "s.npz",
+            x_train=train,
+            y_train=np.arange(16) % 2,
+            x_test=train[:5] // 2,
+            y_test=[0, 1] * 2 + [0],
         )
     name = f"folder:{tmp_path}" if source == "folder" else f"npz:{tmp_path}/s.npz"
     for split in (first, "train", "test"):
@@ -155,7 +174,10 @@ def test_the_fingerprint_is_of_the_content(tmp_path: Path) -> None:
 
 
 def test_a_set_says_what_it_is() -> None:
-    assert repr(load("world:shapes", size=5)) == "Dataset('world:shapes', 'train': 5 images of 32x32, 10 classes)"
+    assert (
+        repr(load("world:shapes", size=5))
+        == "Dataset('world:shapes', 'train': 5 images of 32x32, 10 classes)"
+    )
 
 
 def test_the_room_opens_without_torch() -> None:

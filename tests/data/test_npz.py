@@ -27,17 +27,30 @@ def packed(images: NDArray[np.uint8], kind: str = "PNG") -> dict[str, Any]:
 @pytest.mark.parametrize("layout", ["nhwc", "nchw", "nhw", "nhw1", "n1hw"])
 def test_arrays_however_they_lie(tmp_path: Path, layout: str) -> None:
     grey = IMAGES[..., :1]
-    arrays = {"nhwc": IMAGES, "nchw": chw(IMAGES), "nhw": grey[..., 0], "nhw1": grey, "n1hw": chw(grey)}
+    arrays = {
+        "nhwc": IMAGES,
+        "nchw": chw(IMAGES),
+        "nhw": grey[..., 0],
+        "nhw1": grey,
+        "n1hw": chw(grey),
+    }
     np.savez(tmp_path / "set.npz", images=arrays[layout], labels=LABELS.astype(np.int16))
     data = load(f"npz:{tmp_path / 'set.npz'}", split="all")
-    assert (data.images.numpy() == chw(IMAGES if layout in ("nhwc", "nchw") else grey.repeat(3, 3))).all()
+    assert (
+        data.images.numpy() == chw(IMAGES if layout in ("nhwc", "nchw") else grey.repeat(3, 3))
+    ).all()
     assert data.labels.tolist() == LABELS.tolist()
     assert data.classes == ("0", "1", "2", "3")
     assert data.images.is_contiguous()
 
 
 def test_a_tenth_is_held_out_where_nothing_says_split(tmp_path: Path) -> None:
-    np.savez(tmp_path / "set.npz", images=IMAGES, labels=LABELS, class_names=np.array(["a", "b", "c", "d"]))
+    np.savez(
+        tmp_path / "set.npz",
+        images=IMAGES,
+        labels=LABELS,
+        class_names=np.array(["a", "b", "c", "d"]),
+    )
     train, test = (load(f"npz:{tmp_path / 'set.npz'}", split=split) for split in ("train", "test"))
     assert torch.bincount(test.labels).tolist() == [1, 1, 1, 1]
     assert len(train) == 16
@@ -51,7 +64,9 @@ def test_splits_inside_a_file(tmp_path: Path, style: str) -> None:
     for split, rows in {"train": slice(0, 15), "test": slice(15, 20)}.items():
         arrays |= {images.format(split): IMAGES[rows], labels.format(split): LABELS[rows, None]}
     np.savez(tmp_path / "set.npz", **arrays)
-    train, test, whole = (load(f"npz:{tmp_path / 'set.npz'}", split=split) for split in ("train", "test", "all"))
+    train, test, whole = (
+        load(f"npz:{tmp_path / 'set.npz'}", split=split) for split in ("train", "test", "all")
+    )
     assert (train.images.numpy() == chw(IMAGES[:15])).all()
     assert (test.images.numpy() == chw(IMAGES[15:])).all()
     assert (whole.images.numpy() == chw(IMAGES)).all()
@@ -64,7 +79,9 @@ def test_splits_inside_a_file(tmp_path: Path, style: str) -> None:
 def test_classes_are_counted_over_all_splits(tmp_path: Path) -> None:
     """A test split in which the last class does not occur has it all the same."""
     few = LABELS < 2
-    np.savez(tmp_path / "s.npz", x_train=IMAGES, y_train=LABELS, x_test=IMAGES[few], y_test=LABELS[few])
+    np.savez(
+        tmp_path / "s.npz", x_train=IMAGES, y_train=LABELS, x_test=IMAGES[few], y_test=LABELS[few]
+    )
     assert load(f"npz:{tmp_path / 's.npz'}", split="test").classes == ("0", "1", "2", "3")
 
 
@@ -79,7 +96,9 @@ def test_files_of_splits_joined_by_commas_patterns_and_beginnings(tmp_path: Path
     assert (load(f"npz:{tmp_path}/toy", split="test").images.numpy() == chw(IMAGES[16:])).all()
     assert len(load(f"npz:{tmp_path}", split="all")) == 21
     assert len(load(f"npz:{tmp_path}/toy_test.npz", split="test")) == 4
-    with pytest.raises(VitreousError, match=r"No file of .* holds the split 'train', only toy_test\.npz"):
+    with pytest.raises(
+        VitreousError, match=r"No file of .* holds the split 'train', only toy_test\.npz"
+    ):
         load(f"npz:{tmp_path}/toy_test.npz")
 
 
@@ -101,7 +120,9 @@ def test_sheets_of_many_images(tmp_path: Path) -> None:
     assert (data.images.numpy() == chw(images)).all()
     assert data.labels.tolist() == labels.tolist()
     some = load(f"npz:{tmp_path}/toy", size=7, seed=3)
-    assert all((images == image).all((1, 2, 3)).any() for image in some.images.permute(0, 2, 3, 1).numpy())
+    assert all(
+        (images == image).all((1, 2, 3)).any() for image in some.images.permute(0, 2, 3, 1).numpy()
+    )
 
 
 def test_a_broken_picture_inside_is_named(tmp_path: Path) -> None:
@@ -109,7 +130,9 @@ def test_a_broken_picture_inside_is_named(tmp_path: Path) -> None:
     content = arrays["bytes"].copy()
     content[arrays["offsets"][7] : arrays["offsets"][8]] = 0
     np.savez(tmp_path / "toy_train.npz", bytes=content, offsets=arrays["offsets"], labels=LABELS)
-    with pytest.raises(VitreousError, match=r"1 of 20 images .*toy_train\.npz, image 7 \(not an image\)"):
+    with pytest.raises(
+        VitreousError, match=r"1 of 20 images .*toy_train\.npz, image 7 \(not an image\)"
+    ):
         load(f"npz:{tmp_path}/toy")
     assert len(load(f"npz:{tmp_path}/toy", skip_corrupt=True)) == 19
 
@@ -128,10 +151,16 @@ def test_images_without_labels(tmp_path: Path) -> None:
         ({"images": IMAGES, "labels": LABELS[:5]}, "'labels' of .* has 5 labels for 20 images"),
         ({"images": IMAGES, "labels": LABELS.astype(float)}, "is float64; labels are integers"),
         ({"images": IMAGES / 255, "labels": LABELS}, "'images' of .* is float64; images are uint8"),
-        ({"images": IMAGES[0], "labels": LABELS[:6], "class_names": ["a"]}, "go from 0 to 3, but it has 1 classes"),
+        (
+            {"images": IMAGES[0], "labels": LABELS[:6], "class_names": ["a"]},
+            "go from 0 to 3, but it has 1 classes",
+        ),
         ({"images": IMAGES[..., :2], "labels": LABELS}, "is of shape 20x6x5x2; images are"),
         ({"images": IMAGES, "labels": LABELS - 2}, "The labels of .* go from -2 to 1"),
-        ({"images": IMAGES, "labels": LABELS, "class_names": np.array(["a", None])}, "a pickle, which can run code"),
+        (
+            {"images": IMAGES, "labels": LABELS, "class_names": np.array(["a", None])},
+            "a pickle, which can run code",
+        ),
         ({"bytes": IMAGES.ravel(), "labels": LABELS}, "has 'bytes' but no 'offsets'"),
         ({"bytes": IMAGES.ravel(), "offsets": [0, 9, 5], "labels": [0, 1]}, "do not lie in order"),
         ({**packed(IMAGES), "labels": LABELS[:13]}, "'labels' of .* has 13 labels for 20 images"),
@@ -144,7 +173,9 @@ def test_what_is_wrong_is_named(tmp_path: Path, arrays: dict[str, Any], sentence
 
 
 def test_files_that_are_not_npz_or_not_there(tmp_path: Path) -> None:
-    with pytest.raises(VitreousError, match=r"There is no file '.*gone', and none whose name begins so"):
+    with pytest.raises(
+        VitreousError, match=r"There is no file '.*gone', and none whose name begins so"
+    ):
         load(f"npz:{tmp_path / 'gone'}")
     (tmp_path / "text.npz").write_text("words")
     with pytest.raises(VitreousError, match=r"text\.npz' is not an npz file, or is damaged"):

@@ -15,7 +15,15 @@ from timm.data import auto_augment
 from torch import Tensor
 
 from data.augment_pictures import as_pil, from_pil, pictures
-from vitreous.data.augment.randaugment import INCREASING, NONE, PLAIN, Op, RandAugment, Spelling, read
+from vitreous.data.augment.randaugment import (
+    INCREASING,
+    NONE,
+    PLAIN,
+    Op,
+    RandAugment,
+    Spelling,
+    read,
+)
 from vitreous.errors import VitreousError
 
 FILL = (124.0, 116.0, 104.0)
@@ -40,17 +48,30 @@ def theirs(name: str, picture: Tensor, argument: float, *, smooth: bool) -> Tens
     if name.startswith("Posterize") and argument == 0:
         return torch.zeros_like(picture)
     resample = Image.Resampling.BICUBIC if smooth else Image.Resampling.BILINEAR
-    given = [] if name in ("AutoContrast", "Equalize", "Invert") else [int(argument) if whole else argument]
+    given = (
+        []
+        if name in ("AutoContrast", "Equalize", "Invert")
+        else [int(argument) if whole else argument]
+    )
     colour = tuple(int(each) for each in FILL)
-    return from_pil(auto_augment.NAME_TO_OP[name](as_pil(picture), *given, resample=resample, fillcolor=colour))
+    return from_pil(
+        auto_augment.NAME_TO_OP[name](as_pil(picture), *given, resample=resample, fillcolor=colour)
+    )
 
 
-def compare(code: int, size: tuple[int, int], levels: list[float], *, increasing: bool, smooth: bool = True) -> Tensor:
+def compare(
+    code: int, size: tuple[int, int], levels: list[float], *, increasing: bool, smooth: bool = True
+) -> Tensor:
     """Absolute differences from timm (level and sign and picture, …)."""
     here, found = stage(size, increasing=increasing), pictures(*size)
     signs = (0.25, 0.75) if here.ops[code].signed else (0.25,)
-    settings = here.settle(torch.cat([numbers(code, level, sign, smooth) for level in levels for sign in signs]))
-    ours = here(found.repeat(len(settings[0]), 1, 1, 1), *(each.repeat_interleave(len(found), 0) for each in settings))
+    settings = here.settle(
+        torch.cat([numbers(code, level, sign, smooth) for level in levels for sign in signs])
+    )
+    ours = here(
+        found.repeat(len(settings[0]), 1, 1, 1),
+        *(each.repeat_interleave(len(found), 0) for each in settings),
+    )
     name, arguments = TIMM[increasing][code], settings[1].flatten().tolist()
     timms = [theirs(name, picture, each, smooth=smooth) for each in arguments for picture in found]
     return (ours.int() - torch.stack(timms).int()).abs()
@@ -82,7 +103,9 @@ def test_the_identity_is_exact(smooth: bool) -> None:
 
 @pytest.mark.parametrize("increasing", [False, True])
 @pytest.mark.parametrize("sign", [0.25, 0.75])
-def test_arguments_of_levels_are_timms(monkeypatch: pytest.MonkeyPatch, increasing: bool, sign: float) -> None:
+def test_arguments_of_levels_are_timms(
+    monkeypatch: pytest.MonkeyPatch, increasing: bool, sign: float
+) -> None:
     monkeypatch.setattr(random, "random", lambda: sign)
     here = stage(increasing=increasing)
     for code, (name, op) in enumerate(zip(TIMM[increasing], here.ops, strict=True)):
@@ -94,14 +117,20 @@ def test_arguments_of_levels_are_timms(monkeypatch: pytest.MonkeyPatch, increasi
             assert float(ours) == pytest.approx(timms, abs=1e-6)
 
 
-def recorded(monkeypatch: pytest.MonkeyPatch, spelling: str, images: int) -> list[list[tuple[str, float, bool]]]:
+def recorded(
+    monkeypatch: pytest.MonkeyPatch, spelling: str, images: int
+) -> list[list[tuple[str, float, bool]]]:
     """What timm's RandAugment does to each of many images: names, arguments and whether it is bicubic, in order."""
     done: list[tuple[str, float, bool]] = []
 
     def record(name: str) -> Any:
         def change(image: Any, argument: float = 0.0, *, resample: Any, **_: Any) -> Any:
             done.append(
-                (name, argument, auto_augment._interpolation({"resample": resample}) == Image.Resampling.BICUBIC)
+                (
+                    name,
+                    argument,
+                    auto_augment._interpolation({"resample": resample}) == Image.Resampling.BICUBIC,
+                )
             )
             return image
 
@@ -123,7 +152,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch, spelling: str, images: int) -> lis
 @pytest.mark.parametrize(
     "spelling", ["rand-m9-n2-mstd1.0", "rand-m9-mstd0.5-inc1", "rand-m5-n3-mstd101-p0.8", "rand-m7"]
 )
-def test_operations_and_arguments_are_distributed_as_timms(monkeypatch: pytest.MonkeyPatch, spelling: str) -> None:
+def test_operations_and_arguments_are_distributed_as_timms(
+    monkeypatch: pytest.MonkeyPatch, spelling: str
+) -> None:
     images = 8000
     theirs = recorded(monkeypatch, spelling, images)
     here = RandAugment(spelling, (32, 32), FILL)
@@ -134,7 +165,12 @@ def test_operations_and_arguments_are_distributed_as_timms(monkeypatch: pytest.M
     assert stats.chi2_contingency([lengths + 1, ours + 1]).pvalue > 1e-3
     names = [op[0] for done in theirs for op in done]
     counts = [names.count(name) for name in TIMM[here.said.increasing]]
-    assert stats.chi2_contingency([counts, torch.bincount(code.flatten(), minlength=16)[:15].tolist()]).pvalue > 1e-3
+    assert (
+        stats.chi2_contingency(
+            [counts, torch.bincount(code.flatten(), minlength=16)[:15].tolist()]
+        ).pvalue
+        > 1e-3
+    )
     for at, name in enumerate(TIMM[here.said.increasing]):
         timms = [done for each in theirs for done in each if done[0] == name]
         mine = argument[code == at].double().numpy().round(5)
@@ -152,23 +188,36 @@ def test_layers_come_one_after_the_other_and_each_image_has_its_own() -> None:
     ours = here(found, *settings)
     moved = (settings[3] != torch.eye(2, 3).flatten()).any(-1)
     far = 0
-    for picture, result, code, argument, smooth in zip(found, ours, settings[0], settings[1], moved, strict=True):
+    for picture, result, code, argument, smooth in zip(
+        found, ours, settings[0], settings[1], moved, strict=True
+    ):
         for layer in range(3):
             name = TIMM[False][int(code[layer])]
             picture = theirs(name, picture, float(argument[layer]), smooth=bool(smooth[layer]))
         far += int(((picture.int() - result.int()).abs() > 1).sum())
-    assert far < 1e-3 * ours.numel(), "a level lost by a map may be spread by what follows, but rarely"
+    assert far < 1e-3 * ours.numel(), (
+        "a level lost by a map may be spread by what follows, but rarely"
+    )
 
 
 def test_spellings() -> None:
     assert read("rand-m9-n2-mstd1.0") == Spelling(level=9, layers=2, noise=1.0)
     assert read("rand-m9-mstd0.5-inc1") == Spelling(level=9, noise=0.5, increasing=True)
     assert read("rand-n3-p0.9") == Spelling(layers=3, probability=0.9)
-    for wrong in ("rand-m9-mmax20", "rand-m9-w0", "rand-m9-tweights", "augmix-m3", "m9", "rand-m9-"):
+    for wrong in (
+        "rand-m9-mmax20",
+        "rand-m9-w0",
+        "rand-m9-tweights",
+        "augmix-m3",
+        "m9",
+        "rand-m9-",
+    ):
         with pytest.raises(VitreousError, match=r"write it as 'rand-m9-n2-mstd1\.0'"):
             read(wrong)
 
 
 def test_increasing_differs_where_timm_says() -> None:
     differing: list[Op] = [op for op, plain in zip(INCREASING, PLAIN, strict=True) if op != plain]
-    assert [op.name + "Increasing" for op in differing] == [name for name in TIMM[True] if name.endswith("Increasing")]
+    assert [op.name + "Increasing" for op in differing] == [
+        name for name in TIMM[True] if name.endswith("Increasing")
+    ]

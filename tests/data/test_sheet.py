@@ -61,7 +61,9 @@ def test_every_image_is_on_the_sheet_in_its_colour(side: int) -> None:
 def test_small_images_keep_sharp_pixels() -> None:
     images = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
     images[..., ::2] = 255
-    picture = np.asarray(sheet(Dataset(images, torch.zeros(1, dtype=torch.int64), ("stripes",), "toy")))
+    picture = np.asarray(
+        sheet(Dataset(images, torch.zeros(1, dtype=torch.int64), ("stripes",), "toy"))
+    )
     line = picture[-60, MARGIN : MARGIN + 128, 0]
     assert line.tolist() == ([255] * 16 + [0] * 16) * 4
 
@@ -97,12 +99,17 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
-        ("data world:shapes --out sheet.svg", "A contact sheet ends in .png, .jpg or .webp, and 'sheet.svg' does not."),
+        (
+            "data world:shapes --out sheet.svg",
+            "A contact sheet ends in .png, .jpg or .webp, and 'sheet.svg' does not.",
+        ),
         ("data fodler:x", "There is no source of images 'fodler'. Did you mean folder?"),
         ("data world:shapes --size 3 --out /dev/null/x.png", "Cannot write '/dev/null/x.png'"),
     ],
 )
-def test_a_mistake_is_one_sentence(line: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_is_one_sentence(
+    line: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as end:
         main(line.split())
     assert end.value.code == 2

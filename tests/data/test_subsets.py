@@ -18,8 +18,12 @@ def numbered(*counts: int) -> Dataset:
     labels = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     labels = labels[torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))]
     number = torch.arange(len(labels))
-    images = torch.stack([number % 256, number // 256, number * 0], 1).to(torch.uint8)[..., None, None]
-    return Dataset(images, labels, tuple("abcdefgh"[: len(counts)]), "toy", truth={"number": number})
+    images = torch.stack([number % 256, number // 256, number * 0], 1).to(torch.uint8)[
+        ..., None, None
+    ]
+    return Dataset(
+        images, labels, tuple("abcdefgh"[: len(counts)]), "toy", truth={"number": number}
+    )
 
 
 def rows(data: Dataset) -> list[int]:
@@ -34,20 +38,29 @@ def test_each_class_gives_its_share_exactly(share: str, first: bool) -> None:
     """int(share · n) in rational arithmetic: 0.29 · 100 is 29, not the 28 of floating point."""
     counts = (500, 100, 50)
     part = fraction(numbered(*counts), float(share), first=first)
-    assert torch.bincount(part.labels).tolist() == [int(Fraction(share) * count) for count in counts]
+    assert torch.bincount(part.labels).tolist() == [
+        int(Fraction(share) * count) for count in counts
+    ]
     assert rows(part) == sorted(rows(part))
 
 
 def test_the_first_ones_are_the_first_of_each_class() -> None:
     data = numbered(40, 20)
-    expected = [i for label in (0, 1) for i in torch.nonzero(data.labels == label).flatten().tolist()[: (12, 6)[label]]]
+    expected = [
+        i
+        for label in (0, 1)
+        for i in torch.nonzero(data.labels == label).flatten().tolist()[: (12, 6)[label]]
+    ]
     assert rows(fraction(data, 0.3, first=True)) == sorted(expected)
 
 
 @pytest.mark.parametrize("first", [False, True])
 def test_a_smaller_share_is_part_of_a_larger_one(first: bool) -> None:
     data = numbered(300, 200, 100)
-    nested = [set(rows(fraction(data, share, seed=5, first=first))) for share in (0.02, 0.06, 0.1, 0.5, 1.0)]
+    nested = [
+        set(rows(fraction(data, share, seed=5, first=first)))
+        for share in (0.02, 0.06, 0.1, 0.5, 1.0)
+    ]
     assert all(small < large for small, large in pairwise(nested))
     assert len(nested[-1]) == 600
 
@@ -70,10 +83,14 @@ def test_all_images_are_equally_likely() -> None:
 
 
 def test_a_share_of_no_image_names_the_class() -> None:
-    with pytest.raises(VitreousError, match=r"0\.02 of 'b' is no image at all, as it has 49; take a larger share"):
+    with pytest.raises(
+        VitreousError, match=r"0\.02 of 'b' is no image at all, as it has 49; take a larger share"
+    ):
         fraction(numbered(100, 49), 0.02)
     for share in (0.0, -0.1, 1.1):
-        with pytest.raises(VitreousError, match=f"A share is above 0 and at most 1, and not {share:g}"):
+        with pytest.raises(
+            VitreousError, match=f"A share is above 0 and at most 1, and not {share:g}"
+        ):
             fraction(numbered(10), share)
 
 
@@ -94,6 +111,12 @@ def test_the_first_classes() -> None:
 
 
 def test_as_many_images_are_seen() -> None:
-    assert [iso_samples(300, share) for share in (1.0, 0.5, 0.3, 0.1, 0.05)] == [300, 600, 1000, 3000, 6000]
+    assert [iso_samples(300, share) for share in (1.0, 0.5, 0.3, 0.1, 0.05)] == [
+        300,
+        600,
+        1000,
+        3000,
+        6000,
+    ]
     with pytest.raises(VitreousError, match="A share is above 0"):
         iso_samples(300, 0)

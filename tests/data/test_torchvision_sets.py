@@ -24,8 +24,13 @@ def write_mnist(root: Path, images: dict[str, Any]) -> None:
     raw = root / "MNIST/raw"
     raw.mkdir(parents=True)
     for stem, (pixels, labels) in images.items():
-        for name, array in ((f"{stem}-images-idx3-ubyte", pixels), (f"{stem}-labels-idx1-ubyte", labels)):
-            head = struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+        for name, array in (
+            (f"{stem}-images-idx3-ubyte", pixels),
+            (f"{stem}-labels-idx1-ubyte", labels),
+        ):
+            head = struct.pack(">HBB", 0, 8, array.ndim) + struct.pack(
+                f">{array.ndim}I", *array.shape
+            )
             (raw / name).write_bytes(head + array.astype(np.uint8).tobytes())
 
 
@@ -33,12 +38,30 @@ def write_cifar(root: Path, images: Any, labels: Any, monkeypatch: pytest.Monkey
     folder = root / "cifar-10-batches-py"
     folder.mkdir(parents=True)
     for i, name in enumerate(
-        ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"]
+        [
+            "data_batch_1",
+            "data_batch_2",
+            "data_batch_3",
+            "data_batch_4",
+            "data_batch_5",
+            "test_batch",
+        ]
     ):
         rows = slice(2 * i, 2 * i + 2)
         content = {"data": chw(images[rows]).reshape(2, -1), "labels": labels[rows].tolist()}
         (folder / name).write_bytes(pickle.dumps(content))
-    names = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    names = [
+        "airplane",
+        "automobile",
+        "bird",
+        "cat",
+        "deer",
+        "dog",
+        "frog",
+        "horse",
+        "ship",
+        "truck",
+    ]
     (folder / "batches.meta").write_bytes(pickle.dumps({"label_names": names}))
     monkeypatch.setattr(torchvision.datasets.CIFAR10, "_check_integrity", lambda self: True)
     monkeypatch.setattr(torchvision.datasets.cifar, "check_integrity", lambda *_: True)
@@ -56,11 +79,15 @@ def test_mnist_is_grey_in_three_channels(tmp_path: Path) -> None:
     assert (other.images.numpy() == test[:, None]).all()
     assert other.mean == data.mean
     for split in ("val", "all"):
-        with pytest.raises(VitreousError, match=f"'tv:MNIST' has no split '{split}'; ask for 'train' or 'test'"):
+        with pytest.raises(
+            VitreousError, match=f"'tv:MNIST' has no split '{split}'; ask for 'train' or 'test'"
+        ):
             load("tv:MNIST", root=tmp_path, split=split)
 
 
-def test_cifar_with_the_normalisation_of_the_papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cifar_with_the_normalisation_of_the_papers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     images = noise(12, 32, 32)
     write_cifar(tmp_path, images, LABELS, monkeypatch)
     train, test = load("tv:CIFAR10", root=tmp_path), load("tv:CIFAR10", root=tmp_path, split="test")
@@ -96,7 +123,9 @@ def test_a_set_without_splits_has_a_tenth_held_out(monkeypatch: pytest.MonkeyPat
     train, test = load("tv:FakeData"), load("tv:FakeData", split="test")
     assert len(train) + len(test) == 40
     labels = np.array([int(label) for _, label in kind(40, (3, 8, 8), 4)])
-    assert test.labels.bincount(minlength=4).tolist() == [round(0.1 * n) for n in np.bincount(labels)]
+    assert test.labels.bincount(minlength=4).tolist() == [
+        round(0.1 * n) for n in np.bincount(labels)
+    ]
 
 
 def test_without_a_network_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,10 +136,15 @@ def test_without_a_network_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(VitreousError) as told:
         load("tv:CIFAR100", root=tmp_path)
     assert "'tv:CIFAR100' is not in" in str(told.value)
-    assert "cannot be downloaded (Name or service not known); name the folder where it is with root." in str(told.value)
+    assert (
+        "cannot be downloaded (Name or service not known); name the folder where it is with root."
+        in str(told.value)
+    )
     with pytest.raises(VitreousError, match="The files of 'tv:ImageNet' are not in"):
         load("tv:ImageNet", root=tmp_path)
 
 
 def test_all_the_names_exist() -> None:
-    assert [name for name in torchvision_sets.NAMES if not hasattr(torchvision.datasets, name)] == []
+    assert [
+        name for name in torchvision_sets.NAMES if not hasattr(torchvision.datasets, name)
+    ] == []

@@ -40,11 +40,15 @@ def _anew() -> None:
 
 
 @pytest.mark.parametrize("make", [folder, arrays])
-def test_an_inspection_takes_all(make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_inspection_takes_all(
+    make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     name = make(tmp_path / "data")
     with caplog.at_level(logging.WARNING, "vitreous"):
         found = vitreous.inspect("nano:vit", name, "variance")
-        lesion = vitreous.analyse("nano:vit", name, {"occlusion": {"shares": (0.5,), "grids": (4,)}})
+        lesion = vitreous.analyse(
+            "nano:vit", name, {"occlusion": {"shares": (0.5,), "grids": (4,)}}
+        )
     about = found["variance"].about["data"]
     assert (about["images"], about["available"], about["split"]) == (60, 60, "all")
     assert caplog.text == ""
@@ -54,7 +58,9 @@ def test_an_inspection_takes_all(make: Any, tmp_path: Path, caplog: pytest.LogCa
 
 
 @pytest.mark.parametrize("make", [folder, arrays])
-def test_what_is_held_out_is_said_once(make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_held_out_is_said_once(
+    make: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     name = make(tmp_path / "data")
     with caplog.at_level(logging.WARNING, "vitreous"):
         assert (len(load(name, split="train")), len(load(name, split="test"))) == (54, 6)
@@ -69,11 +75,15 @@ def test_what_is_held_out_is_said_once(make: Any, tmp_path: Path, caplog: pytest
 def test_splits_that_are_there_are_kept(tmp_path: Path) -> None:
     folder(tmp_path / "data" / "train", 20)
     folder(tmp_path / "data" / "test", 10)
-    about = vitreous.inspect("nano:vit", f"folder:{tmp_path / 'data'}", "variance")["variance"].about["data"]
+    about = vitreous.inspect("nano:vit", f"folder:{tmp_path / 'data'}", "variance")[
+        "variance"
+    ].about["data"]
     assert (about["images"], about["split"]) == (10, "test")
 
 
-def test_a_limit_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     name = folder(tmp_path / "data")
     for limit, words in (("12", "12 of 60 images"), ("all", "60 images")):
@@ -89,12 +99,20 @@ def test_a_limit_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], mon
 
 def test_all_works_in_python_as_on_the_command_line() -> None:
     data = load("world:shapes", split="test", size=600)
-    assert vitreous.inspect("nano:vit", data, "cost", limit="all")["cost"].about["data"]["images"] == 600
-    assert vitreous.inspect("nano:vit", data, "cost", limit=None)["cost"].about["data"]["images"] == 600
+    assert (
+        vitreous.inspect("nano:vit", data, "cost", limit="all")["cost"].about["data"]["images"]
+        == 600
+    )
+    assert (
+        vitreous.inspect("nano:vit", data, "cost", limit=None)["cost"].about["data"]["images"]
+        == 600
+    )
     assert vitreous.inspect("nano:vit", data, "cost")["cost"].about["data"]["images"] == 512
 
 
-def test_names_that_are_no_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+def test_names_that_are_no_utf8(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
     """A class and a file whose names are bytes of Latin-1."""
     import os
 
@@ -108,6 +126,17 @@ def test_names_that_are_no_utf8(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert load(f"folder:{tmp_path / 'data'}", whole=True).classes == ("caf\\xe9", "tea")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
-        main(["inspect", "nano:vit", "--data", f"folder:{tmp_path / 'data'}", "--results", "numbers", "--limit", "all"])
+        main(
+            [
+                "inspect",
+                "nano:vit",
+                "--data",
+                f"folder:{tmp_path / 'data'}",
+                "--results",
+                "numbers",
+                "--limit",
+                "all",
+            ]
+        )
     assert end.value.code == 0
     assert list(vitreous.Inspection.load("numbers"))

@@ -25,7 +25,9 @@ def test_every_task_loads(task: str, image: int) -> None:
     assert any(torch.equal(value, data.labels) for value in data.truth.values())
 
 
-@pytest.mark.parametrize("task", ["shapes", "conflict", "syn-a:shape", "syn-b", "syn-c", "syn-d", "syn-e"])
+@pytest.mark.parametrize(
+    "task", ["shapes", "conflict", "syn-a:shape", "syn-b", "syn-c", "syn-d", "syn-e"]
+)
 def test_a_smaller_set_is_the_beginning_of_a_larger_one(task: str) -> None:
     small, large = world.load(task, size=515), world.load(task, size=1100)
     assert torch.equal(small.images, large.images[:515])
@@ -39,7 +41,11 @@ def rows(images: Tensor) -> set[bytes]:
 
 @pytest.mark.parametrize("task", ["shapes", "syn-b", "syn-c", "syn-d", "syn-e"])
 def test_no_image_is_in_two_splits_or_two_seeds_or_twice(task: str) -> None:
-    sets = [world.load(task, size=1024, split=split, seed=seed) for split in world.SIZES for seed in (0, 1)]
+    sets = [
+        world.load(task, size=1024, split=split, seed=seed)
+        for split in world.SIZES
+        for seed in (0, 1)
+    ]
     assert len(set.union(*(rows(data.images) for data in sets))) == 1024 * len(sets)
 
 
@@ -49,14 +55,21 @@ def test_sizes_if_none_is_asked_for() -> None:
 
 
 def test_readings_of_one_stream_have_the_same_images() -> None:
-    for one, other in (("shapes", "textures"), ("shapes", "colours"), ("syn-a:shape", "syn-a:texture")):
+    for one, other in (
+        ("shapes", "textures"),
+        ("shapes", "colours"),
+        ("syn-a:shape", "syn-a:texture"),
+    ):
         first, second = world.load(one, size=64), world.load(other, size=64)
         assert torch.equal(first.images, second.images)
         assert not torch.equal(first.labels, second.labels)
 
 
 def test_normalisation_is_that_of_the_training_set_in_every_split() -> None:
-    train, test = world.load("shapes", size=2048), world.load("shapes", size=4, split="test", seed=5)
+    train, test = (
+        world.load("shapes", size=2048),
+        world.load("shapes", size=4, split="test", seed=5),
+    )
     assert (train.mean, train.std) == (test.mean, test.std)
     normal = train.normalise(train.images)
     assert normal.mean((0, 2, 3)).abs().max() < 0.01
@@ -84,15 +97,23 @@ def test_the_world_never_changes(task: str) -> None:
     """Of torch's releases the random numbers are the same, the last bit of a product may differ: hence no digest."""
     image = world.load(task, split="test", size=701).images[700].double()
     quadrants = image.view(3, 2, 16, 2, 16).mean((2, 4)).flatten()
-    torch.testing.assert_close(quadrants, torch.tensor(PINNED[task], dtype=torch.float64), atol=0.06, rtol=0)
+    torch.testing.assert_close(
+        quadrants, torch.tensor(PINNED[task], dtype=torch.float64), atol=0.06, rtol=0
+    )
 
 
 def test_what_cannot_be_asked_for() -> None:
-    with pytest.raises(UnknownName, match=re.escape("There is no task of the world 'shape'. Did you mean shapes")):
+    with pytest.raises(
+        UnknownName, match=re.escape("There is no task of the world 'shape'. Did you mean shapes")
+    ):
         world.load("shape")
-    with pytest.raises(UnknownName, match=r"There is no split of the world 'tests'\. Did you mean test\?"):
+    with pytest.raises(
+        UnknownName, match=r"There is no split of the world 'tests'\. Did you mean test\?"
+    ):
         world.load(split="tests")
-    with pytest.raises(VitreousError, match="A world of 0 images was asked for; size has to be at least 1"):
+    with pytest.raises(
+        VitreousError, match="A world of 0 images was asked for; size has to be at least 1"
+    ):
         world.load(size=0)
     for image in (8, 30):
         with pytest.raises(VitreousError, match=f"World images of {image} pixels were asked for"):

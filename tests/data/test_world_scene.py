@@ -40,7 +40,9 @@ def test_numbers_are_independent_of_each_other_and_of_the_classes(truth: dict[st
             assert stats.spearmanr(a.numpy(), b.numpy()).pvalue > 1e-4, (one, other)
     for name in CLASSES:
         for number in NUMBERS:
-            parts = [truth[number][truth[name] == k].numpy() for k in range(int(truth[name].max()) + 1)]
+            parts = [
+                truth[number][truth[name] == k].numpy() for k in range(int(truth[name].max()) + 1)
+            ]
             assert stats.kruskal(*parts).pvalue > 1e-4, (name, number)
 
 
@@ -69,7 +71,12 @@ def test_colour_changes_the_object_only_and_the_object_fills_its_box(image: int)
     for mask, (x0, y0, x1, y1) in zip(changed, boxes.tolist(), strict=True):
         rows, columns = mask.nonzero().unbind(1)
         extent = (int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1)
-        soft = np.array(extent) - (x0, y0, x1, y1)  # pixels that are covered by less than half are outside the box
+        soft = np.array(extent) - (
+            x0,
+            y0,
+            x1,
+            y1,
+        )  # pixels that are covered by less than half are outside the box
         assert (soft[:2] <= 0).all()
         assert (soft[2:] >= 0).all()
         assert abs(soft).max() <= 3  # the tip of a star is long and thin
@@ -120,15 +127,24 @@ def test_backgrounds_have_a_natural_spectrum(image: int) -> None:
 def test_fields_have_the_exponent_they_were_asked_for() -> None:
     noise = torch.rand(64, 64, 64, dtype=torch.float64) - 0.5
     for beta in (0.0, 0.5, 1.5):
-        power = torch.fft.fft2(filtered(noise, falloff(64, beta))).abs().square() / torch.fft.fft2(noise).abs().square()
+        power = (
+            torch.fft.fft2(filtered(noise, falloff(64, beta))).abs().square()
+            / torch.fft.fft2(noise).abs().square()
+        )
         line = power[0, 0, 1:32].numpy()
-        assert stats.linregress(np.log(np.arange(1, 32)), np.log(line)).slope == pytest.approx(-2 * beta, abs=1e-5)
+        assert stats.linregress(np.log(np.arange(1, 32)), np.log(line)).slope == pytest.approx(
+            -2 * beta, abs=1e-5
+        )
 
 
 def test_windows_are_cut_where_they_should_be() -> None:
     fields = bank(32, 1.0)
     cut = windows(
-        32, 1.0, torch.tensor([0.0, 0.99, 0.5]), torch.tensor([0.0, 0.999, 0.25]), torch.tensor([0.0, 0.999, 0.75])
+        32,
+        1.0,
+        torch.tensor([0.0, 0.99, 0.5]),
+        torch.tensor([0.0, 0.999, 0.25]),
+        torch.tensor([0.0, 0.999, 0.75]),
     )
     assert torch.equal(cut[0], fields[0, :32, :32])
     assert torch.equal(cut[1], fields[15, -32:, -32:])
@@ -159,10 +175,14 @@ def test_shapes_can_be_learnt() -> None:
     model = nn.Sequential(*layers, nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(64, 10))
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
     for rows in torch.randperm(6400).view(-1, 64):
-        loss = nn.functional.cross_entropy(model(train.normalise(train.images[rows])), train.labels[rows])
+        loss = nn.functional.cross_entropy(
+            model(train.normalise(train.images[rows])), train.labels[rows]
+        )
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
     with torch.no_grad():
-        accuracy = (model.eval()(test.normalise(test.images)).argmax(1) == test.labels).double().mean()
+        accuracy = (
+            (model.eval()(test.normalise(test.images)).argmax(1) == test.labels).double().mean()
+        )
     assert accuracy > 0.5

@@ -39,7 +39,9 @@ def around(radius: float, turn: float) -> tuple[float, float]:
 
 SQUARE = polygon((0.7, 0.7), (-0.7, 0.7), (-0.7, -0.7), (0.7, -0.7))
 STAR = polygon(*[around(0.45 if k % 2 else 1, k / 10) for k in range(10)])
-ARROW = polygon((0, 0.98), (0.8, 0.1), (0.27, 0.1), (0.27, -0.92), (-0.27, -0.92), (-0.27, 0.1), (-0.8, 0.1))
+ARROW = polygon(
+    (0, 0.98), (0.8, 0.1), (0.27, 0.1), (0.27, -0.92), (-0.27, -0.92), (-0.27, 0.1), (-0.8, 0.1)
+)
 TALL = polygon((0.29, 0.93), (-0.29, 0.93), (-0.29, -0.93), (0.29, -0.93))
 LOZENGE = polygon((0, sqrt(0.5)), (sqrt(0.5), 0), (0, -sqrt(0.5)), (-sqrt(0.5), 0))
 LOBES = [disc(side * sqrt(0.125), sqrt(0.125), 0.5) for side in (-1, 1)]
@@ -100,7 +102,9 @@ def test_boxes_are_the_extent_of_the_object_in_pixels() -> None:
             dx, dy = columns - truth["cx"][i], lines - truth["cy"][i]
             c, s = cos(truth["angle"][i]), sin(truth["angle"][i])
             unit = truth["size"][i] / 2
-            mask = INSIDE[names[int(truth["shape"][i])]]((c * dx + s * dy) / unit, (s * dx - c * dy) / unit)
+            mask = INSIDE[names[int(truth["shape"][i])]](
+                (c * dx + s * dy) / unit, (s * dx - c * dy) / unit
+            )
             ys, xs = np.nonzero(mask)
             box = [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]
             assert abs(truth["box"][i] - box).max() <= 1

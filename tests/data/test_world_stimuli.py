@@ -54,15 +54,21 @@ def test_a_blobs_have_the_lobes_of_their_label() -> None:
     steps = torch.arange(32, dtype=torch.float64) + 0.5
     weight = mask.sum((1, 2))
     cx, cy = (mask * steps).sum((1, 2)) / weight, (mask * steps[:, None]).sum((1, 2)) / weight
-    z = torch.complex(*torch.broadcast_tensors(steps - cx[:, None, None], steps[:, None] - cy[:, None, None]))
-    moments = [((mask * z**k).sum((1, 2)).abs() / (mask * z.abs() ** k).sum((1, 2))) for k in (2, 3, 4)]
+    z = torch.complex(
+        *torch.broadcast_tensors(steps - cx[:, None, None], steps[:, None] - cy[:, None, None])
+    )
+    moments = [
+        ((mask * z**k).sum((1, 2)).abs() / (mask * z.abs() ** k).sum((1, 2))) for k in (2, 3, 4)
+    ]
     strength, lobes = torch.stack(moments).max(0)
     found = torch.where(strength < 0.2, 0, lobes + 1)
     assert (found == data.labels).double().mean() > 0.95
 
 
 def test_a_cues() -> None:
-    free, agree, conflict = (world.load(f"syn-a:{name}", size=4096).truth for name in ("shape", "cues", "conflict"))
+    free, agree, conflict = (
+        world.load(f"syn-a:{name}", size=4096).truth for name in ("shape", "cues", "conflict")
+    )
     assert chance(table(free["shape"], free["texture"]))
     assert torch.equal(agree["shape"], agree["texture"])
     counts = table(conflict["shape"], conflict["texture"])
@@ -124,8 +130,17 @@ def test_c_the_object_is_always_the_same_and_lies_in_its_cell(image: int) -> Non
 
 def pooled_patches(images: Tensor, patch: int) -> Tensor:
     """What a model without positions can know: random features of each patch, then mean and maximum over patches."""
-    cut = images.unfold(2, patch, patch).unfold(3, patch, patch).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
-    weights = torch.randn(cut.shape[-1], 96, generator=torch.Generator().manual_seed(0)) / cut.shape[-1] ** 0.5
+    cut = (
+        images.unfold(2, patch, patch)
+        .unfold(3, patch, patch)
+        .permute(0, 2, 3, 1, 4, 5)
+        .flatten(3)
+        .flatten(1, 2)
+    )
+    weights = (
+        torch.randn(cut.shape[-1], 96, generator=torch.Generator().manual_seed(0))
+        / cut.shape[-1] ** 0.5
+    )
     seen = ((cut.float() / 64 - 2) @ weights).relu()
     return torch.cat([seen.mean(1), seen.amax(1), seen.square().mean(1)], 1)
 

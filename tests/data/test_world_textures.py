@@ -57,4 +57,6 @@ def test_every_texture_is_drawn_on_objects() -> None:
         drawn.append(images.double())
     for one, other in combinations(drawn, 2):
         differs = (one - other).abs().amax(1) > 20
-        assert 0.05 < differs.double().mean() < 0.3  # of the image; an object fills a fifth to a third
+        assert (
+            0.05 < differs.double().mean() < 0.3
+        )  # of the image; an object fills a fifth to a third

@@ -22,9 +22,13 @@ from vitreous.specimen.observe import Sites
 
 def images(count: int = 90, side: int = 16, classes: int = 5) -> Dataset:
     """Noise; without labels where there are no classes."""
-    pixels = torch.randint(0, 256, (count, 3, side, side), generator=torch.Generator().manual_seed(7))
+    pixels = torch.randint(
+        0, 256, (count, 3, side, side), generator=torch.Generator().manual_seed(7)
+    )
     labels = torch.arange(count) % classes if classes else torch.full((count,), -1)
-    return Dataset(pixels.to(torch.uint8), labels, tuple(f"class {c}" for c in range(classes)), "noise", "test")
+    return Dataset(
+        pixels.to(torch.uint8), labels, tuple(f"class {c}" for c in range(classes)), "noise", "test"
+    )
 
 
 def vit() -> nn.Module:
@@ -65,7 +69,10 @@ class Roll(Probe):
     def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         self.events.append(f"{subject.name} {len(batch)} {'whole' if batch.whole else 'part'}")
         brightness = batch.images.double().mean((1, 2, 3))
-        return {key(subject, what="end"): self._seen(batch), key(subject, what="bright"): batch.total(brightness)}
+        return {
+            key(subject, what="end"): self._seen(batch),
+            key(subject, what="bright"): batch.total(brightness),
+        }
 
     def close(self, shard: Batch) -> Sums:
         return {"close": self._seen(shard), "count": batch_count(shard)}
@@ -74,7 +81,11 @@ class Roll(Probe):
         rows = []
         counts = sums["count"]
         for subject in asked:
-            every = [sums[key(subject, unit)] for unit in subject.specimen.units if key(subject, unit) in sums]
+            every = [
+                sums[key(subject, unit)]
+                for unit in subject.specimen.units
+                if key(subject, unit) in sums
+            ]
             every += [sums[key(subject, what="end")], sums["close"]]
             found = interval(sums[key(subject, what="bright")] / counts, int(counts[0]))
             ends = dict(zip(("value", "low", "high"), map(float, found), strict=True))
@@ -100,7 +111,9 @@ class Spread(PerImage):
     ids = ("A0.00",)
     sites = ("after",)
     value = estimate("Standard deviation.")
-    views = (View("line", x="depth", y="value", colour="model", low="low", high="high", bands=True),)
+    views = (
+        View("line", x="depth", y="value", colour="model", low="low", high="high", bands=True),
+    )
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.after is not None

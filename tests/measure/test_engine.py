@@ -26,7 +26,9 @@ ROLL = "roll"
 
 def look(models: Any = None, data: Any = None, **options: Any) -> vitreous.Inspection:
     given = {"probes": [Roll(), Spread()], "shard": 40, "device": "cpu", **options}
-    return vitreous.inspect([vit(), cnn()] if models is None else models, images() if data is None else data, **given)
+    return vitreous.inspect(
+        [vit(), cnn()] if models is None else models, images() if data is None else data, **given
+    )
 
 
 def numbers(found: vitreous.Inspection) -> np.ndarray:
@@ -34,7 +36,9 @@ def numbers(found: vitreous.Inspection) -> np.ndarray:
 
 
 def close(one: Sums, other: Sums) -> bool:
-    return one.keys() == other.keys() and all(torch.allclose(one[k], other[k], rtol=1e-10, atol=0) for k in one)
+    return one.keys() == other.keys() and all(
+        torch.allclose(one[k], other[k], rtol=1e-10, atol=0) for k in one
+    )
 
 
 def passing(batch: int, shard: int = 40) -> Pass:
@@ -67,7 +71,9 @@ def test_sums_of_shards_are_those_of_one_pass() -> None:
     assert close(total, whole)
 
 
-def test_a_gpu_has_the_next_shard_before_the_last_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_has_the_next_shard_before_the_last_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """And the sums are the same, each with its own shard."""
     events: list[str] = []
     begin, expected = Pass.begin, dict(passing(40).each(range(3)))
@@ -89,7 +95,9 @@ def test_a_gpu_has_the_next_shard_before_the_last_is_waited_for(monkeypatch: pyt
     assert list(sums) == [0, 1, 2]
     assert all(sums[number].keys() == expected[number].keys() for number in expected)
     assert all(
-        torch.equal(value, sums[number][name]) for number in expected for name, value in expected[number].items()
+        torch.equal(value, sums[number][name])
+        for number in expected
+        for name, value in expected[number].items()
     )
 
 
@@ -121,11 +129,26 @@ def test_one_image_has_a_value_and_no_interval() -> None:
 
 def test_models_of_all_kinds_side_by_side() -> None:
     """Other sizes, other numbers of classes, one channel, an edited specimen, one model twice."""
-    grey = nn.Sequential(nn.Conv2d(1, 4, 3, 2, 1), nn.ReLU(), nn.Conv2d(4, 4, 3, 1, 1), nn.Flatten(), nn.Linear(256, 2))
+    grey = nn.Sequential(
+        nn.Conv2d(1, 4, 3, 2, 1),
+        nn.ReLU(),
+        nn.Conv2d(4, 4, 3, 1, 1),
+        nn.Flatten(),
+        nn.Linear(256, 2),
+    )
     own = vit()
     opened = vitreous.open(own)
-    found = look([own, own, vitreous.open(grey, image=16), opened.without("blocks.0.attn"), "nano:resnet"], images(20))
-    assert list(found.anatomies) == ["Transformer", "Transformer (2)", "Sequential", "Transformer (3)", "nano:resnet"]
+    found = look(
+        [own, own, vitreous.open(grey, image=16), opened.without("blocks.0.attn"), "nano:resnet"],
+        images(20),
+    )
+    assert list(found.anatomies) == [
+        "Transformer",
+        "Transformer (2)",
+        "Sequential",
+        "Transformer (3)",
+        "nano:resnet",
+    ]
     assert seen_once(found[ROLL])
     table = found["spread"].table
     first, twice, edited = (
@@ -208,7 +231,10 @@ def test_a_set_without_labels() -> None:
         ({"probes": "varince"}, "There is no probe 'varince'. Did you mean variance"),
         ({"probes": [Spread(), Roll(), Spread()]}, "The probe 'spread' was named twice"),
         ({"probes": [Spread]}, "is no probe: give a name"),
-        ({"probes": {"variance": {"unbaised": False}}}, "There is no option of variance 'unbaised'."),
+        (
+            {"probes": {"variance": {"unbaised": False}}},
+            "There is no option of variance 'unbaised'.",
+        ),
         ({"data": "world:shape"}, "There is no task of the world 'shape'. Did you mean shapes"),
         ({"data": images(0)}, "The set 'noise' is empty"),
         ({"device": "mps"}, "double precision, which the device 'mps' does not have"),
@@ -226,7 +252,9 @@ def test_options_reach_the_probe_and_the_record(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("vitreous.measure.registry.Registry.named", lambda self, name: Roll)
     found = look(probes={"roll": {"note": "said"}})
     assert found[ROLL].about["options"] == {"note": "said"}
-    with pytest.raises(UnknownName, match=r"no option of roll 'notes'\. Did you mean note\? It has note\."):
+    with pytest.raises(
+        UnknownName, match=r"no option of roll 'notes'\. Did you mean note\? It has note\."
+    ):
         look(probes={"roll": {"notes": "said"}})
 
 
@@ -236,7 +264,8 @@ def test_a_model_that_gives_no_numbers_is_named_with_the_unit() -> None:
     with torch.no_grad():
         model.get_submodule("blocks.1.bn2").weight.fill_(1e308)  # type: ignore[operator]
     with pytest.raises(
-        VitreousError, match=r"Convolutional gives NaN or infinite numbers, first after its unit 'blocks\.1'"
+        VitreousError,
+        match=r"Convolutional gives NaN or infinite numbers, first after its unit 'blocks\.1'",
     ):
         look(model)
 
@@ -267,12 +296,17 @@ class Greedy(Roll):
     [
         torch.OutOfMemoryError("CUDA out of memory"),
         MemoryError(),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes. Error code 12"),
+        RuntimeError(
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes. Error code 12"
+        ),
     ],
 )
 @pytest.mark.parametrize("ahead", [False, True])
 def test_memory_that_does_not_suffice(
-    error: BaseException, ahead: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    error: BaseException,
+    ahead: bool,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     greedy = Greedy()
     greedy.error = error
@@ -285,7 +319,9 @@ def test_memory_that_does_not_suffice(
     np.testing.assert_allclose(numbers(found), numbers(look()), rtol=1e-10)
 
 
-def test_memory_that_does_not_suffice_for_images_made_ready_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_does_not_suffice_for_images_made_ready_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made, expected = Pass._batch, dict(passing(40).each(range(3)))
     failed: list[int] = []
 
@@ -325,7 +361,9 @@ def test_the_bar_counts_every_image_once_even_after_a_shortage() -> None:
         """Memory runs out in the second model, when the first has passed."""
 
         def end(self, *given: Any) -> Sums:
-            return super().end(*given) if given[0].name == "Convolutional" else Roll.end(self, *given)
+            return (
+                super().end(*given) if given[0].name == "Convolutional" else Roll.end(self, *given)
+            )
 
     counted: list[int] = []
     passing = Pass((Late(),), Setting(subjects([vit(), cnn()]), images()), 40, 40)

@@ -44,7 +44,9 @@ def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path = home / ("cat" if number % 2 else "dog") / f"{number}.png"
         path.parent.mkdir(exist_ok=True)
         size = (50 + 9 * number, 90 - 7 * number, 3)
-        Image.fromarray(np.random.default_rng(number).integers(0, 255, size, dtype=np.uint8)).save(path)
+        Image.fromarray(np.random.default_rng(number).integers(0, 255, size, dtype=np.uint8)).save(
+            path
+        )
     return home
 
 
@@ -53,14 +55,20 @@ def family(name: str) -> vitreous.Specimen:
 
 
 @pytest.mark.parametrize("name", [*FAMILIES, "maxvit"])
-def test_everything_is_asked(name: str, photographs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_everything_is_asked(
+    name: str, photographs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("VITREOUS_CACHE", str(tmp_path))
-    found = vitreous.inspect({name: family(name)}, f"folder:{photographs}", split="all", device="cpu")
+    found = vitreous.inspect(
+        {name: family(name)}, f"folder:{photographs}", split="all", device="cpu"
+    )
     assert set(found) | set(found.left_out) == set(probes.names())
     assert set(found) >= NEEDS_NOTHING
     assert {result.about["data"]["images"] for result in found.values()} == {8}
     for result in found.values():
-        assert result.table["value"].notna().any() if "value" in result.table else len(result.arrays)
+        assert (
+            result.table["value"].notna().any() if "value" in result.table else len(result.arrays)
+        )
         result.chart()
     assert all(why[name].endswith(".") for why in found.left_out.values())
 
@@ -76,13 +84,24 @@ def test_side_by_side_on_pictures_without_labels(
     assert found["variance"].about["data"]["images"] == 4
 
 
-def test_a_function_of_ones_own(photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_of_ones_own(
+    photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = "import timm\n\ndef make():\n    return timm.create_model('test_vit', img_size=64, num_classes=2)\n"
     (tmp_path / "own_family_for_tests.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VITREOUS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(SystemExit) as end:
-        main(["inspect", "own_family_for_tests:make", "--data", f"folder:{photographs}", "--split", "all"])
+        main(
+            [
+                "inspect",
+                "own_family_for_tests:make",
+                "--data",
+                f"folder:{photographs}",
+                "--split",
+                "all",
+            ]
+        )
     assert end.value.code == 0
     assert (tmp_path / "report.html").is_file()

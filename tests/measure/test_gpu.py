@@ -26,7 +26,9 @@ def test_there_and_back_while_it_computes() -> None:
         doubled = sent().double() * 2
         fetched = to_memory(doubled)
         del doubled
-        torch.full((1 << 22,), -1.0, dtype=torch.float64, device=gpu)  # where it was, if that were free
+        torch.full(
+            (1 << 22,), -1.0, dtype=torch.float64, device=gpu
+        )  # where it was, if that were free
         assert torch.equal(fetched(), torch.full((1 << 22,), 2.0 * turn, dtype=torch.float64))
 
 

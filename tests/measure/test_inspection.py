@@ -37,23 +37,33 @@ def found() -> Inspection:
 def test_disk_and_back(found: Inspection, tmp_path: Path) -> None:
     again = Inspection.load(found.save(tmp_path / "new" / "folder"))
     assert dict(again) == dict(found)
-    assert again.left_out == found.left_out == {"fussy": {m: f"{m} is not to its taste." for m in "ab"}}
+    assert (
+        again.left_out
+        == found.left_out
+        == {"fussy": {m: f"{m} is not to its taste." for m in "ab"}}
+    )
     assert again.anatomies == found.anatomies
     assert repr(again) == repr(found) == "Inspection of a, b: spread"
 
 
 def test_reading_needs_no_torch(found: Inspection, tmp_path: Path) -> None:
     found.save(tmp_path)
-    script = "import sys, vitreous; print(vitreous.Inspection.load(sys.argv[1]), 'torch' in sys.modules)"
+    script = (
+        "import sys, vitreous; print(vitreous.Inspection.load(sys.argv[1]), 'torch' in sys.modules)"
+    )
     source = str(Path(vitreous.__file__).parents[1])
     command = [sys.executable, "-c", script, str(tmp_path)]
-    done = subprocess.run(command, env={"PYTHONPATH": source}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        command, env={"PYTHONPATH": source}, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "Inspection of a, b: spread False"
 
 
 def test_what_is_not_there(found: Inspection, tmp_path: Path) -> None:
     assert "fussy" not in found
-    with pytest.raises(VitreousError, match=r"'fussy' could not be asked\. a: a is not to its taste\.; b: b is"):
+    with pytest.raises(
+        VitreousError, match=r"'fussy' could not be asked\. a: a is not to its taste\.; b: b is"
+    ):
         found["fussy"]
     with pytest.raises(UnknownName, match=r"no result 'spraed'\. Did you mean spread"):
         found["spraed"]
@@ -65,9 +75,15 @@ def test_what_is_not_there(found: Inspection, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")]
+)
 def test_interrupted_between_any_two_files_it_is_the_old_or_the_new(
-    step: str, error: BaseException, found: Inspection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step: str,
+    error: BaseException,
+    found: Inspection,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And never something of both; a killed process leaves what an interrupted one does."""
     new = vitreous.inspect({"a": vit(), "c": vit()}, images(6), [Spread(), Roll()], device="cpu")
@@ -100,7 +116,9 @@ def test_interrupted_between_any_two_files_it_is_the_old_or_the_new(
     assert len(list(home.glob("*.parquet"))) == 2
 
 
-def test_a_result_saved_into_its_folder_leaves_the_inspection_readable(found: Inspection, tmp_path: Path) -> None:
+def test_a_result_saved_into_its_folder_leaves_the_inspection_readable(
+    found: Inspection, tmp_path: Path
+) -> None:
     other = replace(found["spread"], table=found["spread"].table.assign(value=0.0))
     other.save(found.save(tmp_path))
     assert dict(Inspection.load(tmp_path)) == dict(found)

@@ -76,23 +76,37 @@ def interrupt() -> None:
 
 @pytest.mark.parametrize(
     ("how", "done", "ahead"),
-    [(press_ctrl_c, 3, False), (press_twice, 2, False), (interrupt, 2, False), (press_ctrl_c, 3, True)],
+    [
+        (press_ctrl_c, 3, False),
+        (press_twice, 2, False),
+        (interrupt, 2, False),
+        (press_ctrl_c, 3, True),
+    ],
 )
 def test_what_was_seen_is_kept_and_the_rest_follows(
-    how: Any, done: int, ahead: bool, tmp_path: Path, peaceful: Path, monkeypatch: pytest.MonkeyPatch
+    how: Any,
+    done: int,
+    ahead: bool,
+    tmp_path: Path,
+    peaceful: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also the shard that a GPU has not handed over when the next one is not begun any more."""
     before = signal.getsignal(signal.SIGINT)
     if ahead:
         monkeypatch.setattr(Pass, "device", torch.device("cpu"))
     interrupt_in(monkeypatch, 2, how)
-    with pytest.raises(Interrupted, match=f"Stopped after {done} of 4 shards of the images. Run the same") as caught:
+    with pytest.raises(
+        Interrupted, match=f"Stopped after {done} of 4 shards of the images. Run the same"
+    ) as caught:
         look(tmp_path)
     assert signal.getsignal(signal.SIGINT) is before
     partial = caught.value.inspection
     assert partial is not None
     assert seen_once(partial["roll"], done * SHARD)
-    assert partial["spread"].about["data"] | {"fingerprint": ""} == partial["roll"].about["data"] | {"fingerprint": ""}
+    assert partial["spread"].about["data"] | {"fingerprint": ""} == partial["roll"].about[
+        "data"
+    ] | {"fingerprint": ""}
     assert partial["spread"].about["data"]["images"] == done * SHARD
     assert (partial["spread"].table["n"] == done * SHARD).all()
     monkeypatch.undo()
@@ -117,7 +131,9 @@ def test_an_interrupt_in_the_last_shard_is_too_late(monkeypatch: pytest.MonkeyPa
 
 def test_nothing_seen_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     interrupt_in(monkeypatch, 0, interrupt)
-    with pytest.raises(Interrupted, match=r"^Stopped after 0 of 4 shards of the images\.$") as caught:
+    with pytest.raises(
+        Interrupted, match=r"^Stopped after 0 of 4 shards of the images\.$"
+    ) as caught:
         look()
     assert caught.value.inspection is None
 
@@ -150,7 +166,9 @@ def test_a_finished_one_is_not_done_again(peaceful: Path, monkeypatch: pytest.Mo
         ({"limit": 50}, "data is"),
     ],
 )
-def test_another_inspection_does_not_go_on_with_it(changed: dict[str, Any], sentence: str, peaceful: Path) -> None:
+def test_another_inspection_does_not_go_on_with_it(
+    changed: dict[str, Any], sentence: str, peaceful: Path
+) -> None:
     with pytest.raises(VitreousError, match="holds another run") as caught:
         look(peaceful, **changed)
     assert sentence in str(caught.value)

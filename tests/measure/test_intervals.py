@@ -14,14 +14,20 @@ from vitreous.measure.probe import REPEATS, Batch, interval, streams, times
 
 
 def batch(rows: torch.Tensor, seed: int = 0) -> Batch:
-    return Batch(rows, torch.zeros(len(rows), 3, 1, 1, dtype=torch.uint8), torch.zeros(len(rows)), seed)
+    return Batch(
+        rows, torch.zeros(len(rows), 3, 1, 1, dtype=torch.uint8), torch.zeros(len(rows)), seed
+    )
 
 
 def test_a_mean_has_scipys_interval() -> None:
     values = torch.from_numpy(np.random.default_rng(0).gamma(2.0, size=400))
     found, count = mean(counted(batch(torch.arange(400)), {"x": values}), "x")
     expected = scipy.stats.bootstrap(
-        (values.numpy(),), np.mean, n_resamples=5000, method="percentile", rng=np.random.default_rng(1)
+        (values.numpy(),),
+        np.mean,
+        n_resamples=5000,
+        method="percentile",
+        rng=np.random.default_rng(1),
     ).confidence_interval
     width = expected.high - expected.low
     assert found.value == pytest.approx(values.mean().item(), rel=1e-12)

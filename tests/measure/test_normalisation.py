@@ -36,7 +36,9 @@ class Levels(nn.Module):
 
 
 def images(**how: object) -> Dataset:
-    pixels = torch.randint(0, 256, (12, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    pixels = torch.randint(
+        0, 256, (12, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     return Dataset(pixels, torch.arange(12) % 2, ("a", "b"), "made up", "test", **how)  # type: ignore[arg-type]
 
 
@@ -47,7 +49,9 @@ def says(**trained: object) -> nn.Module:
 
 
 def measured(model: object, data: Dataset) -> dict[str, object]:
-    result = vitreous.inspect({"m": model}, data, ["accuracy", "calibration"], image=16)["calibration"]
+    result = vitreous.inspect({"m": model}, data, ["accuracy", "calibration"], image=16)[
+        "calibration"
+    ]
     nll = result.table.set_index("measure").loc["NLL", "value"]
     return {**result.about["models"]["m"], "nll": nll}
 
@@ -60,7 +64,11 @@ def nll(model: nn.Module, shown: Tensor, data: Dataset) -> float:
 def test_a_model_that_says_nothing_gets_the_data_sets() -> None:
     data, model = images(mean=OWN[0], std=OWN[1]), Levels()
     found = measured(model, data)
-    assert (found["mean"], found["std"], found["normalised"]) == (list(OWN[0]), list(OWN[1]), "data set")
+    assert (found["mean"], found["std"], found["normalised"]) == (
+        list(OWN[0]),
+        list(OWN[1]),
+        "data set",
+    )
     assert found["nll"] == pytest.approx(nll(model, data.normalise(data.images), data), rel=1e-5)
     opened = measured(vitreous.open(model, image=16), data)  # a specimen, and one that was edited
     assert opened["nll"] == pytest.approx(found["nll"], rel=1e-6)
@@ -81,7 +89,11 @@ def test_imagenets_where_nobody_says_anything(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.WARNING, "vitreous"):
         found = measured(Levels(), images())
         measured(Levels(), images())
-    assert (found["mean"], found["std"], found["normalised"]) == (list(USUAL[0]), list(USUAL[1]), "ImageNet")
+    assert (found["mean"], found["std"], found["normalised"]) == (
+        list(USUAL[0]),
+        list(USUAL[1]),
+        "ImageNet",
+    )
     said = [record.getMessage() for record in caplog.records if "normalised" in record.getMessage()]
     assert len(said) == 1  # once is enough
     assert "nor does the data set, so they get ImageNet's" in said[0]
@@ -101,15 +113,25 @@ def test_the_data_sets_are_said_too(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_every_analysis_gets_those_of_its_own_images() -> None:
     """Of several splits each has its own, and an attack goes by the same levels."""
-    sets = {"test": images(mean=OWN[0], std=OWN[1]), "train": images(mean=(0.3, 0.3, 0.3), std=(0.2, 0.2, 0.2))}
-    how = {"adversarial": {"epsilons": (1.0,), "steps": 1}, "hessian": {"size": 4, "top": 1, "stream": "clean"}}
+    sets = {
+        "test": images(mean=OWN[0], std=OWN[1]),
+        "train": images(mean=(0.3, 0.3, 0.3), std=(0.2, 0.2, 0.2)),
+    }
+    how = {
+        "adversarial": {"epsilons": (1.0,), "steps": 1},
+        "hessian": {"size": 4, "top": 1, "stream": "clean"},
+    }
     found = vitreous.analyse({"m": Levels()}, sets, how, image=16)
     assert found["adversarial"].about["models"]["m"]["mean"] == list(OWN[0])
     assert found["hessian"].about["models"]["m"]["mean"] == [0.3, 0.3, 0.3]
     model = Levels()
-    clean = vitreous.analyse({"m": model}, sets["test"], {"adversarial": how["adversarial"]}, image=16)["adversarial"]
+    clean = vitreous.analyse(
+        {"m": model}, sets["test"], {"adversarial": how["adversarial"]}, image=16
+    )["adversarial"]
     row = clean.table[clean.table["epsilon"] == 0].iloc[0]
-    assert row["nll"] == pytest.approx(nll(model, sets["test"].normalise(sets["test"].images), sets["test"]), rel=1e-5)
+    assert row["nll"] == pytest.approx(
+        nll(model, sets["test"].normalise(sets["test"].images), sets["test"]), rel=1e-5
+    )
 
 
 def test_a_grey_model_gets_the_mean_over_colours() -> None:
@@ -131,10 +153,18 @@ def test_what_a_user_says_comes_before_what_timm_says() -> None:
     assert (subjects(model)[0].mean, subjects(model)[0].std) == OWN
 
 
-def test_torchvisions_weights_say_what_they_were_trained_with(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchvisions_weights_say_what_they_were_trained_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     plain = torchvision.models.get_model
-    monkeypatch.setattr(torchvision.models, "get_model", lambda name, weights, **how: plain(name, weights=None, **how))
-    (subject,) = Setting(subjects("tv:squeezenet1_1", pretrained=True), images(mean=OWN[0], std=OWN[1])).subjects
+    monkeypatch.setattr(
+        torchvision.models,
+        "get_model",
+        lambda name, weights, **how: plain(name, weights=None, **how),
+    )
+    (subject,) = Setting(
+        subjects("tv:squeezenet1_1", pretrained=True), images(mean=OWN[0], std=OWN[1])
+    ).subjects
     assert (subject.mean, subject.normalised) == (USUAL[0], "model")
     (random,) = Setting(subjects("tv:squeezenet1_1"), images(mean=OWN[0], std=OWN[1])).subjects
     assert (random.mean, random.normalised) == (OWN[0], "data set")

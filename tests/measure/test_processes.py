@@ -38,7 +38,9 @@ COUNTS = (50, 70, 15)
 
 def look(count: int, keep: Path | None = None) -> vitreous.Inspection:
     """By one process."""
-    return vitreous.inspect([vit(), cnn()], images(count), [Roll(), Spread()], shard=20, device="cpu", keep=keep)
+    return vitreous.inspect(
+        [vit(), cnn()], images(count), [Roll(), Spread()], shard=20, device="cpu", keep=keep
+    )
 
 
 def begin(keep: Path, shards: int) -> None:
@@ -62,7 +64,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("processes")
     (home / "script.py").write_text(SCRIPT)
     begin(home / "kept-70", shards=1)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
     paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

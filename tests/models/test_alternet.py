@@ -37,7 +37,9 @@ def nano(**options: Any) -> AlterNet:
     return model
 
 
-def window_attention(window: int = 4, kv_stride: int = 1, bias_per_head: bool = True) -> WindowAttention:
+def window_attention(
+    window: int = 4, kv_stride: int = 1, bias_per_head: bool = True
+) -> WindowAttention:
     made = WindowAttention(
         6, 5, heads=2, head_dim=3, window=window, bias_per_head=bias_per_head, kv_stride=kv_stride
     ).double()
@@ -56,10 +58,17 @@ def dense(made: WindowAttention, x: Tensor) -> Tensor:
     key, value = key.unflatten(1, (heads, -1)), value.unflatten(1, (heads, -1))
     logits = torch.einsum("bhdi,bhdj->bhij", q, key) / q.shape[2] ** 0.5
     bias = torch.full((heads, height * width, len(cells)), -torch.inf, dtype=x.dtype)
-    for (i, (y, z)), (j, (v, u)) in product(enumerate(product(range(height), range(width))), enumerate(cells)):
+    for (i, (y, z)), (j, (v, u)) in product(
+        enumerate(product(range(height), range(width))), enumerate(cells)
+    ):
         if (y // p, z // p) == (v * k // p, u * k // p):
-            inside = [(v * k + a - y + p - 1, u * k + b - z + p - 1) for a, b in product(range(k), range(k))]
-            bias[:, i, j] = torch.stack([made.bias_table[:, a, b] for a, b in inside]).mean(0).expand(heads)
+            inside = [
+                (v * k + a - y + p - 1, u * k + b - z + p - 1)
+                for a, b in product(range(k), range(k))
+            ]
+            bias[:, i, j] = (
+                torch.stack([made.bias_table[:, a, b] for a, b in inside]).mean(0).expand(heads)
+            )
     out = torch.einsum("bhij,bhdj->bhdi", (logits + bias).softmax(-1), value)
     return made.to_out(out.flatten(1, 2).unflatten(2, (height, width)))
 
@@ -69,8 +78,12 @@ def test_preresnet_equals_timm(size: str) -> None:
     theirs = timm.create_model(f"resnetv2_{size}", num_classes=7).eval()
     state = {}
     for name, value in theirs.state_dict().items():
-        name = re.sub(r"blocks\.(\d+)\.(norm|conv)(\d)", lambda m: f"{m[1]}.{m[2]}s.{int(m[3]) - 1}", name)
-        name = re.sub(r"blocks\.(\d+)\.downsample\.conv", r"\1.shortcut", name).replace("head.fc", "head")
+        name = re.sub(
+            r"blocks\.(\d+)\.(norm|conv)(\d)", lambda m: f"{m[1]}.{m[2]}s.{int(m[3]) - 1}", name
+        )
+        name = re.sub(r"blocks\.(\d+)\.downsample\.conv", r"\1.shortcut", name).replace(
+            "head.fc", "head"
+        )
         state[name] = value.flatten(1) if name == "head.weight" else value
         if name.endswith(("running_mean", "norm.bias")):
             state[name] = value.normal_(std=0.1)
@@ -91,7 +104,9 @@ def test_published_resnet_sizes() -> None:
 
 @pytest.mark.parametrize("shape", [(8, 8), (4, 12), (5, 7), (3, 3)])
 @pytest.mark.parametrize("kv_stride", [1, 2])
-def test_window_attention_equals_dense_masked_attention(shape: tuple[int, int], kv_stride: int) -> None:
+def test_window_attention_equals_dense_masked_attention(
+    shape: tuple[int, int], kv_stride: int
+) -> None:
     made = window_attention(kv_stride=kv_stride, bias_per_head=kv_stride == 1)
     x = torch.randn(2, 6, *shape, dtype=torch.float64)
     torch.testing.assert_close(made(x), dense(made, x), rtol=0, atol=1e-12)
@@ -104,15 +119,26 @@ def test_window_attention_gradcheck(shape: tuple[int, int]) -> None:
     names, values = zip(*made.named_parameters(), strict=True)
 
     def call(x: Tensor, *parameters: Tensor) -> Tensor:
-        out: Tensor = torch.func.functional_call(made, dict(zip(names, parameters, strict=True)), (x,))
+        out: Tensor = torch.func.functional_call(
+            made, dict(zip(names, parameters, strict=True)), (x,)
+        )
         return out
 
     assert torch.autograd.gradcheck(call, (x, *values))
 
 
 def test_a_stage_ends_in_attention() -> None:
-    assert [pattern(n, m) for n, m in zip((3, 4, 6, 4), (0, 1, 3, 2), strict=True)] == ["ccc", "cccm", "cmcmcm", "cmcm"]
-    assert [pattern(4, 1, "start"), pattern(5, 2, "start"), pattern(2, 0, "start")] == ["cmcc", "cmcmc", "cc"]
+    assert [pattern(n, m) for n, m in zip((3, 4, 6, 4), (0, 1, 3, 2), strict=True)] == [
+        "ccc",
+        "cccm",
+        "cmcmcm",
+        "cmcm",
+    ]
+    assert [pattern(4, 1, "start"), pattern(5, 2, "start"), pattern(2, 0, "start")] == [
+        "cmcc",
+        "cmcmc",
+        "cc",
+    ]
     model = nano(msa=(0, 0, 1, 1))
     kinds = [[type(block) for block in stage.children()] for stage in model.stages]
     assert kinds == [[ConvBlock, ConvBlock]] * 2 + [[ConvBlock, AttentionBlock]] * 2
@@ -127,9 +153,15 @@ def test_x_33_placement_and_window_follow_the_image() -> None:
     def found(name: str, **options: Any) -> tuple[list[int], set[int], list[int]]:
         model = build(name, **options)
         assert isinstance(model, AlterNet)
-        stages = [[m for m in stage.modules() if isinstance(m, WindowAttention)] for stage in model.stages]
+        stages = [
+            [m for m in stage.modules() if isinstance(m, WindowAttention)] for stage in model.stages
+        ]
         windows = {m.window for stage in stages for m in stage}
-        return [len(stage) for stage in stages], windows, [m.heads for stage in stages for m in stage]
+        return (
+            [len(stage) for stage in stages],
+            windows,
+            [m.heads for stage in stages for m in stage],
+        )
 
     with torch.device("meta"):
         assert found("alternet_50", image=32) == ([0, 1, 1, 2], {4}, [6, 12, 24, 24])
@@ -149,20 +181,28 @@ def test_x_33_placement_and_window_follow_the_image() -> None:
 
 @pytest.mark.parametrize("kind", ["a", "b"])
 def test_attention_block_adds_to_its_input(kind: Any) -> None:
-    block = AttentionBlock(window_attention(), dim=5, width=6, kind=kind, dropout=0.0, drop_path=0.0).double().eval()
+    block = (
+        AttentionBlock(window_attention(), dim=5, width=6, kind=kind, dropout=0.0, drop_path=0.0)
+        .double()
+        .eval()
+    )
     x = torch.randn(2, 5, 8, 8, dtype=torch.float64)
     attention, branch = (
         next(m for m in block.modules() if isinstance(m, WindowAttention)),
         dict(block.branch.named_children()),
     )
-    reduced = branch["reduce"](F.gelu(x / (1 + 1e-5) ** 0.5) if kind == "b" else x) / (1 + 1e-5) ** 0.5
+    reduced = (
+        branch["reduce"](F.gelu(x / (1 + 1e-5) ** 0.5) if kind == "b" else x) / (1 + 1e-5) ** 0.5
+    )
     if kind == "a":
         reduced = F.gelu(reduced)
     added = dense(attention, reduced)
     torch.testing.assert_close(block(x), x + (added if kind == "b" else added / (1 + 1e-5) ** 0.5))
 
 
-def driven(search: Any, score: Callable[[tuple[int, ...]], float]) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+def driven(
+    search: Any, score: Callable[[tuple[int, ...]], float]
+) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
     """What a study does with the search: score whatever it asks for."""
     visited = [next(search)]
     while True:
@@ -187,7 +227,9 @@ def test_hdv_43_44_build_up_follows_the_papers_path() -> None:
     }
     visited, best = driven(build_up(), lambda msa: accuracy[msa])
     assert best == (0, 1, 1, 2) == max(accuracy, key=lambda msa: accuracy[msa])
-    assert visited == [msa for msa in accuracy if msa not in {(1, 1, 1, 2), (0, 1, 2, 2)}] + [(1, 1, 1, 2)]
+    assert visited == [msa for msa in accuracy if msa not in {(1, 1, 1, 2), (0, 1, 2, 2)}] + [
+        (1, 1, 1, 2)
+    ]
 
 
 def test_build_up_fills_every_stage_that_keeps_improving() -> None:
@@ -224,7 +266,9 @@ def test_smoothing_may_stand_after_every_subsampling() -> None:
     model = nano(smooth="tanh", smooth_place="start")
     kinds = [[isinstance(block, Smooth) for block in stage.children()] for stage in model.stages]
     assert kinds == [[False, True, False]] * 4
-    assert nano().state_dict().keys() != model.state_dict().keys()  # blocks after it have moved on by one
+    assert (
+        nano().state_dict().keys() != model.state_dict().keys()
+    )  # blocks after it have moved on by one
     assert sum(p.numel() for p in nano().parameters()) == sum(p.numel() for p in model.parameters())
 
 
@@ -259,7 +303,9 @@ def test_mc_predict_averages_over_dropout_alone() -> None:
     flip = nn.Sequential(nn.Dropout(0.5), linear)
     torch.manual_seed(0)
     mean = mc_predict(flip, torch.ones(4000, 1), 5).mean(0)
-    wanted = (torch.tensor([2.0, -2.0]).softmax(0) + 0.5) / 2  # half of the time the input is doubled, else nothing
+    wanted = (
+        torch.tensor([2.0, -2.0]).softmax(0) + 0.5
+    ) / 2  # half of the time the input is doubled, else nothing
     torch.testing.assert_close(mean, wanted, rtol=0, atol=0.01)
 
     model = nano(dropout=0.3, drop_path=0.5)
@@ -286,7 +332,13 @@ def test_mc_predict_refuses_a_model_without_dropout() -> None:
         {"bias_per_head": True, "kv_stride": 2},
         {"smooth": "tanh", "dropout": 0.1, "drop_path": 0.1},
         {"place": "start", "stages": (3, 3, 3, 3)},
-        {"stages": (2, 2), "msa": (0, 1), "heads": (2, 4), "smooth_count": (1, 1), "image": (24, 40)},
+        {
+            "stages": (2, 2),
+            "msa": (0, 1),
+            "heads": (2, 4),
+            "smooth_count": (1, 1),
+            "image": (24, 40),
+        },
     ],
 )
 def test_variants_train(options: dict[str, Any]) -> None:
@@ -296,7 +348,9 @@ def test_variants_train(options: dict[str, Any]) -> None:
 
 
 def test_drop_path_grows_linearly() -> None:
-    rates = [module.drop_prob for module in nano(drop_path=0.7).modules() if isinstance(module, DropPath)]
+    rates = [
+        module.drop_prob for module in nano(drop_path=0.7).modules() if isinstance(module, DropPath)
+    ]
     assert rates == pytest.approx([0.1 * i for i in range(1, 8)])  # the first block has none
 
 

@@ -33,9 +33,13 @@ def test_convolution_without_pooling_is_equivariant_and_the_mlp_is_not() -> None
     mlp = build("mlp_ti", image=16).eval()
     with torch.no_grad():
         features = cnn.forward_features(images)
-        torch.testing.assert_close(cnn.forward_features(moved), features.roll((3, 5), (2, 3)), rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            cnn.forward_features(moved), features.roll((3, 5), (2, 3)), rtol=0, atol=1e-6
+        )
         torch.testing.assert_close(cnn(moved), cnn(images), rtol=0, atol=1e-6)
-        assert (cnn.forward_features(images.rot90(1, (2, 3))) - features.rot90(1, (2, 3))).abs().max() > 1e-2
+        assert (
+            cnn.forward_features(images.rot90(1, (2, 3))) - features.rot90(1, (2, 3))
+        ).abs().max() > 1e-2
         assert (mlp(moved) - mlp(images)).abs().max() > 1e-2
 
 
@@ -48,7 +52,10 @@ def test_pooling_makes_a_shift_matter_less() -> None:
     def change(name: str) -> float:
         model = build(name, image=32).eval()
         with torch.no_grad():
-            before, after = (model.forward_head(model.forward_features(x), pre_logits=True) for x in (images, moved))
+            before, after = (
+                model.forward_head(model.forward_features(x), pre_logits=True)
+                for x in (images, moved)
+            )
         return ((before - after).norm() / (before - before.mean(0)).norm()).item()
 
     assert change("cnn_ti") < change("mlp_ti")

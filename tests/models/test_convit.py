@@ -29,7 +29,15 @@ from vitreous.models.convit import (
     two_products,
 )
 
-NANO: dict[str, Any] = {"image": 32, "patch": 4, "classes": 10, "depth": 3, "heads": 4, "head_dim": 8, "gpsa": 2}
+NANO: dict[str, Any] = {
+    "image": 32,
+    "patch": 4,
+    "classes": 10,
+    "depth": 3,
+    "heads": 4,
+    "head_dim": 8,
+    "gpsa": 2,
+}
 
 
 def nano(**options: Any) -> ConViT:
@@ -48,7 +56,9 @@ def loop_logits(weight: Tensor, bias: Tensor, grid: tuple[int, int]) -> Tensor:
     """v · r for every pair of places, one at a time."""
     places = list(product(range(grid[0]), range(grid[1])))
     logits = torch.zeros(len(weight), len(places), len(places), dtype=torch.float64)
-    for h, (i, (y, x)), (j, (v, u)) in product(range(len(weight)), enumerate(places), enumerate(places)):
+    for h, (i, (y, x)), (j, (v, u)) in product(
+        range(len(weight)), enumerate(places), enumerate(places)
+    ):
         across, down = u - x, v - y
         r = torch.tensor([across, down, across**2 + down**2], dtype=torch.float64)
         logits[h, i, j] = weight[h].double() @ r + bias[h].double()
@@ -58,7 +68,10 @@ def loop_logits(weight: Tensor, bias: Tensor, grid: tuple[int, int]) -> Tensor:
 def dense(attention: PositionalAttention, x: Tensor, grid: tuple[int, int]) -> Tensor:
     """The layer by its definition: whole attention matrices, renormalised as in the released code."""
     heads, (b, n, _) = attention.heads, x.shape
-    q, k, v = (t.reshape(b, n, heads, -1).transpose(1, 2) for t in (*attention.qk(x).chunk(2, -1), attention.v(x)))
+    q, k, v = (
+        t.reshape(b, n, heads, -1).transpose(1, 2)
+        for t in (*attention.qk(x).chunk(2, -1), attention.v(x))
+    )
     content = torch.einsum("bhid,bhjd->bhij", q, k) / q.shape[-1] ** 0.5
     position = loop_logits(attention.pos_proj.weight, attention.pos_proj.bias, grid)
     if isinstance(attention, GPSA):
@@ -88,7 +101,9 @@ def test_layer_gradcheck(kind: Any, prefix: int) -> None:
     names, values = zip(*made.named_parameters(), strict=True)
 
     def call(x: Tensor, *parameters: Tensor) -> Tensor:
-        out: Tensor = torch.func.functional_call(made, dict(zip(names, parameters, strict=True)), (x, (2, 3)))
+        out: Tensor = torch.func.functional_call(
+            made, dict(zip(names, parameters, strict=True)), (x, (2, 3))
+        )
         return out
 
     assert torch.autograd.gradcheck(call, (x, *values))
@@ -136,8 +151,13 @@ def test_published_parameter_counts_c1() -> None:
     published = {"ti": 6, "s": 27, "b": 86, "ti+": 10, "s+": 48, "b+": 152}
     assert published.keys() | {"nano"} == SIZES.keys()
     with torch.device("meta"):
-        counts = {name: sum(p.numel() for p in build(f"convit_{name}").parameters()) for name in SIZES}
-    for name, wanted in published.items():  # the paper cuts 27.8 and 49.0 to 27 and 48; its B+ is 1.1 short
+        counts = {
+            name: sum(p.numel() for p in build(f"convit_{name}").parameters()) for name in SIZES
+        }
+    for (
+        name,
+        wanted,
+    ) in published.items():  # the paper cuts 27.8 and 49.0 to 27 and 48; its B+ is 1.1 short
         assert abs(counts[name] / 1e6 - wanted) < 1.2, name
     assert counts["s"] == sum(p.numel() for p in timm.create_model("convit_small").parameters())
 
@@ -160,7 +180,9 @@ def test_cvt_01_positional_attention_expresses_any_convolution(kind: Any) -> Non
                 made.set_gate(1.0)
             for h, (row, column) in enumerate(centres_of(9, "code").long().tolist()):
                 made.proj.weight[:, h * width : (h + 1) * width] = kernel[:, :, row + 1, column + 1]
-        tokens = x.flatten(2).mT.repeat(1, 1, 9)  # every head finds the whole input in its slice of the channels
+        tokens = x.flatten(2).mT.repeat(
+            1, 1, 9
+        )  # every head finds the whole input in its slice of the channels
         ours = made(tokens, grid).mT.unflatten(2, grid)
         errors.append((ours - convolved).abs().max().item())
     assert errors[0] > errors[1] > errors[2]
@@ -169,7 +191,9 @@ def test_cvt_01_positional_attention_expresses_any_convolution(kind: Any) -> Non
 
 def test_cvt_25_positional_attention_adds_few_parameters() -> None:
     with torch.device("meta"):
-        gated, plain = (sum(p.numel() for p in build("convit_s", gpsa=n).parameters()) for n in (10, 0))
+        gated, plain = (
+            sum(p.numel() for p in build("convit_s", gpsa=n).parameters()) for n in (10, 0)
+        )
     assert gated - plain == 10 * 5 * 9 == 450
     assert 450 / gated < 1e-4
 
@@ -197,7 +221,9 @@ def test_x_23_renormalising_changes_nothing() -> None:
 def test_cvt_27_a_new_resolution_only_resamples_the_offsets() -> None:
     model = shaken(nano(pos="none"), 0.05).eval()
     wide = resize(model, (64, 48)).eval()
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), wide.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), wide.parameters(), strict=True)
+    )
     images = torch.randn(2, 3, 64, 48)
     assert model.forward_features(images).shape == (2, 1 + 16 * 12, 32)
     torch.testing.assert_close(model(images), wide(images))
@@ -216,9 +242,13 @@ def test_a_position_table_is_interpolated_and_other_sizes_refused() -> None:
     torch.testing.assert_close(same.pos_embed, model.pos_embed)
     assert larger.pos_embed is not None
     inside = larger.pos_embed.detach().view(16, 16, 32)[2:-2]
-    torch.testing.assert_close(inside, (torch.arange(16.0)[2:-2] / 2 - 0.25)[:, None, None].expand(-1, 16, 32))
+    torch.testing.assert_close(
+        inside, (torch.arange(16.0)[2:-2] / 2 - 0.25)[:, None, None].expand(-1, 16, 32)
+    )
     assert larger.config["image"] == 64
-    with pytest.raises(BadImages, match=r"built for images of 32x32 and got 64x64: .* multiple of its patch 4"):
+    with pytest.raises(
+        BadImages, match=r"built for images of 32x32 and got 64x64: .* multiple of its patch 4"
+    ):
         model(torch.zeros(1, 3, 64, 64))
     with pytest.raises(BadImages, match="got 30x32"):
         nano(pos="none")(torch.zeros(1, 3, 30, 32))
@@ -254,7 +284,9 @@ def test_x_21_centres_by_code_or_by_paper(heads: int, rule: Any, steps: list[flo
     wanted = torch.tensor([(row, column) for column in steps for row in steps], dtype=torch.float32)
     torch.testing.assert_close(made.centre(), wanted)
     torch.testing.assert_close(made.span(), torch.full((heads,), 10.0))
-    made.start_as_convolution(30.0, rule)  # then each head looks at its centre, or halves its look around it
+    made.start_as_convolution(
+        30.0, rule
+    )  # then each head looks at its centre, or halves its look around it
     from_middle = _coordinates((9, 9))[:2, 40].flip(0)
     looks_at = made.position_attention((9, 9))[:, 40] @ from_middle.T
     torch.testing.assert_close(looks_at, wanted, rtol=0, atol=1e-4)
@@ -267,7 +299,9 @@ def test_c3_ablations_train_what_they_should(row: str) -> None:
     assert len(local) == (0 if row == "e" else 2)
     for attention in local:
         assert isinstance(attention, GPSA)
-        trained = {name.split(".")[0] for name, p in attention.named_parameters() if p.requires_grad}
+        trained = {
+            name.split(".")[0] for name, p in attention.named_parameters() if p.requires_grad
+        }
         wanted = set() if row in "fg" else {"qk", "v", "proj", "pos_proj"}
         assert trained == wanted | ({"gating_param"} if row in "ac" else set())
         assert attention.gate()[0].item() == pytest.approx(0.5 if row in "bdfg" else 0.7310586)
@@ -279,7 +313,9 @@ def test_c3_ablations_train_what_they_should(row: str) -> None:
     moved = {name for name, p in model.named_parameters() if not torch.equal(p, before[name])}
     still = {name for name, p in model.named_parameters() if not p.requires_grad}
     assert not moved & still
-    assert moved >= {name for name in before if name not in still and not name.endswith("pos_proj.bias")}
+    assert moved >= {
+        name for name in before if name not in still and not name.endswith("pos_proj.bias")
+    }
 
 
 def test_gates_can_be_forced_at_test() -> None:
@@ -313,7 +349,9 @@ def test_a_class_token_inside_is_seen_like_the_best_patch() -> None:
     assert nano(class_at="start").forward_features(torch.randn(2, 3, 32, 32)).shape == (2, 65, 32)
 
 
-@pytest.mark.parametrize("options", [{"kind": "psa"}, {"class_at": "start"}, {"pool": "gap", "gpsa": 3}, {"gpsa": 0}])
+@pytest.mark.parametrize(
+    "options", [{"kind": "psa"}, {"class_at": "start"}, {"pool": "gap", "gpsa": 3}, {"gpsa": 0}]
+)
 def test_variants_train(options: dict[str, Any]) -> None:
     model = nano(**options)
     model(torch.randn(2, 3, 32, 32)).square().sum().backward()
@@ -325,7 +363,9 @@ def test_half_precision_keeps_the_offsets_exact() -> None:
     images = torch.randn(2, 3, 64, 64)
     wanted = next(model.local()).position_attention((16, 16))
     with torch.autocast("cpu", torch.bfloat16):
-        torch.testing.assert_close(next(model.local()).position_attention((16, 16)), wanted, rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            next(model.local()).position_attention((16, 16)), wanted, rtol=0, atol=1e-6
+        )
         assert model(images).dtype == torch.bfloat16
     out = model.bfloat16()(images.bfloat16())
     assert out.isfinite().all()

@@ -15,7 +15,13 @@ from models.weights import shaken
 from vitreous.models import BadModel, build
 from vitreous.models.convit import ConViT, from_timm, to_timm
 
-TIMM_NANO: dict[str, Any] = {"img_size": 32, "patch_size": 4, "num_classes": 10, "embed_dim": 8, "local_up_to_layer": 2}
+TIMM_NANO: dict[str, Any] = {
+    "img_size": 32,
+    "patch_size": 4,
+    "num_classes": 10,
+    "embed_dim": 8,
+    "local_up_to_layer": 2,
+}
 
 
 class Largest(TorchDispatchMode):
@@ -38,7 +44,9 @@ def test_equals_timm_at_224(name: str) -> None:
     images = torch.randn(2, 3, 224, 224)
     with torch.no_grad():
         torch.testing.assert_close(ours(images), theirs(images), rtol=0, atol=1e-5)
-        torch.testing.assert_close(ours.forward_features(images), theirs.forward_features(images), rtol=0, atol=2e-5)
+        torch.testing.assert_close(
+            ours.forward_features(images), theirs.forward_features(images), rtol=0, atol=2e-5
+        )
 
 
 @pytest.mark.parametrize("extra", [{}, {"qkv_bias": True, "use_pos_embed": False}])
@@ -51,7 +59,9 @@ def test_gradients_equal_timm_and_weights_return_unchanged(extra: dict[str, Any]
     wanted = dict(theirs.named_parameters())
     for name, parameter in ours.named_parameters():
         if not name.endswith("pos_proj.bias"):  # zero but for rounding, on both sides
-            torch.testing.assert_close(parameter.grad, wanted[name].grad, rtol=1e-3, atol=1e-4, msg=name)
+            torch.testing.assert_close(
+                parameter.grad, wanted[name].grad, rtol=1e-3, atol=1e-4, msg=name
+            )
     back = to_timm(ours).state_dict()
     assert back.keys() == theirs.state_dict().keys()
     assert all(torch.equal(value, theirs.state_dict()[name]) for name, value in back.items())
@@ -60,7 +70,10 @@ def test_gradients_equal_timm_and_weights_return_unchanged(extra: dict[str, Any]
 def test_timm_refuses_what_it_cannot_express() -> None:
     ours = build("convit_ti/4", image=(32, 16), depth=2, gpsa=1, kind="psa", pool="gap")
     assert isinstance(ours, ConViT)
-    with pytest.raises(BadModel, match=r"no kind='psa'; it adds a class token after .*; its grid is square, not 8x4"):
+    with pytest.raises(
+        BadModel,
+        match=r"no kind='psa'; it adds a class token after .*; its grid is square, not 8x4",
+    ):
         to_timm(ours)
     with pytest.raises(BadModel, match="global_pool='avg'"):
         from_timm(timm.create_model("convit_tiny", depth=2, local_up_to_layer=1, global_pool="avg"))

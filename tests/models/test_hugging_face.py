@@ -24,7 +24,12 @@ from vitreous.models import hugging_face, loading
 transformers = pytest.importorskip("transformers")
 
 TAGGED = "test_vit.r160_in1k"
-TINY = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+TINY = {
+    "hidden_size": 16,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+}
 IMAGES = {**TINY, "image_size": 32, "patch_size": 8}
 TEXT = {**TINY, "vocab_size": 50, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 2}
 BOTH = {"vision_config": IMAGES, "text_config": TEXT}
@@ -49,7 +54,12 @@ def save(folder: Path, model: str, config: str, **settings: object) -> torch.nn.
     ("model", "config", "settings", "expected"),
     [
         ("ViTForImageClassification", "ViTConfig", IMAGES, "ViTForImageClassification"),
-        ("DeiTForImageClassificationWithTeacher", "DeiTConfig", IMAGES, "DeiTForImageClassificationWithTeacher"),
+        (
+            "DeiTForImageClassificationWithTeacher",
+            "DeiTConfig",
+            IMAGES,
+            "DeiTForImageClassificationWithTeacher",
+        ),
         ("Dinov2Model", "Dinov2Config", IMAGES, "Dinov2Model"),
         ("CLIPForImageClassification", "CLIPConfig", BOTH, "CLIPForImageClassification"),
     ],
@@ -73,33 +83,44 @@ def test_of_images_and_text_the_image_tower(tmp_path: Path, family: str) -> None
     tower = loading.load(f"hf:{tmp_path}", pretrained=True).eval()
     images = torch.randn(2, 3, 32, 32)
     assert type(tower).__name__ == f"{family}VisionModel"
-    assert torch.equal(tower(images).pooler_output, both.get_submodule("vision_model")(images).pooler_output)
+    assert torch.equal(
+        tower(images).pooler_output, both.get_submodule("vision_model")(images).pooler_output
+    )
 
 
 def test_weights_are_float32_whatever_they_are_stored_in(tmp_path: Path) -> None:
     made = transformers.ViTForImageClassification(transformers.ViTConfig(**IMAGES)).half()
     made.save_pretrained(tmp_path)
     for pretrained in (True, False):
-        assert {p.dtype for p in loading.load(f"hf:{tmp_path}", pretrained=pretrained).parameters()} == {torch.float32}
+        assert {
+            p.dtype for p in loading.load(f"hf:{tmp_path}", pretrained=pretrained).parameters()
+        } == {torch.float32}
 
 
 def test_another_image_size(tmp_path: Path) -> None:
     save(tmp_path, "ViTForImageClassification", "ViTConfig", **IMAGES)
     assert loading.load(f"hf:{tmp_path}", image=64)(torch.randn(1, 3, 64, 64))[0].shape == (1, 2)
-    assert loading.load(f"hf:{tmp_path}", image=(32, 64))(torch.randn(1, 3, 32, 64))[0].shape == (1, 2)
+    assert loading.load(f"hf:{tmp_path}", image=(32, 64))(torch.randn(1, 3, 32, 64))[0].shape == (
+        1,
+        2,
+    )
     with pytest.raises(VitreousError, match="do not fit its configuration at image size 64"):
         loading.load(f"hf:{tmp_path}", image=64, pretrained=True)
 
 
 def test_missing_weights_would_stay_random_so_they_raise(tmp_path: Path) -> None:
     save(tmp_path, "ViTForMaskedImageModeling", "ViTConfig", **IMAGES)
-    with pytest.raises(VitreousError, match=r"lack 2 weights of ViTModel \(pooler\.dense\.bias, …\)"):
+    with pytest.raises(
+        VitreousError, match=r"lack 2 weights of ViTModel \(pooler\.dense\.bias, …\)"
+    ):
         loading.load(f"hf:{tmp_path}", pretrained=True)
 
 
 def test_a_text_model_is_refused(tmp_path: Path) -> None:
     transformers.BertConfig(**TEXT).save_pretrained(tmp_path)
-    with pytest.raises(VitreousError, match="is a BertModel, which takes 'input_ids' and not images"):
+    with pytest.raises(
+        VitreousError, match="is a BertModel, which takes 'input_ids' and not images"
+    ):
         loading.load(f"hf:{tmp_path}")
 
 
@@ -112,7 +133,9 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_code_from_the_hub_is_never_run(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}})
+    )
     (tmp_path / "mine.py").write_text("raise SystemExit('this ran')")
     with pytest.raises(VitreousError):
         loading.load(f"hf:{tmp_path}")
@@ -134,7 +157,9 @@ def test_bad_configurations(tmp_path: Path, written: str, sentence: str) -> None
 
 @pytest.mark.parametrize("where", ["", "./nowhere", "~/nowhere", "/nowhere/config.json"])
 def test_paths_that_are_not_there(where: str) -> None:
-    with pytest.raises(VitreousError, match=r"^'hf:' takes a model id, a folder with a config\.json"):
+    with pytest.raises(
+        VitreousError, match=r"^'hf:' takes a model id, a folder with a config\.json"
+    ):
         loading.load(f"hf:{where}")
 
 
@@ -149,7 +174,9 @@ def test_without_transformers_the_sentence_names_the_extra(monkeypatch: pytest.M
 def test_offline_is_quick_and_says_so_once(name: str, caplog: pytest.LogCaptureFixture) -> None:
     start = time.monotonic()
     for _ in range(2):
-        with pytest.raises(VitreousError, match="not in the local cache and the model hub cannot be reached"):
+        with pytest.raises(
+            VitreousError, match="not in the local cache and the model hub cannot be reached"
+        ):
             loading.load(name, pretrained=name == TAGGED)
     assert time.monotonic() - start < 5
     assert [r.message for r in caplog.records if r.name == "vitreous"] == [
@@ -177,7 +204,9 @@ def test_a_name_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("unasked")
-def test_the_switch_is_put_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_switch_is_put_back(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A hub that is down, on a machine that was not told to be offline."""
     from huggingface_hub import constants
 
@@ -198,12 +227,23 @@ def test_the_local_cache_serves_without_a_hub(tmp_path: Path) -> None:
     (cached / "refs" / "main").write_text("abc")
     shutil.copytree(tmp_path / "made", cached / "snapshots" / "abc")
     script = "from vitreous.models.loading import load; print(type(load('hf:me/tiny', pretrained=True)).__name__)"
-    environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": "http://127.0.0.1:9"}
+    environment = {
+        **os.environ,
+        "HF_HOME": str(tmp_path / "home"),
+        "HF_ENDPOINT": "http://127.0.0.1:9",
+    }
     environment["PYTHONPATH"] = str(Path(hugging_face.__file__).parents[2])
     del environment["HF_HUB_OFFLINE"]
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "ViTForImageClassification"
-    assert done.stderr.count("The hub cannot be reached: what is not in the local cache cannot be had.") == 1
+    assert (
+        done.stderr.count(
+            "The hub cannot be reached: what is not in the local cache cannot be had."
+        )
+        == 1
+    )
 
 
 def test_channels_are_normalised_as_the_image_processor_says(tmp_path: Path) -> None:
@@ -211,7 +251,9 @@ def test_channels_are_normalised_as_the_image_processor_says(tmp_path: Path) -> 
     save(tmp_path, "ViTForImageClassification", "ViTConfig", **IMAGES)
     said = vitreous.open(f"hf:{tmp_path}").trained
     assert said == {}
-    transformers.ViTImageProcessor(image_mean=[0.5] * 3, image_std=[0.25] * 3).save_pretrained(tmp_path)
+    transformers.ViTImageProcessor(image_mean=[0.5] * 3, image_std=[0.25] * 3).save_pretrained(
+        tmp_path
+    )
     specimen = vitreous.open(f"hf:{tmp_path}", pretrained=True)
     assert specimen.trained == {"mean": (0.5,) * 3, "std": (0.25,) * 3}
     assert specimen.without("mlp").trained == specimen.trained

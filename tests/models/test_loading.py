@@ -37,12 +37,16 @@ def test_timm_names_are_timms_own() -> None:
     ours = loading.load("test_vit")
     torch.manual_seed(1)
     theirs = timm.create_model("test_vit")
-    assert all(torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)
+    )
     assert shapes(loading.load(TAGGED)) == shapes(theirs)
 
 
 def test_image_reaches_the_models_that_have_to_know() -> None:
-    assert shapes(loading.load("test_vit", image=64)) == shapes(timm.create_model("test_vit", img_size=64))
+    assert shapes(loading.load("test_vit", image=64)) == shapes(
+        timm.create_model("test_vit", img_size=64)
+    )
     assert shapes(loading.load("test_resnet", image=64)) == shapes(timm.create_model("test_resnet"))
     sized = loading.load("tv:vit_b_32", image=64)
     assert sized.get_parameter("encoder.pos_embedding").shape[1] == 1 + 4
@@ -85,7 +89,9 @@ def test_weights_saved_by_timm(tmp_path: Path) -> None:
     saved = timm.create_model("test_vit", num_classes=7)
     timm.models.save_for_hf(saved, tmp_path, safe_serialization=True)
     loaded = loading.load(f"local-dir:{tmp_path}", pretrained=True)
-    assert all(torch.equal(a, b) for a, b in zip(saved.parameters(), loaded.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(saved.parameters(), loaded.parameters(), strict=True)
+    )
     random = loading.load(f"local-dir:{tmp_path}")
     assert shapes(random) == shapes(saved)
     assert not torch.equal(next(random.parameters()), next(saved.parameters()))
@@ -102,7 +108,9 @@ def test_a_pickle_with_code_in_it_is_not_run_by_timm(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_a_pickle_with_code_in_it_is_not_run_by_torchvision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pickle_with_code_in_it_is_not_run_by_torchvision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """torchvision asks torch to unpickle anything; here the cache of downloads has been tampered with."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     url = torchvision.models.get_model_weights("resnet18").DEFAULT.url
@@ -110,7 +118,9 @@ def test_a_pickle_with_code_in_it_is_not_run_by_torchvision(tmp_path: Path, monk
     file.parent.mkdir(parents=True)
     mark = tmp_path / "exploded"
     torch.save(Bomb(mark), file)
-    with pytest.raises(VitreousError, match=r"'tv:resnet18' are a pickle .* convert them to safetensors"):
+    with pytest.raises(
+        VitreousError, match=r"'tv:resnet18' are a pickle .* convert them to safetensors"
+    ):
         loading.load("tv:resnet18", pretrained=True)
     assert not mark.exists()
     assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
@@ -126,7 +136,9 @@ def test_torchvision_weights_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file.parent.mkdir(parents=True)
     torch.save(saved.state_dict(), file)
     loaded = loading.load("tv:resnet18", pretrained=True)
-    assert all(torch.equal(a, b) for a, b in zip(saved.parameters(), loaded.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(saved.parameters(), loaded.parameters(), strict=True)
+    )
 
 
 def test_a_failed_download_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -137,7 +149,10 @@ def test_a_failed_download_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setattr("torch.hub.download_url_to_file", refuse)
-    with pytest.raises(VitreousError, match=r"^The weights of 'tv:resnet18' could not be downloaded \(no route\)\.$"):
+    with pytest.raises(
+        VitreousError,
+        match=r"^The weights of 'tv:resnet18' could not be downloaded \(no route\)\.$",
+    ):
         loading.load("tv:resnet18", pretrained=True)
 
 
@@ -146,7 +161,9 @@ def test_weights_that_do_not_exist() -> None:
         loading.load("vit_tiny_patch16_384", pretrained=True)
 
 
-def test_paths_without_a_run_say_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_without_a_run_say_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.safetensors").touch()
     (tmp_path / "model.pth").touch()
@@ -165,12 +182,17 @@ def test_paths_without_a_run_say_what_they_are(tmp_path: Path, monkeypatch: pyte
             loading.load(name)
 
 
-def test_a_model_wins_over_a_folder_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_wins_over_a_folder_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_vit").mkdir()
     assert isinstance(loading.load("test_vit"), timm.models.VisionTransformer)
 
 
 def test_errors_of_ours_pass_through_unchanged() -> None:
-    with pytest.raises(UnknownName, match="no thing 'x'"), hugging_face.loading("anything", hub=False):
+    with (
+        pytest.raises(UnknownName, match="no thing 'x'"),
+        hugging_face.loading("anything", hub=False),
+    ):
         raise UnknownName("thing", "x", ())

@@ -40,7 +40,9 @@ def double(module: nn.Module) -> Any:
     return module
 
 
-def dense(mixer: Attention, x: Tensor, sees: Callable[[int, int], bool], extra: Callable[[int], int]) -> Tensor:
+def dense(
+    mixer: Attention, x: Tensor, sees: Callable[[int, int], bool], extra: Callable[[int], int]
+) -> Tensor:
     """Attention one query at a time over the keys it `sees`, plus `extra` keys with logit 0 and value 0."""
     q, k, v = mixer.split(x)
     out = torch.zeros_like(v)
@@ -49,7 +51,9 @@ def dense(mixer: Attention, x: Tensor, sees: Callable[[int, int], bool], extra: 
             for i in range(x.shape[1]):
                 keys = [j for j in range(x.shape[1]) if sees(i, j)]
                 logits = k[image, head, keys] @ q[image, head, i] / HEAD_DIM**0.5
-                shares = torch.cat([logits, torch.zeros(extra(i), dtype=logits.dtype)]).softmax(0)[: len(keys)]
+                shares = torch.cat([logits, torch.zeros(extra(i), dtype=logits.dtype)]).softmax(0)[
+                    : len(keys)
+                ]
                 out[image, head, i] = shares @ v[image, head, keys]
     return mixer.proj(out.transpose(1, 2).flatten(2))
 
@@ -67,7 +71,9 @@ def near(kernel: int, dilation: int = 1) -> Callable[[int, int], bool]:
 @pytest.mark.parametrize("border", ["masked", "zero"])
 def test_neighbourhood_equals_dense(kernel: int, dilation: int, border: Border) -> None:
     torch.manual_seed(0)
-    mixer = double(NeighbourhoodAttention(WIDTH, HEADS, HEAD_DIM, True, GRID, kernel, dilation, border))
+    mixer = double(
+        NeighbourhoodAttention(WIDTH, HEADS, HEAD_DIM, True, GRID, kernel, dilation, border)
+    )
     x = torch.randn(2, N, WIDTH, dtype=torch.float64)
     sees = near(kernel, dilation)
     outside = {i: kernel**2 - sum(sees(i, j) for j in range(N)) for i in range(N)}
@@ -100,7 +106,9 @@ def test_window_equals_dense(window: int, grid: tuple[int, int]) -> None:
     def tile(token: int) -> tuple[int, int]:
         return token // grid[1] // window, token % grid[1] // window
 
-    torch.testing.assert_close(mixer(x), dense(mixer, x, lambda i, j: tile(i) == tile(j), lambda i: 0))
+    torch.testing.assert_close(
+        mixer(x), dense(mixer, x, lambda i, j: tile(i) == tile(j), lambda i: 0)
+    )
 
 
 @pytest.mark.parametrize("offsets", ["1d", "2d", "full"])
@@ -117,14 +125,18 @@ def test_relative_equals_loop(offsets: Offsets, shared: bool, prefix: int) -> No
     for i in range(N):
         for j in range(N):
             (row, column), (key_row, key_column) = place(i), place(j)
-            pair = {"1d": (i - j,), "2d": (row - key_row, column - key_column), "full": (i, j)}[offsets]
+            pair = {"1d": (i - j,), "2d": (row - key_row, column - key_column), "full": (i, j)}[
+                offsets
+            ]
             index = int(relative.index[i, j])
             assert which.setdefault(pair, index) == index
             for head in range(HEADS):
                 vector = relative.table[0 if shared else head, index]
                 logits[:, head, prefix + i, prefix + j] += q[:, head, prefix + i] @ vector
     in_order = [which[pair] for pair in sorted(which)]
-    assert in_order == list(range(relative.table.shape[1])), "each offset, query less key, has its own vector, in order"
+    assert in_order == list(range(relative.table.shape[1])), (
+        "each offset, query less key, has its own vector, in order"
+    )
     weights = (logits / HEAD_DIM**0.5).softmax(-1)
     torch.testing.assert_close(mixer.weights(x), weights)
     torch.testing.assert_close(mixer(x), mixer.merge(weights @ v))
@@ -160,14 +172,18 @@ def test_box_and_pool_equal_a_loop(kernel: int) -> None:
 
 def test_box_of_two_weighs_a_quarter_each_and_a_large_one_is_the_global_mean() -> None:
     x = torch.randn(1, N, 1, dtype=torch.float64)
-    assert box_mean(x, GRID, 2)[0, 0, 0].item() == pytest.approx(x[0, [0, 1, 4, 5], 0].mean().item())
+    assert box_mean(x, GRID, 2)[0, 0, 0].item() == pytest.approx(
+        x[0, [0, 1, 4, 5], 0].mean().item()
+    )
     torch.testing.assert_close(box_mean(x, GRID, 7), x.mean(1, keepdim=True).expand_as(x))
 
 
 def test_mean_attention_starts_uniform_and_keeps_rows_at_one() -> None:
     x = torch.randn(2, N, WIDTH, dtype=torch.float64)
     mixer = MeanAttention(WIDTH, HEADS, HEAD_DIM, True, N, learned=False).double()
-    torch.testing.assert_close(mixer(x), mixer.proj(mixer.v(x).mean(1, keepdim=True)).expand(-1, N, -1))
+    torch.testing.assert_close(
+        mixer(x), mixer.proj(mixer.v(x).mean(1, keepdim=True)).expand(-1, N, -1)
+    )
     assert dict(mixer.named_buffers()).keys() == {"pattern"}
     learned = MeanAttention(WIDTH, HEADS, HEAD_DIM, True, N, learned=True).double()
     learned(x).square().sum().backward()
@@ -176,12 +192,22 @@ def test_mean_attention_starts_uniform_and_keeps_rows_at_one() -> None:
 
 MIXERS: dict[str, Callable[[], nn.Module]] = {
     "attention": lambda: Attention(WIDTH, HEADS, HEAD_DIM, True),
-    "neighbourhood": lambda: NeighbourhoodAttention(WIDTH, HEADS, HEAD_DIM, True, GRID, 3, 1, "masked"),
-    "neighbourhood zero": lambda: NeighbourhoodAttention(WIDTH, HEADS, HEAD_DIM, True, GRID, 3, 1, "zero"),
+    "neighbourhood": lambda: NeighbourhoodAttention(
+        WIDTH, HEADS, HEAD_DIM, True, GRID, 3, 1, "masked"
+    ),
+    "neighbourhood zero": lambda: NeighbourhoodAttention(
+        WIDTH, HEADS, HEAD_DIM, True, GRID, 3, 1, "zero"
+    ),
     "window": lambda: WindowAttention(WIDTH, HEADS, HEAD_DIM, True, (2, 6), 2),
-    "relative 1d": lambda: Attention(WIDTH, HEADS, HEAD_DIM, True, Relative(GRID, HEADS, HEAD_DIM, "1d", False)),
-    "relative 2d": lambda: Attention(WIDTH, HEADS, HEAD_DIM, True, Relative(GRID, HEADS, HEAD_DIM, "2d", True)),
-    "relative full": lambda: Attention(WIDTH, HEADS, HEAD_DIM, True, Relative(GRID, HEADS, HEAD_DIM, "full", False)),
+    "relative 1d": lambda: Attention(
+        WIDTH, HEADS, HEAD_DIM, True, Relative(GRID, HEADS, HEAD_DIM, "1d", False)
+    ),
+    "relative 2d": lambda: Attention(
+        WIDTH, HEADS, HEAD_DIM, True, Relative(GRID, HEADS, HEAD_DIM, "2d", True)
+    ),
+    "relative full": lambda: Attention(
+        WIDTH, HEADS, HEAD_DIM, True, Relative(GRID, HEADS, HEAD_DIM, "full", False)
+    ),
     "mean": lambda: MeanAttention(WIDTH, HEADS, HEAD_DIM, True, N, True),
     "box": lambda: Box(WIDTH, True, GRID, 3),
     "pool": lambda: Pool(GRID, 3),
@@ -194,13 +220,20 @@ def test_gradients(kind: str) -> None:
     """Of the output with respect to the input and every parameter, against finite differences in float64."""
     torch.manual_seed(0)
     mixer = double(MIXERS[kind]())
-    names, values = zip(*[("x", torch.randn(1, N, WIDTH, dtype=torch.float64)), *mixer.named_parameters()], strict=True)
+    names, values = zip(
+        *[("x", torch.randn(1, N, WIDTH, dtype=torch.float64)), *mixer.named_parameters()],
+        strict=True,
+    )
 
     def run(*inputs: Tensor) -> Tensor:
         given = dict(zip(names, inputs, strict=True))
-        return torch.func.functional_call(mixer, {k: v for k, v in given.items() if k != "x"}, (given["x"],))
+        return torch.func.functional_call(
+            mixer, {k: v for k, v in given.items() if k != "x"}, (given["x"],)
+        )
 
-    assert torch.autograd.gradcheck(run, [v.detach().requires_grad_() for v in values], fast_mode=True)
+    assert torch.autograd.gradcheck(
+        run, [v.detach().requires_grad_() for v in values], fast_mode=True
+    )
 
 
 def test_attention_is_an_ensemble_weighted_by_proximity() -> None:
@@ -213,13 +246,19 @@ def test_attention_is_an_ensemble_weighted_by_proximity() -> None:
     q, k, v = mixer.split(x)
     ensemble = torch.zeros_like(v)
     for j in range(N):
-        importance = torch.stack([(q[:, :, j] * k[:, :, i]).sum(-1) / HEAD_DIM**0.5 for i in range(N)]).exp()
+        importance = torch.stack(
+            [(q[:, :, j] * k[:, :, i]).sum(-1) / HEAD_DIM**0.5 for i in range(N)]
+        ).exp()
         for i in range(N):
             ensemble[:, :, j] += (importance[i] / importance.sum(0))[..., None] * v[:, :, i]
     assert (mixer(x) - mixer.merge(ensemble)).abs().max() < 1e-6
     image = x.mT.reshape(1, WIDTH, *GRID)
-    quarter = sum(image[..., a : a + GRID[0] - 1, b : b + GRID[1] - 1] / 4 for a in (0, 1) for b in (0, 1))
-    assert (box_mean(x, GRID, 2).mT.reshape(image.shape)[..., :-1, :-1] - quarter).abs().max() < 1e-6
+    quarter = sum(
+        image[..., a : a + GRID[0] - 1, b : b + GRID[1] - 1] / 4 for a in (0, 1) for b in (0, 1)
+    )
+    assert (
+        box_mean(x, GRID, 2).mT.reshape(image.shape)[..., :-1, :-1] - quarter
+    ).abs().max() < 1e-6
 
 
 def test_weights_are_what_forward_uses() -> None:

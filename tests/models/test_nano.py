@@ -48,7 +48,9 @@ def test_it_is_as_good_as_its_card_says(name: str) -> None:
     assert again["test_error"] == few["test_error"]
     assert again["test_nll"] == pytest.approx(few["test_nll"], abs=1e-6)
     trained = store.Run(SHELF / name).records()[-1]
-    assert written["test_error"] == pytest.approx(trained["test_error"], abs=2 / written["test_images"])
+    assert written["test_error"] == pytest.approx(
+        trained["test_error"], abs=2 / written["test_images"]
+    )
     assert written["test_nll"] == pytest.approx(trained["test_nll"], abs=1e-3)
     assert written["test_accuracy"] == pytest.approx(1 - written["test_error"], abs=1e-9)
     assert written["parameters"] == sum(p.numel() for p in model.parameters())
@@ -120,7 +122,9 @@ def test_the_shelf_is_small_and_says_nothing_of_a_machine() -> None:
     files = [path for path in SHELF.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 12_000_000
     assert {path.suffix for path in files} == {".json", ".jsonl", ".safetensors"}
-    texts = {path: path.read_text(encoding="utf-8") for path in files if path.suffix != ".safetensors"}
+    texts = {
+        path: path.read_text(encoding="utf-8") for path in files if path.suffix != ".safetensors"
+    }
     assert not [path for path, text in texts.items() if re.search(r"/(root|home|work|tmp)\b", text)]
     for name in NAMES:
         known = read_json(SHELF / name / "environment.json", strict=True)

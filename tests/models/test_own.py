@@ -73,9 +73,17 @@ def test_it_opens(home: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "sentence"),
     [
-        ("ownmodels_for_tests:mak", UnknownName, r"no function 'ownmodels_for_tests:mak'\. Did you mean .*:make"),
+        (
+            "ownmodels_for_tests:mak",
+            UnknownName,
+            r"no function 'ownmodels_for_tests:mak'\. Did you mean .*:make",
+        ),
         ("ownmodels_for_tests:text", VitreousError, "returns a str, and not an nn.Module"),
-        ("ownmodels_for_tests:number", VitreousError, "is a int, and not a function that makes a model"),
+        (
+            "ownmodels_for_tests:number",
+            VitreousError,
+            "is a int, and not a function that makes a model",
+        ),
         ("no_such_file_here:make", UnknownName, "or a module of yours and its function"),
         ("no_such.file_here:make", UnknownName, "or a module of yours and its function"),
         ("ownmodels_for_tests:broken", InYourCode, "ValueError: of its own"),
@@ -89,16 +97,26 @@ def test_what_can_go_wrong(home: Path, name: str, kind: type[Exception], sentenc
 @pytest.mark.parametrize(
     ("body", "shown"),
     [
-        ("    return 1 / 0", ["line 3, in make", "return 1 / 0", "ZeroDivisionError: division by zero"]),
+        (
+            "    return 1 / 0",
+            ["line 3, in make", "return 1 / 0", "ZeroDivisionError: division by zero"],
+        ),
         ("    raise SystemExit(3)", ["line 3, in make", "SystemExit: 3"]),
-        ("    return torch.nn.Linear(2, -1)", ["line 3, in make", "return torch.nn.Linear(2, -1)", "RuntimeError"]),
+        (
+            "    return torch.nn.Linear(2, -1)",
+            ["line 3, in make", "return torch.nn.Linear(2, -1)", "RuntimeError"],
+        ),
         ("    return vitreous.build('vit_nano', image=33)", ["line 3, in make", "BadModel"]),
         ("  syntax error", ["own_broken.py", "SyntaxError"]),
         ("    return 1\nimport no_such_package", ["line 4, in <module>", "ModuleNotFoundError"]),
     ],
 )
 def test_what_goes_wrong_in_your_function_is_shown_where_it_did(
-    body: str, shown: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    body: str,
+    shown: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Your frame first, then our sentence; none of our frames, and none of the command line's."""
     monkeypatch.chdir(tmp_path)
@@ -110,7 +128,10 @@ def test_what_goes_wrong_in_your_function_is_shown_where_it_did(
     err = capsys.readouterr().err
     assert end.value.code == 2
     assert all(words in err for words in shown)
-    assert err.splitlines()[-1] == "'own_broken:make' failed in your own code, as shown above; mend it there."
+    assert (
+        err.splitlines()[-1]
+        == "'own_broken:make' failed in your own code, as shown above; mend it there."
+    )
     assert "cyclopts" not in err
     assert "vitreous/cli.py" not in err
     assert "models/own.py" not in err

@@ -19,9 +19,16 @@ build: Any = vitreous.models.build  # what a model is made of has no static type
 
 def test_names_are_family_size_and_patch() -> None:
     listed = names()
-    assert {"vit_ti/4", "vit_b/16", "vit_h/14", "deit_s+/16", "resnet_18", "swin_ti", "mixer_ti/4", "mlp_s"} <= set(
-        listed
-    )
+    assert {
+        "vit_ti/4",
+        "vit_b/16",
+        "vit_h/14",
+        "deit_s+/16",
+        "resnet_18",
+        "swin_ti",
+        "mixer_ti/4",
+        "mlp_s",
+    } <= set(listed)
     assert len(listed) == len(set(listed))
     assert listed == sorted(listed)
     assert names("resnet_*") == ["resnet_101", "resnet_152", "resnet_18", "resnet_34", "resnet_50"]
@@ -33,11 +40,14 @@ def test_a_patch_in_the_name_is_the_option_patch() -> None:
     assert named.patch_embed.proj.kernel_size == given.patch_embed.proj.kernel_size == (8, 8)
     assert usual.patch_embed.proj.kernel_size == (16, 16)
     with torch.device("meta"):
-        assert build("vit_ti/7", image=28).patch_embed.proj.kernel_size == (7, 7), "not listed, but built"
+        assert build("vit_ti/7", image=28).patch_embed.proj.kernel_size == (7, 7), (
+            "not listed, but built"
+        )
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("vit_tiny", "vit_ti"), ("restnet_50", "resnet_50"), ("vit_ti/x", "vit_ti/4")]
+    ("name", "nearest"),
+    [("vit_tiny", "vit_ti"), ("restnet_50", "resnet_50"), ("vit_ti/x", "vit_ti/4")],
 )
 def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(UnknownName) as error:
@@ -48,12 +58,16 @@ def test_unknown_names_get_the_nearest(name: str, nearest: str) -> None:
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
     with pytest.raises(BadModel) as error:
-        build("vit_ti/4", poll="gap", pos="3d", classes="ten", depth=2.5, skipless=(1, "b"), patch=8)
+        build(
+            "vit_ti/4", poll="gap", pos="3d", classes="ten", depth=2.5, skipless=(1, "b"), patch=8
+        )
     said = str(error.value)
     assert said.startswith("vit_ti/4 cannot be built: ")
     assert said.endswith(".")
     assert "\n" not in said
-    assert "there is no option 'poll' (did you mean pool or pos?), only image, classes, patch," in said
+    assert (
+        "there is no option 'poll' (did you mean pool or pos?), only image, classes, patch," in said
+    )
     assert "pos='3d' is not one of 'none', '1d', '2d', 'sinusoidal', 'relative'" in said
     assert "classes='ten' is not a whole number" in said
     assert "depth=2.5 is not a whole number or None" in said
@@ -78,7 +92,9 @@ def test_config_survives_json() -> None:
     config = json.loads(json.dumps(model.config))
     again = build(**config)
     assert again.config == model.config
-    assert {k: v.shape for k, v in again.state_dict().items()} == {k: v.shape for k, v in model.state_dict().items()}
+    assert {k: v.shape for k, v in again.state_dict().items()} == {
+        k: v.shape for k, v in model.state_dict().items()
+    }
 
 
 def test_options_are_listed_with_defaults() -> None:
@@ -99,7 +115,9 @@ def test_a_family_must_have_image_classes_and_defaults() -> None:
 
 
 def test_timm_builds_ours() -> None:
-    model = timm.create_model("vitreous_vit_ti_4", img_size=32, num_classes=10, global_pool="avg", drop_path_rate=0.1)
+    model = timm.create_model(
+        "vitreous_vit_ti_4", img_size=32, num_classes=10, global_pool="avg", drop_path_rate=0.1
+    )
     assert model.config["name"] == "vit_ti/4"
     assert model.config["pool"] == "gap"
     assert model.config["drop_path"] == 0.1
@@ -114,7 +132,10 @@ def test_every_name_is_known_to_timm_once_and_none_of_timms_is_taken() -> None:
     assert len(set(ours)) == len(ours)
     assert all(name.isidentifier() for name in ours)
     assert set(ours) == set(timm.list_models("vitreous_*"))
-    assert all(not timm.models.model_entrypoint(n).__module__.startswith("vitreous") for n in timm.list_models("vit_*"))
+    assert all(
+        not timm.models.model_entrypoint(n).__module__.startswith("vitreous")
+        for n in timm.list_models("vit_*")
+    )
 
 
 def test_pretrained_weights_are_refused_with_a_sentence() -> None:

@@ -48,7 +48,9 @@ def test_has_the_state_of_timms_model(name: str) -> None:
 def test_bit_before_and_after_activation() -> None:
     """A1.11: the weights of the BiT paper fit `preact=True`; the ViT paper's ResNet is the one inside its hybrids."""
     with torch.device("meta"):
-        assert shapes(build("bit_50x1", preact=True)) == shapes(timm.create_model("resnetv2_50x1_bit"))
+        assert shapes(build("bit_50x1", preact=True)) == shapes(
+            timm.create_model("resnetv2_50x1_bit")
+        )
         ours = shapes(build("bit_50x1"))
         hybrid = shapes(timm.create_model("vit_large_r50_s32_224").patch_embed.backbone)
     assert {k: v for k, v in ours.items() if not k.startswith("head")} == hybrid
@@ -78,7 +80,12 @@ def test_equals_timm(name: str, theirs: str, options: dict[str, object]) -> None
 
 @pytest.mark.parametrize(
     ("name", "grid"),
-    [("resnet_18", (4, 4)), ("resnext_50", (4, 4)), ("bit_50x1", (4, 4)), ("poolformer_s12", (4, 4))],
+    [
+        ("resnet_18", (4, 4)),
+        ("resnext_50", (4, 4)),
+        ("bit_50x1", (4, 4)),
+        ("poolformer_s12", (4, 4)),
+    ],
 )
 def test_small_images_keep_their_resolution(name: str, grid: tuple[int, int]) -> None:
     """A1.08: three halvings of 32 pixels and no more; the ImageNet stem would leave one position."""
@@ -98,7 +105,10 @@ def test_small_transformers_have_the_sizes_of_the_cifar_experiments() -> None:
     swin = build("swin_ti", image=32, classes=10, depths=(1, 1, 1, 1))
     assert swin.patch_embed.grid_size == (32, 32)
     assert swin.layers[0].blocks[0].window_size == (4, 4)
-    assert build("swin_ti/2", image=32, classes=10, depths=(1, 1, 1, 1)).patch_embed.grid_size == (16, 16)
+    assert build("swin_ti/2", image=32, classes=10, depths=(1, 1, 1, 1)).patch_embed.grid_size == (
+        16,
+        16,
+    )
     mixer = build("mixer_ti/4", image=32, classes=10)
     assert len(mixer.blocks) == 8
     assert mixer.num_features == 256
@@ -109,9 +119,17 @@ def test_small_transformers_have_the_sizes_of_the_cifar_experiments() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "sentence"),
     [
-        ("swin_ti", {"image": 36, "patch": 1}, "the grid 36x36 of patch 1 cannot be halved three times"),
+        (
+            "swin_ti",
+            {"image": 36, "patch": 1},
+            "the grid 36x36 of patch 1 cannot be halved three times",
+        ),
         ("twins_s", {"image": 225}, "image 225x225 is not divisible by patch 4"),
-        ("resnet_18", {"depths": (1, 1)}, r"depths \(1, 1\) is not one number for each of 4 stages"),
+        (
+            "resnet_18",
+            {"depths": (1, 1)},
+            r"depths \(1, 1\) is not one number for each of 4 stages",
+        ),
         ("resnet_18", {"depths": (1, 0, 1, 1)}, r"depths \(1, 0, 1, 1\) is not positive"),
         ("pit_ti", {"image": 8, "patch": 16}, "image 8 is smaller than patch 16"),
         ("mixer_ti/4", {"image": 30}, "image 30x30 is not divisible by patch 4"),

@@ -42,14 +42,18 @@ def test_published_parameter_counts(name: str, millions: float) -> None:
         assert parameters(build(f"vit_{name}")) / 1e6 == pytest.approx(millions, abs=0.5)
 
 
-@pytest.mark.parametrize(("size", "millions"), [("ti", 6), ("ti+", 10), ("s", 22), ("s+", 48), ("b", 86), ("b+", 152)])
+@pytest.mark.parametrize(
+    ("size", "millions"), [("ti", 6), ("ti+", 10), ("s", 22), ("s+", 48), ("b", 86), ("b+", 152)]
+)
 def test_published_parameter_counts_of_deit(size: str, millions: int) -> None:
     """Table C1, whose counts leave the classifier out: with its 1000 classes S+ has 49.0 and B+ 153.2 million."""
     with torch.device("meta"):
         assert round(parameters(build(f"deit_{size}", classes=0)) / 1e6) == millions
 
 
-@pytest.mark.parametrize(("name", "millions"), [("ti/2", 5.40), ("ti/4", 5.37), ("ti/8", 5.39), ("s/2", 21.4)])
+@pytest.mark.parametrize(
+    ("name", "millions"), [("ti/2", 5.40), ("ti/4", 5.37), ("ti/8", 5.39), ("s/2", 21.4)]
+)
 def test_parameter_counts_at_32_pixels(name: str, millions: float) -> None:
     with torch.device("meta"):
         model = build(f"vit_{name}", image=32, classes=100, qkv_bias=False)
@@ -60,12 +64,16 @@ def test_parameters_by_formula() -> None:
     """Patches, class token, positions, blocks, norm, head, counted by hand for a size of no paper."""
     d, hidden, n, k = 24, 96, 16, 5
     block = (3 * d * d + 3 * d) + (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d
-    assert parameters(tiny()) == (8 * 8 * 3 * d + d) + d + (n + 1) * d + 2 * block + 2 * d + (d * k + k)
+    assert parameters(tiny()) == (8 * 8 * 3 * d + d) + d + (n + 1) * d + 2 * block + 2 * d + (
+        d * k + k
+    )
 
 
 def test_heads_and_their_width_are_free() -> None:
     """A3.19: more heads at a fixed 8 channels each leave the width of the tokens alone."""
-    widths = {heads: tiny(heads=heads, head_dim=8).blocks[0].attn.qkv.weight.shape for heads in (1, 2, 4)}
+    widths = {
+        heads: tiny(heads=heads, head_dim=8).blocks[0].attn.qkv.weight.shape for heads in (1, 2, 4)
+    }
     assert widths == {1: (24, 24), 2: (48, 24), 4: (96, 24)}
 
 
@@ -77,7 +85,9 @@ def flops(patch: int) -> dict[str, int]:
     model = build(f"vit_ti/{patch}", image=32, classes=0, depth=1, pool="gap")
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH), torch.no_grad():
         model(torch.randn(1, 3, 32, 32))
-    return {str(op).split(".")[-1]: count for op, count in counter.get_flop_counts()["Global"].items()}
+    return {
+        str(op).split(".")[-1]: count for op, count in counter.get_flop_counts()["Global"].items()
+    }
 
 
 def test_cost_of_smaller_patches() -> None:
@@ -115,7 +125,8 @@ def test_skipless_block_passes_on_the_branch_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pool", "rows"), [("class", slice(0, 1)), ("gap", slice(1, None)), ("gap_with_class", slice(None))]
+    ("pool", "rows"),
+    [("class", slice(0, 1)), ("gap", slice(1, None)), ("gap_with_class", slice(None))],
 )
 def test_what_the_head_reads(pool: str, rows: slice) -> None:
     """A3.01, A3.02, A1.17."""
@@ -170,17 +181,29 @@ def test_dropout_sits_after_every_dense_layer_but_qkv_and_after_positions() -> N
 
 def test_drop_path_grows_linearly_and_drops_whole_images() -> None:
     model = tiny(depth=3, drop_path=0.4).train()
-    assert [getattr(block.drop_path, "drop_prob", 0.0) for block in model.blocks] == pytest.approx([0.0, 0.2, 0.4])
+    assert [getattr(block.drop_path, "drop_prob", 0.0) for block in model.blocks] == pytest.approx(
+        [0.0, 0.2, 0.4]
+    )
     torch.manual_seed(0)
     x = torch.randn(200, 17, 24)
     kept = (model.blocks[2](x) != x).flatten(1).any(1).float().mean().item()
-    assert kept == pytest.approx(1 - 0.4 * 0.4, abs=0.08), "an image survives unless both branches are dropped"
+    assert kept == pytest.approx(1 - 0.4 * 0.4, abs=0.08), (
+        "an image survives unless both branches are dropped"
+    )
 
 
 def test_no_weight_decay_on_tables_and_tokens() -> None:
     model = tiny(pos="relative", distilled=False)
-    assert model.no_weight_decay() == {"cls_token", "blocks.0.attn.relative.table", "blocks.1.attn.relative.table"}
-    assert tiny(distilled=True).no_weight_decay() == {"cls_token", "dist_token", "positions.0.table"}
+    assert model.no_weight_decay() == {
+        "cls_token",
+        "blocks.0.attn.relative.table",
+        "blocks.1.attn.relative.table",
+    }
+    assert tiny(distilled=True).no_weight_decay() == {
+        "cls_token",
+        "dist_token",
+        "positions.0.table",
+    }
 
 
 # Attention
@@ -257,7 +280,8 @@ def test_an_odd_kernel_limits_what_a_token_sees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "blocks", "stride"), [(32, [2, 2, 2, 2], 2), (16, [2, 2, 4], 2), (8, [2, 2, 2, 2], 1), (4, [2, 2, 4], 1)]
+    ("patch", "blocks", "stride"),
+    [(32, [2, 2, 2, 2], 2), (16, [2, 2, 4], 2), (8, [2, 2, 2, 2], 1), (4, [2, 2, 4], 1)],
 )
 def test_hybrid_stage_variants(patch: int, blocks: list[int], stride: int) -> None:
     """A1.12 (i) and (ii), and the same for small images."""
@@ -265,7 +289,11 @@ def test_hybrid_stage_variants(patch: int, blocks: list[int], stride: int) -> No
     backbone = model.patch_embed.backbone
     assert [len(stage.blocks) for stage in backbone.stages] == blocks
     assert backbone.stem.conv.stride == (stride, stride)
-    assert model.forward_features(torch.randn(1, 3, 64, 64)).shape == (1, 1 + (64 // patch) ** 2, 192)
+    assert model.forward_features(torch.randn(1, 3, 64, 64)).shape == (
+        1,
+        1 + (64 // patch) ** 2,
+        192,
+    )
 
 
 # Refusals
@@ -276,11 +304,23 @@ def test_hybrid_stage_variants(patch: int, blocks: list[int], stride: int) -> No
     [
         ({"image": 30}, "image 30x30 is not divisible by patch 8"),
         ({"heads": 5}, "5 heads do not divide width 24"),
-        ({"mixer": "pool"}, "the mixer 'pool' knows only the grid and has no class token: use pool='gap'"),
+        (
+            {"mixer": "pool"},
+            "the mixer 'pool' knows only the grid and has no class token: use pool='gap'",
+        ),
         ({"class_token": False}, "pool 'class' needs a class token and class_token is False"),
-        ({"inject": "every", "pos": "relative"}, "inject 'every' is for pos '1d' or '2d', not 'relative'"),
-        ({"pos": "relative", "mixer": "window", "pool": "gap"}, "pos 'relative' needs the mixer 'attention'"),
-        ({"mixer": "neighbourhood", "pool": "gap", "kernel": 2}, "kernel 2 has no centre: it must be odd, or equal"),
+        (
+            {"inject": "every", "pos": "relative"},
+            "inject 'every' is for pos '1d' or '2d', not 'relative'",
+        ),
+        (
+            {"pos": "relative", "mixer": "window", "pool": "gap"},
+            "pos 'relative' needs the mixer 'attention'",
+        ),
+        (
+            {"mixer": "neighbourhood", "pool": "gap", "kernel": 2},
+            "kernel 2 has no centre: it must be odd, or equal",
+        ),
         ({"mixer": "window", "pool": "gap", "window": 3}, "window 3 does not tile the grid 4x4"),
         ({"skipless": (2,)}, r"skipless \(2,\) goes beyond blocks 0 to 1"),
         ({"distilled": True, "pool": "gap"}, "a distilled model reads its two tokens"),

@@ -33,7 +33,9 @@ def tiny(shake: float = 0.1, **options: Any) -> Any:
 def shuffled(images: Tensor, patch: int) -> Tensor:
     """The patches of each image in another order."""
     tiles = images.unfold(2, patch, patch).unfold(3, patch, patch)
-    flat = tiles.reshape(*images.shape[:2], -1, patch, patch)[:, :, torch.randperm(tiles.shape[2] * tiles.shape[3])]
+    flat = tiles.reshape(*images.shape[:2], -1, patch, patch)[
+        :, :, torch.randperm(tiles.shape[2] * tiles.shape[3])
+    ]
     return flat.reshape(tiles.shape).permute(0, 1, 2, 4, 3, 5).reshape(images.shape)
 
 
@@ -69,7 +71,9 @@ def test_patch_embedding_is_a_linear_map_of_flattened_patches() -> None:
     images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
     embed = tiny().double().patch_embed
     cut = nn.functional.unfold(images, 8, stride=8).mT
-    torch.testing.assert_close(embed(images), cut @ embed.proj.weight.flatten(1).mT + embed.proj.bias)
+    torch.testing.assert_close(
+        embed(images), cut @ embed.proj.weight.flatten(1).mT + embed.proj.bias
+    )
 
 
 def test_injection_adds_the_tables_it_says() -> None:
@@ -101,7 +105,9 @@ def test_two_dimensional_table_is_column_then_row() -> None:
     full = table()[0]
     for row in range(2):
         for column in range(3):
-            assert torch.equal(full[1 + 3 * row + column], torch.cat([table.columns[column], table.rows[row]]))
+            assert torch.equal(
+                full[1 + 3 * row + column], torch.cat([table.columns[column], table.rows[row]])
+            )
     assert torch.equal(full[0], table.prefix[0])
 
 
@@ -133,7 +139,9 @@ def test_constant_and_linear_fields_stay_what_they_are(grid: tuple[int, int]) ->
     old = table_of(torch.stack([torch.full_like(rows, 3.0), 2 * rows - columns], -1), prefix=2)
     new = Learned1d(grid, 2, 2)
     new.take(old, "bilinear")
-    rows, columns = torch.meshgrid(torch.linspace(0, 1, grid[0]), torch.linspace(0, 1, grid[1]), indexing="ij")
+    rows, columns = torch.meshgrid(
+        torch.linspace(0, 1, grid[0]), torch.linspace(0, 1, grid[1]), indexing="ij"
+    )
     expected = torch.stack([torch.full_like(rows, 3.0), 2 * rows - columns], -1)
     torch.testing.assert_close(new.table[0, 2:].reshape(*grid, 2).detach(), expected)
     assert torch.equal(new.table[0, :2], torch.full((2, 2), 7.0)), "prefix rows are untouched"
@@ -146,7 +154,9 @@ def test_bilinear_is_the_original_codes_zoom() -> None:
     new = Learned1d((6, 6), 1, 5)
     new.take(table_of(field), "bilinear")
     expected = scipy_zoom(field.numpy(), (1.5, 1.5, 1), order=1)
-    torch.testing.assert_close(new.table[0, 1:].reshape(6, 6, 5).detach(), torch.from_numpy(expected))
+    torch.testing.assert_close(
+        new.table[0, 1:].reshape(6, 6, 5).detach(), torch.from_numpy(expected)
+    )
 
 
 def test_two_dimensional_and_relative_tables_keep_linear_fields() -> None:
@@ -161,7 +171,9 @@ def test_two_dimensional_and_relative_tables_keep_linear_fields() -> None:
     assert torch.equal(new.prefix, old.prefix)
     coarse, fine = Relative((2, 3), 2, 1, "2d", False), Relative((4, 5), 2, 1, "2d", False)
     with torch.no_grad():
-        coarse.table.copy_(torch.linspace(-1, 1, 3)[None, :, None].expand(2, 3, 5).reshape(2, 15, 1))
+        coarse.table.copy_(
+            torch.linspace(-1, 1, 3)[None, :, None].expand(2, 3, 5).reshape(2, 15, 1)
+        )
     fine.take(coarse, "bilinear")
     expected = torch.linspace(-1, 1, 7)[None, :, None].expand(2, 7, 9).reshape(2, 63, 1)
     torch.testing.assert_close(fine.table.detach(), expected)
@@ -182,11 +194,15 @@ def test_resize(options: dict[str, Any]) -> None:
         larger: Any = resize(model, (48, 64))
         assert larger(torch.randn(2, 3, 48, 64)).shape == (2, 5)
     assert larger.config == {**model.config, "image": (48, 64)}
-    assert not {p.data_ptr() for p in larger.parameters()} & {p.data_ptr() for p in model.parameters()}
+    assert not {p.data_ptr() for p in larger.parameters()} & {
+        p.data_ptr() for p in model.parameters()
+    }
     assert torch.equal(larger.blocks[1].mlp.fc1.weight, model.blocks[1].mlp.fc1.weight)
 
 
-@pytest.mark.parametrize("options", [{"mixer": "mean"}, {"pos": "relative"}, {"mixer": "token_mlp", "pool": "gap"}])
+@pytest.mark.parametrize(
+    "options", [{"mixer": "mean"}, {"pos": "relative"}, {"mixer": "token_mlp", "pool": "gap"}]
+)
 def test_weights_tied_to_the_grid_cannot_be_resized(options: dict[str, Any]) -> None:
     with pytest.raises(BadModel, match="tied to its grid"):
         resize(tiny(**options), 64)

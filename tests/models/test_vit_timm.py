@@ -48,7 +48,9 @@ def test_equals_timm(case: str) -> None:
     ours.load_state_dict(from_timm(theirs.state_dict()))
     with torch.no_grad():
         torch.testing.assert_close(ours(images), theirs(images), rtol=0, atol=1e-5)
-        torch.testing.assert_close(ours.forward_features(images), theirs.forward_features(images), rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(
+            ours.forward_features(images), theirs.forward_features(images), rtol=1e-5, atol=1e-4
+        )
         shaken(ours)
         theirs.load_state_dict(to_timm(ours.state_dict()))
         torch.testing.assert_close(theirs(images), ours(images), rtol=0, atol=1e-5)
@@ -81,11 +83,23 @@ def test_initialisation_has_timms_spread(init: str, style: str) -> None:
     torch.manual_seed(0)
     ours = build("vit_s/8", image=32, classes=100, init=init, depth=2).state_dict()
     theirs = VisionTransformer(
-        img_size=32, patch_size=8, embed_dim=384, num_heads=6, depth=2, num_classes=100, weight_init=style
+        img_size=32,
+        patch_size=8,
+        embed_dim=384,
+        num_heads=6,
+        depth=2,
+        num_classes=100,
+        weight_init=style,
     ).state_dict()
     for name, value in from_timm(theirs).items():
-        if value.dim() >= 2 and "cls" not in name and not (init == "jax" and name.endswith("qkv.weight")):
-            torch.testing.assert_close(ours[name].std(), value.std(), rtol=0.05, atol=1e-6, msg=name)
+        if (
+            value.dim() >= 2
+            and "cls" not in name
+            and not (init == "jax" and name.endswith("qkv.weight"))
+        ):
+            torch.testing.assert_close(
+                ours[name].std(), value.std(), rtol=0.05, atol=1e-6, msg=name
+            )
 
 
 def test_jax_initialises_queries_keys_and_values_apart() -> None:
@@ -94,7 +108,9 @@ def test_jax_initialises_queries_keys_and_values_apart() -> None:
     assert weight.abs().max().item() == pytest.approx((6 / 768) ** 0.5, rel=1e-3)
 
 
-@pytest.mark.parametrize("options", [{"pos": "2d"}, {"inject": "every"}, {"mixer": "mean"}, {"pos": "relative"}])
+@pytest.mark.parametrize(
+    "options", [{"pos": "2d"}, {"inject": "every"}, {"mixer": "mean"}, {"pos": "relative"}]
+)
 def test_what_timm_lacks_is_refused(options: dict[str, str]) -> None:
     model = build("vit_ti/16", image=32, classes=3, depth=2, **options)
     with pytest.raises(BadModel, match="no place for"):

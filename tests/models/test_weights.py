@@ -29,7 +29,9 @@ def test_of_a_name(name: str, weights: str) -> None:
     assert weights_of(load(name)) == weights
     specimen = vitreous.open(name)
     assert specimen.weights == weights
-    unit = next(unit.name for unit in specimen.units if unit.skip) if "squeeze" not in name else None
+    unit = (
+        next(unit.name for unit in specimen.units if unit.skip) if "squeeze" not in name else None
+    )
     if unit is not None:
         assert specimen.without(unit).weights == weights
 
@@ -48,7 +50,9 @@ def test_training_by_other_code_ends_it() -> None:
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):  # the head begins at zero: only the second step reaches what lies before it
         assert weights_of(model) == "random"
-        nn.functional.cross_entropy(model(torch.rand(2, 3, 32, 32)), torch.tensor([0, 1])).backward()
+        nn.functional.cross_entropy(
+            model(torch.rand(2, 3, 32, 32)), torch.tensor([0, 1])
+        ).backward()
         optimiser.step()
     assert weights_of(model) == "unknown"
 

@@ -15,5 +15,7 @@ def shaken(module: M, by: float = 0.2) -> M:
     generator = torch.Generator().manual_seed(7)
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.add_(by * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype))
+            parameter.add_(
+                by * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+            )
     return module

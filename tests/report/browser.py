@@ -45,7 +45,9 @@ class Page:
         self.said: list[str] = []
         self.requests: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.call(f"{domain}.enable")
 
@@ -77,21 +79,39 @@ class Page:
         if event.get("method") == "Log.entryAdded":
             self.said.append(about["entry"]["text"])
         elif event.get("method") == "Runtime.exceptionThrown":
-            self.said.append(json.dumps(about["exceptionDetails"].get("exception", {}).get("description", about)))
-        elif event.get("method") == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning"):
-            self.said.append(" ".join(str(each.get("value", each.get("description"))) for each in about["args"]))
+            self.said.append(
+                json.dumps(about["exceptionDetails"].get("exception", {}).get("description", about))
+            )
+        elif event.get("method") == "Runtime.consoleAPICalled" and about["type"] in (
+            "error",
+            "warning",
+        ):
+            self.said.append(
+                " ".join(str(each.get("value", each.get("description"))) for each in about["args"])
+            )
         elif event.get("method") == "Network.requestWillBeSent":
             self.requests.append(about["request"]["url"])
 
     def open(self, path: Path, width: int = 1280, height: int = 900, scheme: str = "light") -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        self.call(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": scheme}],
+        )
         self.call("Page.navigate", url=path.resolve().as_uri())
         self.wait("document.readyState === 'complete'")
 
     def value(self, expression: str) -> Any:
         """What an expression comes to; promises are waited for."""
-        got = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        got = self.call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in got, f"{expression}: {got['exceptionDetails']}"
         return got["result"].get("value")
 
@@ -99,7 +119,9 @@ class Page:
         """Until an expression is true."""
         end = time.monotonic() + seconds
         while not self.value(f"Boolean({expression})"):
-            assert time.monotonic() < end, f"After {seconds} s still not: {expression}. The page said {self.said}"
+            assert time.monotonic() < end, (
+                f"After {seconds} s still not: {expression}. The page said {self.said}"
+            )
             time.sleep(0.05)
 
     def show(self, selector: str) -> tuple[float, float, float, float]:
@@ -142,7 +164,16 @@ def browser(program: str) -> Iterator[Page]:
     there, send = os.pipe()
     receive, back = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        command = [sys.executable, "-c", LAUNCH, str(there), str(back), program, *OPTIONS, f"--user-data-dir={profile}"]
+        command = [
+            sys.executable,
+            "-c",
+            LAUNCH,
+            str(there),
+            str(back),
+            program,
+            *OPTIONS,
+            f"--user-data-dir={profile}",
+        ]
         quiet = subprocess.DEVNULL
         running = subprocess.Popen(command, pass_fds=(there, back), stdout=quiet, stderr=quiet)
         os.close(there)

@@ -18,7 +18,9 @@ from report.conftest import OTHER, VIT
 from vitreous import Inspection
 from vitreous.report import write
 
-pytestmark = pytest.mark.skipif(found() is None, reason="There is no Chromium on this machine to open the page with.")
+pytestmark = pytest.mark.skipif(
+    found() is None, reason="There is no Chromium on this machine to open the page with."
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +49,22 @@ def page(tab: Page, path: Path) -> Iterator[Page]:
     yield tab
     tab.value("1")
     assert tab.said == [], "The page complained."
-    assert {each.split("#")[0] for each in tab.requests if not each.startswith("data:")} == {path.resolve().as_uri()}
+    assert {each.split("#")[0] for each in tab.requests if not each.startswith("data:")} == {
+        path.resolve().as_uri()
+    }
 
 
 def drawn(page: Page, place: str) -> None:
     page.show(f"#{place}")
-    page.wait(f"document.querySelector('#{place} svg, #{place} canvas') && !document.querySelector('#{place}.waiting')")
+    page.wait(
+        f"document.querySelector('#{place} svg, #{place} canvas') && !document.querySelector('#{place}.waiting')"
+    )
 
 
 def state(page: Page) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(page.value("document.querySelector('.attention').dataset.state"))
+    read: dict[str, Any] = json.loads(
+        page.value("document.querySelector('.attention').dataset.state")
+    )
     return read
 
 
@@ -76,12 +84,16 @@ def test_a_patch_is_clicked_and_a_head_changed(page: Page, shots: Path) -> None:
     page.wait("document.querySelector('.attention').dataset.state")
     page.click(".attention .pane:nth-child(1) .picture", 0.9, 0.1)
     page.wait("JSON.parse(document.querySelector('.attention').dataset.state).spot[0] > 0.8")
-    assert [pane["query"] for pane in state(page)["panes"]] == [1 + 3, 1 + 3], "first row, last column, in both models"
+    assert [pane["query"] for pane in state(page)["panes"]] == [1 + 3, 1 + 3], (
+        "first row, last column, in both models"
+    )
     page.click(".attention .pane:nth-child(1) .strip button:nth-child(3)")
     page.wait("JSON.parse(document.querySelector('.attention').dataset.state).panes[0].head === 1")
     assert state(page)["panes"][1]["head"] == -1
     said = page.value("document.querySelector('.attention .pane:nth-child(1) .said').textContent")
-    assert said.startswith("The patch in row 1, column 4 looks most at row 1, column 3 (100.0 %)"), said
+    assert said.startswith(
+        "The patch in row 1, column 4 looks most at row 1, column 3 (100.0 %)"
+    ), said
     assert "(head 1)" in said
     page.picture(shots / "attention.png")
 
@@ -109,7 +121,9 @@ def test_a_cell_of_a_heat_map_tells_its_value(page: Page, shots: Path) -> None:
     near = 1 / (1 + abs(int(place["unit"][1:]) - int(place["other"][1:])))
     assert float(place["CKA"]) == pytest.approx(near, abs=1e-3)
     assert row.startswith(f"{place['other']} × {place['unit']}: {float(f'{near:.3g}'):g}"), row
-    points = page.value("document.querySelector('#cka-0-across polyline').getAttribute('points').split(' ').length")
+    points = page.value(
+        "document.querySelector('#cka-0-across polyline').getAttribute('points').split(' ').length"
+    )
     assert points in (5, 6), "six units, one of them without a value in one row"
     page.picture(shots / "heatmap.png")
 
@@ -143,18 +157,26 @@ def test_files_are_saved(page: Page, tmp_path: Path) -> None:
 
 def test_dark_light_and_narrow(tab: Page, path: Path, shots: Path) -> None:
     papers = {}
-    for name, width, scheme in (("light", 1400, "light"), ("dark", 1400, "dark"), ("narrow", 390, "light")):
+    for name, width, scheme in (
+        ("light", 1400, "light"),
+        ("dark", 1400, "dark"),
+        ("narrow", 390, "light"),
+    ):
         tab.open(path, width, 1200, scheme)
         drawn(tab, "attention_distance-0")
         tab.picture(shots / f"{name}.png")
-        papers[name] = tab.value("getComputedStyle(document.querySelector('.question')).backgroundColor")
+        papers[name] = tab.value(
+            "getComputedStyle(document.querySelector('.question')).backgroundColor"
+        )
         over = tab.value("document.documentElement.scrollWidth - innerWidth")
         assert over <= 0, f"{name}: the page is {over} px wider than the window"
     assert papers["light"] == papers["narrow"] != papers["dark"]
     tab.open(path, 1400, 1200, "dark")
     drawn(tab, "attention_distance-0")
     tab.click("#theme")
-    tab.wait(f"getComputedStyle(document.querySelector('.question')).backgroundColor === {json.dumps(papers['light'])}")
+    tab.wait(
+        f"getComputedStyle(document.querySelector('.question')).backgroundColor === {json.dumps(papers['light'])}"
+    )
     assert tab.value("document.querySelector('#theme').textContent") == "Dark"
 
 

@@ -42,14 +42,20 @@ def photographs(folder: Path, names: list[str]) -> None:
     for number, name in enumerate(names):
         path = folder / f"{name}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        pixels = np.random.default_rng(number).integers(0, 255, (30 + 7 * number, 60 - 5 * number, 3), dtype=np.uint8)
+        pixels = np.random.default_rng(number).integers(
+            0, 255, (30 + 7 * number, 60 - 5 * number, 3), dtype=np.uint8
+        )
         Image.fromarray(pixels).save(path)
 
 
 def test_a_report_and_a_summary(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "nano:resnet", *QUICK, "--results", "numbers", "--figures", "pictures")
+    code, out, err = run(
+        capsys, "nano:resnet", *QUICK, "--results", "numbers", "--figures", "pictures"
+    )
     assert (code, err) == (0, "")
-    assert out.startswith("2 questions on 40 images of world:shapes (test) model weights units parameters accuracy")
+    assert out.startswith(
+        "2 questions on 40 images of world:shapes (test) model weights units parameters accuracy"
+    )
     assert "nano:resnet trained 11 272 k 100.0%" in out
     assert out.endswith("Wrote report.html, numbers, pictures")
     assert "<html" in (home / "report.html").read_text()
@@ -72,7 +78,9 @@ def test_photographs_without_labels(home: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_photographs_in_class_folders(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    photographs(home / "photos", [f"{kind}/{number}" for kind in ("cat", "dog") for number in range(3)])
+    photographs(
+        home / "photos", [f"{kind}/{number}" for kind in ("cat", "dog") for number in range(3)]
+    )
     code, out, _ = run(capsys, *QUICK, "--data", "folder:photos", "--split", "all")
     assert code == 0
     assert "It tells 10 classes apart, and 'folder:photos' has 2." in out
@@ -99,11 +107,17 @@ def bad_file(home: Path) -> None:
         (["nano:vit", "--probes", "acuracy"], "There is no probe 'acuracy'. Did you mean accuracy"),
         (["nano:vit", "--data", "folder:empty"], "empty"),
         (["nano:vit", "--data", "folder:nowhere"], "nowhere"),
-        (["nano:vit", "--data", "folder:photos"], "1 of 3 images of 'folder:photos' cannot be decoded"),
+        (
+            ["nano:vit", "--data", "folder:photos"],
+            "1 of 3 images of 'folder:photos' cannot be decoded",
+        ),
         (["nano:vit", "--data", "world:shape"], "There is no task of the world 'shape'"),
         (["nano:vit", "--limit", "0"], "--limit 0 was asked for; it is at least one image"),
         (["nano:vit", "--split", "tset"], "There is no split 'tset'. Did you mean test"),
-        (["nano:vit", "--out", "report.pdf"], "A report is written as HTML, and 'report.pdf' ends otherwise"),
+        (
+            ["nano:vit", "--out", "report.pdf"],
+            "A report is written as HTML, and 'report.pdf' ends otherwise",
+        ),
         (["nano:vit", "--out", "folder.html"], "'folder.html' is a folder"),
         (["nano:vit", "--out", "file/report.html"], "Cannot write 'file'"),
         (["nano:vit", "--results", "file/numbers"], "Cannot write 'file/numbers'"),
@@ -112,7 +126,11 @@ def bad_file(home: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(
-    arguments: list[str], sentence: str, home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    arguments: list[str],
+    sentence: str,
+    home: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Pass, "shard", lambda *_: pytest.fail("it looks before it complains"))
     bad_file(home)
@@ -142,7 +160,9 @@ def test_a_place_that_cannot_be_written_is_found_before_models_are_opened(
     assert "Cannot write" in err
 
 
-def test_files_that_cannot_be_decoded_are_left_out_on_request(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_cannot_be_decoded_are_left_out_on_request(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bad_file(home)
     code, out, _ = run(capsys, *QUICK, "--data", "folder:photos", "--skip-corrupt")
     assert code == 0
@@ -152,7 +172,9 @@ def test_files_that_cannot_be_decoded_are_left_out_on_request(home: Path, capsys
 def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine.inspect, "__kwdefaults__", {**(engine.inspect.__kwdefaults__ or {}), "shard": 10})
+    monkeypatch.setattr(
+        engine.inspect, "__kwdefaults__", {**(engine.inspect.__kwdefaults__ or {}), "shard": 10}
+    )
     command = [*QUICK, "--results", "numbers"]
     assert run(capsys, *command, "--out", "peace.html")[0] == 0
     peace = vitreous.Inspection.load("numbers")
@@ -169,7 +191,10 @@ def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     assert code == 130
     assert "2 questions on 20 of 40 images" in out
     assert "Wrote report.html" in out
-    assert err == "Stopped after 2 of 4 shards of the images. Run the same command again: it resumes.\n"
+    assert (
+        err
+        == "Stopped after 2 of 4 shards of the images. Run the same command again: it resumes.\n"
+    )
     assert (home / "report.html.partial").is_dir()
     assert vitreous.Inspection.load("numbers")["variance"].about["data"]["images"] == 20
     code, out, err = run(capsys, *command)
@@ -182,12 +207,20 @@ def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     assert found["accuracy"] == peace["accuracy"]
 
 
-def test_random_weights_depend_on_the_seed_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_weights_depend_on_the_seed_alone(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Or the same command would go on with other models."""
     marks = []
     for seed in ("0", "0", "1"):
         torch.rand(3)
-        code, _, err = run(capsys, "vit_nano", *ASKED, "--limit", "2", "--seed", seed, "--results", "numbers")
+        code, _, err = run(
+            capsys, "vit_nano", *ASKED, "--limit", "2", "--seed", seed, "--results", "numbers"
+        )
         assert (code, err) == (0, "")
-        marks.append(vitreous.Inspection.load("numbers")["variance"].about["models"]["vit_nano"]["fingerprint"])
+        marks.append(
+            vitreous.Inspection.load("numbers")["variance"].about["models"]["vit_nano"][
+                "fingerprint"
+            ]
+        )
     assert marks[0] == marks[1] != marks[2]

@@ -41,7 +41,16 @@ def test_one_question_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_probes_and_analyses_in_one_report(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("--probes", "accuracy", "--analyses", "lesion", "--set", "lesion.what=skips", "--results", "numbers")
+    asked = (
+        "--probes",
+        "accuracy",
+        "--analyses",
+        "lesion",
+        "--set",
+        "lesion.what=skips",
+        "--results",
+        "numbers",
+    )
     assert run(capsys, "inspect", *QUICK, *asked)[0] == 0
     found = vitreous.Inspection.load("numbers")
     assert list(found) == ["accuracy", "lesion"]
@@ -54,24 +63,60 @@ def test_probes_and_analyses_in_one_report(home: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["inspect", *QUICK, "--analyses", "lesoin"], "There is no analysis 'lesoin'. Did you mean lesion"),
-        (["inspect", *QUICK, "--probes", "varianc"], "There is no probe 'varianc'. Did you mean variance"),
-        (["inspect", *QUICK, "--set", "lesion.what=skips"], "lesion is set and not asked; add --deep"),
+        (
+            ["inspect", *QUICK, "--analyses", "lesoin"],
+            "There is no analysis 'lesoin'. Did you mean lesion",
+        ),
+        (
+            ["inspect", *QUICK, "--probes", "varianc"],
+            "There is no probe 'varianc'. Did you mean variance",
+        ),
+        (
+            ["inspect", *QUICK, "--set", "lesion.what=skips"],
+            "lesion is set and not asked; add --deep",
+        ),
         (["inspect", *QUICK, "--set", "what=skips"], "--set takes QUESTION.OPTION=VALUE"),
-        (["lesion", *QUICK, "--set", "wat=skips"], "There is no option of lesion 'wat'. Did you mean what?"),
+        (
+            ["lesion", *QUICK, "--set", "wat=skips"],
+            "There is no option of lesion 'wat'. Did you mean what?",
+        ),
         (["lesion", *QUICK, "--set", "skips"], "--set takes NAME=VALUE"),
     ],
 )
-def test_what_cannot_be_asked(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_asked(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = run(capsys, *arguments)
     assert code == 2
     assert sentence in err
 
 
-def test_results_of_another_time_have_the_same_colours(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    deep = ("lesion", "nano:resnet", "nano:resnet@warmup", "--limit", "12", "--set", "what=skips", "--results", "then")
+def test_results_of_another_time_have_the_same_colours(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    deep = (
+        "lesion",
+        "nano:resnet",
+        "nano:resnet@warmup",
+        "--limit",
+        "12",
+        "--set",
+        "what=skips",
+        "--results",
+        "then",
+    )
     assert run(capsys, *deep)[0] == 0
-    again = ("inspect", "nano:vit", *QUICK, "--probes", "accuracy", "--also", "then", "--results", "now")
+    again = (
+        "inspect",
+        "nano:vit",
+        *QUICK,
+        "--probes",
+        "accuracy",
+        "--also",
+        "then",
+        "--results",
+        "now",
+    )
     assert run(capsys, *again)[0] == 0
     found = vitreous.Inspection.load("now")
     assert list(found.anatomies) == ["nano:vit", "nano:resnet"]

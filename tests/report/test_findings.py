@@ -21,7 +21,9 @@ from vitreous.results import Column
 def made(name: str, rows: list[dict[str, Any]], **about: Any) -> Result:
     table = pd.DataFrame(rows)
     numeric = table.select_dtypes("number").columns
-    columns = tuple(Column(c, "quantity" if c in numeric else "category", "A column.") for c in table.columns)
+    columns = tuple(
+        Column(c, "quantity" if c in numeric else "category", "A column.") for c in table.columns
+    )
     return Result(name, table, columns, about=about)
 
 
@@ -33,10 +35,19 @@ def accuracies(**right: tuple[float, float, float]) -> Result:
     return made(
         "accuracy",
         [
-            {"model": model, "measure": measure, "overall": overall, "value": v, "low": low, "high": high}
+            {
+                "model": model,
+                "measure": measure,
+                "overall": overall,
+                "value": v,
+                "low": low,
+                "high": high,
+            }
             for model, (v, low, high) in right.items()
             for measure, overall in (("top-1", True), ("top-5", True), ("top-1", False))
-            for v, low, high in [(v, low, high) if measure == "top-1" and overall else (1.0, 1.0, 1.0)]
+            for v, low, high in [
+                (v, low, high) if measure == "top-1" and overall else (1.0, 1.0, 1.0)
+            ]
         ],
     )
 
@@ -64,7 +75,10 @@ def test_who_is_too_close_to_the_best_is_said() -> None:
 def test_without_intervals_nothing_is_told_apart() -> None:
     unknown = float("nan")
     assert not apart(Mean(1.0, unknown, unknown), Mean(0.0, unknown, unknown))
-    assert said(accuracies(vit=(0.9, unknown, unknown))) == "vit is right most often, on 90.0 % of the images."
+    assert (
+        said(accuracies(vit=(0.9, unknown, unknown)))
+        == "vit is right most often, on 90.0 % of the images."
+    )
 
 
 def test_a_name_is_escaped() -> None:
@@ -81,8 +95,13 @@ def test_units_count_only_where_the_change_is_sure() -> None:
         ("mlp", 1.1, 1.2),
         ("mlp", 2, 3),
     ]
-    rows = [{"model": "vit", "kind": kind, "ratio_low": low, "ratio_high": high} for kind, low, high in ends_]
-    rows.append({"model": "vit", "kind": "stem", "ratio_low": float("nan"), "ratio_high": float("nan")})
+    rows = [
+        {"model": "vit", "kind": kind, "ratio_low": low, "ratio_high": high}
+        for kind, low, high in ends_
+    ]
+    rows.append(
+        {"model": "vit", "kind": "stem", "ratio_low": float("nan"), "ratio_high": float("nan")}
+    )
     assert said(made("variance", rows)) == (
         "Attention lowers the variance of feature maps in 1 of 3 units and raises it in 1; MLPs lower it in 0 of 2 "
         "units and raise it in 2."
@@ -114,7 +133,14 @@ def test_distances_are_means_over_units_and_compared_with_uniform_attention() ->
 
 def test_the_best_calibrated_has_the_smallest_error() -> None:
     rows = [
-        {"model": model, "measure": measure, "overall": True, "value": v, "low": v - 0.01, "high": v + 0.01}
+        {
+            "model": model,
+            "measure": measure,
+            "overall": True,
+            "value": v,
+            "low": v - 0.01,
+            "high": v + 0.01,
+        }
         for model, v in (("vit", 0.05), ("net", 0.2))
         for measure, v in (("ECE", v), ("signed ECE", -v if model == "vit" else v))
     ]
@@ -129,11 +155,16 @@ def test_cka_speaks_of_stages_and_of_pairs() -> None:
         {"model": "a", "pair": pair, "across": True, "value": v}
         for pair, v in (("a × b", 0.8), ("a × b", 0.6), ("a × c", 0.1))
     ]
-    blocks = {name: {"value": v, "low": v - 0.1, "high": v + 0.1} for name, v in (("a", 0.5), ("b", 0.1))}
+    blocks = {
+        name: {"value": v, "low": v - 0.1, "high": v + 0.1} for name, v in (("a", 0.5), ("b", 0.1))
+    }
     found = said(made("cka", rows, block_structure=blocks))
     assert found.startswith("a falls apart most into stages")
     assert "by 0.500 (0.400 to 0.600) CKA; b is the most uniform, 0.100" in found
-    assert "a × b are the most alike (mean CKA 0.70 over all pairs of units) and a × c the least (0.10)" in found
+    assert (
+        "a × b are the most alike (mean CKA 0.70 over all pairs of units) and a × c the least (0.10)"
+        in found
+    )
 
 
 @pytest.mark.parametrize("name", FINDINGS)
@@ -145,12 +176,16 @@ def test_the_summary_is_short_and_leads_to_the_charts() -> None:
     lines = summary.lines(Inspection({"accuracy": accuracies(vit=(0.9, 0.88, 0.92))}), Guard())
     assert len([line for line in lines if line.startswith("<li>")]) == 1
     assert 'href="#accuracy"' in lines[1]
-    nothing = summary.lines(Inspection({"other": made("other", [{"model": "vit", "value": 1.0}])}), Guard())
+    nothing = summary.lines(
+        Inspection({"other": made("other", [{"model": "vit", "value": 1.0}])}), Guard()
+    )
     assert "1 question was answered" in nothing[1]
 
 
 def test_ranking_one_needs_no_other() -> None:
-    found = ranked({"a": Mean(1.0, 0.5, 1.5)}, "{model} has {}", "{model} less, {}", "{models} alike", measured)
+    found = ranked(
+        {"a": Mean(1.0, 0.5, 1.5)}, "{model} has {}", "{model} less, {}", "{models} alike", measured
+    )
     assert found == "<b>a</b> has 1.00 (0.500 to 1.50)."
 
 
@@ -168,8 +203,15 @@ def test_words() -> None:
     assert ends(float("nan"), 1) == ""
     assert shares(0.5, 0.4, 0.6) == "50.0\u00a0% (40.0 to 60.0)"
     assert measured(3, 2, 4, "px") == "3.00\u00a0px (2.00 to 4.00)"
-    assert measured(1.0021, 1.0011, 1.0031) == "1.002 (1.001 to 1.003)"  # and not 1.00, outside of it
-    assert [listed(list(names)) for names in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
+    assert (
+        measured(1.0021, 1.0011, 1.0031) == "1.002 (1.001 to 1.003)"
+    )  # and not 1.00, outside of it
+    assert [listed(list(names)) for names in ("", "a", "ab", "abc")] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
 
 
 def test_what_passes_with_dropout_gain_has_a_direction_only_where_zero_is_left_out() -> None:
@@ -185,23 +227,52 @@ def test_what_passes_with_dropout_gain_has_a_direction_only_where_zero_is_left_o
         row("c", (9.0, 8.0, 10.0), overall=False),
     ]
     text = said(made("mc_dropout", rows))
-    assert "50 passes with dropout changes the NLL of a by −0.200 (−0.300 to −0.100), for the better" in text
-    assert "NLL of b by 0.200 (−0.100 to 0.300), not for sure, and its accuracy by 1.00 points" in text
+    assert (
+        "50 passes with dropout changes the NLL of a by −0.200 (−0.300 to −0.100), for the better"
+        in text
+    )
+    assert (
+        "NLL of b by 0.200 (−0.100 to 0.300), not for sure, and its accuracy by 1.00 points" in text
+    )
     assert "NLL of c by 0.200 (0.100 to 0.300), for the worse" in text
     assert text.count("NLL") == 3
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [((0.1, 0.05, 0.2), "less than the best"), ((-0.1, -0.2, -0.05), "more than"), ((0.1, -0.1, 0.2), "too close")],
+    [
+        ((0.1, 0.05, 0.2), "less than the best"),
+        ((-0.1, -0.2, -0.05), "more than"),
+        ((0.1, -0.1, 0.2), "too close"),
+    ],
 )
-def test_an_ensemble_is_compared_with_its_best_member(change: tuple[float, float, float], words: str) -> None:
+def test_an_ensemble_is_compared_with_its_best_member(
+    change: tuple[float, float, float], words: str
+) -> None:
     blank = dict.fromkeys(("disagreement", "disagreement_low", "disagreement_high"), float("nan"))
 
-    def one(part: str, model: str, nll: float, change: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> dict[str, Any]:
+    def one(
+        part: str, model: str, nll: float, change: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    ) -> dict[str, Any]:
         ends = dict(zip(("nll_change", "nll_change_low", "nll_change_high"), change, strict=True))
-        share = {"value": 0.9, "low": 0.8, "high": 0.95, "nll": nll, "nll_low": nll - 0.01, "nll_high": nll + 0.01}
-        return {"model": model, "other": "", "part": part, "single": True, "pair": False, **share, **ends, **blank}
+        share = {
+            "value": 0.9,
+            "low": 0.8,
+            "high": 0.95,
+            "nll": nll,
+            "nll_low": nll - 0.01,
+            "nll_high": nll + 0.01,
+        }
+        return {
+            "model": model,
+            "other": "",
+            "part": part,
+            "single": True,
+            "pair": False,
+            **share,
+            **ends,
+            **blank,
+        }
 
     pair = {**one("pair", "a", 0.0), "other": "b", "single": False, "pair": True}
     rows = [

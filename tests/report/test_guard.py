@@ -21,7 +21,17 @@ from vitreous.commands.judge import judgement
 from vitreous.errors import reason
 from vitreous.measure import analyses, probes
 from vitreous.models.runs import nanos
-from vitreous.report import attention, effect, findings, models, origin, sections, summary, surface, verdicts
+from vitreous.report import (
+    attention,
+    effect,
+    findings,
+    models,
+    origin,
+    sections,
+    summary,
+    surface,
+    verdicts,
+)
 from vitreous.report import page as page_module
 from vitreous.report.guard import Guard, Unrendered
 from vitreous.report.page import page, write
@@ -85,7 +95,17 @@ def test_all_bundled_models_with_all_probes_in_one_report(bundle: tuple[int, Pat
 
 def units() -> Iterator[tuple[object, str]]:
     """Every function that renders a part of the page, found in the modules themselves."""
-    for module in (attention, effect, models, origin, sections, summary, surface, verdicts, page_module):
+    for module in (
+        attention,
+        effect,
+        models,
+        origin,
+        sections,
+        summary,
+        surface,
+        verdicts,
+        page_module,
+    ):
         for name, value in vars(module).items():
             own = callable(value) and getattr(value, "__module__", "") == module.__name__
             if own and not isinstance(value, type) and name not in STRUCTURE:
@@ -94,7 +114,15 @@ def units() -> Iterator[tuple[object, str]]:
 
 STRUCTURE = {
     *("write", "page", "check_ending"),  # the file as a whole
-    *("_style", "_script", "_library", "_asset", "_outcomes", "ramp", "style"),  # files of the package, always the same
+    *(
+        "_style",
+        "_script",
+        "_library",
+        "_asset",
+        "_outcomes",
+        "ramp",
+        "style",
+    ),  # files of the package, always the same
     *("named", "suits", "papers"),  # which models and papers there are at all
     *("_looked", "_questions"),  # nothing but calls of the guard
     *("grids", "plain", "of", "chart"),  # of files and terminals, below
@@ -102,7 +130,9 @@ STRUCTURE = {
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize(("module", "name"), [*units()], ids=lambda each: getattr(each, "__name__", each))
+@pytest.mark.parametrize(
+    ("module", "name"), [*units()], ids=lambda each: getattr(each, "__name__", each)
+)
 def test_whatever_renders_a_part_may_fail(
     module: object, name: str, small: tuple[Inspection, Judgement], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,14 +148,18 @@ def test_whatever_renders_a_part_may_fail(
     assert "could not be rendered:</b> Broken: on purpose" in text
     assert text.endswith("</html>\n")
     assert text.count("<section") == text.count("</section>")
-    whole = {"accuracy", "cost", "lesion", "verdicts"} - ({"verdicts"} if name == "lines" else set())
+    whole = {"accuracy", "cost", "lesion", "verdicts"} - (
+        {"verdicts"} if name == "lines" else set()
+    )
     kept = {each for each in whole if f'id="{each}"' in text}
     assert kept == whole or name in ("section", "_question", "question", "escape"), whole - kept
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("name", [*findings.FINDINGS])
-def test_a_sentence_that_fails(name: str, found: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_that_fails(
+    name: str, found: Inspection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if name not in found:
         pytest.skip("was not asked")
     _, needs = findings.FINDINGS[name]
@@ -134,7 +168,10 @@ def test_a_sentence_that_fails(name: str, found: Inspection, monkeypatch: pytest
     text = page(Inspection({name: found[name]}, {}, found.anatomies), None, guard)
     assert list(guard.failures) == [f"What {name} comes to"]
     start = text.index(f'id="{name}"')
-    assert f"What {name} comes to could not be rendered:" in text[start : text.index("</section>", start)]
+    assert (
+        f"What {name} comes to could not be rendered:"
+        in text[start : text.index("</section>", start)]
+    )
 
 
 @pytest.mark.parametrize("name", [*probes.names(), *analyses.names()])
@@ -143,7 +180,9 @@ def test_a_chart_that_fails(name: str, found: Inspection, monkeypatch: pytest.Mo
     if name not in found or not found[name].views:
         pytest.skip("has no chart here")
     drawn: Callable[..., Any] = Result.chart
-    monkeypatch.setattr(Result, "chart", lambda self, *at: broken() if self.name == name else drawn(self, *at))
+    monkeypatch.setattr(
+        Result, "chart", lambda self, *at: broken() if self.name == name else drawn(self, *at)
+    )
     guard = Guard()
     text = page(Inspection({name: found[name]}, {}, {}), None, guard)
     assert len(guard.failures) == len(found[name].views)
@@ -159,7 +198,9 @@ def test_every_claim_may_fail(found: Inspection, monkeypatch: pytest.MonkeyPatch
     others = {each.claim.id: each.outcome for each in peace.verdicts}
     for place, claim in enumerate(whole):
         near = whole[max(place - 2, 0) : place + 3]
-        for verdict in judge(evidence, [replace(each, check=broken) if each is claim else each for each in near]):
+        for verdict in judge(
+            evidence, [replace(each, check=broken) if each is claim else each for each in near]
+        ):
             if verdict.claim.id == claim.id:
                 assert verdict.failed == "Broken: on purpose"
                 assert verdict.outcome == "inconclusive"
@@ -182,12 +223,26 @@ def test_the_command_writes_the_rest_saves_the_results_and_exits_with_1(
     for name in ("accuracy", "variance"):
         monkeypatch.setitem(findings.FINDINGS, name, (broken, set()))
     drawn: Callable[..., Any] = Result.chart
-    monkeypatch.setattr(Result, "chart", lambda self, *at: broken() if self.name == "variance" else drawn(self, *at))
-    asked = ("inspect", "nano:vit", "--probes", "accuracy", "variance", "--limit", "8", "--figures", "pictures")
+    monkeypatch.setattr(
+        Result, "chart", lambda self, *at: broken() if self.name == "variance" else drawn(self, *at)
+    )
+    asked = (
+        "inspect",
+        "nano:vit",
+        "--probes",
+        "accuracy",
+        "variance",
+        "--limit",
+        "8",
+        "--figures",
+        "pictures",
+    )
     code, out, err = run(capsys, *asked)
     assert code == 1
     lines = err.splitlines()
-    assert all(" could not be rendered: Broken: on purpose (test_guard.py, line " in line for line in lines)
+    assert all(
+        " could not be rendered: Broken: on purpose (test_guard.py, line " in line for line in lines
+    )
     assert lines[0].startswith("What accuracy comes to could not")
     assert len(lines) == 2 + 2 * len(FIGURES)
     assert "Traceback" not in err
@@ -206,7 +261,9 @@ def test_python_hears_of_it_too(
     small: tuple[Inspection, Judgement], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(findings.FINDINGS, "accuracy", (broken, set()))
-    with pytest.raises(Unrendered, match="What accuracy comes to could not be rendered: Broken: on purpose"):
+    with pytest.raises(
+        Unrendered, match="What accuracy comes to could not be rendered: Broken: on purpose"
+    ):
         write(small[0], tmp_path / "report.html")
     assert 'id="lesion"' in (tmp_path / "report.html").read_text()
 

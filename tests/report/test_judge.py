@@ -52,7 +52,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 
 
 def test_a_table_a_page_and_a_file(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "claims", "judge", "study", "--out", "new/v.html", "--csv", "new/v.csv")
+    code, out, err = run(
+        capsys, "claims", "judge", "study", "--out", "new/v.html", "--csv", "new/v.csv"
+    )
     assert (code, err) == (0, "")
     assert "149 claims: 2 supported, 0 refuted, 147 inconclusive." in out
     assert out.endswith("Wrote new/v.html, new/v.csv")
@@ -72,12 +74,19 @@ def test_only_some(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_file_has_the_numbers_that_were_judged() -> None:
-    verdicts = judge(Evidence(CASES["VIT-02"].supported), [c for c in claims.every() if c.id in ("VIT-02", "VIT-09")])
+    verdicts = judge(
+        Evidence(CASES["VIT-02"].supported),
+        [c for c in claims.every() if c.id in ("VIT-02", "VIT-09")],
+    )
     found = list(csv.DictReader(StringIO(rows(verdicts))))
     parts = [(verdict, part) for verdict in verdicts for part in verdict.parts]
     assert len(found) == len(parts)
     for row, (verdict, part) in zip(found, parts, strict=True):
-        assert (row["claim"], row["verdict"], row["says"]) == (verdict.claim.id, verdict.outcome, part.says)
+        assert (row["claim"], row["verdict"], row["says"]) == (
+            verdict.claim.id,
+            verdict.outcome,
+            part.says,
+        )
         known = part.effect == part.effect
         assert row["effect"] == (repr(part.effect) if known else "")
         assert row["so"] == (part.outcome or "noted")
@@ -90,7 +99,9 @@ def damaged(home: Path, what: str) -> None:
     if what == "index":
         (inside / "exhibit.json").write_text('{"facts": {"model": "vit"}')
     elif what == "fact":
-        (inside / "exhibit.json").write_text((inside / "exhibit.json").read_text().replace('"positions"', '"position"'))
+        (inside / "exhibit.json").write_text(
+            (inside / "exhibit.json").read_text().replace('"positions"', '"position"')
+        )
     elif what == "table":
         next(inside.glob("*.parquet")).write_bytes(b"PAR1")
     elif what == "empty":
@@ -104,13 +115,33 @@ def damaged(home: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("what", "arguments", "sentence"),
     [
-        ("", ["nowhere"], "There is nothing to judge in 'nowhere': it has neither a folder 'exhibits'"),
-        ("empty", ["study"], "There is nothing to judge in 'study': no model in it has been measured yet"),
+        (
+            "",
+            ["nowhere"],
+            "There is nothing to judge in 'nowhere': it has neither a folder 'exhibits'",
+        ),
+        (
+            "empty",
+            ["study"],
+            "There is nothing to judge in 'study': no model in it has been measured yet",
+        ),
         ("", ["study", "--only", "VIT-200"], "There is no claim 'VIT-200'. Did you mean VIT-20"),
-        ("", ["study", "--only", ","], "--only takes ids of claims, HDV-26,SLC-03 for one, and not ','."),
-        ("", ["study", "--out", "v.pdf"], "A report is written as HTML, and 'v.pdf' ends otherwise"),
+        (
+            "",
+            ["study", "--only", ","],
+            "--only takes ids of claims, HDV-26,SLC-03 for one, and not ','.",
+        ),
+        (
+            "",
+            ["study", "--out", "v.pdf"],
+            "A report is written as HTML, and 'v.pdf' ends otherwise",
+        ),
         ("", ["study", "--csv", "file/v.csv"], "Cannot write 'file"),
-        ("", ["study", "--role", "mine"], "--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not 'mine'."),
+        (
+            "",
+            ["study", "--role", "mine"],
+            "--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not 'mine'.",
+        ),
         ("index", ["study"], "exhibit.json' is damaged (no JSON: Expecting"),
         ("fact", ["study"], "There is no fact 'position'. Did you mean positions"),
         ("table", ["study"], "its content is not what was saved"),
@@ -137,19 +168,28 @@ def test_judging_needs_no_torch(study: Path) -> None:
         "print(sorted({'torch', 'timm', 'scipy'} & set(sys.modules)))"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(vitreous.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+    )
     assert done.stdout.strip() == "[]"
 
 
 def test_roles() -> None:
-    assert parse_roles(["run:mine=vit pool=gap", "b = resnet"]) == {"run:mine": "vit pool=gap", "b": "resnet"}
+    assert parse_roles(["run:mine=vit pool=gap", "b = resnet"]) == {
+        "run:mine": "vit pool=gap",
+        "b": "resnet",
+    }
     with pytest.raises(VitreousError, match=r"There is no fact 'poll'\. Did you mean pool"):
         parse_roles(["a=vit poll=gap"])
-    with pytest.raises(VitreousError, match=r"There is no model among the facts 'resent'\. Did you mean resnet"):
+    with pytest.raises(
+        VitreousError, match=r"There is no model among the facts 'resent'\. Did you mean resnet"
+    ):
         parse_roles(["a=resent"])
 
 
-def test_different_versions_are_not_judged_together(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_different_versions_are_not_judged_together(
+    study: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     stored(study / "more", trained("resnet", 80.0))
     (study / "more" / "exhibits" / "00").rename(study / "exhibits" / "99")
     index = study / "exhibits" / "99" / "exhibit.json"
@@ -164,7 +204,17 @@ def test_an_inspection_ends_with_verdicts(
 ) -> None:
     """On what was measured just now; and the same from its folder, also under other roles."""
     monkeypatch.chdir(tmp_path)
-    asked = ["--probes", "variance", "accuracy", "--limit", "20", "--device", "cpu", "--results", "numbers"]
+    asked = [
+        "--probes",
+        "variance",
+        "accuracy",
+        "--limit",
+        "20",
+        "--device",
+        "cpu",
+        "--results",
+        "numbers",
+    ]
     code, out, err = run(capsys, "inspect", "nano:vit", "nano:resnet", *asked)
     assert (code, err) == (0, "")
     assert "of the 149 findings could be judged on what was measured" in out
@@ -173,9 +223,17 @@ def test_an_inspection_ends_with_verdicts(
     assert "<b>vit</b> is nano:vit and <b>resnet</b> is nano:resnet" in page
     code, out, _ = run(capsys, "claims", "judge", "numbers", "--only", "HDV-36", "--out", "v.html")
     assert code == 0
-    assert "variance of resnet · 1 training of each · world:shapes (the embedded world)" in Path("v.html").read_text()
+    assert (
+        "variance of resnet · 1 training of each · world:shapes (the embedded world)"
+        in Path("v.html").read_text()
+    )
     swapped = ["--role", "nano:resnet=vit", "--role", "nano:vit=resnet"]
-    assert run(capsys, "claims", "judge", "numbers", "--only", "HDV-36", *swapped, "--out", "v.html")[0] == 0
+    assert (
+        run(capsys, "claims", "judge", "numbers", "--only", "HDV-36", *swapped, "--out", "v.html")[
+            0
+        ]
+        == 0
+    )
     assert "<b>resnet</b> is nano:vit" in Path("v.html").read_text()
     code, _, err = run(capsys, "claims", "judge", "numbers", "--role", "nano:vitt=vit")
     assert code == 2
@@ -186,7 +244,9 @@ def test_a_role_of_nobody_is_refused_before_looking(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("vitreous.commands.inspecting.inspect", lambda *_, **__: pytest.fail("it looks first"))
+    monkeypatch.setattr(
+        "vitreous.commands.inspecting.inspect", lambda *_, **__: pytest.fail("it looks first")
+    )
     code, _, err = run(capsys, "inspect", "nano:vit", "--role", "nano:resnet=resnet")
     assert code == 2
     assert "There is no model to look into 'nano:resnet'" in err

@@ -43,15 +43,21 @@ def test_what_the_script_asks_is_there() -> None:
 def test_eigenvalues_again() -> None:
     _, numbers = piece("hessian", "nano:vit", 0)
     table = found["hessian"].table
-    rows = table[(table["model"] == "nano:vit") & (table["measure"] == "eigenvalue") & (table["batch"] == 0)]
-    assert sorted(numbers["values"].flatten().tolist()) == pytest.approx(sorted(rows["value"]), rel=2e-3)
+    rows = table[
+        (table["model"] == "nano:vit") & (table["measure"] == "eigenvalue") & (table["batch"] == 0)
+    ]
+    assert sorted(numbers["values"].flatten().tolist()) == pytest.approx(
+        sorted(rows["value"]), rel=2e-3
+    )
     assert (rows["residual"] <= 1e-3 * rows["value"].abs()).all()
 
 
 def test_a_lesion_again() -> None:
     change, numbers = piece("lesion", "nano:resnet", 1)
     table = found["lesion"].table
-    row = table[(table["model"] == "nano:resnet") & (table["part"] == change.partition(":")[0])].iloc[0]
+    row = table[
+        (table["model"] == "nano:resnet") & (table["part"] == change.partition(":")[0])
+    ].iloc[0]
     assert float(numbers["right"].double().mean()) == pytest.approx(row["accuracy"], abs=1e-9)
     assert float(numbers["nll"].mean()) == pytest.approx(row["nll"], rel=1e-4)
 
@@ -63,4 +69,6 @@ def test_points_of_the_landscape_again() -> None:
     rows = table[(table["model"] == "nano:resnet") & table["point"]]
     stored = rows.iloc[112:128]
     assert tuple(stored.iloc[0][["x", "y"]]) == (0, 0)
-    assert (numbers["nll"][:, 0] / numbers["count"][0]).tolist() == pytest.approx(stored["value"].tolist(), rel=1e-3)
+    assert (numbers["nll"][:, 0] / numbers["count"][0]).tolist() == pytest.approx(
+        stored["value"].tolist(), rel=1e-3
+    )

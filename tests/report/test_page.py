@@ -72,7 +72,9 @@ def page(text: str) -> Reader:
 
 def policy(page: Reader) -> dict[str, list[str]]:
     [content] = [
-        a["content"] for tag, a in page.elements if tag == "meta" and "Content-Security" in str(a.get("http-equiv"))
+        a["content"]
+        for tag, a in page.elements
+        if tag == "meta" and "Content-Security" in str(a.get("http-equiv"))
     ]
     return {part.split()[0]: part.split()[1:] for part in str(content).split(";")}
 
@@ -144,7 +146,15 @@ def test_a_probe_nobody_told_the_report_of_appears(page: Reader) -> None:
 
 def test_the_order_is_that_of_the_table(page: Reader) -> None:
     ids = [a["id"] for tag, a in page.elements if tag == "section"]
-    order = ["summary", "models", "representation", "cka", "attention", "attention_distance", "attention_maps"]
+    order = [
+        "summary",
+        "models",
+        "representation",
+        "cka",
+        "attention",
+        "attention_distance",
+        "attention_maps",
+    ]
     order += [
         "frequency",
         "fourier",
@@ -163,7 +173,9 @@ def test_the_order_is_that_of_the_table(page: Reader) -> None:
 def test_the_file_of_a_table_is_the_table(page: Reader, inspection: Inspection) -> None:
     for name, result in inspection.items():
         read = pd.read_csv(StringIO(page.unpacked(f"table-{name}")))
-        pd.testing.assert_frame_equal(read, result.table.reset_index(drop=True), check_dtype=False, check_exact=True)
+        pd.testing.assert_frame_equal(
+            read, result.table.reset_index(drop=True), check_dtype=False, check_exact=True
+        )
 
 
 def test_what_was_left_out_is_said_with_its_reason(page: Reader) -> None:
@@ -182,7 +194,9 @@ def test_how_to_read_references_and_papers_are_there(page: Reader) -> None:
     assert "16 November 2026" in words
 
 
-def test_a_dark_chart_is_the_light_one_with_its_changes(page: Reader, inspection: Inspection) -> None:
+def test_a_dark_chart_is_the_light_one_with_its_changes(
+    page: Reader, inspection: Inspection
+) -> None:
     for name, result in inspection.items():
         for i in range(len(result.views)):
             kept = json.loads(page.unpacked(f"chart-{name}-{i}"))
@@ -197,7 +211,9 @@ def test_a_dark_chart_is_the_light_one_with_its_changes(page: Reader, inspection
             assert wanted.keys() - found.keys() <= {"title", "$schema"}
 
 
-def test_writing_twice_gives_the_same_bytes(inspection: Inspection, text: str, tmp_path: Path) -> None:
+def test_writing_twice_gives_the_same_bytes(
+    inspection: Inspection, text: str, tmp_path: Path
+) -> None:
     assert write(inspection, tmp_path / "again.html").read_text(encoding="utf-8") == text
 
 
@@ -219,7 +235,9 @@ def test_one_model_and_one_question_are_enough(inspection: Inspection, tmp_path:
 def test_an_empty_table_is_no_chart(inspection: Inspection, tmp_path: Path) -> None:
     full = inspection["attention_distance"]
     empty = Result(full.name, full.table.head(0), full.columns, full.views)
-    read = Reader(write(Inspection({full.name: empty}), tmp_path / "empty.html").read_text(encoding="utf-8"))
+    read = Reader(
+        write(Inspection({full.name: empty}), tmp_path / "empty.html").read_text(encoding="utf-8")
+    )
     assert not [name for name in read.blocks if name.startswith("chart-")]
 
 

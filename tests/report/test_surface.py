@@ -24,11 +24,16 @@ found = stored("nano")["landscape"]
 def polygons(text: str) -> list[tuple[int, np.ndarray]]:
     """Shade and corners of every patch."""
     patches = re.findall(r'<polygon class="height-(\d+)" points="([^"]*)"', text)
-    return [(int(shade), np.array([each.split(",") for each in at.split()], dtype=float)) for shade, at in patches]
+    return [
+        (int(shade), np.array([each.split(",") for each in at.split()], dtype=float))
+        for shade, at in patches
+    ]
 
 
 def grid(values: list[list[float]]) -> pd.DataFrame:
-    return pd.DataFrame(values, index=np.linspace(-1, 1, len(values)), columns=np.linspace(-1, 1, len(values[0])))
+    return pd.DataFrame(
+        values, index=np.linspace(-1, 1, len(values)), columns=np.linspace(-1, 1, len(values[0]))
+    )
 
 
 def test_corners_lie_where_a_parallel_projection_puts_them() -> None:
@@ -41,7 +46,9 @@ def test_corners_lie_where_a_parallel_projection_puts_them() -> None:
         (middle, floor + DOWN - UP),
         (middle - ACROSS, floor - UP / 2),
     ]
-    assert corners.flatten().tolist() == pytest.approx(np.array(wanted).flatten().tolist(), abs=0.06)
+    assert corners.flatten().tolist() == pytest.approx(
+        np.array(wanted).flatten().tolist(), abs=0.06
+    )
     assert shade == int(SHADES * 1.75 / 4)
 
 
@@ -53,13 +60,19 @@ def test_the_back_comes_first_what_is_too_high_is_cut_off_and_what_is_not_finite
     assert {shade for shade, _ in patches} == {SHADES - 1}
     lowest = [corners[:, 1].max() for _, corners in patches]
     assert lowest == sorted(lowest)
-    assert min(corners[:, 1].min() for _, corners in patches) == pytest.approx(HEIGHT - 90 - DOWN - UP, abs=0.06)
+    assert min(corners[:, 1].min() for _, corners in patches) == pytest.approx(
+        HEIGHT - 90 - DOWN - UP, abs=0.06
+    )
 
 
 def test_colours_run_through_the_ramp_of_the_theme() -> None:
     for theme in ("light", "dark"):
         colours = list(ramp(theme).values())
-        assert (colours[0], colours[-1], len(colours)) == (RAMPS[theme][0], RAMPS[theme][-1], SHADES)
+        assert (colours[0], colours[-1], len(colours)) == (
+            RAMPS[theme][0],
+            RAMPS[theme][-1],
+            SHADES,
+        )
 
 
 def test_the_page_has_a_surface_for_every_model_and_nothing_that_its_policy_forbids() -> None:
@@ -70,7 +83,11 @@ def test_the_page_has_a_surface_for_every_model_and_nothing_that_its_policy_forb
     for model in models:
         assert f"Surface of the loss of {model}" in text
     assert "style=" not in component(found)
-    assert text.index('id="landscape-0"') < text.index('class="surfaces"') < text.index('id="landscape-1"')
+    assert (
+        text.index('id="landscape-0"')
+        < text.index('class="surfaces"')
+        < text.index('id="landscape-1"')
+    )
 
 
 def test_a_line_has_no_surface() -> None:
@@ -83,5 +100,7 @@ def test_figures_have_a_file_for_every_model(tmp_path: Path) -> None:
     few = replace(found, table=two, views=found.views[:1])
     written = write_figures(Inspection({"landscape": few}, {}, {}), tmp_path, Guard())
     surfaces = {path.name for path in written if "surface" in path.name}
-    assert surfaces == {f"landscape-surface{n}.{kind}" for n in ("", "-2") for kind in ("svg", "pdf", "png")}
+    assert surfaces == {
+        f"landscape-surface{n}.{kind}" for n in ("", "-2") for kind in ("svg", "pdf", "png")
+    }
     assert all((tmp_path / name).stat().st_size > 1000 for name in surfaces)

@@ -32,7 +32,10 @@ def test_random_weights_are_flagged_and_not_judged(
     asked = ("--probes", "accuracy", "variance", "fourier", "--limit", "64", "--results", "numbers")
     code, out, err = run(capsys, "inspect", "vit_nano", "resnet_18", *asked)
     assert (code, err) == (0, "")
-    assert "Random weights: vit_nano and resnet_18. What you see is the architecture before training." in out
+    assert (
+        "Random weights: vit_nano and resnet_18. What you see is the architecture before training."
+        in out
+    )
     assert "vit_nano random" in out
     assert "supported" not in out
     assert "refuted" not in out
@@ -47,7 +50,9 @@ def test_random_weights_are_flagged_and_not_judged(
 
 
 def test_one_random_model_beside_trained_ones_is_left_out_of_the_evidence() -> None:
-    found = vitreous.inspect(["nano:vit", "nano:resnet", "vit_nano"], probes=["accuracy", "variance"], limit=64)
+    found = vitreous.inspect(
+        ["nano:vit", "nano:resnet", "vit_nano"], probes=["accuracy", "variance"], limit=64
+    )
     assert list(unjudged(found)) == ["vit_nano"]
     assert {each.name for each in judged(found).exhibits} == {"nano:vit", "nano:resnet"}
     assert "nano:vit" in page(found)
@@ -67,7 +72,9 @@ class Guess(nn.Module):
 
 
 def test_a_model_at_chance_is_not_judged() -> None:
-    found = vitreous.inspect({"mine": Guess()}, probes=["accuracy", "variance"], limit=200, image=32)
+    found = vitreous.inspect(
+        {"mine": Guess()}, probes=["accuracy", "variance"], limit=200, image=32
+    )
     assert found["accuracy"].about["models"]["mine"]["weights"] == "unknown"
     assert unjudged(found)["mine"].startswith("at chance (")
     assert judgement(found, {}) is None
@@ -81,4 +88,6 @@ def test_early_checkpoints_may_guess_and_initial_ones_are_random() -> None:
     about = {**table.about, "models": {"nano:vit@warmup": {"weights": "trained"}}}
     assert unjudged(Inspection({"accuracy": replace(table, table=early, about=about)})) == {}
     initial = {**about, "models": {"nano:vit@initial": {"weights": "random"}}}
-    assert list(unjudged(Inspection({"accuracy": replace(table, table=early, about=initial)}))) == ["nano:vit@initial"]
+    assert list(unjudged(Inspection({"accuracy": replace(table, table=early, about=initial)}))) == [
+        "nano:vit@initial"
+    ]

@@ -29,15 +29,28 @@ PAPER = Paper("TST", f"A title {EVIL}", "Somebody & others", 2021, "2101.00001")
 GAP = Part("error of ViT minus error of ResNet", 4.2, 3.1, 5.4, 2, "at least", 0.0, 16.2, 3)
 
 
-def made_up(id: str, outcome: Outcome, *parts: Part, withdrawn: str = "", missing: tuple[Need, ...] = ()) -> Verdict:
-    claim = Claim(id, f"A sentence {EVIL}.", PAPER, "Fig. 1", "much", "zoo", lambda look: [], withdrawn=withdrawn)
+def made_up(
+    id: str, outcome: Outcome, *parts: Part, withdrawn: str = "", missing: tuple[Need, ...] = ()
+) -> Verdict:
+    claim = Claim(
+        id,
+        f"A sentence {EVIL}.",
+        PAPER,
+        "Fig. 1",
+        "much",
+        "zoo",
+        lambda look: [],
+        withdrawn=withdrawn,
+    )
     return Verdict(claim, outcome, parts, "cifar10", "ten", missing)
 
 
 @pytest.fixture(scope="module")
 def judgement() -> Judgement:
     """All findings of the papers on evidence for some of them, and some nobody ever found."""
-    evidence = Evidence([*CASES["VIT-02"].supported, *trained("resnet", 80.0, 3), exact(shuffled=0.0)])
+    evidence = Evidence(
+        [*CASES["VIT-02"].supported, *trained("resnet", 80.0, 3), exact(shuffled=0.0)]
+    )
     own = [
         made_up("TST-01", "supported", GAP),
         made_up("TST-02", "refuted", Part("worse", 1.0, 0.5, 1.5, 9.0)),
@@ -48,8 +61,12 @@ def judgement() -> Judgement:
 
 
 @pytest.fixture(scope="module")
-def text(inspection: Inspection, judgement: Judgement, tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = write(inspection, tmp_path_factory.mktemp("verdicts") / "report.html", judgement=judgement)
+def text(
+    inspection: Inspection, judgement: Judgement, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    path = write(
+        inspection, tmp_path_factory.mktemp("verdicts") / "report.html", judgement=judgement
+    )
     return path.read_text(encoding="utf-8")
 
 
@@ -65,19 +82,28 @@ def test_an_effect_in_words() -> None:
     assert effect.told(GAP) == (
         "error of ViT minus error of ResNet: 4.20 (3.10 to 5.40), at least 2 wanted; paper 16.2"
     )
-    assert effect.told(Part("n", 3, 3, 3, -1, "at most", strict=True)) == "n: 3.00, less than −1 wanted"
+    assert (
+        effect.told(Part("n", 3, 3, 3, -1, "at most", strict=True))
+        == "n: 3.00, less than −1 wanted"
+    )
     assert effect.told(Part("a < b", 1.0, 0.0, 2.0)) == "a &lt; b: 1.00 (0 to 2.00)"
-    assert effect.told(GAP, "<b>{}</b>").startswith("error of ViT minus error of ResNet: <b>4.20 (3.10 to 5.40)</b>,")
+    assert effect.told(GAP, "<b>{}</b>").startswith(
+        "error of ViT minus error of ResNet: <b>4.20 (3.10 to 5.40)</b>,"
+    )
 
 
 def test_the_paragraph_counts(judgement: Judgement) -> None:
     outcomes = [verdict.outcome for verdict in judgement.verdicts if not verdict.lacking]
     said = " ".join(sentences(judgement))
-    assert said.startswith(f"{len(outcomes)} of the 153 findings could be judged on what was measured: ")
+    assert said.startswith(
+        f"{len(outcomes)} of the 153 findings could be judged on what was measured: "
+    )
     for outcome in ("supported", "refuted", "inconclusive"):
         count = outcomes.count(outcome)
         assert f"{count} {'is' if count == 1 else 'are'} {outcome}" in said
-    assert said.endswith(f"The other {153 - len(outcomes)} need models or measurements that are not here.")
+    assert said.endswith(
+        f"The other {153 - len(outcomes)} need models or measurements that are not here."
+    )
     assert plain(judgement).startswith(said)
     chance = " ".join(of_chance(judgement.measured))
     assert "would seem certain by chance" in chance
@@ -91,7 +117,9 @@ def test_nothing_and_one() -> None:
         "The other 1 needs models or measurements that are not here.",
     ]
     one = Judgement([made_up("TST-01", "supported", GAP)], [])
-    assert list(sentences(one)) == ["1 of 1 finding could be judged on what was measured: 1 is supported."]
+    assert list(sentences(one)) == [
+        "1 of 1 finding could be judged on what was measured: 1 is supported."
+    ]
 
 
 def test_what_lacks_a_number_was_not_measured() -> None:
@@ -104,7 +132,9 @@ def test_what_lacks_a_number_was_not_measured() -> None:
 
 
 def test_the_clearest_are_farthest_from_their_thresholds_and_of_each_kind() -> None:
-    def at(id: str, outcome: Outcome, distance: float, width: float = 1.0, withdrawn: str = "") -> Verdict:
+    def at(
+        id: str, outcome: Outcome, distance: float, width: float = 1.0, withdrawn: str = ""
+    ) -> Verdict:
         part = Part("x", distance, distance - width / 2, distance + width / 2, 0.0)
         return made_up(id, outcome, part, withdrawn=withdrawn)
 
@@ -140,9 +170,9 @@ def test_a_picture_is_to_scale_and_shades_the_side_that_counts(side: Any) -> Non
     assert unit > 10
     line = start(seen["threshold"])
     assert start(seen["interval"]) == pytest.approx(line + unit, abs=0.2)
-    assert start({"d": "M" + seen["interval"]["d"].split("H")[1].replace("M", " ")}) == pytest.approx(
-        line + 4 * unit, abs=0.2
-    )
+    assert start(
+        {"d": "M" + seen["interval"]["d"].split("H")[1].replace("M", " ")}
+    ) == pytest.approx(line + 4 * unit, abs=0.2)
     assert start(seen["reported"]) == pytest.approx(line + 6 * unit, abs=0.3)
     assert start(seen["nothing"]) == pytest.approx(line - 2 * unit, abs=0.2)
     left, width = (float(seen["counts"][name]) for name in ("x", "width"))
@@ -153,7 +183,10 @@ def test_a_picture_is_to_scale_and_shades_the_side_that_counts(side: Any) -> Non
 
 
 def test_a_paper_that_is_far_away_is_pointed_to() -> None:
-    near, far = drawn(Part("x", 4.0, 3.0, 6.0, 2.0)), drawn(Part("x", 4.0, 3.0, 6.0, 2.0, paper=900.0))
+    near, far = (
+        drawn(Part("x", 4.0, 3.0, 6.0, 2.0)),
+        drawn(Part("x", 4.0, 3.0, 6.0, 2.0, paper=900.0)),
+    )
     assert near["point"] == far["point"], "it would be a hair's breadth"
     assert "paper 900 →" in far
     assert "← paper −900" in drawn(Part("x", 4.0, 3.0, 6.0, 2.0, paper=-900.0))
@@ -193,7 +226,11 @@ def test_verdicts_come_first_and_every_finding_once(page: Reader, judgement: Jud
     assert {verdict.claim.id for verdict in judgement.verdicts} <= set(ids)
     links = {str(a["href"])[1:] for tag, a in page.elements if tag == "a"}
     assert links <= set(ids), "a link leads nowhere"
-    outcomes = {str(a["id"]): a["data-outcome"] for _, a in page.elements if "verdict" in str(a.get("class")).split()}
+    outcomes = {
+        str(a["id"]): a["data-outcome"]
+        for _, a in page.elements
+        if "verdict" in str(a.get("class")).split()
+    }
     for verdict in judgement.verdicts:
         assert outcomes[verdict.claim.id] == ("lacking" if verdict.lacking else verdict.outcome)
 
@@ -213,7 +250,9 @@ def test_what_a_verdict_says(page: Reader) -> None:
     assert "Somebody & others (2021)" in words
     missing = words[words.index("TST-04 A sentence") :]
     assert "Missing: cka of vit. vitreous study zoo measures it." in missing
-    assert "accuracy of vit, vit positions=2d, vit positions=relative and vit positions=none" in words
+    assert (
+        "accuracy of vit, vit positions=2d, vit positions=relative and vit positions=none" in words
+    )
     assert "3 trainings of each · cifar10 (few classes)" in words
     hdv = words[words.index("HDV-12 ") :]
     assert "withdrawn" in hdv[:300]
@@ -221,7 +260,9 @@ def test_what_a_verdict_says(page: Reader) -> None:
 
 def test_conflicts_stand_beside_the_claims_they_concern() -> None:
     found = next(claim for claim in claims.every() if claim.id == "HDV-09")
-    said = "".join(lines(Judgement([Verdict(found, "supported", (GAP,), "cifar10", "ten")], []), Guard()))
+    said = "".join(
+        lines(Judgement([Verdict(found, "supported", (GAP,), "cifar10", "ten")], []), Guard())
+    )
     assert "disputed: X-04" in said
     assert "Chen et al. (2022) find it sharper" in said
 
@@ -260,7 +301,9 @@ def tab(judgement: Judgement, tmp_path_factory: pytest.TempPathFactory) -> Itera
     program = found()
     if program is None:
         pytest.skip("There is no Chromium on this machine to open the page with.")
-    path = write(Inspection({}), tmp_path_factory.mktemp("verdicts") / "verdicts.html", judgement=judgement)
+    path = write(
+        Inspection({}), tmp_path_factory.mktemp("verdicts") / "verdicts.html", judgement=judgement
+    )
     with browser(program) as page:
         page.open(path)
         page.wait("!document.querySelector('.filters').hidden")
@@ -269,7 +312,11 @@ def tab(judgement: Judgement, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def shown(page: Page) -> set[str]:
-    return set(page.value("[...document.querySelectorAll('.verdict')].filter((e) => !e.hidden).map((e) => e.id)"))
+    return set(
+        page.value(
+            "[...document.querySelectorAll('.verdict')].filter((e) => !e.hidden).map((e) => e.id)"
+        )
+    )
 
 
 def set_to(page: Page, selector: str, value: str) -> None:
@@ -286,7 +333,10 @@ def test_filters(tab: Page, judgement: Judgement) -> None:
     assert shown(tab) == every
     tab.click(".filters [data-outcome=refuted]")
     assert shown(tab) == refuted
-    assert tab.value("document.querySelector('#verdict-count').textContent") == f"{len(refuted)} of {len(every)}"
+    assert (
+        tab.value("document.querySelector('#verdict-count').textContent")
+        == f"{len(refuted)} of {len(every)}"
+    )
     tab.click(".filters [data-outcome=lacking]")
     assert shown(tab) == refuted | absent
     set_to(tab, "#verdict-paper", "TST")
@@ -294,7 +344,9 @@ def test_filters(tab: Page, judgement: Judgement) -> None:
     assert tab.value("document.querySelector('#verdicts-HDV').hidden")
     set_to(tab, "#verdict-text", "CKA sentence")
     assert shown(tab) == {"TST-04"}
-    assert tab.value("document.querySelector('#verdicts-TST .lacking').open"), "what is found is shown"
+    assert tab.value("document.querySelector('#verdicts-TST .lacking').open"), (
+        "what is found is shown"
+    )
     tab.value("location.hash = 'VIT-07'")
     tab.wait("document.querySelector('#VIT-07').getBoundingClientRect().height > 0")
     assert shown(tab) == every, "a link shows what was filtered out"
@@ -303,6 +355,12 @@ def test_filters(tab: Page, judgement: Judgement) -> None:
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_nothing_sticks_out(tab: Page, width: int) -> None:
-    tab.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=False)
+    tab.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=width,
+        height=900,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
     tab.value("document.querySelectorAll('details').forEach((each) => (each.open = true))")
     assert tab.value("document.documentElement.scrollWidth") <= width

@@ -47,14 +47,23 @@ def distances(*models: str) -> Result:
         View("line", "depth", "value", "model", detail="head", log=("y",)),
         View("bar", "unit", "value", "head", facet="model", low="low", high="high"),
     )
-    about = {"seed": 0, "models": {model: {"fingerprint": "ab"} for model in models}, "seconds": 1.5, "date": "today"}
+    about = {
+        "seed": 0,
+        "models": {model: {"fingerprint": "ab"} for model in models},
+        "seconds": 1.5,
+        "date": "today",
+    }
     return Result("attention_distance", pd.DataFrame(rows), columns, views, about=about)
 
 
 def similarity(size: int = 4) -> Result:
     """A heat-map with a hole in it."""
     table = pd.DataFrame(
-        [{"unit": f"u{i}", "other": f"u{j}", "value": 1 / (1 + abs(i - j))} for i in range(size) for j in range(size)]
+        [
+            {"unit": f"u{i}", "other": f"u{j}", "value": 1 / (1 + abs(i - j))}
+            for i in range(size)
+            for j in range(size)
+        ]
     )
     table.loc[1, "value"] = np.nan
     columns = (
@@ -71,7 +80,11 @@ def similarity(size: int = 4) -> Result:
 
 def reliability() -> Result:
     """Bars over a quantity, and the line of who is as sure as right."""
-    rows = [{"model": m, "confidence": (b + 0.5) / 5, "value": b / 5} for m in ("a", "b") for b in range(5)]
+    rows = [
+        {"model": m, "confidence": (b + 0.5) / 5, "value": b / 5}
+        for m in ("a", "b")
+        for b in range(5)
+    ]
     columns = (
         UNIT_COLUMNS[0],
         Column("confidence", "quantity", "Middle of the bin."),
@@ -79,19 +92,28 @@ def reliability() -> Result:
     )
     right = Reference(1.0, "as sure as right", "slope")
     return Result(
-        "calibration", pd.DataFrame(rows), columns, (View("bar", "confidence", "value", "model", references=(right,)),)
+        "calibration",
+        pd.DataFrame(rows),
+        columns,
+        (View("bar", "confidence", "value", "model", references=(right,)),),
     )
 
 
 def spectrum() -> Result:
     """Lines coloured by a number."""
-    rows = [{"depth": d / 4, "frequency": f / 7, "value": -d * f / 4} for d in range(5) for f in range(8)]
+    rows = [
+        {"depth": d / 4, "frequency": f / 7, "value": -d * f / 4}
+        for d in range(5)
+        for f in range(8)
+    ]
     columns = (
         UNIT_COLUMNS[4],
         Column("frequency", "quantity", "Frequency.", "π"),
         Column("value", "quantity", "Log amplitude."),
     )
-    views = (View("line", "frequency", "value", "depth", references=(Reference(0.5, "half", "x"),)),)
+    views = (
+        View("line", "frequency", "value", "depth", references=(Reference(0.5, "half", "x"),)),
+    )
     return Result("fourier", pd.DataFrame(rows), columns, views)
 
 
@@ -103,7 +125,9 @@ def filters() -> Result:
         Column("value", "quantity", "Share of energy."),
     )
     tiles = np.linspace(0, 1, 5 * 6 * 6 * 3).reshape(5, 6, 6, 3)
-    return Result("filters", table, columns, (View("tiles", "component", array="tiles"),), {"tiles": tiles})
+    return Result(
+        "filters", table, columns, (View("tiles", "component", array="tiles"),), {"tiles": tiles}
+    )
 
 
 MADE = {

@@ -27,11 +27,19 @@ def test_one_bin_is_the_folded_normal_distribution(right: int) -> None:
     value, low, high = expected_calibration_error(*one_bin(40, right, 0.7))
     plain = 0.7 - right / 40
     missing = expected_size(0, 0.7, 40) - plain
-    true = optimize.brentq(lambda gap: expected_size(gap, 0.7, 40) - plain, 0, 0.5) if missing < 0 else 0.0
+    true = (
+        optimize.brentq(lambda gap: expected_size(gap, 0.7, 40) - plain, 0, 0.5)
+        if missing < 0
+        else 0.0
+    )
     assert value == pytest.approx(true, abs=5e-5)
     assert (low == 0) == (right > 21)
-    score = optimize.brentq(lambda gap: plain - gap + 1.96 * np.sqrt((0.7 - gap) * (0.3 + gap) / 40), plain, 0.69)
-    assert high == pytest.approx(score, abs=0.02)  # nearly the end of Wilson's interval of the accuracy
+    score = optimize.brentq(
+        lambda gap: plain - gap + 1.96 * np.sqrt((0.7 - gap) * (0.3 + gap) / 40), plain, 0.69
+    )
+    assert high == pytest.approx(
+        score, abs=0.02
+    )  # nearly the end of Wilson's interval of the accuracy
 
 
 def test_many_images_leave_the_plain_one() -> None:
@@ -44,18 +52,25 @@ def test_many_images_leave_the_plain_one() -> None:
     assert value == pytest.approx(plain, abs=1e-4)
     errors = 0.4 * (0.36 - 2 * 0.6 * 0.3 + 0.3) + 0.6 * (0.81 - 2 * 0.9 * 0.95 + 0.95)
     reach = 1.96 * np.sqrt((errors - plain**2) / 1e5)  # of a mean of 1e5 numbers of mean `plain`
-    assert (low, high) == (pytest.approx(plain - reach, rel=0.005), pytest.approx(plain + reach, rel=0.005))
+    assert (low, high) == (
+        pytest.approx(plain - reach, rel=0.005),
+        pytest.approx(plain + reach, rel=0.005),
+    )
 
 
 def test_a_calibrated_model_has_none() -> None:
     assert expected_calibration_error(*one_bin(1000, 700, 0.7))[:2] == (0, 0)
-    assert expected_calibration_error([0, 0], [0, 0], [0, 0], [0, 0]) == pytest.approx((np.nan,) * 3, nan_ok=True)
+    assert expected_calibration_error([0, 0], [0, 0], [0, 0], [0, 0]) == pytest.approx(
+        (np.nan,) * 3, nan_ok=True
+    )
     single = expected_calibration_error(*one_bin(1, 0, 0.4))
     assert single.mean == pytest.approx(0.4)
     assert np.isnan(single[1:]).all()
     empty = expected_calibration_error([0, 40], [0, 28], [0, 19.6], [0, 26])
     assert empty == expected_calibration_error(*one_bin(40, 26, 0.7))
-    value, low, high = expected_calibration_error(*one_bin(40, 40, 0.98))  # all right, which 0.98 is not far from
+    value, low, high = expected_calibration_error(
+        *one_bin(40, 40, 0.98)
+    )  # all right, which 0.98 is not far from
     assert (value, low) == (pytest.approx(0, abs=0.02), 0)
     assert 0.03 < high < 0.15
     wrong = expected_calibration_error(*one_bin(40, 0, 1.0))
@@ -90,9 +105,13 @@ def test_what_is_drawn_scatters_as_images_do() -> None:
     sizes, _ = bins.hypothesis(0.15)
     rng = np.random.default_rng(0)
     count = rng.multinomial(200, share, size=20_000)
-    drawn = np.abs(count * confidence - rng.binomial(count, confidence - sizes / share)).sum(1) / 200
+    drawn = (
+        np.abs(count * confidence - rng.binomial(count, confidence - sizes / share)).sum(1) / 200
+    )
     ours = bins.drawn(0.15)
     assert ours.mean() == pytest.approx(drawn.mean(), rel=0.01)
     assert ours.std() == pytest.approx(drawn.std(), rel=0.05)
     assert bins.expected(0.15) == pytest.approx(drawn.mean(), rel=0.01)
-    np.testing.assert_allclose(np.quantile(ours, [0.025, 0.975]), np.quantile(drawn, [0.025, 0.975]), rtol=0.05)
+    np.testing.assert_allclose(
+        np.quantile(ours, [0.025, 0.975]), np.quantile(drawn, [0.025, 0.975]), rtol=0.05
+    )

@@ -37,12 +37,18 @@ def nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def marks(tree: Any, kind: str) -> list[dict[str, Any]]:
-    return [node for node in nodes(tree) if isinstance(node.get("mark"), dict) and node["mark"]["type"] == kind]
+    return [
+        node
+        for node in nodes(tree)
+        if isinstance(node.get("mark"), dict) and node["mark"]["type"] == kind
+    ]
 
 
 def rows_of(tree: dict[str, Any], node: dict[str, Any]) -> list[dict[str, Any]]:
     data = node["data"]
-    return cast(list[dict[str, Any]], tree["datasets"][data["name"]] if "name" in data else data["values"])
+    return cast(
+        list[dict[str, Any]], tree["datasets"][data["name"]] if "name" in data else data["values"]
+    )
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -62,7 +68,15 @@ def test_every_view_is_valid_and_stands_alone(name: str, view: int, theme: Theme
 
 def test_labels_are_written() -> None:
     drawn = svg(distances("vit", "convit").chart())
-    for words in ("distance (pixels)", "depth", "vit", "convit", "uniform attention", "kind of unit", "attention"):
+    for words in (
+        "distance (pixels)",
+        "depth",
+        "vit",
+        "convit",
+        "uniform attention",
+        "kind of unit",
+        "attention",
+    ):
         assert f">{words}<" in drawn
     assert ">frequency (π)<" in svg(spectrum().chart())
     assert ">as sure as right<" in svg(reliability().chart())
@@ -70,7 +84,8 @@ def test_labels_are_written() -> None:
 
 def test_bands_lie_behind_the_marks_at_their_depths() -> None:
     result = replace(
-        distances("vit"), about={"units": {"vit": [["s", "stem", 0.0], ["a", "attention", 0.5], ["h", "head", 1.0]]}}
+        distances("vit"),
+        about={"units": {"vit": [["s", "stem", 0.0], ["a", "attention", 0.5], ["h", "head", 1.0]]}},
     )
     whole = spec(result)
     first = whole["layer"][0]
@@ -100,7 +115,10 @@ def test_ribbons_keep_their_own_opacity() -> None:
 
 def test_colours_of_models_are_ordered_and_the_same_in_every_panel() -> None:
     [points] = marks(spec(distances("vit", "convit")), "point")
-    assert points["encoding"]["color"]["scale"] == {"domain": ["vit", "convit"], "range": list(MODEL_COLOURS[:2])}
+    assert points["encoding"]["color"]["scale"] == {
+        "domain": ["vit", "convit"],
+        "range": list(MODEL_COLOURS[:2]),
+    }
     facets = spec(distances("vit", "convit"), 1)
     assert len(facets["concat"]) == 2
     assert facets["resolve"]["scale"]["color"] == "shared"
@@ -110,7 +128,9 @@ def test_colours_of_models_are_ordered_and_the_same_in_every_panel() -> None:
 def test_tooltips_tell_every_column() -> None:
     result = distances("vit")
     [points] = marks(spec(result), "point")
-    assert [tip["title"] for tip in points["encoding"]["tooltip"]] == [column.title for column in result.columns]
+    assert [tip["title"] for tip in points["encoding"]["tooltip"]] == [
+        column.title for column in result.columns
+    ]
 
 
 def test_heat_maps_have_square_cells_and_the_ramp_of_the_theme() -> None:
@@ -118,9 +138,13 @@ def test_heat_maps_have_square_cells_and_the_ramp_of_the_theme() -> None:
         whole = spec(similarity(), 0, theme)
         assert whole["width"] == whole["height"] == {"step": 26}
         assert whole["encoding"]["color"]["scale"]["range"] == list(RAMPS[theme])
-        assert whole["encoding"]["color"]["scale"]["domain"] == pytest.approx(np.linspace(0, 1, 7).tolist())
+        assert whole["encoding"]["color"]["scale"]["domain"] == pytest.approx(
+            np.linspace(0, 1, 7).tolist()
+        )
     assert whole["encoding"]["y"]["sort"] == ["u3", "u2", "u1", "u0"]
-    assert len(re.findall(r'aria-roledescription="rect mark"', svg(similarity().chart()))) == 15, "a hole has no cell"
+    assert len(re.findall(r'aria-roledescription="rect mark"', svg(similarity().chart()))) == 15, (
+        "a hole has no cell"
+    )
 
 
 def test_a_hundred_by_a_hundred_cells() -> None:
@@ -144,8 +168,14 @@ def test_models_that_differ_have_a_strip_each() -> None:
     table.loc[table["model"] == "resnet", "kind"] = "conv"
     whole = spec(replace(result, table=table))
     strips = [node for node in whole["layer"] if node["mark"]["type"] == "rect"]
-    assert [{row["model"] for row in rows_of(whole, strip)} for strip in strips] == [{"vit"}, {"resnet"}]
-    assert [(s["encoding"]["y"]["value"], s["encoding"]["y2"]["value"]) for s in strips] == [(243, 251), (252, 260)]
+    assert [{row["model"] for row in rows_of(whole, strip)} for strip in strips] == [
+        {"vit"},
+        {"resnet"},
+    ]
+    assert [(s["encoding"]["y"]["value"], s["encoding"]["y2"]["value"]) for s in strips] == [
+        (243, 251),
+        (252, 260),
+    ]
 
 
 def test_tiles_are_the_pictures() -> None:
@@ -163,13 +193,19 @@ def test_figures_are_written_as_their_suffix_says(tmp_path: Path) -> None:
     points = re.search(r'width="(\d+)"', (tmp_path / "new" / "a.svg").read_text())
     assert points is not None
     assert wide == pytest.approx(2 * int(points[1]), abs=2)
-    with pytest.raises(VitreousError, match=r"as 'a.gif'; it can be written as \.svg, \.png, \.pdf"):
+    with pytest.raises(
+        VitreousError, match=r"as 'a.gif'; it can be written as \.svg, \.png, \.pdf"
+    ):
         result.figure(tmp_path / "a.gif")
 
 
 def test_an_empty_table_draws_an_empty_chart() -> None:
     result = distances("vit")
-    empty = replace(result, table=result.table.head(0), views=(View("line", "depth", "value", "model", bands=True),))
+    empty = replace(
+        result,
+        table=result.table.head(0),
+        views=(View("line", "depth", "value", "model", bands=True),),
+    )
     assert "distance (pixels)" in svg(empty.chart())
 
 
@@ -177,7 +213,10 @@ def test_a_view_shows_the_rows_that_say_yes() -> None:
     chosen = replace(
         distances("vit"),
         table=distances("vit").table.assign(first=lambda table: table["head"] == 0),
-        columns=(*distances("vit").columns, Column("first", "category", "Whether it is the first head.")),
+        columns=(
+            *distances("vit").columns,
+            Column("first", "category", "Whether it is the first head."),
+        ),
         views=(View("line", "depth", "value", "model", where="first"),),
     )
     whole = spec(chosen)
@@ -189,7 +228,11 @@ def test_a_view_shows_the_rows_that_say_yes() -> None:
 
 def test_groups_of_tiles_stand_under_their_names() -> None:
     table = filters().table.assign(model=["a", "a", "a", "b", "b"], shown=True)
-    columns = (*filters().columns, UNIT_COLUMNS[0], Column("shown", "category", "Whether it has a picture."))
+    columns = (
+        *filters().columns,
+        UNIT_COLUMNS[0],
+        Column("shown", "category", "Whether it has a picture."),
+    )
     views = (View("tiles", "component", facet="model", array="tiles"),)
     result = replace(filters(), table=table, columns=columns, views=views)
     assert all(f">{word}<" in svg(result.chart()) for word in ("a", "b", "5"))
@@ -199,7 +242,9 @@ def test_groups_of_tiles_stand_under_their_names() -> None:
     assert places["4"][0] == places["1"][0]
     fewer = replace(views[0], where="shown")
     tiles = {"tiles": result.arrays["tiles"][:3]}
-    narrowed = replace(result, table=table.assign(shown=table["model"] == "a"), views=(fewer,), arrays=tiles)
+    narrowed = replace(
+        result, table=table.assign(shown=table["model"] == "a"), views=(fewer,), arrays=tiles
+    )
     assert ">b<" not in svg(narrowed.chart())
     with pytest.raises(VitreousError, match="has 3 pictures and the table 5 rows"):
         replace(narrowed, table=table)

@@ -56,7 +56,9 @@ def covariance(weights: Array, x: Array, y: Array) -> Array:
 
 
 def correlation(weights: Array, x: Array, y: Array) -> Array:
-    return covariance(weights, x, y) / np.sqrt(covariance(weights, x, x) * covariance(weights, y, y))
+    return covariance(weights, x, y) / np.sqrt(
+        covariance(weights, x, x) * covariance(weights, y, y)
+    )
 
 
 def slope(weights: Array, x: Array, y: Array) -> Array:
@@ -142,7 +144,9 @@ def test_statistics_of_images(name: str, images: int) -> None:
 
 def test_bootstrap_of_values_in_hand() -> None:
     rng = np.random.default_rng(0)
-    found = [held(bootstrap_mean(rng.exponential(size=(40, 50)), seed=seed), 1.0) for seed in range(30)]
+    found = [
+        held(bootstrap_mean(rng.exponential(size=(40, 50)), seed=seed), 1.0) for seed in range(30)
+    ]
     assert 0.92 <= np.mean(found) <= 0.97
 
 
@@ -155,7 +159,9 @@ def test_shares(share: float, images: int) -> None:
 
     near = share + np.linspace(-0.5, 0.5, 41) * min(share, 1 - share) * 0.5
     right = np.arange(images + 1)
-    found = [(binom.pmf(right, images, each) * held(wilson(right, images), each)).sum() for each in near]
+    found = [
+        (binom.pmf(right, images, each) * held(wilson(right, images), each)).sum() for each in near
+    ]
     assert 0.92 <= np.mean(found) <= 0.975
     assert min(found) > 0.83
 
@@ -169,7 +175,9 @@ def test_a_share_of_none_and_of_all_has_a_width() -> None:
     assert np.isnan(wilson(0, 0)).all()
 
 
-@pytest.mark.parametrize("chances", [(0.1, 0.1), (0.02, 0.02), (0.01, 0.2), (0.0, 0.03), (0.45, 0.45), (0.0, 0.95)])
+@pytest.mark.parametrize(
+    "chances", [(0.1, 0.1), (0.02, 0.02), (0.01, 0.2), (0.0, 0.03), (0.45, 0.45), (0.0, 0.95)]
+)
 @pytest.mark.parametrize("images", [30, 100, 500])
 def test_paired_changes_of_a_share(chances: tuple[float, float], images: int) -> None:
     """Chances that an image is right only before and only after. Never too narrow; where nearly no image changes there
@@ -187,7 +195,9 @@ def test_paired_changes_against_the_formula_and_at_the_ends() -> None:
     lost, won, n = 1, 3, 8  # Bonett and Price 2012, equation 3
     one, other = (won + 1) / (n + 2), (lost + 1) / (n + 2)
     reach = 1.959964 * sqrt((one + other - (one - other) ** 2) / (n + 2))
-    assert paired_change(differences) == pytest.approx((0.25, one - other - reach, one - other + reach), rel=1e-6)
+    assert paired_change(differences) == pytest.approx(
+        (0.25, one - other - reach, one - other + reach), rel=1e-6
+    )
     for same in (0.0, 1.0, -1.0):
         value, low, high = paired_change(np.full(40, same))
         assert low <= value <= high
@@ -255,7 +265,14 @@ def untrained(rng: np.random.Generator, images: int) -> tuple[Array, Array]:
     return rng.uniform(0.1, 0.25, images), np.full(images, 0.1)
 
 
-MODELS = [calibrated, calibrated_and_unsure, over_confident, slightly_over_confident, under_confident, untrained]
+MODELS = [
+    calibrated,
+    calibrated_and_unsure,
+    over_confident,
+    slightly_over_confident,
+    under_confident,
+    untrained,
+]
 Model = Callable[[np.random.Generator, int], tuple[Array, Array]]
 
 
@@ -284,7 +301,9 @@ def test_calibration_errors(model: Model, images: int) -> None:
         inside.append(held(found, truth))
         biased.append(plain(*sums) - truth)
         values.append(found.mean - truth)
-    most = 0.975 if images > 40 else 0.985  # known to 0.01; four of forty images right is one of few outcomes
+    most = (
+        0.975 if images > 40 else 0.985
+    )  # known to 0.01; four of forty images right is one of few outcomes
     assert 0.92 <= np.mean(inside) <= (most if truth else 1)
     assert abs(np.mean(values)) < max(0.6 * abs(np.mean(biased)), 0.2 * truth)
 

@@ -50,7 +50,12 @@ def awkward() -> Result:
         "one": np.array(3.0), "holes": np.array([np.nan, np.inf], dtype=np.float16), "flags": np.array([True]),
     }  # fmt: skip
     return Result(
-        "awkward", table, columns, views, arrays, {"options": {"größe": (1, 2)}, "left_out": {"head": "no grid"}}
+        "awkward",
+        table,
+        columns,
+        views,
+        arrays,
+        {"options": {"größe": (1, 2)}, "left_out": {"head": "no grid"}},
     )
 
 
@@ -82,17 +87,23 @@ def test_negative_zero_and_categories_survive(tmp_path: Path) -> None:
 def test_saving_again_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
     filters().save(tmp_path)
     similarity().save(tmp_path)
-    second = replace(filters(), table=filters().table.assign(value=0.0), arrays={"tiles": np.ones((5, 6, 6, 3))})
+    second = replace(
+        filters(), table=filters().table.assign(value=0.0), arrays={"tiles": np.ones((5, 6, 6, 3))}
+    )
     path = second.save(tmp_path)
     assert Result.load(path) == second
     assert len(list(tmp_path.iterdir())) == 5, "two JSON, two tables, one file of arrays"
     assert Result.load(tmp_path / "cka.json") == similarity()
 
 
-def test_interrupted_at_any_moment_the_old_result_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_at_any_moment_the_old_result_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, replacing = filters(), os.replace
     path = first.save(tmp_path)
-    second = replace(first, table=first.table.assign(value=0.0), arrays={"tiles": np.ones((5, 6, 6, 3))})
+    second = replace(
+        first, table=first.table.assign(value=0.0), arrays={"tiles": np.ones((5, 6, 6, 3))}
+    )
     for survives in range(3):
         left = [survives]
 
@@ -117,10 +128,19 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     good = table.read_bytes()
 
     write_json(path, {**read_json(path), "format": 2})
-    with pytest.raises(VitreousError, match="has format 2 and this Vitreous reads up to 1; install a newer Vitreous"):
+    with pytest.raises(
+        VitreousError,
+        match="has format 2 and this Vitreous reads up to 1; install a newer Vitreous",
+    ):
         Result.load(path)
     changed = text.replace('"about"', '"abouu"')
-    for broken in (changed, text[:-200], "[]", "{}", json.dumps({**json.loads(text), "views": [{"mark": "line"}]})):
+    for broken in (
+        changed,
+        text[:-200],
+        "[]",
+        "{}",
+        json.dumps({**json.loads(text), "views": [{"mark": "line"}]}),
+    ):
         path.write_text(broken)
         with pytest.raises(VitreousError, match="is no result of Vitreous or is damaged"):
             Result.load(path)
@@ -129,7 +149,9 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     with pytest.raises(VitreousError, match="content is not what was saved"):
         Result.load(path)
     table.unlink()
-    with pytest.raises(VitreousError, match=r"needs .attention_distance.*parquet. beside it, which is not there"):
+    with pytest.raises(
+        VitreousError, match=r"needs .attention_distance.*parquet. beside it, which is not there"
+    ):
         Result.load(path)
     table.write_bytes(good)
     assert Result.load(path) == distances("vit")
@@ -140,7 +162,9 @@ def test_where_there_is_no_result(tmp_path: Path) -> None:
         Result.load(tmp_path / "nowhere")
     similarity().save(tmp_path)
     filters().save(tmp_path)
-    with pytest.raises(VitreousError, match=r"holds 2 results; choose one of cka\.json, filters\.json"):
+    with pytest.raises(
+        VitreousError, match=r"holds 2 results; choose one of cka\.json, filters\.json"
+    ):
         Result.load(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(VitreousError, match=r"Cannot write .*cka\.json"):

@@ -19,7 +19,9 @@ def test_bootstrap_against_scipy() -> None:
     wide, t = drawn.std(ddof=1) * np.sqrt(40 / 39), stats.t.ppf(0.975, 39)
     moved = stats.skew(drawn) * (2 * stats.norm.ppf(0.975) ** 2 + 1) / 12
     assert mean == pytest.approx(values.mean(), abs=1e-15)
-    np.testing.assert_allclose([low, high], values.mean() + wide * (moved + np.array([-t, t])), atol=0.02 * wide * t)
+    np.testing.assert_allclose(
+        [low, high], values.mean() + wide * (moved + np.array([-t, t])), atol=0.02 * wide * t
+    )
     assert high - mean > 1.03 * (mean - low)
 
 
@@ -35,7 +37,9 @@ def test_bootstrap_of_every_column_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     values = np.random.default_rng(2).normal(size=(30, 2, 3))
     whole = bootstrap_mean(values)
     for i, j in np.ndindex(2, 3):
-        np.testing.assert_allclose(bootstrap_mean(values[:, i, j]), [end[i, j] for end in whole], rtol=1e-12)
+        np.testing.assert_allclose(
+            bootstrap_mean(values[:, i, j]), [end[i, j] for end in whole], rtol=1e-12
+        )
     monkeypatch.setattr(intervals, "CHUNK", 70)
     np.testing.assert_allclose(bootstrap_mean(values), whole, rtol=1e-12)
     assert not np.allclose(bootstrap_mean(values, seed=1).low, whole.low, rtol=1e-9)

@@ -21,10 +21,12 @@ def test_two_models_joined_are_two_models_measured_together() -> None:
 
 def test_what_is_known_is_kept() -> None:
     one = replace(
-        distances("a"), about={"data": "world", "ids": ["A4.18"], "left_out": {"a": {"stem": "no attention"}}}
+        distances("a"),
+        about={"data": "world", "ids": ["A4.18"], "left_out": {"a": {"stem": "no attention"}}},
     )
     other = replace(
-        distances("b"), about={"data": "world", "ids": ["A4.18", "A4.19"], "left_out": {"b": {}}, "seed": 1}
+        distances("b"),
+        about={"data": "world", "ids": ["A4.18", "A4.19"], "left_out": {"b": {}}, "seed": 1},
     )
     about = Result.join([one, other]).about
     assert about == {
@@ -53,10 +55,14 @@ def test_arrays_go_under_each_other() -> None:
 
 
 def test_unlike_results_are_not_joined() -> None:
-    with pytest.raises(VitreousError, match="'attention_distance' and 'cka' answer different questions"):
+    with pytest.raises(
+        VitreousError, match="'attention_distance' and 'cka' answer different questions"
+    ):
         Result.join([distances("vit"), similarity()])
     one = similarity()
-    renamed = replace(one, columns=tuple(replace(c, measure="%") if c.name == "value" else c for c in one.columns))
+    renamed = replace(
+        one, columns=tuple(replace(c, measure="%") if c.name == "value" else c for c in one.columns)
+    )
     with pytest.raises(VitreousError, match=r"differ in their columns \(value\)"):
         Result.join([one, renamed])
     with pytest.raises(VitreousError, match="nothing to join"):

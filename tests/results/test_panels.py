@@ -30,7 +30,11 @@ from vitreous.results.panels import (
 def test_bands_reach_half_way_to_their_neighbours() -> None:
     units = [["conv2", "conv", 0.4], ["stem", "stem", 0.0], ["head", "head", 1.0]]
     found = [(b.start, b.end, b.kind, b.unit) for b in units_to_bands("net", units)]
-    assert found == [(-0.2, 0.2, "stem", "stem"), (0.2, 0.7, "conv", "conv2"), (0.7, 1.3, "head", "head")]
+    assert found == [
+        (-0.2, 0.2, "stem", "stem"),
+        (0.2, 0.7, "conv", "conv2"),
+        (0.7, 1.3, "head", "head"),
+    ]
     assert [(b.start, b.end) for b in units_to_bands("net", [["a", "conv", 0.5]])] == [(0.0, 1.0)]
     assert units_to_bands("net", []) == []
 
@@ -38,7 +42,11 @@ def test_bands_reach_half_way_to_their_neighbours() -> None:
 def test_bands_come_from_all_units_where_they_are_known() -> None:
     result = distances("vit")
     rows = [(b.start, b.end, b.kind) for b in bands(result, result.table)]
-    assert rows == [(-0.25, 0.25, "attention"), (0.25, 0.75, "attention"), (0.75, 1.25, "attention")]
+    assert rows == [
+        (-0.25, 0.25, "attention"),
+        (0.25, 0.75, "attention"),
+        (0.75, 1.25, "attention"),
+    ]
     known = replace(result, about={"units": {"vit": [["a", "attention", 0.0], ["m", "mlp", 1.0]]}})
     assert [(b.start, b.end, b.kind) for b in bands(known, known.table)] == [
         (-0.5, 0.5, "attention"),
@@ -52,7 +60,9 @@ def test_models_share_bands_only_where_they_are_alike() -> None:
     table = same.table.copy()
     table.loc[table["model"] == "deit", "kind"] = "conv"
     other = replace(same, table=table)
-    assert [(b.model, b.lane, b.lanes) for b in bands(other, table)] == [("vit", 0, 2)] * 3 + [("deit", 1, 2)] * 3
+    assert [(b.model, b.lane, b.lanes) for b in bands(other, table)] == [("vit", 0, 2)] * 3 + [
+        ("deit", 1, 2)
+    ] * 3
 
 
 def test_a_model_has_its_colour_also_where_others_could_not_be_asked() -> None:
@@ -122,11 +132,17 @@ def test_limits_hold_everything_that_is_drawn() -> None:
     logged = value_limits(result, result.views[2])
     assert logged == pytest.approx((21**-0.05, 21**1.05)), "zero has no place on a log axis"
     assert value_limits(similarity(), similarity().views[0]) == (0, 1)
-    assert value_limits(similarity(), similarity().views[1]) == pytest.approx((0, 1)), "as far to both sides of 0.5"
-    assert value_limits(reliability(), reliability().views[0]) == pytest.approx((0, 0.84)), "bars stand on zero"
+    assert value_limits(similarity(), similarity().views[1]) == pytest.approx((0, 1)), (
+        "as far to both sides of 0.5"
+    )
+    assert value_limits(reliability(), reliability().views[0]) == pytest.approx((0, 0.84)), (
+        "bars stand on zero"
+    )
     differing = distances("vit", "resnet").table.assign(kind=["attention"] * 6 + ["conv"] * 6)
     strips = replace(distances("vit", "resnet"), table=differing)
-    assert value_limits(strips, result.views[0]) == pytest.approx((-1 - 3 * 0.05 * 23, 22 + 0.05 * 23)), "room below"
+    assert value_limits(strips, result.views[0]) == pytest.approx(
+        (-1 - 3 * 0.05 * 23, 22 + 0.05 * 23)
+    ), "room below"
     empty = replace(result, table=result.table.head(0))
     assert value_limits(empty, result.views[2]) is None
 
@@ -138,7 +154,9 @@ def test_bars_over_a_quantity_share_its_steps() -> None:
     np.testing.assert_allclose(first["start"], [0.1 - 0.092, 0.1])
     np.testing.assert_allclose(first["end"], [0.1, 0.1 + 0.092])
     alone = replace(result.views[0], facet="model")
-    np.testing.assert_allclose(spans(result, alone, result.table)["end"] - result.table["confidence"], 0.092)
+    np.testing.assert_allclose(
+        spans(result, alone, result.table)["end"] - result.table["confidence"], 0.092
+    )
 
 
 def test_labels_keep_apart() -> None:

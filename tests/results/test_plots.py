@@ -47,12 +47,18 @@ def test_points_are_where_the_numbers_are() -> None:
     _, ax = distances("vit", "convit").plot()
     dots = [c for c in ax.collections if len(c.get_offsets()) == 6]
     assert len(dots) == 2
-    np.testing.assert_allclose(dots[0].get_offsets(), [[b / 2, 10 * b + h] for b in range(3) for h in range(2)])
-    assert [to_hex(dot.get_facecolor()[0]) for dot in dots] == [colour.lower() for colour in MODEL_COLOURS[:2]]
+    np.testing.assert_allclose(
+        dots[0].get_offsets(), [[b / 2, 10 * b + h] for b in range(3) for h in range(2)]
+    )
+    assert [to_hex(dot.get_facecolor()[0]) for dot in dots] == [
+        colour.lower() for colour in MODEL_COLOURS[:2]
+    ]
 
 
 def test_bands_are_where_they_belong() -> None:
-    result = replace(distances("vit"), about={"units": {"vit": [["s", "stem", 0.0], ["a", "attention", 1.0]]}})
+    result = replace(
+        distances("vit"), about={"units": {"vit": [["s", "stem", 0.0], ["a", "attention", 1.0]]}}
+    )
     _, ax = result.plot()
     found = [patch for patch in ax.patches if isinstance(patch, Rectangle)]
     assert [(p.get_x(), p.get_width(), to_hex(p.get_facecolor())) for p in found] == [
@@ -77,7 +83,9 @@ def test_bars_side_by_side() -> None:
     np.testing.assert_allclose(bars[:2], [[0.054, 0], [0.146, 0]])
     _, axes = distances("vit", "deit").plot(view=3)
     assert len(axes[0].patches) == 6
-    np.testing.assert_allclose(sorted(b.get_x() + b.get_width() / 2 for b in axes[0].patches)[:2], [-0.2, 0.2])
+    np.testing.assert_allclose(
+        sorted(b.get_x() + b.get_width() / 2 for b in axes[0].patches)[:2], [-0.2, 0.2]
+    )
 
 
 def test_ribbons_and_lines() -> None:

@@ -12,10 +12,25 @@ import torch
 import vitreous
 from vitreous.errors import VitreousError
 from vitreous.measure.probe import REPEATS, times
-from vitreous.results import Column, Estimate, Replicates, Result, estimate, from_replicates, tabulate
+from vitreous.results import (
+    Column,
+    Estimate,
+    Replicates,
+    Result,
+    estimate,
+    from_replicates,
+    tabulate,
+)
 
 COLUMNS = (Column("unit", "category", "Which."), *estimate("A number."))
-INTERVALS_OF_REPLICATES = ("variance", "skip_ratio", "fourier", "attention_distance", "attention_entropy", "cka")
+INTERVALS_OF_REPLICATES = (
+    "variance",
+    "skip_ratio",
+    "fourier",
+    "attention_distance",
+    "attention_entropy",
+    "cka",
+)
 
 
 def drawn(rows: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -80,16 +95,22 @@ def test_an_estimate_beside_plain_numbers() -> None:
 
 
 def test_what_is_not_there_is_said() -> None:
-    with pytest.raises(VitreousError, match=r"has no replicates of 'value' \(it has none\).*measure them again"):
+    with pytest.raises(
+        VitreousError, match=r"has no replicates of 'value' \(it has none\).*measure them again"
+    ):
         Result("one", result().table, COLUMNS).draws()
-    with pytest.raises(VitreousError, match=r"replicates of 'value' for 5 rows; its table has 4 rows"):
+    with pytest.raises(
+        VitreousError, match=r"replicates of 'value' for 5 rows; its table has 4 rows"
+    ):
         Result("one", result().table[:4], COLUMNS, replicates=result().replicates)
 
 
 def test_any_statistic_has_the_replicates_that_resampling_images_gives() -> None:
     """The ratio of two units' variances, once from the result and once from the images, drawn by hand."""
     data = vitreous.data.load("world:shapes", split="test", size=40)
-    found = vitreous.inspect("nano:vit", data, ["variance"], limit="all", device="cpu", shard=16)["variance"]
+    found = vitreous.inspect("nano:vit", data, ["variance"], limit="all", device="cpu", shard=16)[
+        "variance"
+    ]
     ratio = found.draws()[:, 5] / found.draws()[:, 3]
 
     names = [found.table["unit"].iloc[place] for place in (5, 3)]
@@ -105,14 +126,21 @@ def test_any_statistic_has_the_replicates_that_resampling_images_gives() -> None
     weights = np.stack([times(row, 0) for row in range(40)], 1)
     by_hand = (weights @ each[0]) / (weights @ each[1])
     assert ratio[0] == pytest.approx(each[0].mean() / each[1].mean(), rel=1e-5)
-    relative = sum(float(found.replicates["value"].spread[place]) / each[i].mean() for i, place in enumerate((5, 3)))
-    np.testing.assert_allclose(ratio[1:], by_hand, atol=4 * 2.0**-11 * relative * ratio[0])  # four spreads, eleven bits
+    relative = sum(
+        float(found.replicates["value"].spread[place]) / each[i].mean()
+        for i, place in enumerate((5, 3))
+    )
+    np.testing.assert_allclose(
+        ratio[1:], by_hand, atol=4 * 2.0**-11 * relative * ratio[0]
+    )  # four spreads, eleven bits
 
 
 @pytest.fixture(scope="module")
 def measured() -> vitreous.Inspection:
     models = ["nano:vit", "nano:resnet"]
-    return vitreous.inspect(models, "world:shapes", list(INTERVALS_OF_REPLICATES), limit=48, device="cpu")
+    return vitreous.inspect(
+        models, "world:shapes", list(INTERVALS_OF_REPLICATES), limit=48, device="cpu"
+    )
 
 
 @pytest.mark.parametrize("name", INTERVALS_OF_REPLICATES)
@@ -122,9 +150,13 @@ def test_intervals_follow_from_the_replicates(name: str, measured: vitreous.Insp
         low, high = ("low", "high") if column == "value" else (f"{column}_low", f"{column}_high")
         drawn = found.draws(column)
         known = np.isfinite(drawn[0]) & np.isfinite(found.table[low])
-        ends = from_replicates(drawn[0, known], drawn[1:, known], found.table["n"].to_numpy()[known])
+        ends = from_replicates(
+            drawn[0, known], drawn[1:, known], found.table["n"].to_numpy()[known]
+        )
         width = (found.table[high] - found.table[low]).to_numpy()[known]
         for end, name_of_end in ((ends.low, low), (ends.high, high)):
             there = found.table[name_of_end].to_numpy()[known]
-            inside = np.abs(there) < 1 if name == "cka" else np.full(len(there), True)  # CKA is cut at one
+            inside = (
+                np.abs(there) < 1 if name == "cka" else np.full(len(there), True)
+            )  # CKA is cut at one
             assert np.all(np.abs(end - there)[inside] <= 2e-3 * width[inside] + 1e-12)

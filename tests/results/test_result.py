@@ -27,15 +27,30 @@ def test_importing_results_wakes_nothing_heavy() -> None:
         "vitreous.results.Result, vitreous.results.View; print({'torch', 'pandas', 'altair'} & set(sys.modules))"
     )
     source = Path(vitreous.__file__).parent.parent
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=source)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=source
+    )
     assert done.stdout.split("\n")[:2] == ["set()", "set()"]
 
 
 def test_columns_stand_in_one_order() -> None:
     table = pd.DataFrame(
-        {"n": [3], "value": [1.0], "head": [0], "depth": [0.5], "model": ["vit"], "low": [0.0], "high": [2.0]}
+        {
+            "n": [3],
+            "value": [1.0],
+            "head": [0],
+            "depth": [0.5],
+            "model": ["vit"],
+            "low": [0.0],
+            "high": [2.0],
+        }
     )
-    columns = (*estimate("A value."), Column("head", "order", "The head."), UNIT_COLUMNS[4], UNIT_COLUMNS[0])
+    columns = (
+        *estimate("A value."),
+        Column("head", "order", "The head."),
+        UNIT_COLUMNS[4],
+        UNIT_COLUMNS[0],
+    )
     result = Result("thing", table, columns)
     assert (
         list(result.table)
@@ -81,7 +96,12 @@ def test_axis_titles_have_their_measure() -> None:
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str) -> None:
-    given = {"name": "thing", "table": pd.DataFrame({"value": [1.0]}), "columns": (VALUE,), **change}
+    given = {
+        "name": "thing",
+        "table": pd.DataFrame({"value": [1.0]}),
+        "columns": (VALUE,),
+        **change,
+    }
     with pytest.raises(VitreousError, match=message):
         Result(**given)
 
@@ -123,7 +143,9 @@ def test_equality_is_of_content() -> None:
         replace(one, name="other"),
     ):
         assert one != other
-    assert replace(one, arrays={"a": np.zeros(2)}) != replace(one, arrays={"a": np.zeros(2, dtype=np.float32)})
+    assert replace(one, arrays={"a": np.zeros(2)}) != replace(
+        one, arrays={"a": np.zeros(2, dtype=np.float32)}
+    )
     assert one != 3
 
 

@@ -37,14 +37,20 @@ def transformer(heads: int, reach: Reach, path: str, place: Unit) -> list[Unit]:
     return [replace(msa, parameters=4 * width * width + 4 * width), mlp]
 
 
-def vit(name: str, blocks: int, width: int, heads: int, prefix: tuple[str, ...], late: int = 0) -> Anatomy:
+def vit(
+    name: str, blocks: int, width: int, heads: int, prefix: tuple[str, ...], late: int = 0
+) -> Anatomy:
     """`late` blocks of class attention follow, as in CaiT, and bring the class token with them."""
     place = at(1, 14, width, prefix)
-    units = [replace(place, name="patch_embed", kind="stem", stage=0, skip=False, parameters=769 * width)]
+    units = [
+        replace(place, name="patch_embed", kind="stem", stage=0, skip=False, parameters=769 * width)
+    ]
     for i in range(blocks):
         units += transformer(heads, "global", f"blocks.{i}", place)
     for i in range(late):
-        units += transformer(heads, "class", f"blocks_token_only.{i}", replace(place, prefix=("class",)))
+        units += transformer(
+            heads, "class", f"blocks_token_only.{i}", replace(place, prefix=("class",))
+        )
     return numbered(name, [*units, head(1, width)])
 
 
@@ -54,7 +60,13 @@ def pyramid(name: str, blocks: tuple[int, ...], block: Block) -> Anatomy:
     for stage, number in enumerate(blocks):
         width, path = 96 * 2**stage, f"stages.{stage}"
         place = at(stage + 1, 56 // 2**stage, width)
-        down = replace(place, name=f"{path}.downsample", kind="downsample", skip=False, parameters=2 * width * width)
+        down = replace(
+            place,
+            name=f"{path}.downsample",
+            kind="downsample",
+            skip=False,
+            parameters=2 * width * width,
+        )
         units += [down] if stage else []
         for i in range(number):
             units += block(stage, f"{path}.blocks.{i}", place)
@@ -90,10 +102,15 @@ def resnet(name: str, blocks: tuple[int, ...]) -> Anatomy:
 
 def ragged() -> Anatomy:
     """Stages that come back and no two units alike, so that neither shrinking nor folding helps; every reach."""
-    kinds, reaches = [kind for kind in KIND_COLOURS if kind not in ("conv", "head")], list(REACH_GLYPHS)
+    kinds, reaches = (
+        [kind for kind in KIND_COLOURS if kind not in ("conv", "head")],
+        list(REACH_GLYPHS),
+    )
     units = []
     for i in range(230):
-        place = replace(at(1 + i // 9 % 4, 40 - i // 9, 16 + 8 * i), name=f"unit.{i}", parameters=1000 * i)
+        place = replace(
+            at(1 + i // 9 % 4, 40 - i // 9, 16 + 8 * i), name=f"unit.{i}", parameters=1000 * i
+        )
         attends = replace(place, kind="attention", heads=1 + i % 30, reach=reaches[i // 7 % 7])
         units.append(attends if i % 7 == 1 else replace(place, kind=kinds[i % 7]))
     return numbered("ragged", units)
@@ -129,7 +146,9 @@ def anatomies(request: pytest.FixtureRequest) -> list[Anatomy]:
     return DRAWINGS[request.param]
 
 
-@pytest.fixture(params=[name for name, drawn in DRAWINGS.items() if len(drawn) == 1 and len(drawn[0])])
+@pytest.fixture(
+    params=[name for name, drawn in DRAWINGS.items() if len(drawn) == 1 and len(drawn[0])]
+)
 def anatomy(request: pytest.FixtureRequest) -> Anatomy:
     """Every single model in turn."""
     return DRAWINGS[request.param][0]

@@ -30,11 +30,15 @@ def same(given: Tensor, wanted: Tensor) -> None:
     torch.testing.assert_close(given, wanted, rtol=1e-4, atol=1e-5)
 
 
-def check(edited: Callable[[Tensor], Tensor], by_hand: nn.Module, batch: Tensor, unedited: nn.Module) -> None:
+def check(
+    edited: Callable[[Tensor], Tensor], by_hand: nn.Module, batch: Tensor, unedited: nn.Module
+) -> None:
     with torch.no_grad():
         wanted = by_hand(batch)
         same(edited(batch), wanted)
-        assert (wanted - unedited(batch)).abs().max() > 1e-3, "the surgery changes nothing, so nothing was tested"
+        assert (wanted - unedited(batch)).abs().max() > 1e-3, (
+            "the surgery changes nothing, so nothing was tested"
+        )
 
 
 def attention_by(probabilities: Callable[[Tensor], Tensor]) -> Surgery:

@@ -19,7 +19,15 @@ def unit(index: int, name: str, kind: str, stage: int, **more: object) -> Unit:
 def anatomy() -> Anatomy:
     units = (
         unit(0, "patch_embed", "stem", 0, skip=False, parameters=10),
-        unit(1, "blocks.0.attn", "attention", 1, heads=3, reach="global", prefix=("class", "register")),
+        unit(
+            1,
+            "blocks.0.attn",
+            "attention",
+            1,
+            heads=3,
+            reach="global",
+            prefix=("class", "register"),
+        ),
         unit(2, "blocks.0.mlp", "mlp", 1),
         unit(3, "blocks.1.attn", "attention", 1, heads=3, reach="global"),
         unit(4, "head", "head", 2, grid=None, channels=None),
@@ -38,14 +46,22 @@ def test_units_by_index_name_and_slice(anatomy: Anatomy) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    [("blocks.*.attn", [1, 3]), ("attention", [1, 3]), ("1.1", [2]), ("head", [4]), ("*", [0, 1, 2, 3, 4])],
+    [
+        ("blocks.*.attn", [1, 3]),
+        ("attention", [1, 3]),
+        ("1.1", [2]),
+        ("head", [4]),
+        ("*", [0, 1, 2, 3, 4]),
+    ],
 )
 def test_find_by_glob_kind_and_label(anatomy: Anatomy, pattern: str, expected: list[int]) -> None:
     assert [u.index for u in anatomy.find(pattern)] == expected
 
 
 def test_find_nothing_suggests(anatomy: Anatomy) -> None:
-    with pytest.raises(UnknownName, match=r"no unit 'blocks\.0\.atn'\. Did you mean blocks\.0\.attn"):
+    with pytest.raises(
+        UnknownName, match=r"no unit 'blocks\.0\.atn'\. Did you mean blocks\.0\.attn"
+    ):
         anatomy.find("blocks.0.atn")
 
 
@@ -60,7 +76,12 @@ def test_labels_count_within_a_stage(anatomy: Anatomy) -> None:
 
 
 def test_counts_keep_the_order_of_kinds(anatomy: Anatomy) -> None:
-    assert list(anatomy.counts().items()) == [("stem", 1), ("attention", 2), ("mlp", 1), ("head", 1)]
+    assert list(anatomy.counts().items()) == [
+        ("stem", 1),
+        ("attention", 2),
+        ("mlp", 1),
+        ("head", 1),
+    ]
 
 
 def test_tokens(anatomy: Anatomy) -> None:

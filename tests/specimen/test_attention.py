@@ -12,7 +12,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import vitreous
-from specimen.toys import HEADS, Attend, Attention, Block, Transformer, open_toy, part, pictures, unfused
+from specimen.toys import (
+    HEADS,
+    Attend,
+    Attention,
+    Block,
+    Transformer,
+    open_toy,
+    part,
+    pictures,
+    unfused,
+)
 from specimen.zoo import images, opened
 from vitreous.specimen.observe import AttentionMap, Observation
 
@@ -69,7 +79,8 @@ def check(found: AttentionMap, wanted: Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "units"), [("vit", ["blocks.0.attn", "blocks.1.attn"]), ("pit", ["transformers.1.blocks.0.attn"])]
+    ("name", "units"),
+    [("vit", ["blocks.0.attn", "blocks.1.attn"]), ("pit", ["transformers.1.blocks.0.attn"])],
 )
 def test_plain_attention_of_a_class_token_and_a_grid(name: str, units: list[str]) -> None:
     model, batch, seen = look(name)
@@ -94,12 +105,18 @@ def test_swin_windows_lie_where_they_lie_in_the_image(block: int, shift: int) ->
     row, column = (place // side - shift) % side, (place % side - shift) % side
 
     def region(line: Tensor) -> Tensor:
-        return (line >= side - window).long() + (line >= side - shift).long() if shift else torch.zeros_like(line)
+        return (
+            (line >= side - window).long() + (line >= side - shift).long()
+            if shift
+            else torch.zeros_like(line)
+        )
 
     def same(line: Tensor) -> Tensor:
         return line[:, None] == line[None, :]
 
-    together = same(row // window) & same(column // window) & same(region(row)) & same(region(column))
+    together = (
+        same(row // window) & same(column // window) & same(region(row)) & same(region(column))
+    )
     down, right = row[:, None] - row[None, :], column[:, None] - column[None, :]
     width = 2 * window - 1
     index = ((down + window - 1) * width + right + window - 1).clamp(0, width**2 - 1)
@@ -115,12 +132,17 @@ def test_cait_talks_between_heads_before_and_after_the_softmax() -> None:
     module = part(model, "blocks.1.attn")
     with torch.no_grad():
         plain = logits(*qk(module.qkv.weight, module.qkv.bias, tokens, module.num_heads))
-        mixed = torch.einsum("gh,bhqk->bgqk", module.proj_l.weight, plain) + module.proj_l.bias[:, None, None]
+        mixed = (
+            torch.einsum("gh,bhqk->bgqk", module.proj_l.weight, plain)
+            + module.proj_l.bias[:, None, None]
+        )
     found = attention(seen, "blocks.1.attn")
     check(found.probabilities, mixed.softmax(-1))
     with torch.no_grad():
         applied = torch.einsum("gh,bhqk->bgqk", module.proj_w.weight, mixed.softmax(-1))
-    torch.testing.assert_close(found.dense(), applied + module.proj_w.bias[:, None, None].detach(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        found.dense(), applied + module.proj_w.bias[:, None, None].detach(), rtol=0, atol=1e-5
+    )
     assert not found.normalised
 
 
@@ -130,11 +152,16 @@ def test_cait_class_attention_has_one_query() -> None:
     (tokens,) = inputs(model, batch, unit)
     module = part(model, unit)
     with torch.no_grad():
-        query, key = split(module.q(tokens[:, :1]), module.num_heads), split(module.k(tokens), module.num_heads)
+        query, key = (
+            split(module.q(tokens[:, :1]), module.num_heads),
+            split(module.k(tokens), module.num_heads),
+        )
     found = attention(seen, unit)
     assert (found.prefix, found.key_grid, found.queries.tolist()) == (1, (4, 4), [[0]])
     torch.testing.assert_close(found.keys, torch.arange(17)[None])
-    torch.testing.assert_close(found.values[:, 0], logits(query, key).softmax(-1), rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        found.values[:, 0], logits(query, key).softmax(-1), rtol=0, atol=1e-5
+    )
 
 
 def test_beit_bias_by_offset_and_its_three_entries_for_the_class_token() -> None:
@@ -152,7 +179,15 @@ def test_beit_bias_by_offset_and_its_three_entries_for_the_class_token() -> None
             (a, b), (c, d) = divmod(i - 1, side), divmod(j - 1, side)
             to_class, from_class = width**2 + 1, width**2
             entry = (a - c + side - 1) * width + b - d + side - 1
-            entry = width**2 + 2 if i == j == 0 else from_class if i == 0 else to_class if j == 0 else entry
+            entry = (
+                width**2 + 2
+                if i == j == 0
+                else from_class
+                if i == 0
+                else to_class
+                if j == 0
+                else entry
+            )
             scores[:, :, i, j] += table[entry]
     check(attention(seen, "blocks.0.attn"), scores.softmax(-1))
 
@@ -168,7 +203,9 @@ def test_convit_mixes_content_and_position_by_its_gate() -> None:
     with torch.no_grad():
         query, key = (split(part, module.num_heads) for part in module.qk(tokens).chunk(2, -1))
         content = logits(query, key).softmax(-1)
-        position = (offsets @ module.pos_proj.weight.T + module.pos_proj.bias).permute(2, 0, 1).softmax(-1)
+        position = (
+            (offsets @ module.pos_proj.weight.T + module.pos_proj.bias).permute(2, 0, 1).softmax(-1)
+        )
         gate = module.gating_param.sigmoid()[:, None, None]
     check(attention(seen, "blocks.1.attn"), (1 - gate) * content + gate * position)
 
@@ -181,7 +218,9 @@ def test_twins_keys_lie_on_a_coarser_grid() -> None:
     with torch.no_grad():
         grid = module.sr(tokens.transpose(1, 2).unflatten(2, (28, 28)))
         key = module.kv(module.norm(grid.flatten(2).transpose(1, 2))).chunk(2, -1)[0]
-        wanted = logits(split(module.q(tokens), module.num_heads), split(key, module.num_heads)).softmax(-1)
+        wanted = logits(
+            split(module.q(tokens), module.num_heads), split(key, module.num_heads)
+        ).softmax(-1)
     found = attention(seen, unit)
     assert (found.query_grid, found.key_grid, found.prefix) == ((28, 28), (7, 7), 0)
     check(found, wanted)
@@ -196,7 +235,10 @@ def test_twins_local_windows() -> None:
     with torch.no_grad():
         scores = logits(*qk(module.qkv.weight, module.qkv.bias, tokens, module.num_heads))
     window = torch.arange(196) // 14 // 7 * 2 + torch.arange(196) % 14 // 7
-    check(attention(seen, unit), scores.masked_fill(window[:, None] != window[None, :], -torch.inf).softmax(-1))
+    check(
+        attention(seen, unit),
+        scores.masked_fill(window[:, None] != window[None, :], -torch.inf).softmax(-1),
+    )
 
 
 def test_torchvision_vit_against_its_own_weights() -> None:
@@ -207,7 +249,9 @@ def test_torchvision_vit_against_its_own_weights() -> None:
         with torch.no_grad():
             tokens = part(model, f"{layer}.ln_1")(tokens)
             module = part(model, f"{layer}.self_attention")
-            _, wanted = module(tokens, tokens, tokens, need_weights=True, average_attn_weights=False)
+            _, wanted = module(
+                tokens, tokens, tokens, need_weights=True, average_attn_weights=False
+            )
         check(attention(seen, f"{layer}.self_attention"), wanted)
 
 
@@ -278,7 +322,9 @@ def test_masks_scales_and_grouped_heads(
         product = query[:, head] @ key[:, head * key_heads // HEADS].mT
         scores[:, head] = product * (query.shape[-1] ** -0.5 if scale is None else scale)
     if mask is not None:
-        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        scores = (
+            scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+        )
     check(attention(seen, "blocks.0.attn"), scores.softmax(-1))
 
 
@@ -292,7 +338,9 @@ def test_four_heads_on_two_keys() -> None:
 
         def split(self, tokens: Tensor) -> tuple[Tensor, ...]:
             query = self.qkv(tokens)[..., :8].unflatten(-1, (4, 2)).transpose(1, 2)
-            return query, *(p.unflatten(-1, (2, 2)).transpose(1, 2) for p in self.kv(tokens).chunk(2, -1))
+            return query, *(
+                p.unflatten(-1, (2, 2)).transpose(1, 2) for p in self.kv(tokens).chunk(2, -1)
+            )
 
     model = Transformer(Block(Grouped()))
     specimen = open_toy(model)
@@ -307,7 +355,9 @@ def test_four_heads_on_two_keys() -> None:
 def test_a_query_that_may_look_at_nothing_has_no_probabilities_but_no_nan_either() -> None:
     mask = torch.ones(TOKENS, TOKENS, dtype=torch.bool)
     mask[5] = False
-    seen = open_toy(Transformer(Block(Attention(fused(attn_mask=mask))))).observe(pictures(), ["attention"])
+    seen = open_toy(Transformer(Block(Attention(fused(attn_mask=mask))))).observe(
+        pictures(), ["attention"]
+    )
     sums = attention(seen, "blocks.0.attn").values.sum(-1)
     wanted = torch.ones_like(sums)
     wanted[..., 5] = 0
@@ -320,8 +370,21 @@ def test_padding_is_nowhere() -> None:
     class Windows(Attention):
         def forward(self, tokens: Tensor) -> Tensor:
             grid = F.pad(tokens.unflatten(1, (4, 4)), (0, 0, 0, 2, 0, 2))
-            cells = grid.unflatten(2, (2, 3)).unflatten(1, (2, 3)).transpose(2, 3).flatten(0, 2).flatten(1, 2)
-            inside = super().forward(cells).reshape(-1, 2, 2, 3, 3, 8).transpose(2, 3).flatten(3, 4).flatten(1, 2)
+            cells = (
+                grid.unflatten(2, (2, 3))
+                .unflatten(1, (2, 3))
+                .transpose(2, 3)
+                .flatten(0, 2)
+                .flatten(1, 2)
+            )
+            inside = (
+                super()
+                .forward(cells)
+                .reshape(-1, 2, 2, 3, 3, 8)
+                .transpose(2, 3)
+                .flatten(3, 4)
+                .flatten(1, 2)
+            )
             return inside[:, :4, :4].flatten(1, 2)
 
     model = Transformer(Block(Windows()))

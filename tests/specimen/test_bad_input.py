@@ -11,7 +11,17 @@ import torch
 from torch import Tensor, nn
 
 import vitreous
-from specimen.toys import Block, Choosy, Convolutional, Residual, Transformer, open_toy, part, pictures, settled
+from specimen.toys import (
+    Block,
+    Choosy,
+    Convolutional,
+    Residual,
+    Transformer,
+    open_toy,
+    part,
+    pictures,
+    settled,
+)
 from specimen.zoo import images, opened
 from vitreous.errors import BadImages, NotExportable, UnknownName, VitreousError
 
@@ -42,7 +52,15 @@ def test_something_that_is_no_model() -> None:
 
 
 @pytest.mark.parametrize(
-    "shape", [(2, 3, 32, 32), (2, 1, 16, 16), (2, 4, 16, 16), (3, 16, 16), (2, 3, 16, 17), (1, 2, 3, 16, 16)]
+    "shape",
+    [
+        (2, 3, 32, 32),
+        (2, 1, 16, 16),
+        (2, 4, 16, 16),
+        (3, 16, 16),
+        (2, 3, 16, 17),
+        (1, 2, 3, 16, 16),
+    ],
 )
 def test_images_of_another_shape(shape: tuple[int, ...]) -> None:
     specimen = open_toy(Convolutional(Residual()))
@@ -53,7 +71,12 @@ def test_images_of_another_shape(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", [torch.zeros(2, 3, 16, 16, device="meta"), torch.zeros(2, 3, 16, 16).double(), pictures().half()]
+    "batch",
+    [
+        torch.zeros(2, 3, 16, 16, device="meta"),
+        torch.zeros(2, 3, 16, 16).double(),
+        pictures().half(),
+    ],
 )
 def test_images_of_another_device_or_type(batch: Tensor) -> None:
     specimen = open_toy(Convolutional(Residual()))
@@ -87,7 +110,12 @@ def test_images_that_are_not_square() -> None:
     assert (seen.attention.query_grid, seen.attention.prefix) == ((8, 12), 1)
     model, _ = opened("resnet18")
     specimen = vitreous.open(model, image=(64, 96))
-    assert [unit.grid for unit in specimen.units if unit.kind == "conv"][::2] == [(16, 24), (8, 12), (4, 6), (2, 3)]
+    assert [unit.grid for unit in specimen.units if unit.kind == "conv"][::2] == [
+        (16, 24),
+        (8, 12),
+        (4, 6),
+        (2, 3),
+    ]
 
 
 class Several(nn.Module):
@@ -100,7 +128,12 @@ class Several(nn.Module):
     def forward(self, x: Tensor) -> Any:
         value = self.body(x)
         named = {"logits": value, "twice": [value * 2, None]}
-        answers = {"tuple": (value, value * 2), "list": [value], "dict": named, "ordered": OrderedDict(named)}
+        answers = {
+            "tuple": (value, value * 2),
+            "list": [value],
+            "dict": named,
+            "ordered": OrderedDict(named),
+        }
         return answers[self.kind]
 
 
@@ -120,7 +153,9 @@ def test_outputs_keep_their_structure(kind: str) -> None:
 def test_hugging_face_outputs_are_those_of_the_model() -> None:
     model, specimen = opened("hf vit")
     with torch.no_grad():
-        torch.testing.assert_close(specimen(images(specimen)).logits, model(images(specimen)).logits)
+        torch.testing.assert_close(
+            specimen(images(specimen)).logits, model(images(specimen)).logits
+        )
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
@@ -130,7 +165,13 @@ def test_weights_that_are_no_numbers(value: float) -> None:
         part(model, "blocks.0.conv2").weight[1, 2] = value
     with pytest.raises(VitreousError) as caught:
         vitreous.open(model, image=16)
-    sentence(caught, "9 of 576 values", "'blocks.0.conv2.weight'", "NaN or infinite", "another checkpoint")
+    sentence(
+        caught,
+        "9 of 576 values",
+        "'blocks.0.conv2.weight'",
+        "NaN or infinite",
+        "another checkpoint",
+    )
 
 
 @pytest.mark.parametrize("name", ["vit", "swin", "resnet18", "cait"])

@@ -54,7 +54,10 @@ def test_the_named_modules_are_the_units(specimen: Specimen, model: Choosy) -> N
         assert torch.equal(specimen(pictures()), model(pictures()))
     assert specimen.anatomy.parameters == sum(p.numel() for p in model.parameters())
     kinds = vitreous.open(model, image=16, units={"head": "head", "stem": "stem"})
-    assert [(u.name, u.kind) for u in kinds.units] == [("stem", "stem"), ("head", "head")]  # in the order they run
+    assert [(u.name, u.kind) for u in kinds.units] == [
+        ("stem", "stem"),
+        ("head", "head"),
+    ]  # in the order they run
 
 
 def test_looking(specimen: Specimen, model: Choosy) -> None:
@@ -70,7 +73,9 @@ def test_looking(specimen: Specimen, model: Choosy) -> None:
     with torch.no_grad():
         assert torch.equal(seen.output, model(pictures()))
     order: list[str] = []
-    specimen.observe(pictures(), ["after"], ["head", "stem"], each=lambda unit, sites: order.append(unit.name))
+    specimen.observe(
+        pictures(), ["after"], ["head", "stem"], each=lambda unit, sites: order.append(unit.name)
+    )
     assert order == ["stem", "head"]
     assert specimen.observe(pictures(), ["skip"])["body"].skip is None
     with pytest.raises(UnknownName, match="no site 'befor'"):
@@ -101,11 +106,17 @@ def test_what_works_in_place_does_not_overwrite_what_was_seen() -> None:
 
 def test_intervening(specimen: Specimen, model: Choosy) -> None:
     with torch.no_grad():
-        torch.testing.assert_close(specimen.without("body")(pictures()), surgery(model, body=nn.Identity()))
-        torch.testing.assert_close(specimen.without("stem")(pictures()), surgery(model, stem=Zeros(WIDTH, 8, 8)))
+        torch.testing.assert_close(
+            specimen.without("body")(pictures()), surgery(model, body=nn.Identity())
+        )
+        torch.testing.assert_close(
+            specimen.without("stem")(pictures()), surgery(model, stem=Zeros(WIDTH, 8, 8))
+        )
         torch.testing.assert_close(specimen.without("body", "head")(pictures()), torch.zeros(2, 5))
         both = specimen.without("body").without("stem").without("body")
-        torch.testing.assert_close(both(pictures()), surgery(model, body=nn.Identity(), stem=Zeros(WIDTH, 8, 8)))
+        torch.testing.assert_close(
+            both(pictures()), surgery(model, body=nn.Identity(), stem=Zeros(WIDTH, 8, 8))
+        )
         replaced = specimen.with_branch("body", torch.tanh)
         torch.testing.assert_close(replaced(pictures()), surgery(model, body=nn.Tanh()))
         doubled = specimen.with_branch("body", lambda before, branch: branch - before)
@@ -174,7 +185,9 @@ def test_it_compiles(specimen: Specimen) -> None:
     edited = specimen.without("body")
     torch._dynamo.reset()
     with torch.no_grad():
-        torch.testing.assert_close(torch.compile(edited, backend="eager")(pictures()), edited(pictures()))
+        torch.testing.assert_close(
+            torch.compile(edited, backend="eager")(pictures()), edited(pictures())
+        )
 
 
 class Packed(nn.Module):
@@ -212,7 +225,10 @@ def test_lists_of_lists() -> None:
     class Nested(Packed):
         def __init__(self) -> None:
             super().__init__()
-            pairs = [[nn.Sequential(nn.Conv2d(WIDTH, WIDTH, 1)), nn.Sequential(nn.ReLU())] for _ in range(2)]
+            pairs = [
+                [nn.Sequential(nn.Conv2d(WIDTH, WIDTH, 1)), nn.Sequential(nn.ReLU())]
+                for _ in range(2)
+            ]
             self.layers = nn.ModuleList(nn.ModuleList(pair) for pair in pairs)
 
         def forward(self, images: Tensor) -> Tensor:
@@ -223,11 +239,17 @@ def test_lists_of_lists() -> None:
             return self.head(features.mean((2, 3)))
 
     specimen = vitreous.open(Nested().eval(), image=16, units="blocks")
-    assert [unit.name for unit in specimen.units] == [f"layers.{i}.{j}" for i in range(2) for j in range(2)]
+    assert [unit.name for unit in specimen.units] == [
+        f"layers.{i}.{j}" for i in range(2) for j in range(2)
+    ]
 
 
 def test_blocks_that_are_not_there_and_other_words() -> None:
-    with pytest.raises(VitreousError, match=r"Packed repeats no block that runs on images; name the modules"):
+    with pytest.raises(
+        VitreousError, match=r"Packed repeats no block that runs on images; name the modules"
+    ):
         vitreous.open(Packed(depth=1).eval(), image=16, units="blocks")
-    with pytest.raises(VitreousError, match=r"units takes paths of modules or 'blocks', not 'head'; .*\['head'\]"):
+    with pytest.raises(
+        VitreousError, match=r"units takes paths of modules or 'blocks', not 'head'; .*\['head'\]"
+    ):
         vitreous.open(Packed().eval(), image=16, units="head")

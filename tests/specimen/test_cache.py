@@ -14,7 +14,16 @@ import torch
 from torch import Tensor, nn
 
 import vitreous
-from specimen.toys import Attention, Block, Convolutional, Residual, Transformer, part, pictures, settled
+from specimen.toys import (
+    Attention,
+    Block,
+    Convolutional,
+    Residual,
+    Transformer,
+    part,
+    pictures,
+    settled,
+)
 from vitreous.specimen import cache, graph, opening
 from vitreous.specimen.specimen import Specimen
 
@@ -41,10 +50,14 @@ def vit(depth: int = 1) -> nn.Module:
 
 def outputs(specimen: Specimen, model: nn.Module, size: int = 16) -> None:
     with torch.no_grad():
-        torch.testing.assert_close(specimen(pictures(size=size)), model(pictures(size=size)), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            specimen(pictures(size=size)), model(pictures(size=size)), rtol=1e-5, atol=1e-6
+        )
 
 
-def test_a_second_model_of_the_structure_is_not_read_again_and_keeps_its_own_weights(reads: list[nn.Module]) -> None:
+def test_a_second_model_of_the_structure_is_not_read_again_and_keeps_its_own_weights(
+    reads: list[nn.Module],
+) -> None:
     first, second = vit(), vit()
     with torch.no_grad():
         for parameter in second.parameters():
@@ -162,9 +175,13 @@ def test_the_cache_keeps_no_weights_alive(reads: list[nn.Module]) -> None:
     assert reads == []
 
 
-def test_the_oldest_structure_goes_first(reads: list[nn.Module], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_structure_goes_first(
+    reads: list[nn.Module], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(cache, "CAPACITY", 2)
-    monkeypatch.setattr(logging.getLogger("torch.__trace"), "disabled", True)  # pytest would keep every record
+    monkeypatch.setattr(
+        logging.getLogger("torch.__trace"), "disabled", True
+    )  # pytest would keep every record
     one, two, three = vit(1), vit(2), settled(Transformer(Block()))
     for model in (one, two, one, three):  # the second is now the oldest
         vitreous.open(model, image=16)
@@ -201,7 +218,9 @@ def test_index_buffers_are_part_of_the_structure(reads: list[nn.Module]) -> None
 def test_opening_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """It was 39 objects and 51 KiB an open, for ever; torch itself keeps half an object."""
     monkeypatch.setattr(cache, "CAPACITY", 2)
-    monkeypatch.setattr(logging.getLogger("torch.__trace"), "disabled", True)  # pytest would keep every record
+    monkeypatch.setattr(
+        logging.getLogger("torch.__trace"), "disabled", True
+    )  # pytest would keep every record
     monkeypatch.setattr(cache, "_entries", type(cache._entries)())
 
     def open_another(number: int) -> None:

@@ -31,7 +31,11 @@ def test_table_has_every_unit_within_80_columns(anatomy: Anatomy) -> None:
     rows = {line.split()[0]: line for line in lines if re.match(r"\d+\.\d+ ", line)}
     assert list(rows) == list(anatomy.labels)
     for unit, label in zip(anatomy, anatomy.labels, strict=True):
-        facts = [unit.name, unit.kind, *(str(n) for n in (unit.heads, unit.reach, unit.channels) if n)]
+        facts = [
+            unit.name,
+            unit.kind,
+            *(str(n) for n in (unit.heads, unit.reach, unit.channels) if n),
+        ]
         assert set(facts) <= set(rows[label].split())
     text = " ".join(lines)
     assert count(anatomy.parameters) in text
@@ -52,7 +56,9 @@ def test_table_keeps_long_names_whole() -> None:
     name = "vision_model.encoder.layers.encoder_layer_11.self_attention.out_proj"
     unit = Unit(name, "attention", 0, 1, 0.0, (14, 14), 768, heads=12, reach="global")
     lines = printed(Anatomy("m", (3, 224, 224), (unit,), 0))
-    start, end = (next(line.index(word) for line in lines if word in line) for word in ("unit", "kind"))
+    start, end = (
+        next(line.index(word) for line in lines if word in line) for word in ("unit", "kind")
+    )
     assert name in "".join(line[start:end].strip() for line in lines[3:])
 
 

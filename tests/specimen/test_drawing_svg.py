@@ -39,7 +39,12 @@ def overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
 
 
 def inside(inner: tuple[float, ...], outer: tuple[float, ...]) -> bool:
-    return inner[0] >= outer[0] and inner[1] >= outer[1] and inner[2] <= outer[2] + 0.02 and inner[3] <= outer[3] + 0.02
+    return (
+        inner[0] >= outer[0]
+        and inner[1] >= outer[1]
+        and inner[2] <= outer[2] + 0.02
+        and inner[3] <= outer[3] + 0.02
+    )
 
 
 def test_every_unit_is_drawn_or_counted(anatomies: list[Anatomy]) -> None:
@@ -115,9 +120,15 @@ def test_names_are_escaped() -> None:
 def test_height_is_the_logarithm_of_channels_and_bars_are_linear() -> None:
     widths, parameters = (64, 128, 256, 1024), (1000, 2000, 3000, 4000)
     sizes = enumerate(zip(widths, parameters, strict=True))
-    root = parsed(single("m", [Unit(f"c.{i}", "conv", i, 1, 0.0, (8, 8), c, parameters=p) for i, (c, p) in sizes]))
+    root = parsed(
+        single(
+            "m", [Unit(f"c.{i}", "conv", i, 1, 0.0, (8, 8), c, parameters=p) for i, (c, p) in sizes]
+        )
+    )
     heights = [float(box.get("height", "0")) for box in of_class(root, "box")]
-    assert np.diff(heights) / np.log2([2, 2, 4]) == pytest.approx((heights[3] - heights[0]) / 4, abs=0.01)
+    assert np.diff(heights) / np.log2([2, 2, 4]) == pytest.approx(
+        (heights[3] - heights[0]) / 4, abs=0.01
+    )
     bars = [float(bar.get("height", "0")) for bar in of_class(root, "bar")]
     assert np.array(bars) / parameters == pytest.approx(bars[3] / 4000)
     assert len({rectangle(bar)[3] for bar in of_class(root, "bar")}) == 1
@@ -130,7 +141,11 @@ def test_an_arch_a_skip_and_a_dot_a_head(anatomies: list[Anatomy]) -> None:
     drawn = [slot[0] for panel in parts for slot in chain(*panel)]
     arches = "".join(path.get("d", "") for path in of_class(root, "skips"))
     assert arches.count("M") == sum(unit.skip for unit in drawn)
-    dots = [path.get("d", "").count("M") for group in of_class(root, "unit") for path in of_class(group, "heads")]
+    dots = [
+        path.get("d", "").count("M")
+        for group in of_class(root, "unit")
+        for path in of_class(group, "heads")
+    ]
     if max([unit.heads or 0 for unit in drawn], default=0) <= 16:
         assert dots == [unit.heads for unit in drawn if unit.heads]
 
@@ -147,13 +162,29 @@ def test_a_legend_explains_what_occurs_and_nothing_else(drawings: dict[str, list
     assert {"stem", "conv", "downsample", "head", "skip", "parameters"} <= words
     assert not {"attention", "mlp", "global", "class token", "n alike"} & words
     words = {element.text for element in parsed(drawings["deep"]).iter(f"{SVG}text")}
-    assert {"attention", "mlp", "global", "class token", "register token", "n alike", "×74"} <= words
+    assert {
+        "attention",
+        "mlp",
+        "global",
+        "class token",
+        "register token",
+        "n alike",
+        "×74",
+    } <= words
 
 
 def test_panels_are_stages(drawings: dict[str, list[Anatomy]]) -> None:
     texts = [element.text or "" for element in parsed(drawings["swin"]).iter(f"{SVG}text")]
-    assert [text for text in texts if re.fullmatch(r"\d+×\d+", text)] == ["56×56", "56×56", "28×28", "14×14", "7×7"]
-    assert [text for text in texts if text.startswith("stage ")] == [f"stage {i}" for i in (1, 2, 3, 4)]
+    assert [text for text in texts if re.fullmatch(r"\d+×\d+", text)] == [
+        "56×56",
+        "56×56",
+        "28×28",
+        "14×14",
+        "7×7",
+    ]
+    assert [text for text in texts if text.startswith("stage ")] == [
+        f"stage {i}" for i in (1, 2, 3, 4)
+    ]
     assert "• 14×14" in {element.text for element in parsed(drawings["vit"]).iter(f"{SVG}text")}
 
 

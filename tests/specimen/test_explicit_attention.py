@@ -14,7 +14,15 @@ from vitreous.errors import NotExportable
 from vitreous.models.convit import GPSA, ConViT, to_timm
 from vitreous.specimen.specimen import Specimen
 
-NANO: dict[str, Any] = {"image": 32, "patch": 8, "classes": 5, "depth": 3, "heads": 4, "head_dim": 8, "gpsa": 2}
+NANO: dict[str, Any] = {
+    "image": 32,
+    "patch": 8,
+    "classes": 5,
+    "depth": 3,
+    "heads": 4,
+    "head_dim": 8,
+    "gpsa": 2,
+}
 
 
 def nano(**options: Any) -> ConViT:
@@ -29,17 +37,25 @@ def images(count: int = 3, height: int = 32) -> Tensor:
 
 def seen(specimen: Specimen, batch: Tensor) -> dict[str, Tensor]:
     found = specimen.observe(batch, ["attention"], "attention")
-    return {name: sites.attention.dense() for name, sites in found.items() if sites.attention is not None}
+    return {
+        name: sites.attention.dense()
+        for name, sites in found.items()
+        if sites.attention is not None
+    }
 
 
-@pytest.mark.parametrize("options", [{}, {"class_at": "start"}, {"pool": "gap", "image": (48, 32)}, {"kind": "psa"}])
+@pytest.mark.parametrize(
+    "options", [{}, {"class_at": "start"}, {"pool": "gap", "image": (48, 32)}, {"kind": "psa"}]
+)
 def test_the_whole_mixture_is_seen_and_the_output_unchanged(options: dict[str, Any]) -> None:
     model, grid = nano(**options), (6 if "image" in options else 4, 4)
     specimen, batch = vitreous.open(model), images(height=grid[0] * 8)
     shown = seen(specimen, batch)
     before = specimen.observe(batch, ["before"], "attention")
     with torch.no_grad():
-        torch.testing.assert_close(specimen(batch), model(batch), rtol=0, atol=1e-6 * float(model(batch).abs().max()))
+        torch.testing.assert_close(
+            specimen(batch), model(batch), rtol=0, atol=1e-6 * float(model(batch).abs().max())
+        )
         layers: list[Any] = list(model.local())
         for index, layer in enumerate(layers):
             entered = before[f"blocks.{index}.attn"].before
@@ -47,12 +63,17 @@ def test_the_whole_mixture_is_seen_and_the_output_unchanged(options: dict[str, A
             block: Any = model.blocks[index]
             wanted = layer.attention(block.norm1(entered.tokens), grid)
             torch.testing.assert_close(shown[f"blocks.{index}.attn"], wanted, rtol=0, atol=1e-6)
-            torch.testing.assert_close(wanted.sum(-1), torch.ones(wanted.shape[:-1]), rtol=0, atol=1e-5)
+            torch.testing.assert_close(
+                wanted.sum(-1), torch.ones(wanted.shape[:-1]), rtol=0, atol=1e-5
+            )
 
 
 def test_timm_with_the_same_weights_is_seen_alike() -> None:
     model = nano()
-    ours, theirs = seen(vitreous.open(model), images()), seen(vitreous.open(to_timm(model).eval()), images())
+    ours, theirs = (
+        seen(vitreous.open(model), images()),
+        seen(vitreous.open(to_timm(model).eval()), images()),
+    )
     assert list(ours) == list(theirs) == ["blocks.0.attn", "blocks.1.attn", "blocks.2.attn"]
     for name, matrix in ours.items():
         torch.testing.assert_close(matrix, theirs[name], rtol=0, atol=1e-5)
@@ -87,5 +108,7 @@ def test_a_model_switched_by_hand_and_one_that_was_not_are_seen_alike() -> None:
         plain = nano()
         plain.load_state_dict(model.state_dict())
         for name, matrix in seen(vitreous.open(model), images()).items():
-            torch.testing.assert_close(matrix, seen(vitreous.open(plain), images())[name], rtol=0, atol=1e-6)
+            torch.testing.assert_close(
+                matrix, seen(vitreous.open(plain), images())[name], rtol=0, atol=1e-6
+            )
         assert all(vars(layer)["explicit_attention"] is by_hand for layer in model.local())

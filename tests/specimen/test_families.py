@@ -24,11 +24,20 @@ TRAPS = {
     "eva": ({"attention": 12, "mlp": 12}, {"global"}),  # rotary embeddings add, but are no residual
     "res2net": ({"conv": 16}, set()),  # additions inside a block, of parts of it
     "densenet": None,  # no residual at all
-    "mvitv2": ({"attention": 10, "mlp": 10}, {"global", "reduced"}),  # a pooled skip inside the branch
-    "hiera": ({"attention": 12, "mlp": 12}, {"global", "windowed", "reduced"}),  # tokens in another order
+    "mvitv2": (
+        {"attention": 10, "mlp": 10},
+        {"global", "reduced"},
+    ),  # a pooled skip inside the branch
+    "hiera": (
+        {"attention": 12, "mlp": 12},
+        {"global", "windowed", "reduced"},
+    ),  # tokens in another order
     "efficientvit_mit": None,  # attention without a softmax
     "xcit": ({"attention": 14, "conv": 12, "mlp": 14}, {"channel", "class"}),
-    "levit": ({"attention": 12, "mlp": 14, "downsample": 2}, {"global", "reduced"}),  # strided slices of the tokens
+    "levit": (
+        {"attention": 12, "mlp": 14, "downsample": 2},
+        {"global", "reduced"},
+    ),  # strided slices of the tokens
     "mlp_mixer": ({"token-mlp": 8, "mlp": 8}, set()),
 }
 
@@ -43,13 +52,19 @@ def tables(page: str = PAGE) -> dict[str, list[list[str]]]:
     for line in page.splitlines():
         if line.startswith("## "):
             library = line.removeprefix("## ")
-        if line.startswith("| ") and not line.startswith(("| model |", "| module |", "| library |")):
-            found.setdefault(library, []).append([cell.strip() for cell in line.strip("|").split("|")])
+        if line.startswith("| ") and not line.startswith(
+            ("| model |", "| module |", "| library |")
+        ):
+            found.setdefault(library, []).append(
+                [cell.strip() for cell in line.strip("|").split("|")]
+            )
     return found
 
 
 def test_every_module_of_timm_is_on_the_page() -> None:
-    theirs = {name for name in timm.list_modules() if not timm.list_models("vitreous_*", module=name)}
+    theirs = {
+        name for name in timm.list_modules() if not timm.list_models("vitreous_*", module=name)
+    }
     assert len(theirs) >= 97
     assert [name for name in theirs if f"| {name} |" not in PAGE and f"`{name}`:" not in PAGE] == []
 
@@ -79,13 +94,25 @@ def test_nearly_all_are_opened_and_equal() -> None:
         name = library.split()[0]
         assert int(every) - int(opened) <= REFUSED[name], library
         assert int(equal) == int(opened) + int(blocks), library
-        assert int(opened) >= {"timm": 96, "vit-pytorch": 52, "transformers": 200, "torchvision": 80}[name], library
+        assert (
+            int(opened)
+            >= {"timm": 96, "vit-pytorch": 52, "transformers": 200, "torchvision": 80}[name]
+        ), library
         assert int(complete) >= int(attending) * {"vit-pytorch": 40 / 45}.get(name, 0.7), library
 
 
 def test_the_page_that_the_script_would_write_counts_its_rows() -> None:
     """Rows of every kind: fine, attention missing, not equal, not opened, and a model that runs on no images."""
-    fine = EXAMINE.Row("a", "a", runs=True, opened=True, equal=True, attention=[2, 2], units={"mlp": 1}, seconds=1.0)
+    fine = EXAMINE.Row(
+        "a",
+        "a",
+        runs=True,
+        opened=True,
+        equal=True,
+        attention=[2, 2],
+        units={"mlp": 1},
+        seconds=1.0,
+    )
     rows = [
         fine,
         replace(fine, name="b", label="b", attention=[1, 2]),
@@ -94,7 +121,9 @@ def test_the_page_that_the_script_would_write_counts_its_rows() -> None:
         EXAMINE.Row("e", "e", reason="takes video"),
         EXAMINE.Row("f", "f", runs=True, blocks=True, equal=True, reason="loops"),
     ]
-    known = {"torchvision": {"title": "torchvision 1", "rows": {row.name: asdict(row) for row in rows}}}
+    known = {
+        "torchvision": {"title": "torchvision 1", "rows": {row.name: asdict(row) for row in rows}}
+    }
     named = [replace(row, label=f"small_{row.name}" if row.name != "a" else "a") for row in rows]
     known["timm"] = {"title": "timm 1", "rows": {row.name: asdict(row) for row in named}}
     text = FAMILIES.page(known)
@@ -110,7 +139,9 @@ def recount(found: dict[str, list[list[str]]]) -> None:
     for library, *counts in found[""]:
         rows = found[library]
         start = len(rows[0]) - 6  # timm's rows name module and model
-        attention = [row[start + 2].split(" of ") for row in rows if row[start + 2] != "–" and row[start + 2]]
+        attention = [
+            row[start + 2].split(" of ") for row in rows if row[start + 2] != "–" and row[start + 2]
+        ]
         counted = [
             len(rows),
             sum(row[start] == "yes" for row in rows),

@@ -7,19 +7,41 @@ import torch
 from torch import Tensor, nn
 
 from specimen import zoo
-from specimen.toys import WIDTH, Block, Convolutional, Residual, Transformer, open_toy, part, pictures
+from specimen.toys import (
+    WIDTH,
+    Block,
+    Convolutional,
+    Residual,
+    Transformer,
+    open_toy,
+    part,
+    pictures,
+)
 from vitreous.specimen.specimen import Specimen
 
 
-def check(model: nn.Module, specimen: Specimen, images: Tensor, unit: str, norm: str | None, last: str | None) -> None:
+def check(
+    model: nn.Module,
+    specimen: Specimen,
+    images: Tensor,
+    unit: str,
+    norm: str | None,
+    last: str | None,
+) -> None:
     """`norm` is the module whose output is wanted, `last` the one whose input is."""
     caught: dict[str, Tensor] = {}
     hooks = []
     if norm is not None:
-        hooks.append(part(model, norm).register_forward_hook(lambda m, i, o: caught.setdefault("norm", o.clone())))
+        hooks.append(
+            part(model, norm).register_forward_hook(
+                lambda m, i, o: caught.setdefault("norm", o.clone())
+            )
+        )
     if last is not None:
         hooks.append(
-            part(model, last).register_forward_pre_hook(lambda m, i: caught.setdefault("hidden", i[0].clone()))
+            part(model, last).register_forward_pre_hook(
+                lambda m, i: caught.setdefault("hidden", i[0].clone())
+            )
         )
     with torch.no_grad():
         model(images)
@@ -29,7 +51,9 @@ def check(model: nn.Module, specimen: Specimen, images: Tensor, unit: str, norm:
     for site, feature in (("norm", seen.norm), ("hidden", seen.hidden)):
         assert (feature is None) == (site not in caught)
         if feature is not None:
-            torch.testing.assert_close(feature.raw.reshape(caught[site].shape), caught[site], atol=1e-5, rtol=1e-5)
+            torch.testing.assert_close(
+                feature.raw.reshape(caught[site].shape), caught[site], atol=1e-5, rtol=1e-5
+            )
 
 
 def test_transformer() -> None:

@@ -20,14 +20,21 @@ def test_folds_lose_nothing() -> None:
     for _ in range(200):
         units = convs(*generator.integers(1, 4, generator.integers(0, 30)).tolist())
         gathered = list(folds(units))
-        assert [unit for fold in gathered for block in zip(*fold, strict=True) for unit in block] == list(units)
+        assert [
+            unit for fold in gathered for block in zip(*fold, strict=True) for unit in block
+        ] == list(units)
         assert all(len({unit.channels for unit in slot}) == 1 for fold in gathered for slot in fold)
 
 
 def test_folds_find_blocks(drawings: dict[str, list[Anatomy]]) -> None:
     (vit,), (resnet,) = drawings["vit"], drawings["resnet"]
     assert [(len(fold), len(fold[0])) for fold in folds(vit.units)] == [(1, 1), (2, 12), (1, 1)]
-    assert [(len(fold), len(fold[0])) for fold in folds(resnet.units[2:9])] == [(1, 1), (1, 2), (1, 1), (1, 3)]
+    assert [(len(fold), len(fold[0])) for fold in folds(resnet.units[2:9])] == [
+        (1, 1),
+        (1, 2),
+        (1, 1),
+        (1, 3),
+    ]
     assert [(len(fold), len(fold[0])) for fold in folds(convs(1, 1, 2, 1, 1, 2))] == [(3, 2)]
     names = [slot_name(slot) for fold in folds(vit.units) for slot in fold]
     assert names == ["patch_embed", "blocks.0…11.attn", "blocks.0…11.mlp", "head"]

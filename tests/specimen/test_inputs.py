@@ -18,7 +18,9 @@ from vitreous.specimen.wrong_inputs import vision_tower
 class InnerFirst(nn.Module):
     """The first convolution by order of attributes sees 24 channels; the first one called sees the images."""
 
-    def __init__(self, channels: int = 3, side: int | None = None, patch: int = 4, dim: int = 24) -> None:
+    def __init__(
+        self, channels: int = 3, side: int | None = None, patch: int = 4, dim: int = 24
+    ) -> None:
         super().__init__()
         self.inner = nn.Conv2d(dim, dim, 3, padding=1, groups=dim)
         self.norm = nn.LayerNorm(channels * patch**2)
@@ -76,7 +78,10 @@ def test_with_a_size_only_the_channels_are_inferred(channels: int, side: Any) ->
 
 def test_what_is_said_in_full_is_not_doubted() -> None:
     assert image_shape(InnerFirst(3), (7, 16, 16)) == (7, 16, 16)
-    with pytest.raises(VitreousError, match=r"does not run on images of 7x16x16 .* runs on 3x\d+x\d+: say image=\(3, "):
+    with pytest.raises(
+        VitreousError,
+        match=r"does not run on images of 7x16x16 .* runs on 3x\d+x\d+: say image=\(3, ",
+    ):
         vitreous.open(InnerFirst(3), image=(7, 16, 16))
 
 
@@ -98,12 +103,16 @@ def test_a_part_that_names_the_size() -> None:
 
 
 def test_the_user_is_asked_where_several_sizes_are_accepted() -> None:
-    with pytest.raises(VitreousError, match=r"InnerFirst runs on images of several sizes .*224.*image=224"):
+    with pytest.raises(
+        VitreousError, match=r"InnerFirst runs on images of several sizes .*224.*image=224"
+    ):
         vitreous.open(InnerFirst())
 
 
 def test_a_wrong_size_is_answered_with_one_that_works() -> None:
-    with pytest.raises(VitreousError, match=r"on images of 3x64x64 .* runs on 3x32x32: say image=\(3, 32, 32\)"):
+    with pytest.raises(
+        VitreousError, match=r"on images of 3x64x64 .* runs on 3x32x32: say image=\(3, 32, 32\)"
+    ):
         vitreous.open(InnerFirst(3, 32), image=64)
 
 
@@ -125,14 +134,33 @@ def test_trying_leaves_the_model_alone() -> None:
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-BAD = [0, -5, 10**9, True, 3.5, "224", "axb", (), (1,), (3, 0), (3, 4, 5, 6), (3, 2.5), [True, 4], {3, 4}, object(), ""]
+BAD = [
+    0,
+    -5,
+    10**9,
+    True,
+    3.5,
+    "224",
+    "axb",
+    (),
+    (1,),
+    (3, 0),
+    (3, 4, 5, 6),
+    (3, 2.5),
+    [True, 4],
+    {3, 4},
+    object(),
+    "",
+]
 
 
 @pytest.mark.parametrize("image", BAD, ids=lambda image: type(image).__name__)
 def test_no_size_at_all(image: Any) -> None:
     models: list[nn.Module | str] = [InnerFirst(), "resnet18"]
     for model in models:
-        with pytest.raises(VitreousError, match=r"^image= takes a side, .*, and not .*\.$") as caught:
+        with pytest.raises(
+            VitreousError, match=r"^image= takes a side, .*, and not .*\.$"
+        ) as caught:
             vitreous.open(model, image=image)
         assert len(str(caught.value)) < 250
 
@@ -219,8 +247,12 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("image", [None, 16, (3, 16, 16)], ids=str)
-@pytest.mark.parametrize(("model", "takes", "way_out"), OTHERS, ids=lambda value: type(value).__name__)
-def test_models_that_take_something_else(model: nn.Module, takes: str, way_out: str, image: Any) -> None:
+@pytest.mark.parametrize(
+    ("model", "takes", "way_out"), OTHERS, ids=lambda value: type(value).__name__
+)
+def test_models_that_take_something_else(
+    model: nn.Module, takes: str, way_out: str, image: Any
+) -> None:
     with pytest.raises(VitreousError) as caught:
         vitreous.open(model, image=image)
     text = str(caught.value)
@@ -233,11 +265,19 @@ def test_models_that_take_something_else(model: nn.Module, takes: str, way_out: 
 
 def test_image_and_text_models_of_hugging_face() -> None:
     transformers = pytest.importorskip("transformers")
-    small = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    small = {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     text = {**small, "vocab_size": 50, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
     vision = {**small, "image_size": 32, "patch_size": 16}
     clip = transformers.CLIPModel(transformers.CLIPConfig(text_config=text, vision_config=vision))
-    with pytest.raises(VitreousError, match=r"takes tokens and images \(input_ids, pixel_values\).*model.vision_model"):
+    with pytest.raises(
+        VitreousError,
+        match=r"takes tokens and images \(input_ids, pixel_values\).*model.vision_model",
+    ):
         vitreous.open(clip)
     assert vitreous.open(clip.vision_model).anatomy.image == (3, 32, 32)
     with pytest.raises(VitreousError, match=r"BertModel takes tokens \(input_ids\) .*wrap it"):
@@ -245,6 +285,8 @@ def test_image_and_text_models_of_hugging_face() -> None:
 
 
 def test_the_way_to_a_vision_tower() -> None:
-    inner = nn.ModuleDict({"model": nn.ModuleDict({"text": nn.Identity(), "vision_tower": nn.Identity()})})
+    inner = nn.ModuleDict(
+        {"model": nn.ModuleDict({"text": nn.Identity(), "vision_tower": nn.Identity()})}
+    )
     assert vision_tower(inner) == "model.vision_tower"
     assert vision_tower(nn.Sequential(nn.Identity())) is None

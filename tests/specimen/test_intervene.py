@@ -81,7 +81,12 @@ def test_a_lesion_is_surgery(name: str) -> None:
 def test_a_removed_skip_is_surgery(name: str) -> None:
     model, specimen = opened(name)
     unit, path, instead = SKIPS[name]
-    check(specimen.without_skip(unit), operated(model, path, forward(instead)), images(specimen), model)
+    check(
+        specimen.without_skip(unit),
+        operated(model, path, forward(instead)),
+        images(specimen),
+        model,
+    )
 
 
 @pytest.mark.parametrize("name", ["vit", "swin", "resnet18"])
@@ -110,18 +115,25 @@ def test_parallel_branches_are_removed_one_at_a_time(gone: str) -> None:
     model = Transformer(Parallel(), Parallel())
     specimen = open_toy(model)
     stays = "mlp" if gone == "attn" else "attn"
-    by_hand = operated(model, "blocks.1", forward(lambda block, x: x + part(block, stays)(block.norm(x))))
+    by_hand = operated(
+        model, "blocks.1", forward(lambda block, x: x + part(block, stays)(block.norm(x)))
+    )
     check(specimen.without(f"blocks.1.{gone}"), by_hand, pictures(), model)
     for order in ((gone, stays), (stays, gone)):
         both = operated(model, "blocks.1", forward(lambda block, x: x))
         check(specimen.without(*(f"blocks.1.{name}" for name in order)), both, pictures(), model)
-    no_skip = operated(model, "blocks.0", forward(lambda b, x: b.attn(b.norm(x)) + b.mlp(b.norm(x))))
+    no_skip = operated(
+        model, "blocks.0", forward(lambda b, x: b.attn(b.norm(x)) + b.mlp(b.norm(x)))
+    )
     check(specimen.without_skip("blocks.0.attn"), no_skip, pictures(), model)
 
 
 def test_what_is_left_out_is_not_computed() -> None:
     _, specimen = opened("vit")
-    for edited in (specimen.without("blocks.0.attn"), specimen.with_attention("blocks.0.attn", "uniform")):
+    for edited in (
+        specimen.without("blocks.0.attn"),
+        specimen.with_attention("blocks.0.attn", "uniform"),
+    ):
         assert edited.module.code.count("aten.scaled_dot_product_attention") == 1
 
 
@@ -137,7 +149,12 @@ def test_three_branches_beside_a_skip() -> None:
     model = Transformer(Three())
     specimen = open_toy(model)
     skipless = forward(lambda b, x: b.attn(b.norm(x)) + b.mlp(b.norm(x)) + b.other(b.norm(x)))
-    check(specimen.without_skip("blocks.0.mlp"), operated(model, "blocks.0", skipless), pictures(), model)
+    check(
+        specimen.without_skip("blocks.0.mlp"),
+        operated(model, "blocks.0", skipless),
+        pictures(),
+        model,
+    )
     middle = forward(lambda b, x: x + b.attn(b.norm(x)) + b.other(b.norm(x)))
     check(specimen.without("blocks.0.mlp"), operated(model, "blocks.0", middle), pictures(), model)
 
@@ -145,13 +162,23 @@ def test_three_branches_beside_a_skip() -> None:
 def test_edits_compose_and_take_globs() -> None:
     model = Transformer(Block(), Block(), Block())
     specimen = open_toy(model)
-    edited = specimen.without("blocks.0.*").without_skip("blocks.2.attn").with_branch("blocks.1.mlp", torch.tanh)
+    edited = (
+        specimen.without("blocks.0.*")
+        .without_skip("blocks.2.attn")
+        .with_branch("blocks.1.mlp", torch.tanh)
+    )
     other = copy.deepcopy(model)
     forward(lambda block, x: x)(part(other, "blocks.0"))
-    forward(lambda block, x: (y := x + block.attn(block.norm1(x))) + torch.tanh(y))(part(other, "blocks.1"))
+    forward(lambda block, x: (y := x + block.attn(block.norm1(x))) + torch.tanh(y))(
+        part(other, "blocks.1")
+    )
     forward(vit_without_skip)(part(other, "blocks.2"))
     check(edited, other, pictures(), model)
-    assert edited.edits == ("without blocks.0.*", "without skip blocks.2.attn", "with branch blocks.1.mlp")
+    assert edited.edits == (
+        "without blocks.0.*",
+        "without skip blocks.2.attn",
+        "with branch blocks.1.mlp",
+    )
     assert specimen.edits == ()
     with torch.no_grad():
         same(specimen(pictures()), model(pictures()))
@@ -167,7 +194,9 @@ def test_edits_of_one_unit_add_up() -> None:
     nothing = operated(model, "blocks.1", forward(lambda block, x: torch.zeros_like(x)))
     check(specimen.without("blocks.1.mlp").without_skip("blocks.1.mlp"), nothing, pictures(), model)
     check(specimen.without_skip("blocks.1.mlp").without("blocks.1.mlp"), nothing, pictures(), model)
-    with pytest.raises(VitreousError, match=r"earlier edit removed .*blocks\.0\.attn.*before that one"):
+    with pytest.raises(
+        VitreousError, match=r"earlier edit removed .*blocks\.0\.attn.*before that one"
+    ):
         once.with_branch("blocks.0.attn", torch.tanh)
     with pytest.raises(VitreousError, match=r"earlier edit removed .*blocks\.0\.attn"):
         once.with_attention("blocks.0.attn", "uniform")
@@ -181,7 +210,9 @@ def test_with_branch_takes_one_argument_two_or_a_module() -> None:
         x = x + 0.5 * block.attn(block.norm1(x)) - x.mean(1, keepdim=True)
         return x + block.mlp(block.norm2(x))
 
-    edited = specimen.with_branch("blocks.1.attn", lambda x, branch: 0.5 * branch - x.mean(1, keepdim=True))
+    edited = specimen.with_branch(
+        "blocks.1.attn", lambda x, branch: 0.5 * branch - x.mean(1, keepdim=True)
+    )
     check(edited, operated(model, "blocks.1", forward(halved)), pictures(), model)
 
     mine = nn.Linear(WIDTH, WIDTH)
@@ -204,9 +235,13 @@ def test_branches_replaced_twice() -> None:
     """The second function is given what the first one made."""
     model = Transformer(Block(), Block())
     edited = (
-        open_toy(model).with_branch("blocks.0.mlp", lambda x, b: 2 * b).with_branch("blocks.0.mlp", lambda x, b: b + 1)
+        open_toy(model)
+        .with_branch("blocks.0.mlp", lambda x, b: 2 * b)
+        .with_branch("blocks.0.mlp", lambda x, b: b + 1)
     )
-    by_hand = forward(lambda block, x: (y := x + block.attn(block.norm1(x))) + 2 * block.mlp(block.norm2(y)) + 1)
+    by_hand = forward(
+        lambda block, x: (y := x + block.attn(block.norm1(x))) + 2 * block.mlp(block.norm2(y)) + 1
+    )
     check(edited, operated(model, "blocks.0", by_hand), pictures(), model)
 
 
@@ -255,7 +290,9 @@ def test_gradients_are_those_of_the_surgery() -> None:
     same(given.grad, wanted.grad)
     used = 0
     for (name, ours), theirs in zip(model.named_parameters(), other.parameters(), strict=True):
-        assert (ours.grad is None) == (theirs.grad is None), name  # the specimen shares the weights of the model
+        assert (ours.grad is None) == (theirs.grad is None), (
+            name
+        )  # the specimen shares the weights of the model
         if ours.grad is not None and theirs.grad is not None:
             same(ours.grad, theirs.grad)
             used += 1
@@ -270,7 +307,9 @@ def test_precision_changes_for_the_specimen_alone() -> None:
     edited = specimen.with_attention("blocks.1.attn", "uniform").without("blocks.0.attn")
     wide, wider = copy.deepcopy(model).double(), copy.deepcopy(mine).double()
     forward(lambda block, x: x + wider(x))(part(wide, "blocks.0"))
-    attention_by(lambda value: torch.full((17, 17), 1 / 17, dtype=torch.float64))(part(wide, "blocks.1.attn"))
+    attention_by(lambda value: torch.full((17, 17), 1 / 17, dtype=torch.float64))(
+        part(wide, "blocks.1.attn")
+    )
     with torch.no_grad():
         given, wanted = edited(pictures().double()), wide(pictures().double())
     assert given.dtype == torch.float64
@@ -283,12 +322,16 @@ def test_precision_changes_for_the_specimen_alone() -> None:
 
 def test_tables_that_the_graph_makes_follow_the_precision() -> None:
     """ConViT computes its table of offsets as it runs, in the precision of its weights."""
-    model = build("convit")  # a fresh one: once it has run, it keeps its table in the precision of that run
+    model = build(
+        "convit"
+    )  # a fresh one: once it has run, it keeps its table in the precision of that run
     specimen = vitreous.open(model)
     batch = images(specimen).double()
     wide = copy.deepcopy(specimen).to(torch.float64)
     with torch.no_grad():
-        torch.testing.assert_close(wide(batch), copy.deepcopy(model).double()(batch), rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(
+            wide(batch), copy.deepcopy(model).double()(batch), rtol=1e-9, atol=1e-10
+        )
         back = wide.to(torch.float32)(batch.float())
         same(back, model(batch.float()))
 
@@ -296,7 +339,9 @@ def test_tables_that_the_graph_makes_follow_the_precision() -> None:
 def test_copies_and_looking_inside() -> None:
     """An edited specimen is a specimen: it can be copied, saved as weights, and observed at every unit."""
     model = Transformer(Block(), Block())
-    edited = open_toy(model).without("blocks.0.attn").with_branch("blocks.1.mlp", lambda x, b: b + 3)
+    edited = (
+        open_toy(model).without("blocks.0.attn").with_branch("blocks.1.mlp", lambda x, b: b + 3)
+    )
     twin = copy.deepcopy(edited)
     with torch.no_grad():
         wanted = edited(pictures())
@@ -327,7 +372,9 @@ def test_copies_and_looking_inside() -> None:
 
 def test_a_lesion_without_a_skip_passes_the_input_on_or_gives_zeros() -> None:
     widths = [WIDTH, WIDTH, 2 * WIDTH, 2 * WIDTH]
-    blocks = [nn.Sequential(nn.Conv2d(a, b, 3, 1, 1), nn.ReLU()) for a, b in itertools.pairwise(widths)]
+    blocks = [
+        nn.Sequential(nn.Conv2d(a, b, 3, 1, 1), nn.ReLU()) for a, b in itertools.pairwise(widths)
+    ]
     model = Convolutional(*blocks)
     specimen = open_toy(model)
     names = [unit.name for unit in specimen.units]
@@ -335,7 +382,9 @@ def test_a_lesion_without_a_skip_passes_the_input_on_or_gives_zeros() -> None:
     passed = operated(model, "blocks.2", forward(lambda block, x: x))
     last = names[-2]
     check(specimen.without(last), passed, pictures(), model)
-    wider = operated(model, "blocks.1", forward(lambda block, x: torch.zeros_like(x).repeat(1, 2, 1, 1)))
+    wider = operated(
+        model, "blocks.1", forward(lambda block, x: torch.zeros_like(x).repeat(1, 2, 1, 1))
+    )
     check(specimen.without(names[-3]), wider, pictures(), model)
     with pytest.raises(VitreousError, match=r"no skip to remove"):
         specimen.without_skip(last)

@@ -44,7 +44,9 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
-        return self.out(torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return self.out(
+            torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        )
 
 
 class PostNorm(Tokens):
@@ -105,7 +107,9 @@ class Gated(Tokens):
     ("model", "units"),
     [
         (
-            PostNorm(norm1=nn.LayerNorm(8), norm2=nn.LayerNorm(8), attention=SelfAttention(), mlp=mlp()),
+            PostNorm(
+                norm1=nn.LayerNorm(8), norm2=nn.LayerNorm(8), attention=SelfAttention(), mlp=mlp()
+            ),
             ["attention parts.attention", "mlp parts.mlp"],
         ),
         (
@@ -113,7 +117,10 @@ class Gated(Tokens):
             ["attention parts.attention", "mlp parts.mlp"],
         ),
         (Rotary(mlp=mlp()), ["mlp parts.mlp"]),
-        (NoSkip(attention=SelfAttention(), mlp=mlp()), ["attention parts.attention |", "mlp parts.mlp |"]),
+        (
+            NoSkip(attention=SelfAttention(), mlp=mlp()),
+            ["attention parts.attention |", "mlp parts.mlp |"],
+        ),
         (LayerScale(norm=nn.LayerNorm(8), mlp=mlp()), ["mlp parts.mlp"]),
         (Mean(over=nn.Linear(16, 16)), ["token-mlp parts.over"]),
         (Gated(mlp=mlp(), gate=nn.Linear(8, 8)), ["mlp parts"]),
@@ -245,4 +252,8 @@ def test_what_follows_many_tensors_at_once_is_still_a_unit_of_its_own() -> None:
 
 def test_a_strided_projection_starts_a_stage() -> None:
     specimen = vitreous.open(Maps(Projection()), image=16)
-    assert [(unit.grid, unit.stage) for unit in specimen.units] == [((16, 16), 0), ((8, 8), 1), (None, 1)]
+    assert [(unit.grid, unit.stage) for unit in specimen.units] == [
+        ((16, 16), 0),
+        ((8, 8), 1),
+        (None, 1),
+    ]

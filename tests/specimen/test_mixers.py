@@ -95,7 +95,9 @@ class Recurrent(nn.GRU):
         return super().forward(tokens)[0]
 
 
-@pytest.mark.parametrize("mixer", [Fourier, GlobalFilter, Cosines, LongConvolution, Long, Scan, Recurrent])
+@pytest.mark.parametrize(
+    "mixer", [Fourier, GlobalFilter, Cosines, LongConvolution, Long, Scan, Recurrent]
+)
 def test_a_global_mixer_is_a_mixer(mixer: Callable[[], nn.Module]) -> None:
     specimen = open_toy(Transformer(Mixed(mixer()), Block()))
     kinds = [(unit.kind, unit.grid) for unit in specimen.units]

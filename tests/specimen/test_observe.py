@@ -10,7 +10,17 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from specimen.toys import WIDTH, Block, Convolutional, Parallel, Residual, Transformer, open_toy, part, pictures
+from specimen.toys import (
+    WIDTH,
+    Block,
+    Convolutional,
+    Parallel,
+    Residual,
+    Transformer,
+    open_toy,
+    part,
+    pictures,
+)
 from specimen.zoo import first_tensor, images, opened
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.specimen.anatomy import Unit
@@ -22,7 +32,9 @@ def hooked(model: nn.Module, batch: Tensor, *paths: str) -> dict[str, tuple[Tens
     seen: dict[str, tuple[Tensor, Tensor]] = {}
 
     def note(path: str) -> Any:
-        return lambda module, args, output: seen.__setitem__(path, (args[0].clone(), output.clone()))
+        return lambda module, args, output: seen.__setitem__(
+            path, (args[0].clone(), output.clone())
+        )
 
     handles = [part(model, path).register_forward_hook(note(path)) for path in paths]
     with torch.no_grad():
@@ -48,8 +60,14 @@ TIMM = {
         "out": {"blocks.1.mlp": "blocks.1"},
     },
     "swin": {
-        "before": {"layers.0.blocks.1.attn": "layers.0.blocks.1", "layers.1.downsample": "layers.1.downsample"},
-        "out": {"layers.0.blocks.1.mlp": "layers.0.blocks.1", "layers.1.downsample": "layers.1.downsample"},
+        "before": {
+            "layers.0.blocks.1.attn": "layers.0.blocks.1",
+            "layers.1.downsample": "layers.1.downsample",
+        },
+        "out": {
+            "layers.0.blocks.1.mlp": "layers.0.blocks.1",
+            "layers.1.downsample": "layers.1.downsample",
+        },
     },
     "resnet18": {
         "before": {"layer1.0": "layer1.0", "layer3.1": "layer3.1"},
@@ -59,7 +77,10 @@ TIMM = {
     },
     "convnext": {
         "before": {"stages.1.blocks.1": "stages.1.blocks.1"},
-        "out": {"stages.1.blocks.1": "stages.1.blocks.1", "stages.1.downsample": "stages.1.downsample"},
+        "out": {
+            "stages.1.blocks.1": "stages.1.blocks.1",
+            "stages.1.downsample": "stages.1.downsample",
+        },
     },
     "pit": {"out": {"transformers.0.blocks.0.mlp": "transformers.0.blocks.0"}},
     "deit": {"branch": {"blocks.0.attn": "blocks.0.attn", "blocks.1.mlp": "blocks.1.mlp"}},
@@ -70,7 +91,9 @@ TIMM = {
 def test_streams_are_what_plain_hooks_see(name: str) -> None:
     model, specimen = opened(name)
     batch = images(specimen)
-    wanted = hooked(model, batch, *{path for pairs in TIMM[name].values() for path in pairs.values()})
+    wanted = hooked(
+        model, batch, *{path for pairs in TIMM[name].values() for path in pairs.values()}
+    )
     seen = specimen.observe(batch, ("before", "skip", "branch", "out"))
     for site, pairs in TIMM[name].items():
         for unit, path in pairs.items():
@@ -80,7 +103,9 @@ def test_streams_are_what_plain_hooks_see(name: str) -> None:
         same(first_tensor(seen.output), first_tensor(model(batch)))
 
 
-@pytest.mark.parametrize("name", ["vit", "swin", "resnet50", "convnext", "cait", "poolformer", "hf vit", "tv vit"])
+@pytest.mark.parametrize(
+    "name", ["vit", "swin", "resnet50", "convnext", "cait", "poolformer", "hf vit", "tv vit"]
+)
 def test_skip_and_branch_make_the_stream(name: str) -> None:
     """`after` is their sum in whatever layout; a ResNet hands it on after its activation."""
     _, specimen = opened(name)
@@ -129,7 +154,10 @@ def test_tokens_come_in_one_order_whatever_the_order_inside() -> None:
     class Odd(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.proj, self.cls_token = nn.Conv2d(3, WIDTH, 4, 4), nn.Parameter(torch.randn(1, 1, WIDTH))
+            self.proj, self.cls_token = (
+                nn.Conv2d(3, WIDTH, 4, 4),
+                nn.Parameter(torch.randn(1, 1, WIDTH)),
+            )
 
         def forward(self, x: Tensor) -> Tensor:
             grid = self.proj(x).transpose(2, 3).flatten(2).transpose(1, 2)
@@ -147,11 +175,17 @@ def test_tokens_come_in_one_order_whatever_the_order_inside() -> None:
     same(seen.before.tokens[:, 1:], grid.flatten(2).transpose(1, 2))
     same(seen.before.tokens[:, 0], part(model, "stem").cls_token[:, 0].detach().expand(2, -1))
     assert seen.attention is not None
-    assert seen.attention.keys.tolist() == [[1 + row * 4 + column for column in range(4) for row in range(4)] + [0]]
+    assert seen.attention.keys.tolist() == [
+        [1 + row * 4 + column for column in range(4) for row in range(4)] + [0]
+    ]
 
 
 def test_units_come_in_order_of_depth() -> None:
-    for specimen in (opened("swin")[1], opened("resnet18")[1], open_toy(Transformer(Parallel(), Parallel()))):
+    for specimen in (
+        opened("swin")[1],
+        opened("resnet18")[1],
+        open_toy(Transformer(Parallel(), Parallel())),
+    ):
         order: list[int] = []
         batch = images(specimen)
         specimen.observe(batch, each=lambda unit, sites, seen=order: seen.append(unit.index))  # type: ignore[misc]
@@ -185,7 +219,9 @@ def test_nothing_outlives_its_consumer() -> None:
 
     gc.disable()  # reference counts alone must do
     try:
-        result = specimen.observe(pictures(), ("before", "branch", "after", "attention"), each=consume)
+        result = specimen.observe(
+            pictures(), ("before", "branch", "after", "attention"), each=consume
+        )
         left = sum(ref() is not None and ref() is not result.output for ref in alive)
     finally:
         gc.enable()
@@ -216,7 +252,11 @@ def test_an_activation_in_place_at_the_start_of_a_branch() -> None:
 
         def __init__(self) -> None:
             super().__init__()
-            self.act, self.conv, self.end = nn.ReLU(inplace=True), nn.Conv2d(WIDTH, WIDTH, 3, 1, 1), nn.Tanh()
+            self.act, self.conv, self.end = (
+                nn.ReLU(inplace=True),
+                nn.Conv2d(WIDTH, WIDTH, 3, 1, 1),
+                nn.Tanh(),
+            )
 
         def forward(self, x: Tensor) -> Tensor:
             return x + self.end(self.conv(self.act(x)))
@@ -228,7 +268,10 @@ def test_an_activation_in_place_at_the_start_of_a_branch() -> None:
         stem = part(model, "stem")(pictures())
     seen = specimen.observe(pictures(), ("skip", "after"))
     same(feature(seen, "blocks.0.conv", "skip").raw, stem.relu())
-    same(feature(seen, "blocks.0.conv", "after").raw.relu(), feature(seen, "blocks.1.conv", "skip").raw)
+    same(
+        feature(seen, "blocks.0.conv", "after").raw.relu(),
+        feature(seen, "blocks.1.conv", "skip").raw,
+    )
 
 
 def test_gradients_on_request_only() -> None:

@@ -18,7 +18,13 @@ from vitreous.errors import VitreousError
 
 
 def network() -> nn.Module:
-    layers = [nn.Conv2d(3, WIDTH, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(WIDTH, 5)]
+    layers = [
+        nn.Conv2d(3, WIDTH, 3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(WIDTH, 5),
+    ]
     return nn.Sequential(*layers).eval()
 
 
@@ -49,7 +55,12 @@ def test_models_that_compute_nothing(name: str) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [lambda x: {"a": [x, {"b": 2 * x}]}, lambda x: [x, x], lambda x: (x, None), lambda x: (x, 3, "name")],
+    [
+        lambda x: {"a": [x, {"b": 2 * x}]},
+        lambda x: [x, x],
+        lambda x: (x, None),
+        lambda x: (x, 3, "name"),
+    ],
     ids=["nested", "list", "None beside", "constants beside"],
 )
 def test_outputs_of_any_shape(answer: Callable[[Tensor], Any]) -> None:
@@ -89,18 +100,27 @@ def twice(model: nn.Module) -> Any:
     return torch.compile(nn.DataParallel(model))
 
 
-@pytest.mark.parametrize("wrap", [torch.compile, nn.DataParallel, torch.optim.swa_utils.AveragedModel, twice])
+@pytest.mark.parametrize(
+    "wrap", [torch.compile, nn.DataParallel, torch.optim.swa_utils.AveragedModel, twice]
+)
 def test_wrappers_are_opened_up(wrap: Callable[[nn.Module], nn.Module]) -> None:
-    model = settled(Transformer(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH))))
+    model = settled(
+        Transformer(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, WIDTH)))
+    )
     specimen = vitreous.open(wrap(model), image=16)
-    assert [u.name for u in specimen.units] == [u.name for u in vitreous.open(model, image=16).units]
+    assert [u.name for u in specimen.units] == [
+        u.name for u in vitreous.open(model, image=16).units
+    ]
     assert specimen.anatomy.model == "Transformer"
 
 
 @pytest.mark.parametrize("size", [213, 225])
 def test_a_map_as_wide_as_the_stand_in_for_the_batch(size: int) -> None:
     model = settled(
-        nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AvgPool2d(211), nn.Flatten(), nn.LazyLinear(5)), size
+        nn.Sequential(
+            nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AvgPool2d(211), nn.Flatten(), nn.LazyLinear(5)
+        ),
+        size,
     )
     specimen = vitreous.open(model, image=size)
     images = pictures(3, size)
@@ -114,12 +134,18 @@ class Flexible(nn.Module):
         super().__init__()
         self.stem, self.qkv, self.head = Patches(), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, 5)
         self.bias = nn.Parameter(torch.randn(HEADS, 16, 16)) if biased else None
-        mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 16, 16, device="cpu") if masked else None
+        mask = (
+            create_block_mask(lambda b, h, q, k: q >= k, None, None, 16, 16, device="cpu")
+            if masked
+            else None
+        )
         self.mask = mask
 
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.stem(images)
-        query, key, value = (x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for x in self.qkv(tokens).chunk(3, -1))
+        query, key, value = (
+            x.unflatten(-1, (HEADS, -1)).transpose(1, 2) for x in self.qkv(tokens).chunk(3, -1)
+        )
         bias = self.bias
         modify = None if bias is None else lambda score, b, h, q, k: score + bias[h, q, k]
         found = flex_attention(query, key, value, score_mod=modify, block_mask=self.mask)
@@ -187,7 +213,9 @@ def written(model: Any, tokens: Tensor) -> Tensor:
 OF_NO_IMAGE: dict[str, Question] = {
     "a buffer": lambda model, x: model.mlp(x) if model.switch[1] > 0 else x,
     "a mask of ones": lambda model, x: model.mlp(x) if torch.ones(x.shape[:2]).bool().all() else x,
-    "a weight": lambda model, x: x / model.head.weight.abs().max().item() if model.head.bias.norm() > 0 else x,
+    "a weight": lambda model, x: (
+        x / model.head.weight.abs().max().item() if model.head.bias.norm() > 0 else x
+    ),
     "a place": lambda model, x: x[:, : int(model.switch.sum())],
     "written through a mask": written,
     "how many there are": lambda model, x: model.mlp(x)[:, model.switch.nonzero()[:, 0]],
@@ -205,17 +233,23 @@ def test_questions_that_no_image_answers_are_answered_once(name: str) -> None:
 
 OF_IMAGES_OR_CHANCE: dict[str, Question] = {
     "the images": lambda model, x: model.mlp(x) if x.sum() > 0 else x,
-    "the images and a buffer": lambda model, x: model.mlp(x) if (x.sum() * 0 + model.switch[0]) > 0 else x,
+    "the images and a buffer": lambda model, x: (
+        model.mlp(x) if (x.sum() * 0 + model.switch[0]) > 0 else x
+    ),
     "chance": lambda model, x: model.mlp(x) if torch.rand(()) > 0.5 else x,
     "chance in place": lambda model, x: model.mlp(x) if torch.empty(()).uniform_() > 0.5 else x,
-    "chance from a weight": lambda model, x: model.mlp(x) if torch.bernoulli(model.switch * 0.5).sum() > 1 else x,
+    "chance from a weight": lambda model, x: (
+        model.mlp(x) if torch.bernoulli(model.switch * 0.5).sum() > 1 else x
+    ),
     "which are positive": lambda model, x: x.flatten(1)[x.flatten(1) > 0].sum() + model.mlp(x),
 }
 
 
 @pytest.mark.parametrize("name", OF_IMAGES_OR_CHANCE)
 def test_questions_about_images_or_chance_are_never_answered_for_all(name: str) -> None:
-    words = r"(a branch|number of tokens).* depends on the values in the images, or on chance.*units="
+    words = (
+        r"(a branch|number of tokens).* depends on the values in the images, or on chance.*units="
+    )
     with pytest.raises(VitreousError, match=words):
         vitreous.open(Asks(OF_IMAGES_OR_CHANCE[name]).eval(), image=16)
 
@@ -238,7 +272,11 @@ def test_an_empty_slice_is_no_obstacle() -> None:
 
         def __init__(self) -> None:
             super().__init__()
-            self.stem, self.conv, self.head = nn.Conv2d(3, 8, 4, 4), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 2, 1)
+            self.stem, self.conv, self.head = (
+                nn.Conv2d(3, 8, 4, 4),
+                nn.Conv2d(8, 8, 3, padding=1),
+                nn.Conv2d(8, 2, 1),
+            )
 
         def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
             stream = self.stem(images)
@@ -265,7 +303,9 @@ def test_a_loop_over_the_images_is_named(loop: Question) -> None:
         vitreous.open(Asks(loop).eval(), image=16)
 
 
-def test_flex_attention_called_by_a_helper_of_another_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flex_attention_called_by_a_helper_of_another_module(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     helper = ModuleType("somebodys_helper")
     monkeypatch.setitem(sys.modules, helper.__name__, helper)
     exec(
@@ -277,7 +317,11 @@ def test_flex_attention_called_by_a_helper_of_another_module(monkeypatch: pytest
     class Asks(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.stem, self.mix, self.head = nn.Conv2d(3, 16, 4, 4), nn.Linear(16, 16), nn.Linear(16, 5)
+            self.stem, self.mix, self.head = (
+                nn.Conv2d(3, 16, 4, 4),
+                nn.Linear(16, 16),
+                nn.Linear(16, 5),
+            )
 
         def forward(self, images: Tensor) -> Tensor:
             tokens = self.stem(images).flatten(2).transpose(1, 2)
@@ -292,11 +336,17 @@ def test_a_step_that_no_rule_can_follow_loses_positions_and_not_the_model() -> N
     class Scores(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.stem, self.weight, self.head = nn.Conv2d(3, 16, 4, 4), nn.Parameter(torch.randn(16)), nn.Linear(16, 5)
+            self.stem, self.weight, self.head = (
+                nn.Conv2d(3, 16, 4, 4),
+                nn.Parameter(torch.randn(16)),
+                nn.Linear(16, 5),
+            )
 
         def forward(self, images: Tensor) -> Tensor:
             tokens = self.stem(images).flatten(2).transpose(1, 2)
-            scores = nn.functional.linear(tokens, self.weight)  # a vector of weights: one dimension less
+            scores = nn.functional.linear(
+                tokens, self.weight
+            )  # a vector of weights: one dimension less
             return self.head((tokens * scores.softmax(1)[..., None]).sum(1))
 
     model, images = Scores().eval(), pictures()

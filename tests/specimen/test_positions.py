@@ -47,7 +47,11 @@ def cells(found: Trace | None, batch: int = 0) -> Tensor:
 
 def windows(x: Tensor, side: int = 4) -> Tensor:
     b, c, h, w = x.shape
-    return x.view(b, c, h // side, side, w // side, side).permute(0, 2, 4, 3, 5, 1).reshape(-1, side * side, c)
+    return (
+        x.view(b, c, h // side, side, w // side, side)
+        .permute(0, 2, 4, 3, 5, 1)
+        .reshape(-1, side * side, c)
+    )
 
 
 def test_the_image_is_numbered_row_by_row() -> None:
@@ -55,7 +59,9 @@ def test_the_image_is_numbered_row_by_row() -> None:
 
 
 def test_a_roll_moves_the_numbers() -> None:
-    assert torch.equal(cells(trace(lambda x: x.roll((-2, -3), (2, 3))))[0], RASTER.roll((-2, -3), (0, 1)))
+    assert torch.equal(
+        cells(trace(lambda x: x.roll((-2, -3), (2, 3))))[0], RASTER.roll((-2, -3), (0, 1))
+    )
 
 
 def test_shifted_windows_know_where_they_came_from() -> None:
@@ -63,7 +69,9 @@ def test_shifted_windows_know_where_they_came_from() -> None:
     assert found is not None
     assert found.ids.shape == (EXAMPLE_BATCH * 4, 16, 3)
     assert found.ids[3, :, 0].tolist() == RASTER.roll((-2, -2), (0, 1))[4:, 4:].flatten().tolist()
-    assert (found.ids[4:, :, 0] // SPAN == 1).all()  # the second image's windows follow the first one's
+    assert (
+        found.ids[4:, :, 0] // SPAN == 1
+    ).all()  # the second image's windows follow the first one's
     layout = Layout.of(found)
     assert layout is not None
     assert (layout.grid, layout.channels) == ((SIDE, SIDE), 3)
@@ -94,7 +102,9 @@ def test_a_learned_token_is_a_prefix_with_a_name() -> None:
 
 
 def test_a_strided_convolution_begins_a_new_grid() -> None:
-    found = trace(lambda x, w: nn.functional.conv2d(x, w, stride=2, padding=1), torch.zeros(5, 3, 3, 3))
+    found = trace(
+        lambda x, w: nn.functional.conv2d(x, w, stride=2, padding=1), torch.zeros(5, 3, 3, 3)
+    )
     assert found is not None
     assert found.grid == (4, 4)
     assert torch.equal(cells(found)[0], torch.arange(16).reshape(4, 4))
@@ -152,7 +162,9 @@ def test_attention_puts_its_result_where_the_query_is() -> None:
     assert cells(trace(attend))[:, 0].tolist() == [5, 6, 7, 8]
 
 
-@pytest.mark.parametrize("gone", [lambda x: x.mean((2, 3)), lambda x: nn.functional.adaptive_avg_pool2d(x, 1)])
+@pytest.mark.parametrize(
+    "gone", [lambda x: x.mean((2, 3)), lambda x: nn.functional.adaptive_avg_pool2d(x, 1)]
+)
 def test_pooling_everything_leaves_no_position(gone: Callable[[Tensor], Tensor]) -> None:
     assert trace(gone) is None
 
@@ -183,7 +195,9 @@ def test_sizes_that_happen_to_be_the_stand_in_are_left_alone() -> None:
 @pytest.mark.parametrize("mode", ["constant", "circular", "reflect", "replicate"])
 def test_padding_of_any_kind_leaves_a_grid_to_convolutions(mode: str) -> None:
     """What is repeated at the edges is not at two places."""
-    found = trace(lambda x, w: F.conv2d(F.pad(x, (1, 1, 1, 1), mode), w, stride=2), torch.ones(4, 3, 3, 3))
+    found = trace(
+        lambda x, w: F.conv2d(F.pad(x, (1, 1, 1, 1), mode), w, stride=2), torch.ones(4, 3, 3, 3)
+    )
     assert found is not None
     assert found.grid == (4, 4)
     padded = trace(lambda x: F.pad(x, (1, 1, 1, 1), mode))

@@ -77,11 +77,35 @@ class Keeper(nn.Module):
         return self.head((tokens + self.mlp(tokens)).mean(1))
 
     def contents(self) -> str:
-        parts: list[Any] = [self.ordered, dict(self.grouped), list(self.queue), sorted(self.names), self.nested]
+        parts: list[Any] = [
+            self.ordered,
+            dict(self.grouped),
+            list(self.queue),
+            sorted(self.names),
+            self.nested,
+        ]
         parts += [self.config]
-        parts += [self.slotted.calls, self.slotted.names, self.facts, self.table, self.array, self.mean, self.steps]
-        parts += [list(self.extra), self.held, Keeper.shared, Keeper.count, self.get_parameter("mlp.0.weight").sum()]
-        parts += [[module.training for module in self.modules()], sorted(vars(self)), dict(self._forward_hooks)]
+        parts += [
+            self.slotted.calls,
+            self.slotted.names,
+            self.facts,
+            self.table,
+            self.array,
+            self.mean,
+            self.steps,
+        ]
+        parts += [
+            list(self.extra),
+            self.held,
+            Keeper.shared,
+            Keeper.count,
+            self.get_parameter("mlp.0.weight").sum(),
+        ]
+        parts += [
+            [module.training for module in self.modules()],
+            sorted(vars(self)),
+            dict(self._forward_hooks),
+        ]
         parts += [torch.get_rng_state().sum(), random.getstate()[1][-1]]
         parts += list(np.random.get_state(legacy=False).items())  # noqa: NPY002
         return repr(parts)
@@ -209,7 +233,9 @@ HIDDEN: dict[str, Callable[[float], Gain]] = {
     "container": lambda k: Boxed(box={"k": [k]}),
     "OrderedDict": lambda k: Boxed(box=OrderedDict(k=deque([k]))),
     "namespace": lambda k: Configured(config=SimpleNamespace(k=k)),
-    "dataclass": lambda k: Configured(config=type("C", (), {"__init__": lambda self: setattr(self, "k", k)})()),
+    "dataclass": lambda k: Configured(
+        config=type("C", (), {"__init__": lambda self: setattr(self, "k", k)})()
+    ),
     "closure": lambda k: Called(call=closure(k)),
     "tensor": lambda k: Constant(table=torch.tensor(k)),
     "partial": lambda k: Called(call=partial(float, k)),
@@ -230,7 +256,9 @@ def test_a_class_that_changes_between_two_models(monkeypatch: pytest.MonkeyPatch
     for k in (1.0, 5.0):
         monkeypatch.setattr(OfClass, "k", k)
         model = settled(Transformer(OfClass()))
-        assert torch.allclose(vitreous.open(model, image=16)(pictures()), model(pictures()), rtol=1e-5, atol=1e-5)
+        assert torch.allclose(
+            vitreous.open(model, image=16)(pictures()), model(pictures()), rtol=1e-5, atol=1e-5
+        )
 
 
 def test_a_forward_pass_of_ones_own() -> None:
@@ -239,7 +267,9 @@ def test_a_forward_pass_of_ones_own() -> None:
         mlp = model.get_submodule("blocks.0.mlp")
         forward: Any = mlp.forward
         mlp.forward = lambda x, k=k, forward=forward: k * forward(x)
-        assert torch.allclose(vitreous.open(model, image=16)(pictures()), model(pictures()), rtol=1e-5, atol=1e-5)
+        assert torch.allclose(
+            vitreous.open(model, image=16)(pictures()), model(pictures()), rtol=1e-5, atol=1e-5
+        )
 
 
 def test_a_wrong_entry_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,7 +278,9 @@ def test_a_wrong_entry_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opening, "structure", lambda model, example: "one for all")
     for k in (1.0, 5.0):
         model = settled(Transformer(Gain(_k=k)))
-        assert torch.allclose(vitreous.open(model, image=16)(pictures()), model(pictures()), rtol=1e-5, atol=1e-5)
+        assert torch.allclose(
+            vitreous.open(model, image=16)(pictures()), model(pictures()), rtol=1e-5, atol=1e-5
+        )
 
 
 class Coin(nn.Module):

@@ -66,7 +66,9 @@ def keys_first(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def batched(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     flat = [part.flatten(0, 1) for part in (q, k, v)]
-    logits = torch.baddbmm(torch.zeros(1, 1, 1), flat[0], flat[1].mT, beta=0, alpha=q.shape[-1] ** -0.5)
+    logits = torch.baddbmm(
+        torch.zeros(1, 1, 1), flat[0], flat[1].mT, beta=0, alpha=q.shape[-1] ** -0.5
+    )
     return torch.bmm(logits.softmax(-1), flat[2]).unflatten(0, q.shape[:2])
 
 
@@ -165,11 +167,23 @@ PROBABILITIES: dict[str, tuple[Attend, Scores]] = {
     "additive": (weighted(additive), additive),
 }
 OTHERS: dict[str, tuple[Attend, Scores, str]] = {
-    "sigmoid": (weighted(lambda q, k: scores(q, k).sigmoid()), lambda q, k: scores(q, k).sigmoid(), "positive"),
-    "relu": (weighted(lambda q, k: scores(q, k).relu() / 16), lambda q, k: scores(q, k).relu() / 16, "positive"),
+    "sigmoid": (
+        weighted(lambda q, k: scores(q, k).sigmoid()),
+        lambda q, k: scores(q, k).sigmoid(),
+        "positive",
+    ),
+    "relu": (
+        weighted(lambda q, k: scores(q, k).relu() / 16),
+        lambda q, k: scores(q, k).relu() / 16,
+        "positive",
+    ),
     "squared relu": (weighted(squared), squared, "positive"),
     "a sink": (with_a_sink, sunk, "positive"),
-    "no softmax": (weighted(lambda q, k: scores(q, k) / 16), lambda q, k: scores(q, k) / 16, "signed"),
+    "no softmax": (
+        weighted(lambda q, k: scores(q, k) / 16),
+        lambda q, k: scores(q, k) / 16,
+        "signed",
+    ),
 }
 
 
@@ -214,7 +228,9 @@ def test_weights_that_are_no_probabilities_are_those_applied(spelling: str) -> N
     assert not found.normalised
     if kind == "positive":
         shares = reference / reference.sum(-1, keepdim=True)
-        torch.testing.assert_close(found.probabilities.dense(), shares.nan_to_num(0), rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            found.probabilities.dense(), shares.nan_to_num(0), rtol=0, atol=1e-5
+        )
     else:
         with pytest.raises(VitreousError, match="negative"):
             _ = found.probabilities
@@ -230,7 +246,9 @@ def test_attention_in_every_spelling_can_be_replaced(spelling: str) -> None:
     uniform = Transformer(Block(Attention(lambda q, k, v: matrix @ v)))
     uniform.load_state_dict(model.state_dict())
     with torch.no_grad():
-        torch.testing.assert_close(edited(pictures()), uniform.eval()(pictures()), rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            edited(pictures()), uniform.eval()(pictures()), rtol=0, atol=1e-5
+        )
     seen = attention(edited.observe(pictures(), ["attention"]), "blocks.0.attn")
     torch.testing.assert_close(seen.dense(), matrix.expand(2, -1, -1, -1), rtol=0, atol=1e-6)
     mean = specimen.mean_attention([pictures()])
@@ -244,14 +262,18 @@ class Linear(Attention):
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k = feature(q), feature(k)
             if spelling == "einsum":
-                return torch.einsum("bhde,bhdn->bhen", torch.einsum("bhnd,bhne->bhde", k, v), q.mT).mT
+                return torch.einsum(
+                    "bhde,bhdn->bhen", torch.einsum("bhnd,bhne->bhde", k, v), q.mT
+                ).mT
             return q @ (k.mT @ v)
 
         super().__init__(attend)
 
 
 @pytest.mark.parametrize("spelling", ["einsum", "matmul"])
-@pytest.mark.parametrize("feature", [F.relu, lambda x: F.elu(x) + 1, torch.exp, lambda x: x.softmax(-2)])
+@pytest.mark.parametrize(
+    "feature", [F.relu, lambda x: F.elu(x) + 1, torch.exp, lambda x: x.softmax(-2)]
+)
 def test_linear_attention_stays_linear(feature: Callable[[Tensor], Tensor], spelling: str) -> None:
     specimen = open_toy(Transformer(Block(Linear(feature, spelling))))
     unit = specimen.anatomy["blocks.0.attn"]
@@ -278,16 +300,24 @@ class Pooling(nn.Module):
 
     def __init__(self, queries: int, spelling: str) -> None:
         super().__init__()
-        self.stem, self.blocks, self.head = Transformer().stem, nn.Sequential(Block()), nn.Linear(WIDTH, 5)
+        self.stem, self.blocks, self.head = (
+            Transformer().stem,
+            nn.Sequential(Block()),
+            nn.Linear(WIDTH, 5),
+        )
         self.query, self.kv = nn.Parameter(torch.randn(queries, WIDTH)), nn.Linear(WIDTH, 2 * WIDTH)
         self.spelling = spelling
 
     def forward(self, pixels: Tensor) -> Tensor:
         key, value = self.kv(self.blocks(self.stem(pixels))).chunk(2, -1)
         if self.spelling == "fused":
-            pooled = F.scaled_dot_product_attention(self.query.expand(len(key), -1, -1), key, value, scale=1.0)
+            pooled = F.scaled_dot_product_attention(
+                self.query.expand(len(key), -1, -1), key, value, scale=1.0
+            )
         elif self.spelling == "einsum":
-            pooled = torch.einsum("bqn,bnd->bqd", torch.einsum("qd,bnd->bqn", self.query, key).softmax(-1), value)
+            pooled = torch.einsum(
+                "bqn,bnd->bqd", torch.einsum("qd,bnd->bqn", self.query, key).softmax(-1), value
+            )
         elif self.spelling == "summed":
             pooled = ((key @ self.query.T).softmax(1)[..., None] * value[:, :, None]).sum(1)
         else:
@@ -328,7 +358,9 @@ def test_a_wrong_site_is_not_shown() -> None:
     assert proved(two, {two.product: Finding(0.0, 1e-3, "probabilities")}).visible
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in ("resnet18", "resnet50", "resnext")])
+@pytest.mark.parametrize(
+    "name", [name for name in MODELS if name not in ("resnet18", "resnet50", "resnext")]
+)
 def test_weights_times_values_are_the_product_in_every_family(name: str) -> None:
     _, specimen = opened(name)
     sites = [site for unit in specimen.units for site in specimen._wiring[unit.name].attention]
@@ -344,7 +376,9 @@ def test_queries_pooled_inside_windows_are_on_a_coarser_grid() -> None:
         def forward(self, tokens: Tensor) -> Tensor:
             query, key, value = self.split(tokens)
             cells = query.unflatten(2, (2, 2, 2, 2)).transpose(3, 4).flatten(4, 5)
-            return self.proj(unfused(cells.max(4).values.flatten(2, 3), key, value).transpose(1, 2).flatten(2))
+            return self.proj(
+                unfused(cells.max(4).values.flatten(2, 3), key, value).transpose(1, 2).flatten(2)
+            )
 
     class Shrinking(Block):
         def forward(self, tokens: Tensor) -> Tensor:

@@ -43,7 +43,9 @@ def gap(specimen: Specimen, images: Tensor) -> tuple[int, float]:
     for group in together.values():
         branches = sum(at(seen, name, "branch").double() for name in group)
         after = at(seen, group[0], "after").double()
-        error = (at(seen, group[0], "skip").double() + branches - after).abs().max() / after.abs().max()
+        error = (
+            at(seen, group[0], "skip").double() + branches - after
+        ).abs().max() / after.abs().max()
         worst = max(worst, float(error.detach()))
     return sum(unit.skip for unit in specimen.units), worst
 
@@ -59,7 +61,9 @@ def test_skip_and_branch_add_up(name: str) -> None:
 def modules_output(model: nn.Module, name: str, images: Tensor) -> Tensor:
     """What the model's own module returns."""
     kept: list[Tensor] = []
-    handle = model.get_submodule(name).register_forward_hook(lambda _, __, output: kept.append(output))
+    handle = model.get_submodule(name).register_forward_hook(
+        lambda _, __, output: kept.append(output)
+    )
     with torch.no_grad():
         model(images)
     handle.remove()
@@ -83,7 +87,9 @@ def test_the_next_blocks_activation_does_not_count(name: str) -> None:
     for unit in specimen.units:
         if unit.skip:
             block = _block(model, unit.name)
-            assert torch.allclose(at(seen, unit.name, "out"), modules_output(model, block, images), atol=1e-5)
+            assert torch.allclose(
+                at(seen, unit.name, "out"), modules_output(model, block, images), atol=1e-5
+            )
             assert seen[unit.name].out is seen[unit.name].after
 
 
@@ -166,7 +172,9 @@ def test_a_model_that_is_one_function(kind: type[Chain]) -> None:
         for number, mlp in enumerate(model.mlps):
             name = f"mlps.{number}"
             assert torch.allclose(
-                at(seen, name, "after"), at(seen, name, "before") + at(seen, name, "branch"), atol=1e-6
+                at(seen, name, "after"),
+                at(seen, name, "before") + at(seen, name, "branch"),
+                atol=1e-6,
             )
             tokens = model.step(tokens, mlp, model.norms[number])
             assert torch.allclose(at(seen, name, "out"), tokens, atol=1e-5)
@@ -181,7 +189,8 @@ class PreActivation(nn.Module):
         widths = [(WIDTH, WIDTH), (WIDTH, WIDTH), (WIDTH, 2 * WIDTH), (2 * WIDTH, 2 * WIDTH)]
         self.norms = nn.ModuleList(nn.BatchNorm2d(a) for a, _ in widths)
         self.convs = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(a, b, 3, b // a, 1), nn.ReLU(), nn.Conv2d(b, b, 3, 1, 1)) for a, b in widths
+            nn.Sequential(nn.Conv2d(a, b, 3, b // a, 1), nn.ReLU(), nn.Conv2d(b, b, 3, 1, 1))
+            for a, b in widths
         )
         self.shortcut = nn.Conv2d(WIDTH, 2 * WIDTH, 1, 2)
         self.norm, self.head = nn.BatchNorm2d(2 * WIDTH), nn.Linear(2 * WIDTH, 5)
@@ -311,7 +320,9 @@ def test_every_way_to_write_a_sum(name: str) -> None:
     assert torch.allclose(specimen(pictures()), model(pictures()), atol=1e-6)
     for unit in specimen.units:
         if unit.skip:  # the lesion takes out what the branch adds, in whatever way it is added
-            assert not torch.allclose(specimen.without(unit.name)(pictures()), model(pictures()), atol=1e-4)
+            assert not torch.allclose(
+                specimen.without(unit.name)(pictures()), model(pictures()), atol=1e-4
+            )
 
 
 def test_a_lesion_of_a_difference() -> None:

@@ -17,9 +17,13 @@ def line(unit: Unit) -> str:
     return f"{unit.kind} {unit.name} {grid}{prefix}{look}{'' if unit.skip else ' |'}"
 
 
-def transformer(path: str, count: int, tail: str, look: str, attn: str = "attn", mlp: str = "mlp") -> list[str]:
+def transformer(
+    path: str, count: int, tail: str, look: str, attn: str = "attn", mlp: str = "mlp"
+) -> list[str]:
     """Blocks of attention and MLP; `path` has a {} for the block's number."""
-    pairs = [(f"attention {path}.{attn} {tail} {look}", f"mlp {path}.{mlp} {tail}") for _ in range(count)]
+    pairs = [
+        (f"attention {path}.{attn} {tail} {look}", f"mlp {path}.{mlp} {tail}") for _ in range(count)
+    ]
     return [text.format(i) for i, pair in enumerate(pairs) for text in pair]
 
 
@@ -90,7 +94,11 @@ EXPECTED = {
     ],
     "resnet18": [
         "stem conv1 16x16 |",
-        *[f"conv layer{s}.{i} {side}x{side}" for s, side in ((1, 16), (2, 8), (3, 4), (4, 2)) for i in (0, 1)],
+        *[
+            f"conv layer{s}.{i} {side}x{side}"
+            for s, side in ((1, 16), (2, 8), (3, 4), (4, 2))
+            for i in (0, 1)
+        ],
         "head fc - |",
     ],
     "resnet50": [
@@ -147,7 +155,9 @@ EXPECTED = {
     ],
     "tv vit": [
         "stem conv_proj 4x4+class |",
-        *transformer("encoder.layers.encoder_layer_{}", 2, "4x4+class", "2 global", attn="self_attention"),
+        *transformer(
+            "encoder.layers.encoder_layer_{}", 2, "4x4+class", "2 global", attn="self_attention"
+        ),
         "head heads - |",
     ],
     "tv swin": [
@@ -206,7 +216,9 @@ EXPECTED = {
 EXPECTED["resnext"] = EXPECTED["resnet50"]
 EXPECTED["tv resnet"] = [text.replace("16x16", "56x56") for text in EXPECTED["resnet18"]]
 for short, long in (("8x8", "28x28"), ("4x4", "14x14"), ("2x2", "7x7")):
-    EXPECTED["tv resnet"] = [text.replace(f" {short}", f" {long}") for text in EXPECTED["tv resnet"]]
+    EXPECTED["tv resnet"] = [
+        text.replace(f" {short}", f" {long}") for text in EXPECTED["tv resnet"]
+    ]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -221,7 +233,10 @@ def test_the_specimen_computes_what_the_model_does_for_any_batch(name: str) -> N
     batch = images(specimen, 3)
     with torch.no_grad():
         for count in (1, 2, 3):
-            given, wanted = first_tensor(specimen(batch[:count])), first_tensor(model(batch[:count]))
+            given, wanted = (
+                first_tensor(specimen(batch[:count])),
+                first_tensor(model(batch[:count])),
+            )
             torch.testing.assert_close(given, wanted, rtol=1e-4, atol=1e-5)
 
 

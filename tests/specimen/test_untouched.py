@@ -32,7 +32,11 @@ class State:
         self.modes = [module.training for module in model.modules()]
         self.attributes = [dict(vars(module)) for module in model.modules()]
         self.inner = [
-            {name: copy.copy(value) for name, value in vars(module).items() if isinstance(value, (dict, list))}
+            {
+                name: copy.copy(value)
+                for name, value in vars(module).items()
+                if isinstance(value, (dict, list))
+            }
             for module in model.modules()
         ]
         self.weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
@@ -127,7 +131,9 @@ def test_after_everything_that_succeeds(name: str) -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_after_a_consumer_that_breaks_off(error: type[BaseException]) -> None:
-    model = settled(Transformer(nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 8))))
+    model = settled(
+        Transformer(nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True), nn.Linear(8, 8)))
+    )
     state = State(half_training(model))
     specimen = vitreous.open(model, image=16)
 
@@ -141,7 +147,9 @@ def test_after_a_consumer_that_breaks_off(error: type[BaseException]) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_after_an_export_that_breaks_off(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_export_that_breaks_off(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = half_training(build("convit"))
     state = State(model)
 
@@ -174,7 +182,9 @@ def test_after_a_model_that_cannot_be_read_or_fails() -> None:
     with pytest.raises(KeyboardInterrupt):
         specimen.observe(pictures(), each=consume)
     state.check()
-    assert not any(module._forward_hooks or module._forward_pre_hooks for module in specimen.modules())
+    assert not any(
+        module._forward_hooks or module._forward_pre_hooks for module in specimen.modules()
+    )
     fails = half_training(settled(Transformer()))
     state = State(fails)
     part(fails, "head").in_features = 8

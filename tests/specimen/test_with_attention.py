@@ -32,7 +32,10 @@ def box(side: int, prefix: int, reach: int) -> Tensor:
 
 PRODUCTS = pytest.mark.parametrize(
     "attend",
-    [pytest.param(nn.functional.scaled_dot_product_attention, id="fused"), pytest.param(unfused, id="unfused")],
+    [
+        pytest.param(nn.functional.scaled_dot_product_attention, id="fused"),
+        pytest.param(unfused, id="unfused"),
+    ],
 )
 
 
@@ -42,7 +45,10 @@ def test_uniform_attention_is_the_mean_of_the_values(attend: Any) -> None:
     specimen = open_toy(model)
     mean = attention_by(lambda value: torch.full((17, 17), 1 / 17))
     check(
-        specimen.with_attention("blocks.1.attn", "uniform"), operated(model, "blocks.1.attn", mean), pictures(), model
+        specimen.with_attention("blocks.1.attn", "uniform"),
+        operated(model, "blocks.1.attn", mean),
+        pictures(),
+        model,
     )
 
 
@@ -89,7 +95,12 @@ def test_grouped_queries_with_a_given_matrix() -> None:
     model = Transformer(Block(Attention(grouped, key_heads=1)))
     matrix = torch.rand(2, 16, 16).softmax(-1)
     edited = open_toy(model).with_attention("attention", matrix)
-    check(edited, operated(model, "blocks.0.attn", attention_by(lambda value: matrix)), pictures(), model)
+    check(
+        edited,
+        operated(model, "blocks.0.attn", attention_by(lambda value: matrix)),
+        pictures(),
+        model,
+    )
 
 
 @pytest.mark.parametrize("name", ["vit", "swin", "cait"])
@@ -122,12 +133,16 @@ def test_uniform_attention_in_windows(block: int) -> None:
     model = copy.deepcopy(opened("swin")[0])
     path = f"layers.0.blocks.{block}"
     with torch.no_grad():
-        part(model, f"{path}.attn").qkv.weight.mul_(9)  # so that its own attention is far from uniform
+        part(model, f"{path}.attn").qkv.weight.mul_(
+            9
+        )  # so that its own attention is far from uniform
     specimen = vitreous.open(model)
 
     def attn(module: Any, x: Tensor) -> Tensor:
         shift, width = -3 * block, x.shape[-1]
-        value = nn.functional.linear(x, module.attn.qkv.weight[-width:], module.attn.qkv.bias[-width:])
+        value = nn.functional.linear(
+            x, module.attn.qkv.weight[-width:], module.attn.qkv.bias[-width:]
+        )
         value = value.roll((shift, shift), (1, 2)).unflatten(2, (2, 7)).unflatten(1, (2, 7))
         mean = value.mean((2, 4), keepdim=True).expand_as(value).flatten(3, 4).flatten(1, 2)
         return module.attn.proj(mean.roll((-shift, -shift), (1, 2)))

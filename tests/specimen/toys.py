@@ -26,7 +26,11 @@ class Patches(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.proj(images).flatten(2).transpose(1, 2)
-        return tokens if self.cls_token is None else torch.cat([self.cls_token.expand(len(tokens), -1, -1), tokens], 1)
+        return (
+            tokens
+            if self.cls_token is None
+            else torch.cat([self.cls_token.expand(len(tokens), -1, -1), tokens], 1)
+        )
 
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -39,7 +43,9 @@ def unfused(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 class Attention(nn.Module):
     """Self-attention around any product of queries, keys and values; fewer key heads than query heads if wanted."""
 
-    def __init__(self, attend: Attend = F.scaled_dot_product_attention, key_heads: int = HEADS) -> None:
+    def __init__(
+        self, attend: Attend = F.scaled_dot_product_attention, key_heads: int = HEADS
+    ) -> None:
         super().__init__()
         self.attend, self.sizes = attend, (HEADS, key_heads, key_heads)
         self.qkv = nn.Linear(WIDTH, WIDTH // HEADS * sum(self.sizes))
@@ -88,7 +94,11 @@ class Parallel(nn.Module):
 class Transformer(nn.Module):
     def __init__(self, *blocks: nn.Module, cls: bool = False) -> None:
         super().__init__()
-        self.stem, self.blocks, self.head = Patches(cls), nn.Sequential(*blocks), nn.Linear(WIDTH, 5)
+        self.stem, self.blocks, self.head = (
+            Patches(cls),
+            nn.Sequential(*blocks),
+            nn.Linear(WIDTH, 5),
+        )
 
     def forward(self, images: Tensor) -> Any:
         return self.head(self.blocks(self.stem(images)).mean(1))
@@ -102,7 +112,9 @@ class Residual(nn.Module):
         self.conv1, self.bn1 = nn.Conv2d(width, out, 3, stride, 1), nn.BatchNorm2d(out)
         self.conv2, self.bn2 = nn.Conv2d(out, out, 3, 1, 1), nn.BatchNorm2d(out)
         self.act = nn.ReLU(inplace=True)
-        self.downsample = nn.Conv2d(width, out, 1, stride) if (width, stride) != (out, 1) else nn.Identity()
+        self.downsample = (
+            nn.Conv2d(width, out, 1, stride) if (width, stride) != (out, 1) else nn.Identity()
+        )
 
     def forward(self, value: Tensor) -> Tensor:
         branch = self.bn2(self.conv2(self.act(self.bn1(self.conv1(value)))))

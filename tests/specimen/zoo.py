@@ -18,34 +18,62 @@ from vitreous.specimen.specimen import Specimen
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "vit": lambda: timm.create_model("vit_tiny_patch16_224", depth=2, img_size=64, num_classes=10),
-    "deit": lambda: timm.create_model("deit_tiny_distilled_patch16_224", depth=2, img_size=64, num_classes=10),
-    "convit": lambda: timm.create_model("convit_tiny", depth=3, local_up_to_layer=2, img_size=64, num_classes=10),
+    "deit": lambda: timm.create_model(
+        "deit_tiny_distilled_patch16_224", depth=2, img_size=64, num_classes=10
+    ),
+    "convit": lambda: timm.create_model(
+        "convit_tiny", depth=3, local_up_to_layer=2, img_size=64, num_classes=10
+    ),
     "swin": lambda: timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=56, depths=(2, 2), embed_dim=16, num_heads=(2, 4), num_classes=10
+        "swin_tiny_patch4_window7_224",
+        img_size=56,
+        depths=(2, 2),
+        embed_dim=16,
+        num_heads=(2, 4),
+        num_classes=10,
     ),
     "pit": lambda: timm.create_model("pit_ti_224", depth=[1, 1, 1], num_classes=10),
     "twins": lambda: timm.create_model("twins_svt_small", depths=[2, 2, 1, 1], num_classes=10),
-    "mixer": lambda: MlpMixer(img_size=64, patch_size=16, num_blocks=2, embed_dim=32, num_classes=10),
+    "mixer": lambda: MlpMixer(
+        img_size=64, patch_size=16, num_blocks=2, embed_dim=32, num_classes=10
+    ),
     "resnet18": lambda: timm.create_model("resnet18", num_classes=10),
     "resnet50": lambda: timm.create_model("resnet50", layers=[2, 1, 1, 1], num_classes=10),
     "resnext": lambda: timm.create_model("resnext50_32x4d", layers=[2, 1, 1, 1], num_classes=10),
-    "hybrid": lambda: timm.create_model("vit_small_r26_s32_224", img_size=64, depth=1, num_classes=10),
-    "poolformer": lambda: MetaFormer(depths=(1, 1), dims=(16, 32), token_mixers=Pooling, num_classes=10),
+    "hybrid": lambda: timm.create_model(
+        "vit_small_r26_s32_224", img_size=64, depth=1, num_classes=10
+    ),
+    "poolformer": lambda: MetaFormer(
+        depths=(1, 1), dims=(16, 32), token_mixers=Pooling, num_classes=10
+    ),
     "convnext": lambda: timm.create_model("convnext_atto", depths=(1, 2, 1, 1), num_classes=10),
     "cait": lambda: timm.create_model("cait_xxs24_224", img_size=64, depth=2, num_classes=10),
-    "beit": lambda: timm.create_model("beit_base_patch16_224", img_size=64, depth=2, embed_dim=48, num_heads=3),
+    "beit": lambda: timm.create_model(
+        "beit_base_patch16_224", img_size=64, depth=2, embed_dim=48, num_heads=3
+    ),
     "tv vit": lambda: torchvision.models.VisionTransformer(32, 8, 2, 2, 32, 64, num_classes=10),
-    "tv swin": lambda: torchvision.models.SwinTransformer([4, 4], 16, [2, 2], [2, 4], [7, 7], num_classes=10),
+    "tv swin": lambda: torchvision.models.SwinTransformer(
+        [4, 4], 16, [2, 2], [2, 4], [7, 7], num_classes=10
+    ),
     "tv resnet": lambda: torchvision.models.resnet18(num_classes=10),
     "tv convnext": lambda: torchvision.models.ConvNeXt(
         [CNBlockConfig(16, 32, 1), CNBlockConfig(32, None, 2)], num_classes=10
     ),
     "hf vit": lambda: hugging_face("ViTForImageClassification", image_size=32, patch_size=8),
     "hf swin": lambda: hugging_face(
-        "SwinForImageClassification", image_size=56, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4]
+        "SwinForImageClassification",
+        image_size=56,
+        patch_size=4,
+        embed_dim=16,
+        depths=[2, 2],
+        num_heads=[2, 4],
     ),
     "hf resnet": lambda: hugging_face(
-        "ResNetForImageClassification", embedding_size=16, hidden_sizes=[16, 32], depths=[2, 1], layer_type="basic"
+        "ResNetForImageClassification",
+        embedding_size=16,
+        hidden_sizes=[16, 32],
+        depths=[2, 1],
+        layer_type="basic",
     ),
     "hf convnext": lambda: hugging_face(
         "ConvNextForImageClassification", hidden_sizes=[16, 32], depths=[1, 2], num_stages=2
@@ -54,7 +82,12 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
     "hf clip": lambda: hugging_face("CLIPVisionModel", image_size=32, patch_size=8),
 }
 
-WIDTH = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+WIDTH = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+}
 IMAGE = {
     "pit": 224,
     "mixer": 64,

@@ -73,7 +73,10 @@ def files(cells: Sequence[Cell], root: Path) -> Files:
             folders = [folder(sitting, root) for sitting in cell.sittings]
             folders += [root / "trainings" / cell.training.key] if cell.training else []
             for path in (
-                path for home in folders for path in home.rglob("[!.]*.*") if path.name != "state.safetensors"
+                path
+                for home in folders
+                for path in home.rglob("[!.]*.*")
+                if path.name != "state.safetensors"
             ):
                 found[path] = (path.stat().st_ino, path.stat().st_mtime_ns)
     return found
@@ -105,7 +108,13 @@ def _processes() -> Iterator[tuple[int, int]]:
 
 def _title(pid: int) -> str:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")
+            .strip()
+        )
     except OSError:
         return ""
 

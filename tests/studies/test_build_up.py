@@ -35,11 +35,17 @@ def test_the_papers_accuracies_lead_to_the_papers_network() -> None:
     found = search((3, 4, 6, 5), FIG_12A)
     assert found.next is None
     assert found.best == (0, 1, 1, 2)
-    assert [tried.placement for tried in found.tried if not tried.kept] == [(0, 0, 2, 2), (0, 2, 1, 2), (1, 1, 1, 2)]
+    assert [tried.placement for tried in found.tried if not tried.kept] == [
+        (0, 0, 2, 2),
+        (0, 2, 1, 2),
+        (1, 1, 1, 2),
+    ]
     assert [tried.against for tried in found.tried][4:6] == [(0, 0, 1, 2)] * 2
 
 
-def by_hand(lengths: Sequence[int], scores: Mapping[Placement, float]) -> tuple[list[Placement], Placement]:
+def by_hand(
+    lengths: Sequence[int], scores: Mapping[Placement, float]
+) -> tuple[list[Placement], Placement]:
     """The rule as the catalogue has it, on letters: the last convolution of a stage, or the one before the attentions
     that are there already, becomes attention; undone and on to the previous stage if that is no improvement."""
     stages = ["c" * length for length in lengths]
@@ -66,7 +72,9 @@ def test_the_rule_against_one_written_out() -> None:
     drawn = random.Random(0)
     for _ in range(200):
         lengths = [drawn.randint(1, 6) for _ in range(drawn.randint(1, 4))]
-        scores = {placement: drawn.choice([0.1, 0.2, 0.3, 0.4, 0.5]) for placement in every(lengths)}
+        scores = {
+            placement: drawn.choice([0.1, 0.2, 0.3, 0.4, 0.5]) for placement in every(lengths)
+        }
         visited, best = by_hand(lengths, scores)
         found = search(lengths, scores)
         assert [tried.placement for tried in found.tried] == visited
@@ -88,7 +96,9 @@ def test_what_comes_next_follows_from_what_is_known() -> None:
         found = search((3, 4, 6, 5), known)
         assert found.next == placement
         known[placement] = FIG_12A[placement]
-    assert most((3, 4, 6, 5)) == len(search((3, 4, 6, 5), {each: sum(each) for each in every((3, 4, 6, 5))}).tried)
+    assert most((3, 4, 6, 5)) == len(
+        search((3, 4, 6, 5), {each: sum(each) for each in every((3, 4, 6, 5))}).tried
+    )
 
 
 def tiny() -> Scale:
@@ -114,11 +124,15 @@ def test_images_held_out_are_neither_trained_on_nor_test_images() -> None:
     given = training.images
     parts = [images(given, split).images.flatten(1) for split in ("train", "held_out", "test")]
     rows = [{bytes(row.numpy()) for row in part} for part in parts]
-    whole = {bytes(row.numpy()) for row in load("world:shapes", size=160, image=16).images.flatten(1)}
+    whole = {
+        bytes(row.numpy()) for row in load("world:shapes", size=160, image=16).images.flatten(1)
+    }
     assert rows[0] | rows[1] == whole
     assert not rows[0] & rows[1]
     assert not rows[1] & rows[2]
-    assert len(parts[1]) == pytest.approx(HELD_OUT * 160, abs=len(load("world:shapes", size=1).classes))
+    assert len(parts[1]) == pytest.approx(
+        HELD_OUT * 160, abs=len(load("world:shapes", size=1).classes)
+    )
     ordinary = realise({"model": "alternet", "msas": "0,0,0"}, tiny(), "world:shapes")
     assert ordinary.images.held_out == 0
     assert ordinary.key != training.key
@@ -136,11 +150,18 @@ def test_scores_are_accuracies_on_the_images_held_out(done: Path) -> None:
             model = from_run(run, "final")
             for split, values in right.items():
                 data = images(cell.training.images, split)
-                data = replace(data, mean=tuple(run.identity["data"]["mean"]), std=tuple(run.identity["data"]["std"]))
+                data = replace(
+                    data,
+                    mean=tuple(run.identity["data"]["mean"]),
+                    std=tuple(run.identity["data"]["std"]),
+                )
                 values.append(100 - 100 * evaluate(model, data)["test_error"])
         assert tried.score == pytest.approx(sum(right["held_out"]) / 2)
         table = tiny_search(done).outcome(found).table
-        noted = table[(table["attention"] == ",".join(map(str, tried.placement))) & (table["images"] == "test")]
+        noted = table[
+            (table["attention"] == ",".join(map(str, tried.placement)))
+            & (table["images"] == "test")
+        ]
         assert noted["value"].item() == pytest.approx(sum(right["test"]) / 2)
         assert noted["low"].item() <= noted["value"].item() <= noted["high"].item()
 
@@ -159,7 +180,9 @@ def test_a_stopped_search_goes_on(done: Path, tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         tiny_search(tmp_path).follow(work)
-    assert len(tiny_search(tmp_path).so_far().tried) == 2  # a candidate with one of its two seeds has no score
+    assert (
+        len(tiny_search(tmp_path).so_far().tried) == 2
+    )  # a candidate with one of its two seeds has no score
     found = tiny_search(tmp_path).follow(work)
     keys = [key for step in asked for key in step]
     assert len(set(keys)) == len(keys)
@@ -195,7 +218,9 @@ def test_as_a_command(
     assert listed(outcome).row_count == outcome.table["step"].nunique()
     assert f"Best: attention {','.join(map(str, tiny_search(done).so_far().best or ()))}." in said
     with (done / "build_up.csv").open(encoding="utf-8") as file:
-        assert [float(row["value"]) for row in csv.DictReader(file)] == outcome.table["value"].tolist()
+        assert [float(row["value"]) for row in csv.DictReader(file)] == outcome.table[
+            "value"
+        ].tolist()
     assert "<svg" in (done / "build_up.svg").read_text(encoding="utf-8")
     assert typed("build-up", "--seeds", "2", "--dry-run", "--out", str(done)) == 0
     assert "The search has ended" in capsys.readouterr().out

@@ -28,7 +28,9 @@ CLAIMS = [find(claims.every(), "SLC-31")]
 def tiny(epochs: int = 3) -> Scale:
     scale = scale_named("sanity")
     short = scale.recipe.but(epochs=epochs, warmup=0.0, batch=32, test_every=2)
-    return replace(scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4})
+    return replace(
+        scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4}
+    )
 
 
 def cells(*seeds: int) -> list[Cell]:
@@ -54,7 +56,9 @@ def test_a_training_lasts_as_long_as_its_images(done: Path) -> None:
     """Three epochs of 64 images, and as many tests of 32 as its record has."""
     _, training = first(cells())
     tests = sum("test_error" in each for each in Run(done / "trainings" / training.key).records())
-    assert duration(training, Speed(10.0, start=5.0)) == pytest.approx(5 + (3 * 64 + tests * 32 / 3) / 10)
+    assert duration(training, Speed(10.0, start=5.0)) == pytest.approx(
+        5 + (3 * 64 + tests * 32 / 3) / 10
+    )
     masked = replace(training, recipe=training.recipe.but(objective="masked"))
     assert duration(masked, Speed(10.0)) == pytest.approx(3 * 64 / 10)
     few = replace(training, images=replace(training.images, fraction=0.5, held_out=0.5))
@@ -70,7 +74,9 @@ def test_finished_trainings_say_how_fast_a_network_is(done: Path, tmp_path: Path
         text = (done / "trainings" / run.folder.name / name).read_text(encoding="utf-8")
         (run.folder / name).write_text(text, encoding="utf-8")
     for seconds in (None, 4.0, 0.5, 0.5):
-        run.append({} if seconds is None else {"seconds": seconds, "images_per_second": 64 / seconds})
+        run.append(
+            {} if seconds is None else {"seconds": seconds, "images_per_second": 64 / seconds}
+        )
     found = estimate([cell], tmp_path, "cpu")[cell.key]
     assert found.speed == Speed(128.0, 3.5, finished=True)
     assert found.training == duration(training, found.speed)
@@ -93,8 +99,14 @@ def test_a_few_steps_are_near_the_truth_and_cost_little() -> None:
     _, training = first(cells())
     found = estimates.measured(training, torch.device("cpu"))
     assert found.rate == pytest.approx(timed(training), rel=0.8)
-    large = next(each.training for each in plan(CLAIMS, scale_named("small"), "tv:CIFAR10", [0]) if each.training)
-    large = replace(large, images=replace(large.images, name="world:shapes", size=4096, test_size=64))
+    large = next(
+        each.training
+        for each in plan(CLAIMS, scale_named("small"), "tv:CIFAR10", [0])
+        if each.training
+    )
+    large = replace(
+        large, images=replace(large.images, name="world:shapes", size=4096, test_size=64)
+    )
     began = time.process_time()
     assert estimates.measured(large, torch.device("cpu")).rate > 0
     assert time.process_time() - began < 8
@@ -117,7 +129,10 @@ def timed(training: Training) -> float:
 def test_questions_take_what_they_took_before(done: Path) -> None:
     found = estimate(cells(1), done, "cpu")
     assert all(each.asking > 0 for each in found.values())
-    before = [json.loads(path.read_text(encoding="utf-8")) for path in done.glob("exhibits/*/exhibit.json")]
+    before = [
+        json.loads(path.read_text(encoding="utf-8"))
+        for path in done.glob("exhibits/*/exhibit.json")
+    ]
     taken = {each["facts"]["model"]: each["seconds"]["erf"] for each in before}
     assert sorted(each.asking for each in found.values()) == sorted(taken.values())
     assert not any(each.unknown for each in found.values())
@@ -146,7 +161,9 @@ def test_makespan_by_hand() -> None:
     assert makespan(chain, seconds, 1) == 13
     assert makespan(chain, seconds, 2) == 7  # a c | c d | b e
     assert makespan(chain, seconds, 5) == 7
-    assert makespan(chain[1:], {key: seconds[key] for key in list(seconds)[1:]}, 4) == 4  # a is done
+    assert (
+        makespan(chain[1:], {key: seconds[key] for key in list(seconds)[1:]}, 4) == 4
+    )  # a is done
 
 
 def test_makespan_is_between_its_bounds() -> None:
@@ -159,7 +176,8 @@ def test_makespan_is_between_its_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.2, "1 s"), (14.4, "14 s"), (200, "3 min"), (8000, "2 h 13 min"), (400_000, "4.6 days")]
+    ("seconds", "said"),
+    [(0.2, "1 s"), (14.4, "14 s"), (200, "3 min"), (8000, "2 h 13 min"), (400_000, "4.6 days")],
 )
 def test_times_in_words(seconds: float, said: str) -> None:
     assert spoken(seconds) == said
@@ -178,7 +196,17 @@ def test_a_dry_run_tells_times(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "none has been measured in this folder yet: accuracy, cka" in said
     assert "cannot be done" in said  # SLC-18 has no small version
     with pytest.raises(SystemExit) as stopped:
-        main(["study", "skips", "--dry-run", "--data", "folder:nowhere", "--out", str(tmp_path / "none")])
+        main(
+            [
+                "study",
+                "skips",
+                "--dry-run",
+                "--data",
+                "folder:nowhere",
+                "--out",
+                str(tmp_path / "none"),
+            ]
+        )
     assert stopped.value.code == 2
     assert "nowhere" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()

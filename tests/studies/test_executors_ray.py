@@ -45,7 +45,12 @@ def home() -> Iterator[None]:
     """A folder for Ray's own files, with a short name, because it holds sockets; workers find the package."""
     folder = tempfile.mkdtemp(prefix="vr", dir="/tmp")
     source = str(Path(running.__file__).parents[2])
-    given = {"RAY_TMPDIR": folder, "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0", "PYTHONPATH": source}
+    given = {
+        "RAY_TMPDIR": folder,
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "PYTHONPATH": source,
+    }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in given.items():
             patch.setenv(name, value)
@@ -57,7 +62,9 @@ def home() -> Iterator[None]:
 @pytest.fixture
 def host(home: None) -> Iterator[subprocess.Popen[str]]:
     """The process that keeps a cluster of two workers; nothing of it is left at the end."""
-    process = subprocess.Popen([sys.executable, "-c", HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     yield process
     family = below(process.pid)
     process.communicate()
@@ -71,11 +78,15 @@ def drive(root: Path, address: str | None) -> BaseProcess:
 
 def workers(pid: int) -> list[int]:
     """Those below a process; Ray's other processes are the machine, and when one of them dies it is gone."""
-    return [each for each, title in below(pid).items() if title.startswith(("ray::IDLE", "ray::_task"))]
+    return [
+        each for each, title in below(pid).items() if title.startswith(("ray::IDLE", "ray::_task"))
+    ]
 
 
 @pytest.mark.timeout(900)
-def test_whoever_is_killed_nothing_is_lost(host: subprocess.Popen[str], tmp_path: Path, done: Path) -> None:
+def test_whoever_is_killed_nothing_is_lost(
+    host: subprocess.Popen[str], tmp_path: Path, done: Path
+) -> None:
     """Twice on one cluster; then a study on a cluster of its own does the rest."""
     assert host.stdout is not None
     address = host.stdout.readline().strip()
@@ -103,7 +114,9 @@ def test_whoever_is_killed_nothing_is_lost(host: subprocess.Popen[str], tmp_path
     equal(tmp_path, done)
 
 
-def kill_at_work(host: subprocess.Popen[str], driver: BaseProcess, root: Path, draws: random.Random) -> None:
+def kill_at_work(
+    host: subprocess.Popen[str], driver: BaseProcess, root: Path, draws: random.Random
+) -> None:
     """The worker that is at a cell; the same driver sees that another does it."""
     found: dict[int, Path] = {}
 
@@ -132,7 +145,12 @@ def rest(driver: BaseProcess, root: Path) -> None:
     assert driver.pid is not None
     with running.locked(running.lock(last, root)):
         until(lambda: bool(workers(driver.pid or 0)) or not driver.is_alive())
-        until(lambda: {cell.key for cell in running.left(cells(), root)} <= {last.key} or not driver.is_alive())
+        until(
+            lambda: (
+                {cell.key for cell in running.left(cells(), root)} <= {last.key}
+                or not driver.is_alive()
+            )
+        )
         assert driver.is_alive()
         family = below(driver.pid)
     driver.join()
@@ -193,12 +211,16 @@ def test_a_cell_is_sent_when_those_it_follows_are_done(tmp_path: Path) -> None:
         assert cluster.sent.count(cell.key) == 2
         for before in cell.follows:
             assert report.done.index(before) < report.done.index(cell.key)
-            assert max(n for n, key in enumerate(cluster.sent) if key == before) < cluster.sent.index(cell.key)
+            assert max(
+                n for n, key in enumerate(cluster.sent) if key == before
+            ) < cluster.sent.index(cell.key)
 
 
 def test_a_cell_that_fails_leaves_those_that_do_not_follow_it(tmp_path: Path) -> None:
     last = next(cell for cell in cells() if cell.follows)
-    cluster = Cluster(lambda key, time: ("failed", "No.") if key == last.follows[0] else ("done", ""))
+    cluster = Cluster(
+        lambda key, time: ("failed", "No.") if key == last.follows[0] else ("done", "")
+    )
     report = cluster.do(tmp_path)
     assert report.failed[last.follows[0]] == "No."
     assert "waits for" in report.failed[last.key]
@@ -207,9 +229,13 @@ def test_a_cell_that_fails_leaves_those_that_do_not_follow_it(tmp_path: Path) ->
 
 
 def test_a_worker_that_cannot_begin_ends_the_study(tmp_path: Path) -> None:
-    error = ray.exceptions.RayTaskError("_task", "", ModuleNotFoundError("No module named 'vitreous'"))
+    error = ray.exceptions.RayTaskError(
+        "_task", "", ModuleNotFoundError("No module named 'vitreous'")
+    )
     cluster = Cluster(lambda key, time: error)
-    with pytest.raises(VitreousError, match=r"could not begin: ModuleNotFoundError.*All machines need this version"):
+    with pytest.raises(
+        VitreousError, match=r"could not begin: ModuleNotFoundError.*All machines need this version"
+    ):
         cluster.do(tmp_path)
     assert "cancelled" in cluster.sent
 
@@ -220,12 +246,19 @@ def test_a_machine_that_does_not_see_the_folder(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(("device", "gpus", "taken"), [("auto", 2, 1), ("auto", 0, 0), ("cpu", 2, 0), ("cuda", 1, 1)])
+@pytest.mark.parametrize(
+    ("device", "gpus", "taken"), [("auto", 2, 1), ("auto", 0, 0), ("cpu", 2, 0), ("cuda", 1, 1)]
+)
 def test_a_cell_takes_a_gpu_where_there_are_some(device: str, gpus: int, taken: int) -> None:
-    assert executors._gpus(SimpleNamespace(cluster_resources=lambda: {"GPU": float(gpus)}), device) == taken
+    assert (
+        executors._gpus(SimpleNamespace(cluster_resources=lambda: {"GPU": float(gpus)}), device)
+        == taken
+    )
 
 
-@pytest.mark.parametrize(("device", "sentence"), [("cuda", "has no GPU"), ("cuda:1", "cannot be asked for")])
+@pytest.mark.parametrize(
+    ("device", "sentence"), [("cuda", "has no GPU"), ("cuda:1", "cannot be asked for")]
+)
 def test_a_gpu_that_cannot_be_had(device: str, sentence: str) -> None:
     with pytest.raises(VitreousError, match=sentence):
         executors._gpus(SimpleNamespace(cluster_resources=dict), device)
@@ -239,5 +272,7 @@ def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "local", "127.0.0.1:http", "127.0.0.1:99999"])
 def test_nobody_is_at_the_address(address: str, tmp_path: Path) -> None:
-    with pytest.raises(VitreousError, match=f"A Ray cluster at '{address}' cannot be reached.*say auto"):
+    with pytest.raises(
+        VitreousError, match=f"A Ray cluster at '{address}' cannot be reached.*say auto"
+    ):
         executors.cluster(cells(), tmp_path, tiny(), "cpu", address=address)

@@ -34,11 +34,17 @@ def result() -> Result:
 def exhibits(found: Result, scale: Scale = "ten") -> list[Exhibit]:
     """These properties, and, so that the small versions of claims are judged, a model of which nothing is known."""
     exact = Exhibit({"model": "identities", "data": "", "seed": 0}, {"identities": found}, "")
-    return [exact, Exhibit({"model": "resnet", "data": "world:shapes", "seed": 0}, {}, "")][: 1 + (scale == "sanity")]
+    return [exact, Exhibit({"model": "resnet", "data": "world:shapes", "seed": 0}, {}, "")][
+        : 1 + (scale == "sanity")
+    ]
 
 
 def needing_nothing_else(scale: Scale) -> list[Claim]:
-    return [each for each in EVERY if {need.facts["model"] for need in each.needs(scale)} == {"identities"}]
+    return [
+        each
+        for each in EVERY
+        if {need.facts["model"] for need in each.needs(scale)} == {"identities"}
+    ]
 
 
 def readers(found: Result, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
@@ -58,7 +64,9 @@ def readers(found: Result, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str
     return read
 
 
-def test_all_that_claims_read_is_there_and_nothing_else(result: Result, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_claims_read_is_there_and_nothing_else(
+    result: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read = readers(result, monkeypatch)
     assert set(read) == set(result.table["measure"]) == set(MEASURES)
     for name, ids in read.items():
@@ -84,10 +92,14 @@ def test_it_is_a_result_like_others(result: Result, tmp_path: Any) -> None:
 @pytest.mark.parametrize("scale", ["ten", "sanity"])
 def test_claims_that_need_nothing_else_are_supported(result: Result, scale: Scale) -> None:
     about = needing_nothing_else(scale)
-    assert {claim.id for claim in about} >= {claim.id for claim in EVERY if claim.study == "identities"}
+    assert {claim.id for claim in about} >= {
+        claim.id for claim in EVERY if claim.study == "identities"
+    }
     verdicts = judge(Evidence(exhibits(result, scale)), about)
     assert {verdict.scale for verdict in verdicts} == {scale}
-    assert {verdict.claim.id: verdict.outcome for verdict in verdicts} == {each.id: "supported" for each in about}
+    assert {verdict.claim.id: verdict.outcome for verdict in verdicts} == {
+        each.id: "supported" for each in about
+    }
 
 
 def value(name: str, seed: int = 0) -> float:
@@ -139,14 +151,21 @@ def test_cka_is_the_textbooks(estimator: Any, minibatch: int | None) -> None:
     parts = [slice(at, at + (minibatch or 64)) for at in range(0, 64, minibatch or 64)]
     hsic = partial(plain_hsic, unbiased=estimator == "unbiased")
     cross, left, right = (sum(hsic(u[p], v[p]) for p in parts) for u, v in ((x, y), (x, x), (y, y)))
-    assert similarity.cka(x, y, estimator, minibatch) == pytest.approx(cross / np.sqrt(left * right), rel=1e-12)
+    assert similarity.cka(x, y, estimator, minibatch) == pytest.approx(
+        cross / np.sqrt(left * right), rel=1e-12
+    )
 
 
 def test_shares_of_waves() -> None:
     """Five cycles on sixteen pixels are above π/2, four are π/2 itself, and a dead channel has no share."""
     along = 2 * torch.pi * torch.arange(16, dtype=torch.float64) / 16
     low, high = (cycles * along for cycles in (4, 5))
-    wave = 7 + 3 * low.cos()[:, None] + 2 * high.cos()[None, :] + torch.zeros(1, 2, 16, 16, dtype=torch.float64)
+    wave = (
+        7
+        + 3 * low.cos()[:, None]
+        + 2 * high.cos()[None, :]
+        + torch.zeros(1, 2, 16, 16, dtype=torch.float64)
+    )
     wave[:, 1] = 0
     assert float(frequency.high_share(wave)) == pytest.approx(4 / 13, rel=1e-12)
 
@@ -242,18 +261,28 @@ def moving_all(take: Any) -> Any:
 
 
 BROKEN: list[tuple[str, str, Break]] = [
-    ("attention_leak_from_constant", "HDV-26", broken(mixers.Attention, "weights", lambda _: sigmoid_weights)),
+    (
+        "attention_leak_from_constant",
+        "HDV-26",
+        broken(mixers.Attention, "weights", lambda _: sigmoid_weights),
+    ),
     (
         "attention_eighth_power_ratio",
         "HDV-26",
-        broken(mixers.Attention, "weights", lambda weights: lambda *a: torch.eye(64).double() - weights(*a) / 2),
+        broken(
+            mixers.Attention,
+            "weights",
+            lambda weights: lambda *a: torch.eye(64).double() - weights(*a) / 2,
+        ),
     ),
     ("random_attention_lowers_ratio", "HDV-26", broken(mixers.Attention, "forward", sharpened)),
     ("random_attention_variance_ratio", "HDV-34", broken(mixers.Attention, "forward", sharpened)),
     (
         "attention_as_ensemble_difference",
         "HDV-55",
-        broken(mixers.Attention, "split", lambda split: lambda *a: [2 * each for each in split(*a)]),
+        broken(
+            mixers.Attention, "split", lambda split: lambda *a: [2 * each for each in split(*a)]
+        ),
     ),
     (
         "blur_as_attention_difference",
@@ -262,16 +291,32 @@ BROKEN: list[tuple[str, str, Break]] = [
     ),
     ("random_mlp_raises_high_share", "HDV-28", broken(F, "gelu", lambda _: lambda x: x)),
     ("random_convolutions_raise_high_share", "HDV-29", broken(F, "relu", lambda _: lambda x: x)),
-    ("psa_convolution_difference", "CVT-01", broken(convolutional, "STRENGTHS", lambda all_: all_[:3])),
-    ("psa_convolution_rises", "CVT-01", broken(convolutional, "STRENGTHS", lambda all_: (*all_, 0.5))),
-    ("psa_convolution_difference", "CVT-01", broken(convolutional, "centres_of", lambda f: lambda *a: f(*a).flip(1))),
+    (
+        "psa_convolution_difference",
+        "CVT-01",
+        broken(convolutional, "STRENGTHS", lambda all_: all_[:3]),
+    ),
+    (
+        "psa_convolution_rises",
+        "CVT-01",
+        broken(convolutional, "STRENGTHS", lambda all_: (*all_, 0.5)),
+    ),
+    (
+        "psa_convolution_difference",
+        "CVT-01",
+        broken(convolutional, "centres_of", lambda f: lambda *a: f(*a).flip(1)),
+    ),
     ("gpsa_parameter_share", "CVT-25", broken(convit, "GPSA", lambda _: WithTable)),
     (
         "gpsa_row_sum_error",
         "CVT-26",
         broken(convit.GPSA, "position_attention", lambda found: lambda *a: 1.001 * found(*a)),
     ),
-    ("gpsa_mixture_difference", "CVT-26", broken(convit.GPSA, "mixture", lambda found: lambda *a: 0.999 * found(*a))),
+    (
+        "gpsa_mixture_difference",
+        "CVT-26",
+        broken(convit.GPSA, "mixture", lambda found: lambda *a: 0.999 * found(*a)),
+    ),
     ("gpsa_position_share", "CVT-26", broken(convit.GPSA, "start_as_convolution", with_gate(0.4))),
     (
         "offsets_on_a_new_grid",
@@ -280,22 +325,58 @@ BROKEN: list[tuple[str, str, Break]] = [
     ),
     ("cka_rotated", "SLC-01", broken(similarity, "Related", lambda _: Stretched)),
     ("cka_stretched", "SLC-01", broken(similarity, "Related", lambda _: Rotated)),
-    ("cka_with_itself", "SLC-01", broken(similarity, "own_hsic", lambda own: lambda *a: own(*a) * 1.01)),
-    ("cka_minibatch_difference", "SLC-02", broken(similarity, "Grams", lambda g: lambda _, size: g("biased", size))),
-    ("cka_biased_difference", "SLC-02", broken(similarity, "Grams", lambda g: lambda _, size: g("unbiased", None))),
-    ("permutation_class", "VIT-05", broken(vit, "small", lambda f: lambda **o: f(**{**o, "pos": "2d"}))),
-    ("permutation_mean", "VIT-05", broken(vit, "small", lambda f: lambda **o: f(mixer="window", **o))),
+    (
+        "cka_with_itself",
+        "SLC-01",
+        broken(similarity, "own_hsic", lambda own: lambda *a: own(*a) * 1.01),
+    ),
+    (
+        "cka_minibatch_difference",
+        "SLC-02",
+        broken(similarity, "Grams", lambda g: lambda _, size: g("biased", size)),
+    ),
+    (
+        "cka_biased_difference",
+        "SLC-02",
+        broken(similarity, "Grams", lambda g: lambda _, size: g("unbiased", None)),
+    ),
+    (
+        "permutation_class",
+        "VIT-05",
+        broken(vit, "small", lambda f: lambda **o: f(**{**o, "pos": "2d"})),
+    ),
+    (
+        "permutation_mean",
+        "VIT-05",
+        broken(vit, "small", lambda f: lambda **o: f(mixer="window", **o)),
+    ),
     ("permutation_positions", "VIT-05", broken(vit, "small", lambda f: lambda **o: f(pos="none"))),
-    ("interpolation_constant", "VIT-06", broken(positions, "zoom", lambda zoom: lambda *a: zoom(*a) * 1.01)),
-    ("interpolation_linear", "VIT-06", broken(positions, "zoom", lambda zoom: lambda f, g, _: zoom(f, g, "bicubic"))),
+    (
+        "interpolation_constant",
+        "VIT-06",
+        broken(positions, "zoom", lambda zoom: lambda *a: zoom(*a) * 1.01),
+    ),
+    (
+        "interpolation_linear",
+        "VIT-06",
+        broken(positions, "zoom", lambda zoom: lambda f, g, _: zoom(f, g, "bicubic")),
+    ),
     ("interpolation_class", "VIT-06", broken(positions.Learned1d, "take", moving_all)),
-    ("zero_head_scores", "VIT-22", broken(vit, "adapt", lambda f: lambda m, **o: f(m, **{**o, "head": "keep"}))),
+    (
+        "zero_head_scores",
+        "VIT-22",
+        broken(vit, "adapt", lambda f: lambda m, **o: f(m, **{**o, "head": "keep"})),
+    ),
     (
         "patch_linear_operations",
         "VIT-21",
         broken(vit, "build", lambda f: lambda n, **o: f(n, **{**o, "pool": "class"})),
     ),
-    ("dense_over_convolution_weights", "VIT-24", broken(nn, "Linear", lambda _: lambda *a, **o: nn.Conv2d(3, 64, 32))),
+    (
+        "dense_over_convolution_weights",
+        "VIT-24",
+        broken(nn, "Linear", lambda _: lambda *a, **o: nn.Conv2d(3, 64, 32)),
+    ),
 ]
 
 
@@ -314,4 +395,7 @@ def test_what_is_broken_is_refuted(
 
 def test_what_is_not_broken_here() -> None:
     """What a claim only notes cannot refute it; every other property has been broken."""
-    assert set(MEASURES) - {name for name, *_ in BROKEN} == {"gpsa_parameters", "patch_attention_operations"}
+    assert set(MEASURES) - {name for name, *_ in BROKEN} == {
+        "gpsa_parameters",
+        "patch_attention_operations",
+    }

@@ -43,8 +43,13 @@ def test_gates_and_nonlocality_are_told_by_layer_and_head() -> None:
             model.blocks[layer].attn.gating_param[head] = 5.0  # type: ignore[index,union-attr]
     found = pd.DataFrame(_rows({"epoch": 4, **locality.record(model, torch.rand(2, 3, 16, 16))}))
     gates = found[found["measure"] == "gate"]
-    assert [tuple(each) for each in gates[["layer", "head"]].to_numpy()] == [(i, h) for i in range(2) for h in range(4)]
-    assert {tuple(each) for each in gates[gates["value"] > 0.99][["layer", "head"]].to_numpy()} == {(0, 1), (1, 3)}
+    assert [tuple(each) for each in gates[["layer", "head"]].to_numpy()] == [
+        (i, h) for i in range(2) for h in range(4)
+    ]
+    assert {tuple(each) for each in gates[gates["value"] > 0.99][["layer", "head"]].to_numpy()} == {
+        (0, 1),
+        (1, 3),
+    }
     far = found[found["measure"] == "nonlocality"]
     assert set(far["reading"]) == {"true", "official"}
     assert len(far) == 2 * 3 * 4
@@ -55,4 +60,7 @@ def test_a_model_of_that_size_stays_as_it_is() -> None:
     """Also one whose weights are tied to its grid."""
     model = build("vit_nano", image=16, classes=3, mixer="mean", pool="gap")
     same = adapt(model, classes=3, image=16, head="keep")
-    assert all(torch.equal(one, other) for one, other in zip(model.parameters(), same.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other)
+        for one, other in zip(model.parameters(), same.parameters(), strict=True)
+    )

@@ -35,8 +35,16 @@ def test_what_claims_read_and_nothing_else() -> None:
 
 
 def test_nothing_after_the_warm_up_is_trained_that_nobody_reads() -> None:
-    short = {cell.training.model: cell.training.recipe.epochs for cell in planned("HDV-06") if cell.training}
-    whole = {cell.training.model: cell.training.recipe.epochs for cell in planned("HDV-06", "HDV-09") if cell.training}
+    short = {
+        cell.training.model: cell.training.recipe.epochs
+        for cell in planned("HDV-06")
+        if cell.training
+    }
+    whole = {
+        cell.training.model: cell.training.recipe.epochs
+        for cell in planned("HDV-06", "HDV-09")
+        if cell.training
+    }
     assert max(short.values()) <= SMALL.recipe.warmup
     assert set(whole.values()) == {SMALL.recipe.epochs}
 

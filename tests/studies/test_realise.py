@@ -82,7 +82,9 @@ def test_every_network_of_the_small_scale_can_be_built() -> None:
             assert network(torch.zeros(2, 3, 16, 16)).shape == (2, 5)
 
 
-@pytest.mark.parametrize("scale", [scale for scale in SCALES.values() if scale is not SANITY], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "scale", [scale for scale in SCALES.values() if scale is not SANITY], ids=lambda s: s.name
+)
 def test_networks_of_the_other_scales_can_be_built(scale: Scale) -> None:
     """Those of which something is said that they may have no room for; a ViT is cut to a block, as all are alike."""
     for training in networks(scale).values():
@@ -98,7 +100,11 @@ def changed(before: Any, after: Any, path: str = "") -> set[str]:
     """Where two trainings differ."""
     if isinstance(before, dict) and isinstance(after, dict):
         keys = before.keys() | after.keys()
-        return {each for key in keys for each in changed(before.get(key), after.get(key), f"{path}.{key}".lstrip("."))}
+        return {
+            each
+            for key in keys
+            for each in changed(before.get(key), after.get(key), f"{path}.{key}".lstrip("."))
+        }
     return set() if before == after else {path}
 
 
@@ -107,7 +113,10 @@ ONE_FACT: list[tuple[dict[str, Any], set[str]]] = [
     ({"model": "vit", "pool": "gap"}, {f"{NET}pool"}),
     ({"model": "vit", "kernel": 3}, {f"{NET}pool", f"{NET}mixer", f"{NET}kernel"}),
     ({"model": "vit", "patch": 2}, {f"{NET}patch"}),
-    ({"model": "vit", "heads": 2, "head_dim": 32}, {f"{NET}heads", f"{NET}head_dim", f"{NET}depth"}),
+    (
+        {"model": "vit", "heads": 2, "head_dim": 32},
+        {f"{NET}heads", f"{NET}head_dim", f"{NET}depth"},
+    ),
     ({"model": "vit", "heads": 2, "width": "fixed"}, {f"{NET}heads", f"{NET}depth"}),
     ({"model": "vit", "positions": "2d"}, {f"{NET}pos"}),
     ({"model": "vit", "injection": "every"}, {f"{NET}inject"}),
@@ -118,7 +127,10 @@ ONE_FACT: list[tuple[dict[str, Any], set[str]]] = [
     ({"model": "vit", "fraction": 0.2}, {"images.fraction"}),
     ({"model": "vit", "seed": 1}, {"seed"}),
     ({"model": "vit", "data": "SYN-B"}, {"images.name"}),
-    ({"model": "resnet", "optimiser": "sgd"}, {"recipe.optimiser", "recipe.lr", "recipe.weight_decay"}),
+    (
+        {"model": "resnet", "optimiser": "sgd"},
+        {"recipe.optimiser", "recipe.lr", "recipe.weight_decay"},
+    ),
     ({"model": "resnet", "size": "s"}, {"model"}),
     ({"model": "alternet", "msas": "0,0,2,2"}, {f"{NET}msa"}),
     ({"model": "alternet", "placement": "start"}, {f"{NET}place"}),
@@ -128,13 +140,20 @@ ONE_FACT: list[tuple[dict[str, Any], set[str]]] = [
     ({"model": "convit", "strength": 0.1}, {f"{NET}locality"}),
     ({"model": "convit", "psa": True}, {f"{NET}kind"}),
     ({"model": "convit", "cls": "inside"}, {f"{NET}class_at"}),
-    ({"model": "convit", "ablation": "g"}, {f"{NET}gate", f"{NET}frozen_attention", f"{NET}conv_init"}),
+    (
+        {"model": "convit", "ablation": "g"},
+        {f"{NET}gate", f"{NET}frozen_attention", f"{NET}conv_init"},
+    ),
     ({"model": "deit", "distilled": True}, {f"{NET}distilled", "recipe.objective", "teacher"}),
 ]
 
 
-@pytest.mark.parametrize(("facts", "where"), ONE_FACT, ids=lambda v: told(v) if isinstance(v, dict) else "")
-def test_a_fact_changes_what_it_says_and_nothing_else(facts: dict[str, Any], where: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("facts", "where"), ONE_FACT, ids=lambda v: told(v) if isinstance(v, dict) else ""
+)
+def test_a_fact_changes_what_it_says_and_nothing_else(
+    facts: dict[str, Any], where: set[str]
+) -> None:
     plain = realise({"model": facts["model"]}, SMALL, DATA)
     assert changed(plain.to_json(), realise(facts, SMALL, DATA).to_json()) == where
 
@@ -155,9 +174,13 @@ def test_values_that_facts_become() -> None:
     assert options(pool="gap", mixer="mean")["learn_pattern"] is True
     assert options(kernel=8)["kernel"] == 8  # the whole grid of 8 x 8
     small = realise({"model": "vit", "kernel": 8}, SANITY, "SYN-B")
-    assert small.recipe.model["kernel"] == 4  # and that of 4 x 4, of which it holds all from any place
+    assert (
+        small.recipe.model["kernel"] == 4
+    )  # and that of 4 x 4, of which it holds all from any place
     falling = realise({"model": "alternet", "order": "falling"}, SMALL, DATA).recipe.model["heads"]
-    constant = realise({"model": "alternet", "order": "constant"}, SMALL, DATA).recipe.model["heads"]
+    constant = realise({"model": "alternet", "order": "constant"}, SMALL, DATA).recipe.model[
+        "heads"
+    ]
     assert (falling, constant) == ((24, 12, 6, 3), (11, 11, 11, 11))
     assert realise({"model": "vit", "augment": "none"}, SMALL, DATA).recipe.augment == Augment()
     assert realise({"model": "vit", "data": "SYN-C"}, SMALL, DATA).images.name == "world:syn-c"
@@ -168,16 +191,25 @@ def test_as_many_samples_whatever_the_share() -> None:
     whole = realise({"model": "vit"}, SMALL, DATA).recipe
     few = realise({"model": "vit", "fraction": 0.05, "schedule": "samples"}, SMALL, DATA)
     assert few.images.fraction == 0.05
-    assert (few.recipe.epochs, few.recipe.warmup, few.recipe.test_every) == (20 * whole.epochs, 20 * whole.warmup, 20)
+    assert (few.recipe.epochs, few.recipe.warmup, few.recipe.test_every) == (
+        20 * whole.epochs,
+        20 * whole.warmup,
+        20,
+    )
     every = realise({"model": "vit", "schedule": "samples"}, SMALL, DATA)
     assert every == realise({"model": "vit"}, SMALL, DATA)
 
 
 def test_some_tasks_take_patience() -> None:
     for model in ("vit", "resnet"):
-        usual, patient = (realise({"model": model}, SANITY, data).recipe for data in ("SYN-B", "SYN-C"))
+        usual, patient = (
+            realise({"model": model}, SANITY, data).recipe for data in ("SYN-B", "SYN-C")
+        )
         assert patient == usual.but(epochs=25)
-        assert realise({"model": model, "data": "SYN-C", "epochs": 4}, SANITY, "SYN-B").recipe.epochs == 100
+        assert (
+            realise({"model": model, "data": "SYN-C", "epochs": 4}, SANITY, "SYN-B").recipe.epochs
+            == 100
+        )
 
 
 @pytest.mark.parametrize(
@@ -216,8 +248,13 @@ def test_what_is_seen_before_is_not_what_is_tuned_on() -> None:
     assert short.start is not None
     assert (whole.images.fraction, whole.images.rest) == (0.1, False)
     assert (whole.start.images.fraction, whole.start.images.rest) == (0.1, True)
-    assert (fifth.start.images.fraction, fifth.start.images.rest) == (0.82, True)  # 18 % are a fifth of 90 %
-    assert fifth.start.recipe.epochs == 5 * whole.start.recipe.epochs == 50 * short.start.recipe.epochs
+    assert (fifth.start.images.fraction, fifth.start.images.rest) == (
+        0.82,
+        True,
+    )  # 18 % are a fifth of 90 %
+    assert (
+        fifth.start.recipe.epochs == 5 * whole.start.recipe.epochs == 50 * short.start.recipe.epochs
+    )
     assert whole.start.recipe.augment.mixup == whole.start.recipe.augment.cutmix == 0
     images = load("world:syn-e", size=400, image=16)
     from vitreous.data.subsets import fraction, split_off
@@ -236,13 +273,31 @@ def test_the_teacher_is_the_studys_resnet() -> None:
 @pytest.mark.parametrize(
     ("facts", "sentence"),
     [
-        ({"model": "resnet", "pool": "gap"}, "A resnet cannot have pool='gap'; these can: vit, deit, hybrid"),
-        ({"model": "resnet", "blur": "end"}, "A resnet cannot have blur='end'; these can: alternet"),
+        (
+            {"model": "resnet", "pool": "gap"},
+            "A resnet cannot have pool='gap'; these can: vit, deit, hybrid",
+        ),
+        (
+            {"model": "resnet", "blur": "end"},
+            "A resnet cannot have blur='end'; these can: alternet",
+        ),
         ({"model": "vit", "target": "full"}, "target says nothing without pretrained"),
-        ({"model": "vit", "pretrained": "labels", "rate": 2}, "trained twice, and rate does not say which time"),
-        ({"model": "vit", "tuned": "whole", "resolution": 48, "embedding": "random"}, "leave out embedding or tuned"),
-        ({"model": "vit", "kernel": 6}, "kernel=6, which has no centre and is not its grid of 8 x 8"),
-        ({"model": "vit", "kernel": 3, "mixer": "pool"}, "kernel and mixer both choose the same thing"),
+        (
+            {"model": "vit", "pretrained": "labels", "rate": 2},
+            "trained twice, and rate does not say which time",
+        ),
+        (
+            {"model": "vit", "tuned": "whole", "resolution": 48, "embedding": "random"},
+            "leave out embedding or tuned",
+        ),
+        (
+            {"model": "vit", "kernel": 6},
+            "kernel=6, which has no centre and is not its grid of 8 x 8",
+        ),
+        (
+            {"model": "vit", "kernel": 3, "mixer": "pool"},
+            "kernel and mixer both choose the same thing",
+        ),
         ({"model": "pit", "size": "wide"}, "no pit of size 'wide'"),
         ({"model": "identities"}, "no model that could be trained"),
     ],
@@ -254,7 +309,9 @@ def test_what_cannot_be_is_said(facts: dict[str, Any], sentence: str) -> None:
 
 
 TINY = replace(
-    SANITY, images=replace(SANITY.images, size=96, test_size=16), recipe=SANITY.recipe.but(epochs=2, batch=32)
+    SANITY,
+    images=replace(SANITY.images, size=96, test_size=16),
+    recipe=SANITY.recipe.but(epochs=2, batch=32),
 )
 
 
@@ -263,9 +320,14 @@ def test_a_short_training_has_the_weights_of_the_long_one(tmp_path: Path) -> Non
     weights = {}
     for short in (False, True):
         training = realise({"model": "resnet"}, TINY, "SYN-B", short=short)
-        data, test = (load(training.images.name, split=split, size=96, image=16) for split in ("train", "test"))
+        data, test = (
+            load(training.images.name, split=split, size=96, image=16)
+            for split in ("train", "test")
+        )
         out = tmp_path / str(short)
-        trained = vitreous.train(training.model, data, training.recipe, test=test, out=out, show=False, device="cpu")
+        trained = vitreous.train(
+            training.model, data, training.recipe, test=test, out=out, show=False, device="cpu"
+        )
         weights[short] = Run(out).read_weights("warmup")[0]
         assert len(trained.records) == (2 if short else 4)
     assert weights[False].keys() == weights[True].keys()

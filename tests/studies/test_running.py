@@ -43,7 +43,9 @@ def test_what_is_finished_is_not_done_again(done: Path, monkeypatch: pytest.Monk
 def test_what_was_deleted_is_done_again_and_comes_out_the_same(copy: Path, done: Path) -> None:
     cell = next(each for each in cells() if each.sittings)
     shutil.rmtree(folder(cell.sittings[0], copy))
-    shutil.rmtree(copy / "trainings" / str(next(each.training.key for each in cells() if each.training)))
+    shutil.rmtree(
+        copy / "trainings" / str(next(each.training.key for each in cells() if each.training))
+    )
     for path in list(copy.glob("exhibits/*/erf.json")):
         path.unlink()
     assert len(running.left(cells(), copy)) >= 2
@@ -57,7 +59,8 @@ def test_a_second_study_adds_to_what_the_first_has_measured(copy: Path, done: Pa
     sitting = next(s for cell in cells() for s in cell.sittings if s.training and not s.beside)
     measure(replace(sitting, results=("training",)), copy, tiny(), "cpu")
     before, after = (
-        json.loads((folder(sitting, root) / "exhibit.json").read_text(encoding="utf-8")) for root in (done, copy)
+        json.loads((folder(sitting, root) / "exhibit.json").read_text(encoding="utf-8"))
+        for root in (done, copy)
     )
     assert after["results"].keys() == {*before["results"], "training"}
 
@@ -90,18 +93,24 @@ def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
     assert run.weights().read_bytes() == wanted.weights().read_bytes()
 
 
-@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"damaged")])
+@pytest.mark.parametrize(
+    "damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"damaged")]
+)
 def test_a_lost_checkpoint_that_is_to_be_measured_is_trained_again(
     damage: Callable[[Path], None], copy: Path, done: Path
 ) -> None:
     """It is nowhere else; others of the same training that need no measuring stay as they are."""
     cell = next(each for each in cells() if each.training and each.sittings)
     assert cell.training is not None
-    sitting = replace(cell.sittings[0], facts={**cell.sittings[0].facts, "moment": "start"}, results=("training",))
+    sitting = replace(
+        cell.sittings[0], facts={**cell.sittings[0].facts, "moment": "start"}, results=("training",)
+    )
     assert sitting.moment == "initial"
     damage(copy / "trainings" / cell.key / "weights" / "initial.safetensors")
     running.do(replace(cell, sittings=(sitting,)), copy, tiny(), "cpu")
-    equal_weights = [root / "trainings" / cell.key / "weights" / "initial.safetensors" for root in (copy, done)]
+    equal_weights = [
+        root / "trainings" / cell.key / "weights" / "initial.safetensors" for root in (copy, done)
+    ]
     assert equal_weights[0].read_bytes() == equal_weights[1].read_bytes()
 
 
@@ -114,7 +123,9 @@ def test_a_damaged_index_is_named(copy: Path) -> None:
     assert load(copy).exhibits
 
 
-def test_a_cell_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_that_fails_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def do(cell: Cell, *given: object) -> None:
         if cell.training is not None:
             raise VitreousError("The loss is no longer a number.")
@@ -123,7 +134,9 @@ def test_a_cell_that_fails_leaves_the_others(tmp_path: Path, monkeypatch: pytest
     report = running.run(cells(), tmp_path, tiny(), "cpu")
     assert report.failed.keys() == {cell.key for cell in cells()}
     assert "waits for" in report.failed[next(cell.key for cell in cells() if cell.training is None)]
-    assert "no longer a number" in next(iter((tmp_path / "failed").glob("*.txt"))).read_text(encoding="utf-8")
+    assert "no longer a number" in next(iter((tmp_path / "failed").glob("*.txt"))).read_text(
+        encoding="utf-8"
+    )
 
 
 def broken(error: Exception) -> Callable[..., None]:
@@ -136,7 +149,9 @@ def broken(error: Exception) -> Callable[..., None]:
     return do
 
 
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA: no\nroom"), OSError(28, "No space left on device")])
+@pytest.mark.parametrize(
+    "error", [torch.OutOfMemoryError("CUDA: no\nroom"), OSError(28, "No space left on device")]
+)
 def test_a_failure_nobody_thought_of_leaves_the_others(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,7 +159,9 @@ def test_a_failure_nobody_thought_of_leaves_the_others(
     report = running.run(cells(), tmp_path, tiny(), "cpu")
     assert report.done == [cells()[0].key]
     assert report.failed[cells()[1].key] == " ".join(f"{type(error).__name__}: {error}".split())
-    assert "Traceback" in (tmp_path / "failed" / f"{cells()[1].key}.txt").read_text(encoding="utf-8")
+    assert "Traceback" in (tmp_path / "failed" / f"{cells()[1].key}.txt").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_no_room_even_for_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,10 +175,14 @@ def test_a_lost_gpu_ends_the_study_and_its_cell_comes_last_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(running, "do", broken(torch.AcceleratorError("device-side assert")))
-    with pytest.raises(VitreousError, match=f"gave up at cell {cells()[1].key}.*device-side assert.*comes to this"):
+    with pytest.raises(
+        VitreousError, match=f"gave up at cell {cells()[1].key}.*device-side assert.*comes to this"
+    ):
         running.run(cells(), tmp_path, tiny(), "cpu")
     again = running.begin(cells(), tmp_path)
-    assert [cell.key for cell in again] == [cell.key for cell in (*cells()[:1], *cells()[2:], cells()[1])]
+    assert [cell.key for cell in again] == [
+        cell.key for cell in (*cells()[:1], *cells()[2:], cells()[1])
+    ]
     assert not list((tmp_path / "failed").iterdir())
 
 
@@ -172,7 +193,9 @@ def test_what_another_worker_saw_fail_is_not_tried_again_before_the_next_study(
     monkeypatch.setattr(running, "do", lambda cell, *given: tried.append(cell.key))
     cell = cells()[0]
     running.note(cell, tmp_path, "The loss is no longer a number.", "more")
-    assert running.share([cell], tmp_path, tiny(), "cpu").failed == {cell.key: "The loss is no longer a number."}
+    assert running.share([cell], tmp_path, tiny(), "cpu").failed == {
+        cell.key: "The loss is no longer a number."
+    }
     assert not tried
     assert running.run([cell], tmp_path, tiny(), "cpu").done == [cell.key] == tried
 
@@ -203,7 +226,10 @@ def test_a_file_system_without_locks(
         raise OSError(37, "No locks available")
 
     monkeypatch.setattr("fcntl.flock", flock)
-    with caplog.at_level(logging.WARNING, "vitreous"), running.locked(tmp_path / "locks" / "a.lock") as mine:
+    with (
+        caplog.at_level(logging.WARNING, "vitreous"),
+        running.locked(tmp_path / "locks" / "a.lock") as mine,
+    ):
         assert mine
         assert "on a file system without locks" in caplog.text
         with running.locked(tmp_path / "locks" / "a.lock") as again:

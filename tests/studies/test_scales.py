@@ -50,25 +50,41 @@ def test_small_networks_run_and_are_small(model: str) -> None:
 def test_models_of_the_vocabulary() -> None:
     trained = set(MODELS) - {"identities"}
     assert set(SMALL.builds) == set(SCALES["paper"].builds) == trained
-    assert set(SANITY.builds) == trained - {"resnext", "twins"}  # which no small version of a claim asks for
+    assert set(SANITY.builds) == trained - {
+        "resnext",
+        "twins",
+    }  # which no small version of a claim asks for
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
 def test_networks_that_are_compared_differ_in_nothing_else(scale: Scale) -> None:
-    assert scale.recipe.warmup == int(scale.recipe.warmup) >= 1  # weights after it are those of an epoch's end
+    assert (
+        scale.recipe.warmup == int(scale.recipe.warmup) >= 1
+    )  # weights after it are those of an epoch's end
     deit, convit = (scale.build(model).options for model in ("deit", "convit"))
     shape = {"small": (4, 192), "paper": (4, 192), "sanity": (4, 48)}[scale.name]
-    sizes = [build(made.name, image=32, classes=2, **made.options) for made in map(scale.build, ("deit", "convit"))]
-    assert [(network.blocks[0].attn.heads, network.num_features) for network in sizes] == [shape] * 2  # type: ignore[index,union-attr]
+    sizes = [
+        build(made.name, image=32, classes=2, **made.options)
+        for made in map(scale.build, ("deit", "convit"))
+    ]
+    assert [(network.blocks[0].attn.heads, network.num_features) for network in sizes] == [
+        shape
+    ] * 2  # type: ignore[index,union-attr]
     assert deit["patch"] == convit["patch"]
 
 
 @pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
 def test_questions_can_be_asked_that_way(scale: Scale) -> None:
-    known: dict[str, Any] = {name: room.named(name) for room in (analyses, probes) for name in room.names()}
+    known: dict[str, Any] = {
+        name: room.named(name) for room in (analyses, probes) for name in room.names()
+    }
     assert set(scale.counts) <= set(known)
     for name, options in scale.asks.items():
-        for each in [{"what": what} for whats in options.values() for what in whats] if name == "lesion" else [options]:
+        for each in (
+            [{"what": what} for whats in options.values() for what in whats]
+            if name == "lesion"
+            else [options]
+        ):
             known[name](**each)
             assert each.get("recipe", "fast") in recipes.names()
 
@@ -91,7 +107,12 @@ def test_tasks_are_those_of_the_world_and_nothing_is_mirrored() -> None:
 
 
 def test_thresholds_follow_the_images() -> None:
-    assert SANITY.thresholds("") == SMALL.thresholds("SYN-B") == SMALL.thresholds("world:shapes") == "sanity"
+    assert (
+        SANITY.thresholds("")
+        == SMALL.thresholds("SYN-B")
+        == SMALL.thresholds("world:shapes")
+        == "sanity"
+    )
     assert SMALL.thresholds("tv:CIFAR10") == "ten"
     assert SMALL.thresholds("tv:CIFAR100") == SMALL.thresholds("folder:tiny-imagenet") == "hundred"
 

@@ -20,7 +20,9 @@ def tiny() -> Scale:
     """A scale at which a training takes a moment."""
     scale = scale_named("sanity")
     short = scale.recipe.but(epochs=1, warmup=0.0, batch=32)
-    return replace(scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4})
+    return replace(
+        scale, recipe=short, images=replace(scale.images, size=64, test_size=32), counts={"erf": 4}
+    )
 
 
 def cells() -> list[Cell]:
@@ -42,6 +44,9 @@ def equal(one: Path, other: Path, checkpoints: str = "*") -> None:
     for name, table in found.items():
         pd.testing.assert_frame_equal(table, wanted[name], check_exact=True)
     which = f"trainings/*/weights/{checkpoints}"
-    weights = [{path.relative_to(root): path.read_bytes() for path in root.glob(which)} for root in (one, other)]
+    weights = [
+        {path.relative_to(root): path.read_bytes() for path in root.glob(which)}
+        for root in (one, other)
+    ]
     assert weights[0] == weights[1]
     assert weights[0]

@@ -51,7 +51,9 @@ def eager() -> None:
 
 
 def content(trained: Trained) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted((trained.run.folder / "weights").iterdir())}
+    return {
+        path.name: path.read_bytes() for path in sorted((trained.run.folder / "weights").iterdir())
+    }
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +77,9 @@ def test_killed_at_a_random_moment(kill: int, tmp_path: Path, peaceful: Trained)
 
     child = in_child(work)
     deadline = time.monotonic() + random.Random(kill).uniform(0.02, 0.9)
-    while time.monotonic() < deadline and not os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+    while time.monotonic() < deadline and not os.waitid(
+        os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT
+    ):
         time.sleep(0.005)
     os.kill(child, signal.SIGKILL)
     assert ended(child) in (0, -signal.SIGKILL)
@@ -103,7 +107,9 @@ def test_killed_while_writing(write: int, tmp_path: Path, peaceful: Trained) -> 
     same(tmp_path, peaceful)
 
 
-def test_interrupted_and_gone_on(tmp_path: Path, peaceful: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_and_gone_on(
+    tmp_path: Path, peaceful: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ctrl-C finishes the step, saves it and stops; the same call goes on from there."""
     step, count = Step.__call__, [0]
 

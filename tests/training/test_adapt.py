@@ -43,7 +43,9 @@ def test_a_head_of_zeros_at_another_resolution(name: str) -> None:
     assert all(p.requires_grad for p in other.get_classifier().parameters())
 
 
-@pytest.mark.parametrize(("name", "resize"), [("vit_ti/4", vit.resize), ("convit_ti/4", convit.resize)])
+@pytest.mark.parametrize(
+    ("name", "resize"), [("vit_ti/4", vit.resize), ("convit_ti/4", convit.resize)]
+)
 def test_positions_are_interpolated(name: str, resize: Any) -> None:
     model = build(name, image=32, classes=10, **OURS[name]).eval()
     other = adapt(model, classes=10, image=48, head="keep")
@@ -74,16 +76,23 @@ def test_timms_models(name: str) -> None:
 
 
 def test_what_cannot_be_adapted() -> None:
-    with pytest.raises(VitreousError, match="The model answers with 10 classes and the data has 4: take head='zero'"):
+    with pytest.raises(
+        VitreousError,
+        match="The model answers with 10 classes and the data has 4: take head='zero'",
+    ):
         adapt(build("cnn_s", image=32, classes=10), classes=4, image=32, head="keep")
-    with pytest.raises(VitreousError, match=r"MlpMixer cannot take images of 48x64, its weights are tied"):
+    with pytest.raises(
+        VitreousError, match=r"MlpMixer cannot take images of 48x64, its weights are tied"
+    ):
         adapt(build("mixer_ti/4", image=32, classes=10), classes=10, image=(48, 64), head="keep")
     other = torchvision.models.squeezenet1_1(num_classes=6)
     with pytest.raises(VitreousError, match="SqueezeNet has no reset_classifier"):
         adapt(other, classes=4, image=64, head="zero")
     assert isinstance(adapt(other, classes=6, image=64, head="keep"), nn.Module)
     with pytest.raises(VitreousError, match="tied to its grid"):
-        adapt(build("vit_ti/4", image=32, depth=1, pos="relative"), classes=10, image=48, head="zero")
+        adapt(
+            build("vit_ti/4", image=32, depth=1, pos="relative"), classes=10, image=48, head="zero"
+        )
 
 
 def test_a_new_last_layer_leaves_the_hidden_one() -> None:
@@ -103,4 +112,9 @@ def test_a_new_last_layer_leaves_the_hidden_one() -> None:
     again = build(**last.config)
     again.load_state_dict(last.state_dict())
     with pytest.raises(VitreousError, match="no linear layer"):
-        adapt(build("vit_nano", image=16, classes=0, depth=1, width=8, heads=2), classes=5, image=16, head="last")
+        adapt(
+            build("vit_nano", image=16, classes=0, depth=1, width=8, heads=2),
+            classes=5,
+            image=16,
+            head="last",
+        )

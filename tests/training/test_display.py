@@ -39,19 +39,34 @@ def board(monkeypatch: pytest.MonkeyPatch) -> type[Writer]:
     return Writer
 
 
-def test_a_line_for_every_epoch(tmp_path: Path, capsys: pytest.CaptureFixture[str], board: type[Writer]) -> None:
+def test_a_line_for_every_epoch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], board: type[Writer]
+) -> None:
     go(tmp_path, PLAIN, show=True)
     said = capsys.readouterr()
     lines = said.err.splitlines()
     assert said.out == ""
     assert lines[0].startswith("vit_nano-toy-toy-")
-    assert lines[1].split() == ["epoch", "train", "NLL", "test", "NLL", "test", "error", "lr", "gradient", "images/s"]
+    assert lines[1].split() == [
+        "epoch",
+        "train",
+        "NLL",
+        "test",
+        "NLL",
+        "test",
+        "error",
+        "lr",
+        "gradient",
+        "images/s",
+    ]
     assert [line.split()[0] for line in lines[2:]] == ["0", "1", "2", "3"]
     assert lines[2].split()[1] == "–"  # nothing was trained yet
     assert all(len(line) == len(lines[1]) for line in lines[2:])
 
 
-def test_nothing_if_told_so(tmp_path: Path, capsys: pytest.CaptureFixture[str], board: type[Writer]) -> None:
+def test_nothing_if_told_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], board: type[Writer]
+) -> None:
     go(tmp_path, PLAIN, show=False)
     assert capsys.readouterr().err == ""
     assert board.made == []

@@ -31,7 +31,9 @@ class Small(nn.Module):
 def run(home: Path, model: nn.Module, epochs: int = 2) -> Any:
     data = vitreous.data.load("world:shapes", size=64)
     recipe = vitreous.recipes.named("quick").but(epochs=epochs, batch=32, warmup=0.0)
-    return vitreous.train(model, data, recipe, test=data, out=home / "run", show=False, device="cpu")
+    return vitreous.train(
+        model, data, recipe, test=data, out=home / "run", show=False, device="cpu"
+    )
 
 
 def ruin(what: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +44,9 @@ def ruin(what: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
         work(self)
         if int(self.number) == at:
             tensors = dict(self.module.named_parameters()) | dict(self.module.named_buffers())
-            next(value for name, value in tensors.items() if name.endswith(what)).data.fill_(torch.inf)
+            next(value for name, value in tensors.items() if name.endswith(what)).data.fill_(
+                torch.inf
+            )
 
     monkeypatch.setattr(Step, "work", step)
 
@@ -73,10 +77,14 @@ def test_a_rate_that_blows_up_in_the_last_step(tmp_path: Path) -> None:
         epochs=1, batch=32, warmup=0.0, lr=1e38, optimiser="sgd", schedule="constant", clip=None
     )
     with pytest.raises(Diverged):
-        vitreous.train("vit_nano", data, recipe, test=data, out=tmp_path / "run", show=False, device="cpu")
+        vitreous.train(
+            "vit_nano", data, recipe, test=data, out=tmp_path / "run", show=False, device="cpu"
+        )
 
 
-def test_a_finished_run_that_holds_such_numbers_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_that_holds_such_numbers_is_no_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loop, "check_finite", lambda *_: None)
     model = Small()
     model.ruined_when_tested = True

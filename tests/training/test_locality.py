@@ -23,13 +23,18 @@ def by_loops(attention: Tensor, rows: int, columns: int) -> list[float]:
         for one in head:
             for i in range(count):
                 row = [float(one[extra + i, extra + j]) for j in range(count)]
-                far = [math.hypot(i // columns - j // columns, i % columns - j % columns) for j in range(count)]
+                far = [
+                    math.hypot(i // columns - j // columns, i % columns - j % columns)
+                    for j in range(count)
+                ]
                 total += sum(a * d for a, d in zip(row, far, strict=True)) / sum(row)
         heads.append(total / count / len(head))
     return heads
 
 
-@pytest.mark.parametrize(("side", "value"), [(4, 2.01), (7, 3.61), (8, 4.14), (14, 7.28), (16, 8.33)])
+@pytest.mark.parametrize(
+    ("side", "value"), [(4, 2.01), (7, 3.61), (8, 4.14), (14, 7.28), (16, 8.33)]
+)
 def test_uniform_attention(side: int, value: float) -> None:
     uniform = torch.full((1, 2, side**2, side**2), 1 / side**2)
     assert distance(uniform, (side, side)).tolist() == pytest.approx([value] * 2, abs=0.005)
@@ -43,7 +48,9 @@ def test_attention_to_oneself_and_to_the_next() -> None:
 
 def test_extra_tokens_are_left_out() -> None:
     attention = torch.rand(2, 3, 8, 8).softmax(-1)
-    assert distance(attention, (2, 3)).tolist() == pytest.approx(by_loops(attention, 2, 3), rel=1e-5)
+    assert distance(attention, (2, 3)).tolist() == pytest.approx(
+        by_loops(attention, 2, 3), rel=1e-5
+    )
 
 
 VITS = [
@@ -57,15 +64,21 @@ VITS = [
 
 @pytest.mark.parametrize("options", VITS)
 def test_vit_layer_by_layer(options: dict[str, Any]) -> None:
-    model: Any = shaken(build("vit_ti/4", image=(8, 12), classes=4, depth=2, drop_path=0.5, dropout=0.3, **options))
+    model: Any = shaken(
+        build("vit_ti/4", image=(8, 12), classes=4, depth=2, drop_path=0.5, dropout=0.3, **options)
+    )
     images, seen = torch.randn(2, 3, 8, 12), []
     for block in model.blocks:
-        block.attn.register_forward_hook(lambda layer, given, _: seen.append(layer.weights(given[0]).detach()))
+        block.attn.register_forward_hook(
+            lambda layer, given, _: seen.append(layer.weights(given[0]).detach())
+        )
     model.eval()(images)
     found = nonlocality(model.train(), images)
     assert found["true"] == [pytest.approx(by_loops(a, 2, 3), rel=1e-4) for a in seen[:2]]
     patches = model.patch_embed(images)
-    assert found["official"] == [pytest.approx(by_loops(b.attn.weights(patches), 2, 3), rel=1e-4) for b in model.blocks]
+    assert found["official"] == [
+        pytest.approx(by_loops(b.attn.weights(patches), 2, 3), rel=1e-4) for b in model.blocks
+    ]
     assert found["official"] != found["true"]
 
 
@@ -82,17 +95,23 @@ CONVITS = [
 @pytest.mark.parametrize("options", CONVITS)
 def test_convit_is_what_its_outputs_say(options: dict[str, Any]) -> None:
     """The matrix of a layer is read off its outputs: with v and proj set to choose, they are the rows of A."""
-    model: Any = shaken(build("convit_ti/4", image=8, classes=4, heads=4, head_dim=12, depth=2, gpsa=1, **options))
+    model: Any = shaken(
+        build("convit_ti/4", image=8, classes=4, heads=4, head_dim=12, depth=2, gpsa=1, **options)
+    )
     images, seen = torch.randn(2, 3, 8, 8), []
     for block in model.blocks:
-        block.attn.register_forward_hook(lambda layer, given, _: seen.append((layer, given[0].detach())))
+        block.attn.register_forward_hook(
+            lambda layer, given, _: seen.append((layer, given[0].detach()))
+        )
     model.eval()(images)
     true, official = nonlocality(model, images)["true"], nonlocality(model, images)["official"]
     for index, (layer, x) in enumerate(seen[:2]):
         assert true[index] == pytest.approx(by_loops(probed(layer, x), 2, 2), rel=1e-3)
     patches = model.patch_embed(images)
     for index, block in enumerate(model.blocks):
-        assert official[index] == pytest.approx(by_loops(probed(block.attn, patches), 2, 2), rel=1e-3)
+        assert official[index] == pytest.approx(
+            by_loops(probed(block.attn, patches), 2, 2), rel=1e-3
+        )
 
 
 @torch.no_grad()
@@ -126,16 +145,26 @@ def test_convit_at_initialisation() -> None:
     near, nearer = (nonlocality(m, torch.randn(2, 3, 32, 32))["true"] for m in (model, strong))
     assert len(near) == 12
     assert all(layer[head] < 3 for layer in near[:10] for head in range(4))
-    assert all(b < a for one, two in zip(near[:10], nearer[:10], strict=True) for a, b in zip(one, two, strict=True))
+    assert all(
+        b < a
+        for one, two in zip(near[:10], nearer[:10], strict=True)
+        for a, b in zip(one, two, strict=True)
+    )
     assert all(value == pytest.approx(4.14, abs=0.05) for layer in near[10:] for value in layer)
 
 
 def test_models_without_attention_of_their_own_have_nothing() -> None:
     images = torch.randn(1, 3, 16, 16)
-    for name, options in [("resnet_18", {}), ("vit_ti/4", {"mixer": "window", "window": 2, "pool": "gap", "depth": 1})]:
+    for name, options in [
+        ("resnet_18", {}),
+        ("vit_ti/4", {"mixer": "window", "window": 2, "pool": "gap", "depth": 1}),
+    ]:
         model = build(name, image=16, classes=4, **options)
         assert (gates(model), nonlocality(model, images), record(model, images)) == ({}, {}, {})
-    vit, convit = build("vit_ti/4", image=16, depth=1), build("convit_ti/4", image=16, depth=2, gpsa=1)
+    vit, convit = (
+        build("vit_ti/4", image=16, depth=1),
+        build("convit_ti/4", image=16, depth=2, gpsa=1),
+    )
     assert record(vit, images).keys() == {"nonlocality"}
     assert record(convit, images).keys() == {"gates", "nonlocality"}
 

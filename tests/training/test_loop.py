@@ -30,7 +30,9 @@ from vitreous.training.optim import schedule
 from vitreous.training.state import moments
 from vitreous.training.step import derive, order, steps_of
 
-PLAIN = RECIPE.but(augment=Augment(crop="none", flip=0.0), ema=None, keep="moments", **{"model.drop_path": 0.0})
+PLAIN = RECIPE.but(
+    augment=Augment(crop="none", flip=0.0), ema=None, keep="moments", **{"model.drop_path": 0.0}
+)
 
 
 def test_it_learns_and_says_what_it_measured(tmp_path: Path) -> None:
@@ -41,18 +43,32 @@ def test_it_learns_and_says_what_it_measured(tmp_path: Path) -> None:
     assert first["test_nll"] == pytest.approx(math.log(3), abs=0.05)  # the head is zero
     assert trained.accuracy > 0.9
     assert last["train_nll"] < first["test_nll"] / 2
-    assert set(last) >= {"lr", "gradient_norm", "seconds", "images_per_second", "test_error", "test_nll", "nonlocality"}
+    assert set(last) >= {
+        "lr",
+        "gradient_norm",
+        "seconds",
+        "images_per_second",
+        "test_error",
+        "test_nll",
+        "nonlocality",
+    }
     assert trained.accuracy == 1 - evaluate(trained.model, images(31, "test"))["test_error"]
 
 
 def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
     """Two epochs without anything random but the order, against a loop of six lines in float64 on the same batches."""
-    recipe = PLAIN.but(epochs=2, **{"model.qkv_bias": False})  # a key's bias has no gradient, only rounding
+    recipe = PLAIN.but(
+        epochs=2, **{"model.qkv_bias": False}
+    )  # a key's bias has no gradient, only rounding
     trained = go(tmp_path, recipe)
     model = loading.load(f"run:{tmp_path}@initial").double().train()
     data, plan = images(), schedule(recipe, 4)
     named = dict(model.named_parameters())
-    matrices = [p for name, p in named.items() if p.ndim > 1 and name != "cls_token" and "positions" not in name]
+    matrices = [
+        p
+        for name, p in named.items()
+        if p.ndim > 1 and name != "cls_token" and "positions" not in name
+    ]
     others = [p for p in named.values() if all(p is not each for each in matrices)]
     groups: list[dict[str, Any]] = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
     optimiser = torch.optim.AdamW(groups, weight_decay=0.05)
@@ -61,7 +77,9 @@ def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
         rows = order(70, 4, 16, 1, 0, number // 4)[number % 4]
         for group in optimiser.param_groups:
             group["lr"] = plan.lr(number)
-        loss = nn.functional.cross_entropy(model(data.normalise(data.images[rows]).double()), data.labels[rows])
+        loss = nn.functional.cross_entropy(
+            model(data.normalise(data.images[rows]).double()), data.labels[rows]
+        )
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -76,10 +94,16 @@ def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
 def test_weights_at_the_moments_that_were_asked_for(tmp_path: Path) -> None:
     go(tmp_path, PLAIN.but(epochs=6))
     assert store.Run(tmp_path).moments() == ["initial", "warmup", "33", "66", "final"]
-    steps = {m: store.Run(tmp_path).read_weights(m)[1]["step"] for m in store.Run(tmp_path).moments()}
+    steps = {
+        m: store.Run(tmp_path).read_weights(m)[1]["step"] for m in store.Run(tmp_path).moments()
+    }
     assert steps == {"initial": 0, "warmup": 4, "33": 8, "66": 16, "final": 24}
     plan = schedule(PLAIN.but(epochs=6), 4)
-    assert [list(moments(PLAIN.but(keep="none"), plan, 4, done)) for done in (0, 4, 24)] == [[], [], ["final"]]
+    assert [list(moments(PLAIN.but(keep="none"), plan, 4, done)) for done in (0, 4, 24)] == [
+        [],
+        [],
+        ["final"],
+    ]
     assert list(moments(PLAIN.but(keep="epochs"), plan, 4, 12)) == ["epoch-0003"]
 
 
@@ -94,9 +118,15 @@ def test_a_run_is_a_model_that_opens(tmp_path: Path) -> None:
     ):
         assert torch.equal(loading.load(name)(x), trained.model(x))
     assert not torch.equal(loading.load(f"run:{tmp_path}@initial")(x), trained.model(x))
-    assert loading.load(f"run:{tmp_path}").pretrained_cfg["label_names"] == ("class 0", "class 1", "class 2")  # type: ignore[index]
+    assert loading.load(f"run:{tmp_path}").pretrained_cfg["label_names"] == (
+        "class 0",
+        "class 1",
+        "class 2",
+    )  # type: ignore[index]
     assert len(vitreous.open(f"run:{tmp_path}").units) == 4  # stem, attention, mlp, head
-    with pytest.raises(UnknownName, match=r"no moment 'finl'. Did you mean final, initial\? The run has"):
+    with pytest.raises(
+        UnknownName, match=r"no moment 'finl'. Did you mean final, initial\? The run has"
+    ):
         loading.load(f"run:{tmp_path}@finl")
 
 
@@ -104,10 +134,14 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     trained = go(tmp_path, PLAIN)
     other = build("vit_nano", image=16, classes=4, depth=1, width=16, heads=2)
     trained.run.save("weights/final.safetensors", other.state_dict())
-    with pytest.raises(VitreousError, match=r"do not fit the model that the run's recipe\.json describes: size"):
+    with pytest.raises(
+        VitreousError, match=r"do not fit the model that the run's recipe\.json describes: size"
+    ):
         loading.load(f"run:{tmp_path}")
     trained.run.weights().write_bytes(b"no such thing")
-    with pytest.raises(VitreousError, match=r"is damaged .*the command that made the run restores it"):
+    with pytest.raises(
+        VitreousError, match=r"is damaged .*the command that made the run restores it"
+    ):
         loading.load(f"run:{tmp_path}")
 
 
@@ -127,7 +161,8 @@ def test_models_that_are_not_ours(tmp_path: Path) -> None:
 def test_another_run_in_the_folder_is_left_alone(tmp_path: Path) -> None:
     go(tmp_path, PLAIN)
     with pytest.raises(
-        VitreousError, match=r"holds another run: recipe\.lr is 0\.003 there and 0\.1 here\. Choose another"
+        VitreousError,
+        match=r"holds another run: recipe\.lr is 0\.003 there and 0\.1 here\. Choose another",
     ):
         go(tmp_path, PLAIN.but(lr=0.1))
     with pytest.raises(VitreousError, match=r"data\.images is 70 there and 60 here"):
@@ -136,7 +171,10 @@ def test_another_run_in_the_folder_is_left_alone(tmp_path: Path) -> None:
 
 def test_two_processes_in_one_folder(tmp_path: Path) -> None:
     run = store.Run(tmp_path)
-    with run.claimed({}, 0, "training"), pytest.raises(VitreousError, match="Another process is training in"):
+    with (
+        run.claimed({}, 0, "training"),
+        pytest.raises(VitreousError, match="Another process is training in"),
+    ):
         go(tmp_path, PLAIN)
 
 
@@ -152,25 +190,33 @@ def test_a_loss_that_is_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             self.steps += self.training
             return self.linear(x.flatten(1)) / (0 if self.steps == 7 and self.training else 1)
 
-    with pytest.raises(Diverged, match=r"no finite number in step 6 \(epoch 2, learning rate .*state.safetensors'"):
+    with pytest.raises(
+        Diverged, match=r"no finite number in step 6 \(epoch 2, learning rate .*state.safetensors'"
+    ):
         go(tmp_path, PLAIN, Breaks())
     tensors, notes = store.Run(tmp_path).load("state.safetensors")
     assert notes["step"] == 6  # after the sixth step, the last good one
     assert all(bool(value.isfinite().all()) for value in tensors.values())
 
 
-def test_disk_trouble_is_found_before_the_first_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_trouble_is_found_before_the_first_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(VitreousError, match=r"Cannot write '.*file/run': Not a directory"):
         go(tmp_path / "file" / "run", PLAIN)
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 20))
-    with pytest.raises(VitreousError, match=r"needs about 1 MiB in .* and 1 MiB are free: make room"):
+    with pytest.raises(
+        VitreousError, match=r"needs about 1 MiB in .* and 1 MiB are free: make room"
+    ):
         go(tmp_path / "run", PLAIN)
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_disk_that_fills_up_keeps_the_last_state(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_up_keeps_the_last_state(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At every place where it can: before a file is complete, and before it gets its name."""
     finished, wanted = False, go(tmp_path / "wanted", PLAIN)
     count, said = 0, set[str]()
@@ -203,7 +249,10 @@ def test_a_disk_that_fills_up_keeps_the_last_state(step: str, tmp_path: Path, mo
     [
         ({"test": None}, "came without test images"),
         ({"test": images(9, "test", classes=2)}, "differ in their classes"),
-        ({"device": "cuda:0"}, "no GPU is to be seen" if not torch.cuda.is_available() else "nothing"),
+        (
+            {"device": "cuda:0"},
+            "no GPU is to be seen" if not torch.cuda.is_available() else "nothing",
+        ),
         ({"device": "abacus"}, "There is no device 'abacus'"),
         ({"data": images(0)}, "0 training and 31 test images"),
         ({"recipe": "fats"}, "There is no recipe 'fats'. Did you mean fast"),
@@ -214,7 +263,12 @@ def test_bad_input(options: dict[str, Any], sentence: str, tmp_path: Path) -> No
     if sentence == "nothing":
         pytest.skip("there is a GPU")
     with pytest.raises(VitreousError, match=sentence.replace("?", r"\?")):
-        go(tmp_path / "run", options.pop("recipe", PLAIN), options.pop("model", "vit_nano"), **options)
+        go(
+            tmp_path / "run",
+            options.pop("recipe", PLAIN),
+            options.pop("model", "vit_nano"),
+            **options,
+        )
     assert not (tmp_path / "run" / "weights").exists()
 
 
@@ -227,12 +281,16 @@ def test_batches() -> None:
     assert torch.equal(rows, order(70, 4, 16, 1, 0, 5))
     thrice = order(70, 4, 15, 3, 0, 5)
     assert all(
-        sorted(batch.tolist()) == sorted(set(batch.tolist()) | set(batch.tolist())) * 1 or True for batch in thrice
+        sorted(batch.tolist()) == sorted(set(batch.tolist()) | set(batch.tolist())) * 1 or True
+        for batch in thrice
     )
     assert all(batch.unique(return_counts=True)[1].tolist() == [3] * 5 for batch in thrice)
     assert steps_of(70, PLAIN) == (4, 16)
     assert steps_of(7, PLAIN) == (1, 7)
-    assert order(70, 4, 16, 3, 0, 5).shape == (4, 16)  # the last image of a batch appears fewer times
+    assert order(70, 4, 16, 3, 0, 5).shape == (
+        4,
+        16,
+    )  # the last image of a batch appears fewer times
     assert len({derive(0, "a", 1), derive(0, "a", 2), derive(0, "b", 1), derive(1, "a", 1)}) == 4
 
 
@@ -243,8 +301,12 @@ def test_evaluation_counts_every_image_once() -> None:
     assert model.training
     with evaluating(model), torch.no_grad():
         logits = model(data.normalise(data.images))
-    assert got["test_error"] == pytest.approx((logits.argmax(1) != data.labels).double().mean().item(), abs=1e-12)
-    assert got["test_nll"] == pytest.approx(nn.functional.cross_entropy(logits, data.labels).item(), rel=1e-6)
+    assert got["test_error"] == pytest.approx(
+        (logits.argmax(1) != data.labels).double().mean().item(), abs=1e-12
+    )
+    assert got["test_nll"] == pytest.approx(
+        nn.functional.cross_entropy(logits, data.labels).item(), rel=1e-6
+    )
 
 
 def test_fingerprints_know_values_and_names() -> None:
@@ -268,9 +330,17 @@ def test_the_other_objectives_go_through_the_loop(tmp_path: Path) -> None:
         "repeated": {"batch": 18, "augment.repeats": 3},
     }
     for name, changes in ways.items():
-        trained = go(tmp_path / name, short.but(**changes), teacher=teacher if "objective" in changes else None)
+        trained = go(
+            tmp_path / name,
+            short.but(**changes),
+            teacher=teacher if "objective" in changes else None,
+        )
         start = loading.load(f"run:{tmp_path / name}@initial").state_dict()
-        moved = {key for key, value in trained.model.state_dict().items() if not torch.equal(value, start[key])}
+        moved = {
+            key
+            for key, value in trained.model.state_dict().items()
+            if not torch.equal(value, start[key])
+        }
         assert "head.weight" in moved
         assert any(key.startswith("blocks") for key in moved) == (name != "frozen")
     masked = go(tmp_path / "masked", short.but(objective="masked"), data=images(classes=3))
@@ -288,25 +358,43 @@ for sam in (None, 0.05):
     go(f"{sys.argv[1]}/{sam}", WIDE.but(sam=sam))
 """
 
-WIDE = RECIPE.but(ema=None, **{"model.drop_path": 0.0, "model.qkv_bias": False})  # masks differ; a key's bias is noise
+WIDE = RECIPE.but(
+    ema=None, **{"model.drop_path": 0.0, "model.qkv_bias": False}
+)  # masks differ; a key's bias is noise
 
 
 def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
     """Mixing partners come from the other's half, SAM climbs along the mean gradient, 31 test images are shared."""
     script = tmp_path / "train.py"
     script.write_text(DDP)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", str(script)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        str(script),
+    ]
     paths = [str(Path(vitreous.__file__).parents[1]), str(Path(__file__).parents[1])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=280)
+    done = subprocess.run(
+        [*command, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=280
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     for sam in (None, 0.05):
-        one, two = go(tmp_path / "one" / str(sam), WIDE.but(sam=sam)), store.Run(tmp_path / str(sam))
+        one, two = (
+            go(tmp_path / "one" / str(sam), WIDE.but(sam=sam)),
+            store.Run(tmp_path / str(sam)),
+        )
         for a, b in zip(one.records, two.records(), strict=True):
             for key in {"train_nll", "test_nll", "test_error", "gradient_norm"} & set(a):
                 assert a[key] == pytest.approx(b[key], rel=1e-4), key
         weights = loading.load(f"run:{two.folder}").state_dict()
-        assert all(torch.allclose(value, weights[key], atol=1e-5) for key, value in one.model.state_dict().items())
+        assert all(
+            torch.allclose(value, weights[key], atol=1e-5)
+            for key, value in one.model.state_dict().items()
+        )
 
 
 def test_the_record_is_plain_json(tmp_path: Path) -> None:
@@ -315,7 +403,10 @@ def test_the_record_is_plain_json(tmp_path: Path) -> None:
     assert identity["data"]["fingerprint"] == images().fingerprint
     assert identity["recipe"]["lr"] == PLAIN.lr
     environment = json.loads((tmp_path / "environment.json").read_text())
-    assert environment["torch"] == torch.__version__.split("+")[0] or environment["torch"] == torch.__version__
+    assert (
+        environment["torch"] == torch.__version__.split("+")[0]
+        or environment["torch"] == torch.__version__
+    )
     plain = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert all(len(each.pop("sha256")) == 64 for each in plain)
     assert trained.run.records() == trained.records == plain
@@ -323,7 +414,9 @@ def test_the_record_is_plain_json(tmp_path: Path) -> None:
 
 def test_tests_may_be_far_between(tmp_path: Path) -> None:
     """The first and the last epoch are always tested; weights do not depend on it."""
-    seldom, always = (go(tmp_path / str(every), PLAIN.but(epochs=5, test_every=every)) for every in (2, 1))
+    seldom, always = (
+        go(tmp_path / str(every), PLAIN.but(epochs=5, test_every=every)) for every in (2, 1)
+    )
     assert [each["epoch"] for each in seldom.records if "test_error" in each] == [0, 2, 4, 5]
     assert all("train_nll" in each for each in seldom.records[1:])
     assert seldom.records[-1]["test_nll"] == always.records[-1]["test_nll"]

@@ -29,7 +29,11 @@ class Says(nn.Module):
     def forward(self, images: Tensor) -> Any:
         self.norm(images)
         answer = self.answer
-        return tuple(self.weight * a for a in answer) if isinstance(answer, tuple) else self.weight * answer
+        return (
+            tuple(self.weight * a for a in answer)
+            if isinstance(answer, tuple)
+            else self.weight * answer
+        )
 
 
 def entropy(logits: Tensor, targets: Tensor) -> Tensor:
@@ -38,7 +42,9 @@ def entropy(logits: Tensor, targets: Tensor) -> Tensor:
     return -(targets.double() * p.log()).sum(-1).mean()
 
 
-OWN, SECOND, TEACHER = (torch.randn(5, 4, generator=torch.Generator().manual_seed(i)) for i in range(3))
+OWN, SECOND, TEACHER = (
+    torch.randn(5, 4, generator=torch.Generator().manual_seed(i)) for i in range(3)
+)
 SOFT = torch.rand(5, 4, generator=torch.Generator().manual_seed(9)).softmax(-1)
 IMAGES = torch.randn(5, 3, 2, 2, generator=torch.Generator().manual_seed(4))
 
@@ -101,13 +107,35 @@ def test_a_distilled_model_of_ours_uses_both_heads() -> None:
 @pytest.mark.parametrize(
     ("recipe", "model", "teacher", "sentence"),
     [
-        (Recipe(objective="distil_hard"), Says(OWN), None, "'custom' learns from a teacher and none was given"),
-        (Recipe(), Says(OWN), Says(OWN), "A teacher was given and the recipe 'custom' has objective 'classify'"),
-        (Recipe(objective="distil_soft"), Says(OWN), Says(OWN, 5), "The teacher knows 5 classes and the model 4"),
-        (Recipe(objective="masked"), Says(OWN), None, "for our ViT with stem='patch', not for Says"),
+        (
+            Recipe(objective="distil_hard"),
+            Says(OWN),
+            None,
+            "'custom' learns from a teacher and none was given",
+        ),
+        (
+            Recipe(),
+            Says(OWN),
+            Says(OWN),
+            "A teacher was given and the recipe 'custom' has objective 'classify'",
+        ),
+        (
+            Recipe(objective="distil_soft"),
+            Says(OWN),
+            Says(OWN, 5),
+            "The teacher knows 5 classes and the model 4",
+        ),
+        (
+            Recipe(objective="masked"),
+            Says(OWN),
+            None,
+            "for our ViT with stem='patch', not for Says",
+        ),
     ],
 )
-def test_what_does_not_fit(recipe: Recipe, model: nn.Module, teacher: nn.Module | None, sentence: str) -> None:
+def test_what_does_not_fit(
+    recipe: Recipe, model: nn.Module, teacher: nn.Module | None, sentence: str
+) -> None:
     with pytest.raises(VitreousError, match=sentence):
         objective(recipe, model, teacher=teacher, mean=MEAN, std=STD)
 
@@ -130,12 +158,16 @@ def test_bad_masks() -> None:
     with pytest.raises(VitreousError, match=r"masked_share 0\.01 .* is none"):
         masked("colour", share=0.01)
     with pytest.raises(VitreousError, match="stem='patch'"):
-        MaskedPatches(build("vit_ti/8", image=32, stem="r26"), target="colour", share=0.5, mean=MEAN, std=STD)
+        MaskedPatches(
+            build("vit_ti/8", image=32, stem="r26"), target="colour", share=0.5, mean=MEAN, std=STD
+        )
 
 
 def pictures(count: int = 3) -> Tensor:
     """Images in [0, 1] as float64."""
-    return torch.rand(count, 3, 16, 24, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    return torch.rand(
+        count, 3, 16, 24, generator=torch.Generator().manual_seed(5), dtype=torch.float64
+    )
 
 
 def normalised(images: Tensor) -> Tensor:
@@ -163,9 +195,14 @@ def expected(cut: Tensor, target: str) -> list[Any]:
     out = []
     for one in cut:
         squares = [
-            one[:, r * side : (r + 1) * side, c * side : (c + 1) * side] for r in range(cells) for c in range(cells)
+            one[:, r * side : (r + 1) * side, c * side : (c + 1) * side]
+            for r in range(cells)
+            for c in range(cells)
         ]
-        levels = [[min(7, math.floor(8 * float(channel.mean()))) for channel in square] for square in squares]
+        levels = [
+            [min(7, math.floor(8 * float(channel.mean()))) for channel in square]
+            for square in squares
+        ]
         out.append([red * 64 + green * 8 + blue for red, green, blue in levels])
     return out
 
@@ -173,14 +210,18 @@ def expected(cut: Tensor, target: str) -> list[Any]:
 def test_extreme_colours_are_classes_too() -> None:
     whole = masked("colour")
     assert whole.truth(normalised(torch.ones(1, 3, 16, 24).double())).unique().tolist() == [511]
-    assert whole.truth(normalised(torch.zeros(1, 3, 16, 24).double()) - 0.1).unique().tolist() == [0]
+    assert whole.truth(normalised(torch.zeros(1, 3, 16, 24).double()) - 0.1).unique().tolist() == [
+        0
+    ]
 
 
 def test_how_patches_are_corrupted() -> None:
     """Exactly half of 24; 80 % the token, 10 % another patch of the same image, 10 % themselves."""
     objective = masked("colour")
     count, total = 2000, 24
-    tokens = torch.arange(count * total).float().view(count, total, 1).expand(-1, -1, 192).contiguous()
+    tokens = (
+        torch.arange(count * total).float().view(count, total, 1).expand(-1, -1, 192).contiguous()
+    )
     with torch.no_grad():
         objective.mask_token.fill_(-1)
     after, chosen = objective.corrupt(tokens)
@@ -210,7 +251,8 @@ def test_another_patch_is_never_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"pool": "gap"}, {"distilled": True}, {"pos": "2d", "inject": "every"}, {"pos": "none"}]
+    "options",
+    [{}, {"pool": "gap"}, {"distilled": True}, {"pos": "2d", "inject": "every"}, {"pos": "none"}],
 )
 def test_the_stream_is_the_models_own(options: dict[str, Any]) -> None:
     """With a prediction that reads the tokens as they are and nothing corrupted, what arrives is `forward_features`."""
@@ -255,14 +297,22 @@ def test_masked_loss_by_loops(target: Any) -> None:
                 terms.append(float((answer - right).square().mean()))
             else:
                 rows = answer.view(-1, 512).log_softmax(-1)
-                terms.append(-sum(float(row[c]) for row, c in zip(rows, right.tolist(), strict=True)) / len(right))
+                terms.append(
+                    -sum(float(row[c]) for row, c in zip(rows, right.tolist(), strict=True))
+                    / len(right)
+                )
     assert len(terms) == 9
     assert loss.item() == pytest.approx(sum(terms) / 9, rel=1e-5)
 
 
 def test_every_trained_parameter_gets_a_gradient() -> None:
     """What takes no part is frozen: a process that waited for its gradient would wait for ever."""
-    for options in ({}, {"distilled": True}, {"head": "tanh"}, {"pool": "gap", "final_norm": "pooled"}):
+    for options in (
+        {},
+        {"distilled": True},
+        {"head": "tanh"},
+        {"pool": "gap", "final_norm": "pooled"},
+    ):
         objective = masked("colour", **options)
         objective(normalised(pictures()), SOFT).backward()
         trained = {name for name, p in objective.named_parameters() if p.requires_grad}

@@ -47,7 +47,9 @@ def test_park_and_kim_warm_up_by_step_and_anneal_by_epoch(name: str) -> None:
     assert [plan.lr(i) for i in range(plan.steps)] == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize(("name", "warmup"), [("hdv_general", 1), ("smoothing", 1), ("hdv_imagenet_general", 0)])
+@pytest.mark.parametrize(
+    ("name", "warmup"), [("hdv_general", 1), ("smoothing", 1), ("hdv_imagenet_general", 0)]
+)
 def test_park_and_kim_in_steps(name: str, warmup: int) -> None:
     recipe, each = recipes.named(name), 4
     plan = schedule(recipe, each)
@@ -58,11 +60,15 @@ def test_park_and_kim_in_steps(name: str, warmup: int) -> None:
 
 
 def timm_lrs(recipe: Recipe, steps: list[int], **options: Any) -> list[float]:
-    scheduler = CosineLRScheduler(sgd(recipe), warmup_lr_init=recipe.warmup_from, lr_min=recipe.last_lr, **options)
+    scheduler = CosineLRScheduler(
+        sgd(recipe), warmup_lr_init=recipe.warmup_from, lr_min=recipe.last_lr, **options
+    )
     return [scheduler._get_lr(step)[0] for step in steps]
 
 
-@pytest.mark.parametrize("name", ["deit", "deit_plus", "convit", "convit_plus", "convit_frozen", "deit_distilled"])
+@pytest.mark.parametrize(
+    "name", ["deit", "deit_plus", "convit", "convit_plus", "convit_frozen", "deit_distilled"]
+)
 def test_deit_is_timms_cosine(name: str) -> None:
     """Exactly, counted from the end of the warm-up; and close to the released one, which counts from the start."""
     recipe, each = recipes.named(name), 7
@@ -78,7 +84,9 @@ def test_deit_is_timms_cosine(name: str) -> None:
     assert plan.lr(17) == pytest.approx(1e-6 + (recipe.lr - 1e-6) * 17 / 35)
 
 
-@pytest.mark.parametrize("name", ["vit_pretrain", "vit_finetune", "vit_finetune_pets", "vit_finetune_vtab", "masked"])
+@pytest.mark.parametrize(
+    "name", ["vit_pretrain", "vit_finetune", "vit_finetune_pets", "vit_finetune_vtab", "masked"]
+)
 def test_vit_cosine_by_step(name: str) -> None:
     recipe = recipes.named(name)
     plan = schedule(recipe, 312)
@@ -97,7 +105,9 @@ def test_vit_linear(name: str) -> None:
     plan = schedule(recipe, 3419)
     total = recipe.epochs * 3419
     for step in (0, 1, 5000, 9999, 10_000, 15_000, total - 1):
-        assert plan.lr(step) == pytest.approx(recipe.lr * min(step / 1e4, (total - step) / (total - 1e4)), rel=1e-9)
+        assert plan.lr(step) == pytest.approx(
+            recipe.lr * min(step / 1e4, (total - step) / (total - 1e4)), rel=1e-9
+        )
 
 
 def test_every_recipe_has_a_schedule() -> None:
@@ -109,7 +119,15 @@ def test_every_recipe_has_a_schedule() -> None:
 
 
 def test_constant_and_cool_down_and_parts_of_epochs() -> None:
-    recipe = Recipe(schedule="constant", epochs=4, warmup=0.5, warmup_from=1e-5, lr=1e-3, last_lr=1e-6, cooldown=2)
+    recipe = Recipe(
+        schedule="constant",
+        epochs=4,
+        warmup=0.5,
+        warmup_from=1e-5,
+        lr=1e-3,
+        last_lr=1e-6,
+        cooldown=2,
+    )
     plan = schedule(recipe, 10)
     assert (plan.warmup_steps, plan.steps, plan.epochs) == (5, 60, 6)
     assert [plan.lr(i) for i in (0, 5, 39, 40, 59)] == pytest.approx([1e-5, 1e-3, 1e-3, 1e-6, 1e-6])
@@ -127,7 +145,9 @@ def test_milestones_count_from_the_first_epoch_of_all_or_after_an_extra_warm_up(
 
 
 def test_a_warm_up_that_does_not_fit() -> None:
-    with pytest.raises(VitreousError, match="'vit_pretrain' takes 10000 steps and the whole training only 3600"):
+    with pytest.raises(
+        VitreousError, match="'vit_pretrain' takes 10000 steps and the whole training only 3600"
+    ):
         schedule(recipes.named("vit_pretrain"), 12)
 
 
@@ -136,7 +156,13 @@ PLAIN = {"image": 16, "classes": 10}
 
 def test_what_is_not_decayed_by_name() -> None:
     vit = build("vit_ti/4", **PLAIN, depth=1, distilled=True)
-    dense = ["patch_embed.proj", "blocks.0.attn.qkv", "blocks.0.attn.proj", "blocks.0.mlp.fc1", "blocks.0.mlp.fc2"]
+    dense = [
+        "patch_embed.proj",
+        "blocks.0.attn.qkv",
+        "blocks.0.attn.proj",
+        "blocks.0.mlp.fc1",
+        "blocks.0.mlp.fc2",
+    ]
     names = dict(vit.named_parameters()).keys()
     assert names - undecayed(vit) == {f"{name}.weight" for name in [*dense, "head", "head_dist"]}
     relative = build("vit_ti/4", **PLAIN, depth=1, pos="relative")
@@ -150,13 +176,19 @@ def test_what_is_not_decayed_by_name() -> None:
     }  # fmt: skip
     resnet = build("resnet_18", **PLAIN)
     kinds = {name: type(module) for name, module in resnet.named_modules()}
-    assert all(kinds[name.rpartition(".")[0]] is nn.BatchNorm2d or name == "fc.bias" for name in undecayed(resnet))
+    assert all(
+        kinds[name.rpartition(".")[0]] is nn.BatchNorm2d or name == "fc.bias"
+        for name in undecayed(resnet)
+    )
     assert {name for name, kind in kinds.items() if kind in (nn.Conv2d, nn.Linear)} == {
-        name.removesuffix(".weight") for name in dict(resnet.named_parameters()).keys() - undecayed(resnet)
+        name.removesuffix(".weight")
+        for name in dict(resnet.named_parameters()).keys() - undecayed(resnet)
     }
 
 
-@pytest.mark.parametrize("name", ["test_vit", "swin_tiny_patch4_window7_224", "convit_tiny", "pit_ti_224"])
+@pytest.mark.parametrize(
+    "name", ["test_vit", "swin_tiny_patch4_window7_224", "convit_tiny", "pit_ti_224"]
+)
 def test_timms_own_choice(name: str) -> None:
     """timm's optimiser factory spares the same parameters."""
     with torch.device("meta"):
@@ -164,7 +196,9 @@ def test_timms_own_choice(name: str) -> None:
     groups = param_groups_weight_decay(model, 0.05, no_weight_decay_list=model.no_weight_decay())
     spared = {id(parameter) for parameter in groups[0]["params"]}
     assert groups[0]["weight_decay"] == 0
-    assert {name for name, parameter in model.named_parameters() if id(parameter) in spared} == undecayed(model)
+    assert {
+        name for name, parameter in model.named_parameters() if id(parameter) in spared
+    } == undecayed(model)
 
 
 def test_models_that_say_nothing_themselves() -> None:
@@ -181,7 +215,10 @@ def test_models_that_say_nothing_themselves() -> None:
 def test_an_objective_around_a_model_changes_no_group() -> None:
     model = build("vit_ti/4", **PLAIN, depth=2)
     recipe = Recipe(freeze=("blocks.0.*",), weight_decay=0.3)
-    sizes = [[len(g["params"]) for g in optimiser(m, recipe).param_groups] for m in (model, Classify(model))]
+    sizes = [
+        [len(g["params"]) for g in optimiser(m, recipe).param_groups]
+        for m in (model, Classify(model))
+    ]
     assert sizes[0] == sizes[1]
     assert [g["weight_decay"] for g in optimiser(model, recipe).param_groups] == [0.3, 0.0]
     [everything] = optimiser(model, recipe.but(decay="all")).param_groups
@@ -195,13 +232,18 @@ def test_freezing() -> None:
     assert {name.split(".")[1] for name in frozen} == set("0123456789")
     assert len(frozen) == 10 * len(list(model.get_submodule("blocks.0.attn").parameters()))
     assert freeze(model, ()) == []
-    with pytest.raises(UnknownName, match=r"no parameter to freeze called 'head\.wieght'\. Did you mean head\.weight"):
+    with pytest.raises(
+        UnknownName,
+        match=r"no parameter to freeze called 'head\.wieght'\. Did you mean head\.weight",
+    ):
         freeze(model, ["head.wieght"])
     with pytest.raises(VitreousError, match="nothing to train"):
         optimiser(model, Recipe(freeze=("*",)))
 
 
-def by_hand(recipe: Recipe, weights: list[Tensor], gradients: list[list[Tensor]], decayed: list[bool]) -> list[Tensor]:
+def by_hand(
+    recipe: Recipe, weights: list[Tensor], gradients: list[list[Tensor]], decayed: list[bool]
+) -> list[Tensor]:
     """AdamW and SGD from their definitions, float64."""
     out = []
     for index, start in enumerate(weights):
@@ -263,7 +305,11 @@ def test_the_same_steps_twice_are_the_same_bits() -> None:
 
 @pytest.mark.parametrize("largest", [None, 0.5, 1e6])
 def test_clipping(largest: float | None) -> None:
-    parameters = [nn.Parameter(torch.randn(5, 3)), nn.Parameter(torch.randn(7)), nn.Parameter(torch.randn(2))]
+    parameters = [
+        nn.Parameter(torch.randn(5, 3)),
+        nn.Parameter(torch.randn(7)),
+        nn.Parameter(torch.randn(2)),
+    ]
     before = [torch.randn_like(p) for p in parameters[:2]]
     for parameter, gradient in zip(parameters, before, strict=False):
         parameter.grad = gradient.clone()

@@ -15,8 +15,19 @@ KILLED = Path(__file__).with_name("killed.py")
 
 
 def test_killed_runs_in_a_process_of_their_own() -> None:
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", str(KILLED)]
-    found = subprocess.run(command, cwd=KILLED.parents[2], capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+        str(KILLED),
+    ]
+    found = subprocess.run(
+        command, cwd=KILLED.parents[2], capture_output=True, text=True, check=False
+    )
     assert found.returncode == 0, found.stdout[-4000:]
     passed = re.search(r"(\d+) passed", found.stdout)
     assert passed is not None

@@ -35,14 +35,18 @@ def test_closed_form_on_a_quadratic() -> None:
     torch.testing.assert_close(w.grad, (start + 0.7 * slope / slope.norm()) @ hessian)
 
 
-def by_hand(start: list[Tensor], loss: Callable[[list[Tensor], int], Tensor], steps: int, rho: float) -> list[Tensor]:
+def by_hand(
+    start: list[Tensor], loss: Callable[[list[Tensor], int], Tensor], steps: int, rho: float
+) -> list[Tensor]:
     """SGD at lr 0.1 with the gradient of the ascended point, functional and in float64."""
     weights = [w.double() for w in start]
     for step in range(steps):
         at = [w.clone().requires_grad_() for w in weights]
         slope = torch.autograd.grad(loss(at, step), at)
         length = torch.cat([g.flatten() for g in slope]).norm()
-        above = [(w + rho * g / length).requires_grad_() for w, g in zip(weights, slope, strict=True)]
+        above = [
+            (w + rho * g / length).requires_grad_() for w, g in zip(weights, slope, strict=True)
+        ]
         slope = torch.autograd.grad(loss(above, step), above)
         weights = [w - 0.1 * g for w, g in zip(weights, slope, strict=True)]
     return weights
@@ -54,7 +58,9 @@ def test_several_steps_against_an_implementation_of_its_own() -> None:
     names = [name for name, _ in model.named_parameters()]
 
     def loss(weights: list[Tensor], step: int) -> Tensor:
-        logits = torch.func.functional_call(model, dict(zip(names, weights, strict=True)), inputs[step])
+        logits = torch.func.functional_call(
+            model, dict(zip(names, weights, strict=True)), inputs[step]
+        )
         return nn.functional.cross_entropy(logits, labels[step])
 
     expected = by_hand([p.detach() for p in model.parameters()], loss, 5, rho=0.3)
@@ -78,7 +84,11 @@ def test_weights_come_back_bit_by_bit_also_after_an_error() -> None:
     before = {name: value.clone() for name, value in model.state_dict().items()}
 
     def moved() -> list[str]:
-        return [name for name, value in model.state_dict().items() if not torch.equal(value, before[name])]
+        return [
+            name
+            for name, value in model.state_dict().items()
+            if not torch.equal(value, before[name])
+        ]
 
     def fall() -> None:
         with climbed(model, 100.0):
@@ -110,7 +120,10 @@ def test_frozen_parameters_stay() -> None:
 
 @pytest.mark.parametrize("norm", [nn.BatchNorm2d, BatchNormAct2d])
 def test_running_statistics_are_those_of_the_first_pass(norm: type[nn.Module]) -> None:
-    model, images = nn.Sequential(nn.Conv2d(3, 4, 3), norm(4), nn.Conv2d(4, 1, 3)), torch.randn(8, 3, 8, 8)
+    model, images = (
+        nn.Sequential(nn.Conv2d(3, 4, 3), norm(4), nn.Conv2d(4, 1, 3)),
+        torch.randn(8, 3, 8, 8),
+    )
     model(images).square().mean().backward()
     after_first = {name: value.clone() for name, value in model.named_buffers()}
     with climbed(model, 0.5):

@@ -45,11 +45,21 @@ def same_numbers(ours: dict[str, Any], single: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["vit_nano", "convit_nano", "swin_nano"])
-def test_each_seed_is_its_single_run(name: str, data: tuple[Dataset, Dataset], tmp_path: Path) -> None:
+def test_each_seed_is_its_single_run(
+    name: str, data: tuple[Dataset, Dataset], tmp_path: Path
+) -> None:
     how = recipe(decay="matrices") if name == "vit_nano" else recipe()
     stacked = train_seeds(name, data[0], how, test=data[1], seeds=SEEDS, out=tmp_path, **options())
     for seed, ours in zip(SEEDS, stacked, strict=True):
-        single = train(name, data[0], how, test=data[1], seed=seed, out=tmp_path / f"single-{seed}", **options())
+        single = train(
+            name,
+            data[0],
+            how,
+            test=data[1],
+            seed=seed,
+            out=tmp_path / f"single-{seed}",
+            **options(),
+        )
         assert ours.run.identity == single.run.identity
         assert [r["step"] for r in ours.run.records()] == [r["step"] for r in single.run.records()]
         for mine, theirs in zip(ours.records, single.records, strict=True):
@@ -63,7 +73,15 @@ def test_each_seed_is_its_single_run(name: str, data: tuple[Dataset, Dataset], t
 def test_a_stopped_stack_resumes_and_a_seed_of_it_can_go_on_alone(
     data: tuple[Dataset, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = train_seeds("vit_nano", data[0], recipe(), test=data[1], seeds=SEEDS, out=tmp_path / "whole", **options())
+    whole = train_seeds(
+        "vit_nano",
+        data[0],
+        recipe(),
+        test=data[1],
+        seeds=SEEDS,
+        out=tmp_path / "whole",
+        **options(),
+    )
     advance = Together._advance
 
     def interrupt(self: Together, done: int, seconds: float) -> None:
@@ -76,7 +94,15 @@ def test_a_stopped_stack_resumes_and_a_seed_of_it_can_go_on_alone(
     with pytest.raises(KeyboardInterrupt, match="after step 6"):
         train_seeds("vit_nano", data[0], recipe(), **given, **options())
     monkeypatch.undo()
-    alone = train("vit_nano", data[0], recipe(), test=data[1], seed=7, out=tmp_path / "stopped/seed-7", **options())
+    alone = train(
+        "vit_nano",
+        data[0],
+        recipe(),
+        test=data[1],
+        seed=7,
+        out=tmp_path / "stopped/seed-7",
+        **options(),
+    )
     rest = train_seeds("vit_nano", data[0], recipe(), **given, **options())
     for ours, expected in zip(rest, whole, strict=True):
         for mine, theirs in zip(ours.records, expected.records, strict=True):
@@ -98,7 +124,9 @@ def test_a_stop_between_two_looks_waits_for_the_next_which_is_saved(
 
     monkeypatch.setattr(Together, "_advance", interrupt)
     with pytest.raises(KeyboardInterrupt, match="after step 8"):
-        train_seeds("vit_nano", data[0], recipe(), test=data[1], seeds=(0, 1), out=tmp_path, **options())
+        train_seeds(
+            "vit_nano", data[0], recipe(), test=data[1], seeds=(0, 1), out=tmp_path, **options()
+        )
     for seed in (0, 1):
         state = Run(tmp_path / f"seed-{seed}").read_state()
         assert state is not None
@@ -110,9 +138,13 @@ def test_what_cannot_be_stacked_is_trained_one_by_one(
 ) -> None:
     how = recipe(epochs=1, warmup=0, model={"dropout": 0.1})
     with caplog.at_level(logging.WARNING, "vitreous"):
-        pair = train_seeds("vit_nano", data[0], how, test=data[1], seeds=(0, 1), out=tmp_path, **options())
+        pair = train_seeds(
+            "vit_nano", data[0], how, test=data[1], seeds=(0, 1), out=tmp_path, **options()
+        )
     assert "one after the other" in caplog.text
-    single = train("vit_nano", data[0], how, test=data[1], seed=1, out=tmp_path / "single", **options())
+    single = train(
+        "vit_nano", data[0], how, test=data[1], seed=1, out=tmp_path / "single", **options()
+    )
     assert pair[1].records[-1]["test_nll"] == single.records[-1]["test_nll"]
 
 

@@ -15,10 +15,15 @@ TABLES = sorted((ROOT / "results").glob("*-fast-*.json"))
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_table_curves_and_manual_agree(path: Path) -> None:
     rows = {row["model"]: row for row in json.loads(path.read_text())["rows"]}
-    lines = [line for line in path.with_suffix(".md").read_text().splitlines() if line.startswith("| ")][1:]
+    lines = [
+        line for line in path.with_suffix(".md").read_text().splitlines() if line.startswith("| ")
+    ][1:]
     assert [line.split(" | ")[0].removeprefix("| ") for line in lines] == list(rows)
     for line, row in zip(lines, rows.values(), strict=True):
-        assert f"| {row['test_accuracy']:.2%} | {row['test_nll']:.3f} | {row['train_nll']:.3f} |" in line
+        assert (
+            f"| {row['test_accuracy']:.2%} | {row['test_nll']:.3f} | {row['train_nll']:.3f} |"
+            in line
+        )
         assert f"{line}\n" in (ROOT / "docs" / "train.md").read_text()
     last = pd.read_csv(path.with_suffix(".csv")).groupby("model").last()
     assert set(rows) - set(last.index) == {name for name, row in rows.items() if "note" in row}

@@ -20,7 +20,9 @@ RECIPE = Recipe(
     clip=1.0,
     ema=0.9,
     keep="epochs",
-    augment=Augment(padding=1, randaugment="rand-m5-n1-mstd0.5", mixup=0.8, cutmix=1.0, smoothing=0.1),
+    augment=Augment(
+        padding=1, randaugment="rand-m5-n1-mstd0.5", mixup=0.8, cutmix=1.0, smoothing=0.1
+    ),
     model={"depth": 1, "width": 16, "heads": 2, "drop_path": 0.2},
 )
 
@@ -31,7 +33,15 @@ def images(count: int = 70, split: str = "train", classes: int = 3) -> Dataset:
     labels = torch.arange(count) % classes
     noise = torch.randint(0, 120, (count, 3, 16, 16), generator=generator)
     pixels = (noise + 40 * labels.view(-1, 1, 1, 1)).to(torch.uint8)
-    return Dataset(pixels, labels, tuple(f"class {c}" for c in range(classes)), "toy", split, (0.4,) * 3, (0.2,) * 3)
+    return Dataset(
+        pixels,
+        labels,
+        tuple(f"class {c}" for c in range(classes)),
+        "toy",
+        split,
+        (0.4,) * 3,
+        (0.2,) * 3,
+    )
 
 
 def go(out: Path, recipe: Recipe = RECIPE, model: Any = "vit_nano", **options: Any) -> Trained:
@@ -43,4 +53,7 @@ def go(out: Path, recipe: Recipe = RECIPE, model: Any = "vit_nano", **options: A
 def lines(trained: Trained) -> list[dict[str, Any]]:
     """The records without what the clock says."""
     timed = ("seconds", "images_per_second")
-    return [{key: value for key, value in each.items() if key not in timed} for each in trained.run.records()]
+    return [
+        {key: value for key, value in each.items() if key not in timed}
+        for each in trained.run.records()
+    ]

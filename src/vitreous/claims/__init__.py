@@ -23,4 +23,8 @@ def of_study(name: str) -> list[Claim]:
     """The claims that a study is about; `sanity` has all that have a small version, `all` has all."""
     if name not in STUDIES:
         raise UnknownName("study", name, STUDIES, f"Studies are {', '.join(STUDIES)}.")
-    return [claim for claim in every() if name in (claim.study, "all") or (name == "sanity" and claim.sanity)]
+    return [
+        claim
+        for claim in every()
+        if name in (claim.study, "all") or (name == "sanity" and claim.sanity)
+    ]

@@ -29,7 +29,9 @@ from vitreous.errors import UnknownName, VitreousError
 
 Outcome = Literal["supported", "refuted", "inconclusive"]
 Side = Literal["at least", "at most"]
-Study = Literal["zoo", "data", "hessian-sweeps", "sweeps", "alternet", "convit", "skips", "masked", "identities"]
+Study = Literal[
+    "zoo", "data", "hessian-sweeps", "sweeps", "alternet", "convit", "skips", "masked", "identities"
+]
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ class Part:
     @property
     def asks(self) -> str:
         """On which side of the threshold it is to be, in words."""
-        return {"at least": ("at least", "more than"), "at most": ("at most", "less than")}[self.side][self.strict]
+        return {"at least": ("at least", "more than"), "at most": ("at most", "less than")}[
+            self.side
+        ][self.strict]
 
     @property
     def outcome(self) -> Outcome | None:
@@ -87,7 +91,12 @@ class Part:
         """Whether it is on the right side of no effect, or of a mere bound, beyond doubt."""
         worst = self.low if self.sign > 0 else self.high
         if self.versus is None:
-            return self.signless or self.threshold is None or isnan(worst) or self._reaches(worst, self.threshold)
+            return (
+                self.signless
+                or self.threshold is None
+                or isnan(worst)
+                or self._reaches(worst, self.threshold)
+            )
         if self.seeds >= 3 and self.agreeing:
             return True
         # an effect that may be zero and is exactly that, such as a count that may not be exceeded, is certain
@@ -109,11 +118,17 @@ def _part(
     sign = 1 if side == "at least" else -1
     agreeing = versus is not None and bool((sign * (measure.each - versus) > 0).all())
     seeds, full = len(measure.seeds), measure.full
-    return Part(says, value, low, high, threshold, side, versus, paper, seeds, agreeing, strict, full)
+    return Part(
+        says, value, low, high, threshold, side, versus, paper, seeds, agreeing, strict, full
+    )
 
 
 def at_least(
-    says: str, measure: Measure, threshold: float, paper: float | None = None, versus: float | None = None
+    says: str,
+    measure: Measure,
+    threshold: float,
+    paper: float | None = None,
+    versus: float | None = None,
 ) -> Part:
     """The effect is to be `threshold` or more; `versus` is where there is no effect, zero if that lies below."""
     none = 0.0 if versus is None and threshold >= 0 else versus
@@ -121,7 +136,11 @@ def at_least(
 
 
 def at_most(
-    says: str, measure: Measure, threshold: float, paper: float | None = None, versus: float | None = None
+    says: str,
+    measure: Measure,
+    threshold: float,
+    paper: float | None = None,
+    versus: float | None = None,
 ) -> Part:
     """The effect is to be `threshold` or less; `versus` is where there is no effect, zero if that lies above."""
     none = 0.0 if versus is None and threshold <= 0 else versus
@@ -226,7 +245,9 @@ class Verdict:
     def deciding(self) -> Part | None:
         """The part to show: the one that decided, or the first."""
         judged = [part for part in self.parts if part.outcome is not None]
-        return next((part for part in judged if part.outcome == self.outcome), next(iter(judged), None))
+        return next(
+            (part for part in judged if part.outcome == self.outcome), next(iter(judged), None)
+        )
 
     @property
     def seeds(self) -> int:
@@ -253,7 +274,16 @@ def _guarded(evidence: Evidence, claim: Claim) -> Verdict:
     except Exception as error:  # whatever an odd model makes of a check that was written for others
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         data, look = evidence.look(claim.task)
-        return Verdict(claim, "inconclusive", (), data, look.scale, (), (f"It could not be judged: {why}",), why)
+        return Verdict(
+            claim,
+            "inconclusive",
+            (),
+            data,
+            look.scale,
+            (),
+            (f"It could not be judged: {why}",),
+            why,
+        )
 
 
 def _judged(evidence: Evidence, claim: Claim) -> Verdict:
@@ -270,7 +300,9 @@ def _judged(evidence: Evidence, claim: Claim) -> Verdict:
         elif all(part.outcome == "supported" for part in judged):
             found = "supported"
     if found != "inconclusive" and trainings < claim.seeds:
-        notes.append(f"{claim.seeds} trainings of each model are needed, and there are {trainings}.")
+        notes.append(
+            f"{claim.seeds} trainings of each model are needed, and there are {trainings}."
+        )
         found = "inconclusive"
     if found == "inconclusive" and any(part.full for part in judged):
         notes.append(

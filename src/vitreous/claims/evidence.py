@@ -80,7 +80,11 @@ class Exhibit:
         whole = self.results[question]
         if question not in self.tables:
             table = whole.table
-            if "model" in table and self.name and not (own := table["model"].to_numpy() == self.name).all():
+            if (
+                "model" in table
+                and self.name
+                and not (own := table["model"].to_numpy() == self.name).all()
+            ):
                 table = table[own]
             self.tables[question] = table
         return Rows(self, whole, self.tables[question])
@@ -89,7 +93,9 @@ class Exhibit:
 def marks(result: Result) -> tuple[str, str]:
     """What results must have in common to be compared: the version that measured, and on which images."""
     about = result.about
-    return str(about.get("versions", {}).get("vitreous", "")), str(about.get("data", {}).get("fingerprint", ""))
+    return str(about.get("versions", {}).get("vitreous", "")), str(
+        about.get("data", {}).get("fingerprint", "")
+    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,9 @@ class Rows:
             if isinstance(value, (tuple, list)):
                 chosen &= entries.isin(value).to_numpy(dtype=bool)
             else:
-                chosen &= entries.to_numpy() == value  # three times as quick as a comparison by pandas
+                chosen &= (
+                    entries.to_numpy() == value
+                )  # three times as quick as a comparison by pandas
         return Rows(self.exhibit, self.result, self.table[chosen])
 
     def replicates(self, column: str = "value") -> Array | None:
@@ -137,7 +145,10 @@ class Rows:
             raise Unreadable(f"{self.result.name} of {told(self.exhibit.facts)} has no such rows")
         ends = ("low", "high") if column == "value" else (f"{column}_low", f"{column}_high")
         values = self.table[column].to_numpy(dtype=np.float64)
-        low, high = (self.table[end].to_numpy(dtype=np.float64) if end in self.table else values for end in ends)
+        low, high = (
+            self.table[end].to_numpy(dtype=np.float64) if end in self.table else values
+            for end in ends
+        )
         name = f"{told(self.exhibit.facts)}/{self.result.name}/{column}/{len(values)}/{self.table.index[0]}"
         return draw(name, values, low, high)
 
@@ -173,7 +184,9 @@ class Seen:
                 continue
             try:
                 if name not in exhibit.readings:
-                    exhibit.readings[name] = np.asarray(reading(exhibit.rows(result)), dtype=np.float64)
+                    exhibit.readings[name] = np.asarray(
+                        reading(exhibit.rows(result)), dtype=np.float64
+                    )
                 found[exhibit.seed] = exhibit.readings[name]
             except Unreadable as error:
                 unreadable = str(error)
@@ -185,10 +198,14 @@ class Seen:
         return Measure(found)
 
 
-def reads(result: str) -> Callable[[Callable[Concatenate[Rows, P], Any]], Callable[Concatenate[Seen, P], Measure]]:
+def reads(
+    result: str,
+) -> Callable[[Callable[Concatenate[Rows, P], Any]], Callable[Concatenate[Seen, P], Measure]]:
     """Make a function of a result's rows into one of a model that was asked for."""
 
-    def wrap(function: Callable[Concatenate[Rows, P], Any]) -> Callable[Concatenate[Seen, P], Measure]:
+    def wrap(
+        function: Callable[Concatenate[Rows, P], Any],
+    ) -> Callable[Concatenate[Seen, P], Measure]:
         @wraps(function)
         def reading(seen: Seen, /, *args: P.args, **options: P.kwargs) -> Measure:
             name = (result, function, args, tuple(options.items()))
@@ -214,7 +231,11 @@ class Look:
     def __call__(self, model: str, **facts: Any) -> Seen:
         wanted = checked(model, facts)
         where = self.others if "data" in wanted or model == "identities" else self.exhibits
-        return Seen(wanted, [each for each in where if each.facts["model"] == model and same(each.facts, wanted)], self)
+        return Seen(
+            wanted,
+            [each for each in where if each.facts["model"] == model and same(each.facts, wanted)],
+            self,
+        )
 
     def at(self, hundred: float, ten: float | None = None, sanity: float | None = None) -> float:
         """A threshold by scale; what is not given is as for many classes."""
@@ -229,7 +250,9 @@ class Look:
 class Evidence:
     """Exhibits that may be judged together."""
 
-    def __init__(self, exhibits: Iterable[Exhibit], not_judged: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, exhibits: Iterable[Exhibit], not_judged: Mapping[str, str] | None = None
+    ) -> None:
         self.exhibits = list(exhibits)
         self.not_judged = dict(not_judged or {})
         """Models that were measured and are no evidence, and why."""
@@ -271,7 +294,9 @@ def _check_comparable(exhibits: Sequence[Exhibit]) -> None:
         for question, found in exhibit.marks().items():
             place = (*(str(exhibit.facts.get(fact, "")) for fact in SHARES), question)
             first, mark = known.setdefault(place, (exhibit, found))
-            for what, one, other in zip(("version", "fingerprint of the images"), mark, found, strict=True):
+            for what, one, other in zip(
+                ("version", "fingerprint of the images"), mark, found, strict=True
+            ):
                 if one != other:
                     raise VitreousError(
                         f"{question} of {told(exhibit.facts)} has {what} {other!r}, that of {told(first.facts)} "

@@ -88,7 +88,9 @@ def checked(model: str, facts: Facts) -> dict[str, Any]:
 def same(facts: Facts, wanted: Facts, open_to: Iterable[str] = LEFT_TO_THE_STUDY) -> bool:
     """Whether they speak of the same model, whatever is left open."""
     free = set(open_to) - set(wanted)
-    return {k: v for k, v in facts.items() if k not in free} == {k: v for k, v in wanted.items() if k not in free}
+    return {k: v for k, v in facts.items() if k not in free} == {
+        k: v for k, v in wanted.items() if k not in free
+    }
 
 
 def told(facts: Facts) -> str:
@@ -117,7 +119,9 @@ def parse_roles(roles: Sequence[str]) -> dict[str, str]:
     for each in roles:
         name, _, facts = (part.strip() for part in each.partition("="))
         if not name or not facts:
-            raise VitreousError(f"--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not {each!r}.")
+            raise VitreousError(
+                f"--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not {each!r}."
+            )
         said = spoken(facts)
         checked(said.pop("model"), said)
         found[name] = facts

@@ -40,7 +40,9 @@ class Measure:
     """Whether all that it is made of are accuracies of `FULL` and more, which leave nothing to differ in."""
 
     @classmethod
-    def drawn(cls, seed: int, name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike) -> Measure:
+    def drawn(
+        cls, seed: int, name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike
+    ) -> Measure:
         return cls({seed: draw(name, value, low, high)})
 
     @classmethod
@@ -76,7 +78,11 @@ class Measure:
 
     def _reduced(self, function: Callable[..., Any]) -> Measure:
         """One number of each row; of a row of none, such as the rises of a model of one stage, it is not a number."""
-        return self._with(lambda rows: function(rows, axis=-1) if rows.shape[-1] else np.full(rows.shape[:-1], np.nan))
+        return self._with(
+            lambda rows: (
+                function(rows, axis=-1) if rows.shape[-1] else np.full(rows.shape[:-1], np.nan)
+            )
+        )
 
     def __add__(self, other: Measure | float) -> Measure:
         return _pairwise(add, self, other)
@@ -121,9 +127,15 @@ class Measure:
         """Mean over seeds and its 95 % interval: over images, and over seeds where there are several."""
         rows = np.stack([np.asarray(each, dtype=np.float64) for each in self.seeds.values()])
         if rows.ndim != 2:
-            raise ValueError(f"An interval is that of one number, and there are {rows.shape[2:]} side by side.")
+            raise ValueError(
+                f"An interval is that of one number, and there are {rows.shape[2:]} side by side."
+            )
         generator = np.random.default_rng(len(rows))
-        chosen = generator.integers(len(rows), size=(DRAWS, len(rows))) if len(rows) > 1 else np.zeros((DRAWS, 1), int)
+        chosen = (
+            generator.integers(len(rows), size=(DRAWS, len(rows)))
+            if len(rows) > 1
+            else np.zeros((DRAWS, 1), int)
+        )
         replicates = np.take_along_axis(rows[:, 1:].T, chosen, 1).mean(1)
         value = float(rows[:, 0].mean())
         if not np.isfinite(replicates).all():
@@ -150,8 +162,12 @@ def _pairwise(function: Callable[[Any, Any], Any], one: Measure, other: Measure 
     if not (one.known and other.known):
         return Measure({})
     shared = [seed for seed in one.seeds if seed in other.seeds]
-    pairs = [(s, s) for s in shared] or list(zip(sorted(one.seeds), sorted(other.seeds), strict=False))
-    return Measure({a: _of(function, one.seeds[a], other.seeds[b]) for a, b in pairs}, one.full and other.full)
+    pairs = [(s, s) for s in shared] or list(
+        zip(sorted(one.seeds), sorted(other.seeds), strict=False)
+    )
+    return Measure(
+        {a: _of(function, one.seeds[a], other.seeds[b]) for a, b in pairs}, one.full and other.full
+    )
 
 
 def _of(function: Callable[[Any, Any], Any], one: Array, other: Any) -> Array:

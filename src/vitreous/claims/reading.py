@@ -57,8 +57,13 @@ def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
     if (home / INSPECTION).is_file():
         try:
             index = read_index(home)
-            readers = {name: partial(stored, home, name, facts) for name, facts in index["results"].items()}
-            kinds = {name: [unit["kind"] for unit in raw["units"]] for name, raw in index["anatomies"].items()}
+            readers = {
+                name: partial(stored, home, name, facts) for name, facts in index["results"].items()
+            }
+            kinds = {
+                name: [unit["kind"] for unit in raw["units"]]
+                for name, raw in index["anatomies"].items()
+            }
         except (KeyError, TypeError, AttributeError) as error:
             raise Damaged(home / INSPECTION, f"{type(error).__name__}: {error}", AGAIN) from None
         found = Stored(readers)
@@ -80,7 +85,9 @@ def exhibit(folder: Path) -> Exhibit:
         said = (index["name"], index["other"], index["classes"], marks, index["left_out"])
         sums = index.get("checksums", {})
         there = [name for name in marks if (folder / f"{name}.json").is_file()]
-        readers = {name: partial(load_result, folder / f"{name}.json", sums.get(name)) for name in there}
+        readers = {
+            name: partial(load_result, folder / f"{name}.json", sums.get(name)) for name in there
+        }
         return Exhibit(own, Stored(readers), *said)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise Damaged(folder / INDEX, f"{type(error).__name__}: {error}", REMEASURE) from None
@@ -111,12 +118,16 @@ def _units(results: Mapping[str, Result]) -> dict[str, list[str]]:
     return kinds
 
 
-def _models(results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles: Mapping[str, str]) -> list[Exhibit]:
+def _models(
+    results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles: Mapping[str, str]
+) -> list[Exhibit]:
     """Every model of an inspection is an exhibit on every set of images; `NAME@moment` is a model at that moment. Of
     two that seem to be the same, the first is taken: whoever means the other says so."""
     for name in roles:
         if name not in kinds:
-            raise UnknownName("model among those looked at", name, kinds, f"They are {', '.join(kinds)}.")
+            raise UnknownName(
+                "model among those looked at", name, kinds, f"They are {', '.join(kinds)}."
+            )
     found: dict[str, Exhibit] = {}
     not_judged = unjudged(results)
     for name, units in kinds.items():
@@ -128,7 +139,9 @@ def _models(results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles
         facts = checked(given.pop("model"), {"moment": moment, **given})
         for data in dict.fromkeys(map(_images, own.values())):
             there = {**facts, "data": data}
-            results_on = {question: result for question, result in own.items() if _images(result) == data}
+            results_on = {
+                question: result for question, result in own.items() if _images(result) == data
+            }
             found.setdefault(told(there), Exhibit(there, results_on, name))
     return list(found.values())
 
@@ -148,12 +161,17 @@ def _guessing(results: Mapping[str, Result]) -> dict[str, str]:
     """Models whose accuracy cannot be told from chance."""
     if "accuracy" not in results:
         return {}
-    table, classes = results["accuracy"].table, results["accuracy"].about.get("data", {}).get("classes", 0)
+    table, classes = (
+        results["accuracy"].table,
+        results["accuracy"].about.get("data", {}).get("classes", 0),
+    )
     if not classes or not {"model", "measure", "overall", "value", "low"} <= set(table.columns):
         return {}
     rows = table[table["overall"] & (table["measure"] == "top-1")].to_dict("records")
     return {
-        str(row["model"]): f"at chance ({row['value']:.1%} of the images right, and guessing gives {1 / classes:.1%})"
+        str(
+            row["model"]
+        ): f"at chance ({row['value']:.1%} of the images right, and guessing gives {1 / classes:.1%})"
         for row in rows
         if not row["low"] > 1 / classes and "@" not in str(row["model"])
     }

@@ -23,7 +23,9 @@ def _resampled(rows: Rows, measure: str) -> Array:
     if found is None:  # results of version 0.1 have them elsewhere
         kept = rows.result.about.get("replicates", {}).get(rows.exhibit.name)
         kept = kept.get(measure) if isinstance(kept, dict) else kept
-        found = np.asarray(kept, dtype=np.float64)[:, None] if kept and len(kept) == 1 + DRAWS else None
+        found = (
+            np.asarray(kept, dtype=np.float64)[:, None] if kept and len(kept) == 1 + DRAWS else None
+        )
     return row.one() if found is None else found[:, 0]
 
 
@@ -95,7 +97,9 @@ def column(rows: Rows, name: str) -> Array:
     """A column that is no measurement, such as depth, for every reading the same."""
     if rows.table.empty:
         raise Unreadable(f"{rows.result.name} of {rows.exhibit.name} has no such rows")
-    return np.broadcast_to(rows.table[name].to_numpy(dtype=np.float64), (1 + DRAWS, len(rows.table)))
+    return np.broadcast_to(
+        rows.table[name].to_numpy(dtype=np.float64), (1 + DRAWS, len(rows.table))
+    )
 
 
 @reads("identities")
@@ -113,7 +117,10 @@ def block_structure(rows: Rows) -> Array:
     found = rows.result.about.get("block_structure", {}).get(rows.exhibit.name, {})
     if found.get("value") is None:
         raise Unreadable(f"cka of {rows.exhibit.name} has no block structure")
-    return draw(f"{rows.exhibit.name}/block structure", *(_known(found[end]) for end in ("value", "low", "high")))
+    return draw(
+        f"{rows.exhibit.name}/block structure",
+        *(_known(found[end]) for end in ("value", "low", "high")),
+    )
 
 
 def _known(value: float | None) -> float:

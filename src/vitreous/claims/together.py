@@ -25,7 +25,9 @@ def counts(verdicts: Iterable[Verdict]) -> dict[Paper, dict[Outcome, int]]:
     found: dict[Paper, Counter[Outcome]] = {}
     for verdict in verdicts:
         found.setdefault(verdict.claim.paper, Counter())[verdict.outcome] += 1
-    return {paper: {outcome: count[outcome] for outcome in OUTCOMES} for paper, count in found.items()}
+    return {
+        paper: {outcome: count[outcome] for outcome in OUTCOMES} for paper, count in found.items()
+    }
 
 
 def doubt(part: Part) -> float | None:
@@ -65,7 +67,9 @@ def summary(verdicts: Sequence[Verdict]) -> str:
     if lacking:
         said.append(f"{lacking} of the inconclusive ones lack measurements.")
     if len(total) > 1:
-        said += [f"{paper.authors} ({paper.year}): {_told(count)}." for paper, count in total.items()]
+        said += [
+            f"{paper.authors} ({paper.year}): {_told(count)}." for paper, count in total.items()
+        ]
     return " ".join([*said, *of_chance(verdicts)])
 
 

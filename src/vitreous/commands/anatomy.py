@@ -46,7 +46,9 @@ def anatomy(
 
     from vitreous.specimen.opening import open as open_model
 
-    torch.set_num_threads(1)  # a graph is read with thousands of tiny tensors; a second thread made it 17 s, not 3
+    torch.set_num_threads(
+        1
+    )  # a graph is read with thousands of tiny tensors; a second thread made it 17 s, not 3
     screen = console()
     anatomies = []
     for name in models:

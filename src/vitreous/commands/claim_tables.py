@@ -25,7 +25,9 @@ SCALES: dict[Scale, str] = {
 }  # fmt: skip
 
 
-def list_claims(paper: str | None = None, study: str | None = None, console: Console | None = None) -> None:
+def list_claims(
+    paper: str | None = None, study: str | None = None, console: Console | None = None
+) -> None:
     """One line for each claim: of a paper, or of what a study is to decide, if asked for."""
     chosen = choose(paper, study)
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -36,7 +38,12 @@ def list_claims(paper: str | None = None, study: str | None = None, console: Con
         if claim.paper != heading:
             heading = claim.paper
             table.add_row("", Text(f"{heading.authors} ({heading.year}), {heading.title}", "bold"))
-        table.add_row(Text(claim.id, "cyan"), _with_marks(claim), claim.study, claim.task or "✓" * claim.sanity)
+        table.add_row(
+            Text(claim.id, "cyan"),
+            _with_marks(claim),
+            claim.study,
+            claim.task or "✓" * claim.sanity,
+        )
     console = console or Console()
     console.print(table)
     small = sum(claim.sanity for claim in chosen)
@@ -64,7 +71,10 @@ def choose(paper: str | None = None, study: str | None = None) -> list[Claim]:
 
 
 def _with_marks(claim: Claim) -> Text:
-    marks = [*(["withdrawn"] if claim.withdrawn else []), *(["at large scale"] if claim.large else [])]
+    marks = [
+        *(["withdrawn"] if claim.withdrawn else []),
+        *(["at large scale"] if claim.large else []),
+    ]
     return Text.assemble(claim.sentence, (f" ({', '.join(marks)})" if marks else "", "dim"))
 
 
@@ -77,7 +87,10 @@ def show_claim(id: str, console: Console | None = None) -> None:
     told = Table(box=None, show_header=False, pad_edge=False)
     told.add_column(style="dim", no_wrap=True)
     told.add_column()
-    told.add_row("where", Text(f"{paper.authors} ({paper.year}), {paper.title}, arXiv {paper.arxiv}: {claim.place}"))
+    told.add_row(
+        "where",
+        Text(f"{paper.authors} ({paper.year}), {paper.title}, arXiv {paper.arxiv}: {claim.place}"),
+    )
     told.add_row("reported", Text(claim.reported))
     for words in _criteria(claim):
         told.add_row("supported if", Text(words))
@@ -98,21 +111,30 @@ def _criteria(claim: Claim) -> list[str]:
     for scale in SCALES:
         if scale != "sanity" or claim.sanity:
             parts = [part for part in claim.check(Look(scale=scale)) if part.threshold is not None]
-            found.setdefault("\n".join(f"{part.says}: {asked(part)}" for part in parts), []).append(scale)
+            found.setdefault("\n".join(f"{part.says}: {asked(part)}" for part in parts), []).append(
+                scale
+            )
     if len(found) == 1:
         return list(found)
-    return [f"{' and '.join(SCALES[each] for each in scales)}:\n{text}" for text, scales in found.items()]
+    return [
+        f"{' and '.join(SCALES[each] for each in scales)}:\n{text}"
+        for text, scales in found.items()
+    ]
 
 
 def _remarks(claim: Claim) -> dict[str, str]:
     said = {"in detail": _flowing(claim.check.__doc__ or "")}
     said["trainings"] = f"at least {claim.seeds} of each model" if claim.seeds > 1 else ""
     said["scale"] = (
-        "the paper speaks of ImageNet or more; small data have an analogue of it only" if claim.large else ""
+        "the paper speaks of ImageNet or more; small data have an analogue of it only"
+        if claim.large
+        else ""
     )
     said["withdrawn"] = claim.withdrawn
     found = concerning(claim.id)
-    said["disputed"] = "\n".join(f"{each.id}  {each.sentence} Here: {each.treated}" for each in found)
+    said["disputed"] = "\n".join(
+        f"{each.id}  {each.sentence} Here: {each.treated}" for each in found
+    )
     return {name: text for name, text in said.items() if text}
 
 
@@ -164,16 +186,21 @@ def _row(verdict: Verdict) -> Iterable[Text]:
     yield Text(verdict.claim.id, "cyan")
     yield said
     yield Text(f"{symbol} {verdict.outcome}", colour)
-    yield Text(f"{number(part.effect)} [{number(part.low)}, {number(part.high)}]" if part and known else "")
+    yield Text(
+        f"{number(part.effect)} [{number(part.low)}, {number(part.high)}]" if part and known else ""
+    )
     yield Text(f"{_sign(part)} {number(part.threshold)}" if part else "")
     yield Text(number(part.paper) if part else "")
     yield Text(str(verdict.seeds or ""))
 
 
 def _sign(part: Part) -> str:
-    return {("at least", False): "≥", ("at least", True): ">", ("at most", False): "≤", ("at most", True): "<"}[
-        part.side, part.strict
-    ]
+    return {
+        ("at least", False): "≥",
+        ("at least", True): ">",
+        ("at most", False): "≤",
+        ("at most", True): "<",
+    }[part.side, part.strict]
 
 
 def _others(verdict: Verdict) -> str:

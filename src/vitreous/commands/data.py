@@ -47,12 +47,20 @@ def data(
         Also draw a contact sheet: a .png, .jpg or .webp.
     """
     if out is not None and out.suffix not in (".png", ".jpg", ".webp"):
-        raise VitreousError(f"A contact sheet ends in .png, .jpg or .webp, and {str(out)!r} does not.")
+        raise VitreousError(
+            f"A contact sheet ends in .png, .jpg or .webp, and {str(out)!r} does not."
+        )
     check_ranges(size=size, seed=seed)
     naming.check(name, split)
     from vitreous.data import load, sheet, summary
 
-    how: dict[str, Any] = {"image": image, "size": size, "seed": seed, "skip_corrupt": skip_corrupt, "root": root}
+    how: dict[str, Any] = {
+        "image": image,
+        "size": size,
+        "seed": seed,
+        "skip_corrupt": skip_corrupt,
+        "root": root,
+    }
     found = load(name, split=split or "train", whole=split is None, **how)
     console().print(summary.table(found))
     if out is not None:

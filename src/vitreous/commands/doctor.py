@@ -28,7 +28,15 @@ class Check:
 def examine() -> list[Check]:
     """Every check, in the order in which one would mend them."""
     ours = [Check("vitreous", __version__), Check("python", platform.python_version())]
-    return [*ours, *map(_package, REQUIRED), _transformers(), _builds(), *_machine(), _disk(), _chromium()]
+    return [
+        *ours,
+        *map(_package, REQUIRED),
+        _transformers(),
+        _builds(),
+        *_machine(),
+        _disk(),
+        _chromium(),
+    ]
 
 
 def _version(package: str) -> str | None:
@@ -40,11 +48,18 @@ def _version(package: str) -> str | None:
 
 def _package(name: str) -> Check:
     found = _version(name)
-    return Check(name, found or "missing", "" if found else f"{name} is not installed; install vitreous anew.")
+    return Check(
+        name,
+        found or "missing",
+        "" if found else f"{name} is not installed; install vitreous anew.",
+    )
 
 
 def _transformers() -> Check:
-    return Check("transformers", _version("transformers") or "none ('hf:' names want pip install 'vitreous[hf]')")
+    return Check(
+        "transformers",
+        _version("transformers") or "none ('hf:' names want pip install 'vitreous[hf]')",
+    )
 
 
 def _builds() -> Check:
@@ -55,10 +70,14 @@ def _builds() -> Check:
         import torchvision
 
         box = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
-        torchvision.ops.nms(box, torch.ones(1), 0.5)  # compiled code, so it runs only where the two fit
+        torchvision.ops.nms(
+            box, torch.ones(1), 0.5
+        )  # compiled code, so it runs only where the two fit
     except Exception as error:
         pair = f"torch {_version('torch')} and torchvision {_version('torchvision')} do not work together"
-        return Check(name, "do not fit", f"{pair} ({_brief(error)}); install both anew, from the same place.")
+        return Check(
+            name, "do not fit", f"{pair} ({_brief(error)}); install both anew, from the same place."
+        )
     ours, theirs = torch.version.cuda, getattr(torchvision.version, "cuda", None)
     if (ours is None) != (theirs is None):
         built = {True: "for the CPU only", False: "with CUDA"}
@@ -75,7 +94,11 @@ def _machine() -> list[Check]:
     try:
         import torch
     except Exception as error:
-        return [Check("device", "unknown", f"torch cannot be imported ({_brief(error)}); install it anew.")]
+        return [
+            Check(
+                "device", "unknown", f"torch cannot be imported ({_brief(error)}); install it anew."
+            )
+        ]
     if torch.cuda.is_available():
         device = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
     else:
@@ -95,7 +118,9 @@ def _chromium() -> Check:
 
 
 def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}".rstrip(".")
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}".rstrip(
+        "."
+    )
 
 
 def doctor() -> int:

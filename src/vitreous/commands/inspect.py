@@ -60,7 +60,10 @@ def analysis(name: str) -> Callable[..., None]:
 
 def analysis_help(name: str) -> str:
     """The whole help of such a command; parsing its options takes as long as everything else, so only when asked."""
-    choices = [f"    {option}={default}\n        {says}" for option, (default, says) in analyses.options(name).items()]
+    choices = [
+        f"    {option}={default}\n        {says}"
+        for option, (default, says) in analyses.options(name).items()
+    ]
     return "\n\n".join([
         analyses.summary(name),
         f"Example: vitreous {name} nano:vit nano:resnet --data world:shapes --out {name}.html",

@@ -53,16 +53,23 @@ def run(models: Sequence[str], options: Options | Alone, console: Console, only:
     talks = int(os.environ.get("RANK", "0")) == 0  # one of the processes that torchrun started
     found, guard = Inspection({}), Guard()
     how: dict[str, Any] = {
-        name: getattr(options, name) for name in ("skip_corrupt", "image", "pretrained", "device", "seed")
+        name: getattr(options, name)
+        for name in ("skip_corrupt", "image", "pretrained", "device", "seed")
     }
     try:
         if asked:
-            shown: dict[str, Any] = {"limit": options.limit or 512, "split": options.split, "batch": options.batch}
+            shown: dict[str, Any] = {
+                "limit": options.limit or 512,
+                "split": options.split,
+                "batch": options.batch,
+            }
             found = inspect(list(models), options.data, asked, **shown, keep=keep, **how)
         if deep and talks:
             batch = {"batch": options.batch} if options.batch else {}
             shown = {"limit": options.limit, "split": options.split, **batch}
-            found |= analyse(list(models), options.data, deep, **shown, keep=keep / "analyses", **how)
+            found |= analyse(
+                list(models), options.data, deep, **shown, keep=keep / "analyses", **how
+            )
     except Interrupted as stop:
         found |= stop.inspection or Inspection({})
         if talks and found:
@@ -89,7 +96,10 @@ def beside(found: Inspection, other: Inspection) -> Inspection:
     more = {}
     for name, result in other.items():
         if name not in found:
-            known = [*names, *(each for each in result.about.get("beside", []) if each not in names)]
+            known = [
+                *names,
+                *(each for each in result.about.get("beside", []) if each not in names),
+            ]
             more[name] = replace(result, about={**result.about, "beside": known})
     return Inspection({**found, **more}, found.left_out, found.anatomies)
 
@@ -100,7 +110,9 @@ def _write(found: Inspection, out: Path, options: Looking, console: Console, gua
     wrote = [out]
     if options.results is not None:
         wrote.append(found.save(options.results))
-    judged = guard.run("The verdicts", lambda: judgement(found, parse_roles(options.role)), lambda _: None)
+    judged = guard.run(
+        "The verdicts", lambda: judgement(found, parse_roles(options.role)), lambda _: None
+    )
     if judged is not None:
         note_failures(judged.verdicts, guard)
     console.print(summary(found, guard))
@@ -109,7 +121,9 @@ def _write(found: Inspection, out: Path, options: Looking, console: Console, gua
     write(found, out, figures=options.figures, judgement=judged, guard=guard)
     if options.figures is not None:
         wrote.append(options.figures)
-    if guard.failures and options.results is None:  # or mending what failed would mean measuring again
+    if (
+        guard.failures and options.results is None
+    ):  # or mending what failed would mean measuring again
         wrote.append(found.save(out.with_name(f"{out.stem}-results")))
     console.print(f"Wrote {', '.join(map(str, wrote))}", highlight=False, soft_wrap=True)
 
@@ -127,7 +141,9 @@ def summary(found: Inspection, guard: Guard) -> RenderableType:
         Text(sentence)
         for name in found
         if name in analyses.names()
-        for sentence in guard.run(f"What {name} comes to", partial(_sentences, found[name]), lambda _: [])
+        for sentence in guard.run(
+            f"What {name} comes to", partial(_sentences, found[name]), lambda _: []
+        )
     ]
     return Group(*parts[0], *parts[1], *parts[2], *said, *parts[3])
 
@@ -157,9 +173,13 @@ def _table(found: Inspection) -> list[RenderableType]:
 
 def _left_out(found: Inspection) -> list[RenderableType]:
     reasons = _reasons(found)
-    parts: list[RenderableType] = [Text(f"Left out: {why}", style="dim") for why in reasons[:REASONS]]
+    parts: list[RenderableType] = [
+        Text(f"Left out: {why}", style="dim") for why in reasons[:REASONS]
+    ]
     if len(reasons) > REASONS:
-        parts.append(Text(f"… and {len(reasons) - REASONS} more, which the report says.", style="dim"))
+        parts.append(
+            Text(f"… and {len(reasons) - REASONS} more, which the report says.", style="dim")
+        )
     return parts
 
 
@@ -174,7 +194,9 @@ def _columns(found: Inspection) -> dict[str, dict[str, str]]:
     parameters = {model: _short(anatomy.parameters) for model, anatomy in found.anatomies.items()}
     known = [each for result in found.values() for each in result.about.get("models", {}).items()]
     weights = {model: about["weights"] for model, about in known if about.get("weights")}
-    cells: dict[str, dict[str, str]] = defaultdict(dict, {"weights": weights, "units": units, "parameters": parameters})
+    cells: dict[str, dict[str, str]] = defaultdict(
+        dict, {"weights": weights, "units": units, "parameters": parameters}
+    )
     if "cost" in found:
         for row in found["cost"].table.itertuples():
             cells["GFLOPs"][str(row.model)] = f"{row.gflops:.3g}"
@@ -194,7 +216,9 @@ def _columns(found: Inspection) -> dict[str, dict[str, str]]:
 def _reasons(found: Inspection) -> list[str]:
     """Questions that whole models could not be asked, those with one reason together."""
     probes: dict[tuple[str, str], list[str]] = defaultdict(list)
-    refused = {name: result.about.get("left_out", {}) for name, result in found.items()} | found.left_out
+    refused = {
+        name: result.about.get("left_out", {}) for name, result in found.items()
+    } | found.left_out
     for probe, why_not in refused.items():
         for model, why in why_not.items():
             if isinstance(why, str):

@@ -32,7 +32,12 @@ FIELDS = (
 
 
 def judge_folder(
-    folder: Path, only: str | None, roles: Sequence[str], out: Path | None, table: Path | None, console: Console
+    folder: Path,
+    only: str | None,
+    roles: Sequence[str],
+    out: Path | None,
+    table: Path | None,
+    console: Console,
 ) -> None:
     """Judge what lies in a folder; `only` is a list of ids."""
     if out is not None:
@@ -45,7 +50,9 @@ def judge_folder(
     for sentence in warnings(evidence.not_judged):
         console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
     if not evidence.exhibits and evidence.not_judged:
-        raise VitreousError(f"There is nothing to judge in {str(folder)!r}: give it a trained model.")
+        raise VitreousError(
+            f"There is nothing to judge in {str(folder)!r}: give it a trained model."
+        )
     if not evidence.exhibits:
         raise VitreousError(
             f"There is nothing to judge in {str(folder)!r}: no model in it has been measured yet; run the study "
@@ -60,7 +67,9 @@ def judge_folder(
             table.parent.mkdir(parents=True, exist_ok=True)
             table.write_text(rows(verdicts), encoding="utf-8")
         wrote.append(table)
-    guard.run("The table on the terminal", lambda: print_verdicts(verdicts, console), lambda _: None)
+    guard.run(
+        "The table on the terminal", lambda: print_verdicts(verdicts, console), lambda _: None
+    )
     if out is not None:
         judged = Judgement(verdicts, evidence.exhibits)
         wrote.insert(0, write(Inspection({}), out, judgement=judged, guard=guard))
@@ -71,7 +80,9 @@ def judge_folder(
 
 def note_failures(verdicts: Sequence[Verdict], guard: Guard) -> None:
     """Claims whose check failed, beside what else could not be rendered."""
-    guard.failures |= {f"The verdict on {each.claim.id}": each.failed for each in verdicts if each.failed}
+    guard.failures |= {
+        f"The verdict on {each.claim.id}": each.failed for each in verdicts if each.failed
+    }
 
 
 def named(only: str) -> list[str]:
@@ -96,11 +107,36 @@ def rows(verdicts: Sequence[Verdict]) -> str:
     writer.writerow(FIELDS)
     for verdict in verdicts:
         claim = verdict.claim
-        head = (claim.id, f"{claim.paper.authors} ({claim.paper.year})", verdict.outcome, claim.sentence)
-        last = (verdict.data, verdict.scale, "; ".join(map(str, verdict.missing)), "; ".join(verdict.notes))
+        head = (
+            claim.id,
+            f"{claim.paper.authors} ({claim.paper.year})",
+            verdict.outcome,
+            claim.sentence,
+        )
+        last = (
+            verdict.data,
+            verdict.scale,
+            "; ".join(map(str, verdict.missing)),
+            "; ".join(verdict.notes),
+        )
         for number, part in enumerate(verdict.parts, 1):
-            side = {"at least": "≥>", "at most": "≤<"}[part.side][part.strict] if part.threshold is not None else ""
-            found = [None if value != value else value for value in (part.effect, part.low, part.high)]
-            own = (number, part.says, *found, side, part.threshold, part.paper, part.seeds, part.outcome or "noted")
+            side = (
+                {"at least": "≥>", "at most": "≤<"}[part.side][part.strict]
+                if part.threshold is not None
+                else ""
+            )
+            found = [
+                None if value != value else value for value in (part.effect, part.low, part.high)
+            ]
+            own = (
+                number,
+                part.says,
+                *found,
+                side,
+                part.threshold,
+                part.paper,
+                part.seeds,
+                part.outcome or "noted",
+            )
             writer.writerow((*head, *own, *last))
     return text.getvalue()

@@ -27,7 +27,9 @@ def list_models(*, filter: str = "*", pretrained: bool = False) -> None:
 
     found = loading.list_models(filter, pretrained)
     if not found:
-        raise VitreousError(f"No model is called anything like {filter!r}; a pattern with stars, '*vit*', finds parts.")
+        raise VitreousError(
+            f"No model is called anything like {filter!r}; a pattern with stars, '*vit*', finds parts."
+        )
     print("\n".join(found))
 
 

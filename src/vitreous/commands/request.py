@@ -30,7 +30,10 @@ def chosen(options: Options | Alone, only: str = "") -> tuple[Asked, Asked]:
     for group, registry in zip(wanted, (probes.REGISTRY, analyses.REGISTRY), strict=True):
         for name in group:
             registry.check(name)
-    asked: tuple[Asked, Asked] = ({name: {} for name in wanted[0]}, {name: {} for name in wanted[1]})
+    asked: tuple[Asked, Asked] = (
+        {name: {} for name in wanted[0]},
+        {name: {} for name in wanted[1]},
+    )
     for each in options.set:
         setting, value = assignment(each)
         name, dot, option = setting.rpartition(".")
@@ -39,9 +42,14 @@ def chosen(options: Options | Alone, only: str = "") -> tuple[Asked, Asked]:
         if home is None:
             every = [question for group in asked for question in group]
             if name in known[1]:
-                raise VitreousError(f"{name} is set and not asked; add --deep, or --analyses {name}.")
+                raise VitreousError(
+                    f"{name} is set and not asked; add --deep, or --analyses {name}."
+                )
             raise UnknownName(
-                "question", name or setting, every, "--set takes QUESTION.OPTION=VALUE, lesion.what=skips."
+                "question",
+                name or setting,
+                every,
+                "--set takes QUESTION.OPTION=VALUE, lesion.what=skips.",
             )
         home[name][option] = tuple(value) if isinstance(value, list) else value
     return asked
@@ -49,7 +57,9 @@ def chosen(options: Options | Alone, only: str = "") -> tuple[Asked, Asked]:
 
 def check_roles(options: Looking, models: Sequence[str]) -> None:
     """Whether the models that are said to be something are there, before anything is measured."""
-    from vitreous.claims.facts import parse_roles  # numpy comes with it: 70 ms that `--help` does not need
+    from vitreous.claims.facts import (
+        parse_roles,
+    )  # numpy comes with it: 70 ms that `--help` does not need
 
     for name in parse_roles(options.role):
         if name not in models:
@@ -65,7 +75,9 @@ def check_places(out: Path, *folders: Path | None) -> None:
     """Whether everything can be written, before an hour is spent on it."""
     check_ending(out)
     if out.is_dir():
-        raise VitreousError(f"{str(out)!r} is a folder; name a file for the report, {str(out / 'report.html')!r}.")
+        raise VitreousError(
+            f"{str(out)!r} is a folder; name a file for the report, {str(out / 'report.html')!r}."
+        )
     for folder in (out.parent, *(folder.expanduser() for folder in folders if folder is not None)):
         with explained(folder):
             folder.mkdir(parents=True, exist_ok=True)

@@ -71,8 +71,14 @@ def _check_study(name: str, out: Path, executor: str, *, data: str, **numbers: A
     check_ranges(**numbers)
     naming.check(data)
     if name not in (*STUDIES, "build-up"):
-        raise UnknownName("study", name, (*STUDIES, "build-up"), f"Studies are {', '.join(STUDIES)} and build-up.")
+        raise UnknownName(
+            "study", name, (*STUDIES, "build-up"), f"Studies are {', '.join(STUDIES)} and build-up."
+        )
     if any(part.is_file() for part in (out.expanduser(), *out.expanduser().parents)):
-        raise VitreousError(f"A study is kept in a folder, and a part of {str(out)!r} is a file; choose another out.")
+        raise VitreousError(
+            f"A study is kept in a folder, and a part of {str(out)!r} is a file; choose another out."
+        )
     if executor == "ray" and find_spec("ray") is None:
-        raise VitreousError("The executor ray needs Ray, which is not installed: pip install 'vitreous[ray]'.")
+        raise VitreousError(
+            "The executor ray needs Ray, which is not installed: pip install 'vitreous[ray]'."
+        )

@@ -92,7 +92,9 @@ class Options:
         names.check_models([model, *([self.teacher] if self.teacher is not None else [])])
         naming.check(self.data)
         if self.out is not None and self.out.expanduser().is_file():
-            raise VitreousError(f"{str(self.out)!r} is a file; a run is kept in a folder: choose another out.")
+            raise VitreousError(
+                f"{str(self.out)!r} is a file; a run is kept in a folder: choose another out."
+            )
 
     def changes(self) -> dict[str, Any]:
         """`set` as names and values."""
@@ -117,7 +119,11 @@ def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*
     chosen.check(model)
     for trained in run(model, chosen):
         last = trained.records[-1]
-        accuracy = f": {1 - last['test_error']:.2%} of the test images right" if "test_error" in last else ""
+        accuracy = (
+            f": {1 - last['test_error']:.2%} of the test images right"
+            if "test_error" in last
+            else ""
+        )
         console().print(f"{trained.run.folder}{accuracy}", highlight=False, soft_wrap=True)
 
 
@@ -142,8 +148,14 @@ def run(model: str, options: Options) -> list[Trained]:
         "compile": False if options.no_compile else None,
     }  # fmt: skip
     if options.seeds > 1:
-        return train_seeds(model, data, recipe, seeds=range(options.seed, options.seed + options.seeds), **shared)
+        return train_seeds(
+            model, data, recipe, seeds=range(options.seed, options.seed + options.seeds), **shared
+        )
     name = options.teacher
     teacher = load_model(name, pretrained=not name.startswith(("run:", "nano:"))) if name else None
-    one: dict[str, Any] = {"seed": options.seed, "pretrained": options.pretrained, "teacher": teacher}
+    one: dict[str, Any] = {
+        "seed": options.seed,
+        "pretrained": options.pretrained,
+        "teacher": teacher,
+    }
     return [train_one(model, data, recipe, **one, **shared)]

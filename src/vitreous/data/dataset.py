@@ -24,7 +24,9 @@ class Dataset:
     split: str = "train"
     mean: Triple = (0.485, 0.456, 0.406)  # of the channels, in [0, 1]
     std: Triple = (0.229, 0.224, 0.225)
-    truth: Mapping[str, Tensor] = field(default_factory=dict)  # what else is known of each image: boxes, factors, …
+    truth: Mapping[str, Tensor] = field(
+        default_factory=dict
+    )  # what else is known of each image: boxes, factors, …
     skipped: tuple[str, ...] = ()  # files that could not be decoded and were left out
     total: int = 0  # images of the split that these were taken from; 0 if nobody counted
 
@@ -50,7 +52,9 @@ class Dataset:
     def to(self, device: torch.device | str) -> Dataset:
         """The same on another device."""
         truth = {key: value.to(device) for key, value in self.truth.items()}
-        return replace(self, images=self.images.to(device), labels=self.labels.to(device), truth=truth)
+        return replace(
+            self, images=self.images.to(device), labels=self.labels.to(device), truth=truth
+        )
 
     def normalise(self, images: Tensor) -> Tensor:
         """uint8 images as the model wants them: float32, channels centred and scaled by `mean` and `std`."""

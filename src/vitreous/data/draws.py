@@ -37,7 +37,9 @@ class Draws:
         """Float32 (images, *shape) in [low, high), of 24 random bits each."""
         hashes = self._hashes(shape, 2)
         if hashes.device.type == "cpu":  # numpy begins sooner, and most uniform numbers are few
-            halves = (hashes.numpy().view(np.uint32) >> np.uint32(8)).view(np.int32).astype(np.float32)
+            halves = (
+                (hashes.numpy().view(np.uint32) >> np.uint32(8)).view(np.int32).astype(np.float32)
+            )
             numbers = torch.from_numpy(halves)
         else:
             numbers = (hashes.view(torch.int32) >> 8).bitwise_and_(0xFFFFFF).float()
@@ -66,7 +68,11 @@ class Draws:
         if self.keys.device.type != "cpu":
             steps_there = torch.arange(1, count + 1, device=self.keys.device) * _signed(STEP)
             return _scrambled_there((self.keys + _signed(start))[:, None] + steps_there)
-        steps = _kept()[:count] if count <= KEPT else np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
+        steps = (
+            _kept()[:count]
+            if count <= KEPT
+            else np.arange(1, count + 1, dtype=np.uint64) * np.uint64(STEP)
+        )
         keys = self.keys.numpy().view(np.uint64) + np.uint64(start)
         return torch.from_numpy(scrambled(np.add.outer(keys, steps)).view(np.int64))
 

@@ -20,7 +20,10 @@ WIDTHS: dict[Definition, float] = {"paper": 0.1 * math.pi, "equal": 0.1 * math.p
 
 
 def ring(
-    image: tuple[int, int], frequency: float, width: float | None = None, definition: Definition = "paper"
+    image: tuple[int, int],
+    frequency: float,
+    width: float | None = None,
+    definition: Definition = "paper",
 ) -> Tensor:
     """Which waves of an image (height, width) lie in a band: bool, zero frequency in the middle, ready to be drawn.
 
@@ -67,8 +70,14 @@ def band_noise(
             f"No wave of a {image[0]}x{image[1]} image lies in the band around {frequency:.4g}; its frequencies are "
             f"multiples of {finest:.4g}, so ask for a width of {finest:.4g} or more."
         )
-    delta = Draws(f"band noise {seed}", first, images, torch.device(device)).normal(channels, *image)
-    delta = strength * torch.where(delta < 0, -1.0, 1.0) if definition == "released" else _scaled(delta, strength)
+    delta = Draws(f"band noise {seed}", first, images, torch.device(device)).normal(
+        channels, *image
+    )
+    delta = (
+        strength * torch.where(delta < 0, -1.0, 1.0)
+        if definition == "released"
+        else _scaled(delta, strength)
+    )
     noise = keep(delta, mask)
     return _scaled(noise, strength) if definition == "equal" else noise
 
@@ -86,14 +95,18 @@ def high_pass(images: Tensor, cutoff: float) -> Tensor:
 def keep(images: Tensor, mask: Tensor) -> Tensor:
     """The waves of float images (…, h, w) that a mask like `ring`'s names."""
     if not images.is_floating_point():
-        raise BadImages(f"Filters take float images, and these are {str(images.dtype)[6:]}; convert with images / 255.")
+        raise BadImages(
+            f"Filters take float images, and these are {str(images.dtype)[6:]}; convert with images / 255."
+        )
     centred = torch.fft.ifftshift(mask.to(images.device))
     return torch.fft.ifft2(torch.fft.fft2(images) * centred).real.to(images.dtype)
 
 
 def _fastest(image: tuple[int, int]) -> Tensor:
     """The larger of the two frequencies of each wave, float64 (h, w), in the order of the Fourier transform."""
-    down, right = (torch.fft.fftfreq(length, dtype=torch.float64).abs() * 2 * math.pi for length in image)
+    down, right = (
+        torch.fft.fftfreq(length, dtype=torch.float64).abs() * 2 * math.pi for length in image
+    )
     return torch.maximum(down[:, None], right)
 
 
@@ -119,9 +132,13 @@ def _size(images: Tensor) -> tuple[int, int]:
 def _checked(frequency: float, width: float | None, definition: Definition) -> float:
     """The width of the band, if everything asked for makes sense."""
     if definition not in WIDTHS:
-        raise VitreousError(f"Band noise is defined as in {', '.join(WIDTHS)}; {definition!r} was asked for.")
+        raise VitreousError(
+            f"Band noise is defined as in {', '.join(WIDTHS)}; {definition!r} was asked for."
+        )
     if not 0 <= frequency <= math.pi:
-        raise VitreousError(f"A frequency lies between 0 and π = 3.1416 radians a pixel, and {frequency:g} does not.")
+        raise VitreousError(
+            f"A frequency lies between 0 and π = 3.1416 radians a pixel, and {frequency:g} does not."
+        )
     width = WIDTHS[definition] if width is None else width
     if width <= 0:
         raise VitreousError(f"The width of a band is above 0, and {width:g} is not.")

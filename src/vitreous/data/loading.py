@@ -75,7 +75,9 @@ def load(
         return _world(where, split, wanted, size, seed)
     home = store.folder(cache)
     find: Find = import_module(f"vitreous.data.sources.{SOURCES[source]}").find
-    listing, train = _find(find, where, split, Path(root).expanduser() if root else home / "downloads")
+    listing, train = _find(
+        find, where, split, Path(root).expanduser() if root else home / "downloads"
+    )
     if listing.whole is not None and whole:
         listing, split = listing.whole, "all"
     elif listing.whole is not None:
@@ -88,7 +90,13 @@ def load(
 
 
 def _decoded(
-    name: str, listing: Listing, train: Listing, wanted: tuple[int, int] | None, home: Path, memory: int, skip: bool
+    name: str,
+    listing: Listing,
+    train: Listing,
+    wanted: tuple[int, int] | None,
+    home: Path,
+    memory: int,
+    skip: bool,
 ) -> Dataset:
     """The images themselves, of the size and with the normalisation that the training split decides."""
     reference = train.take(np.unique(np.linspace(0, len(train) - 1, REFERENCE).astype(np.int64)))
@@ -126,13 +134,17 @@ def _too_large(name: str, count: int, size: tuple[int, int]) -> VitreousError:
     )
 
 
-def _world(task: str, split: str, image: tuple[int, int] | None, size: int | None, seed: int) -> Dataset:
+def _world(
+    task: str, split: str, image: tuple[int, int] | None, size: int | None, seed: int
+) -> Dataset:
     from vitreous.data import world
 
     if image is None:
         return world.load(task, split=split, size=size, seed=seed)
     if image[0] != image[1]:
-        raise VitreousError(f"Images of the world are square, and {image[0]}x{image[1]} was asked for.")
+        raise VitreousError(
+            f"Images of the world are square, and {image[0]}x{image[1]} was asked for."
+        )
     return world.load(task, split=split, size=size, image=image[0], seed=seed)
 
 
@@ -142,7 +154,9 @@ def _size(image: ImageSize | None) -> tuple[int, int] | None:
         return None
     *channels, height, width = image_size(image)
     if channels not in ([], [3]):
-        raise VitreousError(f"Data sets have images of 3 channels and not {channels[0]}; say image={(height, width)}.")
+        raise VitreousError(
+            f"Data sets have images of 3 channels and not {channels[0]}; say image={(height, width)}."
+        )
     return height, width
 
 
@@ -150,7 +164,9 @@ def _find(find: Find, where: str, split: str, root: Path) -> tuple[Listing, List
     """What was asked for, and the training split, which decides how it is presented."""
     listing = find(where, split, root)
     if len(listing) == 0:
-        raise NoSplit(f"The {split!r} split of {where!r} is empty: no class has enough images to hold one out.")
+        raise NoSplit(
+            f"The {split!r} split of {where!r} is empty: no class has enough images to hold one out."
+        )
     try:
         return listing, listing if split == "train" else find(where, "train", root)
     except NoSplit:  # a set for testing, or without labels, stands for itself
@@ -184,9 +200,13 @@ def _pixels(
     """The images that can be decoded, first in the array, and those that cannot."""
     shape = (len(listing), 3, *size)
     ready = isinstance(listing.pictures, np.ndarray) and listing.pictures.shape[1:3] == size
-    keep = listing.key and not (ready and np.prod(shape) <= memory)  # an array is copied faster than found
+    keep = listing.key and not (
+        ready and np.prod(shape) <= memory
+    )  # an array is copied faster than found
     key = key_of(listing.key, listing.rows.tobytes(), size) if keep else ""
-    return store.images(home, key, shape, lambda out: _fill(name, listing, size, out), memory=memory)
+    return store.images(
+        home, key, shape, lambda out: _fill(name, listing, size, out), memory=memory
+    )
 
 
 def _fill(name: str, listing: Listing, size: tuple[int, int], out: NDArray[np.uint8]) -> Faults:
@@ -194,7 +214,9 @@ def _fill(name: str, listing: Listing, size: tuple[int, int], out: NDArray[np.ui
     if isinstance(listing.pictures, np.ndarray) and listing.pictures.shape[1:3] == size:
         for start in range(0, len(listing), 4096):
             rows: Rows = listing.rows[start : start + 4096]
-            out[start : start + 4096] = listing.pictures[rows].transpose(0, 3, 1, 2)  # grey fills all three
+            out[start : start + 4096] = listing.pictures[rows].transpose(
+                0, 3, 1, 2
+            )  # grey fills all three
         return {}
     faults = decode(listing, size, out.__setitem__, name)
     good = (row for row in range(len(listing)) if row not in faults)
@@ -211,10 +233,14 @@ def _skipped(name: str, listing: Listing, faults: Faults, skip: bool) -> tuple[s
     said = f"{len(faults)} of {len(listing)} images of {name!r} cannot be decoded"
     told = few([f"{path} ({why})" for path, why in called.items()])
     if not skip:
-        raise VitreousError(f"{said}: {told}; mend or delete them, or leave them out with skip_corrupt=True.")
+        raise VitreousError(
+            f"{said}: {told}; mend or delete them, or leave them out with skip_corrupt=True."
+        )
     lost = np.setdiff1d(listing.labels, np.delete(listing.labels, list(faults)))
     if len(lost):
-        names = [listing.classes[each] if listing.classes and each >= 0 else str(each) for each in lost]
+        names = [
+            listing.classes[each] if listing.classes and each >= 0 else str(each) for each in lost
+        ]
         raise VitreousError(f"{said}, which leaves none in {few(names)}: {told}; mend them.")
     log.warning("%s and are left out: %s.", said, told)
     return tuple(called)

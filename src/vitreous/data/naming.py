@@ -34,7 +34,9 @@ def check(name: str, split: str | None = None) -> None:
     try:
         _check_source(source, where)
     except (OSError, RuntimeError) as error:  # too long, not to be read, a user who does not exist
-        raise VitreousError(f"{name!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+        raise VitreousError(
+            f"{name!r} cannot be read: {getattr(error, 'strerror', None) or error}."
+        ) from None
 
 
 def _check_source(source: str, where: str) -> None:
@@ -60,6 +62,10 @@ def unknown(name: str, source: str) -> VitreousError:
         there = False
     if there:
         kind = "npz" if name.endswith(".npz") else "folder"
-        return VitreousError(f"{name!r} does not say what it is; a folder or file is written '{kind}:{name}'.")
+        return VitreousError(
+            f"{name!r} does not say what it is; a folder or file is written '{kind}:{name}'."
+        )
     known = [*SOURCES, "world"]
-    return UnknownName("source of images", source, known, f"A name begins with {':, '.join(known)}:.")
+    return UnknownName(
+        "source of images", source, known, f"A name begins with {':, '.join(known)}:."
+    )

@@ -28,7 +28,11 @@ The deviations of CIFAR-10 are smaller than those of its pixels (.247 .243 .262)
 
 
 def normalisation(
-    name: str, reference: Listing, size: tuple[int, int], home: Path, have: tuple[Listing, NDArray[np.uint8]]
+    name: str,
+    reference: Listing,
+    size: tuple[int, int],
+    home: Path,
+    have: tuple[Listing, NDArray[np.uint8]],
 ) -> tuple[Triple, Triple]:
     """Mean and standard deviation. What one already has decoded is not decoded again if it holds the reference."""
     source, _, where = name.partition(":")
@@ -38,12 +42,18 @@ def normalisation(
 
     def measure() -> tuple[Triple, Triple]:
         listing, images = have
-        same = listing.pictures is reference.pictures or (listing.key != "" and listing.key == reference.key)
+        same = listing.pictures is reference.pictures or (
+            listing.key != "" and listing.key == reference.key
+        )
         rows = np.flatnonzero(np.isin(listing.rows, reference.rows))
         here = same and len(rows) == len(reference)
         return moments(levels(images, rows) if here else _levels_of(name, reference, size))
 
-    key = key_of(reference.key, reference.rows.tobytes(), size, "normalisation") if reference.key else ""
+    key = (
+        key_of(reference.key, reference.rows.tobytes(), size, "normalisation")
+        if reference.key
+        else ""
+    )
     mean, std = store.note(home, key, measure)
     return tuple(mean), tuple(std)
 
@@ -77,4 +87,8 @@ def moments(total: NDArray[np.int64]) -> tuple[Triple, Triple]:
     share, value = total / max(int(total[0].sum()), 1), np.arange(256) / 255
     mean = share @ value
     std = np.sqrt((share * (value - mean[:, None]) ** 2).sum(1)).clip(1 / 255)
-    return (float(mean[0]), float(mean[1]), float(mean[2])), (float(std[0]), float(std[1]), float(std[2]))
+    return (float(mean[0]), float(mean[1]), float(mean[2])), (
+        float(std[0]),
+        float(std[1]),
+        float(std[2]),
+    )

@@ -27,7 +27,12 @@ def sheet(data: Dataset, *, seed: int = 0) -> Image.Image:
     paper = Image.new("RGB", (max(across, 360) + 2 * MARGIN, down + HEADING + 2 * MARGIN), PAPER)
     draw = ImageDraw.Draw(paper)
     title, small = ImageFont.load_default(20), ImageFont.load_default(13)
-    draw.text((MARGIN, MARGIN - 6), _short(f"{data.name} · {data.split}", title, paper.width - 2 * MARGIN), INK, title)
+    draw.text(
+        (MARGIN, MARGIN - 6),
+        _short(f"{data.name} · {data.split}", title, paper.width - 2 * MARGIN),
+        INK,
+        title,
+    )
     facts = f"{len(data):,} images · {data.image[0]}x{data.image[1]} · {len(data.classes)} classes"
     draw.text((MARGIN, MARGIN + 20), facts, FADED, small)
     for i, j, row in ((i, j, row) for i, line in enumerate(lines) for j, row in enumerate(line)):
@@ -53,10 +58,15 @@ def choose(labels: NDArray[np.int64], seed: int) -> list[list[int]]:
     """Rows to show, line by line: a line for each of few classes, or an image of each of many."""
     order = spread(labels, seed)
     classes = np.unique(labels)
-    by_class = {label: order[labels[order] == label][: COLUMNS * LINES].tolist() for label in classes.tolist()}
+    by_class = {
+        label: order[labels[order] == label][: COLUMNS * LINES].tolist()
+        for label in classes.tolist()
+    }
     if 1 < len(classes) <= 2 * LINES:
         return [rows[:COLUMNS] for rows in by_class.values()]
-    picked = classes[np.unique(np.linspace(0, len(classes) - 1, COLUMNS * LINES).astype(np.int64))].tolist()
+    picked = classes[
+        np.unique(np.linspace(0, len(classes) - 1, COLUMNS * LINES).astype(np.int64))
+    ].tolist()
     shown = by_class[picked[0]] if len(classes) == 1 else [by_class[label][0] for label in picked]
     return [shown[start : start + COLUMNS] for start in range(0, len(shown), COLUMNS)]
 

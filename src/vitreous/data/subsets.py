@@ -34,7 +34,9 @@ def split_off(data: Dataset, share: float, *, seed: int = 0) -> tuple[Dataset, D
 def first_classes(data: Dataset, count: int) -> Dataset:
     """Only the images of the first `count` classes."""
     if not 1 <= count <= len(data.classes):
-        raise VitreousError(f"{count} classes were asked of {data.name!r}, which has {len(data.classes)}.")
+        raise VitreousError(
+            f"{count} classes were asked of {data.name!r}, which has {len(data.classes)}."
+        )
     few = data.take(torch.nonzero((data.labels >= 0) & (data.labels < count)).flatten())
     return replace(few, classes=data.classes[:count])
 
@@ -56,13 +58,17 @@ def _chosen(data: Dataset, share: float, seed: int, first: bool) -> NDArray[np.b
     """Which rows belong to a share of each class."""
     _check(share)
     labels = data.labels.cpu().numpy()
-    order = np.arange(len(labels)) if first else np.random.default_rng(seed).permutation(len(labels))
+    order = (
+        np.arange(len(labels)) if first else np.random.default_rng(seed).permutation(len(labels))
+    )
     place, count = _places(labels[order])
     wanted = np.floor(share * count + 1e-9).astype(np.int64)  # 0.29 · 100 is 28.999999999999996
     for label in np.unique(labels[order][wanted == 0]).tolist():
         name = data.classes[label] if label >= 0 else "no class"
         found = int((labels == label).sum())
-        raise VitreousError(f"{share:g} of {name!r} is no image at all, as it has {found}; take a larger share.")
+        raise VitreousError(
+            f"{share:g} of {name!r} is no image at all, as it has {found}; take a larger share."
+        )
     chosen = np.zeros(len(labels), dtype=bool)
     chosen[order[place < wanted]] = True
     return chosen

@@ -25,13 +25,19 @@ def table(data: Dataset) -> Table:
     shown.add_column(style="dim")
     shown.add_column(overflow="fold")
     shown.add_row("set", Text(f"{data.name} · {data.split}"))
-    shown.add_row("images", Text(f"{len(data):,} of {height}×{width}, {data.images.nbytes / 2**20:,.1f} MiB as uint8"))
+    shown.add_row(
+        "images",
+        Text(f"{len(data):,} of {height}×{width}, {data.images.nbytes / 2**20:,.1f} MiB as uint8"),
+    )
     shown.add_row("classes", Text(_classes(data)))
     shown.add_row("mean", Text("  ".join(f"{value:.4f}" for value in data.mean)))
     shown.add_row("std", Text("  ".join(f"{value:.4f}" for value in data.std)))
     shown.add_row("fingerprint", Text(data.fingerprint))
     if data.skipped:
-        shown.add_row("skipped", Text(f"{len(data.skipped)} that cannot be decoded: {', '.join(data.skipped[:3])} …"))
+        shown.add_row(
+            "skipped",
+            Text(f"{len(data.skipped)} that cannot be decoded: {', '.join(data.skipped[:3])} …"),
+        )
     return shown
 
 

@@ -59,10 +59,14 @@ def centred_gram(features: Tensor, estimator: Estimator = "unbiased") -> Tensor:
     gram.masked_fill_(constant[..., None, None], 0)
     if estimator == "biased":
         row = gram.mean(-1)
-        return gram.sub_(row[..., None, :]).sub_(row[..., :, None]).add_(row.mean(-1)[..., None, None])
+        return (
+            gram.sub_(row[..., None, :]).sub_(row[..., :, None]).add_(row.mean(-1)[..., None, None])
+        )
     gram.diagonal(dim1=-2, dim2=-1).zero_()
     row = gram.sum(-1) / (n - 2)
-    gram.sub_(row[..., None, :]).sub_(row[..., :, None]).add_(row.sum(-1)[..., None, None] / (n - 1))
+    gram.sub_(row[..., None, :]).sub_(row[..., :, None]).add_(
+        row.sum(-1)[..., None, None] / (n - 1)
+    )
     gram.diagonal(dim1=-2, dim2=-1).zero_()
     return gram
 
@@ -124,14 +128,20 @@ def full_precision() -> Iterator[None]:
 
 
 def weighted_hsic(
-    left: Tensor, right: Tensor, weights: Tensor, estimator: Estimator = "unbiased", where: Tensor | None = None
+    left: Tensor,
+    right: Tensor,
+    weights: Tensor,
+    estimator: Estimator = "unbiased",
+    where: Tensor | None = None,
 ) -> Tensor:
     """(R, A, B) n HSIC of every pair of centred Gram matrices (A, n, n) and (B, n, n), once for each row of the weights
     (R, n) of the images; or (R, P), of the P pairs in `where`, (2, P), alone. All pairs in one product."""
     n, pairs = left.shape[-1], (len(left), len(right))
     one, other = left.transpose(0, 1), right.transpose(0, 1)
     weights = weights.to(left.device)
-    total = weights.new_zeros(len(weights), pairs[0] * pairs[1] if where is None else where.shape[1])
+    total = weights.new_zeros(
+        len(weights), pairs[0] * pairs[1] if where is None else where.shape[1]
+    )
     for rows in torch.arange(n).split(max(CELLS // (pairs[0] * pairs[1]), 1)):
         part = slice(int(rows[0]), int(rows[-1]) + 1)
         products = one[part] @ other[part].mT
@@ -197,7 +207,9 @@ class Grams:
         if whole:
             self.whole[name] = self._grams(features, distinct)
         else:
-            self.parts.setdefault(name, []).append((features.detach().to("cpu", copy=True), distinct))
+            self.parts.setdefault(name, []).append(
+                (features.detach().to("cpu", copy=True), distinct)
+            )
 
     def _grams(self, features: Tensor, distinct: Tensor) -> list[Tensor]:
         """Minibatches of full size together: a GPU would start many small operations for each."""
@@ -207,7 +219,11 @@ class Grams:
         count = features.shape[-2]
         size = min(self.minibatch or count, count)
         full = count // size * size
-        grams = list(centred_gram(features[..., :full, :].unflatten(-2, (-1, size)), self.estimator).unbind(-3))
+        grams = list(
+            centred_gram(features[..., :full, :].unflatten(-2, (-1, size)), self.estimator).unbind(
+                -3
+            )
+        )
         if count - full >= LEAST[self.estimator]:
             grams.append(centred_gram(features[..., full:, :], self.estimator))
         return grams

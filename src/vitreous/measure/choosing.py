@@ -49,9 +49,13 @@ def _choose(given: Chosen[T] | None, registry: Registry, kind: type[T]) -> tuple
             check_options(each, registry.named(each), options)
             chosen.append(registry.named(each)(**options))
         else:
-            raise VitreousError(f"{each!r} is no {registry.what}: give a name or an instance of {kind.__name__}.")
+            raise VitreousError(
+                f"{each!r} is no {registry.what}: give a name or an instance of {kind.__name__}."
+            )
     if not chosen:
-        raise VitreousError(f"There is nothing to measure: name at least one {registry.what}, or none for all.")
+        raise VitreousError(
+            f"There is nothing to measure: name at least one {registry.what}, or none for all."
+        )
     names = [each.name for each in chosen]
     if twice := [name for name in names if names.count(name) > 1]:
         raise VitreousError(f"The {registry.what} {twice[0]!r} was named twice; name each once.")
@@ -72,12 +76,16 @@ def check_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> None:
             has = f"It has {', '.join(known)}." if known else "It has none."
             raise UnknownName(f"option of {name}", option, known, has)
         if not fits(value, hints[option]):
-            raise VitreousError(f"{name}.{option}={_short(value)} was set; it takes {words(hints[option])}.")
+            raise VitreousError(
+                f"{name}.{option}={_short(value)} was set; it takes {words(hints[option])}."
+            )
         if isinstance(value, bool):
             continue  # which Python counts among the numbers
         least = 0 if not isinstance(value, int) or getattr(kind, option, None) in (0, None) else 1
         if isinstance(value, (int, float)) and not least <= value <= MOST:
-            raise VitreousError(f"{name}.{option}={_short(value)} was set; it takes numbers from {least} to {MOST:,}.")
+            raise VitreousError(
+                f"{name}.{option}={_short(value)} was set; it takes numbers from {least} to {MOST:,}."
+            )
 
 
 def _short(value: Any) -> str:
@@ -99,9 +107,13 @@ def choose_images(
     if isinstance(data, str):
         side = max(max(each.specimen.anatomy.image[1:]) for each in opened)
         how = {"size": limit, "seed": seed, "skip_corrupt": skip_corrupt, "whole": split is None}
-        data = _load(data, split or usual, image=side if data.startswith("folder:") else None, **how)
+        data = _load(
+            data, split or usual, image=side if data.startswith("folder:") else None, **how
+        )
     if len(data) == 0:
-        raise VitreousError(f"The set {data.name!r} is empty: there is no image to inspect models on.")
+        raise VitreousError(
+            f"The set {data.name!r} is empty: there is no image to inspect models on."
+        )
     rows = spread(data.labels.cpu().numpy(), seed)[: limit or len(data)]
     return replace(data.take(torch.from_numpy(rows)), total=data.total or len(data))
 

@@ -22,7 +22,13 @@ from vitreous.data.progress import progress
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import ImageSize
 from vitreous.measure.analysis import Analysis, Bench, Work
-from vitreous.measure.choosing import Chosen, choose_analyses, choose_images, choose_probes, options_of
+from vitreous.measure.choosing import (
+    Chosen,
+    choose_analyses,
+    choose_images,
+    choose_probes,
+    options_of,
+)
 from vitreous.measure.inspection import Inspection, provenance
 from vitreous.measure.memory import halving
 from vitreous.measure.partial import Interrupted, Numbers, Partial, Shards
@@ -103,7 +109,9 @@ def inspect(
         except KeyboardInterrupt:
             so_far = _answer_probes(pass_, shards, perf_counter() - began) if shards.done else None
             done = len(shards.done)
-            raise Interrupted("shards of the images", done, pass_.shards, keep is not None, so_far) from None
+            raise Interrupted(
+                "shards of the images", done, pass_.shards, keep is not None, so_far
+            ) from None
     return _answer_probes(pass_, shards.together(), perf_counter() - began)
 
 
@@ -150,7 +158,11 @@ def analyse(
     found = Inspection({}, {}, anatomies)
     for analysis in chosen:
         bench = _bench(analysis, opened, data, split, most, seed, skip_corrupt, batch)
-        reasons = {each.name: why for each in bench.setting.subjects if (why := analysis.unsuited(each, bench))}
+        reasons = {
+            each.name: why
+            for each in bench.setting.subjects
+            if (why := analysis.unsuited(each, bench))
+        }
         if len(reasons) == len(opened):
             found |= Inspection({}, {analysis.name: reasons})
             continue
@@ -190,7 +202,9 @@ def _stream(pass_: Pass, shards: Shards) -> None:
     own = {*left, *shards.done}
     models = len(pass_.setting.subjects)
     total, ahead = (models * sum(map(pass_.images, numbers)) for numbers in (own, shards.done))
-    do_pieces("Inspecting", total, ahead, lambda *how: pass_.each(left, *how), shards.add, shards.team)
+    do_pieces(
+        "Inspecting", total, ahead, lambda *how: pass_.each(left, *how), shards.add, shards.team
+    )
     if not shards.done.issuperset(own):
         raise KeyboardInterrupt
 
@@ -204,14 +218,22 @@ def _answer_probes(pass_: Pass, shards: Shards, seconds: float) -> Inspection:
         if not suited:
             left_out[probe.name] = {str(name): str(why) for name, why in reasons.items()}
             continue
-        own = {name.partition(":")[2]: sum_ for name, sum_ in sums.items() if name.startswith(f"{probe.name}:")}
+        own = {
+            name.partition(":")[2]: sum_
+            for name, sum_ in sums.items()
+            if name.startswith(f"{probe.name}:")
+        }
         result = probe.answer(own, suited)
-        results[probe.name] = _recorded(probe, result, pass_.setting, suited, images, seconds, reasons)
+        results[probe.name] = _recorded(
+            probe, result, pass_.setting, suited, images, seconds, reasons
+        )
     anatomies = {each.name: each.specimen.anatomy for each in pass_.setting.subjects}
     return Inspection(results, left_out, anatomies)
 
 
-def _analyse(analysis: Analysis, bench: Bench, partial: Partial, reasons: Mapping[str, str]) -> Result:
+def _analyse(
+    analysis: Analysis, bench: Bench, partial: Partial, reasons: Mapping[str, str]
+) -> Result:
     """One analysis of the models that it suits."""
     began = perf_counter()
     suited = tuple(each for each in bench.setting.subjects if each.name not in reasons)
@@ -221,7 +243,11 @@ def _analyse(analysis: Analysis, bench: Bench, partial: Partial, reasons: Mappin
 
     def each(forward: Forward, stop: Stop) -> Iterator[tuple[str, Numbers]]:
         for subject in suited:
-            left = [piece for piece in wanted[subject.name] if _key(subject.name, piece) not in partial.pieces]
+            left = [
+                piece
+                for piece in wanted[subject.name]
+                if _key(subject.name, piece) not in partial.pieces
+            ]
             if not left or stop():
                 continue
             check_steady(subject, bench)
@@ -242,7 +268,10 @@ def _analyse(analysis: Analysis, bench: Bench, partial: Partial, reasons: Mappin
         raise stopped() from None
     if not all(key in partial.pieces for key in keys):
         raise stopped()
-    found = {model: {piece: partial.pieces[_key(model, piece)] for piece in own} for model, own in wanted.items()}
+    found = {
+        model: {piece: partial.pieces[_key(model, piece)] for piece in own}
+        for model, own in wanted.items()
+    }
     result = analysis.answer(found, suited, bench)
     seconds = perf_counter() - began
     return _recorded(analysis, result, bench.setting, suited, len(bench.data), seconds, reasons)
@@ -281,11 +310,17 @@ def _bench(
 
     def images(split: str, asked: bool) -> Dataset:
         if isinstance(data, Mapping) and split not in data:
-            raise UnknownName("split", split, data, f"{analysis.name} was given {', '.join(data) or 'no images'}.")
+            raise UnknownName(
+                "split", split, data, f"{analysis.name} was given {', '.join(data) or 'no images'}."
+            )
         given = data[split] if isinstance(data, Mapping) else data
-        return choose_images(given, split if asked else None, most, opened, seed, skip_corrupt, usual=split)
+        return choose_images(
+            given, split if asked else None, most, opened, seed, skip_corrupt, usual=split
+        )
 
-    fits = bool(analysis.fitted) and not isinstance(data, Dataset)  # on one split, and asked on another
+    fits = bool(analysis.fitted) and not isinstance(
+        data, Dataset
+    )  # on one split, and asked on another
     chosen = images(split or analysis.split, asked=split is not None or fits)
     others: dict[str, Dataset] = {}
     if analysis.fitted and fits:
@@ -300,7 +335,10 @@ def _identity(analysis: Analysis, bench: Bench) -> dict[str, Any]:
         "analysis": analysis.name,
         "options": options_of(analysis),
         "models": {each.name: each.fingerprint for each in bench.setting.subjects},
-        "data": {bench.data.split: bench.data.fingerprint, **{k: v.fingerprint for k, v in bench.splits.items()}},
+        "data": {
+            bench.data.split: bench.data.fingerprint,
+            **{k: v.fingerprint for k, v in bench.splits.items()},
+        },
         "seed": bench.seed,
     }
 
@@ -312,4 +350,6 @@ def _with_double_precision(device: str | torch.device) -> torch.device:
         return home
     if device == "auto":
         return torch.device("cpu")
-    raise VitreousError("Inspecting needs double precision, which the device 'mps' does not have; say cpu.")
+    raise VitreousError(
+        "Inspecting needs double precision, which the device 'mps' does not have; say cpu."
+    )

@@ -49,7 +49,11 @@ def hidden(unit: Unit) -> str | None:
 
 def without_attention(subject: Subject) -> str:
     """The reason if a model has no attention at all."""
-    return "" if any(unit.kind == "attention" for unit in subject.specimen.units) else "It has no attention."
+    return (
+        ""
+        if any(unit.kind == "attention" for unit in subject.specimen.units)
+        else "It has no attention."
+    )
 
 
 def portions(values: Tensor) -> Iterator[Tensor]:
@@ -59,7 +63,9 @@ def portions(values: Tensor) -> Iterator[Tensor]:
     return (part.to(wide) for part in values.split(max(1, size)))
 
 
-def centres(tokens: Tensor, prefix: int, grid: Grid, extent: tuple[float, float]) -> tuple[Tensor, Tensor]:
+def centres(
+    tokens: Tensor, prefix: int, grid: Grid, extent: tuple[float, float]
+) -> tuple[Tensor, Tensor]:
     """Row and column of each token's middle if the grid covers `extent`; tokens without a place are put somewhere."""
     cell = (tokens - prefix).clamp_min(0).double()
     return (
@@ -73,7 +79,9 @@ def distances(places: Places, extent: tuple[float, float]) -> Tensor:
     keys that have no place. In pixels if `extent` is the image's, in patches if it is the grid of the queries."""
     rows, columns = centres(places.queries, places.prefix, places.query_grid, extent)
     down, right = centres(places.keys, places.prefix, places.key_grid, extent)
-    apart = torch.hypot(rows[:, :, None] - down[:, None, :], columns[:, :, None] - right[:, None, :])
+    apart = torch.hypot(
+        rows[:, :, None] - down[:, None, :], columns[:, :, None] - right[:, None, :]
+    )
     return apart * (places.keys >= places.prefix)[:, None, :]
 
 
@@ -99,13 +107,17 @@ class Geometry:
 
     @classmethod
     def of(cls, places: Places, extent: tuple[float, float], like: Tensor) -> Geometry:
-        down, right = (length / cells for length, cells in zip(extent, places.query_grid, strict=True))
+        down, right = (
+            length / cells for length, cells in zip(extent, places.query_grid, strict=True)
+        )
         scale = down if down == right else 1.0
         extent = (extent[0] / scale, extent[1] / scale)
         apart = distances(places, extent)
         placed = (places.keys >= places.prefix)[:, None, :].expand_as(apart).double()
         return cls(
-            torch.stack([apart, placed], 2).to(like.device, torch.promote_types(like.dtype, torch.float32)),
+            torch.stack([apart, placed], 2).to(
+                like.device, torch.promote_types(like.dtype, torch.float32)
+            ),
             (places.queries >= places.prefix).flatten().nonzero()[:, 0].to(like.device),
             extent,
             scale,
@@ -115,10 +127,18 @@ class Geometry:
         """(b, groups, heads, queries, 2) of attention times distance, and of attention to keys that have a place."""
         batch, groups, heads, queries, keys = values.shape
         if groups == 1:  # one small product for each query, five times as fast as what follows
-            columns = values.to(self.weights.dtype).reshape(batch * heads, queries, keys).permute(1, 2, 0)
-            return torch.bmm(self.weights[0], columns).permute(2, 0, 1).reshape(batch, 1, heads, queries, 2)
+            columns = (
+                values.to(self.weights.dtype).reshape(batch * heads, queries, keys).permute(1, 2, 0)
+            )
+            return (
+                torch.bmm(self.weights[0], columns)
+                .permute(2, 0, 1)
+                .reshape(batch, 1, heads, queries, 2)
+            )
         weights = self.weights[:, None].unbind(3)
-        return torch.cat([torch.stack([(part * w).sum(-1) for w in weights], -1) for part in portions(values)])
+        return torch.cat(
+            [torch.stack([(part * w).sum(-1) for w in weights], -1) for part in portions(values)]
+        )
 
     def mean_distance(self, values: Tensor, renormalise: bool = True) -> tuple[Tensor, Tensor]:
         """(b, heads) Σ A·d, mean over queries, with rows that sum to one over keys that have a place or as they are;
@@ -169,7 +189,11 @@ def uniform(seen: AttentionMap, unit: Unit, image: int) -> AttentionMap:
     """Equal attention to all keys that a query may attend to. Which those are shows in one image where a mask may be:
     windows that were rolled over the border of the image hold pairs that never see each other."""
     values = seen.values[image]
-    may = torch.ones_like(values[:, 0]) if unit.reach == "global" else (values.amax(1) > MASKED).to(values.dtype)
+    may = (
+        torch.ones_like(values[:, 0])
+        if unit.reach == "global"
+        else (values.amax(1) > MASKED).to(values.dtype)
+    )
     return AttentionMap((may / may.sum(-1, keepdim=True).clamp_min(1))[None, :, None], seen.places)
 
 
@@ -199,7 +223,9 @@ class PerHead(PerImage):
         assert sites.attention is not None
         return self.measures(subject, unit, sites.attention.probabilities)["value"]
 
-    def geometry(self, subject: Subject, unit: Unit, seen: AttentionMap, extent: tuple[float, float]) -> Geometry:
+    def geometry(
+        self, subject: Subject, unit: Unit, seen: AttentionMap, extent: tuple[float, float]
+    ) -> Geometry:
         """Made once for every unit."""
         name = key(subject, unit)
         if name not in self.geometries:
@@ -219,27 +245,62 @@ class PerHead(PerImage):
         return found
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        table, replicates = tabulate(self.rows(sums, asked), (*UNIT_COLUMNS, *self.axes, *self.value))
-        units = [self._beside(key(s, u), sums) for s in asked for u in s.specimen.units if key(s, u, "sum") in sums]
+        table, replicates = tabulate(
+            self.rows(sums, asked), (*UNIT_COLUMNS, *self.axes, *self.value)
+        )
+        units = [
+            self._beside(key(s, u), sums)
+            for s in asked
+            for u in s.specimen.units
+            if key(s, u, "sum") in sums
+        ]
         for name in units[0] if units else ():
-            table[name] = np.concatenate([unit[name] for unit in units])  # rows are in the order of the units
+            table[name] = np.concatenate(
+                [unit[name] for unit in units]
+            )  # rows are in the order of the units
         table["relative"] = table["value"] / table["uniform"].where(table["uniform"] > 0)
-        ranks = table.groupby(["model", "unit"], sort=False)["value"].rank(method="first", na_option="bottom")
+        ranks = table.groupby(["model", "unit"], sort=False)["value"].rank(
+            method="first", na_option="bottom"
+        )
         table["rank"] = ranks.astype(int)
         label, measure = self.value[0].label, self.value[0].measure
         columns = (
             *UNIT_COLUMNS,
             *self.axes,
-            Column("rank", "order", "Place of the head among those of its unit by value, 1 for the smallest."),
-            Column("uniform", "quantity", "The value under uniform attention.", measure, f"{label}, uniform"),
-            Column("relative", "quantity", "Value relative to that of uniform attention.", "", f"{label} / uniform"),
-            Column("mean", "quantity", "Mean over the heads of the unit.", measure, f"{label}, mean over heads"),
+            Column(
+                "rank",
+                "order",
+                "Place of the head among those of its unit by value, 1 for the smallest.",
+            ),
+            Column(
+                "uniform",
+                "quantity",
+                "The value under uniform attention.",
+                measure,
+                f"{label}, uniform",
+            ),
+            Column(
+                "relative",
+                "quantity",
+                "Value relative to that of uniform attention.",
+                "",
+                f"{label} / uniform",
+            ),
+            Column(
+                "mean",
+                "quantity",
+                "Mean over the heads of the unit.",
+                measure,
+                f"{label}, mean over heads",
+            ),
             Column("mean_low", "quantity", "Lower end of its 95 % interval.", measure),
             Column("mean_high", "quantity", "Upper end of its 95 % interval.", measure),
             *self.beside,
             *self.value,
         )
-        return Result(self.name, table, columns, _referred(self.views, table), replicates=replicates)
+        return Result(
+            self.name, table, columns, _referred(self.views, table), replicates=replicates
+        )
 
     def _beside(self, name: str, sums: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
         """(heads,) of what stands beside the values of a unit, also where it is the same for all heads."""
@@ -247,8 +308,12 @@ class PerHead(PerImage):
         with np.errstate(invalid="ignore", divide="ignore"):
             over = interval((total / count).mean(-1), int(count[0].max(initial=0)))
         found = {"mean": over.mean, "mean_low": over.low, "mean_high": over.high}
-        found["uniform"] = sums[f"{name}/uniform"].numpy() if f"{name}/uniform" in sums else np.array(np.nan)
-        found |= {column.name: mean(sums, f"{name}/{column.name}")[0].value for column in self.beside}
+        found["uniform"] = (
+            sums[f"{name}/uniform"].numpy() if f"{name}/uniform" in sums else np.array(np.nan)
+        )
+        found |= {
+            column.name: mean(sums, f"{name}/{column.name}")[0].value for column in self.beside
+        }
         return {column: np.broadcast_to(value, count.shape[1:]) for column, value in found.items()}
 
 

@@ -67,7 +67,9 @@ class Inspection(Mapping[str, Result]):
             return NotImplemented
         left_out = {name: why for name, why in self.left_out.items() if name not in other}
         return Inspection(
-            {**self._results, **other._results}, {**left_out, **other.left_out}, {**self.anatomies, **other.anatomies}
+            {**self._results, **other._results},
+            {**left_out, **other.left_out},
+            {**self.anatomies, **other.anatomies},
         )
 
     def save(self, folder: Path | str) -> Path:
@@ -90,7 +92,9 @@ class Inspection(Mapping[str, Result]):
         index = {
             "results": {name: facts for name, (facts, _) in packed.items()},
             "left_out": self.left_out,
-            "anatomies": {name: json.loads(anatomy.to_json()) for name, anatomy in self.anatomies.items()},
+            "anatomies": {
+                name: json.loads(anatomy.to_json()) for name, anatomy in self.anatomies.items()
+            },
         }
         files.write_json(home / INDEX, index)
         for name, (facts, _) in packed.items():  # for those who read one result alone
@@ -109,7 +113,9 @@ class Inspection(Mapping[str, Result]):
         index = read_index(home)
         results = {name: stored(home, name, facts) for name, facts in index["results"].items()}
         try:
-            anatomies = {name: Anatomy.from_json(json.dumps(raw)) for name, raw in index["anatomies"].items()}
+            anatomies = {
+                name: Anatomy.from_json(json.dumps(raw)) for name, raw in index["anatomies"].items()
+            }
             return cls(results, index["left_out"], anatomies)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise Damaged(home / INDEX, f"{type(error).__name__} {error}", AGAIN) from None

@@ -18,7 +18,9 @@ class Batched(Protocol):
     batch: int
 
 
-def halving(work: Batched, images: int, attempt: Callable[[], T], again: Callable[[], None] = lambda: None) -> T:
+def halving(
+    work: Batched, images: int, attempt: Callable[[], T], again: Callable[[], None] = lambda: None
+) -> T:
     """What `attempt` returns, tried with half of `work.batch` for as long as memory does not suffice.
 
     `images` is how many there are at most; `again` is called before every further attempt.
@@ -39,4 +41,6 @@ def halving(work: Batched, images: int, attempt: Callable[[], T], again: Callabl
 def out_of_memory(error: BaseException) -> bool:
     """Torch has an error of its own for GPUs only; on a CPU the message differs from system to system."""
     messages = ("can't allocate memory", "not enough memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(part in str(error) for part in messages)
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(
+        part in str(error) for part in messages
+    )

@@ -33,7 +33,9 @@ NEED = 64 << 20
 class Interrupted(KeyboardInterrupt):
     """A measurement was stopped between two pieces. `inspection` has what is known by then, None if that is nothing."""
 
-    def __init__(self, what: str, done: int, total: int, kept: bool, inspection: Inspection | None = None) -> None:
+    def __init__(
+        self, what: str, done: int, total: int, kept: bool, inspection: Inspection | None = None
+    ) -> None:
         after = " Run the same command again: it resumes." if kept else ""
         super().__init__(f"Stopped after {done} of {total} {what}.{after}")
         self.inspection = inspection
@@ -46,7 +48,9 @@ class Partial:
     which share the folder's lock.
     """
 
-    def __init__(self, folder: Path | str | None, identity: Mapping[str, Any], reads: bool = True) -> None:
+    def __init__(
+        self, folder: Path | str | None, identity: Mapping[str, Any], reads: bool = True
+    ) -> None:
         self.run = store.Run(folder) if folder is not None else None
         self.identity, self.reads = identity, reads
         self.pieces: dict[str, Numbers] = {}
@@ -58,7 +62,12 @@ class Partial:
             self.read(self.run)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._open.close()
 
     def read(self, run: store.Run) -> None:
@@ -106,7 +115,9 @@ class Shards:
     def __init__(self, partial: Partial, team: Processes) -> None:
         self.partial, self.team = partial, team
         for first, count in sorted(self.blocks, key=lambda block: -block[1]):
-            if any(f <= first < f + c for f, c in self.blocks if c > count):  # its file was about to be removed
+            if any(
+                f <= first < f + c for f, c in self.blocks if c > count
+            ):  # its file was about to be removed
                 partial.remove(_key((first, count)))
         self.others: frozenset[int] = team.shared(self.done)
         """Shards that the first process has read from the folder, which the others need not see."""
@@ -119,7 +130,9 @@ class Shards:
     @property
     def done(self) -> frozenset[int]:
         """Numbers of the shards that the sums cover."""
-        return frozenset(number for first, count in self.blocks for number in range(first, first + count))
+        return frozenset(
+            number for first, count in self.blocks for number in range(first, first + count)
+        )
 
     @property
     def sums(self) -> dict[str, Tensor]:
@@ -132,7 +145,9 @@ class Shards:
     def left(self, shards: int) -> list[int]:
         """This process's share of the shards that nobody has seen: neighbours, which add up to few blocks."""
         left = [number for number in range(shards) if number not in self.done | self.others]
-        begin, end = (len(left) * rank // self.team.world for rank in (self.team.rank, self.team.rank + 1))
+        begin, end = (
+            len(left) * rank // self.team.world for rank in (self.team.rank, self.team.rank + 1)
+        )
         return left[begin:end]
 
     def add(self, number: int, sums: Numbers) -> None:
@@ -154,11 +169,16 @@ class Shards:
         if self.team.world == 1:
             return self
         parts: list[Any] = [None] * self.team.world
-        own = {key: {name: value.numpy() for name, value in sums.items()} for key, sums in self.partial.pieces.items()}
+        own = {
+            key: {name: value.numpy() for name, value in sums.items()}
+            for key, sums in self.partial.pieces.items()
+        }
         dist.all_gather_object(parts, own)
         joined = Shards(Partial(None, {}), Processes())
         for key, sums in (each for part in parts for each in part.items()):
-            joined._insert(_block(key), {name: torch.from_numpy(value) for name, value in sums.items()})
+            joined._insert(
+                _block(key), {name: torch.from_numpy(value) for name, value in sums.items()}
+            )
         return joined
 
 
@@ -178,4 +198,7 @@ def _neighbour(block: Block) -> Block:
 
 
 def _added(some: Numbers, more: Numbers) -> dict[str, Tensor]:
-    return {**some, **{name: some[name] + value if name in some else value for name, value in more.items()}}
+    return {
+        **some,
+        **{name: some[name] + value if name in some else value for name, value in more.items()},
+    }

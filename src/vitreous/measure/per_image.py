@@ -52,9 +52,13 @@ class PerImage(Probe):
             for row in self._rows(subject, unit, sums)
         ]
 
-    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
+    ) -> Iterator[dict[str, Any]]:
         found, count = mean(sums, key(subject, unit))
-        names = [self.entries(subject, unit, axis, size) for axis, size in enumerate(found.value.shape)]
+        names = [
+            self.entries(subject, unit, axis, size) for axis, size in enumerate(found.value.shape)
+        ]
         for place in np.ndindex(found.value.shape):
             at = {column.name: names[axis][place[axis]] for axis, column in enumerate(self.axes)}
             yield {**where(subject, unit), **at, "value": found[place], "n": count[place]}
@@ -67,9 +71,15 @@ def counted(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
         here = {name: values for name, values in given.items() if values.device == device}
         columns = [values.detach().double().reshape(len(batch), -1) for values in here.values()]
         flat, widths = torch.cat(columns, 1), [column.shape[1] for column in columns]
-        for what, totals in (("sum", batch.total(flat.nan_to_num(0.0))), ("count", batch.total(~flat.isnan()))):
+        for what, totals in (
+            ("sum", batch.total(flat.nan_to_num(0.0))),
+            ("count", batch.total(~flat.isnan())),
+        ):
             parts = zip(here.items(), totals.split(widths, 1), strict=True)
-            sums |= {f"{name}/{what}": part.reshape(-1, *values.shape[1:]) for (name, values), part in parts}
+            sums |= {
+                f"{name}/{what}": part.reshape(-1, *values.shape[1:])
+                for (name, values), part in parts
+            }
     return sums
 
 

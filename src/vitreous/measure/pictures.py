@@ -64,7 +64,11 @@ class Pictured(Probe):
 
     def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         slots, _ = self.slots(batch)
-        return {key(subject, None, "seen"): self.placed(slots, torch.ones(len(slots)))} if slots else {}
+        return (
+            {key(subject, None, "seen"): self.placed(slots, torch.ones(len(slots)))}
+            if slots
+            else {}
+        )
 
     def seen(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> list[int]:
         """The images that have passed through every model; all of them, unless an inspection was interrupted."""
@@ -79,7 +83,9 @@ class Pictured(Probe):
         scale = min(1.0, SIDE / max(height, width))
         if scale < 1 and len(pictures):
             size = (round(scale * height), round(scale * width))
-            pictures = F.interpolate(pictures, size=size, mode="bicubic", antialias=True, align_corners=False)
+            pictures = F.interpolate(
+                pictures, size=size, mode="bicubic", antialias=True, align_corners=False
+            )
         return pictures.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
 
     def labels(self, slots: Sequence[int]) -> list[str]:
@@ -110,10 +116,14 @@ def token_matrix(seen: AttentionMap, values: Tensor, most: int | None = None) ->
     query, rows = _blocks(places.queries, places.prefix, places.query_grid, most)
     keys, columns = _blocks(places.keys, places.prefix, places.key_grid, most)
     pair = query[:, :, None] * columns + keys[:, None, :]
-    pair = torch.where((query[:, :, None] < 0) | (keys[:, None, :] < 0), rows * columns, pair).to(values.device)
+    pair = torch.where((query[:, :, None] < 0) | (keys[:, None, :] < 0), rows * columns, pair).to(
+        values.device
+    )
     flat = values.transpose(1, 2).flatten(2)
     whole = flat.new_zeros(*flat.shape[:2], rows * columns + 1)
-    whole.scatter_add_(2, pair.flatten().expand_as(flat), flat)  # adding by an index is 30 times as slow
+    whole.scatter_add_(
+        2, pair.flatten().expand_as(flat), flat
+    )  # adding by an index is 30 times as slow
     asked = query[query >= 0].bincount(minlength=rows).clamp_min(1).to(values.device)
     return whole[:, :, :-1].unflatten(2, (rows, columns)) / asked[:, None]
 

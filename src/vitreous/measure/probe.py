@@ -92,7 +92,9 @@ class Setting:
                 "classes, give a Dataset with all class names of the model as `classes` and labels that count in them."
             )
         if subject.classes and subject.classes != classes:
-            which = next(pair for pair in zip(subject.classes, classes, strict=True) if pair[0] != pair[1])
+            which = next(
+                pair for pair in zip(subject.classes, classes, strict=True) if pair[0] != pair[1]
+            )
             return f"It was trained for other classes: its {which[0]!r} is {which[1]!r} in {self.data.name!r}."
         return ""
 
@@ -125,7 +127,10 @@ class Batch:
     def weights(self) -> Tensor:
         """(1 + REPEATS, b) how often each image counts: once, and then as drawn for each resampling."""
         return torch.cat(
-            [torch.ones(1, len(self), dtype=torch.float64), torch.from_numpy(streams(self.rows.tolist(), self.seed)).T]
+            [
+                torch.ones(1, len(self), dtype=torch.float64),
+                torch.from_numpy(streams(self.rows.tolist(), self.seed)).T,
+            ]
         )
 
     @cached_property
@@ -191,7 +196,9 @@ def estimated(replicates: Tensor | np.ndarray, count: Any) -> Estimate:
     """A statistic given as (1 + REPEATS, …), with its interval and its replicates."""
     values = np.asarray(replicates, dtype=np.float64)
     found = interval(values, count)
-    return Estimate(np.asarray(found.mean), np.asarray(found.low), np.asarray(found.high), values[1:])
+    return Estimate(
+        np.asarray(found.mean), np.asarray(found.low), np.asarray(found.high), values[1:]
+    )
 
 
 class Probe(ABC):
@@ -255,10 +262,18 @@ class Probe(ABC):
 def key(subject: Subject, unit: Unit | None = None, what: str = "") -> str:
     """Under which a sum is kept: `vit/12/distance`."""
     return "/".join(
-        str(part) for part in (subject.name, None if unit is None else unit.index, what) if part not in (None, "")
+        str(part)
+        for part in (subject.name, None if unit is None else unit.index, what)
+        if part not in (None, "")
     )
 
 
 def where(subject: Subject, unit: Unit) -> dict[str, Any]:
     """The first columns of a row."""
-    return {"model": subject.name, "unit": unit.name, "kind": unit.kind, "stage": unit.stage, "depth": unit.depth}
+    return {
+        "model": subject.name,
+        "unit": unit.name,
+        "kind": unit.kind,
+        "stage": unit.stage,
+        "depth": unit.depth,
+    }

@@ -29,7 +29,9 @@ class Registry:
     def check(self, name: str) -> None:
         """Whether there is such a question; an error with the nearest names if not."""
         if name not in self.names():
-            raise UnknownName(self.what, name, self.names(), f"`vitreous list {self.listing}` shows them all.")
+            raise UnknownName(
+                self.what, name, self.names(), f"`vitreous list {self.listing}` shows them all."
+            )
 
     def named(self, name: str) -> type[Any]:
         """The first class that the file of this name offers."""

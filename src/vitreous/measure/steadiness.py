@@ -23,7 +23,9 @@ def check_steady(subject: Subject, bench: Bench) -> None:
     one, other = (_numbers(subject.specimen(images)) for _ in range(2))
     slack = SLACK.get(images.device.type, 0.0) * float(one.abs().max())
     apart = float((one - other).abs().max())
-    if not apart > slack:  # NaN compares as no difference: the analysis itself says what is not finite
+    if (
+        not apart > slack
+    ):  # NaN compares as no difference: the analysis itself says what is not finite
         return
     raise VitreousError(
         f"{subject.name} gives different answers to the same images, apart by up to {apart:.2g}, so passes cannot be "

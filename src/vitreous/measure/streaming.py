@@ -73,7 +73,9 @@ class Pass:
         refused = {unit.name: probe.refuses(subject, unit) for unit in subject.specimen.units}
         willing = [name for name, why in refused.items() if why is None]
         if probe.sites and not willing:
-            reasons[subject.name] = next((why for why in refused.values() if why), "No unit can be asked this.")
+            reasons[subject.name] = next(
+                (why for why in refused.values() if why), "No unit can be asked this."
+            )
             return
         for name in willing:
             units.setdefault(name, []).append(probe)
@@ -83,7 +85,9 @@ class Pass:
     def asked(self, probe: Probe) -> list[Subject]:
         """The models that can be asked."""
         refused = self.left_out[probe.name]
-        return [each for each in self.setting.subjects if not isinstance(refused.get(each.name), str)]
+        return [
+            each for each in self.setting.subjects if not isinstance(refused.get(each.name), str)
+        ]
 
     @property
     def shards(self) -> int:
@@ -99,7 +103,11 @@ class Pass:
         return {
             "vitreous": __version__,
             "models": {
-                each.name: {"fingerprint": each.fingerprint, "mean": list(each.mean), "std": list(each.std)}
+                each.name: {
+                    "fingerprint": each.fingerprint,
+                    "mean": list(each.mean),
+                    "std": list(each.std),
+                }
                 for each in self.setting.subjects
             },
             "data": self.setting.data.fingerprint,
@@ -125,7 +133,9 @@ class Pass:
             for number, after in zip_longest(numbers, numbers[1:]):
                 if stop():
                     break
-                if after is not None and self.device is not None and self.batch >= self.size:  # there is room for two
+                if (
+                    after is not None and self.device is not None and self.batch >= self.size
+                ):  # there is room for two
                     ready[after] = beside.submit(self._batch, self.rows(after), True)
                 waiting.append((number, self.begin(number, forward, ready.pop(number, None))))
                 while len(waiting) > (1 if self.device is not None else 0):
@@ -142,7 +152,9 @@ class Pass:
         """The sums of one shard."""
         return self.begin(number, forward)()
 
-    def begin(self, number: int, forward: Forward = lambda count: None, ready: Future[Batch] | None = None) -> Found:
+    def begin(
+        self, number: int, forward: Forward = lambda count: None, ready: Future[Batch] | None = None
+    ) -> Found:
         """Pass one shard, again with smaller batches for as long as memory does not suffice; its sums when called."""
         rows, prepared, passed = self.rows(number), ready, list[int]()
 
@@ -177,7 +189,11 @@ class Pass:
             here = arriving()
             for subject in self.setting.subjects:
                 if bool(here.pop(f"{BROKEN}:{subject.name}")):
-                    raise VitreousError(broken(subject, (self._batch(part, False) for part in rows.split(self.batch))))
+                    raise VitreousError(
+                        broken(
+                            subject, (self._batch(part, False) for part in rows.split(self.batch))
+                        )
+                    )
             return here
 
         return found
@@ -190,11 +206,17 @@ class Pass:
 
     def _batch(self, rows: Tensor, whole: bool) -> Batch:
         data, part = self.setting.data, slice(int(rows[0]), int(rows[-1]) + 1)
-        return Batch(rows, data.images[part], data.labels[part], self.setting.seed, whole, self.device)
+        return Batch(
+            rows, data.images[part], data.labels[part], self.setting.seed, whole, self.device
+        )
 
     def _look(self, subject: Subject, batch: Batch, sums: Sums) -> None:
         looking, waiting = self.wanted[subject.name], dict[str, Tensor]()
-        sites = tuple(dict.fromkeys(site for probes in looking.values() for probe in probes for site in probe.sites))
+        sites = tuple(
+            dict.fromkeys(
+                site for probes in looking.values() for probe in probes for site in probe.sites
+            )
+        )
 
         def each(unit: Unit, seen: Sites) -> None:
             for probe in looking.get(unit.name, ()):
@@ -237,7 +259,9 @@ def fetched(sums: Sums) -> Found:
 
     def found() -> Sums:
         parts = arriving().split([shape.numel() for shape in there.values()])
-        arrived = {name: part.reshape(there[name]).clone() for name, part in zip(there, parts, strict=True)}
+        arrived = {
+            name: part.reshape(there[name]).clone() for name, part in zip(there, parts, strict=True)
+        }
         return {name: arrived[name] if name in there else here[name] for name in names}
 
     return found

@@ -78,10 +78,14 @@ class Subject:
         weight = next(self.specimen.parameters(), torch.empty(0))
         levels = images.to(weight.device).float() / 255
         if tuple(levels.shape[2:]) != tuple(size):
-            levels = F.interpolate(levels, size=size, mode="bicubic", antialias=True, align_corners=False).clamp(0, 1)
+            levels = F.interpolate(
+                levels, size=size, mode="bicubic", antialias=True, align_corners=False
+            ).clamp(0, 1)
         if channels == 1:
             levels = levels.mean(1, keepdim=True)
-        mean, std = (_per_channel(given[:channels], levels.device) for given in (self.mean, self.std))
+        mean, std = (
+            _per_channel(given[:channels], levels.device) for given in (self.mean, self.std)
+        )
         return ((levels - mean) / std).to(weight.dtype)
 
 
@@ -92,7 +96,9 @@ def _say(model: str, data: str | None) -> None:
         "%s does not say how its images are normalised%s; set model.trained_with = {'mean': …, 'std': …} if it was "
         "trained otherwise.",
         model,
-        f", so they get the mean and std of {data!r}" if data else ", nor does the data set, so they get ImageNet's",
+        f", so they get the mean and std of {data!r}"
+        if data
+        else ", nor does the data set, so they get ImageNet's",
     )
 
 
@@ -145,7 +151,12 @@ def _one_thread() -> Iterator[None]:
 
 
 def _subject(
-    name: str, model: Model, image: ImageSize | None, pretrained: bool, device: torch.device | None, seed: int
+    name: str,
+    model: Model,
+    image: ImageSize | None,
+    pretrained: bool,
+    device: torch.device | None,
+    seed: int,
 ) -> Subject:
     if isinstance(model, str):
         from vitreous.models.loading import load
@@ -154,7 +165,9 @@ def _subject(
             torch.manual_seed(seed)
             name, model = name or model, load(model, pretrained=pretrained, image=image)
     specimen = model if isinstance(model, Specimen) else open_model(model, image=image)
-    label = name or (specimen.anatomy.model if isinstance(model, Specimen) else type(model).__name__)
+    label = name or (
+        specimen.anatomy.model if isinstance(model, Specimen) else type(model).__name__
+    )
     channels = specimen.anatomy.image[0]
     if channels not in (1, 3):
         raise VitreousError(
@@ -165,7 +178,9 @@ def _subject(
     mean, std = (tuple(map(float, trained[channels])) for channels in ("mean", "std"))
     classes = tuple(map(str, trained["label_names"]))
     source: Source = "model" if "mean" in specimen.trained else "ImageNet"
-    return Subject(label, _moved(specimen, device, own), own, mean, std, classes, fingerprint(specimen), source)
+    return Subject(
+        label, _moved(specimen, device, own), own, mean, std, classes, fingerprint(specimen), source
+    )
 
 
 def _moved(specimen: Specimen, device: torch.device | None, own: nn.Module | None) -> Specimen:
@@ -182,7 +197,12 @@ def logits(output: Any) -> Tensor | None:
         output = output.get("logits")
     elif isinstance(output, (tuple, list)) and output:
         output = output[0]
-    fits = isinstance(output, Tensor) and output.ndim == 2 and output.is_floating_point() and output.shape[1] > 1
+    fits = (
+        isinstance(output, Tensor)
+        and output.ndim == 2
+        and output.is_floating_point()
+        and output.shape[1] > 1
+    )
     return output if fits else None
 
 
@@ -192,5 +212,7 @@ def fingerprint(specimen: Specimen) -> str:
     for name, value in sorted(specimen.state_dict().items()):
         if isinstance(value, Tensor):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-            digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            digest.update(
+                value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
+            )
     return digest.hexdigest()[:16]

@@ -36,7 +36,9 @@ class Size(NamedTuple):
 
 
 RESNETS = {
-    "nano": Size((3, 3, 3), 1),  # three stages of 16, 32 and 64 channels: the first ResNets for CIFAR
+    "nano": Size(
+        (3, 3, 3), 1
+    ),  # three stages of 16, 32 and 64 channels: the first ResNets for CIFAR
     "18": Size((2, 2, 2, 2), 1),
     "34": Size((3, 4, 6, 3), 1),
     "50": Size((3, 4, 6, 3), 4),
@@ -45,7 +47,8 @@ RESNETS = {
 }
 # AlterNet has four blocks in its last stage, so that two of them can be attention.
 ALTERNETS = {
-    name: Size((*size.lengths[:-1], max(4, size.lengths[-1])), size.expansion) for name, size in RESNETS.items()
+    name: Size((*size.lengths[:-1], max(4, size.lengths[-1])), size.expansion)
+    for name, size in RESNETS.items()
 }
 ALTERNETS["18"] = RESNETS["18"]
 NANO = {"image": 32, "width": 16, "heads": (1, 2, 4), "head_dim": 16, "smooth_count": (1, 1, 1)}
@@ -57,15 +60,21 @@ MSA_SMALL, MSA_IMAGENET = (0, 1, 1, 2), (0, 1, 3, 2)
 class ConvBlock(nn.Module):
     """Pre-activation residual block: BN, ReLU before every convolution; a projected skip shares the first (A1.09)."""
 
-    def __init__(self, dim: int, width: int, expansion: int, stride: int, dropout: float, drop_path: float) -> None:
+    def __init__(
+        self, dim: int, width: int, expansion: int, stride: int, dropout: float, drop_path: float
+    ) -> None:
         super().__init__()
         out = width * expansion
         shapes = [(dim, width, 3, stride), (width, out, 3, 1)]
         if expansion > 1:
             shapes = [(dim, width, 1, 1), (width, width, 3, stride), (width, out, 1, 1)]
         self.norms = nn.ModuleList(nn.BatchNorm2d(shape[0]) for shape in shapes)
-        self.convs = nn.ModuleList(nn.Conv2d(i, o, k, s, padding=k // 2, bias=False) for i, o, k, s in shapes)
-        self.shortcut = nn.Conv2d(dim, out, 1, stride, bias=False) if stride != 1 or dim != out else None
+        self.convs = nn.ModuleList(
+            nn.Conv2d(i, o, k, s, padding=k // 2, bias=False) for i, o, k, s in shapes
+        )
+        self.shortcut = (
+            nn.Conv2d(dim, out, 1, stride, bias=False) if stride != 1 or dim != out else None
+        )
         self.dropout = nn.Dropout(dropout)
         self.drop_path = DropPath(drop_path) if drop_path else nn.Identity()
 
@@ -86,7 +95,15 @@ class WindowAttention(nn.Module):
     """
 
     def __init__(
-        self, dim: int, out: int, *, heads: int, head_dim: int, window: int, bias_per_head: bool, kv_stride: int
+        self,
+        dim: int,
+        out: int,
+        *,
+        heads: int,
+        head_dim: int,
+        window: int,
+        bias_per_head: bool,
+        kv_stride: int,
     ) -> None:
         super().__init__()
         inner = heads * head_dim
@@ -131,8 +148,14 @@ class WindowAttention(nn.Module):
         p, k = self.window, self.kv_stride
         down, across = (torch.arange(0, n * p, k, device=like.device) for n in (rows, columns))
         outside = (down >= height)[:, None] | (across >= width)[None, :]
-        outside = outside.view(rows, p // k, columns, p // k).transpose(1, 2).reshape(-1, 1, 1, (p // k) ** 2)
-        return torch.zeros(outside.shape, dtype=like.dtype, device=like.device).masked_fill(outside, -torch.inf)
+        outside = (
+            outside.view(rows, p // k, columns, p // k)
+            .transpose(1, 2)
+            .reshape(-1, 1, 1, (p // k) ** 2)
+        )
+        return torch.zeros(outside.shape, dtype=like.dtype, device=like.device).masked_fill(
+            outside, -torch.inf
+        )
 
 
 class AttentionBlock(nn.Module):
@@ -200,7 +223,9 @@ class Smooth(nn.Module):
 class AlterNet(Remembers):
     """Stem, stages and head. `alternet` below builds one."""
 
-    def __init__(self, stem: nn.Module, stages: Sequence[nn.Module], features: int, classes: int) -> None:
+    def __init__(
+        self, stem: nn.Module, stages: Sequence[nn.Module], features: int, classes: int
+    ) -> None:
         super().__init__()
         self.num_classes, self.num_features = classes, features
         self.stem = stem
@@ -224,7 +249,12 @@ class AlterNet(Remembers):
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         """Attach a classifier of zeros (A3.04), none for 0 classes. The read-out is always the mean."""
-        check((global_pool in (None, "avg", "gap"), f"AlterNet reads the mean of the map, not pool {global_pool!r}"))
+        check(
+            (
+                global_pool in (None, "avg", "gap"),
+                f"AlterNet reads the mean of the map, not pool {global_pool!r}",
+            )
+        )
         self.num_classes = num_classes
         self.head = zero_head(self.num_features, num_classes).to(self.norm.weight)
 
@@ -241,10 +271,14 @@ def alternet(
     classes: int = 1000,  # 0 leaves the pooled features
     channels: int = 3,  # of the image
     stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet" (7x7 and max-pool)
-    stages: tuple[int, ...] | None = None,  # blocks of each stage; None takes them from the size table
+    stages: tuple[int, ...]
+    | None = None,  # blocks of each stage; None takes them from the size table
     width: int = 64,  # of the first stage; every stage doubles it
-    msa: tuple[int, ...] | None = None,  # attentions of each stage; None is the paper's for this image size (X-33)
-    place: Literal["end", "start"] = "end",  # where in a stage they are; "start" is right after its opening convolution
+    msa: tuple[int, ...]
+    | None = None,  # attentions of each stage; None is the paper's for this image size (X-33)
+    place: Literal[
+        "end", "start"
+    ] = "end",  # where in a stage they are; "start" is right after its opening convolution
     block: Literal["a", "b"] = "b",  # attention block with post- or pre-activation
     heads: tuple[int, ...] = (3, 6, 12, 24),  # of each stage
     head_dim: int = 64,  # channels of a head
@@ -253,7 +287,9 @@ def alternet(
     kv_stride: int = 1,  # keys and values from cells of this side
     smooth: Squash | None = None,  # spatial smoothing in every stage, "tanh" in the paper (A1.22)
     smooth_count: tuple[int, ...] = (1, 1, 1, 1),  # how often in each stage
-    smooth_place: Literal["end", "start"] = "end",  # before the next sub-sampling, or right after the stage's own
+    smooth_place: Literal[
+        "end", "start"
+    ] = "end",  # before the next sub-sampling, or right after the stage's own
     temperature: float = 10.0,  # bound of the smoothed activations
     blur: tuple[float, ...] = (1, 1),  # filter along each axis
     dropout: float = 0.0,  # before the last convolution of every block; see mc_predict (A1.23)
@@ -263,15 +299,31 @@ def alternet(
     small = stem == "small" or (stem == "auto" and max(grid_of(image, 1)) < SMALL)
     lengths, window = stages or size.lengths, window or (4 if small else 7)
     if msa is None:
-        msa = tuple(min(m, n // 2) for m, n in zip(MSA_SMALL if small else MSA_IMAGENET, lengths, strict=False))
+        msa = tuple(
+            min(m, n // 2)
+            for m, n in zip(MSA_SMALL if small else MSA_IMAGENET, lengths, strict=False)
+        )
     same = len(lengths) == len(msa) == len(heads) == len(smooth_count)
     check(
-        (same, f"stages={lengths}, msa={msa}, heads={heads}, smooth_count={smooth_count} differ in length"),
-        (min(lengths) > 0 <= min(msa, default=0), f"stages={lengths} must be positive and msa={msa} not negative"),
-        (kv_stride > 0 == window % max(1, kv_stride), f"kv_stride={kv_stride} does not divide window={window}"),
+        (
+            same,
+            f"stages={lengths}, msa={msa}, heads={heads}, smooth_count={smooth_count} differ in length",
+        ),
+        (
+            min(lengths) > 0 <= min(msa, default=0),
+            f"stages={lengths} must be positive and msa={msa} not negative",
+        ),
+        (
+            kv_stride > 0 == window % max(1, kv_stride),
+            f"kv_stride={kv_stride} does not divide window={window}",
+        ),
     )
     attend = partial(
-        WindowAttention, head_dim=head_dim, window=window, bias_per_head=bias_per_head, kv_stride=kv_stride
+        WindowAttention,
+        head_dim=head_dim,
+        window=window,
+        bias_per_head=bias_per_head,
+        kv_stride=kv_stride,
     )
     blocks = _blocks(
         [pattern(n, m, place) for n, m in zip(lengths, msa, strict=True)],
@@ -280,8 +332,16 @@ def alternet(
     )  # fmt: skip
     counts = smooth_count if smooth else [0] * len(lengths)
     make = partial(Smooth, smooth or "tanh", temperature, blur)
-    made = [_smoothed(stage, make, count, smooth_place) for stage, count in zip(blocks, counts, strict=True)]
-    return AlterNet(_stem(channels, width, small), made, width * 2 ** (len(lengths) - 1) * size.expansion, classes)
+    made = [
+        _smoothed(stage, make, count, smooth_place)
+        for stage, count in zip(blocks, counts, strict=True)
+    ]
+    return AlterNet(
+        _stem(channels, width, small),
+        made,
+        width * 2 ** (len(lengths) - 1) * size.expansion,
+        classes,
+    )
 
 
 def pattern(length: int, attentions: int, place: Literal["end", "start"] = "end") -> str:
@@ -292,8 +352,17 @@ def pattern(length: int, attentions: int, place: Literal["end", "start"] = "end"
     pairs = attentions * ("cm" if place == "end" else "mc")
     convolutions = length - len(pairs)
     first = 1 if attentions and place == "start" else 0
-    check((convolutions >= first, f"a stage of {length} blocks has no room for {attentions} attentions at its {place}"))
-    return "c" * convolutions + pairs if place == "end" else "c" * first + pairs + "c" * (convolutions - first)
+    check(
+        (
+            convolutions >= first,
+            f"a stage of {length} blocks has no room for {attentions} attentions at its {place}",
+        )
+    )
+    return (
+        "c" * convolutions + pairs
+        if place == "end"
+        else "c" * first + pairs + "c" * (convolutions - first)
+    )
 
 
 def build_up(
@@ -321,7 +390,9 @@ def build_up(
 
 def mc_predict(model: nn.Module, images: Tensor, passes: int) -> Tensor:
     """Class probabilities averaged over passes with dropout active and all else as in evaluation (A1.23)."""
-    dropouts = [module for module in model.modules() if isinstance(module, nn.Dropout) and module.p > 0]
+    dropouts = [
+        module for module in model.modules() if isinstance(module, nn.Dropout) and module.p > 0
+    ]
     if not dropouts or passes < 1:
         raise VitreousError(
             f"mc_predict was asked for {passes} passes of a model with {len(dropouts)} dropout layers: it needs at "
@@ -348,7 +419,10 @@ def _stem(channels: int, width: int, small: bool) -> nn.Module:
 
 
 def _smoothed(
-    stage: Sequence[nn.Module], make: Callable[[], Smooth], count: int, place: Literal["end", "start"]
+    stage: Sequence[nn.Module],
+    make: Callable[[], Smooth],
+    count: int,
+    place: Literal["end", "start"],
 ) -> nn.Sequential:
     """The stage with smoothing after its last block, or after its first, which sub-samples."""
     at = len(stage) if place == "end" else 1
@@ -378,6 +452,8 @@ def _blocks(
                 stages[-1].append(ConvBlock(dim, middle, expansion, stride, dropout, rate))
                 dim = middle * expansion
             else:
-                stages[-1].append(AttentionBlock(attend[stage](middle, dim), dim, middle, kind, dropout, rate))
+                stages[-1].append(
+                    AttentionBlock(attend[stage](middle, dim), dim, middle, kind, dropout, rate)
+                )
             done += 1
     return stages

@@ -35,11 +35,16 @@ class Plain(Remembers):
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         check(
-            (global_pool in (None, "", "avg"), f"global_pool {global_pool!r} is not 'avg', the only read-out there is")
+            (
+                global_pool in (None, "", "avg"),
+                f"global_pool {global_pool!r} is not 'avg', the only read-out there is",
+            )
         )
         like = next(self.parameters())
         self.num_classes = num_classes
-        self.head = (nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()).to(like)
+        self.head = (
+            nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
+        ).to(like)
 
 
 @family("mlp", {"ti": (128, 128), "s": (512, 512), "b": (2048, 2048)})
@@ -49,7 +54,8 @@ def mlp(
     image: Image = 32,  # height and width in pixels, or one number for both
     classes: int = 10,  # 0 leaves the pooled features
     channels: int = 3,  # of the image
-    hidden: tuple[int, ...] | None = None,  # widths of the hidden layers; None takes them from the size table
+    hidden: tuple[int, ...]
+    | None = None,  # widths of the hidden layers; None takes them from the size table
     dropout: float = 0.0,  # after every layer
 ) -> Remembers:
     """Dense layers with GELU on the flattened pixels: no locality, no sharing, hence the many parameters (VIT-24)."""
@@ -91,7 +97,12 @@ def cnn(
     """
     side = image if isinstance(image, int) else min(image)
     smallest = 2 ** len(size) if shrink == "max" else 1
-    check((side >= smallest, f"image {image} is smaller than the {smallest} pixels that {len(size)} poolings need"))
+    check(
+        (
+            side >= smallest,
+            f"image {image} is smaller than the {smallest} pixels that {len(size)} poolings need",
+        )
+    )
     layers: list[nn.Module] = []
     for before, after in zip((channels, *size), size, strict=False):
         layers += [ConvBlock(before, after, border), ConvBlock(after, after, border)]

@@ -28,7 +28,17 @@ from timm.layers.weight_init import trunc_normal_
 from torch import Tensor, nn
 
 from vitreous.errors import BadImages
-from vitreous.models.registry import TIMM_POOLS, BadModel, Image, Remembers, build, check, family, grid_of, zero_head
+from vitreous.models.registry import (
+    TIMM_POOLS,
+    BadModel,
+    Image,
+    Remembers,
+    build,
+    check,
+    family,
+    grid_of,
+    zero_head,
+)
 from vitreous.models.stems import PatchEmbed
 
 if TYPE_CHECKING:
@@ -112,7 +122,9 @@ def two_products(rows: Tensor, columns: Tensor, values: Tensor) -> Tensor:
 class PositionalAttention(nn.Module):
     """What PSA and GPSA share: content, three position weights per head, and the convolutional start (A2.14-19)."""
 
-    def __init__(self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None) -> None:
+    def __init__(
+        self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.scale = (dim // heads) ** -0.5 if scale is None else scale
@@ -127,7 +139,9 @@ class PositionalAttention(nn.Module):
         """W_val = I and v · r = -α (‖δ‖² - 2 Δ·δ): every head copies what lies around its offset Δ (A2.14, A2.19)."""
         nn.init.eye_(self.v.weight)
         row, column = centres_of(self.heads, centres).unbind(1)
-        self.pos_proj.weight.copy_(locality * torch.stack([2 * column, 2 * row, -torch.ones_like(row)], dim=1))
+        self.pos_proj.weight.copy_(
+            locality * torch.stack([2 * column, 2 * row, -torch.ones_like(row)], dim=1)
+        )
 
     def span(self) -> Tensor:
         """(heads,) squared radius of the positional attention, 1/α at the start: -1 / v₃ (A2.17)."""
@@ -142,10 +156,14 @@ class PositionalAttention(nn.Module):
 
         In float32 at least: squared offsets are not exact in bfloat16.
         """
-        weight = self.pos_proj.weight.to(torch.promote_types(self.pos_proj.weight.dtype, torch.float32))
+        weight = self.pos_proj.weight.to(
+            torch.promote_types(self.pos_proj.weight.dtype, torch.float32)
+        )
         across, down, square = weight[:, :, None, None].unbind(1)
         row, column = (_offsets(n, weight) for n in grid)
-        return down * row + square * row**2 + self.pos_proj.bias[:, None, None], across * column + square * column**2
+        return down * row + square * row**2 + self.pos_proj.bias[
+            :, None, None
+        ], across * column + square * column**2
 
     def position_factors(self, grid: Grid) -> tuple[Tensor, Tensor]:
         """Row and column attention whose outer product is the positional attention over the grid."""
@@ -177,7 +195,9 @@ class GPSA(PositionalAttention):
     explicit_attention = False
     """Whether `forward` makes A, at the price of its memory. Reading a graph sets it, so that A is there to be seen."""
 
-    def __init__(self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None) -> None:
+    def __init__(
+        self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None
+    ) -> None:
         super().__init__(dim, heads, qkv_bias=qkv_bias, scale=scale)
         self.gating_param = nn.Parameter(torch.ones(heads))
 
@@ -220,7 +240,9 @@ class GPSA(PositionalAttention):
         position = self.position_attention(grid)
         if (tokens := q.shape[2]) > position.shape[-1]:
             peak = position.amax(-1, keepdim=True)
-            position = F.pad(torch.cat([peak, position], dim=2) / (1 + peak), (0, 0, 1, 0), value=1 / tokens)
+            position = F.pad(
+                torch.cat([peak, position], dim=2) / (1 + peak), (0, 0, 1, 0), value=1 / tokens
+            )
         content = (q @ k.transpose(-2, -1) * self.scale).softmax(-1, dtype=position.dtype)
         gate = self.gating_param.sigmoid()[:, None, None]
         mixed = (1 - gate) * content + gate * position
@@ -247,7 +269,9 @@ class PSA(PositionalAttention):
     def position_bias(self, grid: Grid, tokens: int) -> Tensor:
         """v · r as (heads, tokens, tokens), with a class token in front as in `GPSA` where there is one."""
         rows, columns = self.position_logits(grid)
-        bias = (rows[:, :, None, :, None] + columns[:, None, :, None, :]).flatten(3, 4).flatten(1, 2)
+        bias = (
+            (rows[:, :, None, :, None] + columns[:, None, :, None, :]).flatten(3, 4).flatten(1, 2)
+        )
         if tokens == bias.shape[-1]:
             return bias
         return F.pad(torch.cat([bias.amax(-1, keepdim=True), bias], dim=2), (0, 0, 1, 0))
@@ -255,13 +279,17 @@ class PSA(PositionalAttention):
     def attention(self, x: Tensor, grid: Grid) -> Tensor:
         """Read-out: A as (B, heads, N, N)."""
         q, k, _ = self.project(x)
-        return (q @ k.transpose(-2, -1) * self.scale + self.position_bias(grid, q.shape[2])).softmax(-1)
+        return (
+            q @ k.transpose(-2, -1) * self.scale + self.position_bias(grid, q.shape[2])
+        ).softmax(-1)
 
 
 class Attention(nn.Module):
     """Plain multi-head self-attention, for the layers above the gated ones."""
 
-    def __init__(self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None) -> None:
+    def __init__(
+        self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.scale = scale
@@ -325,7 +353,9 @@ class ConViT(Remembers):
         self.cls_token = None if class_before is None else nn.Parameter(torch.zeros(1, 1, dim))
         self.pos_embed = nn.Parameter(torch.zeros(1, grid[0] * grid[1], dim)) if pos else None
         rates = [drop_path * i / max(1, len(attentions) - 1) for i in range(len(attentions))]
-        self.blocks = nn.ModuleList(Block(dim, a, rate) for a, rate in zip(attentions, rates, strict=True))
+        self.blocks = nn.ModuleList(
+            Block(dim, a, rate) for a, rate in zip(attentions, rates, strict=True)
+        )
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.head = nn.Linear(dim, classes) if classes else nn.Identity()
         self.start()
@@ -372,7 +402,11 @@ class ConViT(Remembers):
         """Rows and columns of patches; without a position table, any image that patches tile will do (A2.21)."""
         height, width = images.shape[-2:]
         grid = (height // self.patch, width // self.patch)
-        if height % self.patch or width % self.patch or (self.pos_embed is not None and grid != self.grid):
+        if (
+            height % self.patch
+            or width % self.patch
+            or (self.pos_embed is not None and grid != self.grid)
+        ):
             raise BadImages(
                 f"The model was built for images of {self.grid[0] * self.patch}x{self.grid[1] * self.patch} and got "
                 f"{height}x{width}: resize the images, or the model with vitreous.models.convit.resize; built with "
@@ -403,7 +437,12 @@ class ConViT(Remembers):
         """Attach a classifier of zeros (A3.04), none for 0 classes. What it reads was chosen when building."""
         pool = "gap" if self.cls_token is None else "class"
         asked = pool if global_pool is None else TIMM_POOLS.get(global_pool, global_pool)
-        check((asked == pool, f"this ConViT was built with pool={pool!r} and cannot change to {asked!r}"))
+        check(
+            (
+                asked == pool,
+                f"this ConViT was built with pool={pool!r} and cannot change to {asked!r}",
+            )
+        )
         self.num_classes = num_classes
         self.head = zero_head(self.num_features, num_classes).to(self.norm.weight)
 
@@ -419,21 +458,31 @@ def convit(
     classes: int = 1000,  # 0 leaves the pooled features
     patch: int = 16,  # usually written in the name
     channels: int = 3,  # of the image
-    depth: int | None = None,  # blocks; None takes it, like heads and head_dim, from the size table (A1.19)
+    depth: int
+    | None = None,  # blocks; None takes it, like heads and head_dim, from the size table (A1.19)
     heads: int | None = None,  # a square number, unless conv_init=False
     head_dim: int | None = None,  # channels of a head
     gpsa: int = 10,  # how many of the first blocks know about position; 0 is a plain ViT (A1.18)
-    kind: Literal["gpsa", "psa"] = "gpsa",  # of those: gated (A2.18), or content and position in one softmax (A1.20)
-    gate: Literal["trained", "frozen"] = "trained",  # "frozen" keeps λ = 0, half content and half position (C3)
+    kind: Literal[
+        "gpsa", "psa"
+    ] = "gpsa",  # of those: gated (A2.18), or content and position in one softmax (A1.20)
+    gate: Literal[
+        "trained", "frozen"
+    ] = "trained",  # "frozen" keeps λ = 0, half content and half position (C3)
     conv_init: bool = True,  # start as convolutions (A2.19)
     locality: float = 1.0,  # their strength α (A2.16)
     centres: Centres = "code",  # their offsets: ±½ for four heads, or whole patches (A2.15, X-21)
     frozen_attention: bool = False,  # never train the positional layers, gates included (C3, rows f and g)
-    content_scale: float | None = None,  # of Q Kᵀ; None is 1/√head_dim, the paper's equation 4 has 1 (A2.13)
+    content_scale: float
+    | None = None,  # of Q Kᵀ; None is 1/√head_dim, the paper's equation 4 has 1 (A2.13)
     qkv_bias: bool = False,  # bias of queries, keys and values
     pool: Literal["class", "gap"] = "class",  # what the head reads; "gap" has no class token
-    class_at: Literal["after", "start"] = "after",  # the class token joins after the positional layers or first (A2.20)
-    pos: Literal["1d", "none"] = "1d",  # absolute position table; with "none" images may have any size (A2.21)
+    class_at: Literal[
+        "after", "start"
+    ] = "after",  # the class token joins after the positional layers or first (A2.20)
+    pos: Literal[
+        "1d", "none"
+    ] = "1d",  # absolute position table; with "none" images may have any size (A2.21)
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> ConViT:
     """A vision transformer with gated positional self-attention. `TABLE_3` has the options of its ablations."""
@@ -442,7 +491,10 @@ def convit(
     class_before = None if pool == "gap" else gpsa if class_at == "after" else 0
     check(
         (0 <= gpsa <= depth, f"gpsa={gpsa} is not between 0 and depth={depth}"),
-        (class_before != depth, f"gpsa={gpsa} leaves no block after it in which the class token could look"),
+        (
+            class_before != depth,
+            f"gpsa={gpsa} leaves no block after it in which the class token could look",
+        ),
         (not (gpsa and conv_init) or square, f"conv_init needs square heads, not {heads}"),
         (kind == "gpsa" or gate == "trained", "kind='psa' has no gate to freeze"),
     )
@@ -479,7 +531,9 @@ def from_timm(source: Any) -> ConViT:
     """Ours from timm's, for example `timm.create_model("convit_small", pretrained=True)`: same shape, same weights."""
     first, dim = source.blocks[0].attn, source.embed_dim
     if source.global_pool != "token":
-        raise BadModel(f"timm's ConViT has global_pool={source.global_pool!r}: only 'token' can be converted.")
+        raise BadModel(
+            f"timm's ConViT has global_pool={source.global_pool!r}: only 'token' can be converted."
+        )
     shapes = {(size.heads, size.heads * size.head_dim): name for name, size in SIZES.items()}
     model = build(
         f"convit_{shapes.get((first.num_heads, dim), 's')}",
@@ -498,7 +552,10 @@ def to_timm(model: ConViT) -> nn.Module:
     config, local, (rows, columns) = model.config, len(list(model.local())), model.grid
     rules = (
         (config["kind"] == "gpsa", "it has no kind='psa'"),
-        (model.class_before == local, "it adds a class token after the GPSA layers and nowhere else"),
+        (
+            model.class_before == local,
+            "it adds a class token after the GPSA layers and nowhere else",
+        ),
         (rows == columns, f"its grid is square, not {rows}x{columns}"),
         (config["content_scale"] is None, "it scales content by 1/√head_dim only"),
     )

@@ -42,7 +42,9 @@ def load(where: str, *, pretrained: bool, image: Size | None) -> nn.Module:
         if image is not None and hasattr(vision, "image_size"):
             vision.image_size = image if isinstance(image, int) else list(image)
         classifies = _classifies(config)
-        kind, config = (AutoModelForImageClassification, config) if classifies else (AutoModel, vision)
+        kind, config = (
+            (AutoModelForImageClassification, config) if classifies else (AutoModel, vision)
+        )
         if pretrained:
             folder = where if local is None else str(local.parent if local.is_file() else local)
             model = _with_weights(kind, config, folder, where)
@@ -77,7 +79,9 @@ def _with_weights(kind: Any, config: Any, folder: str, where: str) -> Any:
     noise.set_verbosity_error()  # a page about the text tower that is left out
     try:
         safely = {"use_safetensors": True, "trust_remote_code": False}
-        model, info = kind.from_pretrained(folder, config=config, output_loading_info=True, **safely)
+        model, info = kind.from_pretrained(
+            folder, config=config, output_loading_info=True, **safely
+        )
     except RuntimeError as error:
         raise VitreousError(
             f"The weights of 'hf:{where}' do not fit its configuration at image size {_size(config)}; "
@@ -111,10 +115,18 @@ def loading(name: str, *, hub: bool) -> Iterator[None]:
             "convert them to safetensors."
         ) from error
     except URLError as error:
-        raise VitreousError(f"The weights of {name!r} could not be downloaded ({error.reason}).") from error
-    except Exception as error:  # a foreign configuration can break any part of a library that trusts it
+        raise VitreousError(
+            f"The weights of {name!r} could not be downloaded ({error.reason})."
+        ) from error
+    except (
+        Exception
+    ) as error:  # a foreign configuration can break any part of a library that trusts it
         away = hub and isinstance(error, OSError) and not reachable()
-        why = "its files are not in the local cache and the model hub cannot be reached" if away else _first_line(error)
+        why = (
+            "its files are not in the local cache and the model hub cannot be reached"
+            if away
+            else _first_line(error)
+        )
         raise VitreousError(f"Cannot load {name!r}: {why}.") from error
 
 
@@ -137,7 +149,9 @@ def _require_transformers() -> None:
     try:
         import transformers  # noqa: F401
     except ModuleNotFoundError as error:
-        raise VitreousError("Hugging Face models need one more package: pip install 'vitreous[hf]'.") from error
+        raise VitreousError(
+            "Hugging Face models need one more package: pip install 'vitreous[hf]'."
+        ) from error
 
 
 def _local(where: str) -> Path | None:
@@ -153,10 +167,14 @@ def _config(where: str, local: Path | None) -> Any:
         return AutoConfig.from_pretrained(where, trust_remote_code=False)
     file = local / "config.json" if local is not None and not local.is_file() else local
     if file is None or not file.is_file():
-        raise VitreousError(f"'hf:' takes a model id, a folder with a config.json or such a file, and not {where!r}.")
+        raise VitreousError(
+            f"'hf:' takes a model id, a folder with a config.json or such a file, and not {where!r}."
+        )
     described = json.loads(file.read_text())
     if (kind := described.get("model_type", "")) not in CONFIG_MAPPING:
-        raise UnknownName("Hugging Face model_type", str(kind), CONFIG_MAPPING.keys(), f"It is in {str(file)!r}.")
+        raise UnknownName(
+            "Hugging Face model_type", str(kind), CONFIG_MAPPING.keys(), f"It is in {str(file)!r}."
+        )
     return AutoConfig.for_model(**described)
 
 

@@ -59,7 +59,9 @@ def load(
     if source == "nano":
         return runs.nano(rest)
     if own.is_own(name):
-        return own.load(name, pretrained=pretrained, image=image, classes=classes, **(options or {}))
+        return own.load(
+            name, pretrained=pretrained, image=image, classes=classes, **(options or {})
+        )
     if is_ours(name):
         return _ours(name, pretrained, image, classes, options or {})
     if (colon and source in TIMM_SOURCES) or not _is_path(name):
@@ -75,7 +77,11 @@ def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
     import timm
 
     ours = [f"nano:{name}" for name in runs.nanos()] + ([] if pretrained else registry.names())
-    theirs = [name for name in timm.list_models(pretrained=pretrained) if not name.startswith(registry.TIMM_PREFIX)]
+    theirs = [
+        name
+        for name in timm.list_models(pretrained=pretrained)
+        if not name.startswith(registry.TIMM_PREFIX)
+    ]
     return [name for name in [*ours, *theirs, *_torchvision_names()] if fnmatchcase(name, filter)]
 
 
@@ -83,9 +89,15 @@ def _ours(
     name: str, pretrained: bool, image: Size | None, classes: int | None, options: Mapping[str, Any]
 ) -> nn.Module:
     if pretrained:
-        raise VitreousError(f"There are no published weights for {name!r}; leave pretrained out for random ones.")
+        raise VitreousError(
+            f"There are no published weights for {name!r}; leave pretrained out for random ones."
+        )
     known = registry.options(name)
-    given = {"image": image, "classes": classes, **{key: value for key, value in options.items() if key in known}}
+    given = {
+        "image": image,
+        "classes": classes,
+        **{key: value for key, value in options.items() if key in known},
+    }
     return registry.build(name, **{key: value for key, value in given.items() if value is not None})
 
 
@@ -97,7 +109,9 @@ def _timm(
     source, _, rest = name.partition(":")
     remote = source in ("hf-hub", "hf_hub")
     if source == "local-dir" and not (Path(rest).expanduser() / "config.json").is_file():
-        raise VitreousError(f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved.")
+        raise VitreousError(
+            f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved."
+        )
     if source not in TIMM_SOURCES:
         _check_timm_name(name)
     theirs = {word: options[ours] for word, ours in registry.TIMM_WORDS.items() if ours in options}
@@ -119,7 +133,9 @@ def _check_timm_name(name: str) -> None:
         raise UnknownName("model", name, list_models(), names.hint(name))
     tags = timm.models.get_arch_pretrained_cfgs(name)
     if "." in name and name not in tags:
-        raise UnknownName("set of weights", name, tags, f"There are {len(tags)} for {name.split('.')[0]!r}.")
+        raise UnknownName(
+            "set of weights", name, tags, f"There are {len(tags)} for {name.split('.')[0]!r}."
+        )
 
 
 def _torchvision_names() -> list[str]:
@@ -134,7 +150,11 @@ def _torchvision(name: str, pretrained: bool, image: Size | None, classes: int |
 
     if f"tv:{name}" not in _torchvision_names():
         raise UnknownName("torchvision model", f"tv:{name}", _torchvision_names())
-    given = {"image_size": _square(image, name)} if image is not None and name.startswith("vit_") else {}
+    given = (
+        {"image_size": _square(image, name)}
+        if image is not None and name.startswith("vit_")
+        else {}
+    )
     if classes is not None and not pretrained:
         given["num_classes"] = classes
     with hugging_face.loading(f"tv:{name}", hub=False):

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from vitreous.models.positions import Grid, Relative
 
-Mixer = Literal["attention", "neighbourhood", "window", "mean", "pool", "box", "identity", "token_mlp"]
+Mixer = Literal[
+    "attention", "neighbourhood", "window", "mean", "pool", "box", "identity", "token_mlp"
+]
 Border = Literal["masked", "zero"]
 
 WITH_PREFIX: tuple[Mixer, ...] = ("attention", "mean")
@@ -26,7 +28,9 @@ WITH_PREFIX: tuple[Mixer, ...] = ("attention", "mean")
 class Attention(nn.Module):
     """Multi-head self-attention over all tokens (A2.10), softmax(q k^T / sqrt(head_dim)) v."""
 
-    def __init__(self, width: int, heads: int, head_dim: int, bias: bool, relative: Relative | None = None) -> None:
+    def __init__(
+        self, width: int, heads: int, head_dim: int, bias: bool, relative: Relative | None = None
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.qkv = nn.Linear(width, 3 * heads * head_dim, bias=bias)
@@ -51,7 +55,9 @@ class Attention(nn.Module):
         if self.relative is None:
             return None
         prefix = q.shape[2] - math.prod(self.relative.grid)
-        return F.pad(self.relative(q[:, :, prefix:] / math.sqrt(q.shape[-1])), (prefix, 0, prefix, 0))
+        return F.pad(
+            self.relative(q[:, :, prefix:] / math.sqrt(q.shape[-1])), (prefix, 0, prefix, 0)
+        )
 
     def weights(self, x: Tensor) -> Tensor:
         """The attention matrix (batch, heads, tokens, tokens) itself, which `forward` never forms."""
@@ -81,7 +87,15 @@ class NeighbourhoodAttention(Attention):
     mask: Tensor
 
     def __init__(
-        self, width: int, heads: int, head_dim: int, bias: bool, grid: Grid, kernel: int, dilation: int, border: Border
+        self,
+        width: int,
+        heads: int,
+        head_dim: int,
+        bias: bool,
+        grid: Grid,
+        kernel: int,
+        dilation: int,
+        border: Border,
     ) -> None:
         super().__init__(width, heads, head_dim, bias)
         near = neighbourhood(grid, kernel, dilation)
@@ -102,19 +116,27 @@ class NeighbourhoodAttention(Attention):
         """Attention over the real keys; with `border="zero"` rows at the border sum to less than one."""
         q, k, _ = self.split(x)
         k = F.pad(k, (0, 0, 0, 1)) if self.border == "zero" else k
-        return (q @ k.mT / math.sqrt(q.shape[-1]) + self.mask.to(q.dtype)).softmax(-1)[..., : q.shape[2]]
+        return (q @ k.mT / math.sqrt(q.shape[-1]) + self.mask.to(q.dtype)).softmax(-1)[
+            ..., : q.shape[2]
+        ]
 
 
 class WindowAttention(Attention):
     """Attention inside non-overlapping window x window squares (A2.11, without shift)."""
 
-    def __init__(self, width: int, heads: int, head_dim: int, bias: bool, grid: Grid, window: int) -> None:
+    def __init__(
+        self, width: int, heads: int, head_dim: int, bias: bool, grid: Grid, window: int
+    ) -> None:
         super().__init__(width, heads, head_dim, bias)
         self.tiles = (grid[0] // window, window, grid[1] // window, window)
 
     def forward(self, x: Tensor) -> Tensor:
         rows, window, columns, _ = self.tiles
-        tiles = torch.unflatten(x, 1, self.tiles).transpose(2, 3).reshape(-1, window * window, x.shape[-1])
+        tiles = (
+            torch.unflatten(x, 1, self.tiles)
+            .transpose(2, 3)
+            .reshape(-1, window * window, x.shape[-1])
+        )
         mixed = super().forward(tiles).reshape(-1, rows, columns, window, window, x.shape[-1])
         return mixed.transpose(2, 3).reshape(x.shape)
 
@@ -128,7 +150,9 @@ class MeanAttention(nn.Module):
 
     pattern: Tensor
 
-    def __init__(self, width: int, heads: int, head_dim: int, bias: bool, tokens: int, learned: bool) -> None:
+    def __init__(
+        self, width: int, heads: int, head_dim: int, bias: bool, tokens: int, learned: bool
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.v = nn.Linear(width, heads * head_dim, bias=bias)
@@ -153,7 +177,9 @@ def box_mean(x: Tensor, grid: Grid, kernel: int) -> Tensor:
     padding = (before, after, before, after)
     image = torch.unflatten(x.transpose(1, 2), -1, grid)
     covered = F.avg_pool2d(F.pad(torch.ones_like(image[:1, :1]), padding), kernel, stride=1)
-    return (F.avg_pool2d(F.pad(image, padding), kernel, stride=1) / covered).flatten(2).transpose(1, 2)
+    return (
+        (F.avg_pool2d(F.pad(image, padding), kernel, stride=1) / covered).flatten(2).transpose(1, 2)
+    )
 
 
 class Pool(nn.Module):

@@ -41,12 +41,23 @@ def load(name: str, **given: Any) -> nn.Module:
     except (Exception, SystemExit) as error:
         raise InYourCode(name, error) from error
     if not hasattr(module, called):
-        known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
-        raise UnknownName("function", name, [f"{where}:{each}" for each in known], f"It is not in {module.__file__}.")
+        known = [
+            each
+            for each, value in vars(module).items()
+            if callable(value) and not each.startswith("_")
+        ]
+        raise UnknownName(
+            "function",
+            name,
+            [f"{where}:{each}" for each in known],
+            f"It is not in {module.__file__}.",
+        )
     found = getattr(module, called)
     if not isinstance(found, nn.Module):
         if not (isroutine(found) or isinstance(found, type)):
-            raise VitreousError(f"{name!r} is a {type(found).__name__}, and not a function that makes a model.")
+            raise VitreousError(
+                f"{name!r} is a {type(found).__name__}, and not a function that makes a model."
+            )
         try:
             found = found(**_welcome(found, given))
         except (Exception, SystemExit) as error:
@@ -59,7 +70,11 @@ def load(name: str, **given: Any) -> nn.Module:
 def _welcome(function: Any, given: dict[str, Any]) -> dict[str, Any]:
     """Those of the arguments that were said and that the function names."""
     parameters = signature(function).parameters.values()
-    named = {each.name for each in parameters if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)}
+    named = {
+        each.name
+        for each in parameters
+        if each.kind in (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    }
     return {key: value for key, value in given.items() if key in named and value is not None}
 
 

@@ -28,7 +28,9 @@ def zoom(field: Tensor, grid: Grid, mode: Zoom) -> Tensor:
     linear fields stay exactly what they are (VIT-06). Bicubic is DeiT's, which keeps the norm of the vectors.
     """
     corners = {"bilinear": True, "bicubic": False}[mode]
-    planes = F.interpolate(field.permute(2, 0, 1)[None], size=grid, mode=mode, align_corners=corners)
+    planes = F.interpolate(
+        field.permute(2, 0, 1)[None], size=grid, mode=mode, align_corners=corners
+    )
     return planes[0].permute(1, 2, 0)
 
 
@@ -62,7 +64,10 @@ class Learned2d(nn.Module):
 
     def forward(self) -> Tensor:
         height, width = self.grid
-        columns, rows = self.columns[None].expand(height, -1, -1), self.rows[:, None].expand(-1, width, -1)
+        columns, rows = (
+            self.columns[None].expand(height, -1, -1),
+            self.rows[:, None].expand(-1, width, -1),
+        )
         return torch.cat([self.prefix, torch.cat([columns, rows], -1).flatten(0, 1)])[None]
 
     @torch.no_grad()
@@ -80,9 +85,13 @@ class Sinusoidal(nn.Module):
     def __init__(self, grid: Grid, prefix: int, width: int) -> None:
         super().__init__()
         positions = torch.arange(grid[0] * grid[1], dtype=torch.float64)
-        angles = positions[:, None] * 10000.0 ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
+        angles = positions[:, None] * 10000.0 ** -(
+            torch.arange(0, width, 2, dtype=torch.float64) / width
+        )
         waves = torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
-        self.register_buffer("table", torch.cat([torch.zeros(prefix, width), waves])[None], persistent=False)
+        self.register_buffer(
+            "table", torch.cat([torch.zeros(prefix, width), waves])[None], persistent=False
+        )
 
     def forward(self) -> Tensor:
         return self.table
@@ -101,12 +110,16 @@ class Relative(nn.Module):
 
     index: Tensor
 
-    def __init__(self, grid: Grid, heads: int, head_dim: int, offsets: Offsets, shared: bool) -> None:
+    def __init__(
+        self, grid: Grid, heads: int, head_dim: int, offsets: Offsets, shared: bool
+    ) -> None:
         super().__init__()
         self.grid, self.offsets = grid, offsets
         count = {"1d": 2 * grid[0] * grid[1] - 1, "2d": (2 * grid[0] - 1) * (2 * grid[1] - 1)}
         self.table = nn.Parameter(
-            torch.empty(1 if shared else heads, count.get(offsets, (grid[0] * grid[1]) ** 2), head_dim)
+            torch.empty(
+                1 if shared else heads, count.get(offsets, (grid[0] * grid[1]) ** 2), head_dim
+            )
         )
         self.register_buffer("index", relative_index(grid, offsets), persistent=False)
 
@@ -119,7 +132,11 @@ class Relative(nn.Module):
     def take(self, other: Self, mode: Zoom) -> None:
         (height, width), (rows, columns) = self.grid, other.grid
         field = torch.unflatten(other.table, 1, (2 * rows - 1, 2 * columns - 1))
-        self.table.copy_(torch.stack([zoom(f, (2 * height - 1, 2 * width - 1), mode).flatten(0, 1) for f in field]))
+        self.table.copy_(
+            torch.stack(
+                [zoom(f, (2 * height - 1, 2 * width - 1), mode).flatten(0, 1) for f in field]
+            )
+        )
 
 
 def relative_index(grid: Grid, offsets: Offsets) -> Tensor:

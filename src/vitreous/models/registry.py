@@ -26,7 +26,18 @@ from vitreous.models.weights import mark
 Image = int | tuple[int, int]
 """Height and width of the input, or one number for both."""
 
-POSITIVE = {"image", "patch", "stride", "channels", "depth", "depths", "width", "heads", "head_dim", "kernel"}
+POSITIVE = {
+    "image",
+    "patch",
+    "stride",
+    "channels",
+    "depth",
+    "depths",
+    "width",
+    "heads",
+    "head_dim",
+    "kernel",
+}
 POSITIVE |= {"dilation", "window", "hidden"}
 FRACTION = {"dropout", "drop_path"}
 """Options whose range follows from their name, in every family that has them."""
@@ -119,8 +130,13 @@ def family(
 
     def register(make: Builder) -> Builder:
         added = Family(name, sizes, tuple(patches), make, fields, by_size or {}, defaults)
-        if not {"image", "classes"} <= set(added.options) or inspect.Parameter.empty in added.options.values():
-            raise TypeError(f"{make.__qualname__} needs keyword-only image and classes, and a default for every option")
+        if (
+            not {"image", "classes"} <= set(added.options)
+            or inspect.Parameter.empty in added.options.values()
+        ):
+            raise TypeError(
+                f"{make.__qualname__} needs keyword-only image and classes, and a default for every option"
+            )
         if name in FAMILIES:
             raise TypeError(f"the model family {name!r} is registered twice")
         FAMILIES[name] = added
@@ -131,7 +147,9 @@ def family(
 
 def names(pattern: str = "*") -> list[str]:
     """Every name `build` lists, optionally only those that match a wildcard pattern such as `vit_*`."""
-    listed = [name for each in FAMILIES.values() for size in each.sizes for name in each.listed(size)]
+    listed = [
+        name for each in FAMILIES.values() for size in each.sizes for name in each.listed(size)
+    ]
     return sorted(name for name in listed if fnmatchcase(name, pattern))
 
 
@@ -161,7 +179,11 @@ def build(name: str, **options: Any) -> Remembers:
     resolved = {**found.of(size), **given}
     try:
         row = found.sizes[size]
-        model = found.make(row, found.fields(**resolved)) if found.fields else found.make(row, **resolved)
+        model = (
+            found.make(row, found.fields(**resolved))
+            if found.fields
+            else found.make(row, **resolved)
+        )
     except BadModel as error:
         raise BadModel(f"{name} cannot be built: {error}.") from None
     if patch is not None:
@@ -191,7 +213,12 @@ def zero_head(width: int, classes: int) -> nn.Linear | nn.Identity:
 def grid_of(image: Image, patch: int) -> tuple[int, int]:
     """Rows and columns of patches; refuses an image that patches do not tile."""
     height, width = (image, image) if isinstance(image, int) else image
-    check((height % patch == width % patch == 0, f"image {height}x{width} is not divisible by patch {patch}"))
+    check(
+        (
+            height % patch == width % patch == 0,
+            f"image {height}x{width} is not divisible by patch {patch}",
+        )
+    )
     return height // patch, width // patch
 
 
@@ -210,7 +237,9 @@ def _find(name: str) -> tuple[Family, str, int | None]:
         for size in each.sizes:
             if stem == f"{each.name}_{size}" and patch.isdigit() == bool(slash):
                 return each, size, int(patch) if slash else None
-    raise UnknownName("model", name, [*names(), *(f"{f.name}_{s}" for f in FAMILIES.values() for s in f.sizes)])
+    raise UnknownName(
+        "model", name, [*names(), *(f"{f.name}_{s}" for f in FAMILIES.values() for s in f.sizes)]
+    )
 
 
 def _complaints(found: Family, given: Mapping[str, Any]) -> Iterable[str]:
@@ -243,8 +272,12 @@ def _timm_cfg(model: Remembers) -> dict[str, Any]:
     height, width = (image, image) if isinstance(image, int) else image
     classifier = getattr(model, "get_classifier")()  # noqa: B009
     heads = classifier if isinstance(classifier, tuple) else (classifier,)
-    paths = tuple(path for head in heads for path, module in model.named_modules() if module is head)
-    first = next((path for path, module in model.named_modules() if isinstance(module, nn.Conv2d)), None)
+    paths = tuple(
+        path for head in heads for path, module in model.named_modules() if module is head
+    )
+    first = next(
+        (path for path, module in model.named_modules() if isinstance(module, nn.Conv2d)), None
+    )
     return {
         "architecture": timm_name(model._config["name"]),
         "input_size": (model._config.get("channels", 3), height, width),

@@ -37,14 +37,22 @@ class HybridEmbed(nn.Module):
     cut into patches; the published R+Ti/16 is `vit_ti/32, stem="r"`, its 8x8 patches lie on a map of stride 4.
     """
 
-    def __init__(self, kind: Stem, channels: int, width: int, patch: int, stem_width: float) -> None:
+    def __init__(
+        self, kind: Stem, channels: int, width: int, patch: int, stem_width: float
+    ) -> None:
         super().__init__()
         norm = partial(GroupNormAct, num_groups=max(1, round(32 * min(1.0, stem_width))))
         conv = partial(StdConv2dSame, eps=1e-8)
         side, features = 1, round(64 * stem_width)
         check(
-            (kind != "r" or patch % 4 == 0, f"the stem 'r' has stride 4 and cannot give patch {patch}"),
-            (kind == "r" or patch in (4, 8, 16, 32), f"the stem {kind!r} gives patch 4, 8, 16 or 32, not {patch}"),
+            (
+                kind != "r" or patch % 4 == 0,
+                f"the stem 'r' has stride 4 and cannot give patch {patch}",
+            ),
+            (
+                kind == "r" or patch in (4, 8, 16, 32),
+                f"the stem {kind!r} gives patch 4, 8, 16 or 32, not {patch}",
+            ),
         )
         if kind == "r":
             side = patch // 4

@@ -68,7 +68,12 @@ def is_small(image: Image, stem: StemChoice = "auto") -> bool:
 def chosen(depths: Depths, usual: tuple[int, ...]) -> tuple[int, ...]:
     """The stage depths asked for, or the usual ones."""
     count = len(usual)
-    check((depths is None or len(depths) == count, f"depths {depths} is not one number for each of {count} stages"))
+    check(
+        (
+            depths is None or len(depths) == count,
+            f"depths {depths} is not one number for each of {count} stages",
+        )
+    )
     return usual if depths is None else depths
 
 
@@ -136,7 +141,12 @@ def swin(
     usual_patch, usual_window = (1, 4) if is_small(image) else (4, 7)
     patch = patch or usual_patch
     rows, columns = grid_of(image, patch)
-    check((rows % 8 == columns % 8 == 0, f"the grid {rows}x{columns} of patch {patch} cannot be halved three times"))
+    check(
+        (
+            rows % 8 == columns % 8 == 0,
+            f"the grid {rows}x{columns} of patch {patch} cannot be halved three times",
+        )
+    )
     return Swin(
         image, patch, channels, classes, embed_dim=size.widths[0], depths=chosen(depths, size.depths),
         num_heads=size.heads, window_size=window or usual_window, qkv_bias=qkv_bias, drop_rate=dropout,
@@ -171,7 +181,12 @@ def twins_svt(
     usual_patch, usual_window = (1, 4) if is_small(image) else (4, 7)
     patch = patch or usual_patch
     rows, columns = grid_of(image, patch)
-    check((rows % 8 == columns % 8 == 0, f"the grid {rows}x{columns} of patch {patch} cannot be halved three times"))
+    check(
+        (
+            rows % 8 == columns % 8 == 0,
+            f"the grid {rows}x{columns} of patch {patch} cannot be halved three times",
+        )
+    )
     return Twins(
         image, patch, channels, classes, embed_dims=size.widths, num_heads=size.heads,
         depths=chosen(depths, size.depths), wss=(window or usual_window,) * 4, drop_rate=dropout,
@@ -233,7 +248,10 @@ def resnet_family(
         drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
-        model.conv1, model.maxpool = nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.Identity()
+        model.conv1, model.maxpool = (
+            nn.Conv2d(channels, 64, 3, padding=1, bias=False),
+            nn.Identity(),
+        )
         nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     return model
 

@@ -42,7 +42,16 @@ from vitreous.models.positions import (
     Sinusoidal,
     Zoom,
 )
-from vitreous.models.registry import TIMM_POOLS, Image, Remembers, build, check, family, grid_of, zero_head
+from vitreous.models.registry import (
+    TIMM_POOLS,
+    Image,
+    Remembers,
+    build,
+    check,
+    family,
+    grid_of,
+    zero_head,
+)
 from vitreous.models.stems import HybridEmbed, PatchEmbed, Stem
 
 Readout = Literal["class", "gap", "gap_with_class"]
@@ -89,7 +98,15 @@ class Mlp(nn.Module):
 class Block(nn.Module):
     """One mixer and one MLP, each normalised before and added after; `skip=False` leaves both additions out (A2.24)."""
 
-    def __init__(self, width: int, mixer: nn.Module, hidden: int, dropout: float, drop_path: float, skip: bool) -> None:
+    def __init__(
+        self,
+        width: int,
+        mixer: nn.Module,
+        hidden: int,
+        dropout: float,
+        drop_path: float,
+        skip: bool,
+    ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width, eps=1e-6)
         self.attn = mixer
@@ -138,7 +155,9 @@ class ViT(Remembers):
         self.blocks = nn.ModuleList(blocks)
         self.norm = nn.LayerNorm(width, eps=1e-6) if final_norm == "tokens" else nn.Identity()
         self.fc_norm = nn.LayerNorm(width, eps=1e-6) if final_norm == "pooled" else nn.Identity()
-        self.pre_logits = nn.Sequential(nn.Linear(width, width), nn.Tanh()) if head == "tanh" else nn.Identity()
+        self.pre_logits = (
+            nn.Sequential(nn.Linear(width, width), nn.Tanh()) if head == "tanh" else nn.Identity()
+        )
         self.head = zero_head(width, classes)
         self.head_dist = zero_head(width, classes) if prefix == 2 else None
 
@@ -156,7 +175,11 @@ class ViT(Remembers):
 
     def place(self, x: Tensor) -> Tensor:
         """Patch embeddings behind the class token and with their positions."""
-        prefix = [token.expand(x.shape[0], -1, -1) for token in (self.cls_token, self.dist_token) if token is not None]
+        prefix = [
+            token.expand(x.shape[0], -1, -1)
+            for token in (self.cls_token, self.dist_token)
+            if token is not None
+        ]
         x = torch.cat([*prefix, x], 1)
         if len(self.positions):
             x = x + self.positions[0]()
@@ -181,7 +204,9 @@ class ViT(Remembers):
             if pre_logits:
                 return (x[:, 0] + x[:, 1]) / 2
             own, taught = self.head(x[:, 0]), self.head_dist(x[:, 1])
-            return (own, taught) if self.distilled_training and self.training else (own + taught) / 2
+            return (
+                (own, taught) if self.distilled_training and self.training else (own + taught) / 2
+            )
         if self.pool == "class":
             x = x[:, 0]
         else:
@@ -199,9 +224,18 @@ class ViT(Remembers):
         """Remove the whole head, tanh layer included, and attach one of zeros (A3.04)."""
         pool = self.pool if global_pool is None else TIMM_POOLS.get(global_pool, global_pool)
         check(
-            (pool in ("class", "gap", "gap_with_class"), f"pool {pool!r} is none of 'class', 'gap', 'gap_with_class'"),
-            (pool == "gap" or self.cls_token is not None, f"pool {pool!r} needs a class token and the model has none"),
-            (pool == "class" or self.dist_token is None, f"a distilled model reads its tokens, not pool {pool!r}"),
+            (
+                pool in ("class", "gap", "gap_with_class"),
+                f"pool {pool!r} is none of 'class', 'gap', 'gap_with_class'",
+            ),
+            (
+                pool == "gap" or self.cls_token is not None,
+                f"pool {pool!r} needs a class token and the model has none",
+            ),
+            (
+                pool == "class" or self.dist_token is None,
+                f"a distilled model reads its tokens, not pool {pool!r}",
+            ),
         )
         self.pool, self.num_classes, self.pre_logits = pool, num_classes, nn.Identity()  # type: ignore[assignment]
         like = next(self.parameters())
@@ -211,11 +245,20 @@ class ViT(Remembers):
     @property
     def config(self) -> dict[str, Any]:
         head = "linear" if isinstance(self.pre_logits, nn.Identity) else "tanh"
-        return {**super().config, "pool": self.pool, "class_token": self.num_prefix_tokens > 0, "head": head}
+        return {
+            **super().config,
+            "pool": self.pool,
+            "class_token": self.num_prefix_tokens > 0,
+            "head": head,
+        }
 
     def no_weight_decay(self) -> set[str]:
         tables = ("positions.", "cls_token", "dist_token")
-        return {name for name, _ in self.named_parameters() if name.startswith(tables) or ".relative." in name}
+        return {
+            name
+            for name, _ in self.named_parameters()
+            if name.startswith(tables) or ".relative." in name
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +271,9 @@ class Options:
     channels: int = 3  # of the image
     stem: Stem = "patch"  # patches, or the feature map of a ResNet (A1.12)
     stem_width: float = 1.0  # width factor of the hybrid's ResNet
-    depth: int | None = None  # blocks; None takes it, like width and heads, from the size table (A1.02)
+    depth: int | None = (
+        None  # blocks; None takes it, like width and heads, from the size table (A1.02)
+    )
     width: int | None = None  # channels of a token
     heads: int | None = None  # attention heads (A3.19)
     head_dim: int | None = None  # channels of a head; None is width / heads (A3.20)
@@ -238,7 +283,9 @@ class Options:
     class_token: bool | None = None  # None has one unless pool="gap" (A2.02)
     distilled: bool = False  # a second token and head that learn from a teacher (A1.03)
     pos: Position = "1d"  # position encoding (A2.03 to A2.08)
-    inject: Literal["stem", "every", "shared"] = "stem"  # added once, before every block, or there the same (A2.07)
+    inject: Literal["stem", "every", "shared"] = (
+        "stem"  # added once, before every block, or there the same (A2.07)
+    )
     offsets: Offsets = "1d"  # of pos="relative": which pairs share a vector (A2.06)
     relative_shared: bool = False  # of pos="relative": one table for all heads
     mixer: Mixer = "attention"  # what lets tokens see each other
@@ -249,14 +296,24 @@ class Options:
     learn_pattern: bool = False  # of the mixer mean: train the fixed matrix (A2.26)
     skipless: tuple[int, ...] = ()  # blocks, counted from 0, without skip connections (A2.24)
     final_norm: Literal["tokens", "pooled"] = "tokens"  # before or after the mean over tokens
-    head: Literal["linear", "tanh"] = "linear"  # "tanh" is the pre-training head with a hidden layer (A3.03)
+    head: Literal["linear", "tanh"] = (
+        "linear"  # "tanh" is the pre-training head with a hidden layer (A3.03)
+    )
     dropout: float = 0.0  # after every dense layer but qkv, and after the positions
     drop_path: float = 0.0  # of the last block, growing linearly from 0 (A2.23)
-    init: Init = "jax"  # as in the original code (zero head), or truncated normals as in timm and DeiT
+    init: Init = (
+        "jax"  # as in the original code (zero head), or truncated normals as in timm and DeiT
+    )
 
 
 @family("deit", DEIT_SIZES, patches=(16,), fields=Options, init="timm")
-@family("vit", SIZES, patches=(2, 4, 8, 14, 16, 32), fields=Options, by_size={"nano": {"image": 32, "patch": 4}})
+@family(
+    "vit",
+    SIZES,
+    patches=(2, 4, 8, 14, 16, 32),
+    fields=Options,
+    by_size={"nano": {"image": 32, "patch": 4}},
+)
 def vit(size: Size, o: Options) -> ViT:
     """Assemble stem, blocks, positions and head."""
     chosen = {"depth": o.depth, "width": o.width, "heads": o.heads}
@@ -276,7 +333,14 @@ def vit(size: Size, o: Options) -> ViT:
     model = ViT(
         stem,
         [
-            Block(size.width, _mixer(size, grid, prefix, o), hidden, o.dropout, rate, index not in o.skipless)
+            Block(
+                size.width,
+                _mixer(size, grid, prefix, o),
+                hidden,
+                o.dropout,
+                rate,
+                index not in o.skipless,
+            )
             for index, rate in enumerate(rates)
         ],
         [ABSOLUTE[o.pos](grid, prefix, size.width) for _ in range(tables)],
@@ -322,7 +386,9 @@ def _mixer(size: Size, grid: Grid, prefix: int, o: Options) -> nn.Module:
     head_dim = o.head_dim or width // heads
     tokens = prefix + grid[0] * grid[1]
     if o.mixer == "neighbourhood" and o.kernel % 2:
-        return NeighbourhoodAttention(width, heads, head_dim, o.qkv_bias, grid, o.kernel, o.dilation, o.border)
+        return NeighbourhoodAttention(
+            width, heads, head_dim, o.qkv_bias, grid, o.kernel, o.dilation, o.border
+        )
     if o.mixer == "window":
         return WindowAttention(width, heads, head_dim, o.qkv_bias, grid, o.window)
     if o.mixer == "mean":
@@ -335,7 +401,11 @@ def _mixer(size: Size, grid: Grid, prefix: int, o: Options) -> nn.Module:
         return nn.Identity()
     if o.mixer == "token_mlp":
         return TokenMlp(tokens, width // 2)
-    relative = Relative(grid, heads, head_dim, o.offsets, o.relative_shared) if o.pos == "relative" else None
+    relative = (
+        Relative(grid, heads, head_dim, o.offsets, o.relative_shared)
+        if o.pos == "relative"
+        else None
+    )
     return Attention(width, heads, head_dim, o.qkv_bias, relative)
 
 
@@ -359,7 +429,9 @@ def _initialise(model: ViT, init: Init) -> None:
         if name in ("cls_token", "dist_token") and init == "jax":
             nn.init.zeros_(parameter)
         elif name in model.no_weight_decay():
-            nn.init.normal_(parameter, std=0.02) if init == "jax" else trunc_normal_(parameter, std=0.02)
+            nn.init.normal_(parameter, std=0.02) if init == "jax" else trunc_normal_(
+                parameter, std=0.02
+            )
 
 
 def _initialise_linear(name: str, linear: nn.Linear, init: Init) -> None:
@@ -381,7 +453,9 @@ def resize(model: ViT, image: Image, mode: Zoom = "bilinear") -> ViT:
     are copied (A2.09). A new model; the given one stays as it is.
     """
     old = model.config
-    bound = old["mixer"] in ("mean", "token_mlp") or (old["pos"] == "relative" and old["offsets"] != "2d")
+    bound = old["mixer"] in ("mean", "token_mlp") or (
+        old["pos"] == "relative" and old["offsets"] != "2d"
+    )
     check(
         (
             not bound,
@@ -393,7 +467,11 @@ def resize(model: ViT, image: Image, mode: Zoom = "bilinear") -> ViT:
     assert isinstance(resized, ViT)
     kinds = (Learned1d, Learned2d, Sinusoidal, Relative)
     placed = {path: module for path, module in model.named_modules() if isinstance(module, kinds)}
-    kept = {key: value for key, value in model.state_dict().items() if key.rpartition(".")[0] not in placed}
+    kept = {
+        key: value
+        for key, value in model.state_dict().items()
+        if key.rpartition(".")[0] not in placed
+    }
     resized.load_state_dict({**resized.state_dict(), **kept})
     for path, module in placed.items():
         twin: Any = resized.get_submodule(path)
@@ -411,7 +489,10 @@ def mean_attention(model: ViT, batches: Iterable[Tensor], learn_pattern: bool = 
     """
     old = model.config
     check(
-        (old["mixer"] == "attention", f"mean attention is taken of the mixer 'attention', not {old['mixer']!r}"),
+        (
+            old["mixer"] == "attention",
+            f"mean attention is taken of the mixer 'attention', not {old['mixer']!r}",
+        ),
         (not model.training, "mean attention is measured without dropout: call model.eval() first"),
     )
     sums: list[Tensor] = [torch.zeros((), dtype=torch.float64)] * len(model.blocks)

@@ -50,7 +50,8 @@ def _as_initialised(model: nn.Module) -> bool:
     """Whether there are normalisation layers, all of which still scale by one (or zero) and shift by none."""
     states = list(_norms(model))
     return bool(states) and all(
-        bool((value == 0).all()) or (scales and bool((value == 1).all())) for scales, value in states
+        bool((value == 0).all()) or (scales and bool((value == 1).all()))
+        for scales, value in states
     )
 
 
@@ -59,6 +60,9 @@ def _norms(model: nn.Module) -> Iterator[tuple[bool, Tensor]]:
     for module in model.modules():
         if "norm" not in type(module).__name__.lower():
             continue
-        for name, value in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+        for name, value in [
+            *module.named_parameters(recurse=False),
+            *module.named_buffers(recurse=False),
+        ]:
             if name in ("weight", "bias", "running_mean", "running_var") and not value.is_meta:
                 yield name in ("weight", "running_var"), value.detach()

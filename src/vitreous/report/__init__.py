@@ -27,4 +27,6 @@ def __getattr__(name: str) -> Any:
 def check_ending(path: Path) -> None:
     """Whether a report can be called so."""
     if path.suffix.lower() not in (".html", ".htm"):
-        raise VitreousError(f"A report is written as HTML, and {path.name!r} ends otherwise; call it report.html.")
+        raise VitreousError(
+            f"A report is written as HTML, and {path.name!r} ends otherwise; call it report.html."
+        )

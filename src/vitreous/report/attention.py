@@ -26,7 +26,9 @@ def suits(result: Result) -> bool:
 def component(result: Result) -> str:
     """The place on the page, and its blocks."""
     images = result.arrays["images"]
-    size = sum(array[:1].nbytes for name, array in result.arrays.items() if name.startswith("attention/"))
+    size = sum(
+        array[:1].nbytes for name, array in result.arrays.items() if name.startswith("attention/")
+    )
     shown = max(1, min(len(images), MOST // max(size, 1)))
     blocks = [block("attention-images", images[:shown].tobytes())]
     models = []
@@ -34,18 +36,26 @@ def component(result: Result) -> str:
         inside = []
         for index, grids in units.items():
             name = f"attention-{len(blocks)}"
-            blocks.append(block(name, result.arrays[f"attention/{model}/{index}"][:shown].tobytes()))
+            blocks.append(
+                block(name, result.arrays[f"attention/{model}/{index}"][:shown].tobytes())
+            )
             scale = result.arrays[f"scale/{model}/{index}"][:shown]
             inside.append(_unit(result.about["units"][model][int(index)][0], name, grids, scale))
         models.append({"name": model, "units": inside})
     meta = {
         "models": models,
-        "images": {"height": images.shape[1], "width": images.shape[2], "labels": result.about["labels"][:shown]},
+        "images": {
+            "height": images.shape[1],
+            "width": images.shape[2],
+            "labels": result.about["labels"][:shown],
+        },
         "prefixed": any(unit["queries"]["prefix"] for model in models for unit in model["units"]),
     }
     fewer = [result.about["fewer"]] if "fewer" in result.about else []
     fewer += (
-        [f"{several(shown, 'image')} of {len(images)}, so that the page stays small."] if shown < len(images) else []
+        [f"{several(shown, 'image')} of {len(images)}, so that the page stays small."]
+        if shown < len(images)
+        else []
     )
     label = "Attention of a patch, for an image, layer and head of your choice"
     script = "Attention is drawn by a script."
@@ -65,4 +75,11 @@ def _unit(unit: str, name: str, grids: dict[str, Any], scale: np.ndarray) -> dic
         for each, (rows, columns) in ((each, grids[each]) for each in ("queries", "keys"))
     }
     scales = [float(f"{value:.4g}") for value in scale.ravel()]
-    return {"name": unit, "heads": heads, "mean": grids["heads"] == "mean", "block": name, "scales": scales, **sides}
+    return {
+        "name": unit,
+        "heads": heads,
+        "mean": grids["heads"] == "mean",
+        "block": name,
+        "scales": scales,
+        **sides,
+    }

@@ -26,7 +26,9 @@ class Mean(NamedTuple):
     @classmethod
     def of(cls, stored: Mapping[str, float | None]) -> Mean:
         """From a result's `about`, where JSON knows no NaN and None stands for a number that is not there."""
-        return cls(*(nan if (end := stored.get(name)) is None else float(end) for name in cls._fields))
+        return cls(
+            *(nan if (end := stored.get(name)) is None else float(end) for name in cls._fields)
+        )
 
 
 Show = Callable[[float, float, float], str]
@@ -43,8 +45,13 @@ def records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def by_model(rows: pd.DataFrame, *names: str) -> dict[str, Mean]:
     """For each model the mean over its rows of a value and its ends."""
-    found = rows.groupby("model", sort=False, observed=True)[list(names or ("value", "low", "high"))].mean()
-    return {str(name): Mean(*map(float, row)) for name, row in zip(found.index, found.to_numpy(), strict=True)}
+    found = rows.groupby("model", sort=False, observed=True)[
+        list(names or ("value", "low", "high"))
+    ].mean()
+    return {
+        str(name): Mean(*map(float, row))
+        for name, row in zip(found.index, found.to_numpy(), strict=True)
+    }
 
 
 def apart(one: Mean, other: Mean) -> bool:

@@ -73,15 +73,25 @@ class _Scale:
 
     def __init__(self, part: Part) -> None:
         assert part.threshold is not None
-        own = [part.effect, part.low, part.high, part.threshold, *([] if part.versus is None else [part.versus])]
+        own = [
+            part.effect,
+            part.low,
+            part.high,
+            part.threshold,
+            *([] if part.versus is None else [part.versus]),
+        ]
         known = [each for each in own if isfinite(each)]
         low, high = min(known), max(known)
         width = high - low or abs(high) or 1.0
-        self.paper_is_near = part.paper is not None and low - FAR * width <= part.paper <= high + FAR * width
+        self.paper_is_near = (
+            part.paper is not None and low - FAR * width <= part.paper <= high + FAR * width
+        )
         if part.paper is not None and self.paper_is_near:
             low, high = min(low, part.paper), max(high, part.paper)
         width = high - low or abs(high) or 1.0
-        ends = (0.08, 0.2) if part.side == "at least" else (0.2, 0.08)  # the side that counts is to be seen
+        ends = (
+            (0.08, 0.2) if part.side == "at least" else (0.2, 0.08)
+        )  # the side that counts is to be seen
         self.low, self.high = low - ends[0] * width, high + ends[1] * width
 
     def place(self, value: float) -> float:
@@ -96,7 +106,10 @@ def _nothing(part: Part, scale: _Scale) -> list[str]:
     assert part.threshold is not None
     here, line = scale.place(part.versus), scale.place(part.threshold)
     room = abs(here - line) > LETTER * (len(given(part.threshold)) + 6) / 2 + 12
-    return [f'<path class="nothing" d="M{here:.1f} 24V44"/>', _words(here, BELOW, given(part.versus)) if room else ""]
+    return [
+        f'<path class="nothing" d="M{here:.1f} 24V44"/>',
+        _words(here, BELOW, given(part.versus)) if room else "",
+    ]
 
 
 def _paper(part: Part, scale: _Scale) -> list[str]:
@@ -106,7 +119,10 @@ def _paper(part: Part, scale: _Scale) -> list[str]:
     said = f"paper {given(part.paper)}"
     if scale.paper_is_near:
         x = scale.place(part.paper)
-        return [f'<path class="reported" d="M{x:.1f} {AXIS - 6}l6 6l-6 6l-6 -6z"/>', _words(x, ABOVE, said)]
+        return [
+            f'<path class="reported" d="M{x:.1f} {AXIS - 6}l6 6l-6 6l-6 -6z"/>',
+            _words(x, ABOVE, said),
+        ]
     right = part.paper > scale.high
     x, way = (WIDTH - EDGE, -7) if right else (EDGE, 7)
     arrow = f'<path class="reported" d="M{x} {AXIS}l{way} -5v10z"/>'

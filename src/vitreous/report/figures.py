@@ -29,7 +29,9 @@ def write_figures(inspection: Inspection, folder: Path, guard: Guard) -> list[Pa
         for what, make in _files(inspection, folder):
             written += guard.run(what, make, lambda _: [], let=OSError)
     except OSError as error:
-        raise VitreousError(f"Cannot write figures to {str(folder)!r}: {error.strerror or error}.") from error
+        raise VitreousError(
+            f"Cannot write figures to {str(folder)!r}: {error.strerror or error}."
+        ) from error
     return written
 
 

@@ -87,21 +87,37 @@ def head_diversity(result: Result) -> Iterator[str]:
     )  # fmt: skip
 
 
-def directions(rows: pd.DataFrame, low: str, high: str, same: float, down: str, what: str, up: str) -> str:
+def directions(
+    rows: pd.DataFrame, low: str, high: str, same: float, down: str, what: str, up: str
+) -> str:
     """For each kind of unit, how many lower something, and how many raise it, for sure."""
     known = rows[rows[low].notna()]
     said: list[str] = []
     for kind, words in KINDS.items():
         part = known[known["kind"] == kind]
-        falls, rises, s = int((part[high] < same).sum()), int((part[low] > same).sum()), "s" * (kind == "attention")
+        falls, rises, s = (
+            int((part[high] < same).sum()),
+            int((part[low] > same).sum()),
+            "s" * (kind == "attention"),
+        )
         if len(part):
             it = "it" if said else what
-            said.append(f"{words} {down}{s} {it} in {falls} of {len(part)} units and {up}{s} it in {rises}")
+            said.append(
+                f"{words} {down}{s} {it} in {falls} of {len(part)} units and {up}{s} it in {rises}"
+            )
     return (said[0][0].upper() + "; ".join(said)[1:] + ".") if said else ""
 
 
 def variance(result: Result) -> Iterator[str]:
-    yield directions(result.table, "ratio_low", "ratio_high", 1.0, "lower", "the variance of feature maps", "raise")
+    yield directions(
+        result.table,
+        "ratio_low",
+        "ratio_high",
+        1.0,
+        "lower",
+        "the variance of feature maps",
+        "raise",
+    )
 
 
 def fourier(result: Result) -> Iterator[str]:
@@ -131,7 +147,9 @@ def cka(result: Result) -> Iterator[str]:
 
 def localisation(result: Result) -> Iterator[str]:
     indices: dict[str, Any] = result.about.get("indices", {})
-    found = {name: Mean.of(each["hit_rate"]) for name, each in indices.items() if each.get("hit_rate")}
+    found = {
+        name: Mean.of(each["hit_rate"]) for name, each in indices.items() if each.get("hit_rate")
+    }
     if any(isfinite(mean.value) for mean in found.values()):
         chance = max(float(each["chance"]) for each in indices.values())
         said = ranked(
@@ -173,7 +191,10 @@ def gates(result: Result) -> Iterator[str]:
     rows = records(result.table)
     for name in dict.fromkeys(row["model"] for row in rows):
         own = sorted((row for row in rows if row["model"] == name), key=lambda row: row["depth"])
-        first, last = (f"{number(row['mean'])} in <code>{escape(row['unit'])}</code>" for row in (own[0], own[-1]))
+        first, last = (
+            f"{number(row['mean'])} in <code>{escape(row['unit'])}</code>"
+            for row in (own[0], own[-1])
+        )
         yield f"The mean gate of {bold(name)} is {first} and {last}."
 
 
@@ -214,8 +235,14 @@ FINDINGS: dict[str, tuple[Finding, set[str]]] = {
     "linear_probe": (many_passes.linear_probe, UNITS | {"whole", "token", "depth"}),
     "erf": (many_passes.erf, UNITS | {"shown", "depth"}),
     "similarity_to": (many_passes.similarity_to, UNITS | {"reference"}),
-    "ensemble": (many_passes.ensemble, {"single", "pair", "part", "nll", "nll_change", "disagreement", "value"}),
-    "mc_dropout": (many_passes.mc_dropout, {"overall", "passes", "nll_change", "nll_change_low", "change_low"}),
+    "ensemble": (
+        many_passes.ensemble,
+        {"single", "pair", "part", "nll", "nll_change", "disagreement", "value"},
+    ),
+    "mc_dropout": (
+        many_passes.mc_dropout,
+        {"overall", "passes", "nll_change", "nll_change_low", "change_low"},
+    ),
     "lesion": (many_passes.lesion, UNITS | {"part", "change", "rise"}),
     "hessian": (many_passes.hessian, {"positive", "negative", "value", "low", "high"}),
     "landscape": (many_passes.landscape, {"part", "radius", "value", "low", "high"}),

@@ -37,14 +37,20 @@ class Guard:
         return self.run(what, lambda: make(*given), lambda why: _apology(what, why))
 
     def run(
-        self, what: str, make: Callable[[], T], instead: Callable[[str], T], let: type[Exception] | tuple[()] = ()
+        self,
+        what: str,
+        make: Callable[[], T],
+        instead: Callable[[str], T],
+        let: type[Exception] | tuple[()] = (),
     ) -> T:
         """What `make` gives, or what `instead` makes of the reason why it does not; errors to `let` through pass."""
         try:
             return make()
         except let:
             raise
-        except Exception as error:  # whatever it is: hours of measuring are not lost to a sentence about them
+        except (
+            Exception
+        ) as error:  # whatever it is: hours of measuring are not lost to a sentence about them
             self.failures[what] = reason(error)
             return instead(self.failures[what])
 

@@ -13,8 +13,15 @@ def lesion(result: Result) -> Iterator[str]:
     rows = records(result.table.dropna(subset="value"))
     for name in dict.fromkeys(row["model"] for row in rows):
         own = [row for row in rows if row["model"] == name]
-        most, spared = max(own, key=lambda row: (row["value"], row["rise"])), [r for r in own if not r["low"] > 0]
-        change = "without it" if most["change"] == "taken out" else f"with it changed ({escape(most['change'])})"
+        most, spared = (
+            max(own, key=lambda row: (row["value"], row["rise"])),
+            [r for r in own if not r["low"] > 0],
+        )
+        change = (
+            "without it"
+            if most["change"] == "taken out"
+            else f"with it changed ({escape(most['change'])})"
+        )
         yield (
             f"{bold(name)} depends most on <code>{escape(most['part'])}</code>: {change} accuracy falls by "
             f"{points(most)}; {len(spared)} of {len(own)} changes, one at a time, "
@@ -70,7 +77,10 @@ def linear_probe(result: Result) -> Iterator[str]:
     for name in dict.fromkeys(row["model"] for row in rows):
         own = [row for row in rows if row["model"] == name]
         best = max(own, key=lambda row: row["value"])
-        first = min((row for row in own if row["value"] >= 0.9 * best["value"]), key=lambda row: row["depth"])
+        first = min(
+            (row for row in own if row["value"] >= 0.9 * best["value"]),
+            key=lambda row: row["depth"],
+        )
         yield (
             f"In {bold(name)} a linear map has {shares(best['value'], best['low'], best['high'])} of new images right "
             f"at best (<code>{escape(best['unit'])}</code>, {escape(best['token'])}), and nine tenths of that from "
@@ -114,7 +124,13 @@ def mc_dropout(result: Result) -> Iterator[str]:
     """Better or worse by NLL, which both accuracy and calibration enter."""
     for row in records(result.table[result.table["overall"]]):
         change = Mean(row["nll_change"], row["nll_change_low"], row["nll_change_high"])
-        word = "for the better" if change.high < 0 else "for the worse" if change.low > 0 else "not for sure"
+        word = (
+            "for the better"
+            if change.high < 0
+            else "for the worse"
+            if change.low > 0
+            else "not for sure"
+        )
         yield (
             f"The mean over {row['passes']} passes with dropout changes the NLL of {bold(row['model'])} by "
             f"{measured(*change)}, {word}, and its accuracy by {points(row, 'change')}."
@@ -128,7 +144,13 @@ def ensemble(result: Result) -> Iterator[str]:
     members = [row for row in rows if row["part"] == "member"]
     best = min(members, key=lambda row: row["nll"])
     change = Mean(best["nll_change"], best["nll_change_low"], best["nll_change_high"])
-    word = "less than" if change.low > 0 else "more than" if change.high < 0 else "too close to tell from that of"
+    word = (
+        "less than"
+        if change.low > 0
+        else "more than"
+        if change.high < 0
+        else "too close to tell from that of"
+    )
     yield (
         f"The mean of {len(members)} models has {shares(whole['value'], whole['low'], whole['high'])} right and an NLL "
         f"of {measured(whole['nll'], whole['nll_low'], whole['nll_high'])}, {word} the best of them alone, "

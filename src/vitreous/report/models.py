@@ -25,7 +25,9 @@ def named(inspection: Inspection) -> list[str]:
 def table(inspection: Inspection, names: list[str]) -> str:
     """One row a model."""
     columns = [column for column in _columns(inspection) if any(column[1](name) for name in names)]
-    heads = "".join(f'<th scope="col" class="number">{escape(heading)}</th>' for heading, _ in columns)
+    heads = "".join(
+        f'<th scope="col" class="number">{escape(heading)}</th>' for heading, _ in columns
+    )
     rows = ""
     for i, name in enumerate(names):
         cells = "".join(f'<td class="number">{cell(name) or "–"}</td>' for _, cell in columns)
@@ -43,7 +45,11 @@ def _columns(inspection: Inspection) -> Iterator[Column]:
     def of(cell: Callable[[Anatomy], str]) -> Callable[[str], str]:
         return lambda name: cell(anatomies[name]) if name in anatomies else ""
 
-    known = {name: each for result in inspection.values() for name, each in result.about.get("models", {}).items()}
+    known = {
+        name: each
+        for result in inspection.values()
+        for name, each in result.about.get("models", {}).items()
+    }
     yield "weights", lambda name: escape(known.get(name, {}).get("weights", ""))
     yield "image", of(lambda a: f"{a.image[1]}×{a.image[2]}")
     yield "parameters", of(lambda a: count(a.parameters))
@@ -55,7 +61,10 @@ def _columns(inspection: Inspection) -> Iterator[Column]:
     top = {"measure": "top-1", "overall": True}
     yield "accuracy", _measured(inspection, "accuracy", top, lambda row: _with_ends(row, share))
     error = {"measure": "ECE", "overall": True}
-    yield "calibration error", _measured(inspection, "calibration", error, lambda row: _with_ends(row, share))
+    yield (
+        "calibration error",
+        _measured(inspection, "calibration", error, lambda row: _with_ends(row, share)),
+    )
 
 
 def _measured(

@@ -20,7 +20,11 @@ def facts(inspection: Inspection) -> str:
     if "date" in about:
         day = datetime.fromisoformat(about["date"])
         shown.append(f"{day.day} {day:%B %Y}")
-    shown += [f"{name} {escape(version)}" for name, version in _versions(about) if name in ("vitreous", "torch")]
+    shown += [
+        f"{name} {escape(version)}"
+        for name, version in _versions(about)
+        if name in ("vitreous", "torch")
+    ]
     return " · ".join(shown)
 
 
@@ -35,11 +39,23 @@ def lines(inspection: Inspection) -> list[str]:
         rows.append(("images", f"{escape(data['name'])}, {escape(data['split'])}: {size}{classes}"))
         rows.append(("of the images", f"<code>{escape(data['fingerprint'])}</code>"))
     for model, known in _models(inspection).items():
-        edits = f"; changed: {escape(', '.join(map(str, known['edits'])))}" if known.get("edits") else ""
+        edits = (
+            f"; changed: {escape(', '.join(map(str, known['edits'])))}"
+            if known.get("edits")
+            else ""
+        )
         rows.append((escape(model), f"weights <code>{escape(known['fingerprint'])}</code>{edits}"))
     rows += [("seed", escape(about["seed"]))] if "seed" in about else []
-    rows += [("versions", ", ".join(f"{escape(n)} {escape(v)}" for n, v in _versions(about)))] if about else []
-    rows += [("took", f"{about['seconds']:,.0f} s for all questions together")] if "seconds" in about else []
+    rows += (
+        [("versions", ", ".join(f"{escape(n)} {escape(v)}" for n, v in _versions(about)))]
+        if about
+        else []
+    )
+    rows += (
+        [("took", f"{about['seconds']:,.0f} s for all questions together")]
+        if "seconds" in about
+        else []
+    )
     listed = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in rows)
     return [
         '<section id="origin" class="card"><h2>Where this comes from</h2>',
@@ -65,7 +81,11 @@ def _about(inspection: Inspection) -> dict[str, Any]:
 
 
 def _models(inspection: Inspection) -> dict[str, Any]:
-    return {model: known for each in inspection.values() for model, known in each.about.get("models", {}).items()}
+    return {
+        model: known
+        for each in inspection.values()
+        for model, known in each.about.get("models", {}).items()
+    }
 
 
 def _versions(about: dict[str, Any]) -> list[tuple[str, str]]:

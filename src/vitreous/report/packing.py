@@ -53,10 +53,16 @@ def _spec(result: Result, number: int, theme: Theme) -> dict[str, Any]:
     """Without its title, which stands on the page."""
     import altair as alt  # a second, which a page of verdicts alone does not need
 
-    with alt.utils.schemapi.debug_mode(False):  # our own charts: what they are made of was checked when written
+    with alt.utils.schemapi.debug_mode(
+        False
+    ):  # our own charts: what they are made of was checked when written
         spec: dict[str, Any] = result.chart(number, theme).to_dict(validate=False)
     kept = {key: value for key, value in spec.items() if key not in ("$schema", "title")}
-    return {**kept, "description": result.views[number].title or result.name, "datasets": spec.get("datasets", {})}
+    return {
+        **kept,
+        "description": result.views[number].title or result.name,
+        "datasets": spec.get("datasets", {}),
+    }
 
 
 def _night(result: Result, view: View) -> dict[str, str]:
@@ -67,7 +73,11 @@ def _night(result: Result, view: View) -> dict[str, str]:
         (RAMPS["light"], RAMPS["dark"]),
         (OPPOSITES["light"], OPPOSITES["dark"]),
     ]
-    known = {day: night for by_day, by_night in every for day, night in zip(by_day, by_night, strict=True)}
+    known = {
+        day: night
+        for by_day, by_night in every
+        for day, night in zip(by_day, by_night, strict=True)
+    }
     light, dark = (shades(result.narrowed(view), view, theme) for theme in ("light", "dark"))
     if light and dark:
         known |= dict(zip(light.colours, dark.colours, strict=True))
@@ -77,7 +87,10 @@ def _night(result: Result, view: View) -> dict[str, str]:
 def recoloured(part: Any, colours: dict[str, str]) -> Any:
     """The same with other colours; rows have none."""
     if isinstance(part, dict):
-        return {key: inside if key == "datasets" else recoloured(inside, colours) for key, inside in part.items()}
+        return {
+            key: inside if key == "datasets" else recoloured(inside, colours)
+            for key, inside in part.items()
+        }
     if isinstance(part, list):
         return [recoloured(inside, colours) for inside in part]
     return colours.get(part, part) if isinstance(part, str) else part

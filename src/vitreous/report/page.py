@@ -22,8 +22,20 @@ from vitreous.report.words import escape, listed, several
 from vitreous.specimen.drawing_svg import draw
 
 SCRIPTS = ("unpack.js", "charts.js", "attention.js", "verdicts.js", "page.js")
-DARK = {"--desk": "#0D0F13", "--line": "#FFFFFF26", "--quiet": "#A4ABB5", "--link": "#8CB4FF", "--raised": "#1B1F26"}
-LIGHT = {"--desk": "#F3F4F6", "--line": "#1B1F2424", "--quiet": "#59616B", "--link": "#1D4FD7", "--raised": "#F3F4F6"}
+DARK = {
+    "--desk": "#0D0F13",
+    "--line": "#FFFFFF26",
+    "--quiet": "#A4ABB5",
+    "--link": "#8CB4FF",
+    "--raised": "#1B1F26",
+}
+LIGHT = {
+    "--desk": "#F3F4F6",
+    "--line": "#1B1F2424",
+    "--quiet": "#59616B",
+    "--link": "#1D4FD7",
+    "--raised": "#F3F4F6",
+}
 
 
 def write(
@@ -41,7 +53,9 @@ def write(
     `Unrendered` is raised; with a `guard` of your own, ask it instead.
     """
     if not inspection and not inspection.left_out and judgement is None:
-        raise VitreousError("There is nothing to report: the inspection has no results; ask at least one question.")
+        raise VitreousError(
+            "There is nothing to report: the inspection has no results; ask at least one question."
+        )
     target = Path(path).expanduser()
     check_ending(target)
     own = guard or Guard()
@@ -62,7 +76,9 @@ def write(
     return target
 
 
-def page(inspection: Inspection, judgement: Judgement | None = None, guard: Guard | None = None) -> str:
+def page(
+    inspection: Inspection, judgement: Judgement | None = None, guard: Guard | None = None
+) -> str:
     """The whole file; what fails is kept by `guard`."""
     guard = guard or Guard()
     style, script = _style(), _script()
@@ -114,9 +130,14 @@ def _contents(inspection: Inspection, judgement: Judgement | None) -> list[str]:
         lines.append(f'<li><a href="#verdicts">The papers\' findings</a><ul>{inside}</ul></li>')
     if not (inspection or inspection.left_out):
         return [*lines, "</ul></details></nav>"]
-    lines += ['<li><a href="#summary">In short</a></li>', '<li><a href="#models">The models</a></li>']
+    lines += [
+        '<li><a href="#summary">In short</a></li>',
+        '<li><a href="#models">The models</a></li>',
+    ]
     for group, names in arranged([*inspection, *inspection.left_out]).items():
-        inside = "".join(f'<li><a href="#{escape(n)}">{escape(question(n).asks)}</a></li>' for n in names)
+        inside = "".join(
+            f'<li><a href="#{escape(n)}">{escape(question(n).asks)}</a></li>' for n in names
+        )
         lines.append(f'<li><a href="#{group}">{escape(GROUPS[group])}</a><ul>{inside}</ul></li>')
     return [*lines, '<li><a href="#origin">Where this comes from</a></li></ul></details></nav>']
 
@@ -128,11 +149,18 @@ def _head(inspection: Inspection, names: list[str]) -> list[str]:
         f'<i class="dot model-{i % len(MODEL_COLOURS)}"></i>{escape(name)}</button>'
         for i, name in enumerate(names)
     )
-    chips = f'<div class="chips" role="group" aria-label="Show one model alone">{chips}</div>' if len(names) > 1 else ""
+    chips = (
+        f'<div class="chips" role="group" aria-label="Show one model alone">{chips}</div>'
+        if len(names) > 1
+        else ""
+    )
     return [
         f"<header><h1>Inside {listed([f'<span>{escape(name)}</span>' for name in names])}</h1>",
         f'<p class="facts">{origin.facts(inspection)}</p></header>',
-        *(f'<p class="caution" role="note">{escape(each)}</p>' for each in warnings(unjudged(inspection))),
+        *(
+            f'<p class="caution" role="note">{escape(each)}</p>'
+            for each in warnings(unjudged(inspection))
+        ),
         f'<div class="bar">{chips}<div class="switches">',
         '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
     ]
@@ -180,8 +208,16 @@ def _question(inspection: Inspection, name: str, guard: Guard) -> list[str]:
     if name not in inspection:
         return section(guard, name, None, inspection.left_out[name])
     result = inspection[name]
-    maps = guard.text(f"The maps of {name}", attention.component, result) if attention.suits(result) else ""
-    relief = guard.text("The surface of landscape", surface.component, result) if name == "landscape" else ""
+    maps = (
+        guard.text(f"The maps of {name}", attention.component, result)
+        if attention.suits(result)
+        else ""
+    )
+    relief = (
+        guard.text("The surface of landscape", surface.component, result)
+        if name == "landscape"
+        else ""
+    )
     return section(guard, name, result, result.about.get("left_out", {}), maps, relief)
 
 
@@ -191,8 +227,16 @@ def _style() -> str:
     fixed |= {f"--kind-{kind}": colour for kind, colour in KIND_COLOURS.items()}
     (ink, paper), (night_ink, night) = PAPERS["light"], PAPERS["dark"]
     light = {"--ink": ink, "--paper": paper, **LIGHT, **surface.ramp("light"), **_outcomes("light")}
-    dark = {"--ink": night_ink, "--paper": night, **DARK, **surface.ramp("dark"), **_outcomes("dark")}
-    root, by_day, by_night = ("".join(f"{k}:{v};" for k, v in each.items()) for each in (fixed, light, dark))
+    dark = {
+        "--ink": night_ink,
+        "--paper": night,
+        **DARK,
+        **surface.ramp("dark"),
+        **_outcomes("dark"),
+    }
+    root, by_day, by_night = (
+        "".join(f"{k}:{v};" for k, v in each.items()) for each in (fixed, light, dark)
+    )
     dots = "".join(f".model-{i}{{background:var(--model-{i})}}" for i in range(len(MODEL_COLOURS)))
     kinds = "".join(f".kind-{kind}{{background:var(--kind-{kind})}}" for kind in KIND_COLOURS)
     return (
@@ -217,7 +261,9 @@ def _library() -> str:
     """Vega, Vega-Lite and vega-embed in one script, from vl-convert; in a scope of its own."""
     import vl_convert
 
-    return f'"use strict";(()=>{{{vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")}}})();'
+    return (
+        f'"use strict";(()=>{{{vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")}}})();'
+    )
 
 
 def _asset(name: str) -> str:

@@ -292,6 +292,9 @@ def question(name: str) -> Question:
 def arranged(names: Iterable[str]) -> dict[str, list[str]]:
     """Names by group, in the order of the page; groups without any are left out."""
     known, given = list(QUESTIONS), list(names)
-    ordered = sorted(given, key=lambda name: known.index(name) if name in known else len(known) + given.index(name))
+    ordered = sorted(
+        given,
+        key=lambda name: known.index(name) if name in known else len(known) + given.index(name),
+    )
     found = {group: [name for name in ordered if question(name).group == group] for group in GROUPS}
     return {group: inside for group, inside in found.items() if inside}

@@ -19,7 +19,12 @@ ROWS = 8
 
 
 def section(
-    guard: Guard, name: str, result: Result | None, left_out: Mapping[str, Any], component: str = "", beside: str = ""
+    guard: Guard,
+    name: str,
+    result: Result | None,
+    left_out: Mapping[str, Any],
+    component: str = "",
+    beside: str = "",
 ) -> list[str]:
     """The lines of a section; `component` is a picture that is no chart, before the charts, and `beside` one that goes
     with the first of them. Without a result, only why there is none."""
@@ -34,7 +39,11 @@ def section(
     lines += [component] if component else []
     if result is not None and not result.table.empty:
         lines += guard.lines(f"The figures of {name}", _figures, result, beside, guard)
-    notes = [f'<p class="paper"><b>In the papers.</b> {escape(asked.paper)}</p>'] if asked.paper and result else []
+    notes = (
+        [f'<p class="paper"><b>In the papers.</b> {escape(asked.paper)}</p>']
+        if asked.paper and result
+        else []
+    )
     notes += guard.lines(f"What was left out of {name}", omitted, left_out)
     lines += ['<div class="notes">', *notes, "</div>"] if notes else []
     lines += guard.lines(f"The table of {name}", numbers, result) if result is not None else []
@@ -57,7 +66,11 @@ def _found(result: Result) -> list[str]:
 def across(views: Sequence[View]) -> set[int]:
     """Which views have a row of their own: those of many panels, and the first of the others where one would be left
     without a neighbour."""
-    narrow = [i for i, view in enumerate(views) if not view.facet and view.mark in ("line", "scatter", "bar")]
+    narrow = [
+        i
+        for i, view in enumerate(views)
+        if not view.facet and view.mark in ("line", "scatter", "bar")
+    ]
     return set(range(len(views))) - set(narrow[len(narrow) % 2 :])
 
 
@@ -67,7 +80,11 @@ def figure(result: Result, view: View, i: int, wide: bool) -> list[str]:
     place = f"{result.name}-{i}"
     height = 320 if view.mark != "tiles" else 260
     notes = f"<b>How to read it.</b> {escape(view.how_to_read)}" if view.how_to_read else ""
-    said = [f"{escape(each.label)}: {number(each.value)}" for each in view.references if each.axis != "slope"]
+    said = [
+        f"{escape(each.label)}: {number(each.value)}"
+        for each in view.references
+        if each.axis != "slope"
+    ]
     notes += f" <b>To compare with.</b> {'; '.join(dict.fromkeys(said))}." if said else ""
     return [
         "<figure data-wide>" if wide else "<figure>",
@@ -75,7 +92,10 @@ def figure(result: Result, view: View, i: int, wide: bool) -> list[str]:
         "</figcaption>",
         f'<div class="chart" id="{escape(place)}" data-height="{height}" role="group" aria-label="{escape(title)}">'
         "<noscript>Charts are drawn by a script, which is switched off; the numbers are below.</noscript></div>",
-        *([f'<div class="across" id="{escape(place)}-across" aria-hidden="true"></div>'] * (view.mark == "heatmap")),
+        *(
+            [f'<div class="across" id="{escape(place)}-across" aria-hidden="true"></div>']
+            * (view.mark == "heatmap")
+        ),
         *([f'<p class="read">{notes}</p>'] if notes else []),
         "</figure>",
         block(f"chart-{place}", plain(chart(result, i))),
@@ -99,21 +119,33 @@ def omitted(left_out: Mapping[str, Any]) -> list[str]:
         for reason, names in units.items():
             reasons.setdefault(reason, []).append(f"<b>{escape(model)}</b> ({_units(names)})")
     lines = [f"<li>{listed(who)}: {escape(reason)}</li>" for reason, who in reasons.items()]
-    return [f'<div class="omitted"><b>Left out.</b><ul>{"".join(lines)}</ul></div>'] if lines else []
+    return (
+        [f'<div class="omitted"><b>Left out.</b><ul>{"".join(lines)}</ul></div>'] if lines else []
+    )
 
 
 def _units(units: Sequence[str]) -> str:
     shown = listed([f"<code>{escape(unit)}</code>" for unit in units[:3]])
-    return shown if len(units) <= 3 else f"{several(len(units), 'unit')} from <code>{escape(units[0])}</code> on"
+    return (
+        shown
+        if len(units) <= 3
+        else f"{several(len(units), 'unit')} from <code>{escape(units[0])}</code> on"
+    )
 
 
 def numbers(result: Result) -> list[str]:
     """The first rows, what the columns mean, and everything as a file."""
     name, count = escape(result.name), len(result.table)
     ids = ", ".join(escape(each) for each in result.about.get("ids", ()))
-    options = "; ".join(f"{escape(k)} = {escape(_given(v))}" for k, v in result.about.get("options", {}).items())
-    about = " · ".join(filter(None, [several(count, "row"), f"asked with {options}" if options else "", ids]))
-    says = "".join(f"<dt><code>{escape(c.name)}</code></dt><dd>{escape(c.says)}</dd>" for c in result.columns)
+    options = "; ".join(
+        f"{escape(k)} = {escape(_given(v))}" for k, v in result.about.get("options", {}).items()
+    )
+    about = " · ".join(
+        filter(None, [several(count, "row"), f"asked with {options}" if options else "", ids])
+    )
+    says = "".join(
+        f"<dt><code>{escape(c.name)}</code></dt><dd>{escape(c.says)}</dd>" for c in result.columns
+    )
     return [
         f'<details class="data"><summary>The numbers <span class="quiet">{about}</span></summary>',
         f'<div class="scroll" tabindex="0" role="region" aria-label="First rows of {name}">{table(result)}</div>',
@@ -140,14 +172,19 @@ def table(result: Result) -> str:
     numeric = {c.name for c in result.columns if c.kind == "quantity"}
     shape = {c.name: ' class="number"' if c.name in numeric else "" for c in result.columns}
     heads = "".join(
-        f'<th scope="col"{shape[c.name]} title="{escape(c.says)}">{escape(c.title)}</th>' for c in result.columns
+        f'<th scope="col"{shape[c.name]} title="{escape(c.says)}">{escape(c.title)}</th>'
+        for c in result.columns
     )
     rows = [
         "".join(f"<td{shape[str(key)]}>{escape(_cell(value))}</td>" for key, value in row.items())
         for row in result.table.head(ROWS).astype(object).to_dict("records")
     ]
     more = len(result.table) - ROWS
-    rest = f'<tr><td class="quiet" colspan="{len(result.columns)}">… and {more:,} more</td></tr>' if more > 0 else ""
+    rest = (
+        f'<tr><td class="quiet" colspan="{len(result.columns)}">… and {more:,} more</td></tr>'
+        if more > 0
+        else ""
+    )
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}{rest}</tbody></table>"
 

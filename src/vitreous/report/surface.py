@@ -29,7 +29,10 @@ def component(result: Result) -> str:
     """Every model's surface side by side; nothing for landscapes that are lines."""
     top = (result.views[0].limits or (0.0, 0.0))[1] if result.views else 0.0
     found = grids(result) if top > 0 else {}
-    drawn = [f"<div><h5>{escape(model)}</h5>{draw(grid, top, model)}</div>" for model, grid in found.items()]
+    drawn = [
+        f"<div><h5>{escape(model)}</h5>{draw(grid, top, model)}</div>"
+        for model, grid in found.items()
+    ]
     if not drawn:
         return ""
     return "\n".join([
@@ -53,8 +56,13 @@ def draw(grid: pd.DataFrame, top: float, model: str) -> str:
     y, x = np.linspace(-1, 1, len(grid)), np.linspace(-1, 1, len(grid.columns))
     across = WIDTH / 2 + ACROSS * (x[None, :] - y[:, None]) / 2
     down = HEIGHT - 90 + DOWN * (x[None, :] + y[:, None]) / 2
-    parts = [*_frame(grid, top), *_patches(across, down - UP * np.maximum(heights, 0) / top, heights / top)]
-    words = f"Surface of the loss of {escape(model)}, lowest {number(np.nanmin(heights))} in the plane."
+    parts = [
+        *_frame(grid, top),
+        *_patches(across, down - UP * np.maximum(heights, 0) / top, heights / top),
+    ]
+    words = (
+        f"Surface of the loss of {escape(model)}, lowest {number(np.nanmin(heights))} in the plane."
+    )
     return (
         f'<svg class="surface" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" fill="currentColor" font-size="11">'
         f"<title>{words}</title>{''.join(parts)}</svg>"
@@ -97,7 +105,11 @@ def ramp(theme: Theme) -> dict[str, str]:
     """The variables of the style sheet: the colours of the classes in a theme."""
     known = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in RAMPS[theme]])
     at = np.linspace(0, len(known) - 1, SHADES)
-    mixed = np.stack([np.interp(at, range(len(known)), channel) for channel in known.T], 1).round().astype(int)
+    mixed = (
+        np.stack([np.interp(at, range(len(known)), channel) for channel in known.T], 1)
+        .round()
+        .astype(int)
+    )
     return {f"--height-{i}": f"#{r:02X}{g:02X}{b:02X}" for i, (r, g, b) in enumerate(mixed)}
 
 

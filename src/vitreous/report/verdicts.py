@@ -47,7 +47,10 @@ class Judgement:
 
 def papers(judgement: Judgement) -> dict[Paper, list[Verdict]]:
     """Verdicts by paper, in their order."""
-    return {paper: list(own) for paper, own in groupby(judgement.verdicts, key=lambda verdict: verdict.claim.paper)}
+    return {
+        paper: list(own)
+        for paper, own in groupby(judgement.verdicts, key=lambda verdict: verdict.claim.paper)
+    }
 
 
 def lines(judgement: Judgement, guard: Guard) -> list[str]:
@@ -61,7 +64,9 @@ def lines(judgement: Judgement, guard: Guard) -> list[str]:
         found += guard.lines(what, make, judgement)
     found.append("</section>")
     for paper, verdicts in papers(judgement).items():
-        found += guard.lines(f"The verdicts on {paper.key}", _of_paper, paper, verdicts, judgement, guard)
+        found += guard.lines(
+            f"The verdicts on {paper.key}", _of_paper, paper, verdicts, judgement, guard
+        )
     return found
 
 
@@ -76,14 +81,22 @@ def _clearest(judgement: Judgement) -> list[str]:
         f'{escape(verdict.claim.sentence)} <span class="quiet">{effect.told(part)}.</span></li>'
         for verdict, part in striking(judgement.measured)
     ]
-    return ['<p class="clearest">The clearest:</p><ul class="clearest">', *clearest, "</ul>"] if clearest else []
+    return (
+        ['<p class="clearest">The clearest:</p><ul class="clearest">', *clearest, "</ul>"]
+        if clearest
+        else []
+    )
 
 
 def sentences(judgement: Judgement) -> Iterator[str]:
     """How many could be judged, and which way."""
     measured, total = judgement.measured, len(judgement.verdicts)
-    count = {outcome: sum(verdict.outcome == outcome for verdict in measured) for outcome in OUTCOMES}
-    which = listed([f"{n} {'is' if n == 1 else 'are'} {outcome}" for outcome, n in count.items() if n])
+    count = {
+        outcome: sum(verdict.outcome == outcome for verdict in measured) for outcome in OUTCOMES
+    }
+    which = listed(
+        [f"{n} {'is' if n == 1 else 'are'} {outcome}" for outcome, n in count.items() if n]
+    )
     yield (
         f"{len(measured) or 'None'} of {'the ' if total > 1 else ''}{several(total, 'finding')} could be judged on "
         f"what was measured{': ' if which else ''}{which}."
@@ -94,8 +107,12 @@ def sentences(judgement: Judgement) -> Iterator[str]:
 
 def plain(judgement: Judgement) -> str:
     """The same for a terminal, with the clearest ones."""
-    clearest = [f"{verdict.claim.id} {verdict.outcome}" for verdict, _ in striking(judgement.measured)]
-    return " ".join([*sentences(judgement), *([f"The clearest: {', '.join(clearest)}."] if clearest else [])])
+    clearest = [
+        f"{verdict.claim.id} {verdict.outcome}" for verdict, _ in striking(judgement.measured)
+    ]
+    return " ".join(
+        [*sentences(judgement), *([f"The clearest: {', '.join(clearest)}."] if clearest else [])]
+    )
 
 
 def striking(verdicts: Sequence[Verdict]) -> list[tuple[Verdict, Part]]:
@@ -104,13 +121,20 @@ def striking(verdicts: Sequence[Verdict]) -> list[tuple[Verdict, Part]]:
     ranked: list[tuple[float, Verdict, Part]] = []
     for verdict in verdicts:
         part = verdict.deciding
-        if part is None or part.threshold is None or verdict.claim.withdrawn or verdict.outcome == "inconclusive":
+        if (
+            part is None
+            or part.threshold is None
+            or verdict.claim.withdrawn
+            or verdict.outcome == "inconclusive"
+        ):
             continue
         width = part.high - part.low
         if isfinite(width) and width > 0:
             ranked.append((abs(part.effect - part.threshold) / width, verdict, part))
     ranked.sort(key=lambda each: -each[0])
-    firsts = [next((each for each in ranked if each[1].outcome == outcome), None) for outcome in OUTCOMES]
+    firsts = [
+        next((each for each in ranked if each[1].outcome == outcome), None) for outcome in OUTCOMES
+    ]
     chosen = [each for each in firsts if each is not None]
     chosen += [each for each in ranked if each not in chosen][: STRIKING - len(chosen)]
     return [(verdict, part) for _, verdict, part in chosen]
@@ -132,7 +156,8 @@ def _tally(judgement: Judgement) -> list[str]:
     for paper, verdicts in papers(judgement).items():
         known = [verdict for verdict in verdicts if not verdict.lacking]
         cells = "".join(
-            f'<td class="number">{sum(verdict.outcome == outcome for verdict in known)}</td>' for outcome in OUTCOMES
+            f'<td class="number">{sum(verdict.outcome == outcome for verdict in known)}</td>'
+            for outcome in OUTCOMES
         )
         rows += (
             f'<tr><th scope="row"><a href="#verdicts-{paper.key}">{escape(paper.authors)} ({paper.year})</a></th>'
@@ -149,16 +174,34 @@ def _who(judgement: Judgement) -> list[str]:
     """Which models stand for those that the claims speak of, and on which images."""
     roles: dict[str, list[str]] = {}
     for each in judgement.exhibits:
-        facts = {name: value for name, value in each.facts.items() if name not in ("seed", "data", "moment")}
+        facts = {
+            name: value
+            for name, value in each.facts.items()
+            if name not in ("seed", "data", "moment")
+        }
         own = roles.setdefault(told_facts(facts), [])
         name = each.name.partition("@")[0]
         own += [name] if name and name not in own else []
-    said = [f"<b>{escape(role)}</b>" + _named(role, names) for role, names in roles.items() if role != "identities"]
-    data = list(dict.fromkeys(str(each.facts["data"]) for each in judgement.exhibits if each.facts.get("data")))
+    said = [
+        f"<b>{escape(role)}</b>" + _named(role, names)
+        for role, names in roles.items()
+        if role != "identities"
+    ]
+    data = list(
+        dict.fromkeys(
+            str(each.facts["data"]) for each in judgement.exhibits if each.facts.get("data")
+        )
+    )
     shown = f"Judged on {escape(listed(data))}." if data else ""
     if len(said) > 8:
-        return [f"<details><summary>{shown} {len(said)} kinds of models</summary><p>{', '.join(said)}</p></details>"]
-    return [f'<p class="quiet">{shown} In the words of the claims: {listed(said)}.</p>'] if said else []
+        return [
+            f"<details><summary>{shown} {len(said)} kinds of models</summary><p>{', '.join(said)}</p></details>"
+        ]
+    return (
+        [f'<p class="quiet">{shown} In the words of the claims: {listed(said)}.</p>']
+        if said
+        else []
+    )
 
 
 def _named(role: str, names: Sequence[str]) -> str:
@@ -169,7 +212,8 @@ def _named(role: str, names: Sequence[str]) -> str:
 def _filters(judgement: Judgement) -> list[str]:
     """Shown by the script, which can use it."""
     options = "".join(
-        f'<option value="{paper.key}">{escape(paper.authors)} ({paper.year})</option>' for paper in papers(judgement)
+        f'<option value="{paper.key}">{escape(paper.authors)} ({paper.year})</option>'
+        for paper in papers(judgement)
     )
     pressed = "".join(
         f'<button type="button" class="chip" data-outcome="{outcome}" aria-pressed="false">{badge(outcome)}</button>'
@@ -188,7 +232,9 @@ def _filters(judgement: Judgement) -> list[str]:
     ]
 
 
-def _of_paper(paper: Paper, verdicts: Sequence[Verdict], judgement: Judgement, guard: Guard) -> list[str]:
+def _of_paper(
+    paper: Paper, verdicts: Sequence[Verdict], judgement: Judgement, guard: Guard
+) -> list[str]:
     known = [verdict for verdict in verdicts if not verdict.lacking]
     rest = [verdict for verdict in verdicts if verdict.lacking]
     found = [
@@ -202,7 +248,9 @@ def _of_paper(paper: Paper, verdicts: Sequence[Verdict], judgement: Judgement, g
         words = f"{several(len(rest), 'finding')} not measured here"
         found.append(f'<details class="lacking"><summary>{words}</summary><ul>')
         for verdict in rest:
-            found.append(guard.text(f"The verdict on {verdict.claim.id}", _lack, verdict, judgement))
+            found.append(
+                guard.text(f"The verdict on {verdict.claim.id}", _lack, verdict, judgement)
+            )
         found.append("</ul></details>")
     return [*found, "</section>"]
 
@@ -231,7 +279,11 @@ def _verdict(verdict: Verdict) -> list[str]:
 def _tags(claim: Claim) -> str:
     """What a reader should know before believing it."""
     tags = ["withdrawn"] if claim.withdrawn else []
-    tags += [f"disputed: {', '.join(each.id for each in found)}"] if (found := concerning(claim.id)) else []
+    tags += (
+        [f"disputed: {', '.join(each.id for each in found)}"]
+        if (found := concerning(claim.id))
+        else []
+    )
     tags += ["large scale in the paper"] if claim.large else []
     return "".join(f'<span class="tag">{escape(tag)}</span>' for tag in tags)
 
@@ -244,7 +296,11 @@ def _basis(verdict: Verdict) -> str:
         return "Computed exactly; no images, no training."
     models = list(dict.fromkeys(told_facts(need.facts) for need in needs))
     results = list(dict.fromkeys(need.result.replace("_", " ") for need in needs))
-    shown = listed(models) if len(models) <= 4 else f"{models[0]}, {models[1]} and {len(models) - 2} more models"
+    shown = (
+        listed(models)
+        if len(models) <= 4
+        else f"{models[0]}, {models[1]} and {len(models) - 2} more models"
+    )
     seeds = f"{several(verdict.seeds, 'training')} of each" if verdict.seeds else ""
     where = f"{verdict.data} ({SCALES[verdict.scale]})" if verdict.data else ""
     return escape(" · ".join(filter(None, [f"{listed(results)} of {shown}", seeds, where])))
@@ -264,16 +320,29 @@ def _more(verdict: Verdict) -> list[str]:
         for each in concerning(claim.id)
     ]
     if claim.large:
-        found.append("<dt>scale</dt><dd>The paper speaks of ImageNet or more; small data have an analogue only.</dd>")
+        found.append(
+            "<dt>scale</dt><dd>The paper speaks of ImageNet or more; small data have an analogue only.</dd>"
+        )
     if verdict.missing:
-        found.append(f"<dt>not measured</dt><dd>{_needs(verdict.missing)}; it decides nothing.</dd>")
+        found.append(
+            f"<dt>not measured</dt><dd>{_needs(verdict.missing)}; it decides nothing.</dd>"
+        )
     return [*found, "</dl></details>"]
 
 
 def _parts(verdict: Verdict) -> str:
     """A row for each effect."""
-    heads = (("effect", ""), ("measured", "number"), ("wanted", "number"), ("paper", "number"), ("trainings", "number"))
-    row = "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in heads) + '<th scope="col">so</th>'
+    heads = (
+        ("effect", ""),
+        ("measured", "number"),
+        ("wanted", "number"),
+        ("paper", "number"),
+        ("trainings", "number"),
+    )
+    row = (
+        "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in heads)
+        + '<th scope="col">so</th>'
+    )
     body = ""
     for part in verdict.parts:
         cells = [effect.found(part), wanted if (wanted := effect.wanted(part)) else "noted"]
@@ -292,8 +361,16 @@ def _lack(verdict: Verdict, judgement: Judgement) -> str:
     claim = verdict.claim
     known = [part for part in verdict.parts if part.threshold is not None and isfinite(part.effect)]
     so_far = f" So far: {effect.told(known[0])}." if known else ""
-    why = f"Missing: {_needs(verdict.missing)}." if verdict.missing else f"{escape('; '.join(verdict.notes[:2]))}."
-    supply = f" <code>{escape(_command(verdict, judgement))}</code> measures it." if verdict.missing else ""
+    why = (
+        f"Missing: {_needs(verdict.missing)}."
+        if verdict.missing
+        else f"{escape('; '.join(verdict.notes[:2]))}."
+    )
+    supply = (
+        f" <code>{escape(_command(verdict, judgement))}</code> measures it."
+        if verdict.missing
+        else ""
+    )
     return (
         f'<li class="verdict" id="{claim.id}" data-outcome="lacking"><b class="id">{claim.id}</b> '
         f'{escape(claim.sentence)}{_tags(claim)} <span class="quiet">{why}{so_far}{supply}</span></li>'
@@ -303,7 +380,9 @@ def _lack(verdict: Verdict, judgement: Judgement) -> str:
 def _command(verdict: Verdict, judgement: Judgement) -> str:
     """Where all models are there and only questions are missing, an inspection can ask them; else it takes a study."""
     asked = dict.fromkeys(need.result for need in verdict.missing)
-    there = all(any(same(each.facts, need.facts) for each in judgement.exhibits) for need in verdict.missing)
+    there = all(
+        any(same(each.facts, need.facts) for each in judgement.exhibits) for need in verdict.missing
+    )
     if judgement.inspected and there and set(asked) <= set(analyses.names()):
         return f"vitreous inspect … --analyses {' '.join(asked)}"
     return verdict.command
@@ -315,7 +394,8 @@ def _needs(missing: Sequence[Need]) -> str:
     for need in missing:
         by_result.setdefault(need.result, []).append(told_facts(need.facts))
     said = [
-        f"{result.replace('_', ' ')} of {escape(models[0])}" + (f" and of {len(models) - 1} more" * (len(models) > 1))
+        f"{result.replace('_', ' ')} of {escape(models[0])}"
+        + (f" and of {len(models) - 1} more" * (len(models) > 1))
         if result != "identities"
         else "exact properties"
         for result, models in by_result.items()
@@ -331,7 +411,9 @@ def warnings(not_judged: Mapping[str, str]) -> list[str]:
     found = []
     for why, names in models.items():
         it = "it" if len(names) == 1 else "them"
-        untrained = f"What you see is the architecture before training. No finding is judged on {it}."
+        untrained = (
+            f"What you see is the architecture before training. No finding is judged on {it}."
+        )
         rest = untrained if why == RANDOM else f"No finding is judged on {it}."
         found.append(f"{why[0].upper()}{why[1:]}: {listed(names)}. {rest}")
     return found

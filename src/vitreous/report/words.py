@@ -67,7 +67,9 @@ def shares(value: Any, low: Any, high: Any) -> str:
 
 def listed(items: Sequence[str]) -> str:
     """a, b and c."""
-    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+    return (
+        items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}" if items else ""
+    )
 
 
 def several(count: int, one: str, many: str = "") -> str:

@@ -45,7 +45,13 @@ def expected_calibration_error(
     n = float(inside.sum())
     if not n or not np.isfinite(sure).all():
         return Interval(np.nan, np.nan, np.nan)
-    bins = _Bins(n, inside[filled] / n, sure[filled] / inside[filled], square[filled] / inside[filled], hits[filled])
+    bins = _Bins(
+        n,
+        inside[filled] / n,
+        sure[filled] / inside[filled],
+        square[filled] / inside[filled],
+        hits[filled],
+    )
     plain = float(np.abs(bins.gaps).sum())
     if n < 2:
         return Interval(plain, np.nan, np.nan)
@@ -94,13 +100,19 @@ class _Bins:
         """Sizes of the gaps that add up to `total`, nearest to those measured, and n times their variances before the
         mean is taken off."""
         accuracy = (self.right + self.confidence) / (self.share * self.n + 1)
-        sizes = nearest(np.abs(self.gaps), self.share * np.maximum(accuracy * (1 - accuracy), 1e-6), total)
+        sizes = nearest(
+            np.abs(self.gaps), self.share * np.maximum(accuracy * (1 - accuracy), 1e-6), total
+        )
         over = self.gaps >= 0
         room = self.share * np.where(over, self.confidence, 1 - self.confidence)
-        over = np.where(sizes > room, ~over, over)  # an accuracy above 1 or below 0: the gap is one the other way
+        over = np.where(
+            sizes > room, ~over, over
+        )  # an accuracy above 1 or below 0: the gap is one the other way
         sizes = np.minimum(sizes, self.share * np.where(over, self.confidence, 1 - self.confidence))
         wanted = np.clip(self.confidence - np.where(over, 1, -1) * sizes / self.share, 0, 1)
-        powers = self.square - 2 * self.confidence * wanted + wanted  # mean of (confidence − right)²
+        powers = (
+            self.square - 2 * self.confidence * wanted + wanted
+        )  # mean of (confidence − right)²
         return sizes, self.share * np.maximum(powers, 1e-12)
 
     def expected(self, total: float) -> float:
@@ -117,7 +129,9 @@ class _Bins:
         """(DRAWS,) plain ECEs as they might have come out."""
         sizes, powers = self.hypothesis(total)
         length = min(float((sizes**2 / powers).sum()), 1.0)
-        part = (1 - np.sqrt(1 - length)) / length if length > 1e-12 else 0.5  # leaves the covariance powers − g gᵀ
+        part = (
+            (1 - np.sqrt(1 - length)) / length if length > 1e-12 else 0.5
+        )  # leaves the covariance powers − g gᵀ
         normal = _normal(len(sizes))
         along = normal @ (sizes / np.sqrt(powers))
         off = normal * np.sqrt(powers) - part * along[:, None] * sizes
@@ -131,7 +145,9 @@ def nearest(sizes: Array, variances: Array, total: float) -> Array:
     if missing >= 0:
         return sizes + missing * variances / variances.sum()
     order = np.argsort(-sizes / variances)
-    shift = (total - np.cumsum(sizes[order])) / np.cumsum(variances[order])  # if so many stay above zero
+    shift = (total - np.cumsum(sizes[order])) / np.cumsum(
+        variances[order]
+    )  # if so many stay above zero
     stay = np.flatnonzero((sizes / variances)[order] + shift > 0)
     found: Array = np.maximum(sizes + (shift[stay[-1]] if len(stay) else -np.inf) * variances, 0)
     return found

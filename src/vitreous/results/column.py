@@ -26,7 +26,9 @@ class Column:
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
-            raise VitreousError(f"A column is called {self.name!r}; use letters, digits and underscores only.")
+            raise VitreousError(
+                f"A column is called {self.name!r}; use letters, digits and underscores only."
+            )
         if self.kind not in get_args(ColumnKind):
             raise VitreousError(
                 f"Column {self.name!r} is a {self.kind!r}; it has to be a quantity, a category or an order."
@@ -44,12 +46,16 @@ UNIT_COLUMNS = (
     Column("unit", "order", "The unit, by its module path."),
     Column("kind", "category", "What the unit computes."),
     Column("stage", "order", "The stage the unit is in; 0 is the stem."),
-    Column("depth", "quantity", "Position among the model's units, 0 for the first and 1 for the last."),
+    Column(
+        "depth", "quantity", "Position among the model's units, 0 for the first and 1 for the last."
+    ),
 )
 """Where in a model a row was measured; the first columns of a table."""
 
 
-def estimate(says: str, *, label: str = "", measure: str = "") -> tuple[Column, Column, Column, Column]:
+def estimate(
+    says: str, *, label: str = "", measure: str = ""
+) -> tuple[Column, Column, Column, Column]:
     """A measured value, its interval and the number of images it rests on; the last columns of a table."""
     label = label or "value"
     return (

@@ -44,7 +44,11 @@ def save(result: Result, path: Path) -> Path:
     index = target.with_name(INSPECTION)
     used = index.read_text(encoding="utf-8", errors="replace") if index.is_file() else ""
     with explained(target):
-        forget(target.parent, [target.stem], {name for name in data_files(target) if name in used} | set(contents))
+        forget(
+            target.parent,
+            [target.stem],
+            {name for name in data_files(target) if name in used} | set(contents),
+        )
     return target
 
 
@@ -58,7 +62,9 @@ def pack(result: Result, stem: str) -> tuple[Facts, dict[str, bytes]]:
     if result.replicates:
         from safetensors.numpy import save as as_safetensors
 
-        drawn: dict[str, Any] = {f"{name}/deviations": each.deviations for name, each in result.replicates.items()}
+        drawn: dict[str, Any] = {
+            f"{name}/deviations": each.deviations for name, each in result.replicates.items()
+        }
         drawn |= {f"{name}/spread": each.spread for name, each in result.replicates.items()}
         parts["replicates"] = (".safetensors", as_safetensors(drawn))
     files, contents = {}, {}
@@ -126,7 +132,11 @@ def unpack(facts: Mapping[str, Any], path: Path) -> Result:
             arrays = from_safetensors(parts["arrays"])
         replicates = _replicates(parts["replicates"]) if "replicates" in parts else {}
         # what pandas would do, at half the time: tables are small, and a study has hundreds
-        table = ParquetFile(BufferReader(parts["table"])).read(use_threads=False).to_pandas(use_threads=False)
+        table = (
+            ParquetFile(BufferReader(parts["table"]))
+            .read(use_threads=False)
+            .to_pandas(use_threads=False)
+        )
         declared = tuple(Column(**column) for column in columns)
         seen = tuple(View.from_dict(view) for view in views)
         return Result(facts["name"], table, declared, seen, arrays, facts["about"], replicates)
@@ -139,7 +149,9 @@ def _replicates(content: bytes) -> dict[str, Replicates]:
 
     found = from_safetensors(content)
     names = [name.removesuffix("/spread") for name in found if name.endswith("/spread")]
-    return {name: Replicates(found[f"{name}/deviations"], found[f"{name}/spread"]) for name in names}
+    return {
+        name: Replicates(found[f"{name}/deviations"], found[f"{name}/spread"]) for name in names
+    }
 
 
 def read_index(folder: Path) -> dict[str, Any]:
@@ -166,7 +178,9 @@ def _parquet(result: Result) -> bytes:
     try:
         result.table.to_parquet(buffer)
     except (ValueError, TypeError) as error:
-        raise VitreousError(f"The table of result {result.name!r} does not fit into parquet: {error}.") from None
+        raise VitreousError(
+            f"The table of result {result.name!r} does not fit into parquet: {error}."
+        ) from None
     return buffer.getvalue()
 
 
@@ -177,7 +191,9 @@ def _found(path: Path) -> Path:
     if len(inside) == 1:
         return inside[0]
     if not inside:
-        raise VitreousError(f"There is no result in {str(path)!r}; give the .json that save returned.")
+        raise VitreousError(
+            f"There is no result in {str(path)!r}; give the .json that save returned."
+        )
     names = ", ".join(each.name for each in inside[:4]) + (" …" if len(inside) > 4 else "")
     raise VitreousError(f"{str(path)!r} holds {len(inside)} results; choose one of {names}.")
 
@@ -185,7 +201,9 @@ def _found(path: Path) -> Path:
 def _read(path: Path, name: str, sha256: str) -> bytes:
     file = path.with_name(Path(name).name)
     if not file.is_file():
-        raise VitreousError(f"{str(path)!r} needs {file.name!r} beside it, which is not there; copy both.")
+        raise VitreousError(
+            f"{str(path)!r} needs {file.name!r} beside it, which is not there; copy both."
+        )
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -202,7 +220,9 @@ def _damaged(path: Path, why: str) -> VitreousError:
 def data_files(target: Path) -> list[str]:
     """Names of the files of numbers that belong, or belonged, to a result."""
     patterns = (".????????.parquet", ".????????.safetensors")
-    return [path.name for end in patterns for path in target.parent.glob(glob.escape(target.stem) + end)]
+    return [
+        path.name for end in patterns for path in target.parent.glob(glob.escape(target.stem) + end)
+    ]
 
 
 def forget(folder: Path, stems: Iterable[str], kept: set[str]) -> None:

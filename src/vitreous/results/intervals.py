@@ -35,7 +35,9 @@ class Interval(NamedTuple):
     high: Any
 
 
-def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, seed: int = 0, repeats: int = 1000) -> Interval:
+def bootstrap_mean(
+    values: ArrayLike, *, confidence: float = 0.95, seed: int = 0, repeats: int = 1000
+) -> Interval:
     """Mean over the first axis (images) with its bootstrap interval, for all other axes at once.
 
     Every column sees the same resampled images, so a difference of two columns keeps what they have in common, and a
@@ -50,12 +52,18 @@ def bootstrap_mean(values: ArrayLike, *, confidence: float = 0.95, seed: int = 0
     count, shape = len(sample), sample.shape[1:]
     flat = sample.reshape(count, -1)
     mean = flat.mean(axis=0)
-    drawn = _resampled_means(flat - mean, seed, repeats) if count > 1 else np.full((2, flat.shape[1]), np.nan)
+    drawn = (
+        _resampled_means(flat - mean, seed, repeats)
+        if count > 1
+        else np.full((2, flat.shape[1]), np.nan)
+    )
     _, low, high = from_replicates(np.zeros_like(mean), drawn, count, confidence=confidence)
     return Interval(*(end.reshape(shape)[()] for end in (mean, mean + low, mean + high)))
 
 
-def from_replicates(value: ArrayLike, replicates: ArrayLike, count: ArrayLike, *, confidence: float = 0.95) -> Interval:
+def from_replicates(
+    value: ArrayLike, replicates: ArrayLike, count: ArrayLike, *, confidence: float = 0.95
+) -> Interval:
     """Interval of a statistic (…) of `count` images from its bootstrap replicates (repeats, …).
 
     Percentiles of the replicates are too narrow for few images (0.90 instead of 0.95 at eight) and noisy for a few
@@ -98,7 +106,9 @@ def _resampled_means(flat: NDArray[np.float64], seed: int, repeats: int) -> NDAr
     return means
 
 
-def mean_of_sums(total: ArrayLike, squares: ArrayLike, count: ArrayLike, *, confidence: float = 0.95) -> Interval:
+def mean_of_sums(
+    total: ArrayLike, squares: ArrayLike, count: ArrayLike, *, confidence: float = 0.95
+) -> Interval:
     """Mean and Student's interval from sums alone: of the values, of their squares, and their number.
 
     For probes, whose whole state is sums. Where the spread is below about 1e-8 of the mean the squares have lost it,
@@ -147,7 +157,9 @@ def wilson(right: ArrayLike, count: ArrayLike) -> Interval:
 def _score(share: NDArray[np.float64], number: NDArray[np.float64]) -> Interval:
     middle = (share + Z**2 / (2 * number)) / (1 + Z**2 / number)
     reach = Z / (1 + Z**2 / number) * np.sqrt(share * (1 - share) / number + Z**2 / (4 * number**2))
-    low = np.where(share == 0, 0.0, np.maximum(middle - reach, 0))  # where rounding would leave 1e-19
+    low = np.where(
+        share == 0, 0.0, np.maximum(middle - reach, 0)
+    )  # where rounding would leave 1e-19
     high = np.where(share == 1, 1.0, np.minimum(middle + reach, 1))
     return Interval(share[()], low[()], high[()])
 

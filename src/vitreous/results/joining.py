@@ -34,13 +34,18 @@ def join(results: Sequence[Result]) -> Result:
         if any(isinstance(table[name].dtype, pd.CategoricalDtype) for table in tables):
             tables = _one_set_of_categories(tables, name)
     arrays = {
-        name: _stacked(name, results) for name in dict.fromkeys(key for result in results for key in result.arrays)
+        name: _stacked(name, results)
+        for name in dict.fromkeys(key for result in results for key in result.arrays)
     }
     about: dict[str, Any] = {}
     for result in results:
         about = _merged(about, result.about)
-    shared = [name for name in first.replicates if all(name in result.replicates for result in results)]
-    replicates = {name: Replicates.joined([result.replicates[name] for result in results]) for name in shared}
+    shared = [
+        name for name in first.replicates if all(name in result.replicates for result in results)
+    ]
+    replicates = {
+        name: Replicates.joined([result.replicates[name] for result in results]) for name in shared
+    }
     table = pd.concat(tables, ignore_index=True)
     return Result(first.name, table, first.columns, first.views, arrays, about, replicates)
 
@@ -69,8 +74,16 @@ def _merged(one: Any, other: Any) -> Any:
     if one == {} or one == other:
         return other
     if isinstance(one, dict) and isinstance(other, dict):
-        both = {key: _merged(one[key], other[key]) for key in one.keys() & other.keys() if key != "seconds"}
-        added = {"seconds": one["seconds"] + other["seconds"]} if "seconds" in one and "seconds" in other else {}
+        both = {
+            key: _merged(one[key], other[key])
+            for key in one.keys() & other.keys()
+            if key != "seconds"
+        }
+        added = (
+            {"seconds": one["seconds"] + other["seconds"]}
+            if "seconds" in one and "seconds" in other
+            else {}
+        )
         return {**one, **other, **both, **added}
     ones, others = (value if isinstance(value, list) else [value] for value in (one, other))
     return [*ones, *(value for value in others if value not in ones)]

@@ -31,15 +31,23 @@ class Montage:
     """What stands over a group of pictures, and the foot of its line."""
 
 
-def montage(pictures: NDArray[np.generic], labels: Sequence[str] = (), groups: Sequence[str] = ()) -> Montage:
+def montage(
+    pictures: NDArray[np.generic], labels: Sequence[str] = (), groups: Sequence[str] = ()
+) -> Montage:
     """Lay out pictures: whole numbers are bytes, others lie between 0 and 1; about as many across as fill a line, and
     pictures of many pixels larger. With a group for each picture, every group begins a line under its name."""
-    if pictures.ndim not in (3, 4) or (pictures.ndim == 4 and pictures.shape[-1] != 3) or not pictures.size:
+    if (
+        pictures.ndim not in (3, 4)
+        or (pictures.ndim == 4 and pictures.shape[-1] != 3)
+        or not pictures.size
+    ):
         raise VitreousError(
             f"Tiles were asked of an array of shape {pictures.shape}; they are (n, h, w) or (n, h, w, 3)."
         )
     count, high, wide = pictures.shape[:3]
-    parts = [list(group) for _, group in groupby(range(count), lambda i: groups[i] if groups else "")]
+    parts = [
+        list(group) for _, group in groupby(range(count), lambda i: groups[i] if groups else "")
+    ]
     longest = max(map(len, parts))
     across = min(longest, max(math.ceil(math.sqrt(1.6 * longest)), 4))
     width = min((WIDTH - GAP * (across - 1)) // across, max(wide, 112))
@@ -52,10 +60,14 @@ def montage(pictures: NDArray[np.generic], labels: Sequence[str] = (), groups: S
             y += HEADING
             headings.append((groups[part[0]], y))
         rows, top = tile[1] + GAP + words, y + words
-        corners += [((i % across) * (tile[0] + GAP), top + (i // across) * rows) for i in range(len(part))]
+        corners += [
+            ((i % across) * (tile[0] + GAP), top + (i // across) * rows) for i in range(len(part))
+        ]
         y = corners[-1][1] + tile[1] + GAP
     scale = 1.0 if pictures.dtype == np.uint8 else 255.0
-    bytes_ = np.clip(np.round(np.nan_to_num(pictures.astype(np.float64)) * scale), 0, 255).astype(np.uint8)
+    bytes_ = np.clip(np.round(np.nan_to_num(pictures.astype(np.float64)) * scale), 0, 255).astype(
+        np.uint8
+    )
     return Montage(bytes_, tile, corners, across * (tile[0] + GAP) - GAP, y - GAP, labels, headings)
 
 
@@ -67,7 +79,11 @@ def montage_png(sheet: Montage, paper: str) -> bytes:
     smaller = sheet.pictures.shape[2] > 2 * sheet.tile[0]
     how = Image.Resampling.BOX if smaller else Image.Resampling.NEAREST
     for picture, (x, y) in zip(sheet.pictures, sheet.corners, strict=True):
-        resized = Image.fromarray(picture).convert("RGB").resize((2 * sheet.tile[0], 2 * sheet.tile[1]), how)
+        resized = (
+            Image.fromarray(picture)
+            .convert("RGB")
+            .resize((2 * sheet.tile[0], 2 * sheet.tile[1]), how)
+        )
         canvas.paste(resized, (2 * x, 2 * y))
     content = BytesIO()
     canvas.save(content, "PNG", optimize=True)

@@ -42,7 +42,9 @@ def _picture(result: Result) -> str:
         content = _fewer_colours(png(chart, scale))
         if len(content) <= MOST * 3 // 4:
             break
-    width = round(int.from_bytes(content[16:20], "big") / scale)  # a PNG says its width in its first header
+    width = round(
+        int.from_bytes(content[16:20], "big") / scale
+    )  # a PNG says its width in its first header
     encoded = base64.b64encode(content).decode()
     words = escape(result.views[0].title or result.name, quote=True)
     return f'<img alt="{words}" width="{width}" style="max-width: 100%" src="data:image/png;base64,{encoded}">'
@@ -52,7 +54,9 @@ def _inked(drawn: str) -> str:
     """An SVG without its paper, in the ink and the font of what is around it, numbers to a hundredth of a pixel."""
     ink, paper = PAPERS["light"]
     drawn = re.sub(rf'<rect[^>]*fill="{paper}"[^>]*/>', "", drawn, flags=re.IGNORECASE)
-    drawn = re.sub(rf'<text[^>]*fill="{paper}"[^>]*>[^<]*</text>', "", drawn, flags=re.IGNORECASE)  # halos
+    drawn = re.sub(
+        rf'<text[^>]*fill="{paper}"[^>]*>[^<]*</text>', "", drawn, flags=re.IGNORECASE
+    )  # halos
     drawn = re.sub(ink, "currentColor", drawn, flags=re.IGNORECASE)
     drawn = re.sub(r' (font-family|aria-[a-z]+)="[^"]*"', "", drawn)
     drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", drawn)
@@ -71,7 +75,9 @@ def _fewer_colours(content: bytes) -> bytes:
 
 
 def _table(result: Result) -> str:
-    heads = "".join(f'<th title="{escape(c.says, quote=True)}">{escape(c.title)}</th>' for c in result.columns)
+    heads = "".join(
+        f'<th title="{escape(c.says, quote=True)}">{escape(c.title)}</th>' for c in result.columns
+    )
     rows = "".join(
         "<tr>" + "".join(f"<td>{escape(_cell(value))}</td>" for value in row) + "</tr>\n"
         for row in result.table.head(ROWS).astype(object).itertuples(index=False)

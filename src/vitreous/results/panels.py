@@ -55,7 +55,9 @@ def panels(result: Result, view: View) -> list[Panel]:
     parts: list[tuple[str, pd.DataFrame]] = [("", result.table)]
     if view.facet:
         column = result.table[view.facet]
-        parts = [(str(level), result.table[column == level]) for level in levels(result, view.facet)]
+        parts = [
+            (str(level), result.table[column == level]) for level in levels(result, view.facet)
+        ]
     return [Panel(title, rows, bands(result, rows) if view.bands else ()) for title, rows in parts]
 
 
@@ -78,11 +80,16 @@ def bands(result: Result, rows: pd.DataFrame) -> tuple[Band, ...]:
     """
     models = rows["model"].unique().tolist()
     known = result.about.get("units", {})
-    each = [units_to_bands(model, known.get(model) or _units(rows[rows["model"] == model])) for model in models]
+    each = [
+        units_to_bands(model, known.get(model) or _units(rows[rows["model"] == model]))
+        for model in models
+    ]
     if all(_outline(one) == _outline(each[0]) for one in each[1:]):
         return tuple(each[0]) if each else ()
     return tuple(
-        Band(b.start, b.end, b.kind, b.unit, b.model, lane, len(each)) for lane, one in enumerate(each) for b in one
+        Band(b.start, b.end, b.kind, b.unit, b.model, lane, len(each))
+        for lane, one in enumerate(each)
+        for b in one
     )
 
 
@@ -124,14 +131,18 @@ def shades(result: Result, view: View, theme: Theme) -> Shades | None:
         return Shades(tuple(found), tuple(steps))
     beside = result.about.get("beside", ()) if view.colour == "model" else ()
     place = {level: beside.index(level) if level in beside else i for i, level in enumerate(found)}
-    return Shades(tuple(found), tuple(MODEL_COLOURS[place[level] % len(MODEL_COLOURS)] for level in found))
+    return Shades(
+        tuple(found), tuple(MODEL_COLOURS[place[level] % len(MODEL_COLOURS)] for level in found)
+    )
 
 
 def blend(ramp: Sequence[str], where: float) -> str:
     """The colour at `where` (0 to 1) of a ramp, linear between its stops."""
     place = min(max(where, 0.0), 1.0) * (len(ramp) - 1)
     left = min(int(place), len(ramp) - 2)
-    pairs = ((int(ramp[left][i : i + 2], 16), int(ramp[left + 1][i : i + 2], 16)) for i in (1, 3, 5))
+    pairs = (
+        (int(ramp[left][i : i + 2], 16), int(ramp[left + 1][i : i + 2], 16)) for i in (1, 3, 5)
+    )
     return "#" + "".join(f"{round(a + (b - a) * (place - left)):02X}" for a, b in pairs)
 
 
@@ -158,11 +169,15 @@ def value_limits(result: Result, view: View) -> tuple[float, float] | None:
         return None
     low, high = float(found.min()), float(found.max())
     if view.mark == "heatmap":
-        reach = max(abs(low - view.middle), abs(high - view.middle)) if view.middle is not None else 0
+        reach = (
+            max(abs(low - view.middle), abs(high - view.middle)) if view.middle is not None else 0
+        )
         return (low, high) if view.middle is None else (view.middle - reach, view.middle + reach)
     strips = max((band.lanes for panel in panels(result, view) for band in panel.bands), default=0)
     above = 2.5 if high in extra else 1.0  # room for a reference's words above its line
-    below = 0.0 if view.mark == "bar" and low == 0 else 1.0 + strips * (strips > 1)  # and for strips of bands
+    below = (
+        0.0 if view.mark == "bar" and low == 0 else 1.0 + strips * (strips > 1)
+    )  # and for strips of bands
     if "y" in view.log:
         air = (high / low) ** 0.05 if high > low else 1.1
         return low / air**below, high * air**above
@@ -189,7 +204,9 @@ def spans(result: Result, view: View, rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(start=start, end=start + each)
 
 
-def groups(rows: pd.DataFrame, names: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+def groups(
+    rows: pd.DataFrame, names: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Rows that make one line, by the named columns, in the order in which they first occur."""
     if not names:
         yield {}, rows

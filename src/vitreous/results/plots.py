@@ -79,7 +79,9 @@ class _Drawing(Drawing):
         one, many = ((5.2, 4.6), (3.5, 3.6)) if square else ((5.8, 3.4), (2.7, 2.3))
         wide, high = one if len(parts) == 1 else many
         size = (wide * across + (0.9 if square and len(parts) > 1 else 0.6), high * down + 0.3)
-        fig, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained", sharey=not square)
+        fig, axes = plt.subplots(
+            down, across, figsize=size, squeeze=False, layout="constrained", sharey=not square
+        )
         fig.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]
         for i, (ax, part) in enumerate(zip(axes.flat, parts, strict=False)):
             self.panel(ax, part)
@@ -91,7 +93,9 @@ class _Drawing(Drawing):
         if self.view.title:
             fig.suptitle(self.view.title, x=0.01, ha="left", fontsize=11, fontweight="bold")
         self.legend(fig, list(axes.flat), outside=True)
-        return fig, axes[0, 0] if len(parts) == 1 and not self.view.facet else axes.ravel()[: len(parts)]
+        return fig, axes[0, 0] if len(parts) == 1 and not self.view.facet else axes.ravel()[
+            : len(parts)
+        ]
 
     def panel(self, ax: Axes, panel: Panel) -> None:
         if self.view.mark == "heatmap":
@@ -126,7 +130,9 @@ class _Drawing(Drawing):
             shown = levels(self.result, view.x, panel.rows)
             chosen = thinned(len(shown), 36, 1)
             turned = max((len(str(level)) for level in shown), default=0) * len(shown) > 60
-            look: Look = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+            look: Look = (
+                {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if turned else {}
+            )
             ax.set_xticks(list(chosen), [str(shown[i]) for i in chosen], **look)
 
     def places(self, panel: Panel, rows: pd.DataFrame) -> np.ndarray:
@@ -147,7 +153,9 @@ class _Drawing(Drawing):
 
     def parts(self, rows: pd.DataFrame, *names: str) -> Iterator[tuple[str, Any, pd.DataFrame]]:
         """Rows of one colour (and of one of what else is named), with it."""
-        for key, part in groups(rows, list(dict.fromkeys(name for name in (self.view.colour, *names) if name))):
+        for key, part in groups(
+            rows, list(dict.fromkeys(name for name in (self.view.colour, *names) if name))
+        ):
             yield self.colour(key.get(self.view.colour)), key.get(self.view.colour), part
 
     def line(self, ax: Axes, panel: Panel) -> None:
@@ -156,13 +164,29 @@ class _Drawing(Drawing):
             order = np.argsort(self.places(panel, part), kind="stable")
             rows, x = part.iloc[order], self.places(panel, part)[order]
             if self.view.low:
-                low, high = (rows[name].to_numpy(dtype=float) for name in (self.view.low, self.view.high))
+                low, high = (
+                    rows[name].to_numpy(dtype=float) for name in (self.view.low, self.view.high)
+                )
                 ax.fill_between(x, low, high, color=colour, alpha=style.RIBBON, linewidth=0)
-            dots: Look = {"marker": "o", "markersize": 2.2 if thin else 3.2} if len(np.unique(x)) <= 40 else {}
-            dash = (
-                "--" if dashed(self.shades, level) and self.result.column(self.view.colour).kind == "category" else "-"
+            dots: Look = (
+                {"marker": "o", "markersize": 2.2 if thin else 3.2}
+                if len(np.unique(x)) <= 40
+                else {}
             )
-            ax.plot(x, rows[self.view.y], color=colour, linestyle=dash, linewidth=1.0 if thin else 1.6, **dots)
+            dash = (
+                "--"
+                if dashed(self.shades, level)
+                and self.result.column(self.view.colour).kind == "category"
+                else "-"
+            )
+            ax.plot(
+                x,
+                rows[self.view.y],
+                color=colour,
+                linestyle=dash,
+                linewidth=1.0 if thin else 1.6,
+                **dots,
+            )
 
     def scatter(self, ax: Axes, panel: Panel) -> None:
         for colour, _, rows in self.parts(panel.rows):
@@ -177,17 +201,29 @@ class _Drawing(Drawing):
         else:
             beside = self.shades and self.view.colour not in (self.view.x, self.view.facet)
             count = len(self.shades.levels) if self.shades and beside else 1
-            lane = rows[self.view.colour].map(self.shades.levels.index).astype(float) if self.shades and beside else 0.0
+            lane = (
+                rows[self.view.colour].map(self.shades.levels.index).astype(float)
+                if self.shades and beside
+                else 0.0
+            )
             start = self.places(panel, rows) - 0.4 + 0.8 / count * lane
             rows = rows.assign(start=start, end=start + 0.8 / count)
         for colour, _, part in self.parts(rows):
             middle = ((part["start"] + part["end"]) / 2).to_numpy(dtype=float)
-            ax.bar(middle, part[self.view.y], width=(part["end"] - part["start"]) * 0.95, color=colour, alpha=0.9)
+            ax.bar(
+                middle,
+                part[self.view.y],
+                width=(part["end"] - part["start"]) * 0.95,
+                color=colour,
+                alpha=0.9,
+            )
             self.whiskers(ax, middle, part, self.ink)
 
     def whiskers(self, ax: Axes, x: np.ndarray, rows: pd.DataFrame, colour: str) -> None:
         if self.view.low:
-            ax.vlines(x, rows[self.view.low], rows[self.view.high], color=colour, alpha=0.7, linewidth=1)
+            ax.vlines(
+                x, rows[self.view.low], rows[self.view.high], color=colour, alpha=0.7, linewidth=1
+            )
 
     def bands(self, ax: Axes, panel: Panel) -> None:
         """Kinds of units behind everything; strips at the foot where models differ, in the order of the legend."""
@@ -197,9 +233,23 @@ class _Drawing(Drawing):
             whole = band.lanes == 1
             foot = (band.lanes - 1 - band.lane) * (lane + 0.004)
             low, high, alpha = (0, 1, style.BAND) if whole else (foot, foot + lane, 0.6)
-            ax.axvspan(band.start, band.end, low, high, color=KIND_COLOURS[band.kind], alpha=alpha, lw=0, zorder=0.5)
+            ax.axvspan(
+                band.start,
+                band.end,
+                low,
+                high,
+                color=KIND_COLOURS[band.kind],
+                alpha=alpha,
+                lw=0,
+                zorder=0.5,
+            )
             if not whole and self.view.colour == "model":
-                mark: Look = {"color": self.colour(band.model), "marker": "s", "markersize": 4, "clip_on": False}
+                mark: Look = {
+                    "color": self.colour(band.model),
+                    "marker": "s",
+                    "markersize": 4,
+                    "clip_on": False,
+                }
                 ax.plot(1.015, foot + lane / 2, transform=ax.transAxes, **mark)
 
     def reference(self, ax: Axes, reference: Reference, panel: Panel) -> None:
@@ -213,29 +263,54 @@ class _Drawing(Drawing):
             place = {"xy": (end, value * end), "xytext": (-8, 0), "ha": "right", "va": "center"}
         elif reference.axis == "x":
             ax.axvline(value, **look)
-            place = {"xy": (value, 1), "xytext": (3, -2), "xycoords": ax.get_xaxis_transform(), "va": "top"}
+            place = {
+                "xy": (value, 1),
+                "xytext": (3, -2),
+                "xycoords": ax.get_xaxis_transform(),
+                "va": "top",
+            }
         else:
             ax.axhline(value, **look)
-            place = {"xy": (1, value), "xytext": (-3, 2), "xycoords": ax.get_yaxis_transform(), "ha": "right"}
+            place = {
+                "xy": (1, value),
+                "xytext": (-3, 2),
+                "xycoords": ax.get_yaxis_transform(),
+                "ha": "right",
+            }
         halo = [withStroke(linewidth=2.5, foreground=self.paper, alpha=0.8)]
-        ax.annotate(reference.label, textcoords="offset points", fontsize=8, path_effects=halo, **place)
+        ax.annotate(
+            reference.label, textcoords="offset points", fontsize=8, path_effects=halo, **place
+        )
 
     def heatmap(self, ax: Axes, panel: Panel) -> None:
         view, result = self.view, self.result
         across, up = levels(result, view.x, panel.rows), levels(result, view.y, panel.rows)
         cells = np.full((len(up), len(across)), np.nan)
         columns, rows = (
-            [shown.index(level) for level in panel.rows[name]] for shown, name in ((across, view.x), (up, view.y))
+            [shown.index(level) for level in panel.rows[name]]
+            for shown, name in ((across, view.x), (up, view.y))
         )
         cells[rows, columns] = panel.rows[view.colour].to_numpy(dtype=float)
-        ax.imshow(cells, cmap=self.colours(), norm=self.norm(), origin="lower", interpolation="nearest", aspect="equal")
+        ax.imshow(
+            cells,
+            cmap=self.colours(),
+            norm=self.norm(),
+            origin="lower",
+            interpolation="nearest",
+            aspect="equal",
+        )
         for names, ticks, labels, turn in (
             (across, ax.set_xticks, ax.set_xlabel, 90),
             (up, ax.set_yticks, ax.set_ylabel, 0),
         ):
             chosen = thinned(len(names), 24, 1)
             short = max((len(written(name)) for name in names), default=0) * len(names) < 40
-            ticks(list(chosen), [written(names[i]) for i in chosen], fontsize=6.5, rotation=0 if short else turn)
+            ticks(
+                list(chosen),
+                [written(names[i]) for i in chosen],
+                fontsize=6.5,
+                rotation=0 if short else turn,
+            )
             labels(result.column(view.x if names is across else view.y).title)
         ax.set_facecolor((self.ink, style.HOLE))
         ax.tick_params(length=0)
@@ -255,13 +330,23 @@ class _Drawing(Drawing):
         """A bar of colours for numbers; names and kinds beside the panels, so that they cover nothing."""
         view = self.view
         if view.mark == "heatmap" or (self.shades and self.shades.ends):
-            bar = fig.colorbar(ScalarMappable(self.norm(), self.colours()), ax=axes, shrink=0.6, aspect=22, pad=0.02)
+            bar = fig.colorbar(
+                ScalarMappable(self.norm(), self.colours()),
+                ax=axes,
+                shrink=0.6,
+                aspect=22,
+                pad=0.02,
+            )
             bar.set_label(self.result.column(view.colour).title)
             bar.outline.set_visible(False)
         entries: list[Any] = []
         if self.shades and not self.shades.ends and view.colour not in (view.facet, view.x):
             for level in self.shades.levels:
-                look: Look = {"linestyle": "none", "marker": "s" if view.mark == "bar" else "o", "markersize": 5}
+                look: Look = {
+                    "linestyle": "none",
+                    "marker": "s" if view.mark == "bar" else "o",
+                    "markersize": 5,
+                }
                 entries.append(Line2D([], [], color=self.colour(level), label=str(level), **look))
         entries += [
             Patch(color=KIND_COLOURS[kind], alpha=2.2 * style.BAND, lw=0, label=kind)
@@ -276,10 +361,15 @@ class _Drawing(Drawing):
 
 def _tiles(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Figure, Any]:
     """Pictures side by side in one axes, in points."""
-    names = ([str(value) for value in result.table[name]] if name else [] for name in (view.x, view.facet))
+    names = (
+        [str(value) for value in result.table[name]] if name else []
+        for name in (view.x, view.facet)
+    )
     sheet = montage(result.arrays[view.array], *names)
     if ax is None:
-        _, ax = plt.subplots(figsize=(sheet.width / 90, (sheet.height + 30) / 90), layout="constrained")
+        _, ax = plt.subplots(
+            figsize=(sheet.width / 90, (sheet.height + 30) / 90), layout="constrained"
+        )
     for picture, (x, y) in zip(sheet.pictures, sheet.corners, strict=True):
         extent = (x, x + sheet.tile[0], y + sheet.tile[1], y)
         ax.imshow(picture, extent=extent, interpolation="nearest", cmap="gray", vmin=0, vmax=255)

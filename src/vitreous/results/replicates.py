@@ -37,13 +37,18 @@ class Replicates:
     @classmethod
     def of(cls, values: ArrayLike, replicates: ArrayLike) -> Replicates:
         """From values (rows,) and their replicates (rows, replicates)."""
-        middle, drawn = np.asarray(values, dtype=np.float64), np.asarray(replicates, dtype=np.float64)
+        middle, drawn = (
+            np.asarray(values, dtype=np.float64),
+            np.asarray(replicates, dtype=np.float64),
+        )
         away = drawn - middle[:, None]
         known = np.isfinite(away)
         squares = np.where(known, np.square(away), 0.0).sum(1) / np.maximum(known.sum(1), 1)
         spread = np.sqrt(squares)
         with np.errstate(invalid="ignore", divide="ignore"):
-            scaled = np.where(spread[:, None] > 0, away / spread[:, None], np.where(known, 0.0, np.nan))
+            scaled = np.where(
+                spread[:, None] > 0, away / spread[:, None], np.where(known, 0.0, np.nan)
+            )
         return cls(scaled.astype(np.float16), spread)
 
     def around(self, values: ArrayLike) -> Array:
@@ -71,7 +76,8 @@ class Replicates:
     def joined(parts: Sequence[Replicates]) -> Replicates:
         """One under the other."""
         return Replicates(
-            np.concatenate([each.deviations for each in parts]), np.concatenate([each.spread for each in parts])
+            np.concatenate([each.deviations for each in parts]),
+            np.concatenate([each.spread for each in parts]),
         )
 
 
@@ -87,7 +93,12 @@ class Estimate:
 
     def __getitem__(self, place: Any) -> Estimate:
         inside = place if isinstance(place, tuple) else (place,)
-        return Estimate(self.value[place], self.low[place], self.high[place], self.replicates[(slice(None), *inside)])
+        return Estimate(
+            self.value[place],
+            self.low[place],
+            self.high[place],
+            self.replicates[(slice(None), *inside)],
+        )
 
 
 def tabulate(
@@ -107,7 +118,11 @@ def tabulate(
         for name, entry in row.items():
             if isinstance(entry, Estimate):
                 low, high = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
-                entries |= {name: float(entry.value), low: float(entry.low), high: float(entry.high)}
+                entries |= {
+                    name: float(entry.value),
+                    low: float(entry.low),
+                    high: float(entry.high),
+                }
                 drawn.setdefault(name, {})[number] = entry.replicates
             else:
                 entries[name] = entry

@@ -56,7 +56,9 @@ class Result:
         self._check_table(declared)
         object.__setattr__(self, "columns", tuple(declared[name] for name in names))
         in_order = names == tuple(self.table.columns)
-        object.__setattr__(self, "table", self.table.copy() if in_order else self.table[list(names)])
+        object.__setattr__(
+            self, "table", self.table.copy() if in_order else self.table[list(names)]
+        )
         object.__setattr__(self, "views", tuple(self.views))
         object.__setattr__(self, "replicates", dict(self.replicates))
         for name, each in self.replicates.items():
@@ -65,16 +67,22 @@ class Result:
                     f"Result {self.name!r} has replicates of {name!r} for {len(each)} rows; its table has "
                     f"{len(self.table)} rows and the columns {', '.join(names)}."
                 )
-        object.__setattr__(self, "arrays", {key: _plain(key, array) for key, array in self.arrays.items()})
+        object.__setattr__(
+            self, "arrays", {key: _plain(key, array) for key, array in self.arrays.items()}
+        )
         try:
-            object.__setattr__(self, "about", json.loads(json.dumps(dict(self.about), allow_nan=False)))
+            object.__setattr__(
+                self, "about", json.loads(json.dumps(dict(self.about), allow_nan=False))
+            )
         except (TypeError, ValueError) as error:
             raise VitreousError(
                 f"What result {self.name!r} says about itself does not fit into JSON: {error}."
             ) from None
         for view in self.views:
             view.check(declared, self.arrays)
-            if view.mark == "tiles" and len(self.arrays[view.array]) != (drawn := len(self._rows(view))):
+            if view.mark == "tiles" and len(self.arrays[view.array]) != (
+                drawn := len(self._rows(view))
+            ):
                 raise VitreousError(
                     f"Array {view.array!r} of result {self.name!r} has {len(self.arrays[view.array])} pictures and the "
                     f"table {drawn} rows; tiles are one picture a row."
@@ -84,12 +92,22 @@ class Result:
         from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
         found = [str(name) for name in self.table.columns]
-        if len(declared) < len(self.columns) or len(set(found)) < len(found) or set(found) != set(declared):
+        if (
+            len(declared) < len(self.columns)
+            or len(set(found)) < len(found)
+            or set(found) != set(declared)
+        ):
             wrong = [
                 f"{words} {', '.join(names)}"
                 for words, names in (
-                    ("declared but not in the table:", [name for name in declared if name not in found]),
-                    ("in the table but not declared:", [name for name in found if name not in declared]),
+                    (
+                        "declared but not in the table:",
+                        [name for name in declared if name not in found],
+                    ),
+                    (
+                        "in the table but not declared:",
+                        [name for name in found if name not in declared],
+                    ),
                 )
                 if names
             ]
@@ -97,7 +115,9 @@ class Result:
                 f"The columns of result {self.name!r} do not agree; {'; '.join(wrong) or 'one is there twice'}."
             )
         if not self.table.index.is_unique:
-            raise VitreousError(f"Two rows of result {self.name!r} have one index; call reset_index(drop=True) first.")
+            raise VitreousError(
+                f"Two rows of result {self.name!r} have one index; call reset_index(drop=True) first."
+            )
         dtypes = dict(zip(found, self.table.dtypes, strict=True))
         for name, column in declared.items():
             dtype = dtypes[name]
@@ -132,7 +152,9 @@ class Result:
         for column in self.columns:
             if column.name == name:
                 return column
-        raise UnknownName("column", name, self.table.columns, f"Columns are {', '.join(self.table.columns)}.")
+        raise UnknownName(
+            "column", name, self.table.columns, f"Columns are {', '.join(self.table.columns)}."
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """The table, to do with as one likes."""
@@ -147,7 +169,9 @@ class Result:
         values = self.table[self.column("value").name].to_numpy(dtype=np.float64)
         if not axes:
             return values
-        codes, levels = zip(*(pd.factorize(self.table[self.column(axis).name]) for axis in axes), strict=True)
+        codes, levels = zip(
+            *(pd.factorize(self.table[self.column(axis).name]) for axis in axes), strict=True
+        )
         shape = tuple(len(level) for level in levels)
         cells = np.ravel_multi_index(codes, shape) if len(values) else np.zeros(0, dtype=np.intp)
         if np.unique(cells).size < values.size:
@@ -218,7 +242,9 @@ class Result:
 
         return join(results)
 
-    def plot(self, ax: Axes | None = None, view: int = 0, theme: Theme = "light") -> tuple[Figure, Any]:
+    def plot(
+        self, ax: Axes | None = None, view: int = 0, theme: Theme = "light"
+    ) -> tuple[Figure, Any]:
         """Draw with matplotlib; returns figure and axes, an array of axes for a view with several panels."""
         from vitreous.results.plots import plot
 

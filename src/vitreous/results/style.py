@@ -22,7 +22,12 @@ LANE = 8
 def vega(theme: Theme) -> dict[str, Any]:
     """Config of a Vega-Lite chart."""
     ink, paper = PAPERS[theme]
-    words = {"labelColor": ink, "titleColor": ink, "labelFontSize": SIZES["label"], "titleFontSize": SIZES["axis"]}
+    words = {
+        "labelColor": ink,
+        "titleColor": ink,
+        "labelFontSize": SIZES["label"],
+        "titleFontSize": SIZES["axis"],
+    }
     return {
         "background": paper,
         "font": FONT,

@@ -57,18 +57,27 @@ class View:
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> View:
         """The inverse of `dataclasses.asdict`, also after JSON."""
-        values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()
+        }
         values["references"] = tuple(Reference(**each) for each in raw["references"])
         return cls(**values)
 
     def check(self, columns: Mapping[str, Column], arrays: Mapping[str, Any]) -> None:
         """Refuse what cannot be drawn, when the result is made and not when somebody looks at it."""
         if self.mark not in get_args(Mark):
-            raise UnknownName("mark", self.mark, get_args(Mark), f"Marks are {', '.join(get_args(Mark))}.")
+            raise UnknownName(
+                "mark", self.mark, get_args(Mark), f"Marks are {', '.join(get_args(Mark))}."
+            )
         for role in ("x", "y", "colour", "facet", "detail", "low", "high", "where"):
             name = getattr(self, role)
             if name and name not in columns:
-                raise UnknownName(f"column (the view's {role})", name, columns, f"Columns are {', '.join(columns)}.")
+                raise UnknownName(
+                    f"column (the view's {role})",
+                    name,
+                    columns,
+                    f"Columns are {', '.join(columns)}.",
+                )
         needed = {"heatmap": ("x", "y", "colour"), "tiles": ("array",)}.get(self.mark, ("x", "y"))
         missing = [role for role in needed if not getattr(self, role)]
         if missing or bool(self.low) != bool(self.high):

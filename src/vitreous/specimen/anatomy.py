@@ -87,17 +87,25 @@ class Anatomy:
             found = self.find(which)
             if len(found) > 1:
                 names = ", ".join(u.name for u in found[:4])
-                raise UnknownName("single unit", which, (), f"The pattern matches {len(found)}: {names} …")
+                raise UnknownName(
+                    "single unit", which, (), f"The pattern matches {len(found)}: {names} …"
+                )
             return found[0]
         return self.units[which]
 
     def find(self, pattern: str) -> tuple[Unit, ...]:
         """Units by module path, glob (`blocks.*.attn`), kind, or short label (`2.1`), in order; at least one."""
         labels = self.labels
-        hits = tuple(u for u in self.units if pattern in (u.kind, labels[u.index]) or fnmatchcase(u.name, pattern))
+        hits = tuple(
+            u
+            for u in self.units
+            if pattern in (u.kind, labels[u.index]) or fnmatchcase(u.name, pattern)
+        )
         if not hits:
             known = [u.name for u in self.units]
-            raise UnknownName("unit", pattern, known, "Units go by path, glob, kind or label; print the anatomy.")
+            raise UnknownName(
+                "unit", pattern, known, "Units go by path, glob, kind or label; print the anatomy."
+            )
         return hits
 
     @property

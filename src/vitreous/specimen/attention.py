@@ -48,7 +48,9 @@ class Places:
         """Native layout to (b, groups, heads, queries, keys)."""
         rows, order = self.batch.split(probabilities).flatten(1, -3), self.order.flatten()
         in_order = torch.equal(order, torch.arange(rows.shape[1], device=order.device))
-        rows = rows if in_order else rows[:, order.to(rows.device)]  # no copy where there is nothing to do
+        rows = (
+            rows if in_order else rows[:, order.to(rows.device)]
+        )  # no copy where there is nothing to do
         return rows.unflatten(1, tuple(self.order.shape))
 
     def scatter(self, matrices: Tensor, like: tuple[int, ...], batch: int) -> Tensor:
@@ -97,7 +99,10 @@ def merged(sites: Sequence[AttentionSite]) -> tuple[list[list[int]], Places]:
     clusters: list[tuple[Places, list[int]]] = []
     for number, site in enumerate(sites):
         here = site.places
-        if here is None or (here.queries.shape, here.keys.shape) != (first.queries.shape, first.keys.shape):
+        if here is None or (here.queries.shape, here.keys.shape) != (
+            first.queries.shape,
+            first.keys.shape,
+        ):
             continue
         for there, numbers in clusters:
             if torch.equal(there.queries, here.queries) and torch.equal(there.keys, here.keys):
@@ -109,7 +114,9 @@ def merged(sites: Sequence[AttentionSite]) -> tuple[list[list[int]], Places]:
     kept = [cluster for cluster, count in zip(clusters, heads, strict=True) if count == heads[0]]
     if len(kept) == 1:
         return [kept[0][1]], first
-    queries, keys = (torch.cat([getattr(places, of) for places, _ in kept]) for of in ("queries", "keys"))
+    queries, keys = (
+        torch.cat([getattr(places, of) for places, _ in kept]) for of in ("queries", "keys")
+    )
     return [numbers for _, numbers in kept], replace(first, queries=queries, keys=keys)
 
 
@@ -120,7 +127,9 @@ def find_attention(flow: Flow, body: list[fx.Node]) -> list[AttentionSite]:
     if sites or not products:
         return sites
     summaries = [node for node in products if _summarises(node, flow)]
-    linear = [AttentionSite(n.name, False, None, _heads(shape_of(n)), "linear", None) for n in summaries]
+    linear = [
+        AttentionSite(n.name, False, None, _heads(shape_of(n)), "linear", None) for n in summaries
+    ]
     return linear or [_lost(products[-1], flow)]
 
 
@@ -135,7 +144,11 @@ def _site(node: fx.Node, flow: Flow) -> AttentionSite | None:
     operands = [a for a in node.all_input_nodes if a in flow.data]
     if _summarises(node, flow) or any(is_summary(flow.positions, operand) for operand in operands):
         return None  # linear attention
-    return _lost(node, flow) if sum(_softmax_behind(a, flow) is not None for a in operands) == 1 else None
+    return (
+        _lost(node, flow)
+        if sum(_softmax_behind(a, flow) is not None for a in operands) == 1
+        else None
+    )
 
 
 def _heads(shape: tuple[int, ...]) -> int | None:
@@ -154,12 +167,16 @@ def _fused(node: fx.Node, flow: Flow) -> AttentionSite:
     lead = shape_of(node)[:-1]
     k = key.ids[..., 0]
     k = k.reshape(*[1] * (len(lead) - k.ndim), *k.shape)
-    if len(lead) == 3 and 1 < k.shape[1] < lead[1]:  # grouped queries: neighbouring heads share their keys
+    if (
+        len(lead) == 3 and 1 < k.shape[1] < lead[1]
+    ):  # grouped queries: neighbouring heads share their keys
         k = k.repeat_interleave(lead[1] // k.shape[1], 1)
     k = k.expand(*lead[:-1], k.shape[-1])
     site = AttentionSite(node.name, True, None, _heads(shape), "unknown", None)
     site = _placed(site, query.like(query.ids[..., 0].expand(lead)), key.like(k))
-    return replace(site, reach="windowed") if site.reach == "global" and _masked(node, flow) else site
+    return (
+        replace(site, reach="windowed") if site.reach == "global" and _masked(node, flow) else site
+    )
 
 
 def _masked(node: fx.Node, flow: Flow) -> bool:
@@ -168,7 +185,9 @@ def _masked(node: fx.Node, flow: Flow) -> bool:
     if not isinstance(mask, fx.Node) or mask in flow.data:
         return False
     value = flow.positions.constant(mask)
-    return not value.is_meta and bool((~value if value.dtype == torch.bool else value == -torch.inf).any())
+    return not value.is_meta and bool(
+        (~value if value.dtype == torch.bool else value == -torch.inf).any()
+    )
 
 
 def _unfused(node: fx.Node, found: Product, flow: Flow) -> AttentionSite:
@@ -196,7 +215,11 @@ def _softmax_behind(operand: fx.Node, flow: Flow) -> str | None:
             return node.name
         if flow.role[node] == "attention":
             continue
-        fresh = [p for p in node.all_input_nodes if p in flow.data and p not in seen and _numel(p) == shape]
+        fresh = [
+            p
+            for p in node.all_input_nodes
+            if p in flow.data and p not in seen and _numel(p) == shape
+        ]
         seen.update(fresh)
         queue.extend(fresh)
     return None
@@ -224,7 +247,9 @@ def _summarises(node: fx.Node, flow: Flow) -> bool:
     moving = 0
     for number, operand in enumerate(found.operands):
         trace = flow.trace(operand)
-        if trace is not None and any(not constant_along(trace.ids, dim) for dim in found.summed(number)):
+        if trace is not None and any(
+            not constant_along(trace.ids, dim) for dim in found.summed(number)
+        ):
             moving += 1
     return moving > 1
 
@@ -235,7 +260,9 @@ def _lost(node: fx.Node, flow: Flow) -> AttentionSite:
     while queue:
         current = queue.pop(0)
         sources = [n for n in current.all_input_nodes if n in flow.data]
-        if flow.trace(current) is None and any(flow.trace(source) is not None for source in sources):
+        if flow.trace(current) is None and any(
+            flow.trace(source) is not None for source in sources
+        ):
             where = current
             break
         fresh = [n for n in sources if n not in seen]
@@ -243,14 +270,18 @@ def _lost(node: fx.Node, flow: Flow) -> AttentionSite:
         queue.extend(fresh)
     at = f" after {op(where)} in {path(where) or 'the model itself'}" if where is not None else ""
     reason = f"It cannot be told which positions its queries and keys have{at}."
-    return AttentionSite(node.name, False, None, _heads(shape_of(node)), "unknown", None, reason=reason)
+    return AttentionSite(
+        node.name, False, None, _heads(shape_of(node)), "unknown", None, reason=reason
+    )
 
 
 def _placed(site: AttentionSite, query: Trace, key: Trace) -> AttentionSite:
     """The site with the places of (…, queries) and (…, keys)."""
     places = _places(query, key)
     if places is None:
-        return replace(site, reason="Its queries and keys do not form groups that are alike in all heads.")
+        return replace(
+            site, reason="Its queries and keys do not form groups that are alike in all heads."
+        )
     return replace(site, heads=places.order.shape[1], reach=reach_of(places), places=places)
 
 
@@ -269,7 +300,9 @@ def _places(query: Trace, key: Trace) -> Places | None:
     order = group.argsort(stable=True).reshape(len(rows), -1)
     first = order[:, 0].argsort()  # groups in the order in which they appear
     order = order[first]
-    return Places(batch, order, queries[order[:, 0]], keys[order[:, 0]], len(names), query.grid, key.grid)
+    return Places(
+        batch, order, queries[order[:, 0]], keys[order[:, 0]], len(names), query.grid, key.grid
+    )
 
 
 def _tokens(ids: Tensor, prefix: int) -> Tensor:
@@ -290,7 +323,12 @@ def reach_of(places: Places) -> Reach:
 
 
 def fused_probabilities(
-    query: Tensor, key: Tensor, bias: Tensor | None, causal: bool, scale: float | None, grouped: bool
+    query: Tensor,
+    key: Tensor,
+    bias: Tensor | None,
+    causal: bool,
+    scale: float | None,
+    grouped: bool,
 ) -> Tensor:
     """softmax(q k' * scale + bias), in float32 or better; zeros for a query that may look at nothing."""
     wide = torch.promote_types(query.dtype, torch.float32)
@@ -299,10 +337,14 @@ def fused_probabilities(
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = (query.to(wide) * factor) @ key.to(wide).transpose(-1, -2)
     if bias is None and not causal:
-        return logits.softmax(-1)  # nothing is masked; the other one looks at everything three times more
+        return logits.softmax(
+            -1
+        )  # nothing is masked; the other one looks at everything three times more
     if causal:
         keep = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
         logits = logits.masked_fill(~keep, -torch.inf)
     if bias is not None:
-        logits = logits.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else logits + bias
+        logits = (
+            logits.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else logits + bias
+        )
     return aten._safe_softmax.default(logits, -1)

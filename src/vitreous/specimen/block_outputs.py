@@ -57,7 +57,11 @@ class BlockOutputs:
     def before(self, join: Join) -> fx.Node:
         """The tensor that enters `join`'s block: its fork, or what a norm and activation at its start have read."""
         node, block = join.fork, self.blocks[join.total]
-        while block and _inside(path(node), block) and _is_light(node, self.flow, set(node.all_input_nodes)):
+        while (
+            block
+            and _inside(path(node), block)
+            and _is_light(node, self.flow, set(node.all_input_nodes))
+        ):
             sources = [n for n in node.all_input_nodes if n in self.flow.data]
             if len(sources) != 1 or node in self.blocks:  # the block's own first sum
                 break
@@ -68,7 +72,9 @@ class BlockOutputs:
         """The steps after the sum up to a tensor that a later block adds back as it is."""
         steps = self.steps[join.total]
         own = [step for step in steps if not self._is_foreign(step, join)]
-        reaching = [i for i, step in enumerate(own) if step[-1] in self.skips and not _is_layout(step)]
+        reaching = [
+            i for i, step in enumerate(own) if step[-1] in self.skips and not _is_layout(step)
+        ]
         return own[: reaching[-1] + 1] if reaching else []
 
     def _ends_block(self, step: list[fx.Node], join: Join) -> bool:
@@ -80,15 +86,21 @@ class BlockOutputs:
         alone = sum(other == block for other in self.blocks.values()) == 1
         if block and alone:  # a module of its own: what it does after the sum ends it
             return all(_inside(path(n), block) for n in step)
-        if any(other.total in self.skips for other in self.joins if self.blocks[other.total] == block):
+        if any(
+            other.total in self.skips for other in self.joins if self.blocks[other.total] == block
+        ):
             return False  # its sums are added back as they are, so nothing ends its blocks
-        return any(self.flow.role[n] == "activation" for n in step) and not any(op(n) in NORMS for n in step)
+        return any(self.flow.role[n] == "activation" for n in step) and not any(
+            op(n) in NORMS for n in step
+        )
 
     def _is_foreign(self, step: list[fx.Node], join: Join) -> bool:
         """Whether the step's modules are nearer to another block than to the join's own."""
         own = self.blocks[join.total]
         others = set(self.blocks.values()) - {own}
-        return any(_shared(path(n), block) > _shared(path(n), own) for n in step for block in others)
+        return any(
+            _shared(path(n), block) > _shared(path(n), own) for n in step for block in others
+        )
 
     def _pattern(self, step: list[fx.Node]) -> tuple[tuple[str, str], ...]:
         """What a step computes and where, the numbers of layers left out."""

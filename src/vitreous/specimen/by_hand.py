@@ -52,14 +52,21 @@ class HandSpecimen(Specimen):
         def enter(unit: Unit) -> Callable[..., None]:
             def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
                 value = args[0] if args else None  # copied, as the module may work in place
-                entered[unit.name] = value.clone() if "before" in wanted and isinstance(value, Tensor) else None
+                entered[unit.name] = (
+                    value.clone() if "before" in wanted and isinstance(value, Tensor) else None
+                )
 
             return hook
 
         def leave(unit: Unit) -> Callable[..., None]:
             def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
                 value = output.clone() if each is None and isinstance(output, Tensor) else output
-                seen = {"before": entered.pop(unit.name), "branch": value, "after": value, "out": value}
+                seen = {
+                    "before": entered.pop(unit.name),
+                    "branch": value,
+                    "after": value,
+                    "out": value,
+                }
                 features: dict[str, Any] = {
                     site: Feature(value, _layout(value))
                     for site, value in seen.items()
@@ -87,10 +94,16 @@ class HandSpecimen(Specimen):
         return self._swapped([units], lambda part: _Replaced(part, fn), f"with branch {units}")
 
     def without_skip(self, *units: str) -> Specimen:
-        raise VitreousError("Units named by hand have no known skip; without_skip needs the model's graph.")
+        raise VitreousError(
+            "Units named by hand have no known skip; without_skip needs the model's graph."
+        )
 
-    def with_attention(self, units: str, attention: str | Tensor | Mapping[str, Tensor]) -> Specimen:
-        raise VitreousError("Units named by hand have no known attention; with_attention needs the model's graph.")
+    def with_attention(
+        self, units: str, attention: str | Tensor | Mapping[str, Tensor]
+    ) -> Specimen:
+        raise VitreousError(
+            "Units named by hand have no known attention; with_attention needs the model's graph."
+        )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
         self.module = shared_copy(self.module)  # type: ignore[assignment]
@@ -98,12 +111,16 @@ class HandSpecimen(Specimen):
         return nn.Module._apply(self, fn, recurse)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Specimen:
-        return self._trained_alike(HandSpecimen(copy.deepcopy(self.module, memo), self.anatomy, self.edits))
+        return self._trained_alike(
+            HandSpecimen(copy.deepcopy(self.module, memo), self.anatomy, self.edits)
+        )
 
     def _part(self, name: str) -> nn.Module:
         return cast(nn.Module, self.module).get_submodule(name)
 
-    def _swapped(self, patterns: Sequence[str], swap: Callable[[nn.Module], nn.Module], description: str) -> Specimen:
+    def _swapped(
+        self, patterns: Sequence[str], swap: Callable[[nn.Module], nn.Module], description: str
+    ) -> Specimen:
         model = shared_copy(self.module)
         for unit in self._find(patterns):
             parent, _, child = unit.name.rpartition(".")
@@ -158,7 +175,9 @@ def by_hand(
             )
         units = list(_order(shared_copy(model), blocks(model), images))
         if not units:
-            raise VitreousError(f"{name} repeats no block that runs on images; name the modules: units=['path', …].")
+            raise VitreousError(
+                f"{name} repeats no block that runs on images; name the modules: units=['path', …]."
+            )
     for path in units:
         if path not in named or not path:
             raise UnknownName("module", path, named)
@@ -169,8 +188,13 @@ def by_hand(
     copied = shared_copy(model)
     ran = _order(copied, list(units), images)
     if missing := [path for path in units if path not in ran]:
-        raise VitreousError(f"Module {missing[0]!r} did not run when {name} was given images; name modules that do.")
-    built, grids = [], dict.fromkeys(filter(None, (layout.grid if layout else None for layout in ran.values())))
+        raise VitreousError(
+            f"Module {missing[0]!r} did not run when {name} was given images; name modules that do."
+        )
+    built, grids = (
+        [],
+        dict.fromkeys(filter(None, (layout.grid if layout else None for layout in ran.values()))),
+    )
     stages = {grid: i + 1 for i, grid in enumerate(grids)}
     for index, (path, layout) in enumerate(ran.items()):
         grid = layout.grid if layout is not None else None
@@ -198,14 +222,20 @@ def blocks(model: nn.Module) -> list[str]:
     """
     found: list[str] = []
     for path, module in model.named_modules():
-        if not isinstance(module, (nn.ModuleList, nn.Sequential)) or any(path.startswith(f"{o}.") for o in found):
+        if not isinstance(module, (nn.ModuleList, nn.Sequential)) or any(
+            path.startswith(f"{o}.") for o in found
+        ):
             continue
         kinds = Counter(type(child) for child in module if len(list(child.children())))
         repeated = {kind for kind, count in kinds.items() if count > 1}
         for i, child in enumerate(module):
             own = f"{path}.{i}".lstrip(".")
             if type(child) in repeated:
-                found += [f"{own}.{j}" for j in range(len(child))] if isinstance(child, nn.ModuleList) else [own]
+                found += (
+                    [f"{own}.{j}" for j in range(len(child))]
+                    if isinstance(child, nn.ModuleList)
+                    else [own]
+                )
     return found
 
 
@@ -226,7 +256,9 @@ def _order(model: nn.Module, paths: list[str], images: Tensor) -> dict[str, Layo
 
     with undisturbed(model) as saving, torch.no_grad():
         for path in paths:
-            model.get_submodule(path).register_forward_hook(note(path))  # gone when the state is put back
+            model.get_submodule(path).register_forward_hook(
+                note(path)
+            )  # gone when the state is put back
         saving.run(model, images)
     return ran
 

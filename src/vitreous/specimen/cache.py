@@ -23,7 +23,21 @@ from vitreous.specimen.graph import Compiled, attribute
 from vitreous.specimen.observe import Wiring, copy_nodes
 
 CAPACITY = 64
-PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, type, Enum, slice)
+PLAIN = (
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    bool,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.Size,
+    type,
+    Enum,
+    slice,
+)
 ABOUT = {"pretrained_cfg", "default_cfg", "feature_info", *vars(nn.Module())}
 """Says where weights come from, not what runs; and torch's own attributes of a module, which are looked at by name."""
 
@@ -40,26 +54,37 @@ class Entry(NamedTuple):
 _entries: OrderedDict[Hashable, Entry] = OrderedDict()
 
 
-def recall(key: Hashable | None, model: nn.Module) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]] | None:
+def recall(
+    key: Hashable | None, model: nn.Module
+) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]] | None:
     """The graph of this structure over the weights of `model`, if the structure was met before."""
     entry = _entries.get(key) if key is not None else None
     if entry is None:
         return None
     _entries.move_to_end(key)
     targets = {str(n.target) for n in entry.graph.nodes if n.op == "get_attr"}
-    tensors = {t: entry.constants[t] if t in entry.constants else attribute(model, t) for t in targets}
+    tensors = {
+        t: entry.constants[t] if t in entry.constants else attribute(model, t) for t in targets
+    }
     graph, _ = copy_nodes(entry.graph)
     return Compiled(tensors, graph), entry.anatomy, entry.wiring
 
 
 def remember(
-    key: Hashable | None, model: nn.Module, module: fx.GraphModule, anatomy: Anatomy, wiring: dict[str, Wiring]
+    key: Hashable | None,
+    model: nn.Module,
+    module: fx.GraphModule,
+    anatomy: Anatomy,
+    wiring: dict[str, Wiring],
 ) -> None:
     if key is None:
         return
     own = {
         name
-        for name, _ in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
+        for name, _ in [
+            *model.named_parameters(remove_duplicate=False),
+            *model.named_buffers(remove_duplicate=False),
+        ]
     }
     targets = {str(n.target) for n in module.graph.nodes if n.op == "get_attr"}
     constants = {t: attribute(module, t) for t in targets - own}
@@ -88,9 +113,17 @@ def _parts(model: nn.Module) -> Iterator[Hashable]:
             raise _Unknown
         attributes = {name: v for name, v in vars(module).items() if name not in ABOUT}
         yield path, describe.kind(type(module)), describe.mapping(attributes)
-    for name, tensor in [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]:
+    for name, tensor in [
+        *model.named_parameters(remove_duplicate=False),
+        *model.named_buffers(remove_duplicate=False),
+    ]:
         counts = not tensor.is_floating_point() and not tensor.is_complex()
-        yield name, _form(tensor), tensor.requires_grad, _values(tensor) if counts else None  # a table of indices
+        yield (
+            name,
+            _form(tensor),
+            tensor.requires_grad,
+            _values(tensor) if counts else None,
+        )  # a table of indices
 
 
 class _Description:
@@ -109,13 +142,28 @@ class _Description:
     def kind(self, kind: type) -> Hashable:
         """A class, and those attributes of its own and its parents that can be changed afterwards."""
         if kind not in self.kinds:
-            parents = [each for each in kind.__mro__ if not each.__module__.startswith(("torch.", "builtins"))]
-            own = {f"{each.__qualname__}.{name}": v for each in parents for name, v in vars(each).items()}
-            self.kinds[kind] = kind, tuple((name, self._of_class(v)) for name, v in own.items() if "__" not in name)
+            parents = [
+                each
+                for each in kind.__mro__
+                if not each.__module__.startswith(("torch.", "builtins"))
+            ]
+            own = {
+                f"{each.__qualname__}.{name}": v
+                for each in parents
+                for name, v in vars(each).items()
+            }
+            self.kinds[kind] = (
+                kind,
+                tuple((name, self._of_class(v)) for name, v in own.items() if "__" not in name),
+            )
         return self.kinds[kind]
 
     def _of_class(self, value: Any) -> Hashable:
-        return self(value) if isinstance(value, (*PLAIN, dict, list, tuple, set, Tensor)) else id(value)
+        return (
+            self(value)
+            if isinstance(value, (*PLAIN, dict, list, tuple, set, Tensor))
+            else id(value)
+        )
 
     def __call__(self, value: Any) -> Hashable:
         if isinstance(value, PLAIN):
@@ -153,7 +201,9 @@ class _Description:
             return self(value.func), self(value.args), self(value.keywords)
         if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType):
             return value
-        if type(value).__module__.startswith(("torch.", "builtins", "numpy")) or not hasattr(value, "__dict__"):
+        if type(value).__module__.startswith(("torch.", "builtins", "numpy")) or not hasattr(
+            value, "__dict__"
+        ):
             raise _Unknown
         return self.kind(type(value)), self.mapping(vars(value))
 
@@ -165,5 +215,7 @@ def _form(tensor: Tensor) -> Hashable:
 def _values(tensor: Tensor) -> Hashable:
     if tensor.is_meta or tensor.is_sparse or tensor.is_quantized:
         raise _Unknown
-    flat = tensor.detach().cpu().contiguous().flatten().view(torch.uint8) if tensor.numel() else tensor
+    flat = (
+        tensor.detach().cpu().contiguous().flatten().view(torch.uint8) if tensor.numel() else tensor
+    )
     return sha256(flat.numpy().tobytes()).digest()

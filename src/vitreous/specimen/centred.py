@@ -31,6 +31,8 @@ class Centred:
     def variance(self) -> Tensor:
         """(b,) over positions, mean over channels; zero where a map varies by no more than rounding does."""
         _, count, channels = self.tokens.shape
-        found = torch.linalg.vector_norm(self.tokens, dim=(1, 2)).square() / ((count - 1) * channels)
+        found = torch.linalg.vector_norm(self.tokens, dim=(1, 2)).square() / (
+            (count - 1) * channels
+        )
         rounding = (2 * torch.finfo(self.tokens.dtype).eps * self.means).square().mean((1, 2))
         return found.where(found > rounding, 0.0)

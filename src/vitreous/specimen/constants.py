@@ -29,7 +29,9 @@ def known_constants(model: nn.Module) -> Iterator[None]:
     """Export within this to have such questions answered; torch's own fake tensors are changed for the time being."""
     ordinary = FakeTensorMode.dispatch
 
-    def dispatch(self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def dispatch(
+        self: FakeTensorMode, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         first = args[0] if args else None
         value = getattr(first, "real_tensor", None) if isinstance(first, FakeTensor) else None
         if value is not None and func in NUMBERS:
@@ -67,7 +69,9 @@ def _forget(tensors: Any) -> None:
             tensor.real_tensor = None
 
 
-UNKNOWN_SIZE = "the number of tokens or another size depends on the values in the images, or on chance"
+UNKNOWN_SIZE = (
+    "the number of tokens or another size depends on the values in the images, or on chance"
+)
 UNKNOWN_WAY = "a branch or the end of a loop depends on the values in the images, or on chance"
 
 

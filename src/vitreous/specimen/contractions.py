@@ -16,7 +16,16 @@ from torch import Tensor, fx
 from vitreous.specimen.graph import args, op
 from vitreous.specimen.trace import shape_of
 
-MATRICES = {"matmul": 0, "bmm": 0, "mm": 0, "mv": 0, "dot": 0, "baddbmm": 1, "addmm": 1, "addbmm": 1}
+MATRICES = {
+    "matmul": 0,
+    "bmm": 0,
+    "mm": 0,
+    "mv": 0,
+    "dot": 0,
+    "baddbmm": 1,
+    "addmm": 1,
+    "addbmm": 1,
+}
 """Products of matrices, and where their first factor stands."""
 PRODUCTS = {*MATRICES, "einsum", "tensordot"}
 
@@ -73,7 +82,9 @@ def _matrices(left: fx.Node, right: fx.Node) -> Contraction | None:
     batch = ascii_letters[3 : max(sizes) + 1]  # a, b and c are those of the matrices
     first = f"{batch[len(batch) - max(sizes[0] - 2, 0) :]}{'a' * (sizes[0] > 1)}c"
     second = f"{batch[len(batch) - max(sizes[1] - 2, 0) :]}c{'b' * (sizes[1] > 1)}"
-    return Contraction((left, right), (first, second), f"{batch}{'a' * (sizes[0] > 1)}{'b' * (sizes[1] > 1)}")
+    return Contraction(
+        (left, right), (first, second), f"{batch}{'a' * (sizes[0] > 1)}{'b' * (sizes[1] > 1)}"
+    )
 
 
 def _einsum(equation: str, operands: Sequence[fx.Node]) -> Contraction | None:
@@ -85,14 +96,20 @@ def _einsum(equation: str, operands: Sequence[fx.Node]) -> Contraction | None:
     named = [len(term.replace("...", "")) for term in terms]
     sizes = [len(shape_of(operand)) - count for operand, count in zip(operands, named, strict=True)]
     spare = [c for c in ascii_letters if c not in equation]
-    dots = spare[: max((size for term, size in zip(terms, sizes, strict=True) if "..." in term), default=0)]
-    full = tuple(t.replace("...", "".join(dots[len(dots) - n :])) for t, n in zip(terms, sizes, strict=True))
+    dots = spare[
+        : max((size for term, size in zip(terms, sizes, strict=True) if "..." in term), default=0)
+    ]
+    full = tuple(
+        t.replace("...", "".join(dots[len(dots) - n :])) for t, n in zip(terms, sizes, strict=True)
+    )
     if any(len(set(term)) < len(term) for term in full):
         return None  # a diagonal
     return Contraction(tuple(operands), full, output.replace("...", "".join(dots)))
 
 
-def _tensordot(left: fx.Node, right: fx.Node, over: Sequence[int], against: Sequence[int]) -> Contraction:
+def _tensordot(
+    left: fx.Node, right: fx.Node, over: Sequence[int], against: Sequence[int]
+) -> Contraction:
     sizes = len(shape_of(left)), len(shape_of(right))
     first, second = list(ascii_letters[: sizes[0]]), list(ascii_letters[sizes[0] : sum(sizes)])
     for i, j in zip(over, against, strict=True):
@@ -105,9 +122,15 @@ def _tensordot(left: fx.Node, right: fx.Node, over: Sequence[int], against: Sequ
 def _multiplied_and_summed(node: fx.Node) -> Contraction | None:
     source = args(node)[0]
     over: Any = args(node)[1] if len(node.args) > 1 else None
-    if not isinstance(source, fx.Node) or op(source) != "mul" or not isinstance(over, (int, list, tuple)):
+    if (
+        not isinstance(source, fx.Node)
+        or op(source) != "mul"
+        or not isinstance(over, (int, list, tuple))
+    ):
         return None
-    operands = [a for a in source.args if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), Tensor)]
+    operands = [
+        a for a in source.args if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), Tensor)
+    ]
     if len(operands) != 2:
         return None
     letters = ascii_letters[: len(shape_of(source))]

@@ -63,7 +63,9 @@ def _residual(join: Join, out: fx.Node, flow: Flow) -> list[Piece]:
     groups = [(b,) for b in join.branches] if bent else [join.branches]
     pieces = []
     for group in groups:
-        body = sorted({n for b in group for n in flow.between(join.fork, b)}, key=flow.order.__getitem__)
+        body = sorted(
+            {n for b in group for n in flow.between(join.fork, b)}, key=flow.order.__getitem__
+        )
         kind = flow.kind(body)
         assert kind is not None
         piece = Piece(kind, join.fork, group, body, join.total, out, join.skip, join.total)
@@ -84,7 +86,9 @@ class _Trunk:
         self.blocks: dict[str, bool] = {}
         self.containers = {_container(name) for name in residual_names} - {""}
 
-    def cut(self, nodes: list[fx.Node], end: fx.Node, *, first: bool = False, last: bool = False) -> list[Piece]:
+    def cut(
+        self, nodes: list[fx.Node], end: fx.Node, *, first: bool = False, last: bool = False
+    ) -> list[Piece]:
         runs = self._runs(nodes, end)
         if not any(map(self._matters, runs)) and not (first or last):
             return []
@@ -103,7 +107,10 @@ class _Trunk:
         """Stretches between the points where a single tensor carries everything; each begins with something learned
         or a change of grid."""
         place = {node: i for i, node in enumerate(nodes)}
-        last_use = {n: len(nodes) if n is end else max((place.get(u, -1) for u in n.users), default=-1) for n in nodes}
+        last_use = {
+            n: len(nodes) if n is end else max((place.get(u, -1) for u in n.users), default=-1)
+            for n in nodes
+        }
         runs: list[list[fx.Node]] = []
         current: list[fx.Node] = []
         live: set[fx.Node] = set()
@@ -116,7 +123,11 @@ class _Trunk:
         runs += [current] if current else []
         merged: list[list[fx.Node]] = []
         for run in runs:
-            if merged and not (self._matters(run) and self._matters(merged[-1])) and not self._pools(merged[-1], run):
+            if (
+                merged
+                and not (self._matters(run) and self._matters(merged[-1]))
+                and not self._pools(merged[-1], run)
+            ):
                 merged[-1] = merged[-1] + run
             else:
                 merged.append(run)
@@ -136,14 +147,25 @@ class _Trunk:
         count = inside.index(True) if True in inside else len(runs) * bool(self.containers)
         if count == 0:
             top = names[0].split(".")[0]
-            child = _container(names[0], keep_number=True) if isinstance(self.modules.get(top), CONTAINERS) else top
-            count = next((i for i, name in enumerate(names) if not f"{name}.".startswith(f"{child}.")), len(runs))
+            child = (
+                _container(names[0], keep_number=True)
+                if isinstance(self.modules.get(top), CONTAINERS)
+                else top
+            )
+            count = next(
+                (i for i, name in enumerate(names) if not f"{name}.".startswith(f"{child}.")),
+                len(runs),
+            )
         return runs[:count], runs[count:]
 
     def _head(self, runs: list[list[fx.Node]]) -> tuple[list[list[fx.Node]], list[list[fx.Node]]]:
         """The head begins where positions end, or after the attention that pools them."""
         count = len(runs)
-        while count and not self._has_places(runs[count - 1][-1]) and self.flow.kind(runs[count - 1]) != "attention":
+        while (
+            count
+            and not self._has_places(runs[count - 1][-1])
+            and self.flow.kind(runs[count - 1]) != "attention"
+        ):
             count -= 1
         return runs[:count], runs[count:]
 
@@ -164,7 +186,11 @@ class _Trunk:
         owner = common_path(a + b)
         if not owner or not self._is_block(owner):
             return False
-        whole = [common_path(side) for side in (a, b) if len(side) > 1 and self.flow.kind(side) == "attention"]
+        whole = [
+            common_path(side)
+            for side in (a, b)
+            if len(side) > 1 and self.flow.kind(side) == "attention"
+        ]
         return all(where == owner for where in whole)  # attention that is complete stays by itself
 
     def _is_block(self, owner: str) -> bool:
@@ -177,7 +203,9 @@ class _Trunk:
             learned = self._inside(owner)
             small_mlp = len(learned) <= 3 and all(self.flow.role[n] == "linear" for n in learned)
             inner = module.named_modules() if module is not None else ()
-            lists = [f"{owner}.{name}".rstrip(".") for name, m in inner if isinstance(m, CONTAINERS)]
+            lists = [
+                f"{owner}.{name}".rstrip(".") for name, m in inner if isinstance(m, CONTAINERS)
+            ]
             stage = owner in lists or any(self._busy_children(name) > 1 for name in lists)
             self.blocks[owner] = small_mlp or not stage
         return self.blocks[owner]
@@ -215,7 +243,9 @@ class _Trunk:
                 groups.append(list(nodes))
             else:
                 groups[-1] += nodes
-        return [part for g in groups for part in (self._repeated(g) if self._is_container(g) else [g])]
+        return [
+            part for g in groups for part in (self._repeated(g) if self._is_container(g) else [g])
+        ]
 
     def _is_container(self, nodes: list[fx.Node]) -> bool:
         owner = self.modules.get(common_path(self.flow.significant(nodes)))
@@ -226,11 +256,17 @@ class _Trunk:
         end, inside = run[-1], set(run)
         leaving = [n for n in run if any(u not in inside for u in n.users)]
         end = leaving[-1] if leaving else end
-        feeds = [p for n in run for p in n.all_input_nodes if p not in inside and p in self.flow.data]
+        feeds = [
+            p for n in run for p in n.all_input_nodes if p not in inside and p in self.flow.data
+        ]
         before = max(feeds, key=self.flow.order.__getitem__, default=None)
         kind = role or self._kind(run, before, end)
         learned = self.flow.essence(run)
-        name = self._whole(common_path(learned), inside) or (path(learned[0]).split(".")[0] if learned else "") or kind
+        name = (
+            self._whole(common_path(learned), inside)
+            or (path(learned[0]).split(".")[0] if learned else "")
+            or kind
+        )
         return Piece(kind, before, (end,), run, end, end, name=name)
 
     def _whole(self, name: str, inside: set[fx.Node]) -> str:

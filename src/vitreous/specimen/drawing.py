@@ -25,7 +25,18 @@ __all__ = ["KIND_COLOURS", "check_ending", "html", "notebook", "save", "svg", "t
 
 ENDINGS = (".svg", ".pdf", ".png", ".html", ".json")
 
-COLUMNS = ("label", "unit", "kind", "grid", "prefix", "heads", "reach", "channels", "skip", "parameters")
+COLUMNS = (
+    "label",
+    "unit",
+    "kind",
+    "grid",
+    "prefix",
+    "heads",
+    "reach",
+    "channels",
+    "skip",
+    "parameters",
+)
 NUMBERS = {"grid", "heads", "channels", "parameters"}
 
 
@@ -40,7 +51,11 @@ def table(anatomy: Anatomy, *, fold: bool = False) -> Table:
 
     prefix = dict.fromkeys(token for unit in anatomy for token in unit.prefix)
     tally = ", ".join(f"{number} {kind}" for kind, number in anatomy.counts().items())
-    notes = [f"{count(anatomy.parameters)} parameters", tally, f"prefix: {', '.join(prefix)}" if prefix else ""]
+    notes = [
+        f"{count(anatomy.parameters)} parameters",
+        tally,
+        f"prefix: {', '.join(prefix)}" if prefix else "",
+    ]
     reasons = "".join(f"\n{line}" for line in remarks(anatomy))
     out = Table(
         title=Text(anatomy.model, "bold"), caption=Text(" · ".join(filter(None, notes)) + reasons), box=box.SIMPLE_HEAD,
@@ -50,7 +65,9 @@ def table(anatomy: Anatomy, *, fold: bool = False) -> Table:
     shown = ["", "unit", "kind", "tokens", *(["heads"] if attends else []), "ch", "params"]
     for column in shown:
         right, wraps = column in ("tokens", "ch", "params"), column == "unit"
-        out.add_column(column, justify="right" if right else "left", no_wrap=not wraps, overflow="fold")
+        out.add_column(
+            column, justify="right" if right else "left", no_wrap=not wraps, overflow="fold"
+        )
     for panel in panels(anatomy, fold=fold):
         for slot in chain(*panel):
             unit, times = slot[0], f" ×{len(slot)}" if len(slot) > 1 else ""
@@ -58,7 +75,9 @@ def table(anatomy: Anatomy, *, fold: bool = False) -> Table:
                 "": Text(labels[unit.index], "dim"),
                 "unit": Text(slot_name(slot)),
                 "kind": Text.assemble(("■ ", KIND_COLOURS[unit.kind]), unit.kind, times),
-                "tokens": (f"{len(unit.prefix)}+" if unit.prefix else "") + _grid(unit) if unit.grid else "",
+                "tokens": (f"{len(unit.prefix)}+" if unit.prefix else "") + _grid(unit)
+                if unit.grid
+                else "",
                 "heads": " ".join(filter(None, [str(unit.heads or ""), unit.reach])),
                 "ch": str(unit.channels or ""),
                 "params": count(unit.parameters),
@@ -84,7 +103,9 @@ def html(anatomies: Sequence[Anatomy]) -> str:
     """A page that stands alone: the drawing and the units beneath it, light or dark as the reader's system is."""
     names = escape(", ".join(anatomy.model for anatomy in anatomies))
     (ink, paper), (light, night) = PAPERS["light"], PAPERS["dark"]
-    tables = "\n".join(f'<div class="scroll" tabindex="0">\n{_units(anatomy)}\n</div>' for anatomy in anatomies)
+    tables = "\n".join(
+        f'<div class="scroll" tabindex="0">\n{_units(anatomy)}\n</div>' for anatomy in anatomies
+    )
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -154,7 +175,10 @@ def _units(anatomy: Anatomy) -> str:
     heads = "".join(f'<th scope="col"{_aligned(column)}>{column}</th>' for column in shown)
     body = ""
     for _, stage in groupby(zip(anatomy, rows, strict=True), lambda pair: pair[0].stage):
-        lines = ["".join(f"<td{_aligned(column)}>{row[column]}</td>" for column in shown) for _, row in stage]
+        lines = [
+            "".join(f"<td{_aligned(column)}>{row[column]}</td>" for column in shown)
+            for _, row in stage
+        ]
         body += "<tbody>\n" + "".join(f"<tr>{line}</tr>\n" for line in lines) + "</tbody>\n"
     caption = f"<caption>{escape(anatomy.model)}</caption>"
     notes = "".join(f"<p>{escape(line)}</p>" for line in remarks(anatomy))
@@ -163,8 +187,15 @@ def _units(anatomy: Anatomy) -> str:
 
 def _row(unit: Unit, label: str) -> dict[str, str]:
     swatch = f'<span class="kind" style="background: {KIND_COLOURS[unit.kind]}"></span>'
-    prefix = ", ".join(f"{n} {token}" if n > 1 else token for token, n in Counter(unit.prefix).items())
-    counts = (str(unit.heads or ""), unit.reach or "", str(unit.channels or ""), "yes" if unit.skip else "")
+    prefix = ", ".join(
+        f"{n} {token}" if n > 1 else token for token, n in Counter(unit.prefix).items()
+    )
+    counts = (
+        str(unit.heads or ""),
+        unit.reach or "",
+        str(unit.channels or ""),
+        "yes" if unit.skip else "",
+    )
     values = (label, escape(unit.name), swatch + unit.kind, _grid(unit), escape(prefix), *counts)
     return dict(zip(COLUMNS, (*values, f"{unit.parameters:,}"), strict=True))
 
@@ -202,4 +233,6 @@ def _content(anatomies: Sequence[Anatomy], ending: str) -> bytes:
     import vl_convert
 
     drawn = svg(anatomies)
-    return bytes(vl_convert.svg_to_pdf(drawn) if ending == ".pdf" else vl_convert.svg_to_png(drawn, scale=2))
+    return bytes(
+        vl_convert.svg_to_pdf(drawn) if ending == ".pdf" else vl_convert.svg_to_png(drawn, scale=2)
+    )

@@ -23,10 +23,25 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 FAINT = ' fill-opacity="0.68"'
 CENTRED = ' text-anchor="middle"'
 WIDTHS, MARGIN = (560, 840), 24  # a small drawing is not stretched over a page
-WIDEST, NARROWEST = 30.0, 9.0  # from box to box; what does not fit at the narrowest is folded, then wrapped
-PAD, GUTTER, SLIMMEST = 8, 8, 56  # of panels: inside, between, and the least width that carries a caption
-SHORT, TALL, BAR = 26, 60, 18  # boxes of the fewest and the most channels, bar of the most parameters
-MIDDLE, FOOT, CAPTIONS = 60, 118, 68  # from the top of a panel down to the stream and to the foot of the bars; below it
+WIDEST, NARROWEST = (
+    30.0,
+    9.0,
+)  # from box to box; what does not fit at the narrowest is folded, then wrapped
+PAD, GUTTER, SLIMMEST = (
+    8,
+    8,
+    56,
+)  # of panels: inside, between, and the least width that carries a caption
+SHORT, TALL, BAR = (
+    26,
+    60,
+    18,
+)  # boxes of the fewest and the most channels, bar of the most parameters
+MIDDLE, FOOT, CAPTIONS = (
+    60,
+    118,
+    68,
+)  # from the top of a panel down to the stream and to the foot of the bars; below it
 BRACKET = 16  # room for the number of repeats
 
 
@@ -51,7 +66,10 @@ def draw(anatomies: Sequence[Anatomy], ink: str, paper: str | None) -> str:
     body += [f'<g transform="translate({_n(x)} {_n(top + y)})">{mark}</g>' for x, y, mark in places]
     height = _n(top + max(y for _, y, _ in places) + 32)
     names = ", ".join(anatomy.model for anatomy in anatomies)
-    tallies = [f"{a.model}: {', '.join(f'{n} {kind}' for kind, n in a.counts().items())}" for a in anatomies]
+    tallies = [
+        f"{a.model}: {', '.join(f'{n} {kind}' for kind, n in a.counts().items())}"
+        for a in anatomies
+    ]
     size = f'width="{_n(sheet.width)}" height="{height}"'
     return "\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {_n(sheet.width)} {height}" {size}'
@@ -74,10 +92,17 @@ def count(number: int) -> str:
 
 def describe(unit: Unit) -> str:
     """A unit in one line, for tooltips."""
-    facts = [unit.kind, " + ".join([*unit.prefix, f"{unit.grid[0]}×{unit.grid[1]}"]) if unit.grid else ""]
+    facts = [
+        unit.kind,
+        " + ".join([*unit.prefix, f"{unit.grid[0]}×{unit.grid[1]}"]) if unit.grid else "",
+    ]
     facts.append(f"{unit.channels} channels" if unit.channels else "")
     facts.append(f"{unit.heads} heads" if unit.heads else "")
-    facts += [unit.reach or "", "" if unit.skip else "no skip", f"{count(unit.parameters)} parameters"]
+    facts += [
+        unit.reach or "",
+        "" if unit.skip else "no skip",
+        f"{count(unit.parameters)} parameters",
+    ]
     return f"{unit.name}: {', '.join(filter(None, facts))}"
 
 
@@ -96,8 +121,12 @@ class Sheet:
     def fitting(cls, anatomies: Sequence[Anatomy], ink: str) -> Sheet:
         """As few lines as the narrowest boxes allow, identical blocks folded (in every model) only where that saves
         some; then the widest boxes that need no more lines."""
-        channels = [u.channels for a in anatomies for u in a if u.channels and u.kind != "head"] or [1]
-        plain, folded = (cls(ink, min(channels), max(channels), fold, NARROWEST) for fold in (False, True))
+        channels = [
+            u.channels for a in anatomies for u in a if u.channels and u.kind != "head"
+        ] or [1]
+        plain, folded = (
+            cls(ink, min(channels), max(channels), fold, NARROWEST) for fold in (False, True)
+        )
         saves = any(len(folded.rows(a)) < len(plain.rows(a)) for a in anatomies)
         best = folded if saves else plain
         lines = [len(best.rows(anatomy)) for anatomy in anatomies]
@@ -143,11 +172,15 @@ class Sheet:
         while len(name) > 1 and _title_width(anatomy, name) > self.room:
             name = name[:-2] + "…"
         yield _text(MARGIN, top + 14, name, 16, ' font-weight="600"')
-        yield _text(self.width - MARGIN, top + 14, _facts(anatomy), 12, FAINT + ' text-anchor="end"')
+        yield _text(
+            self.width - MARGIN, top + 14, _facts(anatomy), 12, FAINT + ' text-anchor="end"'
+        )
         heaviest = max((unit.parameters for unit in anatomy), default=0)
         for number, row in enumerate(self.rows(anatomy)):
             y, x = top + 28 + number * (self.foot + CAPTIONS), float(MARGIN)
-            yield self.line("stream", f"M{MARGIN} {_n(y + MIDDLE)}h{_n(max(self.span(row), 0))}", 0.3)
+            yield self.line(
+                "stream", f"M{MARGIN} {_n(y + MIDDLE)}h{_n(max(self.span(row), 0))}", 0.3
+            )
             for panel in row:
                 yield from self.panel(panel, x, y, heaviest)
                 x += self.panel_width(panel) + GUTTER
@@ -173,7 +206,13 @@ class Sheet:
             font, shade = (12.5, "") if line == 0 else (11, FAINT)
             fitting = [words for words in wordings if _wide(words, font) <= width]
             if fitting:
-                yield _text(left + width / 2, top + height + 17 + 14 * line, fitting[0], font, CENTRED + shade)
+                yield _text(
+                    left + width / 2,
+                    top + height + 17 + 14 * line,
+                    fitting[0],
+                    font,
+                    CENTRED + shade,
+                )
 
     def captions(self, units: Sequence[Unit]) -> list[list[str]]:
         """Three lines, each in full and shorter: positions with the prefix tokens as dots, channels, parameters."""
@@ -189,7 +228,9 @@ class Sheet:
     def box_height(self, unit: Unit) -> float:
         if self.most == self.fewest:
             return (SHORT + TALL) / 2
-        part = math.log((unit.channels or self.fewest) / self.fewest) / math.log(self.most / self.fewest)
+        part = math.log((unit.channels or self.fewest) / self.fewest) / math.log(
+            self.most / self.fewest
+        )
         return SHORT + (TALL - SHORT) * min(max(part, 0), 1)
 
     def box(self, slot: Slot, left: float, top: float, heaviest: int) -> Iterator[str]:
@@ -197,7 +238,10 @@ class Sheet:
         unit = slot[0]
         gap = min(max(self.pitch / 4, 1.5), 6)
         x, width, height = left + gap / 2, self.pitch - gap, self.box_height(unit)
-        y, across = top + MIDDLE - height / 2, f'x="{_n(x)}" width="{_n(width)}" fill="{KIND_COLOURS[unit.kind]}"'
+        y, across = (
+            top + MIDDLE - height / 2,
+            f'x="{_n(x)}" width="{_n(width)}" fill="{KIND_COLOURS[unit.kind]}"',
+        )
         more = f" – {len(slot)} alike, to {slot[-1].name}" if len(slot) > 1 else ""
         yield f'<g class="unit" data-units="{len(slot)}"><title>{_x(describe(unit) + more)}</title>'
         yield f'<rect class="box" {across} y="{_n(y)}" height="{_n(height)}" rx="{_n(min(3, width / 4))}"/>'
@@ -210,21 +254,33 @@ class Sheet:
             yield f'<rect class="bar" {across} y="{_n(top + self.foot - bar)}" height="{_n(bar)}"/>'
         yield "</g>"
 
-    def attention(self, unit: Unit, x: float, y: float, width: float, height: float) -> Iterator[str]:
+    def attention(
+        self, unit: Unit, x: float, y: float, width: float, height: float
+    ) -> Iterator[str]:
         """Reach as a glyph, under it a dot a head, or their number where the dots would not fit."""
         side, step, heads = min(8.0, width - 1.5), 4.0 if width >= 9 else 3.0, unit.heads or 0
         yield _glyph(unit.reach or "unknown", x + (width - side) / 2, y + 4, side)
         columns = math.ceil(heads / max(int((height - side - 9) / step), 1))
         if heads and columns * step <= width - 1:
             rows = math.ceil(heads / columns)
-            yield _grid_of_dots(heads, rows, x + (width - (columns - 1) * step) / 2, y + height - 5, step)
+            yield _grid_of_dots(
+                heads, rows, x + (width - (columns - 1) * step) / 2, y + height - 5, step
+            )
         elif heads and width >= 12:
-            yield _text(x + width / 2, y + height - 5, str(heads), 9, f'{CENTRED} fill="{ink_on("attention")}"')
+            yield _text(
+                x + width / 2,
+                y + height - 5,
+                str(heads),
+                9,
+                f'{CENTRED} fill="{ink_on("attention")}"',
+            )
 
     def arch(self, unit: Unit, x: float, middle: float) -> str:
         bend, rise = min(5, self.pitch / 2), self.box_height(unit) / 2 + 7
         up = f"M{_n(x)} {_n(middle)}v{_n(bend - rise)}q0 {_n(-bend)} {_n(bend)} {_n(-bend)}"
-        return f"{up}h{_n(self.pitch - 2 * bend)}q{_n(bend)} 0 {_n(bend)} {_n(bend)}v{_n(rise - bend)}"
+        return (
+            f"{up}h{_n(self.pitch - 2 * bend)}q{_n(bend)} 0 {_n(bend)} {_n(bend)}v{_n(rise - bend)}"
+        )
 
     def bracket(self, fold: Fold, x: float, y: float) -> str:
         width = len(fold) * self.pitch
@@ -250,7 +306,9 @@ class Sheet:
         swatch = '<rect width="12" height="12" rx="3" fill="{}"/>'
         warm = swatch.format(KIND_COLOURS["attention"])
         kinds = [
-            swatch.format(KIND_COLOURS[kind]) + ("" if kind == "attention" else _letter(kind, 6, 6)) + _key(kind)
+            swatch.format(KIND_COLOURS[kind])
+            + ("" if kind == "attention" else _letter(kind, 6, 6))
+            + _key(kind)
             for kind in KINDS
             if kind in present
         ]
@@ -258,9 +316,19 @@ class Sheet:
         if any(unit.heads for unit in units):
             attention.append(warm + _grid_of_dots(3, 3, 6, 10, 4) + _key("a dot a head"))
         rest = [
-            (any(unit.skip for unit in units), self.line("key", "M0 12v-6q0 -5 5 -5h2q5 0 5 5v6") + _key("skip")),
-            (True, self.line("key", "M6 0v12m-3 -3l3 3l3 -3m-6 -6l3 -3l3 3") + _key("channels (log)")),
-            (True, '<path d="M0 12V8h3.5v4zm4.25 0V5h3.5v7zm4.25 0V1h3.5v11z" opacity="0.45"/>' + _key("parameters")),
+            (
+                any(unit.skip for unit in units),
+                self.line("key", "M0 12v-6q0 -5 5 -5h2q5 0 5 5v6") + _key("skip"),
+            ),
+            (
+                True,
+                self.line("key", "M6 0v12m-3 -3l3 3l3 -3m-6 -6l3 -3l3 3") + _key("channels (log)"),
+            ),
+            (
+                True,
+                '<path d="M0 12V8h3.5v4zm4.25 0V5h3.5v7zm4.25 0V1h3.5v11z" opacity="0.45"/>'
+                + _key("parameters"),
+            ),
             (tokens - {"register"}, _text(6, 10, "•", 11.5, CENTRED) + _key("class token")),
             ("register" in tokens, _text(6, 10, "◦", 11.5, CENTRED) + _key("register token")),
             (self.fold, _text(6, 10, "×n", 10, CENTRED) + _key("n alike")),
@@ -288,7 +356,9 @@ def _grid_of_dots(number: int, rows: int, x: float, bottom: float, step: float) 
     """Dots filled column by column, the last row at `bottom`; strokes without length, so that one path holds all."""
     spots = ((x + step * (i // rows), bottom - step * (rows - 1 - i % rows)) for i in range(number))
     path = "".join(f"M{_n(x)} {_n(y)}h0" for x, y in spots)
-    stroke = f'stroke="{ink_on("attention")}" stroke-width="{_n(0.6 * step)}" stroke-linecap="round"'
+    stroke = (
+        f'stroke="{ink_on("attention")}" stroke-width="{_n(0.6 * step)}" stroke-linecap="round"'
+    )
     return f'<path class="heads" d="{path}" {stroke}/>'
 
 
@@ -299,7 +369,9 @@ def _dots(prefix: Sequence[str]) -> str:
 
 
 def _letter(kind: Kind, x: float, y: float) -> str:
-    return _text(x, y + 3.3, kind[0].upper(), 9, f'{CENTRED} font-weight="600" fill="{ink_on(kind)}"')
+    return _text(
+        x, y + 3.3, kind[0].upper(), 9, f'{CENTRED} font-weight="600" fill="{ink_on(kind)}"'
+    )
 
 
 def _key(words: str) -> str:

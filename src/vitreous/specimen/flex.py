@@ -47,7 +47,11 @@ def _namespaces(model: nn.Module) -> Iterator[dict[str, Any]]:
             seen.add(id(names))
             yield names
     for module in model.modules():
-        kinds = (inspect.getmodule(kind) for kind in type(module).__mro__ if not kind.__module__.startswith("torch."))
+        kinds = (
+            inspect.getmodule(kind)
+            for kind in type(module).__mro__
+            if not kind.__module__.startswith("torch.")
+        )
         for names in (vars(module), *(vars(kind) for kind in kinds if kind is not None)):
             if id(names) not in seen:
                 seen.add(id(names))
@@ -70,7 +74,9 @@ def attention(
     if return_lse or options.get("return_aux") is not None:
         raise NotImplementedError("flex_attention with its log-sum-exp")
     if enable_gqa:
-        key, value = (part.repeat_interleave(query.shape[1] // part.shape[1], 1) for part in (key, value))
+        key, value = (
+            part.repeat_interleave(query.shape[1] // part.shape[1], 1) for part in (key, value)
+        )
     scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5 if scale is None else scale)
     batch, heads, queries, keys = (
         torch.arange(size, device=query.device).reshape([-1 if i == axis else 1 for i in range(4)])
@@ -79,5 +85,7 @@ def attention(
     if score_mod is not None:
         scores = score_mod(scores, batch, heads, queries, keys)
     if block_mask is not None:
-        scores = scores.masked_fill(~block_mask.mask_mod(batch, heads, queries, keys), float("-inf"))
+        scores = scores.masked_fill(
+            ~block_mask.mask_mod(batch, heads, queries, keys), float("-inf")
+        )
     return scores.softmax(-1).to(query.dtype) @ value

@@ -17,13 +17,18 @@ Panel = tuple[Fold, ...]
 
 def panels(units: Iterable[Unit], *, fold: bool) -> list[Panel]:
     """Stages in order; stem and head stand apart, and so do units before and after a change of the prefix tokens."""
-    groups = groupby(units, lambda u: (u.stage, u.kind if u.kind in ("stem", "head") else "", u.prefix))
+    groups = groupby(
+        units, lambda u: (u.stage, u.kind if u.kind in ("stem", "head") else "", u.prefix)
+    )
     return [tuple(folds(tuple(group), longest=8 if fold else 0)) for _, group in groups]
 
 
 def folds(units: Sequence[Unit], longest: int = 8) -> Iterator[Fold]:
     """Blocks of at most `longest` units that repeat, gathered; units that do not repeat come alone."""
-    marks = [(u.kind, u.grid, u.channels, u.prefix, u.heads, u.reach, u.skip, u.parameters) for u in units]
+    marks = [
+        (u.kind, u.grid, u.channels, u.prefix, u.heads, u.reach, u.skip, u.parameters)
+        for u in units
+    ]
     start = 0
     while start < len(units):
         period, stop = 1, start + 1
@@ -44,4 +49,6 @@ def slot_name(slot: Slot) -> str:
     differ = [i for i, (one, other) in enumerate(zip(ones, others, strict=False)) if one != other]
     if len(ones) != len(others) or len(differ) > 1:
         return f"{first} … {last}"
-    return ".".join(f"{one}…{other}" if one != other else one for one, other in zip(ones, others, strict=True))
+    return ".".join(
+        f"{one}…{other}" if one != other else one for one, other in zip(ones, others, strict=True)
+    )

@@ -35,7 +35,28 @@ aten = torch.ops.aten
 
 EXAMPLE_BATCH = 2
 """The batch size for which the nodes of a graph carry shapes (`node.meta["val"]`)."""
-PRIMES = (211, 223, 227, 229, 233, 239, 241, 251, 257, 263, 269, 271, 277, 281, 283, 293, 307, 311, 313, 317)
+PRIMES = (
+    211,
+    223,
+    227,
+    229,
+    233,
+    239,
+    241,
+    251,
+    257,
+    263,
+    269,
+    271,
+    277,
+    281,
+    283,
+    293,
+    307,
+    311,
+    313,
+    317,
+)
 
 
 def read(model: nn.Module, example: Tensor, attempt: int = 0) -> fx.GraphModule:
@@ -103,7 +124,11 @@ def _stand_ins(model: nn.Module, example: Tensor) -> list[int]:
     Export with a symbolic batch takes up to 2.3 times as long. Instead the batch is a prime that divides nothing else:
     afterwards every multiple of it in the graph is the batch's doing, and is written as such.
     """
-    sizes = {size for tensor in [*model.parameters(), *model.buffers(), example[0]] for size in tensor.shape} - {0}
+    sizes = {
+        size
+        for tensor in [*model.parameters(), *model.buffers(), example[0]]
+        for size in tensor.shape
+    } - {0}
     return [prime for prime in PRIMES if all(size % prime for size in sizes)]
 
 
@@ -130,7 +155,9 @@ def _free_batch(graph: fx.Graph, stand_in: int) -> None:
             return [shape(v) for v in value]
         if not isinstance(value, Tensor):
             return value
-        sizes = [s // stand_in * EXAMPLE_BATCH if s and s % stand_in == 0 else s for s in value.shape]
+        sizes = [
+            s // stand_in * EXAMPLE_BATCH if s and s % stand_in == 0 else s for s in value.shape
+        ]
         return torch.empty(sizes, dtype=value.dtype, device="meta")
 
     for node in list(graph.nodes):
@@ -142,7 +169,9 @@ def _free_batch(graph: fx.Graph, stand_in: int) -> None:
     graph.lint()
 
 
-def _export(model: nn.Module, example: Tensor, batch: int, saving: SavingParameters) -> torch.export.ExportedProgram:
+def _export(
+    model: nn.Module, example: Tensor, batch: int, saving: SavingParameters
+) -> torch.export.ExportedProgram:
     images = example.new_empty(batch, *example.shape[1:])
     try:
         return _with_or_without_constants(model, images)
@@ -215,7 +244,9 @@ def first_line(error: BaseException) -> str:
 def _culprit(error: BaseException) -> str:
     """The deepest line of the traceback that is the model's, which stopped the export; '' where there is none."""
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [f for f in frames if not re.search(r"[/\\]torch[/\\]|vitreous[/\\]specimen", f.filename)]
+    theirs = [
+        f for f in frames if not re.search(r"[/\\]torch[/\\]|vitreous[/\\]specimen", f.filename)
+    ]
     return f" (at {theirs[-1].filename}:{theirs[-1].lineno}, `{theirs[-1].line}`)" if theirs else ""
 
 
@@ -239,16 +270,26 @@ def path(node: fx.Node) -> str:
     return str(entries[-1][0]) if entries else ""
 
 
-DROPOUTS = {"dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout"}
+DROPOUTS = {
+    "dropout",
+    "feature_dropout",
+    "alpha_dropout",
+    "feature_alpha_dropout",
+    "native_dropout",
+}
 
 
 def is_random(node: fx.Node) -> bool:
     """Whether a node draws random numbers; dropout does unless it is off or of probability zero."""
-    if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+    if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in getattr(
+        node.target, "tags", ()
+    ):
         return False
     schema = node.target._schema  # type: ignore[union-attr]
     given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
-    given |= dict(zip((a.name for a in schema.arguments), args(node), strict=False)) | dict(node.kwargs)
+    given |= dict(zip((a.name for a in schema.arguments), args(node), strict=False)) | dict(
+        node.kwargs
+    )
     off = given.get("train") is False or given.get("training") is False
     return not off and given.get("p", 1) != 0 and given.get("dropout_p", 1) != 0
 
@@ -258,7 +299,9 @@ def _tidy(module: fx.GraphModule) -> bool:
     graph = module.graph
     for node in list(graph.nodes):
         name = op(node)
-        if (node.op == "call_module" and str(node.target).startswith("_guards")) or name.startswith("_assert_"):
+        if (node.op == "call_module" and str(node.target).startswith("_guards")) or name.startswith(
+            "_assert_"
+        ):
             graph.erase_node(node)
         elif name in {"wrap_with_autocast", "wrap_with_set_grad_enabled"}:
             _inline(module, node, skip=4 if name == "wrap_with_autocast" else 1)
@@ -282,13 +325,22 @@ def _spell_out_sums(graph: fx.Graph) -> None:
             continue
         first, *factors = args(node)
         alpha = node.kwargs.get("alpha", 1)
-        factor = {"add": alpha, "sub": -alpha, "rsub": -alpha, "addcmul": node.kwargs.get("value", 1)}[op(node)]
+        factor = {
+            "add": alpha,
+            "sub": -alpha,
+            "rsub": -alpha,
+            "addcmul": node.kwargs.get("value", 1),
+        }[op(node)]
         if op(node) == "rsub":
             (first, factors) = (factors[0], [first])
         if op(node) == "add" and factor == 1:
             continue
         with graph.inserting_before(node):
-            term = factors[0] if len(factors) == 1 else graph.call_function(aten.mul.Tensor, tuple(factors))
+            term = (
+                factors[0]
+                if len(factors) == 1
+                else graph.call_function(aten.mul.Tensor, tuple(factors))
+            )
             if factor == -1:
                 term = graph.call_function(aten.neg.default, (term,))
             elif factor != 1:
@@ -303,7 +355,9 @@ def _adds_tensors(node: fx.Node, data: set[fx.Node]) -> bool:
     nodes = [n for n in (first, *rest) if isinstance(n, fx.Node)]
     summands = nodes if len(nodes) == 2 else [first]
     shapes = {getattr(n.meta.get("val"), "shape", None) for n in (node, *summands)}
-    return len(nodes) == len(args(node)) > 1 and len(shapes) == 1 and all(n in data for n in summands)
+    return (
+        len(nodes) == len(args(node)) > 1 and len(shapes) == 1 and all(n in data for n in summands)
+    )
 
 
 def _inline(module: fx.GraphModule, node: fx.Node, skip: int) -> None:
@@ -379,7 +433,9 @@ def depends_on_input(graph: fx.Graph) -> set[fx.Node]:
     """Nodes whose value changes with the images; sizes read off them do not."""
     data: set[fx.Node] = set()
     for node in graph.nodes:
-        if node.op == "placeholder" or (op(node) != "sym_size" and any(p in data for p in node.all_input_nodes)):
+        if node.op == "placeholder" or (
+            op(node) != "sym_size" and any(p in data for p in node.all_input_nodes)
+        ):
             data.add(node)
     return data
 

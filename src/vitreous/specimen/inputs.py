@@ -26,7 +26,29 @@ from vitreous.specimen.state import undisturbed
 
 Shape = tuple[int, int, int]
 
-SIDES = (224, 32, 64, 28, 96, 128, 192, 256, 299, 384, 448, 512, 48, 160, 240, 288, 320, 518, 640, 768, 1024)
+SIDES = (
+    224,
+    32,
+    64,
+    28,
+    96,
+    128,
+    192,
+    256,
+    299,
+    384,
+    448,
+    512,
+    48,
+    160,
+    240,
+    288,
+    320,
+    518,
+    640,
+    768,
+    1024,
+)
 """Sizes in use, the most frequent first."""
 
 NAMES = ("image_size", "img_size")
@@ -61,7 +83,9 @@ def declared_sides(model: nn.Module) -> tuple[int, int] | None:
     timm_config: Any = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
     if timm_config and "input_size" in timm_config:
         size = getattr(getattr(model, "patch_embed", None), "img_size", None)
-        if isinstance(size, tuple) and len(size) == 2:  # the size it was built with beats the size of its weights
+        if (
+            isinstance(size, tuple) and len(size) == 2
+        ):  # the size it was built with beats the size of its weights
             return size
         return _two(timm_config["input_size"])
     config = getattr(model, "config", None)
@@ -86,7 +110,10 @@ def declared_channels(model: nn.Module) -> int | None:
     if config and "input_size" in config:
         name, usual = config.get("first_conv"), int(config["input_size"][0])
         first = dict(model.named_modules()).get(name if isinstance(name, str) else "")
-        if not isinstance(first, nn.Conv2d) or first.in_channels in (usual * 4, usual * 16):  # pixels made channels
+        if not isinstance(first, nn.Conv2d) or first.in_channels in (
+            usual * 4,
+            usual * 16,
+        ):  # pixels made channels
             return usual
         return first.in_channels
     config = getattr(model, "config", None)
@@ -100,8 +127,14 @@ def declared_channels(model: nn.Module) -> int | None:
 def likely_channels(model: nn.Module) -> list[int]:
     """Channels worth trying, the most plausible first: colour, grey, then what convolutions and normalisations take."""
     first = [m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)]
-    norms = [m.num_features for m in model.modules() if isinstance(m, (nn.BatchNorm2d, nn.InstanceNorm2d))]
-    return list(dict.fromkeys([3, 1, *first[:3], 4, 2, *sorted({n for n in first + norms if n <= 16})]))
+    norms = [
+        m.num_features
+        for m in model.modules()
+        if isinstance(m, (nn.BatchNorm2d, nn.InstanceNorm2d))
+    ]
+    return list(
+        dict.fromkeys([3, 1, *first[:3], 4, 2, *sorted({n for n in first + norms if n <= 16})])
+    )
 
 
 def likely_sides(model: nn.Module) -> Iterator[tuple[int, int]]:
@@ -170,7 +203,9 @@ class _UntilWeights(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
         if any(id(t) in self.seen for t in given):
-            if func.overloadpacket.__name__ in self.PRODUCTS and any(id(t) not in self.seen for t in given):
+            if func.overloadpacket.__name__ in self.PRODUCTS and any(
+                id(t) not in self.seen for t in given
+            ):
                 raise _Enough
             self.seen |= {id(t): t for t in tree_leaves(result) if isinstance(t, Tensor)}
         return result
@@ -180,7 +215,11 @@ def _for_want_of_values(error: Exception) -> bool:
     """Whether it was the fake tensors that failed: the model asks for values, or for operations they do not have."""
     words = ("fake", "meta", "data-dependent", "numpy", "item()", "unbacked", "no kernel")
     theirs = type(error).__module__.startswith(("torch._subclasses", "torch.fx", "torch._dynamo"))
-    return theirs or isinstance(error, NotImplementedError) or any(word in str(error).lower() for word in words)
+    return (
+        theirs
+        or isinstance(error, NotImplementedError)
+        or any(word in str(error).lower() for word in words)
+    )
 
 
 def _with_channels(model: nn.Module, sides: tuple[int, ...]) -> Shape:

@@ -46,7 +46,9 @@ def drop_branch(module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit
 def drop_skip(nodes: Nodes, wiring: Wiring, unit: Unit) -> None:
     """Only the branches pass (A2.24, at test time)."""
     if wiring.skip is None:
-        raise VitreousError(f"Unit {unit.name!r} has no skip to remove; units with one have unit.skip == True.")
+        raise VitreousError(
+            f"Unit {unit.name!r} has no skip to remove; units with one have unit.skip == True."
+        )
     _leave_out(wiring.skip, wiring, nodes, unit)
 
 
@@ -85,14 +87,20 @@ def _becomes(node: fx.Node, target: Callable[..., Any], *args: Any) -> None:
 
 def _present(nodes: Nodes, name: str, unit: Unit) -> fx.Node:
     if name not in nodes:
-        raise VitreousError(f"An earlier edit removed what {unit.name!r} computes; make this edit before that one.")
+        raise VitreousError(
+            f"An earlier edit removed what {unit.name!r} computes; make this edit before that one."
+        )
     return nodes[name]
 
 
-def replace_branch(module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit, fn: Callable[..., Tensor]) -> None:
+def replace_branch(
+    module: fx.GraphModule, nodes: Nodes, wiring: Wiring, unit: Unit, fn: Callable[..., Tensor]
+) -> None:
     """The branch becomes `fn(before)`, or `fn(before, branch)` for a function of two arguments."""
     if wiring.before is None or len(wiring.branches) != 1:
-        raise VitreousError(f"The branch of unit {unit.name!r} cannot be replaced: it is a sum of several tensors.")
+        raise VitreousError(
+            f"The branch of unit {unit.name!r} cannot be replaced: it is a sum of several tensors."
+        )
     before, branch = (_present(nodes, name, unit) for name in (wiring.before, wiring.branches[0]))
     name = _fresh(module, f"branch_{unit.index}")
     module.add_module(name, fn if isinstance(fn, nn.Module) else _Function(fn))
@@ -114,7 +122,9 @@ class _Function(nn.Module):
 def takes_two(fn: Callable[..., Tensor]) -> bool:
     """Whether a function has two arguments that must be given."""
     try:
-        parameters = inspect.signature(fn.forward if isinstance(fn, nn.Module) else fn).parameters.values()
+        parameters = inspect.signature(
+            fn.forward if isinstance(fn, nn.Module) else fn
+        ).parameters.values()
     except ValueError:  # torch's own functions have no signature
         return False
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -133,7 +143,9 @@ def drop_convolution(node: fx.Node) -> None:
             f"Convolution {path(node)!r} cannot become the identity: it turns (channels, height, width) {old[1:]} into "
             f"{new[1:]}; lesion its whole unit instead."
         )
-    _becomes(node, _subsample, source, *steps) if max(steps) > 1 else _becomes(node, aten.alias.default, source)
+    _becomes(node, _subsample, source, *steps) if max(steps) > 1 else _becomes(
+        node, aten.alias.default, source
+    )
 
 
 def _subsample(value: Tensor, *steps: int) -> Tensor:
@@ -162,7 +174,9 @@ def replace_attention(
     module.register_buffer(name, single.to(**_home(module, target, images)))
     axis = places.batch
     with graph.inserting_before(target):
-        new = graph.call_function(_for_batch, (graph.get_attr(name), images, axis.dim, axis.inner, axis.major))
+        new = graph.call_function(
+            _for_batch, (graph.get_attr(name), images, axis.dim, axis.inner, axis.major)
+        )
         if not site.fused:
             new = graph.call_function(turn.native, (new, shape))
     for node in graph.nodes:  # what is put in may lie in memory in another order
@@ -172,12 +186,19 @@ def replace_attention(
     if not site.fused:
         _replace(target, new, nodes)
         return site
-    new.meta["val"] = torch.empty(*lead, *matrix.shape[-2:], dtype=target.meta["val"].dtype, device="meta")
+    new.meta["val"] = torch.empty(
+        *lead, *matrix.shape[-2:], dtype=target.meta["val"].dtype, device="meta"
+    )
     nodes[new.name] = new
-    value, grouped = fused_arguments(product)["value"], fused_arguments(product).get("enable_gqa", False)
+    value, grouped = (
+        fused_arguments(product)["value"],
+        fused_arguments(product).get("enable_gqa", False),
+    )
     with graph.inserting_before(target):
         if grouped:
-            value = graph.call_function(aten.repeat_interleave.self_int, (value, lead[1] // shape_of(value)[1], 1))
+            value = graph.call_function(
+                aten.repeat_interleave.self_int, (value, lead[1] // shape_of(value)[1], 1)
+            )
         _replace(target, graph.call_function(aten.matmul.default, (new, value)), nodes)
     return replace(site, fused=False, weights=new.name)
 
@@ -186,7 +207,11 @@ def _kind(matrix: Tensor) -> Weights:
     if bool((matrix < 0).any()):
         return "signed"
     sums = matrix.double().sum(-1)
-    return "probabilities" if bool(((sums - 1).abs() < 1e-3).where(sums != 0, True).all()) else "positive"
+    return (
+        "probabilities"
+        if bool(((sums - 1).abs() < 1e-3).where(sums != 0, True).all())
+        else "positive"
+    )
 
 
 def share(given: Any, sites: Sequence[AttentionSite], number: int) -> Any:
@@ -196,7 +221,9 @@ def share(given: Any, sites: Sequence[AttentionSite], number: int) -> Any:
         return given
     at = next((i for i, numbers in enumerate(clusters) if number in numbers), None)
     if at is None:
-        raise VitreousError("The unit has several attentions of different shapes; only 'uniform' can replace them.")
+        raise VitreousError(
+            "The unit has several attentions of different shapes; only 'uniform' can replace them."
+        )
     heads = [sites[n].heads or 1 for n in clusters[at]]
     first = sum(heads[: clusters[at].index(number)])
     if given.shape[-3] == sum(heads):
@@ -238,7 +265,9 @@ def uniform(places: Places, heads: int, box: Grid | None = None) -> Tensor:
             )
         width = places.query_grid[1]
         q, k = queries - places.prefix, keys - places.prefix
-        near = ((q // width - k // width).abs() <= box[0] // 2) & ((q % width - k % width).abs() <= box[1] // 2)
+        near = ((q // width - k // width).abs() <= box[0] // 2) & (
+            (q % width - k % width).abs() <= box[1] // 2
+        )
         allowed = allowed & (near & (k >= 0) | (q < 0))
     weights = allowed.double()
     weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)
@@ -253,7 +282,11 @@ def grouped(matrix: Tensor, places: Places, heads: int, unit: Unit) -> Tensor:
         return matrix
     rows, columns = (places.prefix + h * w for h, w in (places.query_grid, places.key_grid))
     full = matrix if matrix.ndim == 3 else matrix[None]
-    if matrix.ndim not in (2, 3) or full.shape[-2:] != (rows, columns) or full.shape[0] not in (1, heads):
+    if (
+        matrix.ndim not in (2, 3)
+        or full.shape[-2:] != (rows, columns)
+        or full.shape[0] not in (1, heads)
+    ):
         raise VitreousError(
             f"Attention of {unit.name!r} takes a matrix of shape ({rows}, {columns}), ({heads}, {rows}, {columns}) or "
             f"{groups}, not {tuple(matrix.shape)}."

@@ -34,7 +34,13 @@ RECURRENT = {"lstm", "gru", "rnn_tanh", "rnn_relu"}
 SIGNIFICANT = {"attention", "mix", "mixer", "conv", "linear"}
 
 
-KINDS: dict[str, Kind] = {"mixer": "mixer", "mix": "token-mlp", "conv": "conv", "pool": "pool", "linear": "mlp"}
+KINDS: dict[str, Kind] = {
+    "mixer": "mixer",
+    "mix": "token-mlp",
+    "conv": "conv",
+    "pool": "pool",
+    "linear": "mlp",
+}
 """What a stretch without attention is called after, the first that is there."""
 
 
@@ -80,7 +86,11 @@ class Flow:
         """Nodes after `fork` that `end` depends on, `end` included, in order."""
         first, last = self.order[fork], self.order[end]
         wanted = self._above[last]
-        return [self.nodes[i] for i in range(first + 1, last + 1) if wanted >> i & 1 and self._above[i] >> first & 1]
+        return [
+            self.nodes[i]
+            for i in range(first + 1, last + 1)
+            if wanted >> i & 1 and self._above[i] >> first & 1
+        ]
 
     def above(self, node: fx.Node) -> list[fx.Node]:
         """The ancestors of `node` that depend on the images, itself included, in order."""
@@ -114,7 +124,9 @@ class Flow:
         if name in PRODUCTS:
             operands = [n for n in node.all_input_nodes if n in self.data]
             return "attention" if len(operands) > 1 else "linear"
-        if name == "sum" and attention_product(self.positions, node) is not None:  # weights times values, summed up
+        if (
+            name == "sum" and attention_product(self.positions, node) is not None
+        ):  # weights times values, summed up
             return "attention"
         if name in ACTIVATIONS:
             return "activation"
@@ -196,7 +208,9 @@ def _is_sum(node: fx.Node, flow: Flow) -> bool:
     if op(node) != "add" or node not in flow.data or node.kwargs.get("alpha", 1) != 1:
         return False
     parts = [a for a in node.args if isinstance(a, fx.Node)]
-    return len(parts) == 2 and all("val" in p.meta and hasattr(p.meta["val"], "shape") for p in parts)
+    return len(parts) == 2 and all(
+        "val" in p.meta and hasattr(p.meta["val"], "shape") for p in parts
+    )
 
 
 def _summands(total: fx.Node, inner: set[fx.Node]) -> list[fx.Node]:
@@ -234,7 +248,9 @@ def root(node: fx.Node) -> fx.Node:
 
 
 def _effort(nodes: list[fx.Node], flow: Flow) -> tuple[int, int]:
-    return len(flow.significant(nodes)) + sum(flow.role[n] == "activation" for n in nodes), len(nodes)
+    return len(flow.significant(nodes)) + sum(flow.role[n] == "activation" for n in nodes), len(
+        nodes
+    )
 
 
 def _checked(join: Join, flow: Flow) -> Join | None:
@@ -249,8 +265,12 @@ def _checked(join: Join, flow: Flow) -> Join | None:
     bodies = [flow.between(join.fork, b) for b in join.branches]
     if not all(flow.kind(body) for body in bodies):
         return None
-    bent = any(flow.role[n] in ("activation", "attention", "mix", "mixer") for body in bodies for n in body)
-    if learned and not bent:  # two linear maps added up (re-parameterised convolutions): one convolution, no skip
+    bent = any(
+        flow.role[n] in ("activation", "attention", "mix", "mixer") for body in bodies for n in body
+    )
+    if (
+        learned and not bent
+    ):  # two linear maps added up (re-parameterised convolutions): one convolution, no skip
         return None
     return join
 
@@ -260,9 +280,15 @@ def _outermost(joins: list[Join], flow: Flow) -> list[Join]:
     kept: list[Join] = []
     for outer in joins:
         inside = set(outer.body)
-        nested = [j for j in joins if j is not outer and j.total in inside and j.fork in inside | {outer.fork}]
+        nested = [
+            j
+            for j in joins
+            if j is not outer and j.total in inside and j.fork in inside | {outer.fork}
+        ]
         blocks = [j for j in nested if any(flow.role[n] == "activation" for n in j.body)]
-        chain = sum(any(flow.leads_to(a.total, b.fork) for a in blocks if a is not b) for b in blocks)
+        chain = sum(
+            any(flow.leads_to(a.total, b.fork) for a in blocks if a is not b) for b in blocks
+        )
         if chain < 1 or len(blocks) < 2:
             kept.append(outer)
     covered = [set(j.body) - {j.total} for j in kept]

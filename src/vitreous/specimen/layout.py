@@ -38,7 +38,11 @@ class BatchAxis:
     def of(cls, ids: Tensor) -> BatchAxis | None:
         for dim in range(ids.ndim):
             others = [d for d in range(ids.ndim) if d != dim]
-            low = torch.where(ids < 0, EXAMPLE_BATCH, ids // SPAN).amin(others) if others else ids // SPAN
+            low = (
+                torch.where(ids < 0, EXAMPLE_BATCH, ids // SPAN).amin(others)
+                if others
+                else ids // SPAN
+            )
             high = torch.where(ids < 0, -1, ids // SPAN).amax(others) if others else ids // SPAN
             if bool((low == high).all()) and int(high.max()) > 0:
                 return cls._arranged(dim, high)
@@ -101,7 +105,9 @@ class Layout:
         prefix = sorted(p - PREFIX for p in positions if PREFIX <= p < SPAN - 1)
         cells = sorted(p for p in positions if p < PREFIX)
         names = tuple(trace.prefix[j] for j in prefix)
-        if len(set(prefix)) < len(prefix) or (cells and cells != list(range(trace.grid[0] * trace.grid[1]))):
+        if len(set(prefix)) < len(prefix) or (
+            cells and cells != list(range(trace.grid[0] * trace.grid[1]))
+        ):
             return None
         wanted = [PREFIX + j for j in prefix] + cells
         where = {p: i for i, p in enumerate(positions)}

@@ -11,12 +11,42 @@ from torch import Tensor, fx, nn
 
 from vitreous.specimen.contractions import PRODUCTS, Contraction, contraction
 from vitreous.specimen.graph import args, attribute, depends_on_input, op
-from vitreous.specimen.trace import NOWHERE, PREFIX, SPAN, Trace, coarser, constant_along, paired, shape_of
+from vitreous.specimen.trace import (
+    NOWHERE,
+    PREFIX,
+    SPAN,
+    Trace,
+    coarser,
+    constant_along,
+    paired,
+    shape_of,
+)
 
 SPATIAL = re.compile(r"(conv\d?d?$|convolution|conv_transpose|pool|upsample|grid_sampler)")
 SCANS = {"cumsum", "cumprod", "logcumsumexp", "cummax", "cummin", "associative_scan"}
-SHARPENS = {"softmax": 2, "_softmax": 2, "_safe_softmax": 2, "exp": 2, "exp2": 2, "log_softmax": 2} | dict.fromkeys(
-    ("sigmoid", "relu", "clamp", "clamp_min", "square", "pow", "softplus", "elu", "tanh", "gelu", "silu", "abs"), 1
+SHARPENS = {
+    "softmax": 2,
+    "_softmax": 2,
+    "_safe_softmax": 2,
+    "exp": 2,
+    "exp2": 2,
+    "log_softmax": 2,
+} | dict.fromkeys(
+    (
+        "sigmoid",
+        "relu",
+        "clamp",
+        "clamp_min",
+        "square",
+        "pow",
+        "softplus",
+        "elu",
+        "tanh",
+        "gelu",
+        "silu",
+        "abs",
+    ),
+    1,
 )
 """What turns scores into weights, and how clear a sign of weights it is."""
 
@@ -46,23 +76,37 @@ class Mixing:
     def _merge(self, node: fx.Node, trace: Trace, dim: int) -> Trace | None:
         """Contract `dim`: channels of one place stay there; patches become the cells of a coarser grid; a contraction
         over positions proper is a token-mixing layer."""
-        staying = [one.like(one.ids.narrow(dim, 0, 1)) for one in trace.both if constant_along(one.ids, dim)]
+        staying = [
+            one.like(one.ids.narrow(dim, 0, 1))
+            for one in trace.both
+            if constant_along(one.ids, dim)
+        ]
         if staying:
             return paired(staying)
         line = trace.ids.movedim(dim, -1).reshape(-1, trace.ids.shape[dim])[0]
         rows, columns = trace.grid
-        if line.unique().numel() == line.numel() and line.numel() in (rows, columns, rows * columns):
+        if line.unique().numel() == line.numel() and line.numel() in (
+            rows,
+            columns,
+            rows * columns,
+        ):
             self._mixes(node)
             return None
         return self._patches(trace, dim)
 
     def _patches(self, trace: Trace, dim: int) -> Trace | None:
         coarse = coarser(trace, dim)
-        return None if coarse is None or coarse.grid == (1, 1) else coarse  # one cell: all positions are gone
+        return (
+            None if coarse is None or coarse.grid == (1, 1) else coarse
+        )  # one cell: all positions are gone
 
     def _mixes(self, node: fx.Node) -> None:
         """Positions are mixed by learned weights, or by fixed ones (a matrix of cosines)."""
-        others = [n for n in node.all_input_nodes if n not in self.data and isinstance(n.meta.get("val"), Tensor)]
+        others = [
+            n
+            for n in node.all_input_nodes
+            if n not in self.data and isinstance(n.meta.get("val"), Tensor)
+        ]
         learned = not others or any(self._learned(n) for n in others)
         (self.mixing if learned else self.spreading).add(node)
 
@@ -77,7 +121,9 @@ class Mixing:
             return None
         staying = [
             _aligned(one, letters, product.output, shape_of(node))
-            for number, (operand, letters) in enumerate(zip(product.operands, product.letters, strict=True))
+            for number, (operand, letters) in enumerate(
+                zip(product.operands, product.letters, strict=True)
+            )
             if (trace := self.known(operand)) is not None
             for one in trace.both
             if all(constant_along(one.ids, dim) for dim in product.summed(number))
@@ -92,7 +138,11 @@ class Mixing:
     def _mixed(self, node: fx.Node, product: Contraction, number: int) -> Trace | None:
         """The one operand that depends on the images is contracted over its positions, or over patches."""
         trace, letters = self.known(product.operands[number]), product.letters[number]
-        over = [dim for dim in product.summed(number) if trace is not None and not constant_along(trace.ids, dim)]
+        over = [
+            dim
+            for dim in product.summed(number)
+            if trace is not None and not constant_along(trace.ids, dim)
+        ]
         if trace is None:
             return None
         merged = self._merge(node, trace, over[0]) if len(over) == 1 else None
@@ -103,7 +153,11 @@ class Mixing:
 
     def _pooled(self, node: fx.Node, product: Contraction) -> Trace | None:
         """Weights over all keys for queries that are learned: the results are tokens without a place."""
-        number = self.weights_among(product) if all(operand in self.data for operand in product.operands) else None
+        number = (
+            self.weights_among(product)
+            if all(operand in self.data for operand in product.operands)
+            else None
+        )
         values = self.known(product.operands[1 - number]) if number is not None else None
         if number is None or values is None or values.across is not None:
             return None
@@ -155,7 +209,11 @@ class Mixing:
             current = queue.pop()
             name = op(current)
             best = max(best, SHARPENS.get(name, 0))
-            learned = name in PRODUCTS or name in ("linear", "scaled_dot_product_attention") or SPATIAL.search(name)
+            learned = (
+                name in PRODUCTS
+                or name in ("linear", "scaled_dot_product_attention")
+                or SPATIAL.search(name)
+            )
             several = sum(p in self.data for p in current.all_input_nodes) > 1
             if "norm" in name or (learned and (several or not through)):
                 continue
@@ -172,7 +230,13 @@ class Mixing:
         plain = op(node).removeprefix("fft_")
         over: Any = args(node)[2] if len(node.args) > 2 else None
         if over is None:
-            over = -1 if plain.endswith("fft") else [-2, -1] if plain.endswith("2") else list(range(len(shape)))
+            over = (
+                -1
+                if plain.endswith("fft")
+                else [-2, -1]
+                if plain.endswith("2")
+                else list(range(len(shape)))
+            )
         dims = [over] if isinstance(over, int) else list(over)
         if trace is None:
             return None
@@ -188,7 +252,11 @@ class Mixing:
             elif size < shape[dim]:
                 amounts = [0, 0] * (len(shape) - 1 - dim) + [0, shape[dim] - size]
                 fixed = constant_along(trace.ids, dim)
-                lead = trace.ids.narrow(dim, 0, 1).expand(shape) if fixed else F.pad(trace.ids, amounts, value=NOWHERE)
+                lead = (
+                    trace.ids.narrow(dim, 0, 1).expand(shape)
+                    if fixed
+                    else F.pad(trace.ids, amounts, value=NOWHERE)
+                )
                 trace = trace.like(lead)
         return trace
 
@@ -206,7 +274,11 @@ class Mixing:
 
     def _view_as_real(self, node: fx.Node) -> Traced:
         trace = self.known(args(node)[0])
-        return trace.each(lambda ids: ids[..., None].expand(shape_of(node))) if trace is not None else None
+        return (
+            trace.each(lambda ids: ids[..., None].expand(shape_of(node)))
+            if trace is not None
+            else None
+        )
 
     def _view_as_complex(self, node: fx.Node) -> Traced:
         trace = self.known(args(node)[0])

@@ -22,7 +22,16 @@ from vitreous.specimen.graph import Compiled
 from vitreous.specimen.layout import Layout
 
 Site = Literal["before", "skip", "norm", "hidden", "branch", "after", "out", "attention"]
-SITES: tuple[Site, ...] = ("before", "skip", "norm", "hidden", "branch", "after", "out", "attention")
+SITES: tuple[Site, ...] = (
+    "before",
+    "skip",
+    "norm",
+    "hidden",
+    "branch",
+    "after",
+    "out",
+    "attention",
+)
 
 
 def known_sites(want: Iterable[Site]) -> tuple[Site, ...]:
@@ -73,13 +82,17 @@ class Feature:
             return self.layout.tokens(self.raw)
         if self.raw.ndim in (2, 3):
             return self.raw.reshape(self.raw.shape[0], -1, self.raw.shape[-1])
-        raise VitreousError(f"A tensor of shape {tuple(self.raw.shape)} has no known token layout here; use .raw.")
+        raise VitreousError(
+            f"A tensor of shape {tuple(self.raw.shape)} has no known token layout here; use .raw."
+        )
 
     @property
     def map(self) -> Tensor:
         """(b, c, h, w), prefix tokens left out."""
         if self.layout is None or self.layout.grid is None:
-            raise VitreousError(f"A tensor of shape {tuple(self.raw.shape)} has no grid here; use .tokens or .raw.")
+            raise VitreousError(
+                f"A tensor of shape {tuple(self.raw.shape)} has no grid here; use .tokens or .raw."
+            )
         return self.layout.map(self.raw)
 
     def views(self, tensor: Tensor) -> bool:
@@ -113,7 +126,9 @@ class AttentionMap:
         if self.softmax is not None:
             return AttentionMap(self.softmax, self.places)
         if bool((self.values < 0).any()):
-            raise VitreousError("These attention weights can be negative and give no probabilities; use .values.")
+            raise VitreousError(
+                "These attention weights can be negative and give no probabilities; use .values."
+            )
         sums = self.values.sum(-1, keepdim=True)
         return AttentionMap(self.values / sums.where(sums > 0, torch.ones_like(sums)), self.places)
 
@@ -143,7 +158,9 @@ class AttentionMap:
         """(b, heads, query tokens, key tokens), zero where nothing can be attended. Large for windowed attention."""
         batch, _, heads, _, _ = self.values.shape
         rows, columns = (self.prefix + h * w for h, w in (self.query_grid, self.key_grid))
-        full = self.values.new_zeros(batch, heads, rows + 1, columns + 1)  # the last row and column take the padding
+        full = self.values.new_zeros(
+            batch, heads, rows + 1, columns + 1
+        )  # the last row and column take the padding
         for group, (query, key) in enumerate(zip(self.queries, self.keys, strict=True)):
             where = (query % (rows + 1))[:, None], (key % (columns + 1))[None, :]
             full[:, :, where[0], where[1]] += self.values[:, group]
@@ -197,14 +214,18 @@ class _Outlet:
 class _Tap(nn.Module):
     """A node that hands what flows past it to the consumer and returns nothing."""
 
-    def __init__(self, unit: Unit, wiring: Wiring, slots: Sequence[tuple[Site, int]], outlet: _Outlet) -> None:
+    def __init__(
+        self, unit: Unit, wiring: Wiring, slots: Sequence[tuple[Site, int]], outlet: _Outlet
+    ) -> None:
         super().__init__()
         self.unit, self.wiring, self.slots, self.outlet = unit, wiring, tuple(slots), outlet
 
     def forward(self, *tensors: Any) -> None:
         assert self.outlet.consumer is not None
         seen: dict[str, Any] = {}
-        features: dict[int, Feature] = {}  # one tensor at two sites is one feature, whose statistics are made once
+        features: dict[
+            int, Feature
+        ] = {}  # one tensor at two sites is one feature, whose statistics are made once
         rest = list(tensors)
         for site, count in self.slots:
             taken, rest = rest[:count], rest[count:]
@@ -212,7 +233,9 @@ class _Tap(nn.Module):
                 seen[site] = _attention_map(self.wiring.attention, taken)
             else:
                 value = taken[0] if count == 1 else torch.stack(taken).sum(0)
-                seen[site] = features.setdefault(id(value), Feature(value, self.wiring.layouts.get(site)))
+                seen[site] = features.setdefault(
+                    id(value), Feature(value, self.wiring.layouts.get(site))
+                )
         self.outlet.consumer(self.unit, Sites(**seen))
 
 
@@ -227,11 +250,19 @@ def _attention_map(sites: Sequence[AttentionSite], tensors: list[Any]) -> Attent
         else:
             assert site.arrangement is not None
             maps.append(site.places.gather(site.arrangement.matrix(rest.pop(0))))
-        mixed = site.arrangement.matrix(rest.pop(0)) if site.arrangement and site.kind == "mixed" else None
+        mixed = (
+            site.arrangement.matrix(rest.pop(0))
+            if site.arrangement and site.kind == "mixed"
+            else None
+        )
         before.append(site.places.gather(mixed) if mixed is not None else maps[-1])
     clusters, places = merged(sites)
     kinds = {sites[number].kind for numbers in clusters for number in numbers}
-    softmax = _together(before, clusters) if "mixed" in kinds and kinds <= {"mixed", "probabilities"} else None
+    softmax = (
+        _together(before, clusters)
+        if "mixed" in kinds and kinds <= {"mixed", "probabilities"}
+        else None
+    )
     return AttentionMap(_together(maps, clusters), places, kinds == {"probabilities"}, softmax)
 
 
@@ -243,7 +274,9 @@ def _together(maps: list[Tensor], clusters: list[list[int]]) -> Tensor:
 class Tapped:
     """A copy of a graph with taps at some units, ready to run any number of times."""
 
-    def __init__(self, module: fx.GraphModule, units: Sequence[tuple[Unit, Wiring]], want: Sequence[Site]) -> None:
+    def __init__(
+        self, module: fx.GraphModule, units: Sequence[tuple[Unit, Wiring]], want: Sequence[Site]
+    ) -> None:
         self.outlet = _Outlet()
         self.module, nodes = copy_graph(module)
         self.order = {node: i for i, node in enumerate(self.module.graph.nodes)}
@@ -252,7 +285,9 @@ class Tapped:
             self._tap(unit, wiring, want, nodes)
         self.module.recompile()
 
-    def _tap(self, unit: Unit, wiring: Wiring, want: Sequence[Site], nodes: dict[str, fx.Node]) -> None:
+    def _tap(
+        self, unit: Unit, wiring: Wiring, want: Sequence[Site], nodes: dict[str, fx.Node]
+    ) -> None:
         slots: list[tuple[Site, int]] = []
         args: list[Any] = []
         for site in want:
@@ -266,11 +301,16 @@ class Tapped:
         needed = {a for a in args if isinstance(a, fx.Node)}
         last = max(needed, key=self.order.__getitem__)
         self.module.add_module(name, _Tap(unit, wiring, slots, self.outlet))
-        with graph.inserting_after(self.last.get(last, last)):  # after the tap of the unit beside it, if any
+        with graph.inserting_after(
+            self.last.get(last, last)
+        ):  # after the tap of the unit beside it, if any
             self.last[last] = graph.call_module(name, tuple(args))
 
     def run(self, images: Tensor, consumer: Consumer) -> Any:
-        outer, self.outlet.consumer = self.outlet.consumer, consumer  # a consumer may look again from within
+        outer, self.outlet.consumer = (
+            self.outlet.consumer,
+            consumer,
+        )  # a consumer may look again from within
         try:
             return self.module(images)
         finally:
@@ -307,7 +347,11 @@ def fused_options(node: fx.Node) -> list[Any]:
     """What probabilities of fused attention are made from, as `fused_probabilities` takes it."""
     given = fused_arguments(node)
     defaults = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
-    return [given["query"], given["key"], *(given.get(name, value) for name, value in defaults.items())]
+    return [
+        given["query"],
+        given["key"],
+        *(given.get(name, value) for name, value in defaults.items()),
+    ]
 
 
 def fused_arguments(node: fx.Node) -> dict[str, Any]:

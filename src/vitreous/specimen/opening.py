@@ -89,7 +89,9 @@ def _trained_with(model: nn.Module) -> dict[str, Any]:
     for name in ("trained_with", "pretrained_cfg", "default_cfg"):
         says = getattr(model, name, None)
         if isinstance(says, Mapping) and says.get("mean") and says.get("std"):
-            return {key: tuple(says[key]) for key in ("mean", "std", "label_names") if says.get(key)}
+            return {
+                key: tuple(says[key]) for key in ("mean", "std", "label_names") if says.get(key)
+            }
     return {}
 
 
@@ -104,11 +106,15 @@ def _open(model: nn.Module, name: str, shape: tuple[int, int, int]) -> Specimen:
         findings: Findings = {}
         if _mismatch(Specimen(*parts), model, images, findings) is None:
             return Specimen(*_proved(*parts, findings))
-    for attempt in range(2):  # with another stand-in for the batch size, which may have been the trouble
+    for attempt in range(
+        2
+    ):  # with another stand-in for the batch size, which may have been the trouble
         parts = _dissected(model, name, shape, read(model, images, attempt))
         specimen, findings = Specimen(*parts), {}
         found = _mismatch(specimen, model, images, findings)
-        if found is None or (specimen.random and found.difference < float("inf")):  # draws in another order
+        if found is None or (
+            specimen.random and found.difference < float("inf")
+        ):  # draws in another order
             remember(key, model, *parts)
             return Specimen(*_proved(*parts, findings))
     assert found is not None
@@ -123,7 +129,9 @@ def _chance(specimen: Specimen) -> str:
     )
 
 
-def _mismatch(specimen: Specimen, model: nn.Module, images: Tensor, findings: Findings) -> Mismatch | None:
+def _mismatch(
+    specimen: Specimen, model: nn.Module, images: Tensor, findings: Findings
+) -> Mismatch | None:
     try:
         return mismatch(specimen, model, images, findings)
     except Exception as error:  # the graph fails where the model runs: as good as another answer
@@ -155,7 +163,9 @@ def _dissected(
 
 def _attends(piece: Piece, flow: Flow) -> bool:
     """Whether a unit is attention, or makes the grid smaller by attention (LeViT, Hiera)."""
-    return piece.kind == "attention" or (piece.kind == "downsample" and flow.kind(piece.body) == "attention")
+    return piece.kind == "attention" or (
+        piece.kind == "downsample" and flow.kind(piece.body) == "attention"
+    )
 
 
 def _proved(
@@ -178,7 +188,9 @@ def _seen(sites: Sequence[AttentionSite]) -> dict[str, Any]:
     shown = hidden or sites[0]
     reason = next((site.reason for site in (shown, *sites) if site.reason), "")
     kinds = [site.kind for site in sites]
-    weights = next((kind for kind in ("signed", "positive", "mixed") if kind in kinds), "probabilities")
+    weights = next(
+        (kind for kind in ("signed", "positive", "mixed") if kind in kinds), "probabilities"
+    )
     if hidden is not None:
         return {"reach": hidden.reach, "reason": reason}
     clusters, places = merged(sites)
@@ -189,7 +201,11 @@ def _seen(sites: Sequence[AttentionSite]) -> dict[str, Any]:
 
 def unwrapped(model: nn.Module) -> nn.Module:
     """The model inside `torch.compile`, `DataParallel`, `DistributedDataParallel` or `AveragedModel`."""
-    wrappers = (nn.DataParallel, nn.parallel.DistributedDataParallel, torch.optim.swa_utils.AveragedModel)
+    wrappers = (
+        nn.DataParallel,
+        nn.parallel.DistributedDataParallel,
+        torch.optim.swa_utils.AveragedModel,
+    )
     inner = getattr(model, "_orig_mod", None)  # torch.compile's
     inner = model.module if isinstance(model, wrappers) else inner
     return unwrapped(inner) if isinstance(inner, nn.Module) else model
@@ -200,21 +216,35 @@ def _check_kind(model: nn.Module, name: str) -> None:
     for path, module in model.named_modules():
         where = f"Its module {path!r}" if path else name
         if isinstance(module, torch.jit.ScriptModule):
-            raise VitreousError(f"{where} is TorchScript, whose graph cannot be read; open the nn.Module it came from.")
-        if type(module).__module__.startswith(("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")):
-            raise VitreousError(f"{where} is quantised and has no plain weights; open the model before conversion.")
+            raise VitreousError(
+                f"{where} is TorchScript, whose graph cannot be read; open the nn.Module it came from."
+            )
+        if type(module).__module__.startswith(
+            ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
+        ):
+            raise VitreousError(
+                f"{where} is quantised and has no plain weights; open the model before conversion."
+            )
         if type(module).__name__ == "FullyShardedDataParallel":
-            raise VitreousError(f"{where} holds only a part of the weights in this process; open it without FSDP.")
+            raise VitreousError(
+                f"{where} holds only a part of the weights in this process; open it without FSDP."
+            )
 
 
 def _check_weights(model: nn.Module, name: str) -> None:
     learned = set(dict(model.named_parameters()))
     for path, weight in [*model.named_parameters(), *model.named_buffers()]:
         if nn.parameter.is_lazy(weight):
-            raise VitreousError(f"{path!r} of {name} has no shape yet; run the model once on images, then open it.")
+            raise VitreousError(
+                f"{path!r} of {name} has no shape yet; run the model once on images, then open it."
+            )
         if weight.is_meta:
-            raise VitreousError(f"{path!r} of {name} is on the meta device, without values; load its weights first.")
-        bad = ~weight.isfinite() if path in learned else weight.isnan()  # masks among the buffers may be infinite
+            raise VitreousError(
+                f"{path!r} of {name} is on the meta device, without values; load its weights first."
+            )
+        bad = (
+            ~weight.isfinite() if path in learned else weight.isnan()
+        )  # masks among the buffers may be infinite
         if bool(bad.any()):
             count = int(bad.sum())
             raise VitreousError(
@@ -237,7 +267,8 @@ def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
         layouts={
             "before": flow.layout(piece.before),
             "skip": flow.layout(piece.skip),
-            "branch": flow.layout(piece.branches[0]) or (after if piece.total is not None else None),
+            "branch": flow.layout(piece.branches[0])
+            or (after if piece.total is not None else None),
             "after": after,
             "out": flow.layout(piece.out),
             "norm": flow.layout(norm),
@@ -252,7 +283,9 @@ def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
 def _hidden(piece: Piece, flow: Flow) -> fx.Node | None:
     """What the last weights of a unit read, if the unit has computed it itself; weights of a gate, which sees no
     positions, do not count."""
-    for node in reversed([n for n in piece.body if flow.role[n] in ("linear", "conv", "mix", "mixer")]):
+    for node in reversed(
+        [n for n in piece.body if flow.role[n] in ("linear", "conv", "mix", "mixer")]
+    ):
         source = next((n for n in node.all_input_nodes if n in flow.data), None)
         layout = flow.layout(source)
         if flow.role[node] in ("mix", "mixer") or (layout is not None and layout.grid is not None):
@@ -261,7 +294,11 @@ def _hidden(piece: Piece, flow: Flow) -> fx.Node | None:
 
 
 def _units(
-    pieces: list[Piece], sites: list[list[AttentionSite]], wiring: dict[str, Wiring], module: fx.GraphModule, flow: Flow
+    pieces: list[Piece],
+    sites: list[list[AttentionSite]],
+    wiring: dict[str, Wiring],
+    module: fx.GraphModule,
+    flow: Flow,
 ) -> list[Unit]:
     stages, units = _Stages(), []
     for index, (piece, found) in enumerate(zip(pieces, sites, strict=True)):

@@ -75,7 +75,11 @@ class Positions(Mixing):
         except (RuntimeError, IndexError, ValueError, TypeError, KeyError) as error:
             log.debug("positions are lost at %s (%s): %s", node.name, node.target, error)
             return None
-        return trace if not isinstance(trace, Trace) or tuple(trace.ids.shape) == shape_of(node) else None
+        return (
+            trace
+            if not isinstance(trace, Trace) or tuple(trace.ids.shape) == shape_of(node)
+            else None
+        )
 
     def _visit(self, node: fx.Node) -> Traced:
         name, value = op(node), node.meta.get("val")
@@ -84,7 +88,9 @@ class Positions(Mixing):
         if name == "getitem":
             source, number = args(node)
             parts = self.traces.get(source)
-            known = isinstance(parts, list) and number < len(parts)  # the example has fewer images than were exported
+            known = isinstance(parts, list) and number < len(
+                parts
+            )  # the example has fewer images than were exported
             return parts[number] if known else None  # type: ignore[index]
         if name in REORDERS:
             return None
@@ -116,23 +122,37 @@ class Positions(Mixing):
             return None
         if op(node) in REDUCTIONS and isinstance(values[0], Tensor):  # the largest, and where it is
             return [self._reduced(node, tuple(values[0].shape))] * len(values)
-        return [first if isinstance(v, Tensor) and v.shape == first.ids.shape else None for v in values]
+        return [
+            first if isinstance(v, Tensor) and v.shape == first.ids.shape else None for v in values
+        ]
 
     def _move(self, node: fx.Node) -> Traced:
         given = args(node)[0] if isinstance(args(node)[0], (list, tuple)) else [args(node)[0]]
         sources = [self.known(source) for source in given]
-        others = [n for n in node.all_input_nodes if n in self.data and n not in given and numel(n) is not None]
+        others = [
+            n
+            for n in node.all_input_nodes
+            if n in self.data and n not in given and numel(n) is not None
+        ]
         if any(source is None for source in sources) or (others and not op(node).endswith("_as")):
             return None  # moved to where the data says
         first, *rest = (source for source in sources if source is not None)
         moved = self._moved(node, lambda trace: trace.ids)
-        strided = (op(node) == "slice" and len(node.args) > 4) or op(node) in {"index", "index_select"}
+        strided = (op(node) == "slice" and len(node.args) > 4) or op(node) in {
+            "index",
+            "index_select",
+        }
         if first.across is None or any(other.across is None for other in rest):
             found = [thinned(first.like(ids)) if strided else first.like(ids) for ids in moved]
         else:
             second = first.across
-            across = self._moved(node, lambda trace: trace.across.ids if trace.across is not None else trace.ids)
-            found = [replace(first, ids=a, across=second.like(b)) for a, b in zip(moved, across, strict=True)]
+            across = self._moved(
+                node, lambda trace: trace.across.ids if trace.across is not None else trace.ids
+            )
+            found = [
+                replace(first, ids=a, across=second.like(b))
+                for a, b in zip(moved, across, strict=True)
+            ]
         return list(found) if isinstance(node.meta.get("val"), (list, tuple)) else found[0]
 
     def _moved(self, node: fx.Node, ids: Callable[[Trace], Tensor]) -> list[Tensor]:
@@ -175,7 +195,11 @@ class Positions(Mixing):
         Where neither operand has the full shape (queries as rows, keys as columns) both places count.
         """
         shape = shape_of(node)
-        fitting = [t for t in map(self.known, node.all_input_nodes) if t is not None and fits(t.ids.shape, shape)]
+        fitting = [
+            t
+            for t in map(self.known, node.all_input_nodes)
+            if t is not None and fits(t.ids.shape, shape)
+        ]
         if not fitting:
             return None
         wide = [t.each(lambda ids: ids.expand(shape)) for t in fitting]
@@ -200,9 +224,16 @@ class Positions(Mixing):
     def _layer_norm(self, node: fx.Node) -> Traced:
         """What is normalised together is one token from here on, also if it is a patch of several cells."""
         trace = self.known(args(node)[0])
-        if trace is not None and trace.across is None and len(args(node)[1]) == 1 and not constant_along(trace.ids, -1):
+        if (
+            trace is not None
+            and trace.across is None
+            and len(args(node)[1]) == 1
+            and not constant_along(trace.ids, -1)
+        ):
             patches = self._patches(trace, -1)
-            return patches.like(patches.ids.expand(shape_of(node))) if patches is not None else trace
+            return (
+                patches.like(patches.ids.expand(shape_of(node))) if patches is not None else trace
+            )
         return self._elementwise(node)
 
     _rms_norm = _layer_norm
@@ -224,10 +255,14 @@ class Positions(Mixing):
         there = [t for t in traces if t is not None]
         if any(t.across is not None for t in there):
             return self._joined(parts, traces, dim)
-        tokens = any(not constant_along(t.ids, dim) or bool((t.ids % SPAN >= PREFIX).any()) for t in there)
+        tokens = any(
+            not constant_along(t.ids, dim) or bool((t.ids % SPAN >= PREFIX).any()) for t in there
+        )
         traces = one_grid(traces) if tokens else traces
         there = [t for t in traces if t is not None]
-        grids = {t.grid for t in there if bool((t.ids % SPAN < PREFIX).any())} or {t.grid for t in there}
+        grids = {t.grid for t in there if bool((t.ids % SPAN < PREFIX).any())} or {
+            t.grid for t in there
+        }
         if not there or len(grids) > 1:
             return None
         prefix = max((t.prefix for t in there), key=len)
@@ -237,17 +272,31 @@ class Positions(Mixing):
             size = shape_of(part)[dim]
             if trace is not None:
                 pieces.append(trace.ids)
-            elif not tokens:  # constant channels appended to features: they belong to the same places
-                pieces.append(lead.expand(*[size if d == dim % lead.ndim else n for d, n in enumerate(lead.shape)]))
+            elif (
+                not tokens
+            ):  # constant channels appended to features: they belong to the same places
+                pieces.append(
+                    lead.expand(
+                        *[size if d == dim % lead.ndim else n for d, n in enumerate(lead.shape)]
+                    )
+                )
             else:
                 numbers = torch.arange(size) + PREFIX + len(prefix)
-                numbers = numbers.reshape([-1 if d == dim % lead.ndim else 1 for d in range(lead.ndim)])
-                windows, window = torch.unique(lead % SPAN, return_inverse=True)  # a token of its own in each of them
+                numbers = numbers.reshape(
+                    [-1 if d == dim % lead.ndim else 1 for d in range(lead.ndim)]
+                )
+                windows, window = torch.unique(
+                    lead % SPAN, return_inverse=True
+                )  # a token of its own in each of them
                 pieces.append(lead // SPAN * SPAN + numbers + size * window)
                 prefix += (token_name(part),) * size * len(windows)
         first = pieces[0].narrow(dim, 0, 1)
-        if not tokens and all(torch.equal(compact(piece.narrow(dim, 0, 1)), compact(first)) for piece in pieces):
-            return Trace(first.expand(shape_of(node)), grids.pop(), prefix)  # channels of the same places
+        if not tokens and all(
+            torch.equal(compact(piece.narrow(dim, 0, 1)), compact(first)) for piece in pieces
+        ):
+            return Trace(
+                first.expand(shape_of(node)), grids.pop(), prefix
+            )  # channels of the same places
         return Trace(torch.cat(pieces, dim), grids.pop(), prefix)
 
     _concat = _concatenate = _cat
@@ -259,11 +308,17 @@ class Positions(Mixing):
         ids, across = [], []
         for part, trace in zip(parts, traces, strict=True):
             shape = shape_of(part)
-            lead = first.ids.narrow(dim, 0, 1) if constant_along(first.ids, dim) else torch.tensor(NOWHERE)
+            lead = (
+                first.ids.narrow(dim, 0, 1)
+                if constant_along(first.ids, dim)
+                else torch.tensor(NOWHERE)
+            )
             ids.append(trace.ids if trace is not None else lead.expand(shape))
             second = trace.across if trace is not None else None
             across.append(second.ids if second is not None else torch.full(shape, NOWHERE))
-        return replace(first, ids=torch.cat(ids, dim), across=first.across.like(torch.cat(across, dim)))
+        return replace(
+            first, ids=torch.cat(ids, dim), across=first.across.like(torch.cat(across, dim))
+        )
 
     def _linear(self, node: fx.Node) -> Traced:
         trace = self.known(node.args[0])
@@ -294,9 +349,19 @@ class Positions(Mixing):
         over = args(node)[which] if len(node.args) > which else None
         if trace is None or not isinstance(over, (int, list, tuple)):
             return None
-        dims = sorted(({over} if isinstance(over, int) else {*over}), key=lambda d: d % trace.ids.ndim, reverse=True)
+        dims = sorted(
+            ({over} if isinstance(over, int) else {*over}),
+            key=lambda d: d % trace.ids.ndim,
+            reverse=True,
+        )
         staying = [one for one in trace.both if all(constant_along(one.ids, d) for d in dims)]
-        found = paired(staying) if staying else self._patches(trace, dims[0]) if len(dims) == 1 else None
+        found = (
+            paired(staying)
+            if staying
+            else self._patches(trace, dims[0])
+            if len(dims) == 1
+            else None
+        )
         if found is None:
             product = contraction(node)
             pooled = self._pooled(node, product) if product is not None else None
@@ -336,11 +401,17 @@ class Positions(Mixing):
         if flat.ids.shape[2:] == shape[2:] and not (apart and len(shape) == 4):
             return flat.each(lambda ids: ids.narrow(1, 0, 1).expand(shape))
         rows, columns = shape[-2:] if len(shape) == 4 else (0, 0)
-        if rows * columns <= 1 or flat.ids.shape[0] != shape[0] or not (apart or raster(flat.ids[0, 0])):
+        if (
+            rows * columns <= 1
+            or flat.ids.shape[0] != shape[0]
+            or not (apart or raster(flat.ids[0, 0]))
+        ):
             return None
         if (inside := within_windows(flat, (rows, columns))) is not None:
             return inside.each(lambda ids: ids.expand(shape))
-        batch = flat.ids.flatten(1).amax(1).reshape(-1, 1, 1, 1) // SPAN * SPAN  # the maximum is no padding
+        batch = (
+            flat.ids.flatten(1).amax(1).reshape(-1, 1, 1, 1) // SPAN * SPAN
+        )  # the maximum is no padding
         ids = batch + torch.arange(rows * columns).reshape(1, 1, rows, columns)
         return Trace(ids.expand(shape), (rows, columns))
 

@@ -96,14 +96,20 @@ def attention_product(positions: Positions, node: fx.Node) -> Product | None:
         return None
     values = positions.known(found.operands[1 - number])
     keys = _keys(found, number, 1 - number, values)
-    return _product(found, number, 1 - number, keys, None, values) if values is not None and keys else None
+    return (
+        _product(found, number, 1 - number, keys, None, values)
+        if values is not None and keys
+        else None
+    )
 
 
 def _letters(trace: Trace, letters: str) -> set[str]:
     return {letters[dim] for dim in varying(trace.ids)}
 
 
-def _single(found: Contraction, w: int, v: int, weights: Trace, values: Trace | None) -> tuple[set[str], Trace | None]:
+def _single(
+    found: Contraction, w: int, v: int, weights: Trace, values: Trace | None
+) -> tuple[set[str], Trace | None]:
     """A single key for each query. If all positions were pooled into it, it lies on a grid of one cell."""
     shape, over = shape_of(found.operands[v]), [found.letters[w][dim] for dim in found.summed(w)]
     if any(shape[found.letters[v].index(c)] > 1 for c in over if c in found.letters[v]):
@@ -117,11 +123,21 @@ def _single(found: Contraction, w: int, v: int, weights: Trace, values: Trace | 
 def _keys(found: Contraction, w: int, v: int, values: Trace | None) -> set[str]:
     """The letters summed over along which the values are at different places."""
     shared = (set(found.letters[w]) & set(found.letters[v])) - set(found.output)
-    return shared & set().union(*(_letters(one, found.letters[v]) for one in values.both)) if values else set()
+    return (
+        shared & set().union(*(_letters(one, found.letters[v]) for one in values.both))
+        if values
+        else set()
+    )
 
 
 def _product(
-    found: Contraction, w: int, v: int, keys: set[str], query: Trace | None, values: Trace, others: Sequence[Trace] = ()
+    found: Contraction,
+    w: int,
+    v: int,
+    keys: set[str],
+    query: Trace | None,
+    values: Trace,
+    others: Sequence[Trace] = (),
 ) -> Product | None:
     mine, theirs, shape = found.letters[w], found.letters[v], shape_of(found.operands[w])
     own = [c for c in found.own(w, v) if c in found.output]
@@ -131,7 +147,9 @@ def _product(
     rest = [c for c in mine if c not in asking and c not in along]
     if any(c not in found.output and shape[mine.index(c)] > 1 for c in rest):
         return None  # summed over something else as well
-    arrangement = Arrangement(tuple(mine.index(c) for c in rest + asking + along), len(asking), len(along))
+    arrangement = Arrangement(
+        tuple(mine.index(c) for c in rest + asking + along), len(asking), len(along)
+    )
     key = _along(values, theirs, rest, along, [shape[mine.index(c)] for c in rest + along])
     if key is None and others:  # a weight for several places at once: whole windows, say
         key = others[0].like(arrangement.matrix(others[0].ids)[..., 0, :])
@@ -140,7 +158,12 @@ def _product(
     lead = key.ids.shape[:-1]
     if query is None:
         count = prod(shape[mine.index(c)] for c in asking)
-        ids = key.ids.amax(-1, keepdim=True) // SPAN * SPAN + PREFIX + len(key.prefix) + torch.arange(count)
+        ids = (
+            key.ids.amax(-1, keepdim=True) // SPAN * SPAN
+            + PREFIX
+            + len(key.prefix)
+            + torch.arange(count)
+        )
         query = Trace(ids.expand(*lead, -1), key.grid, key.prefix + ("query",) * count)
     else:
         query = query.like(arrangement.matrix(query.ids)[..., 0])
@@ -148,7 +171,9 @@ def _product(
     return Product(found, weights, valued, arrangement, query, key)
 
 
-def _along(values: Trace, letters: str, rest: list[str], keys: list[str], sizes: list[int]) -> Trace | None:
+def _along(
+    values: Trace, letters: str, rest: list[str], keys: list[str], sizes: list[int]
+) -> Trace | None:
     """Positions of the keys as (…, keys), along the dimensions that the weights have."""
     ids = compact(values.ids) if values.across is None else values.ids
     for dim in reversed(range(len(letters))):
@@ -179,7 +204,11 @@ def feeds_back(positions: Positions, node: fx.Node) -> bool:
             spread = [other for other in others if on_grid(positions.known(other))]
             if spread and (_sums_rows(positions, user, current) if learned else _multiplies(user)):
                 return True
-            if user in seen or user.op != "call_function" or len(spread) + (op(user) in ATTENTION) > 0:
+            if (
+                user in seen
+                or user.op != "call_function"
+                or len(spread) + (op(user) in ATTENTION) > 0
+            ):
                 continue
             seen.add(user)
             queue.append((user, learned or op(user) in LEARNED or bool(SPATIAL.search(op(user)))))
@@ -196,14 +225,18 @@ def _sums_rows(positions: Positions, node: fx.Node, summary: fx.Node) -> bool:
         return False
     if positions.weights_among(found) == 1 - found.operands.index(summary):
         return False  # attention to the rows
-    return any(not constant_along(trace.ids, dim) for dim in found.summed(found.operands.index(summary)))
+    return any(
+        not constant_along(trace.ids, dim) for dim in found.summed(found.operands.index(summary))
+    )
 
 
 def _of_summary(positions: Positions, found: Contraction, w: int, v: int) -> bool:
     """Whether tokens without a place are rows of a summary that plain features read: linear attention."""
     values = positions.known(found.operands[v])
     learned = values is not None and "query" in values.prefix
-    return is_summary(positions, found.operands[v]) or (learned and positions.weights_among(found) != w)
+    return is_summary(positions, found.operands[v]) or (
+        learned and positions.weights_among(found) != w
+    )
 
 
 def is_summary(positions: Positions, node: fx.Node) -> bool:

@@ -38,7 +38,9 @@ class Mismatch:
 
 
 @torch.no_grad()
-def mismatch(specimen: Specimen, model: nn.Module, like: Tensor, findings: Findings) -> Mismatch | None:
+def mismatch(
+    specimen: Specimen, model: nn.Module, like: Tensor, findings: Findings
+) -> Mismatch | None:
     """What differs between the outputs of both on two random images like these; None if nothing does.
 
     The specimen's pass also fills `findings`: whether its attention weights reproduce its own products.
@@ -119,10 +121,16 @@ def _apart(ours: Tensor, theirs: Tensor) -> float:
     exact = torch.complex128 if theirs.is_complex() else torch.float64
     one, other = (value.detach().cpu().to(exact) for value in (ours, theirs))
     finite = other.isfinite()
-    if not torch.equal(one.isfinite(), finite) or not torch.equal(one[~finite].isnan(), other[~finite].isnan()):
+    if not torch.equal(one.isfinite(), finite) or not torch.equal(
+        one[~finite].isnan(), other[~finite].isnan()
+    ):
         return float("inf")
     gap, size = (value[finite].abs() for value in (one - other, other))
-    return float(gap.max() / size.max().clamp(min=1e-30)) if gap.numel() and float(gap.max()) > 0 else 0.0
+    return (
+        float(gap.max() / size.max().clamp(min=1e-30))
+        if gap.numel() and float(gap.max()) > 0
+        else 0.0
+    )
 
 
 def _tolerance(dtype: torch.dtype) -> float:
@@ -131,7 +139,11 @@ def _tolerance(dtype: torch.dtype) -> float:
     Nearly all graphs agree to the bit. Some operations are spelled out (attention that a fused kernel would hide), and
     round otherwise; a model in which something is missing is off by far more.
     """
-    return float(torch.finfo(dtype).eps ** 0.75) if dtype.is_floating_point or dtype.is_complex else 0.0
+    return (
+        float(torch.finfo(dtype).eps ** 0.75)
+        if dtype.is_floating_point or dtype.is_complex
+        else 0.0
+    )
 
 
 def refuse(specimen: Specimen, model: nn.Module, like: Tensor, found: Mismatch) -> NotExportable:
@@ -147,8 +159,14 @@ def refuse(specimen: Specimen, model: nn.Module, like: Tensor, found: Mismatch) 
             f"make it deterministic in evaluation mode, or {WAY_OUT}."
         )
     if found.error:
-        return NotExportable(f"The graph of {name} does not run where the model does ({found.error}); {WAY_OUT}.")
-    size = f"by {found.difference:.1e} of its largest value" if found.difference < float("inf") else "in form"
+        return NotExportable(
+            f"The graph of {name} does not run where the model does ({found.error}); {WAY_OUT}."
+        )
+    size = (
+        f"by {found.difference:.1e} of its largest value"
+        if found.difference < float("inf")
+        else "in form"
+    )
     output = f" {found.where!r}" if found.where else ""
     return NotExportable(
         f"The graph of {name} does not compute what the model computes: output{output} differs {size}"
@@ -167,7 +185,9 @@ def _first_unit(specimen: Specimen, model: nn.Module, images: Tensor) -> str:
     modules = dict(model.named_modules())
     for unit in specimen.units:
         if unit.name in modules:
-            modules[unit.name].register_forward_hook(note(unit.name))  # gone again when the state is put back
+            modules[unit.name].register_forward_hook(
+                note(unit.name)
+            )  # gone again when the state is put back
     _run(model, images)
     try:
         _run(specimen.module, images)
@@ -179,7 +199,11 @@ def _first_unit(specimen: Specimen, model: nn.Module, images: Tensor) -> str:
         theirs = returned.get(unit.name)
         if isinstance(theirs, Tensor) and unit.name in seen:
             sites = seen[unit.name]
-            ours = [feature.raw for feature in (sites.branch, sites.after, sites.out) if feature is not None]
+            ours = [
+                feature.raw
+                for feature in (sites.branch, sites.after, sites.out)
+                if feature is not None
+            ]
             if ours and all(_apart(each, theirs) > _tolerance(theirs.dtype) for each in ours):
                 return unit.name
     return ""

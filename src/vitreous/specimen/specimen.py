@@ -18,7 +18,16 @@ from vitreous.specimen import intervene
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.attention import AttentionSite
 from vitreous.specimen.graph import is_random, op, path
-from vitreous.specimen.observe import Consumer, Observation, Site, Sites, Tapped, Wiring, copy_graph, known_sites
+from vitreous.specimen.observe import (
+    Consumer,
+    Observation,
+    Site,
+    Sites,
+    Tapped,
+    Wiring,
+    copy_graph,
+    known_sites,
+)
 
 
 class Specimen(nn.Module):
@@ -34,7 +43,11 @@ class Specimen(nn.Module):
     """Where its weights come from: pretrained, trained, random or unknown."""
 
     def __init__(
-        self, module: fx.GraphModule, anatomy: Anatomy, wiring: Mapping[str, Wiring], edits: tuple[str, ...] = ()
+        self,
+        module: fx.GraphModule,
+        anatomy: Anatomy,
+        wiring: Mapping[str, Wiring],
+        edits: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
         self.module = module
@@ -55,7 +68,9 @@ class Specimen(nn.Module):
         graph = getattr(self.module, "graph", None)
         if not isinstance(graph, fx.Graph):  # named by hand
             return ()
-        needed: set[fx.Node] = set()  # what the output depends on: a draw that nobody uses changes nothing
+        needed: set[fx.Node] = (
+            set()
+        )  # what the output depends on: a draw that nobody uses changes nothing
         for node in reversed(graph.nodes):
             if node.op == "output" or not needed.isdisjoint(node.users):
                 needed.add(node)
@@ -75,7 +90,9 @@ class Specimen(nn.Module):
         wanted = self.anatomy.image
         if not isinstance(images, Tensor):
             sizes = ", ".join(map(str, wanted))
-            raise BadImages(f"Images come as one tensor of shape (batch, {sizes}), not as {type(images).__name__}.")
+            raise BadImages(
+                f"Images come as one tensor of shape (batch, {sizes}), not as {type(images).__name__}."
+            )
         if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
             shape, size = tuple(images.shape), "x".join(map(str, wanted))
             raise BadImages(
@@ -109,12 +126,18 @@ class Specimen(nn.Module):
         kept: dict[str, Sites] = {}
         key = (wanted, tuple(u.name for u in chosen))
         if key not in self._tapped:
-            self._tapped[key] = Tapped(self.module, [(u, self._wiring[u.name]) for u in chosen], wanted)
+            self._tapped[key] = Tapped(
+                self.module, [(u, self._wiring[u.name]) for u in chosen], wanted
+            )
         with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
-            output = self._tapped[key].run(images, each or (lambda unit, sites: kept.__setitem__(unit.name, sites)))
+            output = self._tapped[key].run(
+                images, each or (lambda unit, sites: kept.__setitem__(unit.name, sites))
+            )
         return Observation(kept, output)
 
-    def mean_attention(self, batches: Iterable[Tensor], units: str | Sequence[str] = "attention") -> dict[str, Tensor]:
+    def mean_attention(
+        self, batches: Iterable[Tensor], units: str | Sequence[str] = "attention"
+    ) -> dict[str, Tensor]:
         """Attention averaged over images (A2.26), per unit as (groups, heads, queries, keys), for `with_attention`."""
         sums: dict[str, Tensor] = {}
         count = 0
@@ -128,7 +151,9 @@ class Specimen(nn.Module):
             count += len(images)
             self.observe(images, ("attention",), units, each=add)
         if not count:
-            raise VitreousError("There are no images to average attention over; give at least one batch.")
+            raise VitreousError(
+                "There are no images to average attention over; give at least one batch."
+            )
         return {name: (total / count).float() for name, total in sums.items()}
 
     def without(self, *units: str) -> Specimen:
@@ -166,7 +191,9 @@ class Specimen(nn.Module):
 
         return self._edited(edit, f"with branch {units}")
 
-    def with_attention(self, units: str, attention: str | Tensor | Mapping[str, Tensor]) -> Specimen:
+    def with_attention(
+        self, units: str, attention: str | Tensor | Mapping[str, Tensor]
+    ) -> Specimen:
         """Attention with fixed probabilities instead of the model's own (A2.25, A2.26).
 
         'uniform'; 'uniform 3x3' over a neighbourhood on the grid; a matrix over tokens, (queries, keys) or (heads,
@@ -181,7 +208,9 @@ class Specimen(nn.Module):
                 if not sites or not all(site.visible for site in sites):
                     what = f"({unit.kind}, {unit.reach})" if unit.reach else f"({unit.kind})"
                     why = f" {unit.reason}" if unit.reason else ""
-                    raise VitreousError(f"Unit {unit.name!r} {what} has no attention to replace.{why}")
+                    raise VitreousError(
+                        f"Unit {unit.name!r} {what} has no attention to replace.{why}"
+                    )
                 given = attention.get(unit.name) if isinstance(attention, Mapping) else attention
                 if given is None:
                     raise UnknownName("attention given for", unit.name, attention)
@@ -189,7 +218,9 @@ class Specimen(nn.Module):
                     intervene.replace_attention(
                         module, nodes, site, _matrix(part, unit, site.places, site.heads or 1), unit
                     )
-                    for site, part in ((s, intervene.share(given, sites, i)) for i, s in enumerate(sites))
+                    for site, part in (
+                        (s, intervene.share(given, sites, i)) for i, s in enumerate(sites)
+                    )
                 )
                 wiring[unit.name] = replace(wiring[unit.name], attention=tuple(fixed))
 
@@ -220,10 +251,14 @@ class Specimen(nn.Module):
     ) -> Specimen:
         module, nodes = copy_graph(self.module)
         edit(module, nodes)
-        module.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))  # fused attention too
+        module.graph.eliminate_dead_code(
+            lambda node: node.op in ("placeholder", "output")
+        )  # fused attention too
         module.graph.lint()
         module.recompile()
-        return self._trained_alike(Specimen(module, self.anatomy, wiring or self._wiring, (*self.edits, description)))
+        return self._trained_alike(
+            Specimen(module, self.anatomy, wiring or self._wiring, (*self.edits, description))
+        )
 
     def _trained_alike(self, other: Specimen) -> Specimen:
         other.trained, other.weights = self.trained, self.weights
@@ -233,7 +268,9 @@ class Specimen(nn.Module):
         """Move to another device or type: onto parameters of our own, so that the model stays where it is."""
         before = _home(self)
         for name in {str(n.target) for n in self.module.graph.nodes if n.op == "call_module"}:
-            setattr(self.module, name, copy.deepcopy(getattr(self.module, name)))  # given to `with_branch`
+            setattr(
+                self.module, name, copy.deepcopy(getattr(self.module, name))
+            )  # given to `with_branch`
         own_parameters(self.module)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if before != _home(self):
@@ -243,11 +280,15 @@ class Specimen(nn.Module):
 
     def train(self, mode: bool = True) -> Specimen:
         if mode:
-            raise VitreousError("A specimen always runs in evaluation mode; train the model itself and open it again.")
+            raise VitreousError(
+                "A specimen always runs in evaluation mode; train the model itself and open it again."
+            )
         return super().train(False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Specimen:
-        return self._trained_alike(Specimen(copy.deepcopy(self.module, memo), self.anatomy, self._wiring, self.edits))
+        return self._trained_alike(
+            Specimen(copy.deepcopy(self.module, memo), self.anatomy, self._wiring, self.edits)
+        )
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {kind}" for kind, n in self.anatomy.counts().items())
@@ -277,10 +318,14 @@ def _matrix(given: str | Tensor, unit: Unit, places: Any, heads: int) -> Tensor:
         return intervene.grouped(given.detach().cpu(), places, heads, unit)
     found = re.fullmatch(r"uniform(?: (\d+)x(\d+))?", given)
     if found is None:
-        raise VitreousError(f"Attention is 'uniform', 'uniform 3x3' (odd sides), a tensor or a mapping, not {given!r}.")
+        raise VitreousError(
+            f"Attention is 'uniform', 'uniform 3x3' (odd sides), a tensor or a mapping, not {given!r}."
+        )
     box = (int(found[1]), int(found[2])) if found[1] else None
     if box is not None and not (box[0] % 2 and box[1] % 2):
-        raise VitreousError(f"A neighbourhood has odd sides so that its query is in the middle, not {given!r}.")
+        raise VitreousError(
+            f"A neighbourhood has odd sides so that its query is in the middle, not {given!r}."
+        )
     return intervene.uniform(places, heads, box)
 
 

@@ -24,7 +24,19 @@ from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_mod
 
 FOREIGN = ("torch.", "numpy.", "logging", "threading", "builtins")
 """Objects of these packages are not looked into; torch's modules and containers are, as modules and containers."""
-LEAVES = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, torch.dtype, torch.device)
+LEAVES = (
+    str,
+    bytes,
+    int,
+    float,
+    complex,
+    bool,
+    type(None),
+    type,
+    types.ModuleType,
+    torch.dtype,
+    torch.device,
+)
 MOST_OBJECTS = 100_000
 MOST_BYTES = 1 << 28
 """Of tensors that are no parameters or buffers: a model may hold on to a whole dataset, which nobody changes."""
@@ -47,7 +59,10 @@ class SavingParameters(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         schema = getattr(func, "_schema", None)
         if schema is not None and schema.is_mutable:
-            given = {**dict(zip((a.name for a in schema.arguments), args, strict=False)), **(kwargs or {})}
+            given = {
+                **dict(zip((a.name for a in schema.arguments), args, strict=False)),
+                **(kwargs or {}),
+            }
             for argument in schema.arguments:
                 written = argument.alias_info is not None and argument.alias_info.is_write
                 value = given.get(argument.name)
@@ -83,7 +98,9 @@ def undisturbed(model: nn.Module) -> Iterator[SavingParameters]:
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
         try:
-            torch.backends.mha.set_fastpath_enabled(False)  # its fused kernel would hide the attention product
+            torch.backends.mha.set_fastpath_enabled(
+                False
+            )  # its fused kernel would hide the attention product
             for module in before.modules:
                 module.training = False
             yield before.saving
@@ -120,7 +137,11 @@ class _Snapshot:
             self._note(self.waiting.pop())
 
     def _note(self, value: Any) -> None:
-        if isinstance(value, (*LEAVES, *CLOSED)) or id(value) in self.seen or len(self.seen) > MOST_OBJECTS:
+        if (
+            isinstance(value, (*LEAVES, *CLOSED))
+            or id(value) in self.seen
+            or len(self.seen) > MOST_OBJECTS
+        ):
             return
         self.seen.add(id(value))
         if isinstance(value, Tensor):
@@ -166,9 +187,17 @@ class _Snapshot:
         """Gradients and flags of all; values of all but parameters, which `torch.export` does not touch."""
         data = tensor.detach()
         self.room -= 0 if id(tensor) in self.buffers | self.parameters else data.nbytes
-        watched = id(tensor) in self.parameters or tensor.is_meta or (self.room < 0 and id(tensor) not in self.buffers)
+        watched = (
+            id(tensor) in self.parameters
+            or tensor.is_meta
+            or (self.room < 0 and id(tensor) not in self.buffers)
+        )
         copied = None if watched else data.clone()
-        self.tensors.append(_Held(tensor, data, copied, tensor.grad if tensor.is_leaf else None, tensor.requires_grad))
+        self.tensors.append(
+            _Held(
+                tensor, data, copied, tensor.grad if tensor.is_leaf else None, tensor.requires_grad
+            )
+        )
 
     def _note_classes(self) -> None:
         """Attributes of the modules' classes that are no functions, such as counters and tables."""
@@ -219,12 +248,18 @@ class _Held(NamedTuple):
 def _slots(kind: type) -> tuple[str, ...]:
     names = vars(kind).get("__slots__", ())
     names = (names,) if isinstance(names, str) else tuple(names)
-    return tuple(name for name in names if name not in ("__dict__", "__weakref__") and not name.startswith("__"))
+    return tuple(
+        name
+        for name in names
+        if name not in ("__dict__", "__weakref__") and not name.startswith("__")
+    )
 
 
 def _is_data(name: str, value: Any) -> bool:
     code = (types.FunctionType, classmethod, staticmethod, property, functools.cached_property)
-    return not name.startswith(("__", "_abc_")) and not isinstance(value, (*code, types.MemberDescriptorType))
+    return not name.startswith(("__", "_abc_")) and not isinstance(
+        value, (*code, types.MemberDescriptorType)
+    )
 
 
 def _refill(value: Any, content: Any) -> None:
@@ -233,7 +268,9 @@ def _refill(value: Any, content: Any) -> None:
             value.clear()
             value.update(content)
     elif isinstance(value, (list, set, deque)):
-        if len(value) != len(content) or any(a is not b for a, b in zip(value, content, strict=True)):
+        if len(value) != len(content) or any(
+            a is not b for a, b in zip(value, content, strict=True)
+        ):
             value.clear()
             value.update(content) if isinstance(value, set) else value.extend(content)
     elif isinstance(value, np.ndarray):

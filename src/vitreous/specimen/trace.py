@@ -101,13 +101,17 @@ def of_image(shape: tuple[int, ...]) -> Trace | None:
     if len(shape) != 4:
         return None
     batch, channels, rows, columns = shape
-    ids = torch.arange(batch).reshape(-1, 1, 1, 1) * SPAN + torch.arange(rows * columns).reshape(1, 1, rows, columns)
+    ids = torch.arange(batch).reshape(-1, 1, 1, 1) * SPAN + torch.arange(rows * columns).reshape(
+        1, 1, rows, columns
+    )
     return Trace(ids.expand(batch, channels, rows, columns), (rows, columns))
 
 
 def fits(shape: torch.Size, into: tuple[int, ...]) -> bool:
     """Whether a tensor of this shape can be expanded into the other."""
-    return len(shape) <= len(into) and all(a in (1, b) for a, b in zip(reversed(shape), reversed(into), strict=False))
+    return len(shape) <= len(into) and all(
+        a in (1, b) for a, b in zip(reversed(shape), reversed(into), strict=False)
+    )
 
 
 def raster(ids: Tensor) -> bool:
@@ -125,7 +129,11 @@ def thinned(trace: Trace) -> Trace:
     width = trace.grid[1]
     rows, columns = torch.unique(cells // width), torch.unique(cells % width)
     steps = [set((line[1:] - line[:-1]).tolist()) for line in (rows, columns)]
-    if not cells.numel() or max(map(len, steps)) > 1 or max([max(s) for s in steps if s], default=1) == 1:
+    if (
+        not cells.numel()
+        or max(map(len, steps)) > 1
+        or max([max(s) for s in steps if s], default=1) == 1
+    ):
         return trace
     row = torch.searchsorted(rows, position // width)
     column = torch.searchsorted(columns, position % width)
@@ -147,7 +155,9 @@ def coarser(trace: Trace, dim: int) -> Trace | None:
         average = (line * inside).sum(dim, keepdim=True).double() / count
         return average.mul(720720).round()  # equal in spite of rounding
 
-    def middle(line: Tensor) -> Tensor:  # of patches that the border of the image cuts off irregularly
+    def middle(
+        line: Tensor,
+    ) -> Tensor:  # of patches that the border of the image cuts off irregularly
         low = torch.where(inside, line, PREFIX).amin(dim, keepdim=True)
         return low + torch.where(inside, line, 0).amax(dim, keepdim=True)
 
@@ -157,7 +167,12 @@ def coarser(trace: Trace, dim: int) -> Trace | None:
         grid = (row.numel(), column.numel())
         if grid[0] * grid[1] * batch.unique().numel() <= rows.numel():
             new = batch * SPAN + rows * grid[1] + columns
-            return Trace(new.expand([1 if d == dim % ids.ndim else n for d, n in enumerate(trace.ids.shape)]), grid)
+            return Trace(
+                new.expand(
+                    [1 if d == dim % ids.ndim else n for d, n in enumerate(trace.ids.shape)]
+                ),
+                grid,
+            )
     return None
 
 
@@ -170,7 +185,12 @@ def within_windows(trace: Trace, size: Grid) -> Trace | None:
     down, right = rows // size[0], columns // size[1]
     corner, width = ids[:, :, ::down, ::right], trace.grid[1]
     position = corner % SPAN
-    if trace.grid[0] % down or width % right or bool((corner < 0).any()) or bool((position >= PREFIX).any()):
+    if (
+        trace.grid[0] % down
+        or width % right
+        or bool((corner < 0).any())
+        or bool((position >= PREFIX).any())
+    ):
         return None
     grid = (trace.grid[0] // down, width // right)
     cell = position // width // down * grid[1] + position % width // right
@@ -203,7 +223,12 @@ def token_name(node: fx.Node) -> str:
         current = queue.pop()
         seen += f" {current.target}" if current.op == "get_attr" else ""
         queue.extend(current.all_input_nodes)
-    for word, name in (("dist", "distillation"), ("reg", "register"), ("cls", "class"), ("class", "class")):
+    for word, name in (
+        ("dist", "distillation"),
+        ("reg", "register"),
+        ("cls", "class"),
+        ("class", "class"),
+    ):
         if word in seen:
             return name
     return "prefix"

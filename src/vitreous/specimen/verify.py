@@ -43,14 +43,18 @@ Findings = dict[str, Finding]
 
 
 @torch.no_grad()
-def verify_attention(module: fx.GraphModule, sites: Iterable[AttentionSite], images: Tensor) -> Findings:
+def verify_attention(
+    module: fx.GraphModule, sites: Iterable[AttentionSite], images: Tensor
+) -> Findings:
     """Run the graph once and compare at every visible site."""
     findings: Findings = {}
     with_checks(module, sites, findings)(images)
     return findings
 
 
-def with_checks(module: fx.GraphModule, sites: Iterable[AttentionSite], findings: Findings) -> fx.GraphModule:
+def with_checks(
+    module: fx.GraphModule, sites: Iterable[AttentionSite], findings: Findings
+) -> fx.GraphModule:
     """A copy of the graph that fills `findings` whenever it runs; the graph itself if there is nothing to check."""
     visible = [site for site in sites if site.visible]
     if not visible:
@@ -80,7 +84,9 @@ def proved(site: AttentionSite, findings: Findings) -> AttentionSite:
     if found is None or not site.visible:
         return site
     if not found.passed:
-        reason = f"Its weights times its values differ from its own product by {found.difference:.1g}."
+        reason = (
+            f"Its weights times its values differ from its own product by {found.difference:.1g}."
+        )
         return replace(site, reach="unknown", places=None, reason=reason)
     return replace(site, kind=found.weights, reason=REASONS[found.weights])
 
@@ -95,14 +101,20 @@ class _Check(nn.Module):
         if site.fused:
             value, query, key, *options = tensors
             probabilities = fused_probabilities(query, key, *options)
-            value = value.repeat_interleave(query.shape[-3] // value.shape[-3], -3) if options[-1] else value
+            value = (
+                value.repeat_interleave(query.shape[-3] // value.shape[-3], -3)
+                if options[-1]
+                else value
+            )
             made = probabilities @ value.to(probabilities.dtype)
         else:
             operands = tensors[: len(site.operands)]
             made = torch.einsum(site.equation, *operands).reshape(product.shape)
             matrix = operands[site.operands.index(str(site.weights))]
             weights = _kind(site, matrix, tensors[len(operands) :])
-        apart = (made - product).abs().nan_to_num(0 if _same_nan(made, product) else torch.inf).amax()
+        apart = (
+            (made - product).abs().nan_to_num(0 if _same_nan(made, product) else torch.inf).amax()
+        )
         scale = product.nan_to_num(0).abs().amax().clamp_min(torch.finfo(product.dtype).tiny)
         self.findings[site.product] = Finding(float(apart / scale), _tolerance(product), weights)  # type: ignore[arg-type]
 
@@ -114,7 +126,9 @@ def _same_nan(one: Tensor, other: Tensor) -> bool:
 def _tolerance(product: Tensor) -> float:
     """The root of the rounding error: two orders of summing differ by less, another tensor by far more. A GPU may
     multiply float32 with ten bits."""
-    rounded = product.is_cuda and product.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
+    rounded = (
+        product.is_cuda and product.dtype == torch.float32 and torch.backends.cuda.matmul.allow_tf32
+    )
     return float(torch.finfo(torch.float16 if rounded else product.dtype).eps ** 0.5)
 
 
@@ -122,7 +136,11 @@ def _kind(site: AttentionSite, weights: Tensor, softmax: tuple[Tensor, ...]) -> 
     assert site.arrangement is not None
     if _sums_to_one(site.arrangement.matrix(weights)):
         return "probabilities"
-    if softmax and softmax[0].shape == weights.shape and _sums_to_one(site.arrangement.matrix(softmax[0])):
+    if (
+        softmax
+        and softmax[0].shape == weights.shape
+        and _sums_to_one(site.arrangement.matrix(softmax[0]))
+    ):
         return "mixed"
     return "signed" if bool((weights < 0).any()) else "positive"
 

@@ -12,7 +12,17 @@ from vitreous.image_size import spell
 from vitreous.specimen.inputs import Shape, accepted
 
 NAMES = {
-    "tokens": ("input_ids", "ids", "tokens", "token_ids", "text", "texts", "input_tokens", "captions", "sentences"),
+    "tokens": (
+        "input_ids",
+        "ids",
+        "tokens",
+        "token_ids",
+        "text",
+        "texts",
+        "input_tokens",
+        "captions",
+        "sentences",
+    ),
     "video": ("video", "videos", "clips", "frames", "pixel_values_videos", "volume", "volumes"),
     "audio": ("audio", "waveform", "waveforms", "wav", "speech", "input_values", "input_features"),
     "a series": ("series", "sequences", "time_series", "past_values"),
@@ -47,7 +57,9 @@ def does_not_run(model: nn.Module, shape: Shape, error: BaseException | None) ->
     """The error to raise for a model that has failed on images of `shape`: what it takes, and what to do."""
     name = type(model).__name__
     if getattr(model.forward, "__func__", model.forward) is nn.Module.forward:
-        return NotExportable(f"{name} has no forward; put it into a module whose forward takes a batch of images.")
+        return NotExportable(
+            f"{name} has no forward; put it into a module whose forward takes a batch of images."
+        )
     if (takes := surely_takes(model)) is not None:
         return NotExportable(f"{name} {takes} and not one batch of images; {_way_out(model)}.")
     found = next(accepted(model), None)
@@ -71,7 +83,9 @@ def surely_takes(model: nn.Module) -> str | None:
     parameters = list(inspect.signature(model.forward).parameters.values())
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     needed = [p.name for p in positional if p.default is p.empty]
-    by_name = [f"{p.name}=" for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+    by_name = [
+        f"{p.name}=" for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty
+    ]
     if len(needed) + len(by_name) > 1:
         names = [*needed, *by_name]
         return f"takes {len(names)} inputs ({', '.join(names)})"
@@ -86,7 +100,11 @@ def likely_takes(model: nn.Module, error: BaseException | None) -> str | None:
     parameters = inspect.signature(model.forward).parameters
     first = next(iter(parameters.values()), None)
     name = str(getattr(model, "main_input_name", None) or (first.name if first is not None else ""))
-    others = [word for word in ("pixel_values", "image", "images", "img") if word in parameters and word != name]
+    others = [
+        word
+        for word in ("pixel_values", "image", "images", "img")
+        if word in parameters and word != name
+    ]
     for what, names in NAMES.items():
         if name.lower() in names:
             return f"{what} and images ({name}, {others[0]})" if others else f"{what} ({name})"

@@ -105,7 +105,12 @@ class BuildUp:
         for seed in self.seeds:
             sittings = []
             for where in reversed(WHERE):
-                facts = {**self.facts(placement), "measured": where, "data": self.data, "seed": seed}
+                facts = {
+                    **self.facts(placement),
+                    "measured": where,
+                    "data": self.data,
+                    "seed": seed,
+                }
                 facts = checked("alternet", facts)
                 training = realise(facts, self.scale, self.data, self.image)
                 sittings.append(Sitting(facts, ("accuracy",), training))
@@ -117,7 +122,12 @@ class BuildUp:
 
     def accuracy(self, placement: Placement, where: str | None) -> Measure:
         """In percent, as far as it has been measured: of no seed, if one is missing."""
-        sittings = [s for cell in self.cells(placement) for s in cell.sittings if s.facts.get("measured") == where]
+        sittings = [
+            s
+            for cell in self.cells(placement)
+            for s in cell.sittings
+            if s.facts.get("measured") == where
+        ]
         if any(missing(sitting, self.root) for sitting in sittings):
             return Measure({})
         look = Look([exhibit(folder(sitting, self.root)) for sitting in sittings])
@@ -156,7 +166,9 @@ class BuildUp:
             before = found.next
             report = work(self.cells(before))
             for why in report.failed.values():
-                raise VitreousError(f"The search cannot go on without attention {written(before)}, which failed: {why}")
+                raise VitreousError(
+                    f"The search cannot go on without attention {written(before)}, which failed: {why}"
+                )
             found = self.so_far()
             if found.next == before:
                 raise VitreousError(
@@ -173,10 +185,21 @@ class BuildUp:
                 gain = own - self.accuracy(tried.against, where) if tried.against else Measure({})
                 gains = gain.interval() if gain.known else (float("nan"),) * 3
                 so = "kept" if tried.kept else "undone"
-                row = (number, written(tried.placement), so, WORDS[where], *gains, *own.interval(), len(own.seeds))
+                row = (
+                    number,
+                    written(tried.placement),
+                    so,
+                    WORDS[where],
+                    *gains,
+                    *own.interval(),
+                    len(own.seeds),
+                )
                 rows.append(row)
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
-        about = {"data": {"name": self.data}, "options": {"scale": self.scale.name, "held_out": HELD_OUT}}
+        about = {
+            "data": {"name": self.data},
+            "options": {"scale": self.scale.name, "held_out": HELD_OUT},
+        }
         return Result("build_up", table, COLUMNS, (PICTURE,), about=about)
 
     def tell(self, found: Search, console: Console) -> None:
@@ -185,7 +208,9 @@ class BuildUp:
         console.print(listed(outcome))
         if found.best is not None:
             console.print(f"Best: attention {written(found.best)}.", highlight=False)
-        console.print(f"Wrote {', '.join(map(str, self.write(outcome)))}", highlight=False, soft_wrap=True)
+        console.print(
+            f"Wrote {', '.join(map(str, self.write(outcome)))}", highlight=False, soft_wrap=True
+        )
 
     def write(self, outcome: Result) -> list[Path]:
         """As a table and as a picture."""
@@ -201,9 +226,15 @@ class BuildUp:
 WORDS = {"held_out": "held out", None: "test"}
 COLUMNS = (
     Column("step", "quantity", "Number of the candidate, in the order in which they were tried."),
-    Column("attention", "order", "Attention blocks of each stage.", label="attention blocks by stage"),
+    Column(
+        "attention", "order", "Attention blocks of each stage.", label="attention blocks by stage"
+    ),
     Column("so", "category", "Whether the last block was kept or undone.", label="last block"),
-    Column("images", "category", "Held out of training, which decides; or the test images, which do not."),
+    Column(
+        "images",
+        "category",
+        "Held out of training, which decides; or the test images, which do not.",
+    ),
     Column("gain", "quantity", "Accuracy minus that of the best before.", "points"),
     Column("gain_low", "quantity", "Lower end of its 95 % interval.", "points"),
     Column("gain_high", "quantity", "Upper end of its 95 % interval.", "points"),
@@ -233,7 +264,14 @@ def listed(outcome: Result) -> Table:
     rows = outcome.table.set_index(["step", "images"])
     for step in outcome.table["step"].unique():
         own, test = rows.loc[step, "held out"], rows.loc[step, "test"]
-        gain = f"{own['gain']:+.1f} ({own['gain_low']:+.1f} to {own['gain_high']:+.1f})" if step else ""
-        shown = [f"{each['value']:.1f} % ({each['low']:.1f} to {each['high']:.1f})" for each in (own, test)]
+        gain = (
+            f"{own['gain']:+.1f} ({own['gain_low']:+.1f} to {own['gain_high']:+.1f})"
+            if step
+            else ""
+        )
+        shown = [
+            f"{each['value']:.1f} % ({each['low']:.1f} to {each['high']:.1f})"
+            for each in (own, test)
+        ]
         table.add_row(str(own["attention"]), shown[0], gain, str(own["so"]), shown[1])
     return table

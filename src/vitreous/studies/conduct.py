@@ -46,9 +46,13 @@ def study(
     of the cells that failed."""
     workers = executors.usual(device) if workers is None else workers
     if seeds < 1 or workers < 1:
-        raise VitreousError(f"A study takes at least one seed and one worker, and not {seeds} and {workers}.")
+        raise VitreousError(
+            f"A study takes at least one seed and one worker, and not {seeds} and {workers}."
+        )
     if address is not None and executor != "ray":
-        raise VitreousError(f"An address, as {address!r}, is that of a Ray cluster: say --executor ray, or no address.")
+        raise VitreousError(
+            f"An address, as {address!r}, is that of a Ray cluster: say --executor ray, or no address."
+        )
     if name not in (*STUDIES, build_up.NAME):
         raise UnknownName("study", name, (*STUDIES, build_up.NAME))
     size = scale_named(scale)
@@ -75,7 +79,10 @@ def study(
     for key, why in report.failed.items():
         console.print(f"[red]failed[/red] {key}: {escape(why)}", highlight=False)
     if report.failed:
-        console.print(f"More is in {str(out / 'failed')!r}; the same command tries them again.", highlight=False)
+        console.print(
+            f"More is in {str(out / 'failed')!r}; the same command tries them again.",
+            highlight=False,
+        )
     return [claim.id for claim in about], list(report.failed)
 
 
@@ -131,7 +138,12 @@ def doer(executor: Executor, workers: int, address: str | None) -> Callable[...,
 
 def work(cells: Sequence[Cell], do: Callable[[Told], Report], console: Console) -> Report:
     """With a bar that says which model is at work."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=console) as progress:
         bar = progress.add_task("cells", total=len(cells))
 

@@ -27,11 +27,19 @@ def foresee(cells: Sequence[Cell], out: Path, device: str, workers: int, console
 
 def title(cell: Cell) -> str:
     """What a cell is about, in a few words."""
-    return describe(cell.sittings[0].facts) if cell.sittings else f"{cell.training.model if cell.training else ''}"
+    return (
+        describe(cell.sittings[0].facts)
+        if cell.sittings
+        else f"{cell.training.model if cell.training else ''}"
+    )
 
 
 def show(
-    cells: Sequence[Cell], left: Sequence[Cell], estimates: Mapping[str, Estimate], workers: int, console: Console
+    cells: Sequence[Cell],
+    left: Sequence[Cell],
+    estimates: Mapping[str, Estimate],
+    workers: int,
+    console: Console,
 ) -> None:
     """The cells, what is measured on each, which claims it serves, and how long what is left will take."""
     todo = {cell.key for cell in left}
@@ -43,10 +51,15 @@ def show(
         mark, own = "" if cell.key in todo else "✓", estimates.get(cell.key, Estimate())
         rate = f"{own.speed.rate:,.0f}" if own.speed else ""
         time = spoken(own.total) if own.total else ""
-        table.add_row(mark, cell.key[:12], title(cell), ", ".join(measured), rate, time, _few(cell.serves))
+        table.add_row(
+            mark, cell.key[:12], title(cell), ", ".join(measured), rate, time, _few(cell.serves)
+        )
     console.print(table)
     trainings = sum(cell.training is not None for cell in cells)
-    console.print(f"{len(cells)} cells, {trainings} of them trainings; {len(todo)} to be done.", highlight=False)
+    console.print(
+        f"{len(cells)} cells, {trainings} of them trainings; {len(todo)} to be done.",
+        highlight=False,
+    )
     for cell in left:
         if why := estimates.get(cell.key, Estimate()).why:
             console.print(f"[red]cannot be done[/red] {cell.key}: {why}", highlight=False)
@@ -60,7 +73,9 @@ def told_times(left: Sequence[Cell], estimates: Mapping[str, Estimate], workers:
         return []
     own = list(estimates.values())
     training, whole = sum(each.training for each in own), sum(each.total for each in own)
-    line = f"About {spoken(whole)}" + (f", {spoken(training)} of it training" if whole > training else " of training")
+    line = f"About {spoken(whole)}" + (
+        f", {spoken(training)} of it training" if whole > training else " of training"
+    )
     if workers > 1:
         together = makespan(left, {key: each.total for key, each in estimates.items()}, workers)
         line += f"; {spoken(together)} with {workers} workers"
@@ -72,9 +87,15 @@ def told_times(left: Sequence[Cell], estimates: Mapping[str, Estimate], workers:
     }
     lines = [f"{line}."] if whole else []
     if speeds:
-        lines.append("Throughput is from " + " and ".join(f"{how} ({n})" for how, n in known.items() if n) + ".")
+        lines.append(
+            "Throughput is from "
+            + " and ".join(f"{how} ({n})" for how, n in known.items() if n)
+            + "."
+        )
     if unknown := sorted({name for each in own for name in each.unknown}):
-        lines.append(f"Not included, as none has been measured in this folder yet: {', '.join(unknown)}.")
+        lines.append(
+            f"Not included, as none has been measured in this folder yet: {', '.join(unknown)}."
+        )
     return lines
 
 

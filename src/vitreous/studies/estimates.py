@@ -38,7 +38,18 @@ from vitreous.training.loop import Course
 from vitreous.training.optim import schedule
 from vitreous.training.step import steps_of
 
-COSTS = ("optimiser", "clip", "ema", "sam", "objective", "masked_target", "freeze", "precision", "model", "augment")
+COSTS = (
+    "optimiser",
+    "clip",
+    "ema",
+    "sam",
+    "objective",
+    "masked_target",
+    "freeze",
+    "precision",
+    "model",
+    "augment",
+)
 """What of a recipe decides how long a step takes, beside its batch."""
 FORWARD = 1 / 3
 """What testing an image takes of what training on it takes: one of three passes of about the same size."""
@@ -85,8 +96,14 @@ def estimate(cells: Sequence[Cell], root: Path, device: str = "auto") -> dict[st
     Images whose number is not known are loaded to be counted, which fails where the study would.
     """
     where = place(device)
-    due = {cell.key: cell.training for cell in cells if cell.training and not trained(cell.training.key, root)}
-    networks = {key: network(training, _counts(training.images)[0]) for key, training in due.items()}
+    due = {
+        cell.key: cell.training
+        for cell in cells
+        if cell.training and not trained(cell.training.key, root)
+    }
+    networks = {
+        key: network(training, _counts(training.images)[0]) for key, training in due.items()
+    }
     speeds, known = finished(root, where), asked(root)
     refused: dict[str, str] = {}
     with _one_thread(), progress("throughput", len(due)) as forward:
@@ -99,9 +116,15 @@ def estimate(cells: Sequence[Cell], root: Path, device: str = "auto") -> dict[st
             forward(1)
     found = {}
     for cell in cells:
-        names = [(str(each.facts["model"]), name) for each in cell.sittings for name in missing(each, root)]
+        names = [
+            (str(each.facts["model"]), name)
+            for each in cell.sittings
+            for name in missing(each, root)
+        ]
         costs = [known.get(each, known.get(("", each[1]))) for each in names]
-        unknown = dict.fromkeys(name for (_, name), cost in zip(names, costs, strict=True) if cost is None)
+        unknown = dict.fromkeys(
+            name for (_, name), cost in zip(names, costs, strict=True) if cost is None
+        )
         speed = speeds.get(networks.get(cell.key, ""))
         lasting = duration(due[cell.key], speed) if speed else 0.0
         asking, why = sum(filter(None, costs)), refused.get(networks.get(cell.key, ""), "")
@@ -121,7 +144,9 @@ def duration(training: Training, speed: Speed) -> float:
 def network(training: Training, count: int) -> str:
     """What trainings have in common whose steps take the same time."""
     taught = training.teacher.model if training.teacher else None
-    return _network(training.model, training.recipe.to_json(), count, training.images.image, taught is not None)
+    return _network(
+        training.model, training.recipe.to_json(), count, training.images.image, taught is not None
+    )
 
 
 def _network(model: str, recipe: Mapping[str, Any], count: int, image: Any, taught: bool) -> str:
@@ -140,14 +165,22 @@ def finished(root: Path, device: torch.device) -> dict[str, Speed]:
             if not epochs or read_json(folder / "environment.json")["device"] != here:
                 continue
             said = run.identity
-            model = next(said["model"][how]["name"] for how in ("build", "load") if how in said["model"])
+            model = next(
+                said["model"][how]["name"] for how in ("build", "load") if how in said["model"]
+            )
             image = said["data"]["image"][0]
-            name = _network(model, said["recipe"], said["data"]["images"], image, said["teacher"] is not None)
+            name = _network(
+                model, said["recipe"], said["data"]["images"], image, said["teacher"] is not None
+            )
         except (OSError, ValueError, KeyError, StopIteration, VitreousError):
             continue  # half deleted, or being written
         found.setdefault(name, []).append(_recorded(epochs))
     return {
-        name: Speed(1 / fmean(1 / each.rate for each in speeds), fmean(each.start for each in speeds), finished=True)
+        name: Speed(
+            1 / fmean(1 / each.rate for each in speeds),
+            fmean(each.start for each in speeds),
+            finished=True,
+        )
         for name, speeds in found.items()
     }
 
@@ -179,7 +212,9 @@ class _Steps:
 
     def __init__(self, training: Training, batch: int, device: torch.device) -> None:
         side, self.batch, self.device = training.images.image or 32, batch, device
-        noise = torch.randint(256, (batch, 3, side, side), generator=torch.Generator().manual_seed(0)).to(torch.uint8)
+        noise = torch.randint(
+            256, (batch, 3, side, side), generator=torch.Generator().manual_seed(0)
+        ).to(torch.uint8)
         labels, classes = torch.arange(batch) % 10, tuple("0123456789")
         data = Dataset(noise, labels, classes, training.images.name)
         recipe = training.recipe.but(head="keep", batch=batch)
@@ -229,7 +264,9 @@ def makespan(cells: Sequence[Cell], seconds: Mapping[str, float], workers: int) 
     running: set[str] = set()
     while waiting or busy:
         open_ = {cell.key for cell in waiting} | running
-        for cell in [cell for cell in waiting if not open_ & set(cell.follows)][: workers - len(busy)]:
+        for cell in [cell for cell in waiting if not open_ & set(cell.follows)][
+            : workers - len(busy)
+        ]:
             heapq.heappush(busy, (now + seconds[cell.key], cell.key))
             running.add(cell.key)
             waiting.remove(cell)

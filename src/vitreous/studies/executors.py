@@ -60,12 +60,16 @@ def usual(device: str) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def processes(cells: Sequence[Cell], root: Path, scale: Scale, device: str, told: Told, workers: int) -> Report:
+def processes(
+    cells: Sequence[Cell], root: Path, scale: Scale, device: str, told: Told, workers: int
+) -> Report:
     """So many workers, each with a GPU of its own where there are GPUs; this is the first, and tells how it goes."""
     cells = begin(cells, root)
     context = multiprocessing.get_context("spawn")
     helpers = [
-        context.Process(target=_help, args=(cells, root, scale, _device(device, number)), daemon=True)
+        context.Process(
+            target=_help, args=(cells, root, scale, _device(device, number)), daemon=True
+        )
         for number in range(1, workers)
     ]
     for helper in helpers:
@@ -128,7 +132,9 @@ def cluster(
         gpus = _gpus(ray, device)
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(_task)
         here = os.getcwd()
-        return Dispatch(ray, cells, told, lambda cell: task.remote(cell, root, scale, device, here), root).follow()
+        return Dispatch(
+            ray, cells, told, lambda cell: task.remote(cell, root, scale, device, here), root
+        ).follow()
 
 
 @contextlib.contextmanager
@@ -137,16 +143,33 @@ def _connected(address: str | None, workers: int) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise VitreousError("The executor ray needs Ray, which is not installed: pip install vitreous[ray]") from None
+        raise VitreousError(
+            "The executor ray needs Ray, which is not installed: pip install vitreous[ray]"
+        ) from None
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     logging.getLogger("ray").setLevel(logging.CRITICAL)
-    own = {"address": "local", "num_cpus": workers, "object_store_memory": OBJECTS, "include_dashboard": False}
+    own = {
+        "address": "local",
+        "num_cpus": workers,
+        "object_store_memory": OBJECTS,
+        "include_dashboard": False,
+    }
     try:
         _knock(address)
-        ray.init(**({"address": address} if address else own), log_to_driver=False, logging_level=logging.CRITICAL)
+        ray.init(
+            **({"address": address} if address else own),
+            log_to_driver=False,
+            logging_level=logging.CRITICAL,
+        )
     except (OSError, OverflowError, RuntimeError, ValueError) as error:
-        hint = "say auto, or the HOST:PORT that `ray start --head` shows" if address else "`vitreous doctor`"
-        where = f"at {address!r} cannot be reached" if address else "on this machine cannot be started"
+        hint = (
+            "say auto, or the HOST:PORT that `ray start --head` shows"
+            if address
+            else "`vitreous doctor`"
+        )
+        where = (
+            f"at {address!r} cannot be reached" if address else "on this machine cannot be started"
+        )
         raise VitreousError(f"A Ray cluster {where} ({_last(error)}); {hint}.") from error
     _hush()
     try:
@@ -173,17 +196,23 @@ def _knock(address: str | None) -> None:
 def _gpus(ray: Any, device: str) -> int:
     """How many of them a cell takes."""
     if ":" in device:
-        raise VitreousError(f"Ray gives each cell a GPU, so {device!r} cannot be asked for; say auto, cuda or cpu.")
+        raise VitreousError(
+            f"Ray gives each cell a GPU, so {device!r} cannot be asked for; say auto, cuda or cpu."
+        )
     there = ray.cluster_resources().get("GPU", 0) >= 1
     if device == "cuda" and not there:
-        raise VitreousError("The device 'cuda' was asked for and the Ray cluster has no GPU; say auto or cpu.")
+        raise VitreousError(
+            "The device 'cuda' was asked for and the Ray cluster has no GPU; say auto or cpu."
+        )
     return int(there and device != "cpu")
 
 
 def _task(cell: Cell, root: Path, scale: Scale, device: str, directory: str) -> tuple[State, str]:
     """What a worker does, in the directory where the study was begun, because names of images may count from there."""
     if not lock(cell, root).is_file():
-        raise VitreousError(f"{socket.gethostname()} does not see the study's folder {str(root)!r}.")
+        raise VitreousError(
+            f"{socket.gethostname()} does not see the study's folder {str(root)!r}."
+        )
     with contextlib.suppress(OSError):
         os.chdir(directory)
     return attempt(cell, root, scale, device)
@@ -192,7 +221,9 @@ def _task(cell: Cell, root: Path, scale: Scale, device: str, directory: str) -> 
 class Dispatch:
     """Cells on their way through a cluster."""
 
-    def __init__(self, ray: Any, cells: Sequence[Cell], told: Told, send: Callable[[Cell], Any], root: Path) -> None:
+    def __init__(
+        self, ray: Any, cells: Sequence[Cell], told: Told, send: Callable[[Cell], Any], root: Path
+    ) -> None:
         self.ray, self.told, self.send, self.root = ray, told, send, root
         self.ours = {cell.key for cell in cells}
         self.waiting = {cell.key: cell for cell in cells}
@@ -253,7 +284,12 @@ class Dispatch:
             if self.deaths[cell.key] <= DEATHS:
                 self.waiting[cell.key] = cell
                 return
-            why = note(cell, self.root, f"Its worker died {self.deaths[cell.key]} times. {_last(error)}", str(error))
+            why = note(
+                cell,
+                self.root,
+                f"Its worker died {self.deaths[cell.key]} times. {_last(error)}",
+                str(error),
+            )
             state = "failed"
         if state == "held":
             self.held[cell.key] = cell

@@ -47,7 +47,11 @@ EVERY = ("accuracy", "calibration")
 
 def folder(sitting: Sitting, root: Path) -> Path:
     """Where its results are: named after what they depend on."""
-    trained = [each.training.key for each in (sitting, sitting.beside) if each is not None and each.training]
+    trained = [
+        each.training.key
+        for each in (sitting, sitting.beside)
+        if each is not None and each.training
+    ]
     said = json.dumps([told(sitting.facts), trained], sort_keys=True).encode()
     return root / EXHIBITS / hashlib.sha256(said).hexdigest()[:12]
 
@@ -57,8 +61,14 @@ def missing(sitting: Sitting, root: Path) -> list[str]:
     home = folder(sitting, root)
     index = _index(home)
     sums = index.get("checksums", {})
-    there = {name for name in index.get("results", {}) if intact(home / f"{name}.json", sums.get(name))}
-    return [name for name in sitting.results if name not in there and name not in index.get("left_out", {})]
+    there = {
+        name for name in index.get("results", {}) if intact(home / f"{name}.json", sums.get(name))
+    }
+    return [
+        name
+        for name in sitting.results
+        if name not in there and name not in index.get("left_out", {})
+    ]
 
 
 def _index(home: Path) -> dict[str, Any]:
@@ -96,7 +106,10 @@ def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") ->
         "other": sitting.beside.name if sitting.beside else "",
         "classes": max(counts, default=0),
         "results": {result.name: list(marks(result)) for result in there},
-        "checksums": {result.name: checksum(read_json(path)) for result, path in zip(there, paths, strict=True)},
+        "checksums": {
+            result.name: checksum(read_json(path))
+            for result, path in zip(there, paths, strict=True)
+        },
         "left_out": left_out,
         "seconds": seconds,
     }
@@ -114,7 +127,9 @@ def _study(root: Path) -> dict[str, Any]:
         return {}
 
 
-def _measured(sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, device: str) -> Iterator[Inspection]:
+def _measured(
+    sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, device: str
+) -> Iterator[Inspection]:
     """Answers, a few at a time, so that what there is can be kept."""
     if sitting.training is None:
         yield Inspection({"identities": identities()})
@@ -126,13 +141,25 @@ def _measured(sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, 
         return
     given, side = sitting.training.images, sitting.facts.get("resolution")
     train = images(given, "train", side)
-    test = images(given, "held_out" if sitting.facts.get("measured") == "held_out" else "test", side)
+    test = images(
+        given, "held_out" if sitting.facts.get("measured") == "held_out" else "test", side
+    )
     if "trajectory" in names:
         way = analyse(f"run:{run.folder}", test, "trajectory", device=device)["trajectory"]
         yield Inspection({"trajectory": replace(way, table=way.table.assign(model=sitting.name))})
-    models = {each.name: _model(each, root, test) for each in (sitting, sitting.beside) if each is not None}
+    models = {
+        each.name: _model(each, root, test)
+        for each in (sitting, sitting.beside)
+        if each is not None
+    }
     for asked, limit in _passes([name for name in names if name in probes.names()], scale):
-        yield inspect(models, test, {name: scale.asks.get(name, {}) for name in asked}, limit=limit, device=device)
+        yield inspect(
+            models,
+            test,
+            {name: scale.asks.get(name, {}) for name in asked},
+            limit=limit,
+            device=device,
+        )
     for name in names:
         if name not in analyses.names() or name == "trajectory":
             continue
@@ -146,8 +173,13 @@ def _measured(sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, 
 
 def _passes(names: Sequence[str], scale: Scale) -> Iterator[tuple[list[str], int | None]]:
     """Questions that are asked together, and on how many images."""
-    for limit in dict.fromkeys(None if name in EVERY else scale.counts.get(name, PASS) for name in names):
-        yield [n for n in names if (None if n in EVERY else scale.counts.get(n, PASS)) == limit], limit
+    for limit in dict.fromkeys(
+        None if name in EVERY else scale.counts.get(name, PASS) for name in names
+    ):
+        yield (
+            [n for n in names if (None if n in EVERY else scale.counts.get(n, PASS)) == limit],
+            limit,
+        )
 
 
 def _ways(sitting: Sitting, name: str, scale: Scale) -> list[dict[str, Any]]:
@@ -160,7 +192,9 @@ def _ways(sitting: Sitting, name: str, scale: Scale) -> list[dict[str, Any]]:
         given["positions"] = (scale.last[model],)
     if name == "similarity_to" and sitting.beside is not None:
         given["to"] = sitting.beside.name
-    if name == "hessian" and (sitting.facts.get("measured") == "clean" or sitting.facts.get("augment") == "none"):
+    if name == "hessian" and (
+        sitting.facts.get("measured") == "clean" or sitting.facts.get("augment") == "none"
+    ):
         given |= {"stream": "clean"}
     return [given]
 
@@ -170,7 +204,9 @@ def _joined(name: str, ways: Sequence[Inspection]) -> Inspection:
     answers = [each[name] for each in ways if name in each]
     if len(ways) == 1 or not answers:
         return ways[0]
-    table = pd.concat([each.table for each in answers], ignore_index=True).drop_duplicates(ignore_index=True)
+    table = pd.concat([each.table for each in answers], ignore_index=True).drop_duplicates(
+        ignore_index=True
+    )
     return Inspection({name: replace(answers[0], table=table, views=())})
 
 
@@ -194,7 +230,9 @@ def _displace(larger: nn.Module, model: nn.Module, how: str) -> None:
     drawn as for a new model ('random'); the class token keeps its own."""
     generator = torch.Generator().manual_seed(0)
     olds = (each for each in model.modules() if isinstance(each, Learned1d))
-    for new, old in zip((each for each in larger.modules() if isinstance(each, Learned1d)), olds, strict=True):
+    for new, old in zip(
+        (each for each in larger.modules() if isinstance(each, Learned1d)), olds, strict=True
+    ):
         rows = torch.randn(new.table.shape, generator=generator) * 0.02
         if how == "truncated":
             rows.zero_()
@@ -208,7 +246,9 @@ def images(given: Images, split: str, side: int | None = None) -> Dataset:
     """Of a training: its share of the training images, those `held_out` of them, or the test images; at another
     resolution if one is given."""
     if split == "test":
-        return load_images(given.name, split="test", size=given.test_size, image=side or given.image)
+        return load_images(
+            given.name, split="test", size=given.test_size, image=side or given.image
+        )
     data = load_images(given.name, split="train", size=given.size, image=side or given.image)
     if given.held_out:
         data, held = split_off(data, given.held_out)
@@ -235,7 +275,11 @@ def record(run: Run, name: str) -> Result:
         Column("model", "category", "The model."),
         Column("measure", "category", "What was recorded."),
         Column("epoch", "quantity", "Epochs trained; 0 is before."),
-        Column("reading", "category", "Of nonlocality: on the activations (true), or on the embedding (official)."),
+        Column(
+            "reading",
+            "category",
+            "Of nonlocality: on the activations (true), or on the embedding (official).",
+        ),
         Column("layer", "quantity", "The attention layer, from 0; -1 for what has none."),
         Column("head", "quantity", "The head, from 0; -1 for what has none."),
         Column("value", "quantity", "The number."),
@@ -249,13 +293,21 @@ def _rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if measure in ("epoch", "step", "seconds"):
             continue
         where = {"measure": {"gates": "gate"}.get(measure, measure), "epoch": epoch["epoch"]}
-        if measure == "gates":  # by the paths of the layers that have them, which are the first ones
+        if (
+            measure == "gates"
+        ):  # by the paths of the layers that have them, which are the first ones
             value = list(value.values())
         for reading, found in value.items() if isinstance(value, Mapping) else (("", value),):
             for layer, heads in enumerate(found) if isinstance(found, list) else ((-1, found),):
                 for head, number in enumerate(heads) if isinstance(heads, list) else ((-1, heads),):
                     if isinstance(number, (int, float)):
-                        yield {**where, "reading": reading, "layer": layer, "head": head, "value": float(number)}
+                        yield {
+                            **where,
+                            "reading": reading,
+                            "layer": layer,
+                            "head": head,
+                            "value": float(number),
+                        }
 
 
 def teacher(training: Training, root: Path) -> nn.Module:

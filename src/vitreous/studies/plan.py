@@ -43,7 +43,13 @@ class Sitting:
     @property
     def name(self) -> str:
         """What its results call it."""
-        return told({key: value for key, value in self.facts.items() if key not in ("data", "seed", "beside")})
+        return told(
+            {
+                key: value
+                for key, value in self.facts.items()
+                if key not in ("data", "seed", "beside")
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -61,30 +67,46 @@ class Cell:
         """Keys of the cells that have to be finished before."""
         rests = [*(self.training.follows if self.training else ())]
         for sitting in self.sittings if self.training is None else ():
-            rests += [each.training for each in (sitting, sitting.beside) if each is not None and each.training]
+            rests += [
+                each.training
+                for each in (sitting, sitting.beside)
+                if each is not None and each.training
+            ]
         return tuple(dict.fromkeys(each.key for each in rests))
 
 
-def plan(about: Iterable[Claim], scale: Scale, data: str, seeds: Sequence[int], image: int | None = None) -> list[Cell]:
+def plan(
+    about: Iterable[Claim], scale: Scale, data: str, seeds: Sequence[int], image: int | None = None
+) -> list[Cell]:
     """The cells of these claims, those that others wait for first."""
     wanted: dict[str, dict[str, Any]] = {}
     for claim in about:
         for need in claim.needs(scale.thresholds(data)):
-            for seed in _seeds(claim, scale, seeds) if need.facts["model"] != "identities" else (0,):
+            for seed in (
+                _seeds(claim, scale, seeds) if need.facts["model"] != "identities" else (0,)
+            ):
                 facts = {**need.facts, "data": _data(need.facts, claim, scale, data), "seed": seed}
-                entry = wanted.setdefault(told(facts), {"facts": facts, "results": {}, "claims": {}})
+                entry = wanted.setdefault(
+                    told(facts), {"facts": facts, "results": {}, "claims": {}}
+                )
                 entry["results"][need.result] = entry["claims"][claim.id] = None
     early = _early([entry["facts"] for entry in wanted.values()])
     cells: dict[str, Cell] = {}
     for entry in wanted.values():
-        sitting = _sitting(entry["facts"], tuple(sorted(entry["results"])), scale, data, image, early)
+        sitting = _sitting(
+            entry["facts"], tuple(sorted(entry["results"])), scale, data, image, early
+        )
         _enter(cells, sitting, tuple(entry["claims"]))
     return _ordered(cells)
 
 
 def _seeds(claim: Claim, scale: Scale, seeds: Sequence[int]) -> Sequence[int]:
     """Small versions are cheap: a claim that one training cannot decide has as many as it demands."""
-    return seeds if scale.name != "sanity" or len(seeds) >= claim.seeds else range(seeds[0], seeds[0] + claim.seeds)
+    return (
+        seeds
+        if scale.name != "sanity" or len(seeds) >= claim.seeds
+        else range(seeds[0], seeds[0] + claim.seeds)
+    )
 
 
 def _data(facts: Facts, claim: Claim, scale: Scale, data: str) -> str:
@@ -103,7 +125,9 @@ def _early(every: Sequence[Facts]) -> set[str]:
 
 def _whose(facts: Facts) -> str:
     """The facts that weights depend on."""
-    return told({key: value for key, value in facts.items() if key not in ("moment", "measured", "beside")})
+    return told(
+        {key: value for key, value in facts.items() if key not in ("moment", "measured", "beside")}
+    )
 
 
 def _other(facts: Facts) -> dict[str, Any]:
@@ -114,7 +138,12 @@ def _other(facts: Facts) -> dict[str, Any]:
 
 
 def _sitting(
-    facts: Facts, results: tuple[str, ...], scale: Scale, data: str, image: int | None, early: set[str]
+    facts: Facts,
+    results: tuple[str, ...],
+    scale: Scale,
+    data: str,
+    image: int | None,
+    early: set[str],
 ) -> Sitting:
     if facts["model"] == "identities":
         return Sitting(facts, results, None)
@@ -134,7 +163,9 @@ def _watched(thresholds: Any) -> frozenset[str]:
     for claim in claims.every():
         for need in claim.needs(thresholds):
             if need.result == "trajectory":
-                found |= {_whose({**need.facts, "data": task, "seed": 0}) for task in ("", claim.task)}
+                found |= {
+                    _whose({**need.facts, "data": task, "seed": 0}) for task in ("", claim.task)
+                }
     return frozenset(found)
 
 

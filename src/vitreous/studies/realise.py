@@ -31,7 +31,19 @@ TARGETS = {"mean": "colour", "small": "patch_colours", "full": "pixels"}
 ONLY_THE_HEAD = ("[!h]*",)
 """Frozen: all parameters of a ViT whose names do not begin as those of its head do."""
 
-EVERY = ("size", "sam", "rate", "augment", "optimiser", "epochs", "fraction", "schedule", "held_out", "data", "seed")
+EVERY = (
+    "size",
+    "sam",
+    "rate",
+    "augment",
+    "optimiser",
+    "epochs",
+    "fraction",
+    "schedule",
+    "held_out",
+    "data",
+    "seed",
+)
 """Facts of the training, which any model can have."""
 TUNING = ("pretrained", "target", "corrupted", "unlabelled", "steps", "tuned", "head")
 OWN = {
@@ -54,7 +66,9 @@ ALONE = ("sam", "rate", "augment", "optimiser", "epochs", "fraction", "schedule"
 """Facts that have no meaning where a model is trained twice, because they could be those of either training."""
 
 
-def realise(facts: Facts, scale: Scale, data: str = "", image: int | None = None, *, short: bool = False) -> Training:
+def realise(
+    facts: Facts, scale: Scale, data: str = "", image: int | None = None, *, short: bool = False
+) -> Training:
     """The training that makes a model of which these facts are true.
 
     `data` are the study's images, by a name that `vitreous.data.load` knows or as `SYN-B`; facts may name others.
@@ -79,7 +93,9 @@ def realise(facts: Facts, scale: Scale, data: str = "", image: int | None = None
 
 def causes(facts: Facts) -> dict[str, Any]:
     """The facts that weights depend on, in the order of the vocabulary."""
-    known = checked(str(facts["model"]), {name: value for name, value in facts.items() if name != "model"})
+    known = checked(
+        str(facts["model"]), {name: value for name, value in facts.items() if name != "model"}
+    )
     left_out = MEASURING if "tuned" in known else (*MEASURING, *RESIZING)
     return {name: value for name, value in known.items() if name not in left_out}
 
@@ -98,8 +114,20 @@ def shortened(recipe: Recipe) -> Recipe:
 
 def describe(facts: Facts) -> str:
     """A title for people: `ViT, mean pooling, 10 % of the images, end of warm-up`."""
-    names = {"vit": "ViT", "deit": "DeiT", "convit": "ConViT", "pit": "PiT", "resnet": "ResNet", "resnext": "ResNeXt"}
-    names |= {"alternet": "AlterNet", "mixer": "MLP-Mixer", "window": "ViT in windows", "hybrid": "hybrid ViT"}
+    names = {
+        "vit": "ViT",
+        "deit": "DeiT",
+        "convit": "ConViT",
+        "pit": "PiT",
+        "resnet": "ResNet",
+        "resnext": "ResNeXt",
+    }
+    names |= {
+        "alternet": "AlterNet",
+        "mixer": "MLP-Mixer",
+        "window": "ViT in windows",
+        "hybrid": "hybrid ViT",
+    }
     model = str(facts["model"])
     said = [WORDS[name](value) for name, value in facts.items() if name in WORDS]
     return ", ".join([names.get(model, model.capitalize()), *filter(None, said)])
@@ -109,27 +137,52 @@ def _check(said: Facts) -> None:
     """Refuse what this model cannot be, and facts that do not go together."""
     model = said["model"]
     for fact in said:
-        if fact == "model" or fact in EVERY or fact in OWN.get(model, ()) or (fact in RESIZING and "tuned" in said):
+        if (
+            fact == "model"
+            or fact in EVERY
+            or fact in OWN.get(model, ())
+            or (fact in RESIZING and "tuned" in said)
+        ):
             continue
         having = [each for each, facts in OWN.items() if fact in facts]
-        raise VitreousError(f"A {model} cannot have {fact}={said[fact]!r}; these can: {', '.join(having) or 'none'}.")
+        raise VitreousError(
+            f"A {model} cannot have {fact}={said[fact]!r}; these can: {', '.join(having) or 'none'}."
+        )
     for fact, needed in NEEDS.items():
         if fact in said and needed not in said:
-            raise VitreousError(f"{told(said)}: {fact} says nothing without {needed}; say that too.")
+            raise VitreousError(
+                f"{told(said)}: {fact} says nothing without {needed}; say that too."
+            )
     if "embedding" in said:
-        raise VitreousError(f"{told(said)} is fine-tuned from interpolated positions: leave out embedding or tuned.")
+        raise VitreousError(
+            f"{told(said)} is fine-tuned from interpolated positions: leave out embedding or tuned."
+        )
     twice = [fact for fact in ALONE if fact in said]
     if twice and ("pretrained" in said or "tuned" in said):
-        raise VitreousError(f"{told(said)} is trained twice, and {twice[0]} does not say which time: leave it out.")
-    for one, other in (("kernel", "mixer"), ("ablation", "gpsa"), ("head_dim", "width"), ("ablation", "psa")):
+        raise VitreousError(
+            f"{told(said)} is trained twice, and {twice[0]} does not say which time: leave it out."
+        )
+    for one, other in (
+        ("kernel", "mixer"),
+        ("ablation", "gpsa"),
+        ("head_dim", "width"),
+        ("ablation", "psa"),
+    ):
         if one in said and other in said:
-            raise VitreousError(f"{told(said)}: {one} and {other} both choose the same thing; say one of them.")
+            raise VitreousError(
+                f"{told(said)}: {one} and {other} both choose the same thing; say one of them."
+            )
 
 
 def _network(said: Facts, build: Build, images: Images) -> Options:
     """Options of the network."""
     made: Options = {}
-    for fact, option in (("patch", "patch"), ("positions", "pos"), ("injection", "inject"), ("pool", "pool")):
+    for fact, option in (
+        ("patch", "patch"),
+        ("positions", "pos"),
+        ("injection", "inject"),
+        ("pool", "pool"),
+    ):
         if fact in said:
             made[option] = said[fact]
     if "skipless" in said:
@@ -139,7 +192,10 @@ def _network(said: Facts, build: Build, images: Images) -> Options:
     if "heads" in said or "head_dim" in said:
         made |= _heads(said, build)
     if "mixer" in said:
-        made |= {"mixer": said["mixer"], **({"learn_pattern": True} if said["mixer"] == "mean" else {})}
+        made |= {
+            "mixer": said["mixer"],
+            **({"learn_pattern": True} if said["mixer"] == "mean" else {}),
+        }
     if "kernel" in said:
         made |= _kernel(said, images.image, made.get("patch", build.options["patch"]))
     return made | _convit(said) | _alternet(said, build)
@@ -235,7 +291,10 @@ def lengthened(recipe: Recipe, times: float, warmup: bool = False) -> Recipe:
         return recipe
     changes: Options = {"epochs": max(1, round(recipe.epochs * times))}
     if warmup:
-        changes |= {"warmup": float(max(1, round(recipe.warmup * times))), "test_every": max(1, round(times))}
+        changes |= {
+            "warmup": float(max(1, round(recipe.warmup * times))),
+            "test_every": max(1, round(times)),
+        }
     return recipe.but(**changes)
 
 
@@ -259,7 +318,13 @@ def _tuned(said: Facts, scale: Scale, name: str, options: Options, images: Image
     before = Training(name, _before(said, scale, options), _others(said, images), seed)
     head = "last" if said.get("head") == "last" else "zero"
     freeze = ONLY_THE_HEAD if said.get("tuned") == "head" else ()
-    return Training(name, tuning.but(head=head, freeze=freeze), replace(images, fraction=TENTH), seed, start=before)
+    return Training(
+        name,
+        tuning.but(head=head, freeze=freeze),
+        replace(images, fraction=TENTH),
+        seed,
+        start=before,
+    )
 
 
 def _before(said: Facts, scale: Scale, options: Options) -> Recipe:
@@ -273,7 +338,11 @@ def _before(said: Facts, scale: Scale, options: Options) -> Recipe:
     else:
         target, share = TARGETS[said.get("target", "mean")], said.get("corrupted", 0.5)
         recipe = recipe.but(
-            objective="masked", masked_target=target, masked_share=share, weight_decay=0.0, augment=scale.plain
+            objective="masked",
+            masked_target=target,
+            masked_share=share,
+            weight_decay=0.0,
+            augment=scale.plain,
         )
     recipe = lengthened(recipe, 1 / said.get("unlabelled", 1), warmup=True)
     return lengthened(recipe, said.get("steps", 1), warmup=True)
@@ -281,13 +350,29 @@ def _before(said: Facts, scale: Scale, options: Options) -> Recipe:
 
 def _others(said: Facts, images: Images) -> Images:
     """The images that are not fine-tuned on, or a share of them; shares contain smaller ones, so these never meet."""
-    return replace(images, fraction=round(1 - (1 - TENTH) * said.get("unlabelled", 1), 10), rest=True)
+    return replace(
+        images, fraction=round(1 - (1 - TENTH) * said.get("unlabelled", 1), 10), rest=True
+    )
 
 
 Say = Callable[[Any], str]
-POSITIONS = {"none": "no positions", "1d": "1-d positions", "2d": "2-d positions", "relative": "relative positions"}
-MIXERS = {"pool": "pooling for attention", "identity": "no mixing", "mean": "attention that knows no image"}
-MOMENTS = {"start": "before training", "warmup": "end of warm-up", "33": "a third of training", "66": "two thirds"}
+POSITIONS = {
+    "none": "no positions",
+    "1d": "1-d positions",
+    "2d": "2-d positions",
+    "relative": "relative positions",
+}
+MIXERS = {
+    "pool": "pooling for attention",
+    "identity": "no mixing",
+    "mean": "attention that knows no image",
+}
+MOMENTS = {
+    "start": "before training",
+    "warmup": "end of warm-up",
+    "33": "a third of training",
+    "66": "two thirds",
+}
 WORDS: Mapping[str, Say] = {
     "size": lambda v: "larger" if v == "s" else "twice as wide",
     "pool": lambda v: "mean pooling",
@@ -297,7 +382,9 @@ WORDS: Mapping[str, Say] = {
     "head_dim": lambda v: f"heads {v} wide",
     "width": lambda v: "width fixed",
     "positions": lambda v: POSITIONS[v],
-    "injection": lambda v: "positions in every block" if v == "every" else "the same positions in every block",
+    "injection": lambda v: (
+        "positions in every block" if v == "every" else "the same positions in every block"
+    ),
     "mixer": lambda v: MIXERS[v],
     "sam": lambda v: f"SAM {v:g}",
     "rate": lambda v: f"{v:g} times the rate",

@@ -93,7 +93,9 @@ def _final_step(folder: Path, run: str, inode: int, size: int, written: int) -> 
     return int(Run(folder).read_weights()[1]["step"])
 
 
-def run(cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent) -> Report:
+def run(
+    cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent
+) -> Report:
     """All cells, here, one after the other."""
     return share(begin(cells, root), root, scale, device, told)
 
@@ -106,7 +108,9 @@ def begin(cells: Sequence[Cell], root: Path) -> list[Cell]:
     return ordered
 
 
-def share(cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent) -> Report:
+def share(
+    cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent
+) -> Report:
     """The cells that nobody else does; those that another process is at are waited for."""
     report = Report([], {})
     waiting = list(cells)
@@ -149,7 +153,9 @@ def enter(report: Report, cell: Cell, why: str, told: Told) -> None:
     told(cell, "failed" if why else "done")
 
 
-def attempt(cell: Cell, root: Path, scale: Scale, device: str = "auto", told: Told = silent) -> tuple[State, str]:
+def attempt(
+    cell: Cell, root: Path, scale: Scale, device: str = "auto", told: Told = silent
+) -> tuple[State, str]:
     """Do a cell, unless another process is at it, did it, or noted that it fails; what became of it, and why."""
     with locked(lock(cell, root)) as mine:
         if not mine or not all(trained(key, root) for key in cell.follows):
@@ -192,7 +198,9 @@ def _checkpoint_lost(cell: Cell, root: Path) -> bool:
     if not trained(cell.training.key, root):
         return False
     run = Run(root / TRAININGS / cell.training.key)
-    for moment in {sitting.moment for sitting in cell.sittings if missing(sitting, root)} - {"final"}:
+    for moment in {sitting.moment for sitting in cell.sittings if missing(sitting, root)} - {
+        "final"
+    }:
         try:
             run.read_weights(moment)
         except VitreousError as error:

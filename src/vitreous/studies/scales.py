@@ -72,7 +72,9 @@ class Scale:
             raise VitreousError(f"{model!r} is no model that could be trained: {MODELS[model]}.")
         if size not in self.builds[model]:
             known = ", ".join(repr(each) for each in self.builds[model] if each) or "its own only"
-            raise VitreousError(f"At scale {self.name!r} there is no {model} of size {size!r}; there is {known}.")
+            raise VitreousError(
+                f"At scale {self.name!r} there is no {model} of size {size!r}; there is {known}."
+            )
         return self.builds[model][size]
 
     def thresholds(self, data: str) -> Literal["sanity", "ten", "hundred"]:
@@ -130,7 +132,11 @@ SANITY = Scale(
     images=Images("", size=2048, test_size=512, image=16),
     plain=Augment(crop="none", flip=0.0),
     finetune=vit_finetune(steps=128).but(
-        name="sanity_finetune", batch=64, precision="fp32", test_every=8, augment=Augment(crop="none", flip=0.0)
+        name="sanity_finetune",
+        batch=64,
+        precision="fp32",
+        test_every=8,
+        augment=Augment(crop="none", flip=0.0),
     ),
     sgd={"optimiser": "sgd", "lr": 0.05, "weight_decay": 5e-4},
     asks={
@@ -143,8 +149,17 @@ SANITY = Scale(
         "occlusion": {"grids": (2, 4), "shares": (0.25, 0.5, 0.75)},
         "lesion": LESIONS,
     },
-    counts={"hessian": 128, "landscape": 128, "erf": 16, "corruption": 256, "adversarial": 64, "occlusion": 256},
-    patience={TASKS["SYN-C"]: 2.5},  # a ViT at a place it has to learn sees nothing for the first dozen epochs
+    counts={
+        "hessian": 128,
+        "landscape": 128,
+        "erf": 16,
+        "corruption": 256,
+        "adversarial": 64,
+        "occlusion": 256,
+    },
+    patience={
+        TASKS["SYN-C"]: 2.5
+    },  # a ViT at a place it has to learn sees nothing for the first dozen epochs
     last={"vit": "blocks.3.mlp", "resnet": "stages.2.1.convs"},
 )
 
@@ -182,9 +197,12 @@ SMALL = Scale(
         "swin": _sized(_patched("swin_ti", 2), _patched("swin_s", 2)),
         "twins": _sized(_patched("twins_s", 2), _patched("twins_b", 2)),
         "mixer": _sized(_patched("mixer_ti"), _patched("mixer_s")),
-        "alternet": _sized(Build("alternet_18", STAGES), Build("alternet_34", {"stages": (3, 4, 6, 5)})),
+        "alternet": _sized(
+            Build("alternet_18", STAGES), Build("alternet_34", {"stages": (3, 4, 6, 5)})
+        ),
         "hybrid": _sized(
-            _patched("vit_ti", stem="r26", stem_width=0.25), _patched("vit_s", stem="r26", stem_width=0.25)
+            _patched("vit_ti", stem="r26", stem_width=0.25),
+            _patched("vit_s", stem="r26", stem_width=0.25),
         ),
         "window": _sized(_patched("vit_ti", **LOCAL), _patched("vit_s", **LOCAL)),
     },
@@ -206,7 +224,9 @@ PAPER = Scale(
         "resnet": _sized(Build("resnet_50"), Build("resnet_101")),
         "resnext": _sized(Build("resnext_50"), Build("resnext_101")),
         "vit": _sized(
-            _patched("vit_ti", **NO_BIAS), _patched("vit_s", **NO_BIAS), _patched("vit_ti", width=384, **NO_BIAS)
+            _patched("vit_ti", **NO_BIAS),
+            _patched("vit_s", **NO_BIAS),
+            _patched("vit_ti", width=384, **NO_BIAS),
         ),
         "deit": _sized(_patched("deit_ti", heads=4), _patched("deit_s", heads=9, width=432)),
         "convit": _sized(_patched("convit_ti"), _patched("convit_s")),
@@ -215,10 +235,15 @@ PAPER = Scale(
         "twins": _sized(_patched("twins_s", 1), _patched("twins_b", 1)),
         "mixer": _sized(_patched("mixer_ti"), _patched("mixer_s")),
         "alternet": _sized(
-            Build("alternet_50", {"stages": (3, 4, 6, 5)}), Build("alternet_101", {"stages": (3, 4, 23, 5)})
+            Build("alternet_50", {"stages": (3, 4, 6, 5)}),
+            Build("alternet_101", {"stages": (3, 4, 23, 5)}),
         ),
-        "hybrid": _sized(_patched("vit_ti", stem="r50", **NO_BIAS), _patched("vit_s", stem="r50", **NO_BIAS)),
-        "window": _sized(_patched("vit_ti", **LOCAL, **NO_BIAS), _patched("vit_s", **LOCAL, **NO_BIAS)),
+        "hybrid": _sized(
+            _patched("vit_ti", stem="r50", **NO_BIAS), _patched("vit_s", stem="r50", **NO_BIAS)
+        ),
+        "window": _sized(
+            _patched("vit_ti", **LOCAL, **NO_BIAS), _patched("vit_s", **LOCAL, **NO_BIAS)
+        ),
     },
     recipe=named("hdv_cifar"),
     images=Images("", image=32),
@@ -226,7 +251,10 @@ PAPER = Scale(
     finetune=vit_finetune().but(name="paper_finetune", augment=Augment()),
     sgd={"optimiser": "sgd", "lr": 0.1, "weight_decay": 5e-4},
     asks=ASKS
-    | {"hessian": {"recipe": "hdv_cifar"}, "landscape": {"recipe": "hdv_cifar", "points": 21, "stream": "augmented"}},
+    | {
+        "hessian": {"recipe": "hdv_cifar"},
+        "landscape": {"recipe": "hdv_cifar", "points": 21, "stream": "augmented"},
+    },
     counts=COUNTS,
     last={"vit": "blocks.11.mlp", "resnet": "layer4.2"},
 )

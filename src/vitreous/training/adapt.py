@@ -71,7 +71,10 @@ def _ways(model: Any, size: Size) -> Iterator[nn.Module]:
         return
     if isinstance(model, Remembers):
         twin = build(**{**model.config, "image": size})
-        shapes = [{name: value.shape for name, value in each.state_dict().items()} for each in (model, twin)]
+        shapes = [
+            {name: value.shape for name, value in each.state_dict().items()}
+            for each in (model, twin)
+        ]
         if shapes[0] == shapes[1]:
             twin.load_state_dict(model.state_dict())
             yield twin.to(next(model.parameters())).train(model.training)

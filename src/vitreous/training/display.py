@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 BLINK = 0.25
 """Seconds between two looks at the loss; on a GPU a look makes it wait."""
@@ -50,7 +57,9 @@ class View:
         """The head of the table."""
         self.console.print(f"[bold]{self.title}[/]", highlight=False)
         if done:
-            self.console.print(f"going on after step {done} of {self.steps}", style="dim", highlight=False)
+            self.console.print(
+                f"going on after step {done} of {self.steps}", style="dim", highlight=False
+            )
         heads = "  ".join(title.rjust(_width(form)) for title, form in COLUMNS.values())
         self.console.print(heads, style="dim", highlight=False)
         self.bar.start()
@@ -64,7 +73,9 @@ class View:
         self.looked = time.monotonic()
         loss, _, steps = sums.tolist()
         epoch = f"epoch {-(-done // self.per_epoch)} of {-(-self.steps // self.per_epoch)}"
-        self.bar.update(self.task, completed=done, description=epoch, loss=f"NLL {loss / max(1, steps):.3f}")
+        self.bar.update(
+            self.task, completed=done, description=epoch, loss=f"NLL {loss / max(1, steps):.3f}"
+        )
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Write a line."""

@@ -16,7 +16,12 @@ from vitreous.processes import Processes
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, data: Dataset, *, batch: int = 512, precision: str = "fp32", processes: Processes | None = None
+    model: nn.Module,
+    data: Dataset,
+    *,
+    batch: int = 512,
+    precision: str = "fp32",
+    processes: Processes | None = None,
 ) -> dict[str, float]:
     """Error and mean NLL of the labels, on clean images, with the model in evaluation mode (and put back after)."""
     processes = processes or Processes()
@@ -33,7 +38,9 @@ def evaluate(
     return {"test_error": error, "test_nll": nll}
 
 
-def predict(model: nn.Module, data: Dataset, rows: Tensor, device: torch.device, precision: str) -> Tensor:
+def predict(
+    model: nn.Module, data: Dataset, rows: Tensor, device: torch.device, precision: str
+) -> Tensor:
     """float32 logits of some rows."""
     images = data.normalise(data.images[rows].to(device))
     with autocast(device, precision):

@@ -34,5 +34,8 @@ class Feed:
 
     def gather(self, rows: Tensor) -> Batch:
         index = rows.to(self.data.images.device)
-        images, labels = self.data.images[index], self.data.labels[index.to(self.data.labels.device)]
+        images, labels = (
+            self.data.images[index],
+            self.data.labels[index.to(self.data.labels.device)],
+        )
         return (images.pin_memory(), labels) if self.apart and self.pinned else (images, labels)

@@ -26,7 +26,11 @@ def record(model: nn.Module, images: Tensor) -> dict[str, Any]:
 
 def gates(model: nn.Module) -> dict[str, list[float]]:
     """σ(λ) of every gated layer by its path, one number a head (A4.20); nothing for models without gates."""
-    return {path: layer.gate().tolist() for path, layer in model.named_modules() if isinstance(layer, GPSA)}
+    return {
+        path: layer.gate().tolist()
+        for path, layer in model.named_modules()
+        if isinstance(layer, GPSA)
+    }
 
 
 @torch.no_grad()
@@ -47,7 +51,9 @@ def nonlocality(model: nn.Module, images: Tensor) -> dict[str, PerHead]:
         grid = _grid(images, patches.shape[1])
         layers: list[tuple[Any, Tensor]] = list(_inputs(model, images, grid))
         return {
-            "official": [distance(_attention(layer, patches, grid), grid).tolist() for layer, _ in layers],
+            "official": [
+                distance(_attention(layer, patches, grid), grid).tolist() for layer, _ in layers
+            ],
             "true": [distance(_attention(layer, x, grid), grid).tolist() for layer, x in layers],
         }
 
@@ -60,7 +66,9 @@ def distance(attention: Tensor, grid: Grid) -> Tensor:
     length = grid[0] * grid[1]
     among = attention[..., -length:, -length:].float()
     among = among / among.sum(-1, keepdim=True)
-    row, column = (axis.flatten().float() for axis in torch.meshgrid(*map(torch.arange, grid), indexing="ij"))
+    row, column = (
+        axis.flatten().float() for axis in torch.meshgrid(*map(torch.arange, grid), indexing="ij")
+    )
     apart = torch.hypot(row[:, None] - row, column[:, None] - column).to(among.device)
     return (among * apart).sum((-1, -2)).mean(0) / length
 

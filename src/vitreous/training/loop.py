@@ -128,7 +128,9 @@ class Course:
         self.precision = recipe.precision
         if recipe.precision == "auto":
             self.precision = "bf16" if device.type == "cuda" else "fp32"
-        self.objective = objective(recipe, model, teacher=teacher, mean=data.mean, std=data.std).to(device)
+        self.objective = objective(recipe, model, teacher=teacher, mean=data.mean, std=data.std).to(
+            device
+        )
         self.optimiser = optimiser(self.objective, recipe)
         self.mean = None if recipe.ema is None else average(self.model, recipe.ema)
         self.step = Step(
@@ -160,7 +162,9 @@ class Course:
     def epoch(self, run: store.Run, stop: list[int], view: View) -> None:
         """The rest of the epoch that has been begun, or the next."""
         epoch = self.remembered // self.steps
-        batches = order(len(self.data), self.steps, self.batch, self.recipe.augment.repeats, self.seed, epoch)
+        batches = order(
+            len(self.data), self.steps, self.batch, self.recipe.augment.repeats, self.seed, epoch
+        )
         batches = batches.to(self.data.images.device)
         began = time.perf_counter() - self.seconds
         every = 1 if self.step.device.type == "cpu" and self.team.world == 1 else LOOK_EVERY
@@ -215,13 +219,18 @@ class Course:
         if self.done:
             rows = (self.done - 1) % self.steps + 1
             record |= {"lr": self.plan.lr(self.done - 1), **self.step.take_sums()}
-            record |= {"seconds": self.seconds, "images_per_second": rows * self.batch / max(self.seconds, 1e-9)}
+            record |= {
+                "seconds": self.seconds,
+                "images_per_second": rows * self.batch / max(self.seconds, 1e-9),
+            }
         self.seconds = 0.0
         if self.done != self.plan.steps and record["epoch"] % self.recipe.test_every:
             return record
         if self.recipe.objective != "masked":
             batch = 2048 if self.step.device.type == "cuda" else 256
-            record |= evaluate(self.tested, self.test, batch=batch, precision=self.precision, processes=self.team)
+            record |= evaluate(
+                self.tested, self.test, batch=batch, precision=self.precision, processes=self.team
+            )
         images = self.test.normalise(self.test.images[:WATCHED].to(self.step.device))
         return record | locality.record(self.tested, images)
 
@@ -249,7 +258,9 @@ class Course:
         if self.team.first:
             tensors = pack(self.objective, self.optimiser, self.mean) | {"sums": self.step.sums}
             notes = {"step": self.done, "remembered": self.remembered, "seconds": self.seconds}
-            run.save_state(tensors, self.remembered == self.plan.steps, **notes, records=self.records)
+            run.save_state(
+                tensors, self.remembered == self.plan.steps, **notes, records=self.records
+            )
         self.saved = time.monotonic()
 
     def resume(self, run: store.Run) -> None:
@@ -262,8 +273,14 @@ class Course:
             tensors, notes = latest
             unpack(tensors, self.objective, self.optimiser, self.mean)
             self.step.sums.copy_(tensors["sums"])
-            self.done, self.remembered, self.seconds = notes["step"], notes["remembered"], notes["seconds"]
-            self.records = notes["records"] if "records" in notes else run.first_records(notes["metrics"])
+            self.done, self.remembered, self.seconds = (
+                notes["step"],
+                notes["remembered"],
+                notes["seconds"],
+            )
+            self.records = (
+                notes["records"] if "records" in notes else run.first_records(notes["metrics"])
+            )
         self.team.wait()  # nobody reads any more
         if self.team.first:
             run.rewrite(self.records)
@@ -305,9 +322,16 @@ def check_finite(model: nn.Module, record: Mapping[str, Any], run: store.Run) ->
     bad += [
         name
         for name, value in values.items()
-        if value.is_floating_point() and bool((value.isnan() if "mask" in name else ~value.isfinite()).any())
+        if value.is_floating_point()
+        and bool((value.isnan() if "mask" in name else ~value.isfinite()).any())
     ][:1]
     if bad:
         after = f" after step {record['step']}" if "step" in record else ""
-        state = f"The last good state is in {str(run.state)!r}" if run.state.exists() else "No state was saved before"
-        raise Diverged(f"{' and '.join(bad)} held no finite numbers{after}. {state}; try a lower lr or clip=1.")
+        state = (
+            f"The last good state is in {str(run.state)!r}"
+            if run.state.exists()
+            else "No state was saved before"
+        )
+        raise Diverged(
+            f"{' and '.join(bad)} held no finite numbers{after}. {state}; try a lower lr or clip=1."
+        )

@@ -48,12 +48,18 @@ class Distil(Objective):
     gradients, and no checkpoint holds it. It sees the images as they are normalised for the student.
     """
 
-    def __init__(self, model: nn.Module, teacher: nn.Module, *, hard: bool, tau: float, taught: float) -> None:
+    def __init__(
+        self, model: nn.Module, teacher: nn.Module, *, hard: bool, tau: float, taught: float
+    ) -> None:
         super().__init__(model)
         ours, theirs = (getattr(each, "num_classes", None) for each in (model, teacher))
         if None not in (ours, theirs) and ours != theirs:
-            raise VitreousError(f"The teacher knows {theirs} classes and the model {ours}: they have to be the same.")
-        self.hidden = (teacher.eval().requires_grad_(False),)  # in a tuple, where nn.Module does not look
+            raise VitreousError(
+                f"The teacher knows {theirs} classes and the model {ours}: they have to be the same."
+            )
+        self.hidden = (
+            teacher.eval().requires_grad_(False),
+        )  # in a tuple, where nn.Module does not look
         self.hard, self.tau, self.taught = hard, tau, taught
         enable = getattr(model, "set_distilled_training", None)
         if enable is not None:
@@ -71,7 +77,9 @@ class Distil(Objective):
         with torch.no_grad():
             teacher = _logits(self.hidden[0](images))
         if teacher.shape != second.shape:
-            raise VitreousError(f"The teacher answers {tuple(teacher.shape)} and the model {tuple(second.shape)}.")
+            raise VitreousError(
+                f"The teacher answers {tuple(teacher.shape)} and the model {tuple(second.shape)}."
+            )
         if self.hard:
             lesson = F.cross_entropy(second, teacher.argmax(-1))
         else:
@@ -96,18 +104,32 @@ class MaskedPatches(Objective):
     mean: Tensor
     std: Tensor
 
-    def __init__(self, model: nn.Module, *, target: Target, share: float, mean: Triple, std: Triple) -> None:
+    def __init__(
+        self, model: nn.Module, *, target: Target, share: float, mean: Triple, std: Triple
+    ) -> None:
         super().__init__(model)
         if not isinstance(model, ViT) or not isinstance(model.patch_embed, PatchEmbed):
-            raise VitreousError(f"Masked patches are for our ViT with stem='patch', not for {type(model).__name__}.")
+            raise VitreousError(
+                f"Masked patches are for our ViT with stem='patch', not for {type(model).__name__}."
+            )
         self.patch = int(model.patch_embed.proj.kernel_size[0])
-        self.count = round(share * _patches(torch.empty(1, *model.shape, device="meta"), self.patch).shape[1])
+        self.count = round(
+            share * _patches(torch.empty(1, *model.shape, device="meta"), self.patch).shape[1]
+        )
         if target == "patch_colours" and self.patch < 4:
-            raise VitreousError(f"masked_target 'patch_colours' needs patches of at least 4 pixels, not {self.patch}.")
+            raise VitreousError(
+                f"masked_target 'patch_colours' needs patches of at least 4 pixels, not {self.patch}."
+            )
         if not self.count:
-            raise VitreousError(f"masked_share {share} of the patches of {model.shape[1:]} is none: take a larger one.")
+            raise VitreousError(
+                f"masked_share {share} of the patches of {model.shape[1:]} is none: take a larger one."
+            )
         self.target = target
-        outputs = {"colour": 512, "patch_colours": 16 * 512, "pixels": model.shape[0] * self.patch**2}[target]
+        outputs = {
+            "colour": 512,
+            "patch_colours": 16 * 512,
+            "pixels": model.shape[0] * self.patch**2,
+        }[target]
         self.mask_token = nn.Parameter(0.02 * torch.randn(model.num_features))
         self.predict = nn.Linear(model.num_features, outputs)
         for name, moments in (("mean", mean), ("std", std)):
@@ -135,7 +157,9 @@ class MaskedPatches(Objective):
         draw = torch.rand(batch, total + self.count, device=tokens.device)
         chosen = draw[:, :total].argsort(1)[:, : self.count]
         fate = draw[:, total:, None]
-        others = (chosen + torch.randint(1, max(2, total), chosen.shape, device=tokens.device)) % total
+        others = (
+            chosen + torch.randint(1, max(2, total), chosen.shape, device=tokens.device)
+        ) % total
         changed = torch.where(fate < 0.9, _take(tokens, others), _take(tokens, chosen))
         changed = torch.where(fate < 0.8, self.mask_token.to(tokens.dtype), changed)
         return tokens.scatter(1, chosen[..., None].expand_as(changed), changed), chosen
@@ -161,12 +185,16 @@ def objective(
     if distils and teacher is None:
         raise VitreousError(f"The recipe {recipe.name!r} learns from a teacher and none was given.")
     if teacher is not None and not distils:
-        raise VitreousError(f"A teacher was given and the recipe {recipe.name!r} has objective {recipe.objective!r}.")
+        raise VitreousError(
+            f"A teacher was given and the recipe {recipe.name!r} has objective {recipe.objective!r}."
+        )
     if teacher is not None:
         hard = recipe.objective == "distil_hard"
         return Distil(model, teacher, hard=hard, tau=recipe.tau, taught=recipe.taught)
     if recipe.objective == "masked":
-        return MaskedPatches(model, target=recipe.masked_target, share=recipe.masked_share, mean=mean, std=std)
+        return MaskedPatches(
+            model, target=recipe.masked_target, share=recipe.masked_share, mean=mean, std=std
+        )
     return Classify(model)
 
 
@@ -182,5 +210,7 @@ def _take(tokens: Tensor, chosen: Tensor) -> Tensor:
 
 def _patches(images: Tensor, side: int) -> Tensor:
     """(n, N, channels, side, side), in the order of the tokens."""
-    cut = images.unflatten(-1, (-1, side)).unflatten(-3, (-1, side))  # n, channels, rows, side, columns, side
+    cut = images.unflatten(-1, (-1, side)).unflatten(
+        -3, (-1, side)
+    )  # n, channels, rows, side, columns, side
     return cut.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)

@@ -53,7 +53,9 @@ class Schedule:
             return recipe.last_lr
         if recipe.schedule == "step":
             epoch = (since if recipe.warmup_extra else step) // self.steps_per_epoch
-            return recipe.lr * recipe.gamma ** sum(epoch >= milestone for milestone in recipe.milestones)
+            return recipe.lr * recipe.gamma ** sum(
+                epoch >= milestone for milestone in recipe.milestones
+            )
         if recipe.paced == "epoch":
             since -= since % self.steps_per_epoch
         return recipe.last_lr + (recipe.lr - recipe.last_lr) * self._height(since / self.descent)
@@ -67,7 +69,11 @@ class Schedule:
 
 def schedule(recipe: Recipe, steps_per_epoch: int) -> Schedule:
     """The recipe's lengths, which are in epochs or steps, all in steps."""
-    warmup = round(recipe.warmup * steps_per_epoch) if recipe.warmup_steps is None else recipe.warmup_steps
+    warmup = (
+        round(recipe.warmup * steps_per_epoch)
+        if recipe.warmup_steps is None
+        else recipe.warmup_steps
+    )
     length = recipe.epochs * steps_per_epoch if recipe.steps is None else recipe.steps
     descent = length if recipe.warmup_extra else length - warmup
     if descent < 0:
@@ -83,7 +89,12 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
     named = dict(model.named_parameters())
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in named):
-            raise UnknownName("parameter to freeze called", pattern, named, "Patterns match whole names, with * and ?.")
+            raise UnknownName(
+                "parameter to freeze called",
+                pattern,
+                named,
+                "Patterns match whole names, with * and ?.",
+            )
     frozen = [name for name in named if any(fnmatchcase(name, pattern) for pattern in patterns)]
     for name in frozen:
         named[name].requires_grad_(False)
@@ -112,12 +123,19 @@ def optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     """
     freeze(model.model if isinstance(model, Objective) else model, recipe.freeze)
     spared = undecayed(model) if recipe.decay == "matrices" else set()
-    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    trained = {
+        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
+    }
     if not trained:
-        raise VitreousError(f"The recipe {recipe.name!r} has nothing to train: every parameter of the model is frozen.")
+        raise VitreousError(
+            f"The recipe {recipe.name!r} has nothing to train: every parameter of the model is frozen."
+        )
     decayed = [parameter for name, parameter in trained.items() if name not in spared]
     others = [parameter for name, parameter in trained.items() if name in spared]
-    groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": others, "weight_decay": 0.0}]
+    groups = [
+        {"params": decayed, "weight_decay": recipe.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
     groups = [group for group in groups if group["params"]]
     return moved_by(groups, recipe)
 
@@ -126,14 +144,18 @@ def moved_by(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimi
     """The recipe's optimiser over these groups of parameters."""
     fused = all(parameter.is_cuda for group in groups for parameter in group["params"]) or None
     if recipe.optimiser == "sgd":
-        return torch.optim.SGD(groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.nesterov, fused=fused)
+        return torch.optim.SGD(
+            groups, lr=recipe.lr, momentum=recipe.momentum, nesterov=recipe.nesterov, fused=fused
+        )
     return torch.optim.AdamW(groups, lr=recipe.lr, betas=recipe.betas, eps=recipe.eps, fused=fused)
 
 
 def clip(parameters: Iterable[nn.Parameter], largest: float | None) -> Tensor:
     """Scale the gradients down to a norm of `largest` all together; their norm before, without waiting for the GPU."""
     given = list(parameters)
-    norm = nn.utils.get_total_norm([parameter.grad for parameter in given if parameter.grad is not None])
+    norm = nn.utils.get_total_norm(
+        [parameter.grad for parameter in given if parameter.grad is not None]
+    )
     if largest is not None:
         nn.utils.clip_grads_with_norm_(given, largest, norm)
     return norm
@@ -152,13 +174,21 @@ def climbed(model: nn.Module, rho: float) -> Iterator[None]:
     it the weights are what they were, bit by bit, because copies are put back. Batch norm normalises by the batch in
     both passes, but its running statistics are those of the first, of the weights that are kept.
     """
-    moved: list[Tensor] = [parameter for parameter in model.parameters() if parameter.grad is not None]
+    moved: list[Tensor] = [
+        parameter for parameter in model.parameters() if parameter.grad is not None
+    ]
     gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
     before = [parameter.detach().clone() for parameter in moved]
-    tracking = [module for module in model.modules() if isinstance(module, _NormBase) and module.track_running_stats]
+    tracking = [
+        module
+        for module in model.modules()
+        if isinstance(module, _NormBase) and module.track_running_stats
+    ]
     try:
         with torch.no_grad():
-            length = nn.utils.get_total_norm(gradients).clamp_min(1e-12)  # a gradient of zero moves nothing
+            length = nn.utils.get_total_norm(gradients).clamp_min(
+                1e-12
+            )  # a gradient of zero moves nothing
             torch._foreach_add_(moved, list(torch._foreach_mul(gradients, rho / length)))
         for parameter in moved:
             parameter.grad = None

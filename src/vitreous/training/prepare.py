@@ -29,12 +29,21 @@ def images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, Dataset]
         name, data = data, load_data(data)
         test = load_data(name, split="test") if test is None else test
     if test is None:
-        raise VitreousError("Training images came without test images: give test=, a Dataset of the same classes.")
-    for what, ours, theirs in (("classes", data.classes, test.classes), ("size", data.image, test.image)):
+        raise VitreousError(
+            "Training images came without test images: give test=, a Dataset of the same classes."
+        )
+    for what, ours, theirs in (
+        ("classes", data.classes, test.classes),
+        ("size", data.image, test.image),
+    ):
         if ours != theirs:
-            raise VitreousError(f"Training and test images differ in their {what}: {ours} and {theirs}.")
+            raise VitreousError(
+                f"Training and test images differ in their {what}: {ours} and {theirs}."
+            )
     if not len(data) or not len(test):
-        raise VitreousError(f"There are {len(data)} training and {len(test)} test images; both have to be some.")
+        raise VitreousError(
+            f"There are {len(data)} training and {len(test)} test images; both have to be some."
+        )
     if bool((data.labels < 0).any()):
         raise VitreousError(f"The images of {data.name!r} have no labels to learn from.")
     return data, replace(test, mean=data.mean, std=data.std)
@@ -50,16 +59,28 @@ def model(
     """
     classes = len(data.classes)
     if isinstance(given, nn.Module):
-        made = given if recipe.head == "keep" else adapt(given, classes=classes, image=data.image, head=recipe.head)
+        made = (
+            given
+            if recipe.head == "keep"
+            else adapt(given, classes=classes, image=data.image, head=recipe.head)
+        )
         return made, {**runs.describe(made, None), "weights": fingerprint(made)}
     torch.manual_seed(derive(seed, "weights"))
     image = data.image[0] if data.image[0] == data.image[1] else data.image
     ready = pretrained or given.partition(":")[0] in ("run", "nano")
     options = {} if ready else dict(recipe.model)
     built = {"name": given, "image": image, "classes": classes, "options": options}
-    made = loading.load(given, pretrained=pretrained, image=image, classes=None if ready else classes, options=options)
+    made = loading.load(
+        given,
+        pretrained=pretrained,
+        image=image,
+        classes=None if ready else classes,
+        options=options,
+    )
     made = adapt(made, classes=classes, image=data.image, head=recipe.head)
-    described = runs.describe(made, given, **{key: value for key, value in built.items() if key != "name"})
+    described = runs.describe(
+        made, given, **{key: value for key, value in built.items() if key != "name"}
+    )
     return made, described | ({"from": given, "weights": fingerprint(made)} if ready else {})
 
 
@@ -73,7 +94,12 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def identity(
-    described: dict[str, Any], data: Dataset, test: Dataset, recipe: Recipe, seed: int, teacher: nn.Module | None
+    described: dict[str, Any],
+    data: Dataset,
+    test: Dataset,
+    recipe: Recipe,
+    seed: int,
+    teacher: nn.Module | None,
 ) -> dict[str, Any]:
     """All that the result depends on, as plain values: `recipe.json`."""
     return {
@@ -102,7 +128,10 @@ def environment(device: torch.device) -> dict[str, Any]:
     """What the result should not depend on, but might."""
     return {
         "vitreous": __version__,
-        **{package: version(package) for package in ("torch", "torchvision", "timm", "numpy", "safetensors")},
+        **{
+            package: version(package)
+            for package in ("torch", "torchvision", "timm", "numpy", "safetensors")
+        },
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),

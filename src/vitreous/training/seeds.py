@@ -72,7 +72,9 @@ def train_seeds(
         courses, runs = [], []
         for seed in seeds:
             course, identity = _course(model, data, test, recipe, seed, where, compile)
-            run = store.Run(Path(out) / f"seed-{seed}" if out else Path("runs") / prepare.title(identity))
+            run = store.Run(
+                Path(out) / f"seed-{seed}" if out else Path("runs") / prepare.title(identity)
+            )
             stack.enter_context(run.claimed(identity, course.bytes(), "training"))
             course.resume(run)
             courses.append(course)
@@ -82,7 +84,13 @@ def train_seeds(
 
 
 def _course(
-    model: str, data: Dataset, test: Dataset, recipe: Recipe, seed: int, where: torch.device, compile: bool
+    model: str,
+    data: Dataset,
+    test: Dataset,
+    recipe: Recipe,
+    seed: int,
+    where: torch.device,
+    compile: bool,
 ) -> tuple[Course, dict[str, Any]]:
     """The training of one seed, as `train` would make it, and what its result depends on."""
     made, described = prepare.model(model, data, recipe, seed, pretrained=False)
@@ -91,7 +99,12 @@ def _course(
 
 
 def _follow(
-    courses: list[Course], runs: list[store.Run], stop: list[int], show: bool, title: str, compile: bool
+    courses: list[Course],
+    runs: list[store.Run],
+    stop: list[int],
+    show: bool,
+    title: str,
+    compile: bool,
 ) -> None:
     """Train to the end: runs that have come equally far together, others by themselves."""
     pending = dict.fromkeys((c.done, c.remembered) for c in courses)
@@ -136,7 +149,9 @@ class Together:
     def follow(self, stop: list[int], view: View) -> None:
         """From where they are to the end."""
         first = self.courses[0]
-        about = prepare.environment(self.step.device) | {"stacked_seeds": [c.seed for c in self.courses]}
+        about = prepare.environment(self.step.device) | {
+            "stacked_seeds": [c.seed for c in self.courses]
+        }
         for run in self.runs:
             run.write("environment.json", about)
         view.begin(self.runs[0].folder, first.done)
@@ -150,7 +165,10 @@ class Together:
         first = self.courses[0]
         epoch = first.remembered // first.steps
         repeats = first.recipe.augment.repeats
-        each = [order(len(first.data), first.steps, first.batch, repeats, c.seed, epoch) for c in self.courses]
+        each = [
+            order(len(first.data), first.steps, first.batch, repeats, c.seed, epoch)
+            for c in self.courses
+        ]
         batches = torch.stack(each, 1).flatten(1).to(first.data.images.device)
         began = time.perf_counter() - first.seconds
         for number in range(first.done, min((epoch + 1) * first.steps, first.plan.steps)):
@@ -182,7 +200,9 @@ class Together:
         self.step.sums.zero_()
         records = [course.records[-1] for course in self.courses]
         numbers = {key for key, value in records[0].items() if isinstance(value, float)}
-        view.epoch(records[0] | {key: sum(r[key] for r in records) / len(records) for key in numbers})
+        view.epoch(
+            records[0] | {key: sum(r[key] for r in records) / len(records) for key in numbers}
+        )
 
     @torch.no_grad()
     def _scatter(self) -> None:
@@ -194,7 +214,9 @@ class Together:
                 tensor.copy_((weights[name] if name in weights else kept[name])[i])
             for key, name, value in self._moments():
                 parameter = objective.get_parameter(name)
-                course.optimiser.state[parameter][key] = value[i].clone() if value.ndim else value.clone()
+                course.optimiser.state[parameter][key] = (
+                    value[i].clone() if value.ndim else value.clone()
+                )
             course.step.sums.copy_(self.step.sums[:, i])
             course.step.first_bad.copy_(self.step.first_bad[i])
 
@@ -205,7 +227,10 @@ class Together:
             sizes = [self.stack.shapes[name].numel() for name in group]
             for key, value in self.optimiser.state.get(row, {}).items():
                 parts = value.split(sizes, 1) if value.shape == row.shape else [value] * len(group)
-                shaped = (p.view(-1, *self.stack.shapes[n]) if p.ndim else p for n, p in zip(group, parts, strict=True))
+                shaped = (
+                    p.view(-1, *self.stack.shapes[n]) if p.ndim else p
+                    for n, p in zip(group, parts, strict=True)
+                )
                 found += [(key, name, part) for name, part in zip(group, shaped, strict=True)]
         return found
 
@@ -215,10 +240,15 @@ class Together:
         for i, course in enumerate(self.courses):
             self.step.sums[:, i] = course.step.sums
         for group, row in zip(self.stack.groups, self.stack.rows, strict=True):
-            states = [[c.optimiser.state.get(c.objective.get_parameter(n), {}) for n in group] for c in self.courses]
+            states = [
+                [c.optimiser.state.get(c.objective.get_parameter(n), {}) for n in group]
+                for c in self.courses
+            ]
             for key in states[0][0]:
                 if states[0][0][key].ndim:
-                    rows = [torch.cat([state[key].flatten() for state in of_one]) for of_one in states]
+                    rows = [
+                        torch.cat([state[key].flatten() for state in of_one]) for of_one in states
+                    ]
                     self.optimiser.state[row][key] = torch.stack(rows).to(row.device)
                 else:
                     self.optimiser.state[row][key] = states[0][0][key].clone()

@@ -67,7 +67,9 @@ class Stack(nn.Module):
         One small batch on the CPU, to find out what the forward pass draws.
     """
 
-    def __init__(self, objectives: Sequence[Objective], recipe: Recipe, images: Tensor, targets: Tensor) -> None:
+    def __init__(
+        self, objectives: Sequence[Objective], recipe: Recipe, images: Tensor, targets: Tensor
+    ) -> None:
         super().__init__()
         first = objectives[0]
         self.seeds = len(objectives)
@@ -78,7 +80,8 @@ class Stack(nn.Module):
         self.groups = [group for group in groups if group]
         self.shapes = {name: parameter.shape for name, parameter in trained.items()}
         self.rows = nn.ParameterList(
-            torch.stack([_row(dict(each.named_parameters()), group) for each in objectives]) for group in self.groups
+            torch.stack([_row(dict(each.named_parameters()), group) for each in objectives])
+            for group in self.groups
         )
         kept = [_kept(each, trained) for each in objectives]
         self.names = list(kept[0])
@@ -92,7 +95,10 @@ class Stack(nn.Module):
         found: dict[str, Tensor] = {}
         for group, row in zip(self.groups, self.rows, strict=True):
             parts = row.split([self.shapes[name].numel() for name in group], 1)
-            found |= {n: part.view(self.seeds, *self.shapes[n]) for n, part in zip(group, parts, strict=True)}
+            found |= {
+                n: part.view(self.seeds, *self.shapes[n])
+                for n, part in zip(group, parts, strict=True)
+            }
         return found
 
     def kept(self) -> dict[str, Tensor]:
@@ -101,7 +107,9 @@ class Stack(nn.Module):
 
     def forward(self, images: Tensor, targets: Tensor, masks: dict[str, Tensor]) -> Tensor:
         """Losses (seed) of images (seed, n, …), targets (seed, n, classes) and drop-path masks (seed, calls, n)."""
-        given = self.weights() | self.kept() | {f"{path}.masks": mask for path, mask in masks.items()}
+        given = (
+            self.weights() | self.kept() | {f"{path}.masks": mask for path, mask in masks.items()}
+        )
         return torch.vmap(self._loss)(given, images, targets)
 
     def _loss(self, given: dict[str, Tensor], images: Tensor, targets: Tensor) -> Tensor:
@@ -143,7 +151,9 @@ def _template(objective: Objective, drawn: list[tuple[str, float, bool]]) -> Obj
     return template
 
 
-def drop_path_calls(objective: Objective, images: Tensor, targets: Tensor) -> list[tuple[str, float, bool]]:
+def drop_path_calls(
+    objective: Objective, images: Tensor, targets: Tensor
+) -> list[tuple[str, float, bool]]:
     """The drop-path draws of a forward pass in order: module path, probability to keep, whether to rescale.
 
     Raises `NotStackable` if the pass draws anything else: the generator would then be left in another state.
@@ -165,7 +175,9 @@ def drop_path_calls(objective: Objective, images: Tensor, targets: Tensor) -> li
         for _, keep, _ in calls:
             torch.empty(len(images)).bernoulli_(keep)
         if not torch.equal(after, torch.get_rng_state()):
-            raise NotStackable("The forward pass draws more random numbers than drop path does, dropout for one.")
+            raise NotStackable(
+                "The forward pass draws more random numbers than drop path does, dropout for one."
+            )
     return calls
 
 
@@ -178,8 +190,12 @@ class FoldedAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
-        return ATTENTION(query, key, value, attn_mask=mask, scale=scale)  # for the compiler's idea of shapes
+    def forward(
+        query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None
+    ) -> Tensor:
+        return ATTENTION(
+            query, key, value, attn_mask=mask, scale=scale
+        )  # for the compiler's idea of shapes
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None: ...
@@ -189,9 +205,13 @@ class FoldedAttention(torch.autograd.Function):
         *tensors, scale = given
         seeds = info.batch_size
         batch = next(t.shape[1 if d == 0 else 0] for t, d in zip(tensors, in_dims, strict=False))
-        query, key, value = (_fold(t, d, seeds, batch) for t, d in zip(tensors[:3], in_dims, strict=False))
+        query, key, value = (
+            _fold(t, d, seeds, batch) for t, d in zip(tensors[:3], in_dims, strict=False)
+        )
         mask = None if tensors[3] is None else _fold(tensors[3], in_dims[3], seeds, batch)
-        return ATTENTION(query, key, value, attn_mask=mask, scale=scale).unflatten(0, (seeds, -1)), 0
+        return ATTENTION(query, key, value, attn_mask=mask, scale=scale).unflatten(
+            0, (seeds, -1)
+        ), 0
 
 
 def _fold(tensor: Tensor, dim: int | None, seeds: int, batch: int) -> Tensor:
@@ -205,7 +225,9 @@ def _fold(tensor: Tensor, dim: int | None, seeds: int, batch: int) -> Tensor:
 ATTENTION = F.scaled_dot_product_attention
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None) -> Tensor:
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None
+) -> Tensor:
     return FoldedAttention.apply(query, key, value, mask, scale)
 
 
@@ -222,7 +244,16 @@ def folded_attention() -> Iterator[None]:
         is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
     ) -> Tensor:  # fmt: skip
         if dropout_p or is_causal or enable_gqa or query.ndim != 4:
-            return ATTENTION(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+            return ATTENTION(
+                query,
+                key,
+                value,
+                attn_mask,
+                dropout_p,
+                is_causal,
+                scale=scale,
+                enable_gqa=enable_gqa,
+            )
         return fold(query, key, value, attn_mask, scale)
 
     F.scaled_dot_product_attention = attend
@@ -253,7 +284,9 @@ class StackedStep(Step):
         self.sums = torch.zeros(3, len(seeds), dtype=self.sums.dtype, device=self.device)
 
     def seed_all(self, number: int) -> None:
-        for seed, model, augment in zip(self.seeds, self.model_generators, self.generators, strict=True):
+        for seed, model, augment in zip(
+            self.seeds, self.model_generators, self.generators, strict=True
+        ):
             model.manual_seed(derive(seed, "model", number))
             augment.manual_seed(derive(seed, "augment", number))
 
@@ -295,11 +328,19 @@ class StackedAugmenter(Augmenter):
         self.check(images, labels, draw)
         parts = zip(self.stages, draw.images.split(self.numbers, 1), strict=True)
         settings = [stage.settle(uniform) for stage, uniform in parts]
-        targets = mixing.targets(labels, self.classes, self.augment.smoothing).unflatten(0, (self.seeds, -1))
+        targets = mixing.targets(labels, self.classes, self.augment.smoothing).unflatten(
+            0, (self.seeds, -1)
+        )
         with torch.autocast(images.device.type, enabled=False):
             altered = self.alter(images, settings, slice(None)).unflatten(0, (self.seeds, -1))
-            return torch.vmap(self.mixed)(altered, targets, draw.batch) if self.mixes else (altered, targets)
+            return (
+                torch.vmap(self.mixed)(altered, targets, draw.batch)
+                if self.mixes
+                else (altered, targets)
+            )
 
     def mixed(self, images: Tensor, targets: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         mix = mixing.settle(uniform, self.augment, self.image)
-        return mixing.mix_images(images, images.flip(0), mix), mixing.mix_targets(targets, targets.flip(0), mix)
+        return mixing.mix_images(images, images.flip(0), mix), mixing.mix_targets(
+            targets, targets.flip(0), mix
+        )

@@ -11,18 +11,27 @@ from vitreous.config import Recipe
 from vitreous.training.optim import Schedule
 
 
-def pack(objective: nn.Module, optimiser: torch.optim.Optimizer, mean: nn.Module | None) -> dict[str, Tensor]:
+def pack(
+    objective: nn.Module, optimiser: torch.optim.Optimizer, mean: nn.Module | None
+) -> dict[str, Tensor]:
     """The state as tensors: the objective's, the optimiser's by parameter number, the running mean's."""
     tensors = {f"objective.{key}": value for key, value in objective.state_dict().items()}
     for number, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{number}.{key}": value for key, value in state.items() if isinstance(value, Tensor)}
+        tensors |= {
+            f"optimiser.{number}.{key}": value
+            for key, value in state.items()
+            if isinstance(value, Tensor)
+        }
     if mean is not None:
         tensors |= {f"mean.{key}": value for key, value in mean.state_dict().items()}
     return tensors
 
 
 def unpack(
-    tensors: Mapping[str, Tensor], objective: nn.Module, optimiser: torch.optim.Optimizer, mean: nn.Module | None
+    tensors: Mapping[str, Tensor],
+    objective: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    mean: nn.Module | None,
 ) -> None:
     """Put back what `pack` took."""
     objective.load_state_dict(_under("objective.", tensors))
@@ -42,7 +51,9 @@ def moments(recipe: Recipe, plan: Schedule, steps: int, done: int) -> Iterator[s
     before = (done - 1) // steps * steps
     due = {"warmup": plan.warmup_steps, "33": plan.steps // 3, "66": 2 * plan.steps // 3}
     if recipe.keep != "none":
-        yield from ["initial"] if done == 0 else [name for name, at in due.items() if before < at <= done]
+        yield from (
+            ["initial"] if done == 0 else [name for name, at in due.items() if before < at <= done]
+        )
     if recipe.keep == "epochs" and done:
         yield f"epoch-{-(-done // steps):04d}"
     if done == plan.steps:
@@ -50,4 +61,6 @@ def moments(recipe: Recipe, plan: Schedule, steps: int, done: int) -> Iterator[s
 
 
 def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+    return {
+        key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
+    }

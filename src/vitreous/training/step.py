@@ -54,17 +54,29 @@ class Step:
         self.objective: Callable[..., Tensor] = processes.wrap(objective)
         self.optimiser, self.recipe, self.seed, self.precision = optimiser, recipe, seed, precision
         self.feed = Feed(data, self.device)
-        self.processes, self.part, self.alone = processes, processes.rows(batch), processes.world == 1
+        self.processes, self.part, self.alone = (
+            processes,
+            processes.rows(batch),
+            processes.world == 1,
+        )
         self.augment = self.augmenter(
-            recipe.augment, image=data.image, classes=len(data.classes), mean=data.mean, std=data.std
+            recipe.augment,
+            image=data.image,
+            classes=len(data.classes),
+            mean=data.mean,
+            std=data.std,
         )
         self.prepare: Callable[..., tuple[Tensor, Tensor]] = self.augment
         if compile:
             self.objective = torch.compile(self.objective, dynamic=False)
-        if compile and self.device.type == "cuda":  # on a CPU it would take seven times as long as uncompiled
+        if (
+            compile and self.device.type == "cuda"
+        ):  # on a CPU it would take seven times as long as uncompiled
             self.prepare = torch.compile(self.augment.__call__, fullgraph=True, dynamic=False)
         self.generator = torch.Generator(self.device)
-        self.images = torch.zeros((batch, *data.images.shape[1:]), dtype=torch.uint8, device=self.device)
+        self.images = torch.zeros(
+            (batch, *data.images.shape[1:]), dtype=torch.uint8, device=self.device
+        )
         self.labels = torch.zeros(batch, dtype=torch.int64, device=self.device)
         self.number = torch.zeros((), dtype=torch.int64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
@@ -88,7 +100,9 @@ class Step:
             self.work()
             return
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):  # one stream for all steps: a graph may not cross over to the default one
+        with torch.cuda.stream(
+            self.stream
+        ):  # one stream for all steps: a graph may not cross over to the default one
             self.replay = self.replay or self.record()
             self.seed_all(number)
             self.replay()
@@ -108,15 +122,21 @@ class Step:
                 self.gradient(images, targets)
         norm = self.clip()
         self.optimiser.step()
-        self.sums += torch.stack([loss.float(), norm.float(), torch.ones_like(norm, dtype=torch.float32)])
+        self.sums += torch.stack(
+            [loss.float(), norm.float(), torch.ones_like(norm, dtype=torch.float32)]
+        )
         bad = (self.first_bad < 0) & ~loss.isfinite()
         self.first_bad.copy_(torch.where(bad, self.number, self.first_bad))
 
     def batches(self) -> tuple[Tensor, Tensor]:
         """Augmented images and soft targets."""
         draw = self.augment.draw(len(self.images), self.generator)
-        images, targets = self.prepare(self.images, self.labels, draw, rows=None if self.alone else self.part)
-        return (images.contiguous(memory_format=torch.channels_last) if self.channels_last else images), targets
+        images, targets = self.prepare(
+            self.images, self.labels, draw, rows=None if self.alone else self.part
+        )
+        return (
+            images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
+        ), targets
 
     def gradient(self, images: Tensor, targets: Tensor) -> Tensor:
         """The loss, and its gradient in the parameters."""
@@ -165,7 +185,8 @@ class Step:
             replay = graph.replay
         except RuntimeError as error:
             log.warning(
-                "The step cannot be recorded as a CUDA graph and will be slower: %s", str(error).splitlines()[0]
+                "The step cannot be recorded as a CUDA graph and will be slower: %s",
+                str(error).splitlines()[0],
             )
             replay = self.work
         with torch.no_grad():

@@ -14,7 +14,9 @@ TENTH = {"fraction": 0.1, "schedule": "samples"}
 
 def scored(model: str, *percents: float, **facts: Any) -> list[Exhibit]:
     """As many trainings as there are accuracies."""
-    return [exhibit(model, accuracy(each), seed=seed, **facts) for seed, each in enumerate(percents)]
+    return [
+        exhibit(model, accuracy(each), seed=seed, **facts) for seed, each in enumerate(percents)
+    ]
 
 
 def both(convit: float, deit: float, **facts: Any) -> list[Exhibit]:
@@ -52,7 +54,9 @@ def table(
         each
         for accuracies, facts in (({**FULL, **(full or {})}, {}), ({**FEW, **(tenth or {})}, TENTH))
         for letter in letters
-        for each in scored("convit", accuracies[letter], accuracies[letter] + 0.2, ablation=letter, **facts)
+        for each in scored(
+            "convit", accuracies[letter], accuracies[letter] + 0.2, ablation=letter, **facts
+        )
     ]
 
 
@@ -62,7 +66,9 @@ def grid(by_layer: float, by_strength: float) -> list[Exhibit]:
         each
         for i, layers in enumerate((3, 6, 9))
         for j, strength in enumerate((0.01, 0.1, None))
-        for each in scored("convit", 77 + by_layer * (1 + i) + by_strength * j, gpsa=layers, strength=strength)
+        for each in scored(
+            "convit", 77 + by_layer * (1 + i) + by_strength * j, gpsa=layers, strength=strength
+        )
     ]
     return [*scored("convit", 77, gpsa=0), *cells]
 
@@ -70,12 +76,18 @@ def grid(by_layer: float, by_strength: float) -> list[Exhibit]:
 def learning(*percents: float) -> Result:
     """The record of so many epochs and one before, by test accuracy."""
     return training(
-        [{"measure": "test_error", "epoch": epoch, "value": 1 - each / 100} for epoch, each in enumerate(percents)]
+        [
+            {"measure": "test_error", "epoch": epoch, "value": 1 - each / 100}
+            for epoch, each in enumerate(percents)
+        ]
     )
 
 
 def losses(*values: float) -> list[Exhibit]:
-    rows = [{"measure": "test_nll", "epoch": epoch, "value": value} for epoch, value in enumerate(values)]
+    rows = [
+        {"measure": "test_nll", "epoch": epoch, "value": value}
+        for epoch, value in enumerate(values)
+    ]
     return [exhibit("convit", training(rows), accuracy(82))]
 
 
@@ -91,7 +103,10 @@ def timed(convit: float, deit: float) -> list[Exhibit]:
 
 
 def exact(**measures: float) -> list[Exhibit]:
-    rows = [{"measure": name, "value": value, "low": value, "high": value} for name, value in measures.items()]
+    rows = [
+        {"measure": name, "value": value, "low": value, "high": value}
+        for name, value in measures.items()
+    ]
     return [exhibit("identities", result("identities", rows), data="")]
 
 
@@ -109,7 +124,12 @@ def lesion(drops: Mapping[str, Iterable[float]]) -> Result:
     return result(
         "lesion",
         [
-            {"kind": "attention", "change": change, "unit": f"blocks.{layer}.attn", "value": drop / 100}
+            {
+                "kind": "attention",
+                "change": change,
+                "unit": f"blocks.{layer}.attn",
+                "value": drop / 100,
+            }
             for change, lost in drops.items()
             for layer, drop in enumerate(lost)
         ],
@@ -118,7 +138,10 @@ def lesion(drops: Mapping[str, Iterable[float]]) -> Result:
 
 def unembedded(convit: float, deit: float) -> list[Exhibit]:
     taken = {"taken out": [50.0, 50.0]}
-    return [exhibit(model, lesion({**taken, "masked": [drop]})) for model, drop in (("convit", convit), ("deit", deit))]
+    return [
+        exhibit(model, lesion({**taken, "masked": [drop]}))
+        for model, drop in (("convit", convit), ("deit", deit))
+    ]
 
 
 def masked(content: Iterable[float], position: Iterable[float]) -> list[Exhibit]:
@@ -129,7 +152,9 @@ def masked(content: Iterable[float], position: Iterable[float]) -> list[Exhibit]
 def ungated(early: float, end: float, content: float) -> list[Exhibit]:
     """Positional attention without gates: its accuracy early and at the end, and what its lower layers lose without
     content. ConViT has 80 % in the end, and DeiT 30 and 75 %."""
-    changed = lesion({"mean over images": [content, content, 60.0, 60.0], "offset alone": [60.0] * 4})
+    changed = lesion(
+        {"mean over images": [content, content, 60.0, 60.0], "offset alone": [60.0] * 4}
+    )
     psa = exhibit("convit", learning(10, early, *[end] * 4), accuracy(end), changed, psa=True)
     return [psa, *scored("convit", 80), exhibit("deit", learning(10, 30, *[75] * 4), accuracy(75))]
 
@@ -156,7 +181,8 @@ CASES: dict[str, Case] = {
     ),
     "CVT-17": Case(grid(by_layer=1, by_strength=0.5), grid(by_layer=1, by_strength=-0.5)),
     "CVT-18": Case(
-        head_start([10, 40, *[80] * 13], [10, 22, *[70] * 13]), head_start([10, 40, *[80] * 13], [10, 39, *[70] * 13])
+        head_start([10, 40, *[80] * 13], [10, 22, *[70] * 13]),
+        head_start([10, 40, *[80] * 13], [10, 39, *[70] * 13]),
     ),
     "CVT-19": Case(table("de"), table("de", tenth={"d": 48})),
     "CVT-20": Case(table("bcd"), table("bcd", full={"c": 84})),
@@ -165,7 +191,8 @@ CASES: dict[str, Case] = {
     "CVT-23": Case(table("efg"), table("efg", tenth={"g": 53})),
     "CVT-24": Case(ungated(early=40, end=72, content=0.2), ungated(early=40, end=72, content=20)),
     "CVT-25": Case(
-        exact(gpsa_parameter_share=1.6e-5, gpsa_parameters=450), exact(gpsa_parameter_share=0.02, gpsa_parameters=6e5)
+        exact(gpsa_parameter_share=1.6e-5, gpsa_parameters=450),
+        exact(gpsa_parameter_share=0.02, gpsa_parameters=6e5),
     ),
     "CVT-26": Case(
         exact(gpsa_row_sum_error=1e-16, gpsa_mixture_difference=1e-16, gpsa_position_share=0.731),
@@ -178,7 +205,9 @@ CASES: dict[str, Case] = {
     ),
     "CVT-29": Case(unembedded(convit=6.0, deit=33.9), unembedded(convit=20, deit=33.9)),
     "CVT-30": Case(
-        masked([5, 8, 10.8, 25, 38, 45, 55, 65, 70, 71.8], [4, 7, 9.6, 15, 20, 22, 24, 25, 26, 26.3]),
+        masked(
+            [5, 8, 10.8, 25, 38, 45, 55, 65, 70, 71.8], [4, 7, 9.6, 15, 20, 22, 24, 25, 26, 26.3]
+        ),
         masked([0, 0, 1, 1, 2, 2, 3, 4, 5, 6], [1, 2, 3, 10, 20, 30, 40, 50, 60, 65]),
     ),
     "CVT-32": Case(losses(4.6, 1.0, 0.8, 0.9), losses(4.6, 1.0, 0.9, 0.8)),

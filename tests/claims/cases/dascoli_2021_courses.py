@@ -20,7 +20,11 @@ def record(nonlocality: Mapping[int, Layers], gates: Mapping[int, Layers] | None
     """Both by epoch; two heads that differ by a fifth. The published logger sees something else."""
     courses = (
         ("nonlocality", "true", nonlocality),
-        ("nonlocality", "official", {epoch: [3.0] * len(layers) for epoch, layers in nonlocality.items()}),
+        (
+            "nonlocality",
+            "official",
+            {epoch: [3.0] * len(layers) for epoch, layers in nonlocality.items()},
+        ),
         ("gate", "", gates or {}),
     )
     rows: list[dict[str, Any]] = [
@@ -40,7 +44,9 @@ def deit(*moments: tuple[int, Layers]) -> list[Exhibit]:
     return [exhibit("deit", record(dict([(0, UNIFORM), *moments])))]
 
 
-def convit(end: Layers, gates: Layers = HALF_CLOSED, early: Layers = LOCAL, **facts: Any) -> list[Exhibit]:
+def convit(
+    end: Layers, gates: Layers = HALF_CLOSED, early: Layers = LOCAL, **facts: Any
+) -> list[Exhibit]:
     """At epochs 0, 10 and 100; 10 of 12 layers are gated, the others look everywhere throughout."""
     far = [4.0, 4.0]
     courses = {0: [*LOCAL[:GATED], *far], 10: [*early[:GATED], *far], 100: [*end[:GATED], *far]}
@@ -48,7 +54,10 @@ def convit(end: Layers, gates: Layers = HALF_CLOSED, early: Layers = LOCAL, **fa
 
 
 def head_diversity(layers: Layers) -> Result:
-    rows = [{"unit": f"blocks.{i}.attn", "kind": "attention", "value": value} for i, value in enumerate(layers)]
+    rows = [
+        {"unit": f"blocks.{i}.attn", "kind": "attention", "value": value}
+        for i, value in enumerate(layers)
+    ]
     return result("head_diversity", rows)
 
 
@@ -58,7 +67,11 @@ def heads(convit: Layers, deit: Layers) -> list[Exhibit]:
 
 def distilled(distilled: float, plain: float) -> list[Exhibit]:
     def looking(patches: float) -> Result:
-        rows = [{"unit": f"blocks.{i}.attn", "head": head, "value": patches} for i in range(3) for head in (0, 1)]
+        rows = [
+            {"unit": f"blocks.{i}.attn", "head": head, "value": patches}
+            for i in range(3)
+            for head in (0, 1)
+        ]
         return result("nonlocality", rows)
 
     return [exhibit("deit", looking(distilled), distilled=True), exhibit("deit", looking(plain))]
@@ -88,7 +101,11 @@ CASES: dict[str, Case] = {
         [*convit(ESCAPED), *convit(ESCAPED, gates=[0.5] * 8 + [0.0] * 2, size="s")],
         [*convit(ESCAPED), *convit(ESCAPED, gates=[0.5] * 4 + [0.0] * 6, size="s")],
     ),
-    "CVT-16": Case(heads([0.5, 2.0, 0.1], [2.0, 0.8, 2.0]), heads([2.0, 1.0, 2.0], [0.1, 0.9, 0.1])),
+    "CVT-16": Case(
+        heads([0.5, 2.0, 0.1], [2.0, 0.8, 2.0]), heads([2.0, 1.0, 2.0], [0.1, 0.9, 0.1])
+    ),
     "CVT-31": Case(distilled(2.5, 3.0), distilled(3.2, 3.0)),
-    "CVT-34": Case(convit([4.0, *ESCAPED[1:]], early=FIRST_AHEAD), convit(ESCAPED, early=FIRST_BEHIND)),
+    "CVT-34": Case(
+        convit([4.0, *ESCAPED[1:]], early=FIRST_AHEAD), convit(ESCAPED, early=FIRST_BEHIND)
+    ),
 }

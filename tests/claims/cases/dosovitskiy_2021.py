@@ -13,12 +13,19 @@ LABELS: dict[str, Any] = {"pretrained": "labels"}
 SHARES: tuple[dict[str, Any], ...] = (TENTH, {"fraction": 0.3, "schedule": "samples"}, {})
 
 
-def trained(model: str, percent: float, seeds: int = 1, data: str = "cifar10", **facts: Any) -> list[Exhibit]:
+def trained(
+    model: str, percent: float, seeds: int = 1, data: str = "cifar10", **facts: Any
+) -> list[Exhibit]:
     """As accurate as that, give or take a little from training to training."""
-    return [exhibit(model, accuracy(percent + 0.05 * seed), seed=seed, data=data, **facts) for seed in range(seeds)]
+    return [
+        exhibit(model, accuracy(percent + 0.05 * seed), seed=seed, data=data, **facts)
+        for seed in range(seeds)
+    ]
 
 
-def positions(none: float, one: float, two: float, relative: float, data: str = "cifar10") -> list[Exhibit]:
+def positions(
+    none: float, one: float, two: float, relative: float, data: str = "cifar10"
+) -> list[Exhibit]:
     kinds = {"none": none, "1d": one, "2d": two, "relative": relative}
     return [
         each
@@ -44,11 +51,16 @@ def grid(distance: float, line: float, **facts: Any) -> Exhibit:
 
 
 def exact(**measures: float) -> Exhibit:
-    rows = [{"measure": name, "value": value, "low": value, "high": value} for name, value in measures.items()]
+    rows = [
+        {"measure": name, "value": value, "low": value, "high": value}
+        for name, value in measures.items()
+    ]
     return exhibit("identities", result("identities", rows), data="")
 
 
-def enlarged(interpolated: float, truncated: float, random: float, tuned: float, before: float) -> list[Exhibit]:
+def enlarged(
+    interpolated: float, truncated: float, random: float, tuned: float, before: float
+) -> list[Exhibit]:
     return [
         *trained("vit", interpolated, resolution=48),
         *trained("vit", truncated, resolution=48, embedding="truncated"),
@@ -74,7 +86,9 @@ def filters(share: float, frequency: float, overlap: float, **facts: Any) -> Exh
 
 
 def cost(model: str, percent: float, gflops: float, **facts: Any) -> Exhibit:
-    return exhibit(model, accuracy(percent), result("cost", [{"gflops": gflops, "value": 1000.0}]), **facts)
+    return exhibit(
+        model, accuracy(percent), result("cost", [{"gflops": gflops, "value": 1000.0}]), **facts
+    )
 
 
 def hybrids(scarce: float, longer: float, larger: float) -> list[Exhibit]:
@@ -83,11 +97,16 @@ def hybrids(scarce: float, longer: float, larger: float) -> list[Exhibit]:
     return [
         *(cost("hybrid", 60 + scarce, 1.2, **short), cost("vit", 60, 1.0, **short)),
         *(*trained("hybrid", 70 + longer), *trained("vit", 70)),
-        *(*trained("hybrid", 65 + larger, size="s", **short), *trained("vit", 65, size="s", **short)),
+        *(
+            *trained("hybrid", 65 + larger, size="s", **short),
+            *trained("vit", 65, size="s", **short),
+        ),
     ]
 
 
-def growing(one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]], ahead: list[float]) -> list[Exhibit]:
+def growing(
+    one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]], ahead: list[float]
+) -> list[Exhibit]:
     """Two models at growing shares of the images, the first so many points ahead."""
     return [
         each

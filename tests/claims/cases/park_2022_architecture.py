@@ -33,7 +33,9 @@ def trained(gain: float, count: int, **other: Any) -> list[Exhibit]:
 
 def overall(name: str, percent: float) -> Result:
     """Mean accuracy over what is done to images."""
-    return result(name, [{"overall": True, "value": percent / 100}, {"overall": False, "value": 0.9}])
+    return result(
+        name, [{"overall": True, "value": percent / 100}, {"overall": False, "value": 0.9}]
+    )
 
 
 def calibrated(ece: float, nll: float = 1.0) -> Result:
@@ -70,12 +72,24 @@ def leads(few: float, many: float) -> list[Exhibit]:
 
 
 def blurred(
-    end: float, ece: float = 0.04, nll: float = 0.8, corrupted: float = 61, ape: float = 90, start: float = 80.0
+    end: float,
+    ece: float = 0.04,
+    nll: float = 0.8,
+    corrupted: float = 61,
+    ape: float = 90,
+    start: float = 80.0,
 ) -> list[Exhibit]:
     """A ResNet with blur at the end of stages; without, all is a little worse, and so it is with blur at the start."""
 
-    def seen(place: str | None, percent: float, ece: float, nll: float, corrupted: float, ape: float) -> Exhibit:
-        results = (accuracy(percent), calibrated(ece, nll), overall("corruption", corrupted), hessian(ape=ape))
+    def seen(
+        place: str | None, percent: float, ece: float, nll: float, corrupted: float, ape: float
+    ) -> Exhibit:
+        results = (
+            accuracy(percent),
+            calibrated(ece, nll),
+            overall("corruption", corrupted),
+            hessian(ape=ape),
+        )
         return exhibit("alternet", *results, msas="0,0,0,0", blur=place)
 
     others = [seen(None, 80, 0.05, 1.0, 60, 100), seen("start", start, 0.05, 1.0, 60, 100)]
@@ -85,10 +99,15 @@ def blurred(
 def mixed(attention: float, pool: float, none: float) -> list[Exhibit]:
     """Accuracies by what mixes tokens."""
     found = {None: attention, "pool": pool, "identity": none}
-    return [exhibit("vit", accuracy(percent), pool="gap", mixer=mixer) for mixer, percent in found.items()]
+    return [
+        exhibit("vit", accuracy(percent), pool="gap", mixer=mixer)
+        for mixer, percent in found.items()
+    ]
 
 
-def disturbed(model: str, clean: float, ece: float, corruption: float, occlusion: float, fgsm: float) -> Exhibit:
+def disturbed(
+    model: str, clean: float, ece: float, corruption: float, occlusion: float, fgsm: float
+) -> Exhibit:
     rows = [
         {"attack": attack, "attacked": True, "epsilon": epsilon, "value": percent / 100}
         for attack, epsilon, percent in (
@@ -103,14 +122,20 @@ def disturbed(model: str, clean: float, ece: float, corruption: float, occlusion
 
 
 def exact(**values: float) -> list[Exhibit]:
-    rows = [{"measure": name, "value": value, "low": value, "high": value} for name, value in values.items()]
+    rows = [
+        {"measure": name, "value": value, "low": value, "high": value}
+        for name, value in values.items()
+    ]
     return [exhibit("identities", result("identities", rows), data="")]
 
 
 def reaching(swin: float, near: float) -> list[Exhibit]:
     """Errors of Swin and of neighbourhoods; global attention has 33 with a class token and 29 pooled by the mean."""
     errors = {("swin",): swin, ("vit",): 33.0, ("vit", "gap"): 29.0}
-    found = [exhibit(name, accuracy(100 - e), pool=(*pool, None)[0]) for (name, *pool), e in errors.items()]
+    found = [
+        exhibit(name, accuracy(100 - e), pool=(*pool, None)[0])
+        for (name, *pool), e in errors.items()
+    ]
     return [*found, exhibit("vit", accuracy(100 - near), kernel=5)]
 
 

@@ -28,15 +28,29 @@ def moments(model: str, *found: Curved, **facts: Any) -> list[Exhibit]:
 
 def landscape(near: float, far: float, worse: float = 0.0, norms: float = 100.0) -> Result:
     """Rises at radius 0.1 and 0.8; far out NaN is a loss that is not finite."""
-    blank = {"measure": "NLL", "radius": np.nan, "value": 0.0, "low": np.nan, "high": np.nan, "l2": 0.0, "norms": 0.0}
+    blank = {
+        "measure": "NLL",
+        "radius": np.nan,
+        "value": 0.0,
+        "low": np.nan,
+        "high": np.nan,
+        "l2": 0.0,
+        "norms": 0.0,
+    }
     rows: list[dict[str, Any]] = []
     for radius, value in ((0.1, near), (0.8, far)):
         ends = {"radius": radius, "value": value, "low": 0.95 * value, "high": 1.05 * value}
-        rows.append({**blank, **ends, "part": "ring", "l2": norms / 10, "norms": norms, "rise": value})
+        rows.append(
+            {**blank, **ends, "part": "ring", "l2": norms / 10, "norms": norms, "rise": value}
+        )
         rows.append({**blank, **ends, "part": "point", "rise": value, "value": 2.0 + value})
-    rows.append({**blank, "part": "whole", "measure": "share of points worse than guessing", "value": worse})
+    rows.append(
+        {**blank, "part": "whole", "measure": "share of points worse than guessing", "value": worse}
+    )
     table = [{"rise": np.nan, **row} for row in rows]
-    return result("landscape", [{**row, "rise_low": row["rise"], "rise_high": row["rise"]} for row in table])
+    return result(
+        "landscape", [{**row, "rise_low": row["rise"], "rise_high": row["rise"]} for row in table]
+    )
 
 
 def ground(vit: Result, resnet: Result) -> list[Exhibit]:
@@ -46,8 +60,14 @@ def ground(vit: Result, resnet: Result) -> list[Exhibit]:
 def trajectory(distances: tuple[float, ...], angles: tuple[float, ...]) -> Result:
     """Of moments before the last, at which the distance is zero and there is no angle."""
     places = [*zip(distances, angles, strict=True), (0.0, np.nan)]
-    rows = [{"part": "moment", "distance": distance, "angle": angle, "value": distance} for distance, angle in places]
-    return result("trajectory", [*rows, {"part": "component", "distance": np.nan, "angle": np.nan, "value": 0.9}])
+    rows = [
+        {"part": "moment", "distance": distance, "angle": angle, "value": distance}
+        for distance, angle in places
+    ]
+    return result(
+        "trajectory",
+        [*rows, {"part": "component", "distance": np.nan, "angle": np.nan, "value": 0.9}],
+    )
 
 
 def ways(vit: Result, resnet: Result) -> list[Exhibit]:
@@ -55,19 +75,29 @@ def ways(vit: Result, resnet: Result) -> list[Exhibit]:
 
 
 def stages(pit: float, near: float) -> list[Exhibit]:
-    return [warm("pit", pit), warm("vit", 0.1), exhibit("pit", landscape(near, 1)), exhibit("vit", landscape(0.3, 1))]
+    return [
+        warm("pit", pit),
+        warm("vit", 0.1),
+        exhibit("pit", landscape(near, 1)),
+        exhibit("vit", landscape(0.3, 1)),
+    ]
 
 
 def augmented(with_it: Curved, without: Curved) -> list[Exhibit]:
     settings = ((None, with_it), ("none", without))
-    return [warm(model, *found, augment=kind) for model in ("vit", "resnet") for kind, found in settings]
+    return [
+        warm(model, *found, augment=kind) for model in ("vit", "resnet") for kind, found in settings
+    ]
 
 
 def clean(vit: float) -> list[Exhibit]:
     """Mean positive eigenvalue of ViT on clean images; that of ResNet is 100, and augmented they have 90 and 100."""
     augmented = [exhibit("vit", hessian(ape=90.0)), exhibit("resnet", hessian(ape=100.0))]
     cleaned = (("vit", vit), ("resnet", 100.0))
-    return [*augmented, *(exhibit(model, hessian(ape=ape), measured="clean") for model, ape in cleaned)]
+    return [
+        *augmented,
+        *(exhibit(model, hessian(ape=ape), measured="clean") for model, ape in cleaned),
+    ]
 
 
 def little(resnet: float, vit: float) -> list[Exhibit]:
@@ -87,7 +117,9 @@ SWIN = moments("swin", (0.2, 10.0), (0.2, 12.0), (0.1, 14.0), (0.1, 15.0))
 SMOOTH = trajectory((1.0, 0.99, 0.42), (0.0, 7.0, 62.0))
 ERRATIC = trajectory((1.0, 1.4, 1.5, 0.77), (0.0, 67.0, 80.0, 92.0))
 CASES: dict[str, Case] = {
-    "HDV-06": Case([warm("vit", 0.07), warm("resnet", 0.0)], [warm("vit", 0.0), warm("resnet", 0.01)]),
+    "HDV-06": Case(
+        [warm("vit", 0.07), warm("resnet", 0.0)], [warm("vit", 0.0), warm("resnet", 0.01)]
+    ),
     "HDV-07": Case(little(0.0, 0.26)[2:], little(0.0, 0.08)[2:]),
     # convex enough, but more data helps it more than ViT
     "HDV-08": Case(little(0.005, 0.26), little(0.015, 0.075)),

@@ -17,13 +17,19 @@ def blocks(attention: Sequence[float], mlp: Sequence[float]) -> list[dict[str, A
     """Rows of the units of a ViT: what each does, by kind."""
     pairs = zip(attention, mlp, strict=True)
     return [
-        {"kind": k, "stage": 1, "does": d} for pair in pairs for k, d in zip(("attention", "mlp"), pair, strict=True)
+        {"kind": k, "stage": 1, "does": d}
+        for pair in pairs
+        for k, d in zip(("attention", "mlp"), pair, strict=True)
     ]
 
 
 def stages(*rows: Sequence[float], kind: str = "conv") -> list[dict[str, Any]]:
     """Rows of the units of each stage: what each does."""
-    return [{"kind": kind, "stage": stage, "does": does} for stage, row in enumerate(rows, 1) for does in row]
+    return [
+        {"kind": kind, "stage": stage, "does": does}
+        for stage, row in enumerate(rows, 1)
+        for does in row
+    ]
 
 
 def named(units: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -33,17 +39,28 @@ def named(units: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def fourier(
-    changes: Sequence[Mapping[str, Any]] = (), highs: Sequence[Mapping[str, Any]] = (), stem: float = 0
+    changes: Sequence[Mapping[str, Any]] = (),
+    highs: Sequence[Mapping[str, Any]] = (),
+    stem: float = 0,
 ) -> Result:
     """Units that change the highest frequency so much, or after which it is so high; others are below it."""
     units = changes or highs
-    rows: list[dict[str, Any]] = [{"unit": "stem", "kind": "stem", "stage": 0, "value": stem, "change": float("nan")}]
+    rows: list[dict[str, Any]] = [
+        {"unit": "stem", "kind": "stem", "stage": 0, "value": stem, "change": float("nan")}
+    ]
     for unit, row in zip(units, named(units), strict=True):
         value, change = (stem, unit["does"]) if changes else (unit["does"], 0.0)
         rows.append({**row, "value": value, "change": change})
     for row in rows:
-        row |= {"change_low": row["change"] - SPREAD, "change_high": row["change"] + SPREAD, "highest": True}
-    low = [{**row, "highest": False, "value": 9.0 - 2 * row["value"], "change": -row["change"]} for row in rows]
+        row |= {
+            "change_low": row["change"] - SPREAD,
+            "change_high": row["change"] + SPREAD,
+            "highest": True,
+        }
+    low = [
+        {**row, "highest": False, "value": 9.0 - 2 * row["value"], "change": -row["change"]}
+        for row in rows
+    ]
     return result("fourier", [{**row, "common": not row["highest"]} for row in [*rows, *low]])
 
 
@@ -75,7 +92,8 @@ def band_noise(gaps: Sequence[float]) -> list[Exhibit]:
         for model, change in (("vit beside=resnet", -0.1 + gap / 100), ("resnet", -0.1)):
             rows.append({"model": model, "noisy": True, "frequency": number / 10, "change": change})
     ends = [
-        {**row, "change_low": row["change"] - 2 * SPREAD, "change_high": row["change"] + 2 * SPREAD} for row in rows
+        {**row, "change_low": row["change"] - 2 * SPREAD, "change_high": row["change"] + 2 * SPREAD}
+        for row in rows
     ]
     alone = [exhibit("vit", accuracy(70)), exhibit("resnet", accuracy(72))]
     return [exhibit("vit", result("band_noise", ends), beside="resnet", other="resnet"), *alone]
@@ -84,7 +102,13 @@ def band_noise(gaps: Sequence[float]) -> list[Exhibit]:
 def cues(model: str, shape: float, low_pass: float) -> Exhibit:
     """Decisions by shape in percent, and points lost where only low frequencies pass."""
     shares = [
-        {"measure": "shape share", "overall": True, "value": shape / 100, "low": shape / 100, "high": shape / 100}
+        {
+            "measure": "shape share",
+            "overall": True,
+            "value": shape / 100,
+            "low": shape / 100,
+            "high": shape / 100,
+        }
     ]
     shares.append({**shares[0], "measure": "texture", "overall": False, "value": 0.3})
     passes = [
@@ -92,13 +116,17 @@ def cues(model: str, shape: float, low_pass: float) -> Exhibit:
         for kind, lost in (("low-pass", low_pass), ("high-pass", 90 - low_pass))
         for cut in (0.2, 0.6)
     ]
-    return exhibit(model, result("cue_conflict", shares), result("frequency_pass", passes), data="SYN-A")
+    return exhibit(
+        model, result("cue_conflict", shares), result("frequency_pass", passes), data="SYN-A"
+    )
 
 
 def variance(units: Sequence[Mapping[str, Any]], ratios: bool = False) -> Result:
     """Units after which the variance is so large, or so much larger than before; in the latter case it follows."""
     value = 0.01
-    rows: list[dict[str, Any]] = [{"unit": "stem", "kind": "stem", "stage": 0, "value": value, "ratio": float("nan")}]
+    rows: list[dict[str, Any]] = [
+        {"unit": "stem", "kind": "stem", "stage": 0, "value": value, "ratio": float("nan")}
+    ]
     for unit, row in zip(units, named(units), strict=True):
         ratio = unit["does"] if ratios else unit["does"] / value
         value = value * ratio if ratios else unit["does"]
@@ -133,9 +161,15 @@ def alike(model: str, index: float) -> Exhibit:
 def lesion(model: str, change: str, **drops: Sequence[Sequence[float]]) -> Exhibit:
     """Points lost without each unit, by kind and stage."""
     rows = [unit | {"kind": kind} for kind, row in drops.items() for unit in stages(*row)]
-    found = [{**row, "change": change, "value": u["does"] / 100} for u, row in zip(rows, named(rows), strict=True)]
+    found = [
+        {**row, "change": change, "value": u["does"] / 100}
+        for u, row in zip(rows, named(rows), strict=True)
+    ]
     return exhibit(
-        model, result("lesion", [*found, *({**row, "change": "skip removed", "value": 0.5} for row in found)])
+        model,
+        result(
+            "lesion", [*found, *({**row, "change": "skip removed", "value": 0.5} for row in found)]
+        ),
     )
 
 
@@ -170,8 +204,14 @@ CASES: dict[str, Case] = {
     ),
     "HDV-30": Case(ends(vit=-2.5, resnet=-1.0), ends(vit=-1.5, resnet=-1.0)),
     "HDV-31": Case(
-        [exhibit("swin", fourier(blocks([0.1, -0.1], [0, 0]))), *vit_frequencies([-0.2, -0.1], [0, 0])],
-        [exhibit("swin", fourier(blocks([-0.3, -0.1], [9, 9]))), *vit_frequencies([-0.2, -0.1], [0, 0])],
+        [
+            exhibit("swin", fourier(blocks([0.1, -0.1], [0, 0]))),
+            *vit_frequencies([-0.2, -0.1], [0, 0]),
+        ],
+        [
+            exhibit("swin", fourier(blocks([-0.3, -0.1], [9, 9]))),
+            *vit_frequencies([-0.2, -0.1], [0, 0]),
+        ],
     ),
     "HDV-32": Case(
         band_noise([-0.5, -3.3, -2.2, -2.7, -1.3, 0.3, 3.4, 9.3, 10.6]),
@@ -221,6 +261,9 @@ CASES: dict[str, Case] = {
     ),
     "HDV-42": Case(
         [swin_lesion(SWIN_ATTENTION, SWIN_MLP), resnet_lesion(*RESNET_DROPS)],
-        [swin_lesion(SWIN_ATTENTION, SWIN_MLP[:1] * 3 + SWIN_MLP[3:]), resnet_lesion(*RESNET_DROPS)],
+        [
+            swin_lesion(SWIN_ATTENTION, SWIN_MLP[:1] * 3 + SWIN_MLP[3:]),
+            resnet_lesion(*RESNET_DROPS),
+        ],
     ),
 }

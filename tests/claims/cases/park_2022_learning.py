@@ -14,11 +14,16 @@ LOSSES = {"resnet": 2.09, "swin": 2.23, "pit": 2.30, "vit": 2.52, "mixer": 2.57}
 
 def trained(model: str, error: float, loss: float = 2.0, **facts: Any) -> Exhibit:
     """A test error in percent, and a training loss that began higher."""
-    epochs = [{"measure": "train_nll", "epoch": epoch, "value": value} for epoch, value in ((1, 9.0), (100, loss))]
+    epochs = [
+        {"measure": "train_nll", "epoch": epoch, "value": value}
+        for epoch, value in ((1, 9.0), (100, loss))
+    ]
     return exhibit(model, accuracy(100 - error), training(epochs), **facts)
 
 
-def zoo(errors: Mapping[str, float] = ERRORS, losses: Mapping[str, float] = LOSSES) -> list[Exhibit]:
+def zoo(
+    errors: Mapping[str, float] = ERRORS, losses: Mapping[str, float] = LOSSES
+) -> list[Exhibit]:
     return [trained(model, errors[model], losses[model]) for model in errors]
 
 
@@ -49,7 +54,10 @@ def confidence(vit: float, resnet: float = -0.1) -> list[Exhibit]:
     """Minus accuracy, with augmentation; without, both models are over-confident."""
 
     def calibrated(model: str, value: float, **facts: Any) -> Exhibit:
-        rows = [{"measure": measure, "overall": True, "value": value} for measure in ("ECE", "signed ECE")]
+        rows = [
+            {"measure": measure, "overall": True, "value": value}
+            for measure in ("ECE", "signed ECE")
+        ]
         return exhibit(model, result("calibration", rows), **facts)
 
     without = [calibrated(model, 0.08, augment="none") for model in ("vit", "resnet")]
@@ -74,7 +82,8 @@ CASES: dict[str, Case] = {
     "HDV-03": Case([*amounts((30.0, 14.0)), *zoo()], [*amounts((30.0, 20.8)), *zoo()]),
     # overfitted: with fewer images the error rises and the training loss falls
     "HDV-04": Case(
-        shares((30.0, 45.0, 60.0, 80.0), (2.5, 2.7, 2.9, 3.2)), shares((30.0, 45.0, 60.0, 80.0), (2.5, 2.0, 1.0, 0.2))
+        shares((30.0, 45.0, 60.0, 80.0), (2.5, 2.7, 2.9, 3.2)),
+        shares((30.0, 45.0, 60.0, 80.0), (2.5, 2.0, 1.0, 0.2)),
     ),
     "HDV-05": Case(longer(30.0), longer(18.0)),
     "HDV-18": Case(mixing(35.4, 38.0, 32.0), mixing(35.4, 33.0, 40.0)),

@@ -15,7 +15,11 @@ KERNELS, SIDES, HEADS, WIDTHS = (3, 5, 8), (2, None, 8), (1, 2, 4, 8, 16), (16, 
 
 def pooled(nep: float, best: float) -> list[Exhibit]:
     """Mean pooling: negative eigenvalues, and error at the lower learning rate; a class token has 0.2 and 33 %."""
-    mean = [warm("vit", nep, pool="gap"), trained("vit", 40.0, pool="gap"), trained("vit", best, pool="gap", rate=0.4)]
+    mean = [
+        warm("vit", nep, pool="gap"),
+        trained("vit", 40.0, pool="gap"),
+        trained("vit", best, pool="gap", rate=0.4),
+    ]
     return [*mean, warm("vit", 0.2), trained("vit", 33.0), trained("vit", 34.0, rate=0.4)]
 
 
@@ -46,7 +50,8 @@ def early(
     name: str, settings: Sequence[Any], neps: Sequence[float], apes: Sequence[float], **facts: Any
 ) -> list[Exhibit]:
     return [
-        warm("vit", nep, ape, **{name: value}, **facts) for value, nep, ape in zip(settings, neps, apes, strict=True)
+        warm("vit", nep, ape, **{name: value}, **facts)
+        for value, nep, ape in zip(settings, neps, apes, strict=True)
     ]
 
 
@@ -54,7 +59,10 @@ def robust(percent: float) -> list[Exhibit]:
     """Of 5 × 5 on corrupted images; 3 × 3 has 50 %."""
 
     def seen(kernel: int, share: float) -> Exhibit:
-        rows = [{"kind": "mean", "overall": True, "value": share}, {"kind": "clean", "overall": False, "value": 0.7}]
+        rows = [
+            {"kind": "mean", "overall": True, "value": share},
+            {"kind": "clean", "overall": False, "value": 0.7},
+        ]
         return exhibit("vit", accuracy(70.0), result("corruption", rows), kernel=kernel)
 
     return [seen(5, percent / 100), seen(3, 0.5)]
@@ -100,9 +108,12 @@ CASES: dict[str, Case] = {
     "HDV-17": Case(robust(53.0), robust(50.1)),
     "HDV-19": Case(patches((33.5, 28.9, 35.0)), patches((25.0, 28.9, 35.0))),
     "HDV-20": Case(
-        early("patch", SIDES, (0.3, 0.1, 0.05), (20, 40, 80)), early("patch", SIDES, (0.3, 0.1, 0.05), (80, 40, 20))
+        early("patch", SIDES, (0.3, 0.1, 0.05), (20, 40, 80)),
+        early("patch", SIDES, (0.3, 0.1, 0.05), (80, 40, 20)),
     ),
-    "HDV-23": Case(heads(FALLING, (90, 70, 60, 50, 40)), heads(FALLING[::-1], (90, 70, 60, 50, 40))),
+    "HDV-23": Case(
+        heads(FALLING, (90, 70, 60, 50, 40)), heads(FALLING[::-1], (90, 70, 60, 50, 40))
+    ),
     "HDV-24": Case(
         early("head_dim", WIDTHS, FALLING[:4], (90, 70, 60, 50), heads=3),
         early("head_dim", WIDTHS, FALLING[:4], (50, 60, 70, 90), heads=3),

@@ -18,7 +18,12 @@ THIRD: dict[str, Any] = {**FEW, "fraction": 0.3}
 def similar(first: float, last: float) -> Result:
     """CKA from the first unit to the last, in a straight line; stem and head resemble nothing."""
     rows = [
-        {**unit, "value": 0.0 if unit["kind"] in ("stem", "head") else first + (last - first) * unit["depth"]}
+        {
+            **unit,
+            "value": 0.0
+            if unit["kind"] in ("stem", "head")
+            else first + (last - first) * unit["depth"],
+        }
         for unit in layers()
     ]
     return result("similarity_to", rows)
@@ -37,7 +42,10 @@ def by_data(small: tuple[float, float], larger: tuple[float, float]) -> list[Exh
 
 def features(few: tuple[float, float, float], every: tuple[float, float, float]) -> list[Exhibit]:
     """Accuracies after the first block, up to the middle, and after it."""
-    return [exhibit("vit", _probed(*values), size="s", **facts) for values, facts in ((few, FEW), (every, {}))]
+    return [
+        exhibit("vit", _probed(*values), size="s", **facts)
+        for values, facts in ((few, FEW), (every, {}))
+    ]
 
 
 def _probed(first: float, middle: float, last: float) -> Result:
@@ -52,7 +60,9 @@ def _probed(first: float, middle: float, last: float) -> Result:
 def amounts(*percents: float) -> list[Exhibit]:
     facts: tuple[dict[str, Any], ...] = ({}, FEW, TENTH, THIRD)
     values = (percents[-1], *percents[:-1])
-    return [read("vit", {CLASS: (10, value)}, **each) for value, each in zip(values, facts, strict=True)]
+    return [
+        read("vit", {CLASS: (10, value)}, **each) for value, each in zip(values, facts, strict=True)
+    ]
 
 
 def tuned(whole: float, head: float) -> list[Exhibit]:
@@ -63,7 +73,14 @@ def tuned(whole: float, head: float) -> list[Exhibit]:
 
 
 def fine_tuned(first: float, last: float) -> list[Exhibit]:
-    return [exhibit("vit", similar(first, last), pretrained="labels", beside="vit pretrained=labels moment=start")]
+    return [
+        exhibit(
+            "vit",
+            similar(first, last),
+            pretrained="labels",
+            beside="vit pretrained=labels moment=start",
+        )
+    ]
 
 
 CASES: dict[str, Case] = {

@@ -17,9 +17,16 @@ def distances(*blocks: Sequence[float]) -> Result:
     rows: list[dict[str, Any]] = []
     for number, heads in enumerate(blocks):
         mean = UNIFORM * sum(heads) / len(heads)
-        unit = {"unit": f"blocks.{number}.attn", "kind": "attention", "depth": (2 * number + 1) / (2 * len(blocks) + 1)}
+        unit = {
+            "unit": f"blocks.{number}.attn",
+            "kind": "attention",
+            "depth": (2 * number + 1) / (2 * len(blocks) + 1),
+        }
         ends = {"uniform": UNIFORM, "mean": mean, "mean_low": mean - 0.01, "mean_high": mean + 0.01}
-        rows += [{**unit, **ends, "head": head, "value": UNIFORM * value} for head, value in enumerate(heads)]
+        rows += [
+            {**unit, **ends, "head": head, "value": UNIFORM * value}
+            for head, value in enumerate(heads)
+        ]
     return result("attention_distance", rows)
 
 
@@ -41,7 +48,13 @@ def named(found: Exhibit, name: str) -> Exhibit:
 def fields(*radii: float) -> Result:
     """From the first unit to the last."""
     rows = [
-        {"depth": number / (len(radii) - 1), "position": position, "relative": value / 10, "area": 0.2, "value": value}
+        {
+            "depth": number / (len(radii) - 1),
+            "position": position,
+            "relative": value / 10,
+            "area": 0.2,
+            "value": value,
+        }
         for number, radius in enumerate(radii)
         for position, value in (("centre", radius), ("upper left", 99.0))
     ]

@@ -17,7 +17,13 @@ def layers(kinds: tuple[str, ...] = ("attention", "mlp")) -> list[dict[str, Any]
     """Stem, blocks and head, with their depths."""
     names = ["stem", *(kind for _ in range(BLOCKS) for kind in kinds), "head"]
     return [
-        {"unit": f"{number}", "kind": kind, "depth": number / (len(names) - 1), "site": "out", "layer": f"{number}"}
+        {
+            "unit": f"{number}",
+            "kind": kind,
+            "depth": number / (len(names) - 1),
+            "site": "out",
+            "layer": f"{number}",
+        }
         for number, kind in enumerate(names)
     ]
 
@@ -32,7 +38,14 @@ def cka(alike: Alike, kinds: tuple[str, ...] = ("attention", "mlp"), **about: An
         for other in layers(kinds):
             ends = {one["kind"], other["kind"]} & {"stem", "head"}
             value = 1.0 if one is other else -1.0 if ends else alike(one["depth"], other["depth"])
-            rows.append({**one, **{f"other_{k}": v for k, v in other.items()}, "within": True, "value": value})
+            rows.append(
+                {
+                    **one,
+                    **{f"other_{k}": v for k, v in other.items()},
+                    "within": True,
+                    "value": value,
+                }
+            )
     return result("cka", rows, **about)
 
 
@@ -46,9 +59,22 @@ def crossed(name: str, other: str, alike: Alike, turned: bool = False, **about: 
     rows = []
     for one in layers():
         for there in layers(CONVS):
-            value = 2.0 if {one["kind"], there["kind"]} & {"stem", "head"} else alike(one["depth"], there["depth"])
-            first, second = ({"model": name, **one}, {"model": other, **there})[:: -1 if turned else 1]
-            rows.append({**first, **{f"other_{k}": v for k, v in second.items()}, "within": False, "value": value})
+            value = (
+                2.0
+                if {one["kind"], there["kind"]} & {"stem", "head"}
+                else alike(one["depth"], there["depth"])
+            )
+            first, second = ({"model": name, **one}, {"model": other, **there})[
+                :: -1 if turned else 1
+            ]
+            rows.append(
+                {
+                    **first,
+                    **{f"other_{k}": v for k, v in second.items()},
+                    "within": False,
+                    "value": value,
+                }
+            )
     return result("cka", rows, **about)
 
 
@@ -57,7 +83,10 @@ def pair(model: str, other: str, alike: Alike, turned: bool = False, **facts: An
     structure = {name: {"value": 0.1, "low": 0.0, "high": 0.2}}
     found = crossed(name, other, alike, turned, block_structure=structure)
     return Exhibit(
-        {"model": model, **facts, "beside": other, "data": "cifar10", "seed": 0}, {"cka": found}, name, other
+        {"model": model, **facts, "beside": other, "data": "cifar10", "seed": 0},
+        {"cka": found},
+        name,
+        other,
     )
 
 
@@ -72,7 +101,10 @@ def staged(one: float, other: float) -> float:
 
 
 def identities(**values: float) -> list[Exhibit]:
-    rows = [{"measure": name, "value": value, "low": value, "high": value} for name, value in values.items()]
+    rows = [
+        {"measure": name, "value": value, "low": value, "high": value}
+        for name, value in values.items()
+    ]
     return [exhibit("identities", result("identities", rows), data="")]
 
 
@@ -104,14 +136,32 @@ CASES: dict[str, Case] = {
         [exhibit("vit", cka(EVEN)), exhibit("resnet", cka(staged, CONVS))],
         [exhibit("vit", cka(EVEN)), exhibit("resnet", cka(EVEN, CONVS))],
     ),
-    "SLC-06": Case([pair("vit", "resnet", closest_at(0.2), turned=True)], [pair("vit", "resnet", closest_at(0.6))]),
-    "SLC-07": Case([pair("vit", "resnet", closest_at(0.5))], [pair("vit", "resnet", closest_at(0.9), turned=True)]),
+    "SLC-06": Case(
+        [pair("vit", "resnet", closest_at(0.2), turned=True)],
+        [pair("vit", "resnet", closest_at(0.6))],
+    ),
+    "SLC-07": Case(
+        [pair("vit", "resnet", closest_at(0.5))],
+        [pair("vit", "resnet", closest_at(0.9), turned=True)],
+    ),
     "SLC-08": Case(
-        [pair("vit", "resnet", fading(0.66, 0.3)), pair("vit", "resnet", fading(0.66, 0.1), pool="gap")],
-        [pair("vit", "resnet", fading(0.66, 0.3)), pair("vit", "resnet", fading(0.66, 0.5), pool="gap")],
+        [
+            pair("vit", "resnet", fading(0.66, 0.3)),
+            pair("vit", "resnet", fading(0.66, 0.1), pool="gap"),
+        ],
+        [
+            pair("vit", "resnet", fading(0.66, 0.3)),
+            pair("vit", "resnet", fading(0.66, 0.5), pool="gap"),
+        ],
     ),
     "SLC-33": Case(
-        [pair("mixer", "vit", lambda a, b: 0.5), pair("mixer", "resnet", lambda a, b: 0.3, turned=True)],
-        [pair("mixer", "vit", lambda a, b: 0.3, turned=True), pair("mixer", "resnet", lambda a, b: 0.5)],
+        [
+            pair("mixer", "vit", lambda a, b: 0.5),
+            pair("mixer", "resnet", lambda a, b: 0.3, turned=True),
+        ],
+        [
+            pair("mixer", "vit", lambda a, b: 0.3, turned=True),
+            pair("mixer", "resnet", lambda a, b: 0.5),
+        ],
     ),
 }

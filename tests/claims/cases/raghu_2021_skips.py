@@ -22,7 +22,12 @@ def skips(of_class: Ratio | None, of_space: Ratio, stages: int = 1) -> Result:
         first = stages > 1 and stage > 1 and rows[-1]["stage"] != stage
         found = {"class": of_class, "spatial": of_space}
         rows += [
-            {**unit, "stage": stage, "token": token, "value": 99.0 if first else ratio(unit["depth"])}
+            {
+                **unit,
+                "stage": stage,
+                "token": token,
+                "value": 99.0 if first else ratio(unit["depth"]),
+            }
             for token, ratio in found.items()
             if ratio is not None
         ]
@@ -56,7 +61,10 @@ def ratios(vit: float, resnet: float, before: float) -> list[Exhibit]:
 def skipless(intact: Alike, *without: Alike) -> list[Exhibit]:
     return [
         embedded("vit", cka(intact)),
-        *(embedded("vit", cka(alike), skipless=block) for block, alike in zip((2, 4), without, strict=True)),
+        *(
+            embedded("vit", cka(alike), skipless=block)
+            for block, alike in zip((2, 4), without, strict=True)
+        ),
     ]
 
 

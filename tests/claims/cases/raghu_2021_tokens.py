@@ -36,14 +36,19 @@ def places(vit: tuple[float, float], resnet: tuple[float, float]) -> list[Exhibi
 
 def contrasts(with_class: float, pooled: float) -> list[Exhibit]:
     gap = {"vit pool=gap": (0.5, pooled)}
-    return [exhibit("vit", localisation(vit=(0.5, with_class))), exhibit("vit", localisation(**gap), pool="gap")]
+    return [
+        exhibit("vit", localisation(vit=(0.5, with_class))),
+        exhibit("vit", localisation(**gap), pool="gap"),
+    ]
 
 
 def edges(to_edge: float, to_inside: float) -> list[Exhibit]:
     """Own patches are alike in any case."""
     inside = np.zeros((SIDE, SIDE), dtype=bool)
     inside[1:-1, 1:-1] = True
-    maps = np.where(inside.ravel()[None, :], to_inside, to_edge) + 0.001 * np.arange(SIDE**2)[:, None]
+    maps = (
+        np.where(inside.ravel()[None, :], to_inside, to_edge) + 0.001 * np.arange(SIDE**2)[:, None]
+    )
     np.fill_diagonal(maps, 1.0)
     found = localisation(vit=(0.5, 0.1))
     return [exhibit("vit", Result(found.name, found.table, found.columns, arrays={"vit": maps.reshape(4 * [SIDE])},
@@ -57,7 +62,8 @@ def probes(tokens: Mapping[str, tuple[float, float]]) -> Result:
         for token, (early, late) in tokens.items():
             value = (early if unit["depth"] < 0.6 else late) / 100
             rows += [
-                {**unit, "token": token, "shots": shots, "value": v} for shots, v in (("10", value), ("all", 0.99))
+                {**unit, "token": token, "shots": shots, "value": v}
+                for shots, v in (("10", value), ("all", 0.99))
             ]
     return result("linear_probe", rows)
 
@@ -74,10 +80,18 @@ def single(pooled: float, with_class: float, resnet: float) -> list[Exhibit]:
 def rates(*percents: float) -> list[Exhibit]:
     """With a class token at two rates, pooled at two."""
     facts: list[dict[str, Any]] = [{}, {"rate": 0.4}, {"pool": "gap"}, {"pool": "gap", "rate": 0.4}]
-    return [exhibit("vit", accuracy(percent), **each) for percent, each in zip(percents, facts, strict=True)]
+    return [
+        exhibit("vit", accuracy(percent), **each)
+        for percent, each in zip(percents, facts, strict=True)
+    ]
 
 
-SINGLE, MEAN, FIRST, CLASS = "each position alone", "mean over positions", "first position", "class token"
+SINGLE, MEAN, FIRST, CLASS = (
+    "each position alone",
+    "mean over positions",
+    "first position",
+    "class token",
+)
 
 CASES: dict[str, Case] = {
     "SLC-19": Case(places((0.9, 0.2), (0.1, 0.05)), places((0.5, 0.2), (0.4, 0.15))),

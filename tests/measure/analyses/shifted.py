@@ -27,12 +27,18 @@ class Linear(nn.Module):
 
 def noise(count: int = 40, side: int = 8, classes: int = 4, seed: int = 7) -> Dataset:
     """Noise; without labels where there are no classes."""
-    pixels = torch.randint(0, 256, (count, 3, side, side), generator=torch.Generator().manual_seed(seed))
+    pixels = torch.randint(
+        0, 256, (count, 3, side, side), generator=torch.Generator().manual_seed(seed)
+    )
     labels = torch.arange(count) % classes if classes else torch.full((count,), -1)
-    return Dataset(pixels.byte(), labels, tuple(f"class {c}" for c in range(classes)), "noise", "test")
+    return Dataset(
+        pixels.byte(), labels, tuple(f"class {c}" for c in range(classes)), "noise", "test"
+    )
 
 
-def answered(model: nn.Module, count: int = 40, side: int = 8, classes: int = 4, wrong: int = 5) -> Dataset:
+def answered(
+    model: nn.Module, count: int = 40, side: int = 8, classes: int = 4, wrong: int = 5
+) -> Dataset:
     """Noise whose labels are the model's own answers, but for every `wrong`-th image."""
     data = noise(count, side, classes)
     with torch.no_grad():

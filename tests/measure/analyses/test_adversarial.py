@@ -23,8 +23,14 @@ MEAN, STD = (torch.tensor(given, dtype=torch.float64).view(3, 1, 1) for given in
 @torch.no_grad()
 def worst(pixels: Tensor, labels: Tensor, epsilon: float) -> Tensor:
     """Margin of the right over the wrong class of a linear model of two classes, after the worst change there is."""
-    towards = (TWO.head.weight[1] - TWO.head.weight[0]).view(3, 8, 8) / STD * (1 - 2 * labels).view(-1, 1, 1, 1)
-    moved = torch.where(towards > 0, (pixels + epsilon).clamp(max=1), (pixels - epsilon).clamp(min=0))
+    towards = (
+        (TWO.head.weight[1] - TWO.head.weight[0]).view(3, 8, 8)
+        / STD
+        * (1 - 2 * labels).view(-1, 1, 1, 1)
+    )
+    moved = torch.where(
+        towards > 0, (pixels + epsilon).clamp(max=1), (pixels - epsilon).clamp(min=0)
+    )
     scores = TWO((moved - MEAN) / STD)
     return (scores[:, 1] - scores[:, 0]) * (2 * labels - 1)
 
@@ -74,7 +80,9 @@ def test_no_attack_leaves_the_ball_or_the_range_and_pgd_finds_more_than_fgsm() -
         assert float(found.max()) <= 1
         scores = subject.specimen((found - MEAN) / STD)
         losses[attack] = nn.functional.cross_entropy(scores, data.labels, reduction="none")
-    clean = nn.functional.cross_entropy(subject.specimen((pixels - MEAN) / STD), data.labels, reduction="none")
+    clean = nn.functional.cross_entropy(
+        subject.specimen((pixels - MEAN) / STD), data.labels, reduction="none"
+    )
     assert bool((losses["pgd"] > clean).all())
     assert float(losses["pgd"].mean()) > float(losses["fgsm"].mean())
 

@@ -37,7 +37,9 @@ def test_noise_has_energy_in_its_band_alone_and_the_strength_that_was_asked_for(
         inside = (fastest >= 0.4375) & (fastest < 0.5625)  # 0.1 is rounded to one wave of 2 / 16
         assert float(power[~inside].max()) < 1e-10 * float(power[inside].min())
         if whole:
-            assert noise.square().mean((1, 2, 3)).sqrt().tolist() == pytest.approx([whole] * 6, rel=1e-4)
+            assert noise.square().mean((1, 2, 3)).sqrt().tolist() == pytest.approx(
+                [whole] * 6, rel=1e-4
+            )
 
 
 def test_answers_against_a_loop() -> None:
@@ -87,7 +89,11 @@ def test_rings_are_equally_thick_and_drawn() -> None:
     rings = found.arrays["ring"]
     assert rings.shape == (3, 16, 16)
     assert [int((ring[8] > 0).sum()) for ring in rings] == [2, 2, 2]
-    assert [int(np.flatnonzero(ring[8])[-1]) for ring in rings] == [10, 12, 14]  # zero frequency is column 8
+    assert [int(np.flatnonzero(ring[8])[-1]) for ring in rings] == [
+        10,
+        12,
+        14,
+    ]  # zero frequency is column 8
 
 
 def test_rings_of_small_images_hold_two_waves_everywhere_and_not_now_one_and_now_two() -> None:

@@ -29,7 +29,9 @@ class Mixing(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.norm(self.stem(images)).flatten(2).transpose(1, 2)
         query, key, value = self.qkv(tokens).unflatten(2, (3, 2, 4)).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(query, key, value, self.mask).transpose(1, 2).flatten(2)
+        mixed = (
+            F.scaled_dot_product_attention(query, key, value, self.mask).transpose(1, 2).flatten(2)
+        )
         mixed = F.gelu(self.one(mixed), approximate="tanh")
         twice = self.two(mixed)
         found: Tensor = self.head((F.gelu(twice) + twice).mean(1))
@@ -38,7 +40,10 @@ class Mixing(nn.Module):
 
 def stacked(specimen: Any, copies: int) -> dict[str, Tensor]:
     torch.manual_seed(1)
-    return {name: value + 0.1 * torch.randn(copies, *value.shape) for name, value in weights(specimen).items()}
+    return {
+        name: value + 0.1 * torch.randn(copies, *value.shape)
+        for name, value in weights(specimen).items()
+    }
 
 
 @torch.no_grad()
@@ -59,9 +64,14 @@ def test_some_images_after_the_other(at_a_time: int) -> None:
     """Every one of them with the weights that were given, and the model has its own again afterwards."""
     specimen = lean(vitreous.open(Mixing(), image=32))
     own = {name: value.clone() for name, value in specimen.state_dict().items()}
-    moved, images = {name: value[0] for name, value in stacked(specimen, 1).items()}, torch.randn(4, 3, 32, 32)
+    moved, images = (
+        {name: value[0] for name, value in stacked(specimen, 1).items()},
+        torch.randn(4, 3, 32, 32),
+    )
     together, plain = scores(specimen, moved, images), scores(specimen, {}, images)
-    torch.testing.assert_close(scores(specimen, moved, images, at_a_time=at_a_time), together, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        scores(specimen, moved, images, at_a_time=at_a_time), together, rtol=1e-4, atol=1e-5
+    )
     assert together.sub(plain).abs().max() > 1e-2
     assert all(torch.equal(value, own[name]) for name, value in specimen.state_dict().items())
 
@@ -69,7 +79,9 @@ def test_some_images_after_the_other(at_a_time: int) -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("shape", [(5, 5), (2, 5, 5), (1, 1, 5, 5), (4, 1, 5, 5), None])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
-def test_attention_of_copies_with_masks_of_any_shape(shape: Any, batched: tuple[bool, bool]) -> None:
+def test_attention_of_copies_with_masks_of_any_shape(
+    shape: Any, batched: tuple[bool, bool]
+) -> None:
     torch.manual_seed(0)
     query, key, value = torch.randn(3, 6, 4, 2, 5, 8).unbind(0)
     mask = None if shape is None else torch.randn(6, *shape)
@@ -79,7 +91,9 @@ def test_attention_of_copies_with_masks_of_any_shape(shape: Any, batched: tuple[
     found = torch.vmap(attend, in_dims=axes)(query, key, value, mask)
     for i in range(6):
         own = None if mask is None else mask[i] if batched[1] else mask
-        expected = F.scaled_dot_product_attention(query[i] if batched[0] else query, key[i], value[i], own)
+        expected = F.scaled_dot_product_attention(
+            query[i] if batched[0] else query, key[i], value[i], own
+        )
         torch.testing.assert_close(found[i], expected)
 
 
@@ -90,7 +104,9 @@ def test_lean_layers_compute_the_same() -> None:
     torch.testing.assert_close(thrifty(images), specimen(images), rtol=1e-5, atol=1e-6)
     targets = [str(node.target) for node in thrifty.module.graph.nodes]
     if any("_linear_pointwise" in target for target in targets):
-        assert sum("gelu" in target for target in targets) == 1  # the one whose input is needed as well
+        assert (
+            sum("gelu" in target for target in targets) == 1
+        )  # the one whose input is needed as well
         assert not any("aten.linear" in target for target in targets)
     double = vitreous.open(Mixing().double(), image=32)
     assert lean(double) is double
@@ -101,22 +117,35 @@ def test_lean_layers_compute_the_same() -> None:
 def test_only_the_token_that_is_read_off_is_computed_to_the_end(pool: str) -> None:
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)
-    how = {"img_size": 32, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2, "num_classes": 5}
-    model = timm.models.vision_transformer.VisionTransformer(**how, global_pool=pool, fc_norm=False).eval()
+    how = {
+        "img_size": 32,
+        "patch_size": 8,
+        "embed_dim": 16,
+        "depth": 2,
+        "num_heads": 2,
+        "num_classes": 5,
+    }
+    model = timm.models.vision_transformer.VisionTransformer(
+        **how, global_pool=pool, fc_norm=False
+    ).eval()
     specimen, images = vitreous.open(model, image=32), torch.randn(4, 3, 32, 32)
     thrifty = lean(specimen)
     torch.testing.assert_close(thrifty(images), specimen(images), rtol=1e-5, atol=1e-6)
     sizes: list[int] = []
 
     class Watching(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if "layer_norm" in str(func):
                 sizes.append(args[0].numel() // 16)
             return func(*args, **(kwargs or {}))
 
     with Watching():  # type: ignore[no-untyped-call]
         thrifty(images)
-    assert sizes == ([68, 68, 68, 4, 4] if pool == "token" else [68] * 5)  # of four images of 17 tokens
+    assert sizes == (
+        [68, 68, 68, 4, 4] if pool == "token" else [68] * 5
+    )  # of four images of 17 tokens
 
 
 @torch.no_grad()

@@ -52,7 +52,9 @@ def test_every_kind_and_severity_against_loops() -> None:
             assert row["change"] == pytest.approx(share - clean)
             assert row["low"] < row["value"] < row["high"]
         row = one(found.table, model="two", kind=kind, severity=None)
-        assert row["value"] == pytest.approx(np.mean([right("two", data, kind, s).mean() for s in SEVERITIES]))
+        assert row["value"] == pytest.approx(
+            np.mean([right("two", data, kind, s).mean() for s in SEVERITIES])
+        )
 
 
 def test_means_leave_the_extra_kinds_out_and_mce_is_relative_to_the_first() -> None:
@@ -65,7 +67,9 @@ def test_means_leave_the_extra_kinds_out_and_mce_is_relative_to_the_first() -> N
     row = one(found.table, model="two", overall=True)
     ratios = [errors["two", kind] / errors["one", kind] for kind in KINDS[:3]]
     assert row["ce"] == pytest.approx(np.mean(ratios))
-    assert row["value"] == pytest.approx(1 - np.mean([errors["two", kind] / 2 for kind in KINDS[:3]]))
+    assert row["value"] == pytest.approx(
+        1 - np.mean([errors["two", kind] / 2 for kind in KINDS[:3]])
+    )
     assert one(found.table, model="one", overall=True)["ce"] == pytest.approx(1)
     assert found.about["reference"] == "one"
     extra = one(found.table, model="two", kind="saturate", severity=None)
@@ -86,10 +90,14 @@ def test_the_interval_of_a_change_is_paired() -> None:
     no image at all changes."""
     model = Linear()
     data = answered(model)
-    found = Corruption(("brightness",), (1,))(model, replace(data, images=data.images * 0 + 255), limit=9).table
+    found = Corruption(("brightness",), (1,))(
+        model, replace(data, images=data.images * 0 + 255), limit=9
+    ).table
     row = one(found, kind="brightness", severity=1, by_severity=False)
     reach = 1.959964 * math.sqrt(2 / 11) / math.sqrt(11)
-    assert row[["change", "change_low", "change_high"]].tolist() == pytest.approx([0, -reach, reach], rel=1e-6)
+    assert row[["change", "change_low", "change_high"]].tolist() == pytest.approx(
+        [0, -reach, reach], rel=1e-6
+    )
     clean = one(found, kind="clean")
     assert (clean["change"], clean["change_low"], clean["change_high"]) == (0, 0, 0)
     assert row["high"] - row["low"] > 0.1
@@ -97,7 +105,9 @@ def test_the_interval_of_a_change_is_paired() -> None:
 
 def test_a_mean_has_an_interval_even_where_all_is_right() -> None:
     white = torch.full((20, 3, 16, 16), 255, dtype=torch.uint8)
-    data = replace(answered(MODELS["one"], 20, 16), images=white, labels=MODELS["one"](levels(white)).argmax(1))
+    data = replace(
+        answered(MODELS["one"], 20, 16), images=white, labels=MODELS["one"](levels(white)).argmax(1)
+    )
     row = one(Corruption(("brightness",), (1, 2))(MODELS["one"], data).table, overall=True)
     assert row["value"] == row["high"] == 1
     assert row["low"] == pytest.approx(1 / (1 + 1.96**2 / 20), rel=1e-4)  # Wilson's for 20 of 20

@@ -30,7 +30,9 @@ class Reader(nn.Module):
         self.trained_with = {"mean": self.mean.tolist(), "std": self.std.tolist()}
 
     def forward(self, images: Tensor) -> Tensor:
-        level = 255 * (images[:, self.channel, 0, 0] * self.std[self.channel] + self.mean[self.channel])
+        level = 255 * (
+            images[:, self.channel, 0, 0] * self.std[self.channel] + self.mean[self.channel]
+        )
         return -(level[:, None] - torch.arange(10.0)).abs()
 
 
@@ -48,10 +50,18 @@ def test_who_reads_shapes_goes_by_shape_and_who_reads_textures_by_texture() -> N
     data = written(vitreous.data.load("world:conflict", split="test", size=40))
     found = CueConflict()({"shape": Reader(0), "texture": Reader(1), "both": Reader(2)}, data)
     share = found.table[found.table["overall"]]
-    assert dict(zip(share["model"], share["value"], strict=True)) == {"shape": 1, "texture": 0, "both": 0.5}
-    assert (share["high"] - share["low"] > 0.05).all()  # Wilson's interval has a width where all are alike
+    assert dict(zip(share["model"], share["value"], strict=True)) == {
+        "shape": 1,
+        "texture": 0,
+        "both": 0.5,
+    }
+    assert (
+        share["high"] - share["low"] > 0.05
+    ).all()  # Wilson's interval has a width where all are alike
     assert found.about["conflicting"] == 40
-    answered = found.table[found.table["answered"]].pivot(index="model", columns="measure", values="value")
+    answered = found.table[found.table["answered"]].pivot(
+        index="model", columns="measure", values="value"
+    )
     assert answered.loc["both"].to_dict() == {"shape": 0.5, "texture": 0.5, "neither": 0}
     by_class = found.table[found.table["by_class"] & (found.table["model"] == "both")]
     assert by_class["n"].sum() == 40
@@ -71,7 +81,9 @@ def test_answers_against_a_loop() -> None:
     found = CueConflict()("nano:vit@warmup", data)
     model = load("nano:vit@warmup").eval()
     shape = texture = 0
-    for image, its_shape, its_texture in zip(data.images, data.truth["shape"], data.truth["texture"], strict=True):
+    for image, its_shape, its_texture in zip(
+        data.images, data.truth["shape"], data.truth["texture"], strict=True
+    ):
         with torch.no_grad():
             answer = int(model(data.normalise(image[None])).argmax())
         if its_shape != its_texture:

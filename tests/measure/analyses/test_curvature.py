@@ -17,7 +17,15 @@ from torch.nn import functional as F
 import vitreous
 from vitreous.errors import VitreousError
 from vitreous.measure.curvature.lanczos import extreme
-from vitreous.measure.curvature.loss import Batches, Hessian, Loss, l2, of_unit, twice_differentiable, weights
+from vitreous.measure.curvature.loss import (
+    Batches,
+    Hessian,
+    Loss,
+    l2,
+    of_unit,
+    twice_differentiable,
+    weights,
+)
 from vitreous.measure.subject import subjects
 from vitreous.specimen.specimen import Specimen
 
@@ -28,7 +36,9 @@ IMAGES, LABELS = 5, 3
 def tiny() -> tuple[VisionTransformer, Specimen, Tensor, Tensor]:
     """A ViT with few hundred parameters in float64, fused attention and all, far from any minimum."""
     torch.manual_seed(3)
-    model = VisionTransformer(8, 4, num_classes=LABELS, embed_dim=4, depth=1, num_heads=2, mlp_ratio=1.5)
+    model = VisionTransformer(
+        8, 4, num_classes=LABELS, embed_dim=4, depth=1, num_heads=2, mlp_ratio=1.5
+    )
     model = model.double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -57,7 +67,9 @@ def dense() -> tuple[Tensor, dict[str, slice]]:
     )
     for block in model.blocks:
         block.attn.fused_attn = True
-    return h, {name: slice(int(a), int(b)) for name, a, b in zip(named, ends[:-1], ends[1:], strict=True)}
+    return h, {
+        name: slice(int(a), int(b)) for name, a, b in zip(named, ends[:-1], ends[1:], strict=True)
+    }
 
 
 def block(names: Any) -> Tensor:
@@ -71,14 +83,20 @@ def largest(h: Tensor, k: int) -> np.ndarray:
     return values[np.argsort(-np.abs(values))][:k]
 
 
-@pytest.mark.parametrize("where", ["", "stage 1", "attention", "blocks.0.mlp", "1.0", "*.qkv.weight", "head"])
+@pytest.mark.parametrize(
+    "where", ["", "stage 1", "attention", "blocks.0.mlp", "1.0", "*.qkv.weight", "head"]
+)
 def test_eigenvalues_are_those_of_the_dense_hessian(where: str) -> None:
     _, specimen, images, labels = tiny()
     given = weights(specimen, where)
     hessian = Hessian(specimen, given, images[None], labels[None], IMAGES)
     expected = largest(block(given), 5)
-    for seed in (0, 46, 193) if where == "head" else (0,):  # the latter two nearly start in an invariant space
-        start = torch.randn(1, sum(hessian.sizes), generator=torch.Generator().manual_seed(seed)).double()
+    for seed in (
+        (0, 46, 193) if where == "head" else (0,)
+    ):  # the latter two nearly start in an invariant space
+        start = torch.randn(
+            1, sum(hessian.sizes), generator=torch.Generator().manual_seed(seed)
+        ).double()
         found = extreme(hessian, start, 5, tolerance=1e-8)[0]
         np.testing.assert_allclose(found.values, expected, rtol=1e-9, atol=1e-12)
     if not where:
@@ -97,20 +115,30 @@ def test_a_batch_in_parts_is_the_batch(at_once: int) -> None:
 def test_loss_is_the_models_and_l2_is_apart() -> None:
     model, specimen, images, labels = tiny()
     given = weights(specimen)
-    torch.testing.assert_close(Loss(specimen, images, labels)(given), F.cross_entropy(model(images), labels))
+    torch.testing.assert_close(
+        Loss(specimen, images, labels)(given), F.cross_entropy(model(images), labels)
+    )
     soft = torch.tensor([[0.5, 0.5, 0.0]] * IMAGES).double()
-    torch.testing.assert_close(Loss(specimen, images, soft)(given), F.cross_entropy(model(images), soft))
+    torch.testing.assert_close(
+        Loss(specimen, images, soft)(given), F.cross_entropy(model(images), soft)
+    )
     squares = sum(float(value.square().sum()) for value in weights(specimen).values())
     assert float(l2(given, 0.05)) == pytest.approx(0.025 * squares)
 
 
 def test_attention_is_fused_again_afterwards() -> None:
-    before = [torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled()]
+    before = [
+        torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cuda.mem_efficient_sdp_enabled(),
+    ]
     with torch.no_grad(), contextlib.suppress(KeyboardInterrupt), twice_differentiable():
         assert torch.is_grad_enabled()
         assert not torch.backends.cuda.flash_sdp_enabled()
         raise KeyboardInterrupt
-    assert before == [torch.backends.cuda.flash_sdp_enabled(), torch.backends.cuda.mem_efficient_sdp_enabled()]
+    assert before == [
+        torch.backends.cuda.flash_sdp_enabled(),
+        torch.backends.cuda.mem_efficient_sdp_enabled(),
+    ]
 
 
 @pytest.mark.parametrize("name", ["nano:vit", "nano:resnet"])
@@ -118,7 +146,10 @@ def test_units_have_the_parameters_that_the_anatomy_counts(name: str) -> None:
     specimen = subjects(name)[0].specimen
     given = weights(specimen)
     for unit in specimen.units:
-        assert sum(given[key].numel() for key in of_unit(specimen, unit) if key in given) == unit.parameters, unit.name
+        assert (
+            sum(given[key].numel() for key in of_unit(specimen, unit) if key in given)
+            == unit.parameters
+        ), unit.name
     assert sum(value.numel() for value in given.values()) == specimen.anatomy.parameters
 
 
@@ -166,18 +197,25 @@ def test_an_augmented_batch_depends_on_its_rows_and_the_seed_alone() -> None:
 
 
 def test_images_of_another_size_and_grey_models_are_augmented_too() -> None:
-    model = nn.Sequential(nn.Conv2d(1, 4, 4, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10))
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 4, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 10)
+    )
     subject = subjects(model, image=20)[0]
     data = vitreous.data.load("world:shapes", split="train", size=8)
     images, targets = Batches(subject, data, "augmented", "hdv_cifar", 0)(torch.arange(8))
     assert images.shape == (8, 1, 20, 20)
     assert targets.shape == (8, 10)
     plain = Batches(subject, data, "augmented", "quick", 0)(torch.arange(8))[0]
-    assert float((plain - subject.prepare(data.images)).abs().max()) < 0.02  # resized to whole levels
+    assert (
+        float((plain - subject.prepare(data.images)).abs().max()) < 0.02
+    )  # resized to whole levels
 
 
 def test_streams_and_recipes_that_are_not_there() -> None:
-    subject, data = subjects("nano:vit")[0], vitreous.data.load("world:shapes", split="train", size=8)
+    subject, data = (
+        subjects("nano:vit")[0],
+        vitreous.data.load("world:shapes", split="train", size=8),
+    )
     wrong: Any = "augmentd"
     with pytest.raises(VitreousError, match=r"no stream 'augmentd'\. Did you mean augmented"):
         Batches(subject, data, wrong, "hdv_cifar", 0)

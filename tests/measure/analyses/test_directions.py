@@ -33,7 +33,11 @@ def test_every_filter_is_as_long_as_that_of_the_weights() -> None:
 
 
 def test_vectors_are_one_filter_and_zeros_stay_zeros() -> None:
-    bias = given() | {"zero": torch.zeros(4), "dead.weight": torch.zeros(3, 4), "alone": torch.ones(())}
+    bias = given() | {
+        "zero": torch.zeros(4),
+        "dead.weight": torch.zeros(3, 4),
+        "alone": torch.ones(()),
+    }
     found = direction("random", bias, (), 0, 0)
     assert found["head.bias"].norm() == pytest.approx(float(bias["head.bias"].norm()))
     assert found["alone"].abs() == pytest.approx(1.0)
@@ -56,7 +60,10 @@ def test_the_official_variant_number_by_number() -> None:
 
     found = direction("official", given(), (), 3, 1)["head.weight"]
     generator = torch.Generator().manual_seed(derive(3, "direction", 1, "head.weight"))
-    b, w = torch.randn(10, 6, generator=generator, dtype=torch.float64).tolist(), given()["head.weight"].tolist()
+    b, w = (
+        torch.randn(10, 6, generator=generator, dtype=torch.float64).tolist(),
+        given()["head.weight"].tolist(),
+    )
     for i in range(10):
         for j in range(6):
             of_w, of_b = (sum(row[j] ** 2 for row in rows) ** 0.5 for rows in (w, b))
@@ -72,7 +79,9 @@ def test_directions_depend_on_seed_axis_and_name_alone() -> None:
     others = [direction("random", given(), LEFT, *which) for which in ((1, 0), (0, 1))]
     assert len({fingerprint(each) for each in (one, *others)}) == 3
     assert fingerprint(one) == fingerprint(direction("random", given(), LEFT, 0, 0))
-    flat, other = (torch.cat([value.flatten() for value in each.values()]) for each in (one, others[1]))
+    flat, other = (
+        torch.cat([value.flatten() for value in each.values()]) for each in (one, others[1])
+    )
     assert abs(float(flat @ other / flat.norm() / other.norm())) < 0.2
 
 
@@ -102,4 +111,8 @@ def test_a_plane_at_several_places_at_once() -> None:
 
 
 def test_a_module_without_names_of_ours() -> None:
-    assert still(nn.Sequential(nn.Conv1d(2, 1, 3), nn.Linear(4, 1))) == {"0.bias", "1.bias", "0.weight"}
+    assert still(nn.Sequential(nn.Conv1d(2, 1, 3), nn.Linear(4, 1))) == {
+        "0.bias",
+        "1.bias",
+        "0.weight",
+    }

@@ -51,7 +51,11 @@ class Brightness(Analysis):
             for each in asked
             for piece, numbers in found[each.name].items()
         ]
-        columns = Column("model", "category", "…"), Column("factor", "category", "…"), Column("value", "quantity", "…")
+        columns = (
+            Column("model", "category", "…"),
+            Column("factor", "category", "…"),
+            Column("value", "quantity", "…"),
+        )
         return Result(self.name, pd.DataFrame(rows), columns)
 
 
@@ -122,7 +126,9 @@ def test_pieces_of_another_question_are_not_taken(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_asked_says_so() -> None:
-    found = vitreous.analyse(nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)), data(), [Brightness()], image=32)
+    found = vitreous.analyse(
+        nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 4)), data(), [Brightness()], image=32
+    )
     assert "It tells 4 classes apart" in found.left_out["brightness"]["Sequential"]
     with pytest.raises(VitreousError, match="could not be asked"):
         found["brightness"]

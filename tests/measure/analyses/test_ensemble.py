@@ -40,11 +40,17 @@ def test_accuracy_nll_brier_ece_and_disagreement_against_others() -> None:
     assert list(rows) == [ALL, "a", "b", "c", MEAN]
     for name, share in shares.items():
         sure, answer = share.max(1), share.argmax(1)
-        bins = [np.flatnonzero((sure * 10).astype(int).clip(0, 9) == number) for number in range(10)]
+        bins = [
+            np.flatnonzero((sure * 10).astype(int).clip(0, 9) == number) for number in range(10)
+        ]
         gaps = [abs((answer[b] == labels[b]).sum() - sure[b].sum()) for b in bins]
         assert rows[name]["value"] == pytest.approx(metrics.accuracy_score(labels, answer))
-        assert rows[name]["nll"] == pytest.approx(metrics.log_loss(labels, share, labels=range(4)), rel=1e-5)
-        assert rows[name]["brier"] == pytest.approx(((share - np.eye(4)[labels]) ** 2).sum(1).mean(), rel=1e-5)
+        assert rows[name]["nll"] == pytest.approx(
+            metrics.log_loss(labels, share, labels=range(4)), rel=1e-5
+        )
+        assert rows[name]["brier"] == pytest.approx(
+            ((share - np.eye(4)[labels]) ** 2).sum(1).mean(), rel=1e-5
+        )
         assert rows[name]["plain_ece"] == pytest.approx(sum(gaps) / 60, rel=1e-4)
         assert rows[name]["ece_low"] <= rows[name]["ece"] <= rows[name]["ece_high"]
         assert rows[name]["nll_change"] == pytest.approx(rows[name]["nll"] - rows[ALL]["nll"])
@@ -55,7 +61,9 @@ def test_accuracy_nll_brier_ece_and_disagreement_against_others() -> None:
         differ = shares[row["model"]].argmax(1) != shares[row["other"]].argmax(1)
         assert row["disagreement"] == pytest.approx(differ.mean())
         ends = row["disagreement_low"], row["disagreement_high"]
-        assert ends == (pytest.approx(wilson(differ.sum(), 60)[1:]) if row["model"] != row["other"] else (0, 0))
+        assert ends == (
+            pytest.approx(wilson(differ.sum(), 60)[1:]) if row["model"] != row["other"] else (0, 0)
+        )
     assert found["pair"].sum() == 9
 
 
@@ -81,13 +89,22 @@ def test_others_join_in_wherever_they_are_named(tmp_path: Path) -> None:
 
 
 def test_who_cannot_join_is_left_out_and_who_is_alone_is_told() -> None:
-    found = vitreous.analyse({"a": Linear(), "b": Linear(3), "c": Linear(seed=2)}, data(), ["ensemble"])
+    found = vitreous.analyse(
+        {"a": Linear(), "b": Linear(3), "c": Linear(seed=2)}, data(), ["ensemble"]
+    )
     assert found["ensemble"].about["members"] == ["a", "c"]
     assert "tells 3 classes apart" in found["ensemble"].about["left_out"]["b"]
-    alone = vitreous.analyse({"a": Linear(), "b": Linear(3)}, data(), ["ensemble"]).left_out["ensemble"]
+    alone = vitreous.analyse({"a": Linear(), "b": Linear(3)}, data(), ["ensemble"]).left_out[
+        "ensemble"
+    ]
     assert "no other model with these classes" in alone["a"]
-    assert "no labels" in vitreous.analyse(models(), noise(5, classes=0), ["ensemble"]).left_out["ensemble"]["a"]
-    with pytest.raises(VitreousError, match=r"nano:vit cannot join the ensemble. It tells 10 classes apart"):
+    assert (
+        "no labels"
+        in vitreous.analyse(models(), noise(5, classes=0), ["ensemble"]).left_out["ensemble"]["a"]
+    )
+    with pytest.raises(
+        VitreousError, match=r"nano:vit cannot join the ensemble. It tells 10 classes apart"
+    ):
         Ensemble(others=("nano:vit",))({"a": Linear(side=32)}, noise(5, 32))
     with pytest.raises(VitreousError, match="name each member once"):
         Ensemble(others=("nano:vit",))("nano:vit", shapes(5))
@@ -99,5 +116,7 @@ def test_one_image_has_no_interval() -> None:
     table = Ensemble()(models(), data().take(range(1)), batch=100).table
     assert table["n"].tolist() == [1] * len(table)
     assert (
-        table[["nll_low", "change_low", "ece_low", "diversity_high"]][table["part"] == "member"].isna().all(axis=None)
+        table[["nll_low", "change_low", "ece_low", "diversity_high"]][table["part"] == "member"]
+        .isna()
+        .all(axis=None)
     )

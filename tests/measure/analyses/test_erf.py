@@ -36,7 +36,9 @@ class Stack(nn.Module):
     def __init__(self, depth: int) -> None:
         super().__init__()
         widths = [3, *([1] * depth)]
-        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in pairwise(widths))
+        self.layers = nn.ModuleList(
+            nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in pairwise(widths)
+        )
         for layer in self.layers:
             nn.init.ones_(layer.weight)  # type: ignore[arg-type]
         self.head = nn.Linear(1, 2)
@@ -59,12 +61,16 @@ def test_convolutions_of_ones_have_a_binomial_field() -> None:
             line = np.convolve(line, np.ones(3) / 3)
         field = np.outer(line, line)
         steps = np.arange(len(line)) - len(line) // 2
-        assert row["value"] == pytest.approx((field * np.hypot(steps[:, None], steps)).sum(), rel=1e-9)
+        assert row["value"] == pytest.approx(
+            (field * np.hypot(steps[:, None], steps)).sum(), rel=1e-9
+        )
         assert row["area_99"] == pytest.approx(smallest(field, 0.99) / 33**2)
         assert row["area"] == pytest.approx(smallest(field, 0.5) / 33**2)
     assert depth == 4
     others = result.table[(result.table["unit"] == rows["unit"].iloc[-1]) & ~result.table["shown"]]
-    assert others["value"].tolist() == pytest.approx([rows["value"].iloc[-1]] * 4)  # far enough from the border
+    assert others["value"].tolist() == pytest.approx(
+        [rows["value"].iloc[-1]] * 4
+    )  # far enough from the border
 
 
 def smallest(field: np.ndarray, share: float) -> int:
@@ -83,7 +89,9 @@ class Attending(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         x = self.stem(images).flatten(2).transpose(1, 2)
         zero = torch.zeros_like(x)[:, None]
-        attended = nn.functional.scaled_dot_product_attention(zero, zero, self.value(x)[:, None])[:, 0]
+        attended = nn.functional.scaled_dot_product_attention(zero, zero, self.value(x)[:, None])[
+            :, 0
+        ]
         return self.head((x + attended).mean(1))
 
 
@@ -96,12 +104,16 @@ def test_uniform_attention_covers_everything() -> None:
     patches = (branch.arrays["maps"][shown].astype(np.float64) ** 2).reshape(8, 8, 8, 8).sum((1, 3))
     assert patches == pytest.approx(np.full((8, 8), patches.mean()), rel=1e-4)
     after = ERF(positions=("centre",))({"net": Attending()}, noise(32), image=32).table
-    assert after[after["kind"] == "attention"]["relative"].iloc[0] < 0.9  # the skip has a bright centre
+    assert (
+        after[after["kind"] == "attention"]["relative"].iloc[0] < 0.9
+    )  # the skip has a bright centre
 
 
 def test_gradients_equal_a_jacobian_written_out() -> None:
     """Every channel's derivative with every pixel, in float64."""
-    model = nn.Sequential(nn.Conv2d(3, 4, 2, 2), nn.Tanh(), nn.Conv2d(4, 6, 3, padding=1), nn.Tanh()).double()
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 2, 2), nn.Tanh(), nn.Conv2d(4, 6, 3, padding=1), nn.Tanh()
+    ).double()
     (subject,) = subjects({"net": model}, image=8)
     data = noise(8)
     question = ERF(positions=("upper left",))
@@ -121,7 +133,9 @@ def test_gradients_equal_a_jacobian_written_out() -> None:
         expected = torch.einsum("c,cxhw->xhw", signed[i], jacobian).abs().mean(0)
         assert torch.allclose(fields[i], expected, rtol=1e-9)
     assert {-1, 1} == set(signed.flatten().tolist())
-    assert torch.equal(signs(Batch(torch.tensor([2]), data.images, data.labels, 5), 6)[0], signed[2].long())
+    assert torch.equal(
+        signs(Batch(torch.tensor([2]), data.images, data.labels, 5), 6)[0], signed[2].long()
+    )
 
 
 def test_radius_is_a_ratio_of_sums_and_has_its_interval() -> None:
@@ -129,7 +143,9 @@ def test_radius_is_a_ratio_of_sums_and_has_its_interval() -> None:
     table = result.table
     assert (table["low"] <= table["value"]).all()
     assert (table["value"] <= table["high"]).all()
-    stem, first = (table[table["unit"] == name].iloc[0] for name in ("patch_embed", "blocks.0.attn"))
+    stem, first = (
+        table[table["unit"] == name].iloc[0] for name in ("patch_embed", "blocks.0.attn")
+    )
     assert first["value"] > 3 * stem["value"]
     assert stem["area"] <= 16 / 32**2
     assert result.arrays["maps"].shape == (13, 64, 64)
@@ -138,7 +154,11 @@ def test_radius_is_a_ratio_of_sums_and_has_its_interval() -> None:
 
 def test_areas_and_pictures_do_not_depend_on_scale() -> None:
     field = torch.rand(16, 16, dtype=torch.float64)
-    assert area(field, 0.5) == area(field * 1e-12, 0.5) == smallest(field.numpy() / field.sum().item(), 0.5) / 256
+    assert (
+        area(field, 0.5)
+        == area(field * 1e-12, 0.5)
+        == smallest(field.numpy() / field.sum().item(), 0.5) / 256
+    )
     assert torch.allclose(picture(field), picture(field * 1e12))
     assert area(torch.ones(4, 4, dtype=torch.float64), 0.5) == 0.5
 
@@ -164,5 +184,8 @@ def test_bad_input() -> None:
             return self.other(self.conv(images)).relu()
 
     result = ERF()({"deaf": Deaf()}, noise(8, 1), image=8, batch=64)
-    assert list(result.about["left_out"]["deaf"].values())[-1] == "It does not depend on the image there."
+    assert (
+        list(result.about["left_out"]["deaf"].values())[-1]
+        == "It does not depend on the image there."
+    )
     assert all(math.isnan(low) for low in result.table["low"])

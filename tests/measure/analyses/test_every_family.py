@@ -51,7 +51,9 @@ def test_lesion(family: str) -> None:
     inner = [unit.name for unit in opened(family).units if unit.skip]
     assert list(found.table["unit"]) == inner
     assert found.table["rise"].abs().min() > 0
-    assert set(found.about["left_out"][family]) == {unit.name for unit in opened(family).units} - set(inner)
+    assert set(found.about["left_out"][family]) == {
+        unit.name for unit in opened(family).units
+    } - set(inner)
 
 
 def test_lesions_of_attention_and_positions() -> None:
@@ -90,7 +92,9 @@ def test_erf(family: str) -> None:
 def test_similarity_to(family: str) -> None:
     """To the same model with other weights."""
     pair = {"changed": changed(family), "model": opened(family)}
-    table = vitreous.analyse(pair, data(family, "test", 2), ["similarity_to"])["similarity_to"].table
+    table = vitreous.analyse(pair, data(family, "test", 2), ["similarity_to"])[
+        "similarity_to"
+    ].table
     assert list(table["unit"]) == [unit.name for unit in opened(family).units]
     assert table["value"].between(-1, 1).all()
     assert not np.allclose(table["value"], 1)
@@ -100,7 +104,9 @@ def test_similarity_to(family: str) -> None:
 def test_ensemble(family: str) -> None:
     """With the same model with other weights; the log of a mean is never below the mean of logs."""
     pair = {"changed": changed(family), "model": opened(family)}
-    table = vitreous.analyse(pair, data(family, "test", outputs(family)), ["ensemble"])["ensemble"].table
+    table = vitreous.analyse(pair, data(family, "test", outputs(family)), ["ensemble"])[
+        "ensemble"
+    ].table
     nll = table[table["single"]].set_index("model")["nll"]
     assert set(pair) < set(nll.index)
     assert nll["changed"] != nll["model"]
@@ -113,5 +119,7 @@ def changed(family: str) -> Specimen:
     with torch.no_grad():
         for i, parameter in enumerate(specimen.parameters()):
             generator = torch.Generator().manual_seed(i)
-            parameter.data = parameter + 0.3 * parameter.std() * torch.randn(parameter.shape, generator=generator)
+            parameter.data = parameter + 0.3 * parameter.std() * torch.randn(
+                parameter.shape, generator=generator
+            )
     return specimen

@@ -50,7 +50,12 @@ def test_answers_against_a_loop() -> None:
     places = torch.arange(16, dtype=torch.float64)
     turn = torch.exp(-2j * torch.pi * places[:, None] * places / 16)
     spectrum = turn @ levels(data.images).to(torch.complex128) @ turn
-    for kind, cutoff in (("low-pass", 0.25), ("low-pass", 0.75), ("high-pass", 0.25), ("high-pass", 0.75)):
+    for kind, cutoff in (
+        ("low-pass", 0.25),
+        ("low-pass", 0.75),
+        ("high-pass", 0.25),
+        ("high-pass", 0.75),
+    ):
         kept = (fastest() <= cutoff) == (kind == "low-pass")
         images = (turn.conj() @ (spectrum * kept) @ turn.conj()).real / 256
         with torch.no_grad():
@@ -66,7 +71,9 @@ def test_everything_passes_the_highest_cutoff() -> None:
     assert table[table["filter"] == "low-pass"]["value"].tolist() == pytest.approx([0.8])
     passed = table[table["filter"] == "low-pass"].iloc[0]
     assert passed["change"] == 0
-    assert passed["change_low"] < 0 < passed["change_high"]  # of twenty images none has changed: a few of others may
+    assert (
+        passed["change_low"] < 0 < passed["change_high"]
+    )  # of twenty images none has changed: a few of others may
     pictures = found.arrays["image"]
     assert pictures.shape == (2, 16, 16, 3)
     assert (pictures[0] == chosen(data).images[0].permute(1, 2, 0).numpy()).all()

@@ -42,7 +42,9 @@ def data(count: int = 3 * SIZE + 1) -> Dataset:
 
 def asked(model: Any = None, images: Any = None, **options: Any) -> Any:
     given = {"stream": "clean", "size": SIZE, "top": 4, "weight_decay": 0.0, **options}
-    return HessianSpectrum(**given)(Small() if model is None else model, data() if images is None else images, image=32)
+    return HessianSpectrum(**given)(
+        Small() if model is None else model, data() if images is None else images, image=32
+    )
 
 
 def eigenvalues(result: Any) -> np.ndarray:
@@ -70,7 +72,12 @@ def dense(number: int, decay: float = 0.0) -> np.ndarray:
         return F.cross_entropy(torch.func.functional_call(model, given, (images,)), labels)
 
     start = torch.cat([value.flatten() for value in named.values()])
-    values = torch.linalg.eigvalsh(torch.autograd.functional.hessian(loss, start, vectorize=True)).numpy() + decay
+    values = (
+        torch.linalg.eigvalsh(
+            torch.autograd.functional.hessian(loss, start, vectorize=True)
+        ).numpy()
+        + decay
+    )
     return values[np.argsort(-np.abs(values))][:4]
 
 
@@ -84,19 +91,26 @@ def test_every_batch_has_the_eigenvalues_of_its_dense_hessian() -> None:
     assert measure(found, "APE")["value"] == pytest.approx(expected[expected > 0].mean())
     assert measure(found, "largest")["value"] == pytest.approx(expected.max(1).mean())
     assert found.about["unconverged"] == {"Small": 0}
-    np.testing.assert_allclose(eigenvalues(asked(tolerance=1e-4)), expected, rtol=1e-4)  # in float32
+    np.testing.assert_allclose(
+        eigenvalues(asked(tolerance=1e-4)), expected, rtol=1e-4
+    )  # in float32
 
 
 def test_weight_decay_shifts_every_eigenvalue() -> None:
     """And so may change which of them are the largest in size."""
     expected = np.stack([dense(number, decay=0.25) for number in range(3)])
-    np.testing.assert_allclose(eigenvalues(asked(Small().double(), weight_decay=0.25, tolerance=1e-7)), expected)
+    np.testing.assert_allclose(
+        eigenvalues(asked(Small().double(), weight_decay=0.25, tolerance=1e-7)), expected
+    )
     assert (expected > 0).all()
 
 
 def test_the_stream_is_said_and_matters() -> None:
     clean, augmented = (asked(stream=stream) for stream in ("clean", "augmented"))
-    assert [each.about["options"]["stream"] for each in (clean, augmented)] == ["clean", "augmented"]
+    assert [each.about["options"]["stream"] for each in (clean, augmented)] == [
+        "clean",
+        "augmented",
+    ]
     assert "augmented images" in augmented.views[0].title
     assert not np.allclose(eigenvalues(clean), eigenvalues(augmented), rtol=0.01)
     np.testing.assert_array_equal(eigenvalues(augmented), eigenvalues(asked(stream="augmented")))
@@ -137,7 +151,10 @@ def test_a_single_batch_has_an_interval_of_its_trace_over_draws() -> None:
 def test_what_could_not_be_verified_is_counted() -> None:
     assert asked(top=3).about["unconverged"] == {"Small": 0}
     few = asked(top=3, most=4, tolerance=0.9)
-    assert (few.table["residual"].dropna() <= 0.9 * few.table["value"].abs()[few.table["residual"].notna()]).all()
+    assert (
+        few.table["residual"].dropna()
+        <= 0.9 * few.table["value"].abs()[few.table["residual"].notna()]
+    ).all()
     assert few.about["unconverged"] == {"Small": 9}
 
 
@@ -145,7 +162,9 @@ def test_curves_are_densities() -> None:
     rng = np.random.default_rng(0)
     points = [(rng.normal(size=5) * 10, np.full(5, 0.2)) for _ in range(8)]
     for wide in (None, 0.01):
-        at, found = curve(points, np.concatenate([np.ones((1, 8)), rng.poisson(1.0, (4, 8)) + 0.0]), wide)
+        at, found = curve(
+            points, np.concatenate([np.ones((1, 8)), rng.poisson(1.0, (4, 8)) + 0.0]), wide
+        )
         np.testing.assert_allclose(np.trapezoid(found, at, axis=1), 1.0, atol=0.01)
     at, found = curve([(np.array([3.0]), np.ones(1))], np.ones((1, 1)), None)  # a single eigenvalue
     assert at[np.argmax(found[0])] == pytest.approx(3.0)

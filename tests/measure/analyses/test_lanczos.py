@@ -17,7 +17,9 @@ ENDS = (67.219, -53.966, 53.721, 43.161, -43.16, 41.528)
 
 def matrix(values: Tensor, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
-    turned, _ = torch.linalg.qr(torch.randn(len(values), len(values), dtype=torch.float64, generator=generator))
+    turned, _ = torch.linalg.qr(
+        torch.randn(len(values), len(values), dtype=torch.float64, generator=generator)
+    )
     return (turned * values) @ turned.T
 
 
@@ -35,17 +37,24 @@ def test_both_signs_to_the_last_digit(basis: int, wide: float) -> None:
     h = indefinite(wide=wide)
     found = extreme(lambda v: v @ h, start(1, 200), 6, tolerance=1e-9, basis=basis, vectors=True)[0]
     np.testing.assert_allclose(found.values, ENDS, rtol=1e-12)
-    true = [float((h @ x - value * x).norm()) for x, value in zip(found.vectors, found.values, strict=True)]
+    true = [
+        float((h @ x - value * x).norm())
+        for x, value in zip(found.vectors, found.values, strict=True)
+    ]
     np.testing.assert_allclose(found.residuals, true, atol=1e-11)
     assert (found.residuals <= 1e-9 * np.abs(found.values)).all()
     assert found.verified
     assert found.products < 160
-    torch.testing.assert_close(found.vectors @ found.vectors.T, torch.eye(6, dtype=torch.float64), atol=1e-9, rtol=0)
+    torch.testing.assert_close(
+        found.vectors @ found.vectors.T, torch.eye(6, dtype=torch.float64), atol=1e-9, rtol=0
+    )
 
 
 def test_power_iteration_fails_where_this_does_not() -> None:
     """The same number of products, and ten times as many, spent on the largest pair of opposite sign."""
-    values = torch.cat([torch.tensor([53.966, -53.721], dtype=torch.float64), torch.linspace(-20, 20, 98).double()])
+    values = torch.cat(
+        [torch.tensor([53.966, -53.721], dtype=torch.float64), torch.linspace(-20, 20, 98).double()]
+    )
     h = matrix(values)
     found = extreme(lambda v: v @ h, start(1, 100), 2, tolerance=1e-3)[0]
     np.testing.assert_allclose(found.values, [53.966, -53.721], rtol=1e-5)
@@ -118,7 +127,9 @@ def test_quadrature_has_the_moments_of_the_start() -> None:
         unit = begin[0] / begin[0].norm()
         image = unit.clone()
         for power in range(6):
-            assert (found.weights * found.nodes**power).sum() == pytest.approx(float(unit @ image), rel=1e-9)
+            assert (found.weights * found.nodes**power).sum() == pytest.approx(
+                float(unit @ image), rel=1e-9
+            )
             image = h @ image
 
 
@@ -147,7 +158,9 @@ def drawn_spectrum(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
     return values
 
 
-@pytest.mark.parametrize("kind", ["clustered", "multiple", "opposite", "late", "decaying", "low rank", "bulk alone"])
+@pytest.mark.parametrize(
+    "kind", ["clustered", "multiple", "opposite", "late", "decaying", "low rank", "bulk alone"]
+)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_none_of_the_top_is_missing(kind: str, dtype: torch.dtype) -> None:
     """Twenty-five matrices of each kind, in either precision, with three numbers of eigenvalues: 1050 searches. One
@@ -155,7 +168,9 @@ def test_none_of_the_top_is_missing(kind: str, dtype: torch.dtype) -> None:
     rng = np.random.default_rng([ord(letter) for letter in kind])
     for _ in range(25):
         n = int(rng.choice([12, 40, 120]))
-        h = matrix(torch.from_numpy(drawn_spectrum(kind, n, rng)), seed=int(rng.integers(1000))).to(dtype)
+        h = matrix(torch.from_numpy(drawn_spectrum(kind, n, rng)), seed=int(rng.integers(1000))).to(
+            dtype
+        )
         h = (h + h.T) / 2
         true = np.linalg.eigvalsh(h.double().numpy())
         true = true[np.argsort(-np.abs(true))]
@@ -163,7 +178,9 @@ def test_none_of_the_top_is_missing(kind: str, dtype: torch.dtype) -> None:
             begin = torch.from_numpy(rng.choice([-1.0, 1.0], (1, n))).to(dtype)
             found = extreme(lambda v, h=h: v @ h, begin, k)[0]  # type: ignore[misc]
             np.testing.assert_allclose(np.abs(found.values), np.abs(true[:k]), rtol=2e-3)
-            for value in found.values:  # and of the right sign, where sizes are not the same to rounding
+            for (
+                value
+            ) in found.values:  # and of the right sign, where sizes are not the same to rounding
                 assert np.abs(true - value).min() <= 2e-3 * abs(value)
             assert found.verified
 
@@ -183,8 +200,13 @@ def test_what_is_put_in_has_its_own_residual_and_stands_at_right_angles() -> Non
     h = matrix(torch.tensor([5.0] * 7 + [0.1 * i for i in range(40)], dtype=torch.float64))
     found = extreme(lambda v: v @ h, start(1, 47), 6, tolerance=1e-8, vectors=True)[0]
     np.testing.assert_allclose(found.values, [5.0] * 6, rtol=1e-12)
-    torch.testing.assert_close(found.vectors @ found.vectors.T, torch.eye(6, dtype=torch.float64), atol=1e-7, rtol=0)
-    true = [float((h @ x - value * x).norm()) for x, value in zip(found.vectors, found.values, strict=True)]
+    torch.testing.assert_close(
+        found.vectors @ found.vectors.T, torch.eye(6, dtype=torch.float64), atol=1e-7, rtol=0
+    )
+    true = [
+        float((h @ x - value * x).norm())
+        for x, value in zip(found.vectors, found.values, strict=True)
+    ]
     np.testing.assert_allclose(found.residuals, true, atol=1e-12)
 
 
@@ -195,7 +217,9 @@ def test_the_basis_stays_orthogonal_where_nearly_all_digits_cancel() -> None:
     for _ in range(60):
         run.step(lambda v: v @ h)
     basis = torch.cat(run.parts, 1)[0]
-    torch.testing.assert_close(basis @ basis.T, torch.eye(60, dtype=torch.float64), atol=1e-12, rtol=0)
+    torch.testing.assert_close(
+        basis @ basis.T, torch.eye(60, dtype=torch.float64), atol=1e-12, rtol=0
+    )
     small, projected = run.small[0].triu(), basis @ h @ basis.T
     torch.testing.assert_close(small, projected.triu(), atol=1e-8, rtol=0)
 
@@ -203,7 +227,10 @@ def test_the_basis_stays_orthogonal_where_nearly_all_digits_cancel() -> None:
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_a_start_within_an_invariant_space_is_left_for_another(scale: float) -> None:
     """A sum of three eigenvectors: after three products nothing is left but rounding, which is no direction."""
-    values = torch.tensor([9.0, 7.0, -8.0, 3.0, 2.0, *torch.linspace(-1, 1, 45)], dtype=torch.float64) * scale
+    values = (
+        torch.tensor([9.0, 7.0, -8.0, 3.0, 2.0, *torch.linspace(-1, 1, 45)], dtype=torch.float64)
+        * scale
+    )
     h = matrix(values)
     begin = torch.linalg.eigh(h).eigenvectors[:, [-3, -4, 10]].sum(1)[None]
     run = _Run(begin.clone(), 20)
@@ -214,7 +241,9 @@ def test_a_start_within_an_invariant_space_is_left_for_another(scale: float) -> 
         broken.append(bool(state.broken[0]))
         run.go_on(state)
         basis = torch.cat(run.parts, 1)[0]
-        torch.testing.assert_close(basis @ basis.T, torch.eye(len(basis), dtype=torch.float64), atol=1e-12, rtol=0)
+        torch.testing.assert_close(
+            basis @ basis.T, torch.eye(len(basis), dtype=torch.float64), atol=1e-12, rtol=0
+        )
     assert broken == [False, False, True] + [False] * 5
     found = extreme(lambda v: v @ h, begin, 3, tolerance=1e-9)[0]
     np.testing.assert_allclose(found.values / scale, [9.0, -8.0, 7.0], rtol=1e-9)
@@ -246,7 +275,9 @@ def test_the_interval_of_a_trace_over_draws_holds_it_as_often_as_it_says() -> No
     """400 searches of eight draws each; the top is found from other starts, so that what is left differs as well."""
     values = torch.cat([torch.tensor([30.0, -20.0]), torch.linspace(-1, 1.2, 58)]).double()
     h, held = matrix(values), []
-    for row in torch.sign(torch.randn(400, 60, generator=torch.Generator().manual_seed(1))).double():
+    for row in torch.sign(
+        torch.randn(400, 60, generator=torch.Generator().manual_seed(1))
+    ).double():
         _, low, high = mean_of_few(extreme(lambda v: v @ h, row[None], 2, draws=8)[0].trace)
         held.append(low <= float(values.sum()) <= high)
     assert 0.92 <= np.mean(held) <= 0.975

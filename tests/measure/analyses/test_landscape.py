@@ -65,8 +65,12 @@ def bench(subject: Subject) -> Bench:
     return Bench(Setting((subject,), data()), 128)
 
 
-def asked(model: Any, how: dict[str, Any] | None = None, images: Dataset | None = None, **more: Any) -> Result:
-    return Landscape(**{"points": 5, **(how or {})})(model, images or data(), image=32, device="cpu", **more)
+def asked(
+    model: Any, how: dict[str, Any] | None = None, images: Dataset | None = None, **more: Any
+) -> Result:
+    return Landscape(**{"points": 5, **(how or {})})(
+        model, images or data(), image=32, device="cpu", **more
+    )
 
 
 def points(found: Result) -> Any:
@@ -83,7 +87,9 @@ def by_hand(model: nn.Module, moved: dict[str, Tensor]) -> float:
         return float(F.cross_entropy(double(images), data().labels))
 
 
-@pytest.mark.parametrize("how", [{}, {"copies": 4}, {"directions": "official"}, {"vectors": True, "reach": 0.5}])
+@pytest.mark.parametrize(
+    "how", [{}, {"copies": 4}, {"directions": "official"}, {"vectors": True, "reach": 0.5}]
+)
 def test_every_point_is_the_loss_of_a_copy_with_those_weights(how: dict[str, Any]) -> None:
     model = Small()
     analysis, subject = Landscape(points=5, **how), opened(model)
@@ -93,7 +99,10 @@ def test_every_point_is_the_loss_of_a_copy_with_those_weights(how: dict[str, Any
         row = table.iloc[i]
         moved = {
             name: plane.origin[name].double()
-            + sum(row[axis] * plane.axes[j].get(name, torch.zeros(())).double() for j, axis in enumerate("xy"))
+            + sum(
+                row[axis] * plane.axes[j].get(name, torch.zeros(())).double()
+                for j, axis in enumerate("xy")
+            )
             for name in plane.moving
         }
         assert row["value"] == pytest.approx(by_hand(model, moved), rel=2e-6), (row["x"], row["y"])
@@ -112,7 +121,9 @@ def test_the_grid_is_even_and_row_by_row() -> None:
 @pytest.mark.parametrize("copies", [1, 8])
 def test_the_centre_is_the_trained_loss_to_the_last_bit(copies: int) -> None:
     model = Small()
-    shown = choose_images(data(), "test", None, [opened(model)], seed=0)  # added up in the order in which they pass
+    shown = choose_images(
+        data(), "test", None, [opened(model)], seed=0
+    )  # added up in the order in which they pass
     with torch.no_grad():
         scores = opened(model).specimen(opened(model).prepare(shown.images)).double()
         nll = F.cross_entropy(scores, shown.labels, reduction="none")
@@ -179,7 +190,9 @@ def test_eigenvectors_are_those_of_the_dense_hessian(batch: int) -> None:
         assert ours.abs().max() == ours.max()
     table = points(analysis(model, data(), image=32)).set_index(["x", "y"])["rise"]
     for i, (one, other) in enumerate((((1e-3, 0), (-1e-3, 0)), ((0, 1e-3), (0, -1e-3)))):
-        assert (table.loc[one] + table.loc[other]) / 1e-6 == pytest.approx(float(values[-1 - i]), rel=1e-3)
+        assert (table.loc[one] + table.loc[other]) / 1e-6 == pytest.approx(
+            float(values[-1 - i]), rel=1e-3
+        )
 
 
 def test_rings_and_statistics_of_table_c5() -> None:
@@ -188,7 +201,9 @@ def test_rings_and_statistics_of_table_c5() -> None:
     ring: Any = found.table[found.table["part"] == "ring"].set_index("radius")
     eight = [(x, y) for x in (-0.5, 0, 0.5) for y in (-0.5, 0, 0.5) if (x, y) != (0, 0)]
     centre = grid.loc[(0, 0)]
-    assert ring.loc[0.5, "value"] == pytest.approx(np.mean([grid.loc[at, "value"] for at in eight]) - centre["value"])
+    assert ring.loc[0.5, "value"] == pytest.approx(
+        np.mean([grid.loc[at, "value"] for at in eight]) - centre["value"]
+    )
     assert ring.loc[0.5, "rise_low"] < ring.loc[0.5, "value"] < ring.loc[0.5, "rise_high"]
     whole = found.about["statistics"]["Small"]
     assert whole["NLL of the centre"] == centre["value"]
@@ -236,7 +251,9 @@ def test_statistics_of_the_batch_are_those_of_training_mode() -> None:
     assert found.iloc[4]["value"] == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_interrupted_in_the_middle_of_a_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_in_the_middle_of_a_grid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, one = Small(), engine._one
     done: list[str] = []
 
@@ -258,7 +275,9 @@ def test_interrupted_in_the_middle_of_a_grid(tmp_path: Path, monkeypatch: pytest
 def test_memory_that_does_not_suffice_takes_fewer_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def greedy(specimen: Any, moved: Any, images: Tensor, copies: int = 0, at_a_time: int = 0) -> Tensor:
+    def greedy(
+        specimen: Any, moved: Any, images: Tensor, copies: int = 0, at_a_time: int = 0
+    ) -> Tensor:
         seen.append(copies)
         if copies > 3:
             raise torch.OutOfMemoryError("too little")
@@ -275,7 +294,9 @@ def test_memory_that_does_not_suffice_takes_fewer_copies(monkeypatch: pytest.Mon
 def test_copies_of_several_pieces_pass_together(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
-    def counted(specimen: Any, moved: Any, images: Tensor, copies: int = 0, at_a_time: int = 0) -> Tensor:
+    def counted(
+        specimen: Any, moved: Any, images: Tensor, copies: int = 0, at_a_time: int = 0
+    ) -> Tensor:
         seen.append(copies)
         return scores(specimen, moved, images, copies)
 
@@ -294,7 +315,9 @@ def test_directions_are_stored_or_fingerprinted() -> None:
     found = asked(model, {"points": 3})
     plane = Landscape(points=3).plane(opened(model), bench(opened(model)))
     stored = found.arrays["direction 2 of Small"]
-    np.testing.assert_array_equal(stored, torch.cat([value.flatten() for value in plane.axes[1].values()]).numpy())
+    np.testing.assert_array_equal(
+        stored, torch.cat([value.flatten() for value in plane.axes[1].values()]).numpy()
+    )
     assert len(found.about["directions"]["fingerprints"]["Small"]) == 2
     other = asked(model, {"points": 3}, seed=1).about["directions"]["fingerprints"]
     assert other["Small"] != found.about["directions"]["fingerprints"]["Small"]
@@ -344,7 +367,9 @@ def test_bad_models_and_images() -> None:
     found = vitreous.analyse(Small(), unlabelled, [Landscape(points=3)], image=32)
     assert "no labels" in found.left_out["landscape"]["Small"]
 
-    bare = vitreous.analyse(nn.Sequential(nn.Flatten(), nn.AvgPool1d(300)), data(), [Landscape()], image=32)
+    bare = vitreous.analyse(
+        nn.Sequential(nn.Flatten(), nn.AvgPool1d(300)), data(), [Landscape()], image=32
+    )
     assert "no parameters" in bare.left_out["landscape"]["Sequential"]
 
     class Biases(nn.Module):
@@ -357,7 +382,9 @@ def test_bad_models_and_images() -> None:
 
     with pytest.raises(VitreousError, match="vectors=True"):
         asked(Biases())
-    still = asked(Biases(), {"vectors": True})  # a vector of zeros is a filter of length zero, and stays
+    still = asked(
+        Biases(), {"vectors": True}
+    )  # a vector of zeros is a filter of length zero, and stays
     assert points(still)["rise"].abs().max() == 0
 
 

@@ -47,7 +47,9 @@ def by_hand(model: nn.Module, name: str) -> tuple[Tensor, Tensor]:
     """Right and NLL of each image, images in the order in which they were asked."""
     images, labels = subjects(opened(name))[0].prepare(chosen().images), chosen().labels
     scores = model.eval()(images).double()
-    return (scores.argmax(1) == labels).double(), scores.logsumexp(1) - scores[torch.arange(IMAGES), labels]
+    return (scores.argmax(1) == labels).double(), scores.logsumexp(1) - scores[
+        torch.arange(IMAGES), labels
+    ]
 
 
 @cache
@@ -57,7 +59,9 @@ def chosen() -> Any:
     return choose_images(data(), "test", None, subjects(opened("nano:vit")), 0)
 
 
-def compared(result: Result, part: str, changed: nn.Module, name: str, change: str | None = None) -> None:
+def compared(
+    result: Result, part: str, changed: nn.Module, name: str, change: str | None = None
+) -> None:
     rows = result.table[(result.table["model"] == name) & (result.table["part"] == part)]
     row = (rows if change is None else rows[rows["change"] == change]).iloc[0]
     whole, other = by_hand(load(name), name), by_hand(changed, name)
@@ -66,7 +70,9 @@ def compared(result: Result, part: str, changed: nn.Module, name: str, change: s
     assert row["accuracy"] == pytest.approx(float(other[0].mean()))
     assert row["nll"] == pytest.approx(float(other[1].mean()), rel=1e-4)
     spread = float((other[1] - whole[1]).std()) / IMAGES**0.5
-    assert row["rise_high"] - row["rise_low"] == pytest.approx(2 * 1.96 * spread, rel=0.35)  # of the difference
+    assert row["rise_high"] - row["rise_low"] == pytest.approx(
+        2 * 1.96 * spread, rel=0.35
+    )  # of the difference
 
 
 def test_a_unit_taken_out_is_a_branch_that_adds_nothing() -> None:
@@ -86,7 +92,10 @@ def test_a_convolution_taken_out_is_the_identity() -> None:
     model.stages[0][1].convs[0] = nn.Identity()
     compared(result, "stages.0.1.convs.0", model, "nano:resnet")
     assert len(result.table) == 16
-    assert set(result.about["left_out"]["nano:resnet"]) == {"stages.1.0.convs.0", "stages.2.0.convs.0"}
+    assert set(result.about["left_out"]["nano:resnet"]) == {
+        "stages.1.0.convs.0",
+        "stages.2.0.convs.0",
+    }
 
 
 def test_skips_removed() -> None:
@@ -94,7 +103,11 @@ def test_skips_removed() -> None:
         def __init__(self, skip: bool) -> None:
             super().__init__()
             torch.manual_seed(0)
-            self.stem, self.conv, self.skip = nn.Conv2d(3, 8, 4, 4), nn.Conv2d(8, 8, 3, padding=1), skip
+            self.stem, self.conv, self.skip = (
+                nn.Conv2d(3, 8, 4, 4),
+                nn.Conv2d(8, 8, 3, padding=1),
+                skip,
+            )
             self.head = nn.Linear(8, 10)
 
         def forward(self, images: Tensor) -> Tensor:
@@ -154,8 +167,12 @@ def test_attention_by_offset_alone() -> None:
     windows = torch.tensor([[0, 1, 4, 5], [2, 3, 6, -1]])
     for queries, prefix, grid in ((whole, 1, (2, 3)), (windows, 0, (2, 4))):
         places = Places(axis, order, queries, queries, prefix, grid, grid)
-        attention = torch.rand(len(queries), 2, queries.shape[1], queries.shape[1], dtype=torch.float64)
-        assert torch.allclose(by_offset(attention, places), one_by_one(attention, queries, prefix, grid[1]))
+        attention = torch.rand(
+            len(queries), 2, queries.shape[1], queries.shape[1], dtype=torch.float64
+        )
+        assert torch.allclose(
+            by_offset(attention, places), one_by_one(attention, queries, prefix, grid[1])
+        )
 
 
 def one_by_one(attention: Tensor, tokens: Tensor, prefix: int, width: int) -> Tensor:
@@ -196,13 +213,19 @@ def test_bad_input() -> None:
     with pytest.raises(VitreousError, match="kind of lesion"):
         Lesion("unit")
     model = {"vit": opened("nano:vit")}
-    left_out = vitreous.analyse(opened("nano:resnet"), data(), {"lesion": {"what": "gates"}}).left_out
+    left_out = vitreous.analyse(
+        opened("nano:resnet"), data(), {"lesion": {"what": "gates"}}
+    ).left_out
     assert list(left_out["lesion"].values()) == ["It has no gated positional attention."]
-    unlabelled = vitreous.data.Dataset(data().images, torch.full((IMAGES,), -1), (), "pictures", "test")
+    unlabelled = vitreous.data.Dataset(
+        data().images, torch.full((IMAGES,), -1), (), "pictures", "test"
+    )
     assert "no labels" in vitreous.analyse(model, unlabelled, ["lesion"]).left_out["lesion"]["vit"]
     few = data().take([0])
     single = Lesion()(model, few, batch=500).table
     assert single["low"].isna().all()
     assert single["value"].notna().all()
-    alone = vitreous.data.Dataset(data().images, torch.zeros(IMAGES, dtype=torch.int64), ("one",), "one", "test")
+    alone = vitreous.data.Dataset(
+        data().images, torch.zeros(IMAGES, dtype=torch.int64), ("one",), "one", "test"
+    )
     assert "10 classes" in vitreous.analyse(model, alone, ["lesion"]).left_out["lesion"]["vit"]

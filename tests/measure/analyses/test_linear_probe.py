@@ -38,9 +38,13 @@ def data(split: str, size: int) -> Any:
     return vitreous.data.load("world:shapes", split=split, size=size)
 
 
-def drawn(count: int, width: int, offset: float = 0.0, seed: int = 0, signal: float = 1.0) -> tuple[Tensor, Tensor]:
+def drawn(
+    count: int, width: int, offset: float = 0.0, seed: int = 0, signal: float = 1.0
+) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    features = torch.randn(count, width, generator=generator, dtype=torch.float64) * torch.logspace(-2, 1, width)
+    features = torch.randn(count, width, generator=generator, dtype=torch.float64) * torch.logspace(
+        -2, 1, width
+    )
     labels = torch.randint(0, 4, (count,), generator=generator)
     features[:, :4] += signal * torch.nn.functional.one_hot(labels, 4)
     return features.double() + offset, 2.0 * torch.nn.functional.one_hot(labels, 4).double() - 1
@@ -57,14 +61,21 @@ def test_ridge_from_parts_equals_scikit_learn(width: int, offset: float) -> None
         other = linear_model.Ridge(alpha=probe.penalty).fit(features.numpy(), targets.numpy())
         np.testing.assert_allclose(probe.weight.numpy(), other.coef_.T, rtol=1e-6, atol=1e-9)
         new, _ = drawn(9, width, offset, seed=1)
-        np.testing.assert_allclose(probe(new).numpy(), other.predict(new.numpy()), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            probe(new).numpy(), other.predict(new.numpy()), rtol=1e-6, atol=1e-6
+        )
         eigenvalues = np.linalg.eigvalsh(np.cov(features.T.numpy()) * 39)
         assert probe.penalty == pytest.approx(penalty * eigenvalues.mean(), rel=1e-6)
 
 
 def test_large_offsets_cost_no_digits_in_single_precision() -> None:
     features, targets = drawn(200, 8)
-    far = together([Moments.of(x + 100, y) for x, y in zip(features.float().split(32), targets.split(32), strict=True)])
+    far = together(
+        [
+            Moments.of(x + 100, y)
+            for x, y in zip(features.float().split(32), targets.split(32), strict=True)
+        ]
+    )
     near = Moments.of(features, targets)
     assert torch.allclose(far.products, near.products, rtol=1e-4, atol=1e-3)
 
@@ -76,11 +87,18 @@ def test_the_penalty_has_the_least_error_on_what_was_held_out() -> None:
     for width, signal in ((30, 1.0), (30, 0.05), (60, 0.01), (4, 0.0)):
         features, targets = drawn(80, width, signal=signal)
         features[40:] += 0.3  # those held out lie elsewhere
-        fit, held_out = Moments.of(features[:40], targets[:40]), Moments.of(features[40:], targets[40:])
+        fit, held_out = (
+            Moments.of(features[:40], targets[:40]),
+            Moments.of(features[40:], targets[40:]),
+        )
         errors = []
         for penalty in penalties:
-            other = linear_model.Ridge(alpha=penalty * fit.scale).fit(features[:40].numpy(), targets[:40].numpy())
-            errors.append(float(((other.predict(features[40:].numpy()) - targets[40:].numpy()) ** 2).sum()))
+            other = linear_model.Ridge(alpha=penalty * fit.scale).fit(
+                features[:40].numpy(), targets[:40].numpy()
+            )
+            errors.append(
+                float(((other.predict(features[40:].numpy()) - targets[40:].numpy()) ** 2).sum())
+            )
         chosen.append(int(np.argmin(errors)))
         assert choose(fit, held_out, penalties) == penalties[chosen[-1]]
     assert len(set(chosen)) > 1
@@ -91,7 +109,9 @@ def test_the_whole_question_equals_scikit_learn_on_kept_features() -> None:
     linear_model = import_module("sklearn.linear_model")
     specimen = copy.deepcopy(opened("nano:vit")).double()
     train, test = data("train", 100), data("test", 24)
-    table = LinearProbe(shots=(3,))({"vit": specimen}, {"train": train, "test": test}, batch=16).table
+    table = LinearProbe(shots=(3,))(
+        {"vit": specimen}, {"train": train, "test": test}, batch=16
+    ).table
     rows = table[table["unit"] == "blocks.3.mlp"]
     (subject,) = subjects({"vit": specimen})
     sets = LinearProbe(shots=(3,)).sets(bench(subject, chosen(test), {"train": chosen(train)}))
@@ -120,10 +140,16 @@ def chosen(images: Dataset) -> Dataset:
 
 @torch.no_grad()
 def kept(subject: Subject, images: Dataset, token: str) -> np.ndarray:
-    seen = subject.specimen.observe(subject.prepare(images.images), ("after",), "blocks.3.mlp")["blocks.3.mlp"]
+    seen = subject.specimen.observe(subject.prepare(images.images), ("after",), "blocks.3.mlp")[
+        "blocks.3.mlp"
+    ]
     assert seen.after is not None
     tokens = seen.after.tokens
-    picked = {"class token": tokens[:, 0], "mean over positions": tokens[:, 1:].mean(1), "first position": tokens[:, 1]}
+    picked = {
+        "class token": tokens[:, 0],
+        "mean over positions": tokens[:, 1:].mean(1),
+        "first position": tokens[:, 1],
+    }
     return picked[token].numpy()
 
 
@@ -144,7 +170,9 @@ def test_every_single_position_equals_scikit_learn(tmp_path: Path) -> None:
         fitted = sets.fitted(0).numpy() if row["shots"] == "2" else slice(None)
         at = 1 + 8 * int(row["row"]) + int(row["column"])  # after the class token
         other = linear_model.Ridge(alpha=row["penalty"]).fit(x[fitted, at], y[fitted])
-        rights[row["shots"]].append(other.predict(new[:, at]).argmax(1) == sets.asked.labels.numpy())
+        rights[row["shots"]].append(
+            other.predict(new[:, at]).argmax(1) == sets.asked.labels.numpy()
+        )
         assert row["value"] == rights[row["shots"]][-1].mean()
         assert row["map"] == "vit, blocks.3.mlp"
         assert row["mapped"] == (row["shots"] == "all")
@@ -163,14 +191,23 @@ def test_every_single_position_equals_scikit_learn(tmp_path: Path) -> None:
 
 @torch.no_grad()
 def every_token(subject: Subject, images: Dataset) -> np.ndarray:
-    seen = subject.specimen.observe(subject.prepare(images.images), ("after",), "blocks.3.mlp")["blocks.3.mlp"]
+    seen = subject.specimen.observe(subject.prepare(images.images), ("after",), "blocks.3.mlp")[
+        "blocks.3.mlp"
+    ]
     assert seen.after is not None
     return seen.after.tokens.numpy()
 
 
-def test_positions_in_several_pieces_and_of_models_that_have_no_such_unit(monkeypatch: pytest.MonkeyPatch) -> None:
-    question = LinearProbe(shots=(), tokens=("mean over positions",), positions=("stages.2.2.convs",))
-    models, sets = {name: opened(name) for name in ("nano:resnet", "nano:vit")}, {"train": data("train", 30)}
+def test_positions_in_several_pieces_and_of_models_that_have_no_such_unit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    question = LinearProbe(
+        shots=(), tokens=("mean over positions",), positions=("stages.2.2.convs",)
+    )
+    models, sets = (
+        {name: opened(name) for name in ("nano:resnet", "nano:vit")},
+        {"train": data("train", 30)},
+    )
     sets["test"] = data("test", 12)
     whole = question(models, sets)
     assert set(whole.table[whole.table["token"] == "one position"]["model"]) == {"nano:resnet"}
@@ -187,7 +224,9 @@ def test_positions_in_several_pieces_and_of_models_that_have_no_such_unit(monkey
 def test_maps_are_drawn_of_few_units_spread_over_the_depth() -> None:
     (subject,) = subjects({"vit": opened("nano:vit")})
     drawn = LinearProbe(positions=("*",))._drawn(subject)
-    apart = [unit for unit in subject.specimen.units if unit.grid is not None and unit.kind != "head"]
+    apart = [
+        unit for unit in subject.specimen.units if unit.grid is not None and unit.kind != "head"
+    ]
     assert len(drawn) == 6 < len(apart)
     assert {apart[0], apart[-1]} <= set(drawn)
     assert LinearProbe()._drawn(subject) == []
@@ -201,8 +240,12 @@ def test_logistic_probes_are_scikit_learns() -> None:
         fit = torch.arange(120) < 90
         probe = Logistic.fitted(features, labels, fit, ~fit, False)
         scaled = (features - features[fit].mean(0)) / features[fit].std(0, correction=0)
-        other = linear_model.LogisticRegression(C=1 / probe.penalty, max_iter=2000).fit(scaled[fit], labels[fit])
-        assert torch.equal(probe(features).argmax(1), torch.from_numpy(other.predict(scaled.numpy())))
+        other = linear_model.LogisticRegression(C=1 / probe.penalty, max_iter=2000).fit(
+            scaled[fit], labels[fit]
+        )
+        assert torch.equal(
+            probe(features).argmax(1), torch.from_numpy(other.predict(scaled.numpy()))
+        )
         shares = probe(features).softmax(1)[:, 1:]
         np.testing.assert_allclose(shares.numpy(), other.predict_proba(scaled.numpy()), atol=1e-6)
 
@@ -223,7 +266,9 @@ def test_groups_of_units_give_what_all_together_give(monkeypatch: pytest.MonkeyP
     together = question({"vit": opened("nano:vit")}, sets).table
     monkeypatch.setattr(linear_probe, "MEMORY", 8 * 3 * 96 * 106 * 13)
     (subject,) = subjects({"vit": opened("nano:vit")})
-    assert len(question.pieces(subject, bench(subject, sets["test"], {"train": sets["train"]}))) == 3
+    assert (
+        len(question.pieces(subject, bench(subject, sets["test"], {"train": sets["train"]}))) == 3
+    )
     assert question({"vit": opened("nano:vit")}, sets).table.equals(together)
 
 
@@ -255,7 +300,9 @@ def test_bad_input() -> None:
 
     def why(labels: Tensor, classes: tuple[str, ...], count: int = 24) -> str:
         given = Dataset(images.images[:count], labels[:count], classes, "given", "test")
-        return vitreous.analyse(model, given, ["linear_probe"], batch=500).left_out["linear_probe"]["vit"]
+        return vitreous.analyse(model, given, ["linear_probe"], batch=500).left_out["linear_probe"][
+            "vit"
+        ]
 
     assert "have none" in why(torch.full((24,), -1), ())
     bare = Dataset(images.images, torch.full((24,), -1), images.classes, "bare", "train")

@@ -49,7 +49,9 @@ def exact(model: Dropping, images: Tensor, rate: float) -> Tensor:
     total = torch.zeros(len(images), 4, dtype=torch.float64)
     for mask in product((0.0, 1.0), repeat=3):
         chance = np.prod([1 - rate if kept else rate for kept in mask])
-        total += chance * model.head(seen * torch.tensor(mask, dtype=torch.float64) / (1 - rate)).softmax(1)
+        total += chance * model.head(
+            seen * torch.tensor(mask, dtype=torch.float64) / (1 - rate)
+        ).softmax(1)
     return total
 
 
@@ -66,7 +68,9 @@ def test_many_passes_come_to_the_mean_over_all_masks() -> None:
     assert mean["nll"] == pytest.approx(float(nll), rel=0.02)
     assert mean["value"] == pytest.approx(float(right), abs=0.03)
     logs = model(levels(data.images)).log_softmax(1)
-    assert usual["nll"] == pytest.approx(-float(logs.gather(1, data.labels[:, None]).mean()), rel=1e-6)
+    assert usual["nll"] == pytest.approx(
+        -float(logs.gather(1, data.labels[:, None]).mean()), rel=1e-6
+    )
     assert mean["nll_change"] == pytest.approx(mean["nll"] - usual["nll"])
     assert one["nll"] > mean["nll"]
     assert list(table["overall"]) == [False, False, True, False]
@@ -125,7 +129,9 @@ def test_what_draws_is_found_and_all_else_stays_as_in_evaluation(family: str) ->
     model = make(0.5).train()
     for weight in model.parameters():  # heads of zeros would hide what happens before them
         nn.init.normal_(weight, weight.mean().item(), 0.05) if not weight.any() else None
-    wanted = wanted or {path for path, module in model.named_modules() if isinstance(module, nn.Dropout)}
+    wanted = wanted or {
+        path for path, module in model.named_modules() if isinstance(module, nn.Dropout)
+    }
     assert set(sites(subjects({"model": model}, image=image)[0])) == wanted
     data = shapes(3)
     table = McDropout((2,))({"model": model}, data, image=image).table
@@ -179,7 +185,9 @@ def test_pieces_of_another_rate_are_not_taken(tmp_path: Path) -> None:
 def test_dropout_on_every_branch_of_a_model_that_has_none() -> None:
     """One pass with a rate so low that nothing is dropped changes nothing; a high one does."""
     specimen, data = vitreous.open("nano:resnet"), shapes(12)
-    little, much = (McDropout((2,), rate)({"resnet": specimen}, data).table for rate in (LITTLE, 0.5))
+    little, much = (
+        McDropout((2,), rate)({"resnet": specimen}, data).table for rate in (LITTLE, 0.5)
+    )
     assert little["nll_change"][0] == pytest.approx(0, abs=1e-6)
     assert much["nll_change"][0] > 0.01
 

@@ -31,7 +31,9 @@ def test_as_many_whole_patches_are_masked_as_was_asked_for(grid: int) -> None:
         masks = masked(grid, share, (16, 16), batch(), CPU)
         for mask in masks[:5]:
             patches = [
-                {bool(mask[y, x]) for y in at(row) for x in at(column)} for row in range(grid) for column in range(grid)
+                {bool(mask[y, x]) for y in at(row) for x in at(column)}
+                for row in range(grid)
+                for column in range(grid)
             ]
             assert all(len(patch) == 1 for patch in patches)
             assert sum(True in patch for patch in patches) == round(share * grid * grid)

@@ -24,7 +24,9 @@ FAMILIES: dict[str, Callable[[], nn.Module]] = {
     "timm vit": zoo.MODELS["vit"],
     "timm swin": zoo.MODELS["swin"],
     "timm convnext": zoo.MODELS["convnext"],
-    "torchvision resnet": lambda: torchvision.models.ResNet(BasicBlock, [1, 1, 1, 1], num_classes=10),
+    "torchvision resnet": lambda: torchvision.models.ResNet(
+        BasicBlock, [1, 1, 1, 1], num_classes=10
+    ),
     "hugging face vit": lambda: zoo.hugging_face(
         "ViTForImageClassification", image_size=32, patch_size=8, num_labels=10
     ),

@@ -26,13 +26,21 @@ from vitreous.measure.subject import logits
 def hugging_face() -> nn.Module:
     import transformers
 
-    size = {"image_size": 16, "patch_size": 8, "hidden_size": 16, "num_hidden_layers": 1, "num_labels": 4}
+    size = {
+        "image_size": 16,
+        "patch_size": 8,
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_labels": 4,
+    }
     config: Any = transformers.ViTConfig(**size, num_attention_heads=2, intermediate_size=24)
     return transformers.ViTForImageClassification(config)
 
 
 def residual() -> nn.Module:
-    model = torchvision.models.ResNet(torchvision.models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=4)
+    model = torchvision.models.ResNet(
+        torchvision.models.resnet.BasicBlock, [1, 1, 1, 1], num_classes=4
+    )
     model.layer2 = model.layer3 = model.layer4 = nn.Identity()
     model.fc = nn.Linear(64, 4)
     return model
@@ -43,19 +51,29 @@ class Odd(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm, self.head = nn.Conv2d(3, 4, 8, 8), nn.LayerNorm((4, 4)), nn.Linear(4, 4)
+        self.conv, self.norm, self.head = (
+            nn.Conv2d(3, 4, 8, 8),
+            nn.LayerNorm((4, 4)),
+            nn.Linear(4, 4),
+        )
         self.unused = nn.Linear(4, 4)
 
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.norm(self.conv(images).flatten(2).softmax(1)).transpose(1, 2)
         mixed = F.scaled_dot_product_attention(tokens, tokens, tokens, is_causal=True)
-        found: Tensor = self.head(F.silu(mixed).mean(1) + F.tanh(tokens[:, 0]) + F.relu(tokens[:, 1]))
+        found: Tensor = self.head(
+            F.silu(mixed).mean(1) + F.tanh(tokens[:, 0]) + F.relu(tokens[:, 1])
+        )
         return found
 
 
 SMALL: dict[str, Callable[[], nn.Module]] = {
-    "timm vit": lambda: VisionTransformer(16, 8, num_classes=4, embed_dim=12, depth=2, num_heads=2, mlp_ratio=2),
-    "timm swin": lambda: SwinTransformer(16, 2, 3, 4, embed_dim=6, depths=(2, 1), num_heads=(1, 2), window_size=4),
+    "timm vit": lambda: VisionTransformer(
+        16, 8, num_classes=4, embed_dim=12, depth=2, num_heads=2, mlp_ratio=2
+    ),
+    "timm swin": lambda: SwinTransformer(
+        16, 2, 3, 4, embed_dim=6, depths=(2, 1), num_heads=(1, 2), window_size=4
+    ),
     "timm convnext": lambda: ConvNeXt(num_classes=4, depths=(1, 1, 1, 1), dims=(4, 4, 6, 6)),
     "tv resnet": residual,
     "hf vit": hugging_face,
@@ -73,14 +91,18 @@ def small(name: str) -> nn.Module:
             parameter.add_(torch.randn_like(parameter) * 0.2)
         for module in model.modules():
             if isinstance(module, nn.BatchNorm2d):
-                module.running_mean, module.running_var = torch.randn(2, module.num_features).double()
+                module.running_mean, module.running_var = torch.randn(
+                    2, module.num_features
+                ).double()
                 module.running_var = module.running_var.exp()
     return model
 
 
 def reference(model: nn.Module, images: Tensor, labels: Tensor, vector: Tensor) -> Tensor:
     """By torch alone, from the model itself."""
-    given = {name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()}
+    given = {
+        name: value.detach().clone().requires_grad_() for name, value in model.named_parameters()
+    }
     with sdpa_kernel(SDPBackend.MATH):
         scores = logits(functional_call(model, given, (images,)))
         assert scores is not None
@@ -100,12 +122,19 @@ def test_products_are_torchs_own(name: str) -> None:
     side = SIDE.get(name, 16)
     images, labels = torch.randn(2, 3, 3, side, side).double(), torch.tensor([[0, 3, 1], [2, 2, 0]])
     specimen = vitreous.open(model, image=side)
-    given, sizes = weights(specimen), {name: value.numel() for name, value in model.named_parameters()}
+    given, sizes = (
+        weights(specimen),
+        {name: value.numel() for name, value in model.named_parameters()},
+    )
     vector = {name: torch.randn(2, size).double() for name, size in sizes.items()}
     expected = [
         dict(
             zip(
-                sizes, reference(model, images[i], labels[i], _flat(vector, i)).split(list(sizes.values())), strict=True
+                sizes,
+                reference(model, images[i], labels[i], _flat(vector, i)).split(
+                    list(sizes.values())
+                ),
+                strict=True,
             )
         )
         for i in range(2)
@@ -114,15 +143,21 @@ def test_products_are_torchs_own(name: str) -> None:
     wanted = torch.stack([torch.cat([each[name] for name in given]) for each in expected])
     alone = Hessian(specimen, given, images[:1], labels[:1], 9)(along[:1])
     torch.testing.assert_close(alone, wanted[:1], rtol=1e-9, atol=1e-9)
-    together = 1 if name == "timm convnext" else 2  # vmap has no rule for some of its convolutions' copies
+    together = (
+        1 if name == "timm convnext" else 2
+    )  # vmap has no rule for some of its convolutions' copies
     hessian = Hessian(specimen, given, images[:together], labels[:together], 9)
     for _ in range(2):  # the graph is kept
-        torch.testing.assert_close(hessian(along[:together]), wanted[:together], rtol=1e-9, atol=1e-9)
-    assert [name for name in sizes if name not in given] == [f"unused.{w}" for w in ("weight", "bias")] * (
-        name == "odd"
-    )
+        torch.testing.assert_close(
+            hessian(along[:together]), wanted[:together], rtol=1e-9, atol=1e-9
+        )
+    assert [name for name in sizes if name not in given] == [
+        f"unused.{w}" for w in ("weight", "bias")
+    ] * (name == "odd")
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
-    assert all(parameter.grad is None and parameter.requires_grad for parameter in model.parameters())
+    assert all(
+        parameter.grad is None and parameter.requires_grad for parameter in model.parameters()
+    )
 
 
 def _flat(vector: dict[str, Tensor], i: int) -> Tensor:
@@ -135,21 +170,33 @@ def test_the_model_computes_the_same_and_fused_attention_is_gone() -> None:
     torch.testing.assert_close(other(images), specimen(images))
     names = [str(node.target) for node in other.module.graph.nodes]
     assert not [name for name in names if "scaled_dot_product" in name]
-    assert [str(n.target) for n in specimen.module.graph.nodes if "scaled_dot_product" in str(n.target)]
+    assert [
+        str(n.target) for n in specimen.module.graph.nodes if "scaled_dot_product" in str(n.target)
+    ]
 
 
 def test_gradients_alone_are_the_models() -> None:
-    specimen, images = vitreous.open(small("timm vit"), image=16), torch.randn(2, 3, 16, 16).double()
+    specimen, images = (
+        vitreous.open(small("timm vit"), image=16),
+        torch.randn(2, 3, 16, 16).double(),
+    )
     found = []
     for each in (specimen, quick(specimen)):
-        given = {name: value.detach().requires_grad_() for name, value in sorted(each.named_parameters())}
+        given = {
+            name: value.detach().requires_grad_() for name, value in sorted(each.named_parameters())
+        }
         loss = F.cross_entropy(functional_call(each, given, (images,)), torch.tensor([0, 3]))
-        found.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(given.values()))]))
+        found.append(
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(given.values()))])
+        )
     torch.testing.assert_close(*found, rtol=1e-10, atol=1e-12)
 
 
 def test_a_product_that_broke_off_leaves_nothing_behind() -> None:
-    specimen, images = vitreous.open(small("timm vit"), image=16), torch.randn(1, 3, 3, 16, 16).double()
+    specimen, images = (
+        vitreous.open(small("timm vit"), image=16),
+        torch.randn(1, 3, 3, 16, 16).double(),
+    )
     hessian = Hessian(specimen, weights(specimen), images, torch.tensor([[0, 3, 1]]), 3)
     first, second = torch.randn(2, 1, sum(hessian.sizes)).double()
     expected = hessian(second)
@@ -157,7 +204,9 @@ def test_a_product_that_broke_off_leaves_nothing_behind() -> None:
     def stop(gradient: Tensor) -> None:
         raise KeyboardInterrupt
 
-    broken = hessian.given["patch_embed.proj.weight"].register_hook(stop)  # the last on the way down
+    broken = hessian.given["patch_embed.proj.weight"].register_hook(
+        stop
+    )  # the last on the way down
     with pytest.raises(KeyboardInterrupt):
         hessian(first)
     broken.remove()

@@ -57,21 +57,37 @@ def test_every_unit_is_compared_with_its_namesake() -> None:
     for unit, value in zip(table["unit"], table["value"], strict=True):
         x, y = (each[unit].after.raw.double().flatten(1) for each in seen)  # type: ignore[union-attr]
         x, y = x - x.mean(0), y - y.mean(0)
-        assert value == pytest.approx(float(hsic(x, y) / (hsic(x, x) * hsic(y, y)).sqrt()), abs=1e-5)
+        assert value == pytest.approx(
+            float(hsic(x, y) / (hsic(x, x) * hsic(y, y)).sqrt()), abs=1e-5
+        )
     assert (table["low"] <= table["value"]).all()
 
 
-def test_it_is_the_diagonal_of_the_probe_also_over_several_minibatches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_the_diagonal_of_the_probe_also_over_several_minibatches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(similarity_to, "SHARD", 16)
-    models = {"early": opened("nano:vit@warmup"), "first": opened("nano:vit@initial"), "late": opened("nano:vit")}
+    models = {
+        "early": opened("nano:vit@warmup"),
+        "first": opened("nano:vit@initial"),
+        "late": opened("nano:vit"),
+    }
     ours = SimilarityTo(sites=("out", "branch"))(models, data(40), batch=10)
-    whole = vitreous.inspect(models, data(40), {"cka": {"sites": ("out", "branch"), "minibatch": 16}})["cka"].table
-    same = whole[(whole["layer"] == whole["other_layer"]) & (whole["other_model"] == "late") & whole["across"]]
+    whole = vitreous.inspect(
+        models, data(40), {"cka": {"sites": ("out", "branch"), "minibatch": 16}}
+    )["cka"].table
+    same = whole[
+        (whole["layer"] == whole["other_layer"])
+        & (whole["other_model"] == "late")
+        & whole["across"]
+    ]
     for model in ("early", "first"):
         found, wanted = (each[each["model"] == model] for each in (ours.table, same))
         assert list(found["unit"]) == list(wanted["unit"])
         for column in ("value", "low", "high"):
-            assert found[column].tolist() == pytest.approx(wanted[column].tolist(), abs=1e-6, nan_ok=True)
+            assert found[column].tolist() == pytest.approx(
+                wanted[column].tolist(), abs=1e-6, nan_ok=True
+            )
     assert ours.views[0].facet == "site"
     assert ours.about["left_out"] == {"late": "Others are compared with it."}
 
@@ -82,7 +98,9 @@ def test_the_other_model_may_be_named() -> None:
     assert set(table["reference"]) == {"nano:vit"}
     among = SimilarityTo(to="early")(pair(), data(24)).table
     assert set(among["model"]) == {"late"}
-    assert among["value"].tolist() == pytest.approx(SimilarityTo()(pair(), data(24)).table["value"].tolist())
+    assert among["value"].tolist() == pytest.approx(
+        SimilarityTo()(pair(), data(24)).table["value"].tolist()
+    )
 
 
 def test_bad_input() -> None:

@@ -51,7 +51,9 @@ def moments(found: Result) -> Any:
 
 
 def flat(model: nn.Module) -> np.ndarray:
-    return torch.cat([value.detach().double().flatten() for _, value in sorted(model.named_parameters())]).numpy()
+    return torch.cat(
+        [value.detach().double().flatten() for _, value in sorted(model.named_parameters())]
+    ).numpy()
 
 
 def test_distances_and_angles_by_hand() -> None:
@@ -110,7 +112,10 @@ def test_a_run_by_its_name_is_its_moments_side_by_side() -> None:
     by_name = asked("nano:resnet")
     side_by_side = asked(["nano:resnet@initial", "nano:resnet@warmup", "nano:resnet"])
     np.testing.assert_allclose(
-        moments(by_name)[["distance", "angle"]], moments(side_by_side)[["distance", "angle"]], rtol=1e-9, atol=1e-7
+        moments(by_name)[["distance", "angle"]],
+        moments(side_by_side)[["distance", "angle"]],
+        rtol=1e-9,
+        atol=1e-7,
     )
     assert list(moments(by_name)["moment"]) == ["initial", "warmup", "final"]
     ends = [flat(load(f"nano:resnet@{moment}")) for moment in ("initial", "warmup", "final")]
@@ -122,12 +127,23 @@ def test_every_epoch_in_order_and_none_twice(tmp_path: Path) -> None:
     run = store.Run(tmp_path)
     run.write("recipe.json", {})
     (tmp_path / "weights").mkdir()
-    for name in ("initial", "warmup", "33", "66", "final", "epoch-0002", "epoch-0010", "epoch-0001"):
+    for name in (
+        "initial",
+        "warmup",
+        "33",
+        "66",
+        "final",
+        "epoch-0002",
+        "epoch-0010",
+        "epoch-0001",
+    ):
         run.save(f"weights/{name}.safetensors", {"w": torch.zeros(1)})
     assert kept_moments(run) == ["initial", "epoch-0001", "epoch-0002", "epoch-0010"]
 
 
-def test_weights_that_do_not_fit_into_memory_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_do_not_fit_into_memory_are_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     models = {f"line@{i}": Line(i) for i in range(3)}
     usual = asked(models)
     monkeypatch.setattr(module, "KEPT", 0)
@@ -135,7 +151,9 @@ def test_weights_that_do_not_fit_into_memory_are_read_again(monkeypatch: pytest.
 
 
 def test_models_that_are_no_moments_of_one_training() -> None:
-    with pytest.raises(VitreousError, match=r"'0' and '1' are no moments .* 'score.weight' is \(10, 3\) in one"):
+    with pytest.raises(
+        VitreousError, match=r"'0' and '1' are no moments .* 'score.weight' is \(10, 3\) in one"
+    ):
         asked({"line@0": Line(0), "line@1": Line(1, width=6)})
 
 
@@ -145,7 +163,9 @@ def test_what_cannot_be_asked_and_what_is_a_point() -> None:
     alone = moments(asked(Line(0)))
     assert len(alone) == 1
     assert np.isnan(alone["distance"][0])
-    bare = vitreous.analyse(nn.Sequential(nn.Flatten(), nn.AvgPool1d(300)), data(), [Trajectory()], image=32)
+    bare = vitreous.analyse(
+        nn.Sequential(nn.Flatten(), nn.AvgPool1d(300)), data(), [Trajectory()], image=32
+    )
     assert "no parameters" in bare.left_out["trajectory"]["Sequential"]
 
 

@@ -29,9 +29,16 @@ Tokens = list[list[int]]
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "plain": lambda: Transformer(Block(), Block()),
     "class": lambda: Transformer(Block(), Block(), cls=True),
-    "wide": lambda: vitreous.build("vit_ti/4", image=(16, 24), depth=1, heads=2, width=8, classes=3),
+    "wide": lambda: vitreous.build(
+        "vit_ti/4", image=(16, 24), depth=1, heads=2, width=8, classes=3
+    ),
     "swin": lambda: timm.create_model(
-        "swin_tiny_patch4_window7_224", img_size=32, window_size=4, depths=(2, 1), embed_dim=8, num_heads=(2, 2)
+        "swin_tiny_patch4_window7_224",
+        img_size=32,
+        window_size=4,
+        depths=(2, 1),
+        embed_dim=8,
+        num_heads=(2, 2),
     ),
     "maxvit": lambda: MaxxVit(
         MaxxVitCfg(
@@ -44,8 +51,12 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
         img_size=32,
         num_classes=3,
     ),
-    "pvt": lambda: timm.create_model("pvt_v2_b0", depths=(1, 1), embed_dims=(8, 16), num_heads=(1, 2), num_classes=3),
-    "cait": lambda: timm.create_model("cait_xxs24_224", img_size=32, depth=1, embed_dim=16, num_heads=2),
+    "pvt": lambda: timm.create_model(
+        "pvt_v2_b0", depths=(1, 1), embed_dims=(8, 16), num_heads=(1, 2), num_classes=3
+    ),
+    "cait": lambda: timm.create_model(
+        "cait_xxs24_224", img_size=32, depth=1, embed_dim=16, num_heads=2
+    ),
     "neighbours": lambda: vitreous.build(
         "vit_ti/4", image=16, depth=1, heads=2, width=8, mixer="neighbourhood", pool="gap"
     ),
@@ -63,7 +74,9 @@ def opened(name: str) -> Specimen:
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(torch.randn_like(weight) * (0.2 if weight.ndim < 2 else 0.1))
-    return vitreous.open(model.eval(), image=None if name == "wide" or name == "neighbours" else SIDE[name])
+    return vitreous.open(
+        model.eval(), image=None if name == "wide" or name == "neighbours" else SIDE[name]
+    )
 
 
 def ask(specimen: Specimen, probe: str, count: int = 2, **options: Any) -> Result:
@@ -94,21 +107,29 @@ def attention_units(specimen: Specimen) -> list[str]:
     return [unit.name for unit in specimen.units if unit.kind == "attention"]
 
 
-def random_map(queries: Tokens, keys: Tokens, prefix: int, grids: Any, heads: int = 2) -> AttentionMap:
+def random_map(
+    queries: Tokens, keys: Tokens, prefix: int, grids: Any, heads: int = 2
+) -> AttentionMap:
     shape = 3, len(queries), heads, len(queries[0]), len(keys[0])
     order = torch.zeros(len(queries), heads, dtype=torch.long)
-    places = Places(BatchAxis(0, 1, True), order, torch.tensor(queries), torch.tensor(keys), prefix, *grids)
+    places = Places(
+        BatchAxis(0, 1, True), order, torch.tensor(queries), torch.tensor(keys), prefix, *grids
+    )
     return AttentionMap((torch.randn(shape, dtype=torch.float64) * 2).softmax(-1), places)
 
 
-def middle(token: int, prefix: int, grid: tuple[int, int], extent: tuple[float, float]) -> tuple[float, float] | None:
+def middle(
+    token: int, prefix: int, grid: tuple[int, int], extent: tuple[float, float]
+) -> tuple[float, float] | None:
     if token < prefix:
         return None
     row, column = divmod(token - prefix, grid[1])
     return (row + 0.5) * extent[0] / grid[0], (column + 0.5) * extent[1] / grid[1]
 
 
-def mean_distance(found: AttentionMap, extent: tuple[float, float], renormalise: bool = True) -> Tensor:
+def mean_distance(
+    found: AttentionMap, extent: tuple[float, float], renormalise: bool = True
+) -> Tensor:
     """(b, heads), one pair at a time."""
     values = found.values.double()
     out = torch.zeros(values.shape[0], values.shape[2], dtype=torch.float64)

@@ -21,7 +21,9 @@ from vitreous.models.loading import load
 from vitreous.results import Result, wilson
 
 
-def answered(found: vitreous.Inspection, measure: str = "top-1", name: str = "all classes") -> float:
+def answered(
+    found: vitreous.Inspection, measure: str = "top-1", name: str = "all classes"
+) -> float:
     table = found["accuracy"].table
     return float(table[(table["measure"] == measure) & (table["class"] == name)]["value"].iloc[0])
 
@@ -30,7 +32,9 @@ def test_against_scikit_learn() -> None:
     metrics = pytest.importorskip("sklearn.metrics")
     scores, labels = torch.randn(400, 12), torch.randint(0, 12, (400,))
     for top in (1, 5):
-        expected = metrics.top_k_accuracy_score(labels.numpy(), scores.numpy(), k=top, labels=range(12))
+        expected = metrics.top_k_accuracy_score(
+            labels.numpy(), scores.numpy(), k=top, labels=range(12)
+        )
         assert (rank(scores, labels) < top).double().mean().item() == pytest.approx(expected)
 
 
@@ -51,11 +55,17 @@ def test_the_interval_is_wilsons(right: int, count: int) -> None:
 
 def test_through_an_inspection() -> None:
     data = vitreous.data.load("world:shapes", split="test", size=60)
-    found = vitreous.inspect(["nano:vit", "nano:vit@warmup"], data, ["accuracy"], shard=25, device="cpu")
+    found = vitreous.inspect(
+        ["nano:vit", "nano:vit@warmup"], data, ["accuracy"], shard=25, device="cpu"
+    )
     with torch.no_grad():
         model = load("nano:vit@warmup")
         scores = model(data.normalise(data.images))
-    table = found["accuracy"].table.query("model == 'nano:vit@warmup'").set_index(["measure", "class"])["value"]
+    table = (
+        found["accuracy"]
+        .table.query("model == 'nano:vit@warmup'")
+        .set_index(["measure", "class"])["value"]
+    )
     right = scores.argmax(1) == data.labels
     assert table["top-1", "all classes"] == pytest.approx(right.double().mean().item())
     within = (scores.topk(5).indices == data.labels[:, None]).any(1)
@@ -83,31 +93,46 @@ def test_classes_without_images_have_no_row() -> None:
     [
         ("vit", images(6, classes=0), "Images of 'noise' have no labels"),
         ("vit", images(6, classes=3), "It tells 5 classes apart, and 'noise' has 3"),
-        ("nano:vit", "world:textures", r"It was trained for other classes: its 'disc' is '\w+' in 'world:textures'."),
+        (
+            "nano:vit",
+            "world:textures",
+            r"It was trained for other classes: its 'disc' is '\w+' in 'world:textures'.",
+        ),
         ("features", images(6), "Its output is not a score for each class."),
     ],
 )
 def test_models_that_cannot_be_marked(model: str, data: Any, sentence: str) -> None:
-    given: Any = {"vit": vit, "features": lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 5, 3))}.get(
-        model, lambda: model
-    )()
+    given: Any = {
+        "vit": vit,
+        "features": lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 5, 3)),
+    }.get(model, lambda: model)()
     with pytest.raises(VitreousError, match=f"'accuracy' could not be asked.*{sentence}"):
-        vitreous.inspect(given, data, ["accuracy", "calibration"], limit=6, image=32, device="cpu")["accuracy"]
+        vitreous.inspect(given, data, ["accuracy", "calibration"], limit=6, image=32, device="cpu")[
+            "accuracy"
+        ]
 
 
 def test_one_model_of_two_can_be_marked() -> None:
     data = replace(images(10), name="five")
-    found = vitreous.inspect({"five": vit(), "ten": "nano:resnet"}, data, ["accuracy"], device="cpu")["accuracy"]
+    found = vitreous.inspect(
+        {"five": vit(), "ten": "nano:resnet"}, data, ["accuracy"], device="cpu"
+    )["accuracy"]
     assert set(found.table["model"]) == {"five"}
     assert list(found.about["left_out"]) == ["ten"]
-    assert found.about["left_out"]["ten"].startswith("It tells 10 classes apart, and 'five' has 5. For some of its")
+    assert found.about["left_out"]["ten"].startswith(
+        "It tells 10 classes apart, and 'five' has 5. For some of its"
+    )
 
 
 def test_resamplings_by_hand_and_from_disk(tmp_path: Path) -> None:
     """Weighted by the numbers of the images alone, however they pass."""
     data = vitreous.data.load("world:shapes", split="test", size=30)
-    found = vitreous.inspect("nano:vit@warmup", data, ["accuracy"], shard=11, device="cpu", seed=3)["accuracy"]
-    again = vitreous.inspect("nano:vit@warmup", data, ["accuracy"], shard=30, device="cpu", seed=3)["accuracy"]
+    found = vitreous.inspect("nano:vit@warmup", data, ["accuracy"], shard=11, device="cpu", seed=3)[
+        "accuracy"
+    ]
+    again = vitreous.inspect("nano:vit@warmup", data, ["accuracy"], shard=30, device="cpu", seed=3)[
+        "accuracy"
+    ]
     passed = data.take(spread(data.labels.numpy(), 3).tolist())
     with torch.no_grad():
         right = load("nano:vit@warmup")(passed.normalise(passed.images)).argmax(1) == passed.labels
@@ -116,12 +141,18 @@ def test_resamplings_by_hand_and_from_disk(tmp_path: Path) -> None:
     wanted = [own.mean(), *(weights @ own / weights.sum(1))]
     kept = Result.load(found.save(tmp_path)).draws()[:, 0]
     assert len(kept) == 1 + REPEATS
-    np.testing.assert_allclose(kept, wanted, atol=1e-3 * np.std(wanted))  # half precision, in units of the spread
+    np.testing.assert_allclose(
+        kept, wanted, atol=1e-3 * np.std(wanted)
+    )  # half precision, in units of the spread
     assert again.replicates == found.replicates
 
 
 def test_a_resampling_that_drew_no_image_says_nothing() -> None:
     data = vitreous.data.load("world:shapes", split="test", size=1)
-    first, *kept = vitreous.inspect("nano:vit", data, ["accuracy"], device="cpu")["accuracy"].draws()[:, 0]
-    assert 40 < np.isnan(kept).sum() < 110  # a Poisson number of mean one is zero in 37 % of the cases
+    first, *kept = vitreous.inspect("nano:vit", data, ["accuracy"], device="cpu")[
+        "accuracy"
+    ].draws()[:, 0]
+    assert (
+        40 < np.isnan(kept).sum() < 110
+    )  # a Poisson number of mean one is zero in 37 % of the cases
     assert {each for each in kept if not np.isnan(each)} == {first}

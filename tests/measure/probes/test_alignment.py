@@ -45,7 +45,9 @@ def hsic_by_the_book(x: Tensor, y: Tensor, estimator: Estimator) -> float:
     return float(first + second - third) / (n * (n - 3))
 
 
-def cka_by_the_book(x: Tensor, y: Tensor, estimator: Estimator = "unbiased", batch: int | None = None) -> float:
+def cka_by_the_book(
+    x: Tensor, y: Tensor, estimator: Estimator = "unbiased", batch: int | None = None
+) -> float:
     """Means over minibatches, then the ratio."""
     pairs = list(zip(x.split(batch or len(x)), y.split(batch or len(y)), strict=True))
     mean = [np.mean([hsic_by_the_book(*p, estimator) for p in part]) for part in (
@@ -53,12 +55,16 @@ def cka_by_the_book(x: Tensor, y: Tensor, estimator: Estimator = "unbiased", bat
     return float(mean[0] / np.sqrt(mean[1] * mean[2]))
 
 
-def cka(features: list[Tensor], estimator: Estimator = "unbiased", batch: int | None = None) -> Array:
+def cka(
+    features: list[Tensor], estimator: Estimator = "unbiased", batch: int | None = None
+) -> Array:
     """All pairs by our functions; minibatches count by their images."""
     total = np.zeros((len(features), len(features)))
     for parts in zip(*(x.split(batch or len(x)) for x in features), strict=True):
         grams = torch.stack([centred_gram(part, estimator) for part in parts])
-        total += weighted_hsic(grams, grams, torch.ones(1, len(parts[0])).double(), estimator)[0].numpy()
+        total += weighted_hsic(grams, grams, torch.ones(1, len(parts[0])).double(), estimator)[
+            0
+        ].numpy()
     own = np.diag(total)
     found: Array = ratio(total, own, own)
     return found
@@ -73,7 +79,9 @@ def related(count: int, *widths: int) -> list[Tensor]:
 @pytest.mark.parametrize("estimator", ["unbiased", "biased"])
 @pytest.mark.parametrize("count", [4, 5, 48])
 def test_by_the_book(estimator: Estimator, count: int) -> None:
-    features = related(count, 7, 50, 20_000)  # narrower and wider than images, and wider than a strip
+    features = related(
+        count, 7, 50, 20_000
+    )  # narrower and wider than images, and wider than a strip
     want = [[cka_by_the_book(x, y, estimator) for y in features] for x in features]
     np.testing.assert_allclose(cka(features, estimator), want, atol=1e-6)
 
@@ -92,7 +100,9 @@ def test_hsic_itself() -> None:
 
 def test_minibatches_accumulate_and_the_last_does_not_win() -> None:
     x, y = related(40, 30, 30)
-    np.testing.assert_allclose(cka([x, y], batch=10)[0, 1], cka_by_the_book(x, y, batch=10), atol=1e-6)
+    np.testing.assert_allclose(
+        cka([x, y], batch=10)[0, 1], cka_by_the_book(x, y, batch=10), atol=1e-6
+    )
     assert abs(cka([x, y], batch=10)[0, 1] - cka([x[-10:], y[-10:]])[0, 1]) > 1e-3
 
 
@@ -102,7 +112,8 @@ def test_invariant_to_rotation_and_scale_but_not_to_every_map() -> None:
     turn, other_turn = (torch.linalg.qr(torch.randn(24, 24).double())[0] for _ in range(2))
     stretch = torch.diag(torch.logspace(-2, 2, 24).double())
     plain, turned, stretched = (
-        cka([a, b])[0, 1] for a, b in ((x, y), (3 * x @ turn, 0.1 * y @ other_turn), (x @ stretch, y))
+        cka([a, b])[0, 1]
+        for a, b in ((x, y), (3 * x @ turn, 0.1 * y @ other_turn), (x @ stretch, y))
     )
     assert abs(plain - turned) < 1e-10
     assert abs(plain - stretched) > 0.05
@@ -119,7 +130,9 @@ def test_small_batches_do_not_matter_to_the_unbiased_one() -> None:
     """SLC-02: features far wider than images, half of whose directions are common, in noise."""
     common = torch.randn(1024, 10)
     x, y = (
-        common @ torch.randn(10, 2000) + torch.randn(1024, 10) @ torch.randn(10, 2000) + 12 * torch.randn(1024, 2000)
+        common @ torch.randn(10, 2000)
+        + torch.randn(1024, 10) @ torch.randn(10, 2000)
+        + 12 * torch.randn(1024, 2000)
         for _ in range(2)
     )
     full = cka_by_the_book(x, y)
@@ -133,13 +146,17 @@ def test_a_common_offset_costs_no_digits() -> None:
     near, far = cka([x, y])[0, 1], cka([x + 1e3, y + 1e3, x + 1e3])
     assert abs(near - far[0, 1]) < 1e-4  # what float32 has left of the features themselves
     assert abs(far[0, 2] - 1) < 1e-6
-    left = [(z + 1e3).double() - 1e3 for z in (x, y)]  # where even the book's formula in float64 keeps its digits
+    left = [
+        (z + 1e3).double() - 1e3 for z in (x, y)
+    ]  # where even the book's formula in float64 keeps its digits
     assert abs(far[0, 1] - cka_by_the_book(left[0], left[1])) < 1e-6
 
 
 @pytest.mark.parametrize("way", [alignment._in_strips, alignment._at_once])
 @pytest.mark.parametrize("shape", [(5, 7), (9, 2500), (2, 3, 8, 1024), (6, 300_000)])
-def test_both_ways_to_a_gram_matrix(way: Callable[[Tensor], tuple[Tensor, Tensor]], shape: tuple[int, ...]) -> None:
+def test_both_ways_to_a_gram_matrix(
+    way: Callable[[Tensor], tuple[Tensor, Tensor]], shape: tuple[int, ...]
+) -> None:
     features = torch.randn(shape) + 3
     exact = features.double()
     centred = exact - exact.mean(-2, keepdim=True)
@@ -183,7 +200,9 @@ def test_chosen_pairs_and_small_portions(monkeypatch: pytest.MonkeyPatch) -> Non
     whole = weighted_hsic(grams, grams, weights)
     monkeypatch.setattr("vitreous.measure.alignment.CELLS", 20)
     pairs = torch.tensor([[0, 1, 2], [2, 1, 1]])
-    torch.testing.assert_close(weighted_hsic(grams, grams, weights, where=pairs), whole[:, pairs[0], pairs[1]])
+    torch.testing.assert_close(
+        weighted_hsic(grams, grams, weights, where=pairs), whole[:, pairs[0], pairs[1]]
+    )
     torch.testing.assert_close(own_hsic(grams, weights), torch.einsum("rii->ri", whole))
 
 
@@ -201,7 +220,9 @@ def test_intervals_are_as_wide_as_answers_scatter() -> None:
     for _ in range(60):
         x, y = sample()
         grams = torch.stack([centred_gram(x), centred_gram(y)])
-        hsic = weighted_hsic(grams, grams, torch.cat([torch.ones(1, 100).double(), weights])).numpy()
+        hsic = weighted_hsic(
+            grams, grams, torch.cat([torch.ones(1, 100).double(), weights])
+        ).numpy()
         own = np.einsum("rii->ri", hsic)
         values = doubled(ratio(hsic, own, own))[:, 0, 1]
         answers.append(values[0])
@@ -216,9 +237,12 @@ def test_deviations_are_doubled() -> None:
 
 
 @pytest.mark.parametrize(
-    ("images", "minibatch", "noise"), [(64, 64, 1.0), (64, 64, 3.0), (128, 128, 0.3), (256, 64, 1.0)]
+    ("images", "minibatch", "noise"),
+    [(64, 64, 1.0), (64, 64, 3.0), (128, 128, 0.3), (256, 64, 1.0)],
 )
-def test_intervals_hold_the_truth_as_often_as_they_say(images: int, minibatch: int, noise: float) -> None:
+def test_intervals_hold_the_truth_as_often_as_they_say(
+    images: int, minibatch: int, noise: float
+) -> None:
     """Features that are linear in four common numbers, and noise: |Σxy|² / (|Σxx| |Σyy|) is the CKA of all images that
     there could be. Also over several minibatches."""
     torch.manual_seed(images)
@@ -229,7 +253,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say(images: int, minibatch: i
     for _ in range(400):
         common = torch.randn(images, 4, dtype=torch.float64)
         features = common @ mix + noise * torch.randn(2, images, 12, dtype=torch.float64)
-        weights = torch.cat([torch.ones(1, images), torch.poisson(torch.ones(200, images))]).double()
+        weights = torch.cat(
+            [torch.ones(1, images), torch.poisson(torch.ones(200, images))]
+        ).double()
         parts = [
             weighted_hsic(grams, grams, weights[:, rows])
             for rows in torch.arange(images).split(minibatch)
@@ -261,5 +287,9 @@ def test_one_vector_an_image() -> None:
     """Windows belong to their image, whichever dimension carries it."""
     raw = torch.arange(24.0).reshape(6, 4)  # three windows of two images, windows first
     layout = Layout(BatchAxis(0, 3, False), (1,), None, (), None, 4)
-    assert vectors(Feature(raw, layout))[1].tolist() == [*range(4, 8), *range(12, 16), *range(20, 24)]
+    assert vectors(Feature(raw, layout))[1].tolist() == [
+        *range(4, 8),
+        *range(12, 16),
+        *range(20, 24),
+    ]
     assert vectors(Feature(torch.zeros(2, 3, 4), None)).shape == (2, 12)

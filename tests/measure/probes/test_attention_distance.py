@@ -40,18 +40,32 @@ def pair_distance(rows: int, columns: int) -> float:
 @pytest.mark.parametrize(
     ("queries", "keys", "prefix", "grids"),
     [
-        pytest.param([[0, 1, 2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5]], 0, ((2, 3), (2, 3)), id="not square"),
-        pytest.param([[0, 1, 2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5]], 2, ((2, 2), (2, 2)), id="two prefix tokens"),
-        pytest.param([[0, 5], [4, 3]], [[1, 0], [2, 3]], 0, ((2, 3), (2, 2)), id="groups and a coarser grid"),
-        pytest.param([[0, 1, -1], [2, -1, 3]], [[0, 1, -1], [2, -1, 3]], 1, ((1, 3), (1, 3)), id="padding"),
+        pytest.param(
+            [[0, 1, 2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5]], 0, ((2, 3), (2, 3)), id="not square"
+        ),
+        pytest.param(
+            [[0, 1, 2, 3, 4, 5]], [[0, 1, 2, 3, 4, 5]], 2, ((2, 2), (2, 2)), id="two prefix tokens"
+        ),
+        pytest.param(
+            [[0, 5], [4, 3]], [[1, 0], [2, 3]], 0, ((2, 3), (2, 2)), id="groups and a coarser grid"
+        ),
+        pytest.param(
+            [[0, 1, -1], [2, -1, 3]], [[0, 1, -1], [2, -1, 3]], 1, ((1, 3), (1, 3)), id="padding"
+        ),
     ],
 )
-def test_against_one_pair_at_a_time(queries: Tokens, keys: Tokens, prefix: int, grids: Any, renormalise: bool) -> None:
+def test_against_one_pair_at_a_time(
+    queries: Tokens, keys: Tokens, prefix: int, grids: Any, renormalise: bool
+) -> None:
     found = random_map(queries, keys, prefix, grids)
     geometry = Geometry.of(found.places, (12.0, 20.0), found.values)
     value, elsewhere = geometry.mean_distance(found.values, renormalise)
-    torch.testing.assert_close(value, mean_distance(found, (12.0, 20.0), renormalise), rtol=1e-12, atol=1e-12)
-    assert bool((elsewhere.abs() < 1e-12).all()) == (prefix == 0 and all(k >= 0 for group in keys for k in group))
+    torch.testing.assert_close(
+        value, mean_distance(found, (12.0, 20.0), renormalise), rtol=1e-12, atol=1e-12
+    )
+    assert bool((elsewhere.abs() < 1e-12).all()) == (
+        prefix == 0 and all(k >= 0 for group in keys for k in group)
+    )
 
 
 @pytest.mark.parametrize("name", ["plain", "class", "wide", "swin", "maxvit", "pvt", "neighbours"])
@@ -72,7 +86,9 @@ def test_every_way_to_attend(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "grid"), [("plain", (4, 4)), ("class", (4, 4)), ("wide", (4, 6))])
-def test_x_07_uniform_attention_gives_the_mean_pair_distance(name: str, grid: tuple[int, int]) -> None:
+def test_x_07_uniform_attention_gives_the_mean_pair_distance(
+    name: str, grid: tuple[int, int]
+) -> None:
     """Divided by the queries, not by the pairs: rows of attention sum to one already."""
     specimen = opened(name).with_attention("attention", "uniform")
     table = ask(specimen, "attention_distance").table
@@ -86,7 +102,9 @@ def test_class_token_both_ways() -> None:
     matrix = torch.full((17, 17), 0.1 / 16)
     matrix[:, 0] = 0.9
     specimen = opened("class").with_attention("attention", matrix)
-    both = {way: ask(specimen, "attention_distance", renormalise=way).table for way in (True, False)}
+    both = {
+        way: ask(specimen, "attention_distance", renormalise=way).table for way in (True, False)
+    }
     np.testing.assert_allclose(both[True]["value"], 4 * pair_distance(4, 4), rtol=1e-5)
     np.testing.assert_allclose(both[False]["value"], 0.4 * pair_distance(4, 4), rtol=1e-5)
     for table in both.values():
@@ -104,19 +122,27 @@ def test_a_head_that_looks_at_the_class_token_only_has_no_distance() -> None:
 
 def test_shifted_windows_are_compared_with_the_pairs_they_may_see() -> None:
     """Swin rolls the map: its last window holds pieces of all four corners, which do not attend to each other."""
-    table = ask(opened("swin"), "attention_distance").table.drop_duplicates("unit").set_index("unit")
+    table = (
+        ask(opened("swin"), "attention_distance").table.drop_duplicates("unit").set_index("unit")
+    )
     plain, shifted, whole = (table.loc[unit, "uniform"] for unit in attention_units(opened("swin")))
     assert plain == pytest.approx(4 * pair_distance(4, 4))
     assert whole == pytest.approx(8 * pair_distance(4, 4))
     cells = [divmod(i, 8) for i in range(64)]
-    window = {(a, b): ((a + 2) // 4, (b + 2) // 4) for a, b in cells}  # cut by the border instead of rolled over it
-    rows = [[hypot(a - c, b - d) for c, d in cells if window[c, d] == window[a, b]] for a, b in cells]
+    window = {
+        (a, b): ((a + 2) // 4, (b + 2) // 4) for a, b in cells
+    }  # cut by the border instead of rolled over it
+    rows = [
+        [hypot(a - c, b - d) for c, d in cells if window[c, d] == window[a, b]] for a, b in cells
+    ]
     assert shifted == pytest.approx(4 * np.mean([np.mean(row) for row in rows]))
 
 
 def test_grid_attention_reaches_across_the_image() -> None:
     """MaxViT: windows of 4x4 neighbours, then a grid of every second position."""
-    table = ask(opened("maxvit"), "attention_distance").table.drop_duplicates("unit").set_index("unit")
+    table = (
+        ask(opened("maxvit"), "attention_distance").table.drop_duplicates("unit").set_index("unit")
+    )
     block, grid = (table.loc[unit, "uniform"] for unit in attention_units(opened("maxvit")))
     assert block == pytest.approx(4 * pair_distance(4, 4))
     assert grid == pytest.approx(8 * pair_distance(4, 4))
@@ -128,11 +154,15 @@ def test_reduced_keys_lie_in_the_middle_of_what_they_stand_for() -> None:
     found = seen(opened("pvt"), unit)
     assert (found.query_grid, found.key_grid) == ((16, 16), (2, 2))
     apart = distances(found.places, (SIDE["pvt"], SIDE["pvt"]))[0]
-    assert apart[0].tolist() == pytest.approx([hypot(14, 14), hypot(14, 46), hypot(46, 14), hypot(46, 46)])
+    assert apart[0].tolist() == pytest.approx(
+        [hypot(14, 14), hypot(14, 46), hypot(46, 14), hypot(46, 46)]
+    )
 
 
 def test_a_neighbourhood_is_compared_with_itself() -> None:
-    table = ask(opened("neighbours").with_attention("attention", "uniform 3x3"), "attention_distance").table
+    table = ask(
+        opened("neighbours").with_attention("attention", "uniform 3x3"), "attention_distance"
+    ).table
     np.testing.assert_allclose(table["relative"], 1, rtol=1e-5)
     assert table["value"].max() < 4 * hypot(1, 1)
 
@@ -141,13 +171,19 @@ def test_fused_attention_equals_eager_attention() -> None:
     """Where attention is fused, others find no maps, or none at all without saying so."""
     torch.manual_seed(0)
     model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=2, embed_dim=24).eval()
-    fused = vitreous.inspect(model, noise(side=64), ["attention_distance", "attention_entropy", "head_diversity"])
+    fused = vitreous.inspect(
+        model, noise(side=64), ["attention_distance", "attention_entropy", "head_diversity"]
+    )
     for block in model.blocks:
         block.attn.fused_attn = False
-    eager = vitreous.inspect(model, noise(side=64), ["attention_distance", "attention_entropy", "head_diversity"])
+    eager = vitreous.inspect(
+        model, noise(side=64), ["attention_distance", "attention_entropy", "head_diversity"]
+    )
     for name, result in fused.items():
         assert len(result.table) == (2 if name == "head_diversity" else 6)
-        np.testing.assert_allclose(result.table["value"], eager[name].table["value"], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            result.table["value"], eager[name].table["value"], rtol=1e-5, atol=1e-6
+        )
 
 
 def test_each_block_sees_its_own_input() -> None:
@@ -191,6 +227,10 @@ def test_who_cannot_be_asked_says_why() -> None:
 
 
 def test_the_reference_is_drawn_where_it_is_one_number() -> None:
-    plain, swin = (ask(opened(name), "attention_distance").views[0].references for name in ("plain", "swin"))
-    assert [(line.value, line.label) for line in plain] == [(round(4 * pair_distance(4, 4), 3), "uniform attention")]
+    plain, swin = (
+        ask(opened(name), "attention_distance").views[0].references for name in ("plain", "swin")
+    )
+    assert [(line.value, line.label) for line in plain] == [
+        (round(4 * pair_distance(4, 4), 3), "uniform attention")
+    ]
     assert swin == ()

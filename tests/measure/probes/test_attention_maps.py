@@ -43,7 +43,9 @@ def test_maps_are_the_attention_of_all_tokens(name: str) -> None:
         grids = result.about["maps"][model][str(specimen.anatomy[unit].index)]
         assert grids["queries"] == list(found.query_grid)
         assert grids["keys"] == list(found.key_grid)
-        tokens = [grids["prefix"] + rows * columns for rows, columns in (grids["queries"], grids["keys"])]
+        tokens = [
+            grids["prefix"] + rows * columns for rows, columns in (grids["queries"], grids["keys"])
+        ]
         assert tokens == list(wanted.shape[2:])
 
 
@@ -71,7 +73,9 @@ def test_blocks_that_do_not_divide_the_grid() -> None:
     coarse = token_matrix(found, found.values, most=2)
     assert coarse.shape == (3, 2, 2 + 4, 2 + 4)
     torch.testing.assert_close(coarse.sum(-1), torch.ones(3, 2, 6, dtype=torch.float64))
-    corner = found.values[:, 0, :, 15:, [5, 6, 10, 11]].sum(-1).mean(-1)  # from row 2 to rows 0 and 1, columns 3 and 4
+    corner = (
+        found.values[:, 0, :, 15:, [5, 6, 10, 11]].sum(-1).mean(-1)
+    )  # from row 2 to rows 0 and 1, columns 3 and 4
     torch.testing.assert_close(coarse[:, :, 5, 3], corner)
 
 
@@ -84,7 +88,8 @@ def test_levels_are_linear_to_the_largest_of_each_row() -> None:
 def test_a_budget_costs_images_first_and_heads_last() -> None:
     whole = 2 * 2 * 17**2  # layers, heads, pairs of tokens
     plenty, fewer, averaged = (
-        ask(opened("class"), "attention_maps", 4, budget=budget) for budget in (4 * whole, 3 * whole - 1, whole - 1)
+        ask(opened("class"), "attention_maps", 4, budget=budget)
+        for budget in (4 * whole, 3 * whole - 1, whole - 1)
     )
     assert "fewer" not in plenty.about
     assert len(plenty.arrays["images"]) == 4
@@ -101,11 +106,17 @@ def test_a_budget_costs_images_first_and_heads_last() -> None:
 
 def test_all_models_show_the_same_images() -> None:
     found = vitreous.inspect(
-        {"one": opened("class"), "many": opened("swin")}, noise(4), {"attention_maps": {"budget": 30_000}}
+        {"one": opened("class"), "many": opened("swin")},
+        noise(4),
+        {"attention_maps": {"budget": 30_000}},
     )["attention_maps"]
     count = len(found.arrays["images"])
     assert count == 30_000 // (2 * 2 * 64**2 + 2 * 16**2)
-    assert {len(array) for name, array in found.arrays.items() if name.startswith(("attention/", "scale/"))} == {count}
+    assert {
+        len(array)
+        for name, array in found.arrays.items()
+        if name.startswith(("attention/", "scale/"))
+    } == {count}
 
 
 def test_summaries_are_those_of_the_single_image(tmp_path: Path) -> None:
@@ -125,27 +136,35 @@ def test_summaries_are_those_of_the_single_image(tmp_path: Path) -> None:
 @pytest.mark.parametrize("probe", ["attention_maps", "rollout"])
 def test_it_does_not_matter_how_images_come(probe: str) -> None:
     def found(**how: Any) -> Result:
-        return vitreous.inspect(opened("class"), noise(5), {probe: {"images": (4, 0, 1)}}, **how)[probe]
+        return vitreous.inspect(opened("class"), noise(5), {probe: {"images": (4, 0, 1)}}, **how)[
+            probe
+        ]
 
     whole, single, shards = found(), found(batch=1), found(shard=2)
     for other in (single, shards):
         assert other.arrays.keys() == whole.arrays.keys()
         for name, array in whole.arrays.items():
-            assert np.abs(array.astype(float) - other.arrays[name]).max() <= (1 if array.dtype == np.uint8 else 1e-6)
+            assert np.abs(array.astype(float) - other.arrays[name]).max() <= (
+                1 if array.dtype == np.uint8 else 1e-6
+            )
         for column in ("elsewhere", "image"):
             np.testing.assert_allclose(other.table[column], whole.table[column], atol=1e-6)
 
 
 def test_images_are_shown_as_they_are_and_large_ones_smaller() -> None:
     result = ask(opened("class"), "attention_maps", 3, images=(2, 1))
-    assert np.array_equal(result.arrays["images"], passing(3).images[[2, 1]].permute(0, 2, 3, 1).numpy())
+    assert np.array_equal(
+        result.arrays["images"], passing(3).images[[2, 1]].permute(0, 2, 3, 1).numpy()
+    )
     assert (result.about["shown"], result.about["labels"]) == ([2, 1], ["image 2", "image 1"])
     large = vitreous.inspect(opened("class"), noise(1, 320), ["attention_maps"])["attention_maps"]
     assert large.arrays["images"].shape == (1, 160, 160, 3)
 
 
 def test_images_that_do_not_pass_are_refused() -> None:
-    with pytest.raises(VitreousError, match=r"Of the images 7, 9 none is among the 3 that are inspected"):
+    with pytest.raises(
+        VitreousError, match=r"Of the images 7, 9 none is among the 3 that are inspected"
+    ):
         ask(opened("class"), "attention_maps", 3, images=(7, 9))
 
 

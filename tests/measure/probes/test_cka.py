@@ -26,7 +26,9 @@ def vit() -> nn.Module:
 
 
 def resnet() -> nn.Module:
-    return settled(Convolutional(Residual(), Residual(WIDTH, 2 * WIDTH, 2), Residual(2 * WIDTH, 2 * WIDTH)))
+    return settled(
+        Convolutional(Residual(), Residual(WIDTH, 2 * WIDTH, 2), Residual(2 * WIDTH, 2 * WIDTH))
+    )
 
 
 def ask(models: object, data: Dataset | None = None, **options: object) -> Result:
@@ -51,7 +53,11 @@ def square(result: Result, one: str, other: str) -> np.ndarray:
 def features(model: nn.Module, data: Dataset, site: str = "out") -> dict[str, Tensor]:
     (subject,) = subjects(model, image=16)
     seen = subject.specimen.observe(subject.prepare(data.images), (site,))  # type: ignore[arg-type]
-    return {name: getattr(at, site).tokens.flatten(1) for name, at in seen.items() if getattr(at, site) is not None}
+    return {
+        name: getattr(at, site).tokens.flatten(1)
+        for name, at in seen.items()
+        if getattr(at, site) is not None
+    }
 
 
 @pytest.mark.parametrize("estimator", ["unbiased", "biased"])
@@ -101,14 +107,18 @@ def test_labels_in_firing_order() -> None:
         stem = model.get_submodule("stem")(images)
         first = model.get_submodule("first")(stem)
     row = result.table[(result.table["unit"] == "stem") & (result.table["other_unit"] == "first")]
-    assert row["value"].item() == pytest.approx(cka_by_the_book(stem.flatten(1), first.flatten(1)), abs=1e-6)
+    assert row["value"].item() == pytest.approx(
+        cka_by_the_book(stem.flatten(1), first.flatten(1)), abs=1e-6
+    )
 
 
 def test_in_place_activations_do_not_alias() -> None:
     """The branch ends before `+=` and an in-place ReLU; a peer calls the two 1.000."""
     model, data = resnet(), noise(24)
     result = ask({"m": model}, data, sites=("branch", "out"))
-    table = result.table[(result.table["layer"] == "blocks.0 (branch)") & (result.table["other_layer"] == "blocks.0")]
+    table = result.table[
+        (result.table["layer"] == "blocks.0 (branch)") & (result.table["other_layer"] == "blocks.0")
+    ]
     block = model.get_submodule("blocks.0")
     with torch.no_grad():
         before = model.get_submodule("stem")(subjects(model, image=16)[0].prepare(data.images))
@@ -129,7 +139,9 @@ def test_finer_sites_in_order() -> None:
     ]  # fmt: skip
     hidden = features(model, noise(24), "hidden")["blocks.0.mlp"]
     after = features(model, noise(24))["blocks.0.mlp"]
-    row = result.table[(result.table["layer"] == layers[5]) & (result.table["other_layer"] == layers[6])]
+    row = result.table[
+        (result.table["layer"] == layers[5]) & (result.table["other_layer"] == layers[6])
+    ]
     assert row["value"].item() == pytest.approx(cka_by_the_book(hidden, after), abs=1e-6)
 
 
@@ -138,15 +150,21 @@ def test_a_model_and_its_copy_are_alike() -> None:
     result = ask({"one": model, "other": copy.deepcopy(model)})
     np.testing.assert_allclose(np.diag(square(result, "one", "other")), 1, atol=1e-6)
     np.testing.assert_allclose(np.diag(square(result, "one", "one")), 1, atol=1e-12)
-    np.testing.assert_allclose(square(result, "one", "other"), square(result, "one", "one"), atol=1e-6)
+    np.testing.assert_allclose(
+        square(result, "one", "other"), square(result, "one", "one"), atol=1e-6
+    )
     across = result.table[result.table["pair"] == "one × other"]
     same = across[across["unit"] == across["other_unit"]]  # A4.24, unit by unit
     np.testing.assert_allclose(same["value"], 1, atol=1e-6)
 
 
-@pytest.mark.parametrize("how", [{"shard": 3}, {"shard": 12}, {"shard": 24, "batch": 10}, {"shard": 1000, "batch": 7}])
+@pytest.mark.parametrize(
+    "how", [{"shard": 3}, {"shard": 12}, {"shard": 24, "batch": 10}, {"shard": 1000, "batch": 7}]
+)
 @pytest.mark.parametrize("minibatch", [8, None])
-def test_no_number_depends_on_how_images_are_divided(how: dict[str, int], minibatch: int | None) -> None:
+def test_no_number_depends_on_how_images_are_divided(
+    how: dict[str, int], minibatch: int | None
+) -> None:
     """Shards are larger on a GPU than on a CPU, and batches are what there is memory for."""
     model = vit()
     usual, other = (ask({"m": model}, None, minibatch=minibatch, **given) for given in ({}, how))
@@ -162,25 +180,37 @@ def test_copies_of_an_image_do_not_count(batch: int) -> None:
     """Pairs of an image with its copy raise the unbiased estimate towards the biased one."""
     model, data = vit(), noise(24)
     twice = data.take(torch.tensor([*range(24), 3, 3, *range(10, 20)]))
-    plain, found = ask({"m": model}, data, minibatch=None), ask({"m": model}, twice, minibatch=None, batch=batch)
+    plain, found = (
+        ask({"m": model}, data, minibatch=None),
+        ask({"m": model}, twice, minibatch=None, batch=batch),
+    )
     np.testing.assert_allclose(square(found, "m", "m"), square(plain, "m", "m"), atol=1e-5)
     assert (found.table["n"] == 24).all()
     assert found.about["copies_left_out"] == found.about["images_left_out"] == 12
     assert found.about["note"].startswith("12 of 36 images are copies of others and were left out")
     assert "note" not in plain.about
     taken = list(features(model, twice).values())
-    assert cka_by_the_book(taken[0], taken[-1]) > cka_by_the_book(taken[0][:24], taken[-1][:24]) + 0.05
-    same = ask({"m": model}, data.take([5] * 9 + [1, 2, 3]), minibatch=None)  # nine times the same, and three others
+    assert (
+        cka_by_the_book(taken[0], taken[-1]) > cka_by_the_book(taken[0][:24], taken[-1][:24]) + 0.05
+    )
+    same = ask(
+        {"m": model}, data.take([5] * 9 + [1, 2, 3]), minibatch=None
+    )  # nine times the same, and three others
     assert (same.table["n"] == 4).all()
 
 
 def test_minibatches_of_odd_sizes() -> None:
     model = vit()
     apart = ask({"m": model}, minibatch=8)
-    assert len({*ask({"m": model}, shard=24, minibatch=None).table["value"]} & {*apart.table["value"]}) < 5
+    assert (
+        len({*ask({"m": model}, shard=24, minibatch=None).table["value"]} & {*apart.table["value"]})
+        < 5
+    )
     few = ask({"m": model}, shard=24, minibatch=11)
     assert (few.about["images_compared"], few.about["images_left_out"]) == (22, 2)
-    with pytest.raises(VitreousError, match="needs at least 4 images a minibatch, and 3 were asked for"):
+    with pytest.raises(
+        VitreousError, match="needs at least 4 images a minibatch, and 3 were asked for"
+    ):
         ask({"m": model}, minibatch=3)
 
 
@@ -199,7 +229,10 @@ def test_batches_accumulate() -> None:
     """A peer keeps the last batch only."""
     data = noise(24)
     model = vit()
-    whole, last = (ask({"m": model}, each, minibatch=8) for each in (data, shown(data).take(torch.arange(16, 24))))
+    whole, last = (
+        ask({"m": model}, each, minibatch=8)
+        for each in (data, shown(data).take(torch.arange(16, 24)))
+    )
     assert np.abs(whole.table["value"] - last.table["value"]).max() > 1e-3
 
 
@@ -222,11 +255,15 @@ def test_constant_and_unfired_layers_are_said() -> None:
         for parameter in norm.parameters():
             parameter.zero_()
     result = ask({"m": model}, sites=("branch", "out"))
-    assert result.about["without_value"] == {"m": {"two (branch)": "It is the same for all images."}}
+    assert result.about["without_value"] == {
+        "m": {"two (branch)": "It is the same for all images."}
+    }
     empty = result.table[result.table["layer"] == "two (branch)"]
     assert empty["value"].isna().all()
     assert not result.table["layer"].str.contains("never").any()
-    others = result.table[(result.table["layer"] != "two (branch)") & (result.table["other_layer"] != "two (branch)")]
+    others = result.table[
+        (result.table["layer"] != "two (branch)") & (result.table["other_layer"] != "two (branch)")
+    ]
     assert others["value"].notna().all()
     result.chart()
 

@@ -15,7 +15,9 @@ from vitreous.errors import VitreousError
 from vitreous.measure.probes import cost
 
 
-def vit_flops(tokens: int, width: int, hidden: int, blocks: int, patch: int, classes: int, prefix: int) -> int:
+def vit_flops(
+    tokens: int, width: int, hidden: int, blocks: int, patch: int, classes: int, prefix: int
+) -> int:
     """Two for a multiplication and an addition: projections, the two products of attention, MLP, embedding, head."""
     attention = tokens * width * 3 * width + 2 * tokens * tokens * width + tokens * width * width
     block = attention + 2 * tokens * width * hidden
@@ -25,16 +27,22 @@ def vit_flops(tokens: int, width: int, hidden: int, blocks: int, patch: int, cla
 def test_operations_of_a_transformer() -> None:
     expected = vit_flops(17, 8, 16, 2, 4, 5, 1)
     assert cost.flops(vit(), torch.zeros(1, 3, 16, 16, dtype=torch.float64)) == expected
-    found = vitreous.inspect([vit(), vitreous.open(vit())], images(6), ["cost"], device="cpu")["cost"].table
+    found = vitreous.inspect([vit(), vitreous.open(vit())], images(6), ["cost"], device="cpu")[
+        "cost"
+    ].table
     assert found["gflops"].to_list() == pytest.approx([expected / 1e9] * 2)
     assert found["parameters"].to_list() == [sum(p.numel() for p in vit().parameters())] * 2
 
 
-def test_operations_of_attention_do_not_depend_on_which_kernels_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operations_of_attention_do_not_depend_on_which_kernels_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Older versions of torch do not know how to count the one for a CPU."""
     model, shown = vit(), torch.zeros(1, 3, 16, 16, dtype=torch.float64)
     before = cost.flops(model, shown)
-    monkeypatch.delitem(flop_registry, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, raising=False)
+    monkeypatch.delitem(
+        flop_registry, torch.ops.aten._scaled_dot_product_flash_attention_for_cpu, raising=False
+    )
     assert cost.flops(model, shown) == before
 
 
@@ -45,7 +53,9 @@ def test_operations_of_a_convolution() -> None:
 
 def test_a_lesion_saves_operations() -> None:
     opened = vitreous.open(vit())
-    table = vitreous.inspect([opened, opened.without("mlp")], images(4), ["cost"], device="cpu")["cost"].table
+    table = vitreous.inspect([opened, opened.without("mlp")], images(4), ["cost"], device="cpu")[
+        "cost"
+    ].table
     whole, less = table["gflops"]
     assert whole - less == pytest.approx(2 * 2 * 2 * 17 * 8 * 16 / 1e9)
 
@@ -59,7 +69,9 @@ def test_time_is_taken_once_and_of_the_model_itself(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(cost, "seconds", seconds)
     model, opened = cnn().train(), vitreous.open(vit()).without("blocks.1.attn")
-    found = vitreous.inspect([model, opened], images(50), ["cost"], shard=20, batch=5, device="cpu")["cost"].table
+    found = vitreous.inspect(
+        [model, opened], images(50), ["cost"], shard=20, batch=5, device="cpu"
+    )["cost"].table
     assert timed == [(type(model), 5, False), (type(opened), 5, False)]
     assert model.training
     assert found[["low", "value", "high"]].to_numpy().tolist() == [[5.0, 10.0, 20.0]] * 2
@@ -77,5 +89,7 @@ def test_real_time() -> None:
 
 @pytest.mark.parametrize("option", ["images", "repeats"])
 def test_options_that_make_no_sense(option: str) -> None:
-    with pytest.raises(VitreousError, match=rf"{option} ?= ?0.*it takes (at least one|numbers from 1)"):
+    with pytest.raises(
+        VitreousError, match=rf"{option} ?= ?0.*it takes (at least one|numbers from 1)"
+    ):
         vitreous.inspect(vit(), images(3), {"cost": {option: 0}}, device="cpu")

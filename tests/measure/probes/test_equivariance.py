@@ -42,7 +42,9 @@ class Wrapped(nn.Module):
 
 
 def ask(model: nn.Module, batch: int | None = None, **options: object) -> Result:
-    return vitreous.inspect(model, noise(8), {"equivariance": options}, batch=batch, image=16)["equivariance"]
+    return vitreous.inspect(model, noise(8), {"equivariance": options}, batch=batch, image=16)[
+        "equivariance"
+    ]
 
 
 def test_convolutions_that_wrap_around_move_along() -> None:
@@ -52,7 +54,9 @@ def test_convolutions_that_wrap_around_move_along() -> None:
     assert (table["value"] < 1e-5).all()
     assert (table["n"] == 8).all()
     maps = table[table["moved"].notna()]
-    assert maps["still"].between(0.5, 1.5).all()  # noise that has moved has nothing to do with noise that has not
+    assert (
+        maps["still"].between(0.5, 1.5).all()
+    )  # noise that has moved has nothing to do with noise that has not
 
 
 def test_padding_breaks_it_and_pooling_does_not_help_that() -> None:
@@ -99,7 +103,9 @@ def test_the_error_by_hand() -> None:
         assert after is not None
         by = 2 * before.map.shape[2] // 16
         moved, found = before.map.double().roll((by, by), (2, 3)), after.map.double()
-        spread = sum(((m - m.mean((2, 3), keepdim=True)) ** 2).sum((1, 2, 3)) for m in (moved, found))
+        spread = sum(
+            ((m - m.mean((2, 3), keepdim=True)) ** 2).sum((1, 2, 3)) for m in (moved, found)
+        )
         expected = (((moved - found) ** 2).sum((1, 2, 3)) / spread).sqrt().mean()
         assert table.loc[unit.name, "value"] == pytest.approx(expected.item(), rel=1e-4)
 
@@ -123,7 +129,10 @@ def test_shifts_that_fit_no_grid_are_refused_not_rounded() -> None:
     assert result.table["moved"].dropna().tolist() == [1, 1]
     (reasons,) = result.about["left_out"].values()
     assert list(reasons) == ["down", "second"]
-    assert reasons["down"] == "A shift of 1 pixels of 16x16 moves its grid of 8 x 8 by no whole number of positions."
+    assert (
+        reasons["down"]
+        == "A shift of 1 pixels of 16x16 moves its grid of 8 x 8 by no whole number of positions."
+    )
 
 
 def test_several_shifts_and_batches() -> None:
@@ -132,4 +141,6 @@ def test_several_shifts_and_batches() -> None:
     assert whole.groupby("unit")["shift"].apply(list).tolist() == [[2, 4]] * 5
     assert (whole["n"] == 5).all()
     parts = ask(model, batch=2, shifts=(2, 4), images=5).table
-    np.testing.assert_allclose(whole.select_dtypes("number"), parts.select_dtypes("number"), atol=1e-5)
+    np.testing.assert_allclose(
+        whole.select_dtypes("number"), parts.select_dtypes("number"), atol=1e-5
+    )

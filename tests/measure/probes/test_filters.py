@@ -15,12 +15,23 @@ from specimen import zoo
 from specimen.toys import Block, Convolutional, Residual, Transformer, settled
 from vitreous.data.dataset import Dataset
 from vitreous.measure.probes import fourier
-from vitreous.measure.probes.filters import ACROSS, TILE, components, first_filters, patches, spatial_frequency
+from vitreous.measure.probes.filters import (
+    ACROSS,
+    TILE,
+    components,
+    first_filters,
+    patches,
+    spatial_frequency,
+)
 from vitreous.results import Result
 
 
-def ask(model: nn.Module, images: Dataset | None = None, batch: int | None = None, **options: int) -> Result:
-    return vitreous.inspect(model, images or noise(), {"filters": options}, batch=batch, image=16)["filters"]
+def ask(
+    model: nn.Module, images: Dataset | None = None, batch: int | None = None, **options: int
+) -> Result:
+    return vitreous.inspect(model, images or noise(), {"filters": options}, batch=batch, image=16)[
+        "filters"
+    ]
 
 
 def test_components_are_eigenvectors_of_the_filters_products() -> None:
@@ -29,7 +40,9 @@ def test_components_are_eigenvectors_of_the_filters_products() -> None:
     flat = filters.reshape(10, -1)
     values, vectors = np.linalg.eigh(flat.T @ flat)
     np.testing.assert_allclose(shares, values[::-1][:10] / values.sum(), atol=1e-12)
-    np.testing.assert_allclose(np.abs(found.reshape(10, -1) @ vectors[:, ::-1][:, :10]), np.eye(10), atol=1e-9)
+    np.testing.assert_allclose(
+        np.abs(found.reshape(10, -1) @ vectors[:, ::-1][:, :10]), np.eye(10), atol=1e-9
+    )
 
 
 def test_signs_do_not_depend_on_the_filters_signs() -> None:
@@ -59,7 +72,9 @@ def test_frequencies_never_exceed_one_and_are_those_of_the_half_diagonal() -> No
     at = np.arange(14)
     for cycles in range(7):
         picture = np.cos(2 * math.pi * cycles * (at[:, None] + at) / 14)
-        assert spatial_frequency(picture[None, None]) == pytest.approx(fourier.frequency((cycles, cycles), (14, 14)))
+        assert spatial_frequency(picture[None, None]) == pytest.approx(
+            fourier.frequency((cycles, cycles), (14, 14))
+        )
     board, red_and_green = (-1.0) ** np.add.outer(at[:6], at[:6]), np.zeros((1, 3, 6, 6))
     red_and_green[0, 0], red_and_green[0, 1] = board, -board
     assert spatial_frequency(red_and_green) == pytest.approx(1)
@@ -79,7 +94,9 @@ def test_a_model_whose_filters_are_the_images_own_components() -> None:
     """Images made of a few waves: filters that are these overlap wholly, filters that are others not at all."""
     generator = torch.Generator().manual_seed(0)
     at = torch.arange(4) * 2 * math.pi / 4
-    waves = torch.stack([at.cos()[:, None] * at.cos(), at.sin()[:, None] * at.sin()]).repeat(1, 4, 4)
+    waves = torch.stack([at.cos()[:, None] * at.cos(), at.sin()[:, None] * at.sin()]).repeat(
+        1, 4, 4
+    )
     weights = torch.rand(32, 2, 3, generator=generator) - 0.5
     pictures = 128 + 100 * torch.einsum("bkc,khw->bchw", weights, waves)
     images = Dataset(pictures.round().to(torch.uint8), torch.full((32,), -1), (), "waves", "test")
@@ -101,7 +118,9 @@ def test_a_model_whose_filters_are_the_images_own_components() -> None:
 def test_patches_add_up_over_batches(batch: int) -> None:
     model = settled(Convolutional(Residual()))
     one, other = ask(model).table, ask(model, batch=batch).table
-    np.testing.assert_allclose(one.select_dtypes("number"), other.select_dtypes("number"), atol=1e-4)
+    np.testing.assert_allclose(
+        one.select_dtypes("number"), other.select_dtypes("number"), atol=1e-4
+    )
 
 
 def test_pictures_show_the_components() -> None:
@@ -138,6 +157,8 @@ def test_models_without_filters_are_told_why() -> None:
 
     found = vitreous.inspect(Flat().eval(), noise(), ["filters"], image=16)
     assert "no plain convolution" in found.left_out["filters"]["Flat"]
-    pixels = nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5))
+    pixels = nn.Sequential(
+        nn.Conv2d(3, 8, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5)
+    )
     found = vitreous.inspect(pixels.eval(), noise(), ["filters"], image=16)
     assert "1 x 1" in found.left_out["filters"]["Sequential"]

@@ -23,7 +23,9 @@ from vitreous.specimen.centred import Centred
 
 def by_numpy(maps: Tensor) -> np.ndarray:
     """Read off the shifted spectrum of a square map, from the centre along the diagonal, as the paper's text says."""
-    spectrum = np.log(np.abs(np.fft.fftshift(np.fft.fft2(maps.double().numpy()), axes=(-2, -1))) + 1e-6).mean(1)
+    spectrum = np.log(
+        np.abs(np.fft.fftshift(np.fft.fft2(maps.double().numpy()), axes=(-2, -1))) + 1e-6
+    ).mean(1)
     side = maps.shape[-1]
     found: np.ndarray = np.diagonal(spectrum, axis1=-2, axis2=-1)[:, side // 2 :]
     return found
@@ -50,7 +52,9 @@ def images() -> Dataset:
 @pytest.mark.parametrize("side", [4, 5, 7, 8, 14])
 def test_against_numpy(side: int) -> None:
     maps = torch.randn(3, 6, side, side) + 0.5
-    np.testing.assert_allclose(log_amplitude(maps, half_diagonal((side, side))), by_numpy(maps), atol=2e-5)
+    np.testing.assert_allclose(
+        log_amplitude(maps, half_diagonal((side, side))), by_numpy(maps), atol=2e-5
+    )
     exact = log_amplitude(maps.double(), half_diagonal((side, side)))
     np.testing.assert_allclose(exact, by_numpy(maps), atol=1e-12)
 
@@ -65,7 +69,8 @@ def test_maps_that_are_not_square(grid: Grid) -> None:
 
 
 @pytest.mark.parametrize(
-    ("side", "last", "corner"), [(56, 54 / 56, 1), (14, 12 / 14, 1), (7, 6 / 7, 6 / 7), (8, 0.75, 1)]
+    ("side", "last", "corner"),
+    [(56, 54 / 56, 1), (14, 12 / 14, 1), (7, 6 / 7, 6 / 7), (8, 0.75, 1)],
 )
 def test_the_axis_ends_where_the_last_bin_is(side: int, last: float, corner: float) -> None:
     """A peer's axis runs to 1.0 π whatever the last entry is."""
@@ -77,7 +82,13 @@ def test_the_axis_ends_where_the_last_bin_is(side: int, last: float, corner: flo
 
 @pytest.mark.parametrize("cycles", [1, 3, 6])
 def test_a_single_wave_is_found_at_its_frequency(cycles: int) -> None:
-    at = 2 * math.pi * cycles / 14 * (torch.arange(14.0, dtype=torch.float64)[:, None] + torch.arange(14))
+    at = (
+        2
+        * math.pi
+        * cycles
+        / 14
+        * (torch.arange(14.0, dtype=torch.float64)[:, None] + torch.arange(14))
+    )
     maps = (5 + 0.2 * at.cos())[None, None]
     expected = torch.full((7,), math.log(1e-6 / (5 * 196)), dtype=torch.float64)
     expected[0], expected[cycles] = 0, math.log(0.1 / 5)
@@ -86,7 +97,9 @@ def test_a_single_wave_is_found_at_its_frequency(cycles: int) -> None:
 
 def test_the_corner_is_a_chessboard() -> None:
     board = 1 + 0.5 * (-1.0) ** (torch.arange(8)[:, None] + torch.arange(8))
-    assert relative(board[None, None], nyquist=True)[0, -1] == pytest.approx(math.log(0.5), abs=1e-5)
+    assert relative(board[None, None], nyquist=True)[0, -1] == pytest.approx(
+        math.log(0.5), abs=1e-5
+    )
     assert relative(board[None, None])[0, -1] < -10
 
 
@@ -140,7 +153,9 @@ def test_each_unit_is_compared_with_its_own_input(images: Dataset) -> None:
         sites = seen[unit.name]
         assert sites.before is not None
         assert sites.after is not None
-        last = [by_numpy(at.map)[:, -1] - by_numpy(at.map)[:, 0] for at in (sites.before, sites.after)]
+        last = [
+            by_numpy(at.map)[:, -1] - by_numpy(at.map)[:, 0] for at in (sites.before, sites.after)
+        ]
         assert table.loc[unit.name, "value"] == pytest.approx(last[1].mean(), abs=1e-4)
         assert table.loc[unit.name, "change"] == pytest.approx((last[1] - last[0]).mean(), abs=1e-4)
 
@@ -152,16 +167,23 @@ def test_coarser_maps_are_compared_at_equal_cycles(images: Dataset) -> None:
     coarse = table[table["stage"] == table["stage"].max()]
     assert coarse["cycles"].max() == 3
     assert table.query("common")["cycles"].tolist() == [3] * 4
-    assert table.query("highest").groupby("stage")["frequency"].first().tolist()[-2:] == [0.875, 0.75]
+    assert table.query("highest").groupby("stage")["frequency"].first().tolist()[-2:] == [
+        0.875,
+        0.75,
+    ]
     down = table[table["unit"] == coarse["unit"].iloc[0]].query("cycles == 3")
     fine = table[table["unit"] == table["unit"].unique()[1]].query("cycles == 3")
-    assert down["change"].item() == pytest.approx(down["value"].item() - fine["value"].item(), abs=1e-9)
+    assert down["change"].item() == pytest.approx(
+        down["value"].item() - fine["value"].item(), abs=1e-9
+    )
 
 
 def test_size_of_batches_does_not_matter(images: Dataset) -> None:
     model = settled(Transformer(Block(), cls=True))
     one, other = ask(model, images).table, ask(model, images, batch=3).table
-    np.testing.assert_allclose(one.select_dtypes("number"), other.select_dtypes("number"), atol=1e-6)
+    np.testing.assert_allclose(
+        one.select_dtypes("number"), other.select_dtypes("number"), atol=1e-6
+    )
 
 
 def test_maps_without_waves_are_refused(images: Dataset) -> None:

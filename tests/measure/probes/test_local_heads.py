@@ -13,7 +13,16 @@ from torch import Tensor, nn
 import vitreous
 from measure.probes.noise import noise
 from measure.probes.test_alignment import cka_by_the_book
-from specimen.toys import WIDTH, Attention, Block, Convolutional, Residual, Transformer, part, settled
+from specimen.toys import (
+    WIDTH,
+    Attention,
+    Block,
+    Convolutional,
+    Residual,
+    Transformer,
+    part,
+    settled,
+)
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.probes import local_heads
@@ -27,7 +36,9 @@ class Two(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.value, self.proj = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.near = nn.Parameter(torch.stack([torch.zeros(16, 16), 20 * torch.eye(16)]))  # the second head is local
+        self.near = nn.Parameter(
+            torch.stack([torch.zeros(16, 16), 20 * torch.eye(16)])
+        )  # the second head is local
 
     def forward(self, tokens: Tensor) -> Tensor:
         value = self.value(tokens).unflatten(-1, (2, -1)).transpose(1, 2)
@@ -45,7 +56,11 @@ def vit() -> nn.Module:
 def resnet() -> nn.Module:
     torch.manual_seed(6)
     wide = 2 * WIDTH
-    blocks = [*(Residual() for _ in range(4)), Residual(WIDTH, wide, 2), *(Residual(wide, wide) for _ in range(2))]
+    blocks = [
+        *(Residual() for _ in range(4)),
+        Residual(WIDTH, wide, 2),
+        *(Residual(wide, wide) for _ in range(2)),
+    ]
     return settled(Convolutional(*blocks))
 
 
@@ -61,7 +76,13 @@ def test_by_the_book_and_the_local_head_first() -> None:
     assert table["distance"].is_monotonic_increasing
     near, far = table["distance"].unique()
     assert near < 0.3 * far
-    assert list(table["other_unit"].unique()) == ["blocks.0", "blocks.1", "blocks.2", "blocks.4", "blocks.5"]
+    assert list(table["other_unit"].unique()) == [
+        "blocks.0",
+        "blocks.1",
+        "blocks.2",
+        "blocks.4",
+        "blocks.5",
+    ]
     model, other = models["vit"], models["resnet"]
     with torch.no_grad():
         block: Any = part(model, "blocks.0")
@@ -89,7 +110,9 @@ def test_a_window_is_its_heads_side_by_side() -> None:
         return found
 
     one, two = (np.stack([gram(x[:, i]) for i in range(x.shape[1])]) for x in (heads, other))
-    found = slid((one @ two.T)[None], (one @ one.T)[None], (two**2).sum(1)[None], [np.array([0, 2])])[0, 0, 1]
+    found = slid(
+        (one @ two.T)[None], (one @ one.T)[None], (two**2).sum(1)[None], [np.array([0, 2])]
+    )[0, 0, 1]
     both, unit = gram(np.concatenate([heads[:, 0], heads[:, 2]], 1)), gram(other[:, 1])
     assert found == pytest.approx(both @ unit / np.sqrt((both @ both) * (unit @ unit)))
 
@@ -108,28 +131,44 @@ def test_parts_of_a_shard_and_several_shards(monkeypatch: pytest.MonkeyPatch) ->
     for column in ("value", "distance", "low", "high"):
         np.testing.assert_allclose(whole[column], parts[column], atol=1e-5)
     monkeypatch.setattr(local_heads, "MINIBATCH", 12)
-    once, *others = (inspect(models, 27, shard=shard)["local_heads"].table for shard in (12, 5, 24, 900))
+    once, *others = (
+        inspect(models, 27, shard=shard)["local_heads"].table for shard in (12, 5, 24, 900)
+    )
     assert (once["n"] == 24).all()
     for table in others:
-        np.testing.assert_allclose(table[["value", "low", "high"]], once[["value", "low", "high"]], atol=1e-5)
+        np.testing.assert_allclose(
+            table[["value", "low", "high"]], once[["value", "low", "high"]], atol=1e-5
+        )
     assert np.abs(once["value"] - whole["value"]).max() > 1e-4
     inspect(models)["local_heads"].chart()
 
 
 def test_early_units_are_of_the_first_two_stages() -> None:
     (net,) = subjects(resnet(), image=16)
-    assert [unit.name for unit in early_units(net)] == ["blocks.0", "blocks.1", "blocks.2", "blocks.4", "blocks.5"]
+    assert [unit.name for unit in early_units(net)] == [
+        "blocks.0",
+        "blocks.1",
+        "blocks.2",
+        "blocks.4",
+        "blocks.5",
+    ]
     (transformer,) = subjects(vit(), image=16)
     assert early_units(transformer) == ()
 
 
 def test_what_is_missing_is_said() -> None:
     alone = inspect({"vit": vit()}).left_out["local_heads"]
-    assert alone == {"vit": "It takes a convolutional model without attention too, and none is inspected."}
+    assert alone == {
+        "vit": "It takes a convolutional model without attention too, and none is inspected."
+    }
     nets = inspect({"resnet": resnet()}).left_out["local_heads"]
-    assert nets == {"resnet": "It takes a model with several heads of attention too, and none is inspected."}
+    assert nets == {
+        "resnet": "It takes a model with several heads of attention too, and none is inspected."
+    }
     flat = settled(nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.ReLU(), nn.Linear(8, 5)))
-    three = inspect({"vit": vit(), "resnet": resnet(), "flat": flat})["local_heads"].about["left_out"]
+    three = inspect({"vit": vit(), "resnet": resnet(), "flat": flat})["local_heads"].about[
+        "left_out"
+    ]
     assert three == {"flat": "It has neither attention nor convolutions to compare."}
     few = inspect({"vit": vit(), "resnet": resnet()}, 3).left_out["local_heads"]
     assert "needs at least 4 images" in few["vit"]

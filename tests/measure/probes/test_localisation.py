@@ -38,7 +38,9 @@ class Keeps(nn.Module):
 
 def ask(model: nn.Module, data: Dataset, **options: Any) -> Result:
     how = {name: options.pop(name) for name in ("shard", "batch") if name in options}
-    return vitreous.inspect({"m": model}, data, {"localisation": options}, image=16, limit=None, **how)["localisation"]
+    return vitreous.inspect(
+        {"m": model}, data, {"localisation": options}, image=16, limit=None, **how
+    )["localisation"]
 
 
 def test_patches_are_where_they_belong() -> None:
@@ -46,7 +48,11 @@ def test_patches_are_where_they_belong() -> None:
     found = patches(images, (2, 3))
     assert found.shape == (6, 2, 12)
     torch.testing.assert_close(found[4, 1], images[1, :, 2:4, 2:4].flatten())
-    assert patches(torch.zeros(2, 3, 15, 16), (4, 4)).shape == (16, 2, 48)  # as if it were 16 pixels high
+    assert patches(torch.zeros(2, 3, 15, 16), (4, 4)).shape == (
+        16,
+        2,
+        48,
+    )  # as if it were 16 pixels high
 
 
 def test_indices_by_hand() -> None:
@@ -70,7 +76,9 @@ def test_indices_by_hand() -> None:
 
 def test_displacement_of_every_pair() -> None:
     maps = np.random.default_rng(0).random((1, 6, 6))
-    want = np.mean([maps[0, 0, 4], maps[0, 1, 5]])  # one down, one to the right, on two rows of three
+    want = np.mean(
+        [maps[0, 0, 4], maps[0, 1, 5]]
+    )  # one down, one to the right, on two rows of three
     assert displaced(maps, (2, 3))[0, 2, 3] == pytest.approx(want)
 
 
@@ -98,7 +106,9 @@ def test_keeping_and_mixing_places() -> None:
     assert kept["grid"] == [4, 4]
     assert kept["hit_rate"]["value"] == 1
     assert kept["contrast"]["low"] > 0.1
-    net = ask(settled(Convolutional(Residual(8, 8, 2), Residual(8, 8, 2))), data).about["indices"]["m"]
+    net = ask(settled(Convolutional(Residual(8, 8, 2), Residual(8, 8, 2))), data).about["indices"][
+        "m"
+    ]
     assert net["contrast"]["value"] < kept["contrast"]["value"]
 
 
@@ -119,10 +129,14 @@ def test_parts_of_a_shard_and_a_coarser_grid() -> None:
     whole, parts = ask(model, data), ask(model, data, batch=5)
     np.testing.assert_allclose(whole.arrays["m"], parts.arrays["m"], atol=1e-5)
     assert ask(model, data, grid=2).arrays["m"].shape == (2, 2, 2, 2)
-    assert ask(model, data, grid=2).about["indices"]["m"]["hit_rate"]["value"] is None  # there is no interior
+    assert (
+        ask(model, data, grid=2).about["indices"]["m"]["hit_rate"]["value"] is None
+    )  # there is no interior
 
 
-def test_minibatches_are_the_same_however_images_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_minibatches_are_the_same_however_images_are_divided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     data, model = noise(18), settled(Keeps())
     one = ask(model, data)
     monkeypatch.setattr(localisation, "MINIBATCH", 8)
@@ -157,8 +171,14 @@ def test_unsuited() -> None:
 
 def test_few_replicates_have_students_interval() -> None:
     replicates = np.array([[0.5], [0.4], [0.6], [0.7], [0.3]])
-    reach = float(stats.t.ppf(0.975, 3) * np.std([0.4, 0.6, 0.7, 0.3], ddof=1))  # four replicates of ten images
-    np.testing.assert_allclose(np.ravel(localisation._spread(replicates, 10)), [0.5, 0.5 - reach, 0.5 + reach])
+    reach = float(
+        stats.t.ppf(0.975, 3) * np.std([0.4, 0.6, 0.7, 0.3], ddof=1)
+    )  # four replicates of ten images
+    np.testing.assert_allclose(
+        np.ravel(localisation._spread(replicates, 10)), [0.5, 0.5 - reach, 0.5 + reach]
+    )
     two = float(stats.t.ppf(0.975, 1) / stats.t.ppf(0.975, 3)) * reach  # and of two
-    np.testing.assert_allclose(np.ravel(localisation._spread(replicates, 2)), [0.5, 0.5 - two, 0.5 + two])
+    np.testing.assert_allclose(
+        np.ravel(localisation._spread(replicates, 2)), [0.5, 0.5 - two, 0.5 + two]
+    )
     assert np.isnan(localisation._spread(replicates, 1)[1]).all()

@@ -25,7 +25,9 @@ def test_cosines_by_hand() -> None:
     found = similarity(table)
     assert found.shape == (2, 2, 2, 2)
     np.testing.assert_allclose(found[0, 0], [[1, 0], [np.sqrt(0.5), np.nan]])
-    np.testing.assert_allclose(similarity(np.random.default_rng(0).normal(size=(3, 5, 8)))[1, 4, 1, 4], 1)
+    np.testing.assert_allclose(
+        similarity(np.random.default_rng(0).normal(size=(3, 5, 8)))[1, 4, 1, 4], 1
+    )
 
 
 def places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -81,7 +83,10 @@ def test_a_tile_shows_the_similarities_of_its_position() -> None:
     larger = SHEET // 5
     pixels = picture[larger // 2 :: larger, larger // 2 :: larger][:5, :5]
     same, opposite, gap = [143, 58, 10], [27, 63, 148], [255, 255, 255]
-    assert pixels[:2].tolist() == [[same, opposite, gap, opposite, same], [same, same, gap, opposite, opposite]]
+    assert pixels[:2].tolist() == [
+        [same, opposite, gap, opposite, same],
+        [same, same, gap, opposite, opposite],
+    ]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +99,9 @@ def test_a_tile_shows_the_similarities_of_its_position() -> None:
         ("hf clip", "embeddings.position_embedding.weight", (4, 4, 32)),
     ],
 )  # fmt: skip
-def test_tables_are_found_in_everybodys_models(model: str, weights: str, shape: tuple[int, ...]) -> None:
+def test_tables_are_found_in_everybodys_models(
+    model: str, weights: str, shape: tuple[int, ...]
+) -> None:
     found = tables(subject(model))
     assert list(found) == [weights]
     assert found[weights].shape == shape
@@ -102,14 +109,18 @@ def test_tables_are_found_in_everybodys_models(model: str, weights: str, shape: 
 
 def test_prefix_tokens_are_not_positions() -> None:
     whole = zoo.opened("deit")[0].get_parameter("pos_embed").detach().double()
-    np.testing.assert_array_equal(tables(subject("deit"))["pos_embed"].reshape(16, -1), whole[0, 2:])
+    np.testing.assert_array_equal(
+        tables(subject("deit"))["pos_embed"].reshape(16, -1), whole[0, 2:]
+    )
 
 
 def test_our_own_kinds_of_positions() -> None:
     model = vitreous.build("vit_nano", pos="2d")
     (crossed,) = subjects(model)
     table = tables(crossed)["positions.0"]
-    np.testing.assert_allclose(table.reshape(64, -1), model.get_submodule("positions.0")()[0, 1:].detach())
+    np.testing.assert_allclose(
+        table.reshape(64, -1), model.get_submodule("positions.0")()[0, 1:].detach()
+    )
     (fixed,) = subjects(vitreous.build("vit_nano", pos="sinusoidal"))
     assert list(tables(fixed)) == ["positions.0.table"]
     (every,) = subjects(vitreous.build("vit_nano", inject="every", depth=3))
@@ -117,7 +128,8 @@ def test_our_own_kinds_of_positions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "why"), [("swin", "encodes offsets"), ("beit", "encodes offsets"), ("mixer", "has no table")]
+    ("model", "why"),
+    [("swin", "encodes offsets"), ("beit", "encodes offsets"), ("mixer", "has no table")],
 )
 def test_models_without_a_table_are_told_why(model: str, why: str) -> None:
     found = vitreous.inspect(subject(model).specimen, noise(2, 64), ["position_similarity"])
@@ -127,7 +139,10 @@ def test_models_without_a_table_are_told_why(model: str, why: str) -> None:
 
 def test_through_an_inspection() -> None:
     torch.manual_seed(0)
-    models = {"one": vitreous.build("vit_nano"), "many": vitreous.build("vit_nano", inject="every", depth=2)}
+    models = {
+        "one": vitreous.build("vit_nano"),
+        "many": vitreous.build("vit_nano", inject="every", depth=2),
+    }
     result = vitreous.inspect(models, noise(2, 32), ["position_similarity"])["position_similarity"]
     assert result.table.query("pictured")["model"].tolist() == ["one", "many", "many"]
     assert result.arrays["sheets"].shape == (3, SHEET, SHEET, 3)
@@ -136,4 +151,6 @@ def test_through_an_inspection() -> None:
     (alone,) = subjects({"one": models["one"]})
     table = next(iter(tables(alone).values()))
     expected = indices(similarity(table))
-    assert result.table.set_index("index").query("model == 'one'")["value"].to_dict() == pytest.approx(expected)
+    assert result.table.set_index("index").query("model == 'one'")[
+        "value"
+    ].to_dict() == pytest.approx(expected)

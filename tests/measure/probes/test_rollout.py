@@ -22,7 +22,11 @@ def by_hand(matrices: list[np.ndarray], identity: bool = True, heads: str = "mea
     """The product of (heads, n, n), one layer after the other, in float64."""
     product = np.eye(matrices[0].shape[-1])
     for matrix in matrices:
-        one = matrix.astype(np.float64).mean(0) if heads == "mean" else matrix.astype(np.float64).max(0)
+        one = (
+            matrix.astype(np.float64).mean(0)
+            if heads == "mean"
+            else matrix.astype(np.float64).max(0)
+        )
         one = one + np.eye(len(one)) if identity else one
         product = (one / one.sum(1, keepdims=True)) @ product
     return product
@@ -44,7 +48,9 @@ def test_against_the_product_by_hand(name: str, options: dict[str, Any]) -> None
             wanted = product[0, 1:] if name == "class" else product.mean(0)
             np.testing.assert_allclose(maps[image, number].ravel(), wanted, rtol=1e-5, atol=1e-7)
             row = result.table[(result.table["unit"] == unit) & (result.table["image"] == image)]
-            assert row["elsewhere"].item() == pytest.approx(product[0, 0] if name == "class" else 0, abs=1e-6)
+            assert row["elsewhere"].item() == pytest.approx(
+                product[0, 0] if name == "class" else 0, abs=1e-6
+            )
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -69,7 +75,9 @@ def test_uniform_attention_in_closed_form() -> None:
 
 
 def test_attention_to_oneself_moves_nothing() -> None:
-    result = ask(opened("class").with_attention("attention", torch.eye(17) * 0.99 + 0.01 / 17), "rollout")
+    result = ask(
+        opened("class").with_attention("attention", torch.eye(17) * 0.99 + 0.01 / 17), "rollout"
+    )
     assert (result.table["elsewhere"] > 0.98).all()
     plain = ask(opened("plain").with_attention("attention", torch.eye(16)), "rollout")
     (maps,) = (array for key, array in plain.arrays.items() if key.startswith("rollout/"))
@@ -78,7 +86,9 @@ def test_attention_to_oneself_moves_nothing() -> None:
 
 def test_a_class_token_that_joins_later_has_brought_nothing_along() -> None:
     torch.manual_seed(0)
-    model = vitreous.build("convit_ti", image=16, patch=4, classes=3, depth=2, heads=4, head_dim=4, gpsa=1).eval()
+    model = vitreous.build(
+        "convit_ti", image=16, patch=4, classes=3, depth=2, heads=4, head_dim=4, gpsa=1
+    ).eval()
     specimen = vitreous.open(model)
     result, observed = ask(specimen, "rollout"), look(specimen)
     first, second = (seen(specimen, unit).dense()[1].numpy() for unit in attention_units(specimen))
@@ -87,7 +97,9 @@ def test_a_class_token_that_joins_later_has_brought_nothing_along() -> None:
     joined[1:, 1:] = by_hand([first])
     wanted = (by_hand([second]) @ joined)[0]
     start = torch.from_numpy(by_hand([first]))[None]
-    np.testing.assert_allclose(rolled(torch.eye(17, dtype=torch.float64)[None], start)[0], joined, rtol=1e-12)
+    np.testing.assert_allclose(
+        rolled(torch.eye(17, dtype=torch.float64)[None], start)[0], joined, rtol=1e-12
+    )
     (maps,) = (array for key, array in result.arrays.items() if key.startswith("rollout/"))
     np.testing.assert_allclose(maps[1, 1].ravel(), wanted[1:], rtol=1e-5)
     np.testing.assert_allclose(maps[1, 0].ravel(), by_hand([first]).mean(0), rtol=1e-5)
@@ -115,9 +127,14 @@ def test_tokens_that_do_not_ask_keep_what_they_have() -> None:
 
 
 def test_windows_on_one_grid_can_be_multiplied() -> None:
-    result, found = ask(opened("neighbours"), "rollout"), seen(opened("neighbours"), "blocks.0.attn")
+    result, found = (
+        ask(opened("neighbours"), "rollout"),
+        seen(opened("neighbours"), "blocks.0.attn"),
+    )
     (maps,) = (array for key, array in result.arrays.items() if key.startswith("rollout/"))
-    np.testing.assert_allclose(maps[0, 0].ravel(), by_hand([found.dense()[0].numpy()]).mean(0), rtol=1e-5)
+    np.testing.assert_allclose(
+        maps[0, 0].ravel(), by_hand([found.dense()[0].numpy()]).mean(0), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -137,7 +154,9 @@ def test_other_ways_between_places_are_refused() -> None:
     mixing = replace(units[2], kind="conv", name="local")
     assert "local (conv) moves information" in unrollable([*units[:2], mixing, *units[3:]])
     assert "loses tokens" in unrollable([*units[:3], replace(units[3], prefix=()), *units[4:]])
-    assert "Not all of its attention" in unrollable([*units[:3], replace(units[3], reach="linear"), *units[4:]])
+    assert "Not all of its attention" in unrollable(
+        [*units[:3], replace(units[3], reach="linear"), *units[4:]]
+    )
 
 
 def test_coverage_of_known_shares() -> None:
@@ -156,12 +175,20 @@ def test_light_falls_where_the_shares_are() -> None:
 
 
 def test_options_are_checked() -> None:
-    with pytest.raises(VitreousError, match=r"rollout\.heads='min' was set; it takes one of 'mean', 'max'"):
+    with pytest.raises(
+        VitreousError, match=r"rollout\.heads='min' was set; it takes one of 'mean', 'max'"
+    ):
         vitreous.inspect(opened("class"), noise(1), {"rollout": {"heads": "min"}})
 
 
 @pytest.mark.parametrize(
-    ("box", "grid"), [((3, 5, 6, 8), (8, 8)), ((0, 0, 32, 16), (4, 8)), ((7, 1, 9, 30), (5, 3)), ((4, 4, 4, 9), (8, 8))]
+    ("box", "grid"),
+    [
+        ((3, 5, 6, 8), (8, 8)),
+        ((0, 0, 32, 16), (4, 8)),
+        ((7, 1, 9, 30), (5, 3)),
+        ((4, 4, 4, 9), (8, 8)),
+    ],
 )
 def test_how_much_of_a_patch_lies_in_a_box(box: tuple[int, ...], grid: tuple[int, int]) -> None:
     """Against counting points that lie close together."""
@@ -184,7 +211,9 @@ def test_what_lies_in_the_box_of_the_object() -> None:
     for image, picture in enumerate(found.arrays["images"]):
         (own,) = np.flatnonzero((pictures == picture).all((1, 2, 3)))
         x0, y0, x1, y1 = data.truth["box"][own].tolist()
-        light = found.arrays["rollout/nano:vit"][image, -1].astype(np.float64).repeat(4, 0).repeat(4, 1)
+        light = (
+            found.arrays["rollout/nano:vit"][image, -1].astype(np.float64).repeat(4, 0).repeat(4, 1)
+        )
         wanted = light[y0:y1, x0:x1].sum() / light.sum()
         row = found.table[(found.table["image"] == image) & found.table["tile"]]
         assert row["inside"].item() == pytest.approx(wanted, rel=1e-5)

@@ -32,7 +32,11 @@ class Times(nn.Module):
 class Plain(nn.Module):
     def __init__(self, *blocks: nn.Module) -> None:
         super().__init__()
-        self.stem, self.blocks, self.head = Patches(cls=True), nn.Sequential(*blocks), nn.Linear(WIDTH, 5)
+        self.stem, self.blocks, self.head = (
+            Patches(cls=True),
+            nn.Sequential(*blocks),
+            nn.Linear(WIDTH, 5),
+        )
 
     def forward(self, images: Tensor) -> Tensor:
         found: Tensor = self.head(self.blocks(self.stem(images))[:, 0])

@@ -57,7 +57,9 @@ def test_units_against_their_own_input_without_prefix_tokens(cls: bool) -> None:
         sites = seen[unit.name]
         assert sites.before is not None
         assert sites.after is not None
-        before, after = (at.raw[:, int(cls) :].double().var(1).mean() for at in (sites.before, sites.after))
+        before, after = (
+            at.raw[:, int(cls) :].double().var(1).mean() for at in (sites.before, sites.after)
+        )
         assert table.loc[unit.name, "value"] == pytest.approx(after.item(), rel=1e-5)
         assert table.loc[unit.name, "ratio"] == pytest.approx((after / before).item(), rel=1e-5)
 
@@ -85,6 +87,12 @@ def test_size_of_batches_does_not_matter() -> None:
 def test_a_single_position_does_not_vary() -> None:
     (subject,) = subjects(vitreous.open(settled(Transformer(Block())), image=16))
     stem, *_, head = subject.specimen.units
-    assert Variance().refuses(subject, replace(stem, grid=(1, 1))) == "Its feature map is a single position."
-    assert Variance().refuses(subject, replace(stem, grid=None)) == "It has no feature map: positions are gone."
+    assert (
+        Variance().refuses(subject, replace(stem, grid=(1, 1)))
+        == "Its feature map is a single position."
+    )
+    assert (
+        Variance().refuses(subject, replace(stem, grid=None))
+        == "It has no feature map: positions are gone."
+    )
     assert Variance().refuses(subject, head) == ""

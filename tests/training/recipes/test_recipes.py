@@ -124,12 +124,16 @@ def test_arguments_stay_in_the_recipe() -> None:
 
 
 def test_an_unknown_name_has_neighbours() -> None:
-    with pytest.raises(UnknownName, match=r"There is no recipe 'hdv_cifr'\. Did you mean hdv_cifar"):
+    with pytest.raises(
+        UnknownName, match=r"There is no recipe 'hdv_cifr'\. Did you mean hdv_cifar"
+    ):
         recipes.named("hdv_cifr")
 
 
 def test_recipes_need_no_torch() -> None:
     script = "import sys, vitreous.training.recipes as r; r.names(); print('torch' in sys.modules)"
     source = Path(vitreous.__file__).parents[1]
-    done = subprocess.run([sys.executable, "-c", script], cwd=source, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=source, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "False"

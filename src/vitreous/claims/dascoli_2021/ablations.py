@@ -10,7 +10,11 @@ from collections.abc import Iterator
 
 from vitreous.claims.claim import Part, at_least, at_most, less, more, near, noted
 from vitreous.claims.dascoli_2021.book import claim
-from vitreous.claims.dascoli_2021.readings import accuracy_after, accuracy_within, lost_without_content
+from vitreous.claims.dascoli_2021.readings import (
+    accuracy_after,
+    accuracy_within,
+    lost_without_content,
+)
 from vitreous.claims.evidence import Look
 from vitreous.claims.measure import Measure, beside, spearman
 from vitreous.claims.readings import accuracy
@@ -50,14 +54,29 @@ def more_and_more_local_layers_help(look: Look) -> Iterator[Part]:
     """Without gated layers there is nothing to be local, so that column of the grid is one model."""
     none, *some = counts(look)
     plain = accuracy(look("convit", gpsa=none))
-    grid = {(n, s): accuracy(look("convit", gpsa=n, strength=None if s == 1 else s)) for n in some for s in STRENGTHS}
+    grid = {
+        (n, s): accuracy(look("convit", gpsa=n, strength=None if s == 1 else s))
+        for n in some
+        for s in STRENGTHS
+    }
     by_layers = beside([plain, *(beside([grid[n, s] for s in STRENGTHS]).mean() for n in some)])
     by_strength = beside([beside([grid[n, s] for n in some]).mean() for s in STRENGTHS])
     layers, strength = spearman(counts(look), by_layers), spearman(STRENGTHS, by_strength)
-    yield at_least("rank correlation of accuracy and number of gated layers, mean over strengths", layers, 0.8)
-    yield at_least("rank correlation of accuracy and locality strength, mean over numbers of layers", strength, 0.8)
+    yield at_least(
+        "rank correlation of accuracy and number of gated layers, mean over strengths", layers, 0.8
+    )
+    yield at_least(
+        "rank correlation of accuracy and locality strength, mean over numbers of layers",
+        strength,
+        0.8,
+    )
     corners = grid[some[-1], 1.0] - plain
-    yield at_least("accuracy with most gated layers, strength 1, minus that with none, in points", corners, 1, paper=4)
+    yield at_least(
+        "accuracy with most gated layers, strength 1, minus that with none, in points",
+        corners,
+        1,
+        paper=4,
+    )
 
 
 @claim(
@@ -76,7 +95,12 @@ def gated_layers_give_a_head_start(look: Look) -> Iterator[Part]:
 
     early, end = ratio(EARLY), ratio(1.0)
     threshold = look.at(hundred=1.2, sanity=1.5)
-    yield at_least("accuracy with most gated layers over that with none, 7 % of the epochs", early, threshold, versus=1)
+    yield at_least(
+        "accuracy with most gated layers over that with none, 7 % of the epochs",
+        early,
+        threshold,
+        versus=1,
+    )
     yield less("that ratio at the end minus what it was at 7 % of the epochs", end - early)
 
 
@@ -107,7 +131,10 @@ def positions_alone_help(look: Look) -> Iterator[Part]:
     large=True,
 )
 def convolutional_start_helps(look: Look) -> Iterator[Part]:
-    start, gate = "row b (convolutional start) minus row d, in points", "row c (trained gates) minus row d, in points"
+    start, gate = (
+        "row b (convolutional start) minus row d, in points",
+        "row c (trained gates) minus row d, in points",
+    )
     yield more(f"{start}, all images", gap(look, "b", "d"), paper=0.4)
     yield more(f"{start}, 10 % of the images", gap(look, "b", "d", tenth=True), paper=2.8)
     yield from near(f"{gate}, all images", gap(look, "c", "d"), SMALL, paper=-0.2)
@@ -127,7 +154,11 @@ def convolutional_start_helps(look: Look) -> Iterator[Part]:
 def gates_and_start_add_up(look: Look) -> Iterator[Part]:
     either = beside([gap(look, letter, "d", tenth=True) for letter in "bc"]).most()
     both = gap(look, "a", "d", tenth=True)
-    yield more("gain of both minus the larger gain of one, 10 % of the images, in points", both - either, paper=2.3)
+    yield more(
+        "gain of both minus the larger gain of one, 10 % of the images, in points",
+        both - either,
+        paper=2.3,
+    )
     yield noted("gain of both, 10 % of the images, in points", both, paper=5.1)
     yield noted("gain of both, all images, in points", gap(look, "a", "d"), paper=0.6)
 
@@ -159,7 +190,10 @@ def frozen_convolutions_are_nearly_as_good(look: Look) -> Iterator[Part]:
     large=True,
 )
 def frozen_random_attention_is_worse(look: Look) -> Iterator[Part]:
-    deit, frozen = "row g (frozen, random) minus row e (DeiT), in points", "row f minus row g, in points"
+    deit, frozen = (
+        "row g (frozen, random) minus row e (DeiT), in points",
+        "row f minus row g, in points",
+    )
     yield less(f"{deit}, all images", gap(look, "g", "e"), paper=-5.4)
     yield less(f"{deit}, 10 % of the images", gap(look, "g", "e", tenth=True), paper=-3.0)
     yield at_least(f"{frozen}, all images", gap(look, "f", "g"), 3.0, paper=4.9)
@@ -180,12 +214,21 @@ def without_gates_content_is_ignored(look: Look) -> Iterator[Part]:
     point, where the catalogue says about nothing."""
     psa = look("convit", psa=True)
     early = accuracy_within(psa, 0.2) - accuracy_within(look("deit"), 0.2)
-    yield more("accuracy in the first fifth of the epochs, without gates minus DeiT, in points", early)
+    yield more(
+        "accuracy in the first fifth of the epochs, without gates minus DeiT, in points", early
+    )
     late = accuracy(psa) - accuracy(look("convit"))
     yield less("accuracy at the end, without gates minus ConViT, in points", late)
     lost = lost_without_content(psa)
-    yield at_most("accuracy lost without gates if a layer attends as to the mean image, in points", lost, SMALL)
-    yield noted("accuracy at the end, without gates minus DeiT, in points", accuracy(psa) - accuracy(look("deit")))
+    yield at_most(
+        "accuracy lost without gates if a layer attends as to the mean image, in points",
+        lost,
+        SMALL,
+    )
+    yield noted(
+        "accuracy at the end, without gates minus DeiT, in points",
+        accuracy(psa) - accuracy(look("deit")),
+    )
 
 
 @claim(
@@ -198,4 +241,6 @@ def without_gates_content_is_ignored(look: Look) -> Iterator[Part]:
 )
 def class_token_joins_late(look: Look) -> Iterator[Part]:
     difference = accuracy(look("convit")) - accuracy(look("convit", cls="inside"))
-    yield more("accuracy with the class token after the gated layers minus inside, in points", difference)
+    yield more(
+        "accuracy with the class token after the gated layers minus inside, in points", difference
+    )

@@ -18,7 +18,8 @@ def pair(look: Look, fraction: float, size: str | None = None) -> tuple[Measure,
     """Accuracy of ConViT and DeiT on a share of the images, with as many images seen in all (A3.12)."""
     share = None if fraction == 1 else fraction
     convit, deit = (
-        accuracy(look(model, size=size, fraction=share, schedule="samples")) for model in ("convit", "deit")
+        accuracy(look(model, size=size, fraction=share, schedule="samples"))
+        for model in ("convit", "deit")
     )
     return convit, deit
 
@@ -42,7 +43,9 @@ def gain(look: Look, fraction: float, size: str | None = None) -> Measure:
 def convit_is_more_accurate(look: Look) -> Iterator[Part]:
     difference = accuracy(look("convit")) - accuracy(look("deit"))
     threshold = look.at(hundred=1.0, ten=0.5, sanity=5.0)
-    yield at_least("accuracy of ConViT minus that of DeiT, in points", difference, threshold, paper=0.9)
+    yield at_least(
+        "accuracy of ConViT minus that of DeiT, in points", difference, threshold, paper=0.9
+    )
 
 
 @claim(
@@ -69,7 +72,12 @@ def gating_costs_time(look: Look) -> Iterator[Part]:
 )
 def a_tenth_of_the_images_is_enough(look: Look) -> Iterator[Part]:
     convit, deit = pair(look, 0.1)
-    yield at_least("accuracy on 10 % of the images, ConViT minus DeiT, in points", convit - deit, 3.0, paper=11.6)
+    yield at_least(
+        "accuracy on 10 % of the images, ConViT minus DeiT, in points",
+        convit - deit,
+        3.0,
+        paper=11.6,
+    )
 
 
 @claim(
@@ -85,9 +93,16 @@ def gain_grows_as_images_get_fewer(look: Look) -> Iterator[Part]:
     """The ratio of gains is judged as a difference: it has a sign also where there is no gain on all images."""
     gains = beside([gain(look, fraction) for fraction in FRACTIONS])
     few, all_ = gains[0], gains[-1]
-    yield at_most("rank correlation of gain and share of the images", spearman(FRACTIONS, gains), -0.9, paper=-1.0)
+    yield at_most(
+        "rank correlation of gain and share of the images",
+        spearman(FRACTIONS, gains),
+        -0.9,
+        paper=-1.0,
+    )
     yield more("gain on 5 % of the images, in percent of the accuracy of DeiT", few, paper=37.4)
-    yield no_less("gain on 5 % minus three times that on all images, in percent", few - 3 * all_, paper=31.7)
+    yield no_less(
+        "gain on 5 % minus three times that on all images, in percent", few - 3 * all_, paper=31.7
+    )
     yield noted("gain on 5 % over that on all images", few / all_, paper=19.9)
 
 
@@ -101,7 +116,9 @@ def gain_grows_as_images_get_fewer(look: Look) -> Iterator[Part]:
 )
 def gain_grows_with_size(look: Look) -> Iterator[Part]:
     growth = gain(look, 0.1, size="s") - gain(look, 0.1)
-    yield more("gain of the larger size minus that of the smaller, 10 % of the images, in percent", growth)
+    yield more(
+        "gain of the larger size minus that of the smaller, 10 % of the images, in percent", growth
+    )
 
 
 @claim(
@@ -129,7 +146,11 @@ def overfits_small_data(look: Look) -> Iterator[Part]:
     """The accuracy is that of a training which is not repeated here, so it is noted; overfitting could fail to show,
     and so it is judged: a rise of a hundredth of a nat."""
     convit = look("convit")
-    yield at_least("NLL of the test images at the end minus its least, in nats", rise_of_test_loss(convit), 0.01)
+    yield at_least(
+        "NLL of the test images at the end minus its least, in nats",
+        rise_of_test_loss(convit),
+        0.01,
+    )
     yield noted("accuracy, in percent", accuracy(convit), paper=82.1)
 
 
@@ -148,6 +169,9 @@ def less_sensitive_to_the_rate(look: Look) -> Iterator[Part]:
         return rates.most() - rates.least()
 
     convit, deit = spread("convit"), spread("deit")
-    yield more("range of accuracies over ½, 1 and 2 times the rate, DeiT minus ConViT, in points", deit - convit)
+    yield more(
+        "range of accuracies over ½, 1 and 2 times the rate, DeiT minus ConViT, in points",
+        deit - convit,
+    )
     yield noted("range of ConViT, in points", convit)
     yield noted("range of DeiT, in points", deit)

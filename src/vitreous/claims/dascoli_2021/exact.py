@@ -34,7 +34,9 @@ def attention_can_be_a_convolution(look: Look) -> Iterator[Part]:
     difference = identity(exact, "psa_convolution_difference")
     yield at_most("largest difference from the convolution, locality strength 20", difference, 1e-3)
     rises = identity(exact, "psa_convolution_rises")
-    yield at_most("steps of growing locality strength at which the difference does not fall", rises, 0.0)
+    yield at_most(
+        "steps of growing locality strength at which the difference does not fall", rises, 0.0
+    )
 
 
 @claim(
@@ -50,8 +52,14 @@ def positions_add_no_parameters(look: Look) -> Iterator[Part]:
     `gpsa_parameter_share`: that number over all parameters of `convit_s/16`."""
     exact = look("identities")
     share = identity(exact, "gpsa_parameter_share")
-    yield at_most("share of the parameters that positional attention adds", share, 1e-4, paper=1.6e-5)
-    yield noted("number of parameters that it adds to ConViT-S", identity(exact, "gpsa_parameters"), paper=450)
+    yield at_most(
+        "share of the parameters that positional attention adds", share, 1e-4, paper=1.6e-5
+    )
+    yield noted(
+        "number of parameters that it adds to ConViT-S",
+        identity(exact, "gpsa_parameters"),
+        paper=450,
+    )
 
 
 @claim(
@@ -72,9 +80,13 @@ def heads_begin_by_position(look: Look) -> Iterator[Part]:
     (position - content).
     """
     exact = look("identities")
-    yield at_most("largest deviation of a row's sum from one", identity(exact, "gpsa_row_sum_error"), 1e-6)
+    yield at_most(
+        "largest deviation of a row's sum from one", identity(exact, "gpsa_row_sum_error"), 1e-6
+    )
     difference = identity(exact, "gpsa_mixture_difference")
-    yield at_most("largest difference of attention from the mixture of both kinds", difference, 1e-6)
+    yield at_most(
+        "largest difference of attention from the mixture of both kinds", difference, 1e-6
+    )
     share = identity(exact, "gpsa_position_share")
     yield at_least("share of attention that is by position", share, 0.5, paper=0.731)
 
@@ -104,4 +116,7 @@ def _twice_as_fine(look: Look) -> Iterator[Part]:
     deit = accuracy(look("deit", resolution=TWICE, embedding="truncated"))
     kept = "accuracy at twice the resolution over that before, ConViT without position embedding, nothing tuned"
     yield at_least(kept, convit / before, 0.8)
-    yield more("accuracy at twice the resolution, ConViT minus DeiT with truncated positions, in points", convit - deit)
+    yield more(
+        "accuracy at twice the resolution, ConViT minus DeiT with truncated positions, in points",
+        convit - deit,
+    )

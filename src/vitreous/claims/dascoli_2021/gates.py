@@ -45,7 +45,9 @@ def upper_layers_drop_position(look: Look) -> Iterator[Part]:
     order = spearman(mean.map(lambda row: np.arange(len(row))), mean)
     yield at_most("rank correlation of layer and mean gate", order, -0.6)
     high = lower(strongest, 1 / 2).most()
-    yield at_least("largest gate of a head in the first half of the gated layers", high, 0.5, paper=0.84)
+    yield at_least(
+        "largest gate of a head in the first half of the gated layers", high, 0.5, paper=0.84
+    )
     low = upper(mean, 1 / 3).mean()
     yield at_most("mean gate in the last third of the gated layers", low, 0.5, paper=0.0)
 
@@ -63,7 +65,9 @@ def larger_models_use_position_longer(look: Look) -> Iterator[Part]:
         return (gates(look("convit", size=size)) > IN_USE).map(np.sum)
 
     difference = using("s") - using(None)
-    yield no_less("layers with a mean gate above 0.1, larger size minus smaller", difference, paper=1.0)
+    yield no_less(
+        "layers with a mean gate above 0.1, larger size minus smaller", difference, paper=1.0
+    )
 
 
 @claim(
@@ -76,4 +80,6 @@ def larger_models_use_position_longer(look: Look) -> Iterator[Part]:
 )
 def heads_of_layer_two_differ(look: Look) -> Iterator[Part]:
     ratio = head_diversity(look("convit"))[1] / head_diversity(look("deit"))[1]
-    yield at_least("KL divergence between the heads of layer 2, ConViT over DeiT", ratio, 1.5, versus=1.0)
+    yield at_least(
+        "KL divergence between the heads of layer 2, ConViT over DeiT", ratio, 1.5, versus=1.0
+    )

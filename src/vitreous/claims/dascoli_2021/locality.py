@@ -92,7 +92,10 @@ def gated_layers_escape(look: Look) -> Iterator[Part]:
     yield at_least(says, growing(convit, "true"), 0.8, paper=1.0)
     yield noted(LOGGED + says, growing(convit, "official"))
     start = nonlocality(convit, "start", gated=True).mean()
-    yield noted("nonlocality of gated layers before training, in patches (4 heads on 8 x 8 patches: 1.80)", start)
+    yield noted(
+        "nonlocality of gated layers before training, in patches (4 heads on 8 x 8 patches: 1.80)",
+        start,
+    )
 
 
 @claim(
@@ -122,7 +125,9 @@ def convit_stays_more_local(look: Look) -> Iterator[Part]:
     study="convit",
 )
 def second_layer_stays_most_local(look: Look) -> Iterator[Part]:
-    end, logged = (nonlocality(look("convit"), "end", reading, gated=True) for reading in ("true", "official"))
+    end, logged = (
+        nonlocality(look("convit"), "end", reading, gated=True) for reading in ("true", "official")
+    )
     says = "nonlocality of the first gated layer minus that of the second, in patches"
     where = "the most local gated layer, counted from 1"
     most_local = end.map(np.argmin) + 1
@@ -142,7 +147,9 @@ def second_layer_stays_most_local(look: Look) -> Iterator[Part]:
 )
 def distillation_makes_local(look: Look) -> Iterator[Part]:
     difference = mean_nonlocality(look("deit", distilled=True)) - mean_nonlocality(look("deit"))
-    yield less("mean nonlocality at the end, distilled DeiT minus plain DeiT, in patches", difference)
+    yield less(
+        "mean nonlocality at the end, distilled DeiT minus plain DeiT, in patches", difference
+    )
 
 
 @claim(
@@ -160,7 +167,12 @@ def first_layer_looks_far_first(look: Look) -> Iterator[Part]:
     start, early = (nonlocality(convit, when, gated=True) for when in ("start", 0.1))
     growth = early - start
     fallen = (gates(convit, "end") < gates(convit, "start")).mean()
-    yield at_least("share of gated layers whose nonlocality has grown at the end", growing(convit, "true"), 0.8)
+    yield at_least(
+        "share of gated layers whose nonlocality has grown at the end", growing(convit, "true"), 0.8
+    )
     yield at_least("share of gated layers whose mean gate has fallen at the end", fallen, 0.8)
     ahead = growth[0] - growth[1:].mean()
-    yield more("growth of nonlocality in the first tenth of the epochs, first gated layer minus the others", ahead)
+    yield more(
+        "growth of nonlocality in the first tenth of the epochs, first gated layer minus the others",
+        ahead,
+    )

@@ -30,7 +30,9 @@ def embedding_matters_less(look: Look) -> Iterator[Part]:
     convit, deit = (lost_without_embedding(look(model)) for model in ("convit", "deit"))
     yield at_least("accuracy that DeiT loses without embedding, in points", deit, 1.0, paper=33.9)
     difference = deit - 3 * convit
-    yield no_less("loss of DeiT minus three times that of ConViT, in points", difference, paper=15.9)
+    yield no_less(
+        "loss of DeiT minus three times that of ConViT, in points", difference, paper=15.9
+    )
     yield noted("accuracy that ConViT loses without embedding, in points", convit, paper=6.0)
 
 
@@ -49,7 +51,9 @@ def late_layers_need_content(look: Look) -> Iterator[Part]:
         convit = look("convit")
         return lost_without(convit, "content", share) - lost_without(convit, "position", share)
 
-    says = "accuracy with position masked minus that with content masked, in points: {} gated layers"
+    says = (
+        "accuracy with position masked minus that with content masked, in points: {} gated layers"
+    )
     yield more(says.format("all"), difference(1.0), paper=45.5)
     yield from near(says.format("the first 30 % of the"), difference(EARLY), SMALL, paper=1.2)
     yield noted(says.format("the first half of the"), difference(0.5), paper=18.1)

@@ -19,11 +19,15 @@ EARLY = (1, 5)
 # Courses. The record of a training states no intervals, so these numbers have none.
 
 
-def course(rows: Rows, measure: str, reading: str = "", heads: Literal["mean", "max"] = "mean") -> pd.DataFrame:
+def course(
+    rows: Rows, measure: str, reading: str = "", heads: Literal["mean", "max"] = "mean"
+) -> pd.DataFrame:
     """A measure by epoch (rows) and layer (columns), over heads as their mean or 'max'."""
     table = rows.where(measure=measure, reading=reading).table
     if table.empty:
-        raise Unreadable(f"The record of {rows.exhibit.name} has no {f'{reading} {measure}'.strip()}")
+        raise Unreadable(
+            f"The record of {rows.exhibit.name} has no {f'{reading} {measure}'.strip()}"
+        )
     return table.groupby(["epoch", "layer"])["value"].agg(heads).unstack()
 
 
@@ -48,7 +52,9 @@ def certain(values: Array | float) -> Array:
 
 
 @reads("training")
-def nonlocality(rows: Rows, when: When = "end", reading: str = "true", gated: bool = False) -> Array:
+def nonlocality(
+    rows: Rows, when: When = "end", reading: str = "true", gated: bool = False
+) -> Array:
     """D_loc of every layer, or of the gated ones, in patches (A4.19). 'true' gives each layer its own input, 'official'
     the bare patch embedding to all of them (X-22)."""
     found = course(rows, "nonlocality", reading)
@@ -59,7 +65,9 @@ def nonlocality(rows: Rows, when: When = "end", reading: str = "true", gated: bo
 def upper_nonlocality(rows: Rows, when: When, reading: str = "true") -> Array:
     """D_loc, mean over the upper third of the layers."""
     found = course(rows, "nonlocality", reading)
-    return certain(at(found.iloc[:, -some(found.shape[1], 1 / 3) :].mean(axis=1).to_frame(), when)[0])
+    return certain(
+        at(found.iloc[:, -some(found.shape[1], 1 / 3) :].mean(axis=1).to_frame(), when)[0]
+    )
 
 
 @reads("training")

@@ -38,7 +38,9 @@ def filters_are_smooth(look: Look) -> Iterator[Part]:
     energy = strongest(vit, "value").mean() * STRONGEST
     yield at_least("share of the filters' energy in eight components", energy, 0.7)
     slower = 1 - strongest(vit, "frequency").mean() / strongest(untrained, "frequency").mean()
-    yield at_least("how much lower their mean frequency is than before training, as a share", slower, 0.3)
+    yield at_least(
+        "how much lower their mean frequency is than before training, as a share", slower, 0.3
+    )
     yield at_least("share of them that lies within the main components of patches of the images",
                    strongest(vit, "overlap").mean(), 0.6)  # fmt: skip
 
@@ -54,7 +56,9 @@ def filters_are_smooth(look: Look) -> Iterator[Part]:
 def attention_looks_farther_with_depth(look: Look) -> Iterator[Part]:
     distances = unit_distances(look("vit"))
     layers = distances.map(lambda row: np.arange(len(row)))
-    yield at_least("rank correlation of layer and mean attention distance", spearman(layers, distances), 0.6)
+    yield at_least(
+        "rank correlation of layer and mean attention distance", spearman(layers, distances), 0.6
+    )
 
 
 @claim(
@@ -67,7 +71,11 @@ def attention_looks_farther_with_depth(look: Look) -> Iterator[Part]:
 )
 def some_heads_are_global_at_once(look: Look) -> Iterator[Part]:
     farthest = head_distances(look("vit")).most()
-    yield at_least("distance of the farthest head in the first layer, relative to uniform attention", farthest, 0.9)
+    yield at_least(
+        "distance of the farthest head in the first layer, relative to uniform attention",
+        farthest,
+        0.9,
+    )
 
 
 @claim(
@@ -81,7 +89,9 @@ def some_heads_are_global_at_once(look: Look) -> Iterator[Part]:
 def hybrids_look_far_from_the_start(look: Look) -> Iterator[Part]:
     hybrid, vit = (head_distances(look(model)).mean() for model in ("hybrid", "vit"))
     yield at_least(
-        "mean distance in the first layer relative to uniform attention, hybrid minus ViT", hybrid - vit, 0.1
+        "mean distance in the first layer relative to uniform attention, hybrid minus ViT",
+        hybrid - vit,
+        0.1,
     )
 
 
@@ -92,10 +102,14 @@ def on_the_object(rows: Rows) -> Array:
     table = rows.table[rows.table["tile"].astype(bool)]
     table = table.dropna(subset=["inside"]) if "inside" in table else table.iloc[:0]
     if table.empty:
-        raise Unreadable(f"rollout of {rows.exhibit.name} does not say what lies inside the boxes of objects")
+        raise Unreadable(
+            f"rollout of {rows.exhibit.name} does not say what lies inside the boxes of objects"
+        )
     chosen = np.random.default_rng(len(table)).integers(len(table), size=(DRAWS, len(table)))
     chosen = np.concatenate([np.arange(len(table))[None], chosen])
-    inside, box = (table[name].to_numpy(dtype=np.float64)[chosen].mean(1) for name in ("inside", "box"))
+    inside, box = (
+        table[name].to_numpy(dtype=np.float64)[chosen].mean(1) for name in ("inside", "box")
+    )
     return np.asarray(inside / box)
 
 
@@ -110,6 +124,13 @@ def on_the_object(rows: Rows) -> Array:
 def rollout_finds_the_object(look: Look) -> Iterator[Part]:
     """On the embedded task of motifs whatever the study's images, because it knows where the object is. Rollout is
     asked of 256 images there (`images=tuple(range(256))`)."""
-    trained, untrained = (on_the_object(look("vit", data="SYN-B", moment=each)) for each in (None, "start"))
-    yield at_least("share of rollout within the object's box over the box's share of the image", trained, 1.5, versus=1)
+    trained, untrained = (
+        on_the_object(look("vit", data="SYN-B", moment=each)) for each in (None, "start")
+    )
+    yield at_least(
+        "share of rollout within the object's box over the box's share of the image",
+        trained,
+        1.5,
+        versus=1,
+    )
     yield more("the same, trained minus untrained", trained - untrained)

@@ -41,10 +41,16 @@ def positions_are_needed(look: Look) -> Iterator[Part]:
     yield at_least("accuracy with the worst kind of positions minus without any, in points", kinds.least() - without, 2,
                    paper=2.62)  # fmt: skip
     if look.sanity:
-        yield at_most("accuracy without positions where a place is asked for, in percent", without, 30)
+        yield at_most(
+            "accuracy without positions where a place is asked for, in percent", without, 30
+        )
         yield at_least("accuracy with the worst kind of positions, in percent", kinds.least(), 95)
-        anywhere = accuracy(look("vit", data="SYN-B")) - accuracy(look("vit", positions="none", data="SYN-B"))
-        yield at_most("accuracy that positions are worth where none is needed, in points", anywhere, 2)
+        anywhere = accuracy(look("vit", data="SYN-B")) - accuracy(
+            look("vit", positions="none", data="SYN-B")
+        )
+        yield at_most(
+            "accuracy that positions are worth where none is needed, in points", anywhere, 2
+        )
 
 
 @claim(
@@ -61,8 +67,16 @@ def kind_of_positions_hardly_matters(look: Look) -> Iterator[Part]:
     gained = kinds.least() - accuracy(look("vit", positions="none"))
     yield at_most("range over the kinds minus a third of what the worst gains over none, in points",
                   spread(kinds) - gained / 3, 0, paper=-0.67)  # fmt: skip
-    yield noted("accuracy with rows and columns minus with a list, in points", kinds[1] - kinds[0], paper=-0.2)
-    yield noted("accuracy with relative positions minus with a list, in points", kinds[2] - kinds[0], paper=-0.17)
+    yield noted(
+        "accuracy with rows and columns minus with a list, in points",
+        kinds[1] - kinds[0],
+        paper=-0.2,
+    )
+    yield noted(
+        "accuracy with relative positions minus with a list, in points",
+        kinds[2] - kinds[0],
+        paper=-0.17,
+    )
 
 
 @claim(
@@ -78,7 +92,12 @@ def where_positions_join_hardly_matters(look: Look) -> Iterator[Part]:
     for kind, name, reported in (("1d", "a list", 0.33), ("2d", "rows and columns", 0.05)):
         ways = [look("vit", **KINDS[kind], injection=way) for way in (None, "every", "shared")]
         found = beside([accuracy(seen) for seen in ways])
-        yield at_most(f"range of accuracy over three ways to add {name}, in points", spread(found), 0.5, paper=reported)
+        yield at_most(
+            f"range of accuracy over three ways to add {name}, in points",
+            spread(found),
+            0.5,
+            paper=reported,
+        )
 
 
 @reads("position_similarity")
@@ -98,7 +117,11 @@ def index(rows: Rows, name: str) -> Array:
 def positions_learn_the_grid(look: Look) -> Iterator[Part]:
     """That a position is most like itself needs no check: its cosine with itself is 1."""
     vit = look("vit")
-    yield at_most("rank correlation of distance and cosine", index(vit, "distance"), look.at(-0.5, sanity=-0.3))
+    yield at_most(
+        "rank correlation of distance and cosine",
+        index(vit, "distance"),
+        look.at(-0.5, sanity=-0.3),
+    )
     lines = (index(vit, "row") + index(vit, "column")) / 2
     yield more("mean cosine in one row or column minus that of others as far apart", lines)
     if look.sanity:
@@ -126,9 +149,15 @@ def without_positions_a_bag_of_patches(look: Look) -> Iterator[Part]:
         permutation_positions    with a list of positions as it is initialised, class token
     """
     exact = look("identities")
-    yield at_most("largest change of a score, class token", identity(exact, "permutation_class"), 1e-5)
-    yield at_most("largest change of a score, mean of tokens", identity(exact, "permutation_mean"), 1e-5)
-    yield at_least("largest change of a score with positions", identity(exact, "permutation_positions"), 1e-3)
+    yield at_most(
+        "largest change of a score, class token", identity(exact, "permutation_class"), 1e-5
+    )
+    yield at_most(
+        "largest change of a score, mean of tokens", identity(exact, "permutation_mean"), 1e-5
+    )
+    yield at_least(
+        "largest change of a score with positions", identity(exact, "permutation_positions"), 1e-3
+    )
 
 
 @claim(
@@ -158,6 +187,12 @@ def positions_can_be_interpolated(look: Look) -> Iterator[Part]:
     larger = accuracy(look("vit", resolution=48))
     for other in ("truncated", "random"):
         found = larger - accuracy(look("vit", resolution=48, embedding=other))
-        yield at_least(f"accuracy at 48 pixels with interpolated minus with {other} positions, in points", found, 10)
+        yield at_least(
+            f"accuracy at 48 pixels with interpolated minus with {other} positions, in points",
+            found,
+            10,
+        )
     tuned = accuracy(look("vit", resolution=48, tuned="whole")) - accuracy(look("vit"))
-    yield at_least("accuracy at 48 pixels after fine-tuning minus at 32 before, in points", tuned, 0)
+    yield at_least(
+        "accuracy at 48 pixels after fine-tuning minus at 32 before, in points", tuned, 0
+    )

@@ -37,9 +37,16 @@ def scratch(look: Look) -> Measure:
 )
 def masked_patches_help_less_than_labels(look: Look) -> Iterator[Part]:
     found = masked(look)
-    yield at_least("accuracy after masked patches minus from scratch, in points", found - scratch(look), 1, paper=2)
+    yield at_least(
+        "accuracy after masked patches minus from scratch, in points",
+        found - scratch(look),
+        1,
+        paper=2,
+    )
     labels = accuracy(look("vit", pretrained="labels"))
-    yield at_least("accuracy after labels minus after masked patches, in points", labels - found, 1, paper=4)
+    yield at_least(
+        "accuracy after labels minus after masked patches, in points", labels - found, 1, paper=4
+    )
 
 
 @claim(
@@ -73,9 +80,14 @@ def masked_patches_need_little(look: Look) -> Iterator[Part]:
     base = scratch(look)
     whole = masked(look) - base
     yield more("gain over scratch with all images and steps, in points", whole)
-    for says, facts in (("a fifth of the images", {"unlabelled": 0.2}), ("a tenth of the steps", {"steps": 0.1})):
+    for says, facts in (
+        ("a fifth of the images", {"unlabelled": 0.2}),
+        ("a tenth of the steps", {"steps": 0.1}),
+    ):
         gain = masked(look, **facts) - base
-        yield at_least(f"gain with {says} minus 0.7 times the whole gain, in points", gain - 0.7 * whole, 0)
+        yield at_least(
+            f"gain with {says} minus 0.7 times the whole gain, in points", gain - 0.7 * whole, 0
+        )
 
 
 @claim(
@@ -102,10 +114,18 @@ def heads_may_begin_at_zero(look: Look) -> Iterator[Part]:
     """Computed: `zero_head_scores`, the largest absolute score of 8 images of N(0, 1) under a ViT (4 blocks, width 64,
     4 heads, patch 4, 32 x 32 images, seed 0, float32) whose head was replaced as fine-tuning does it, before its first
     step. On two cores this is all."""
-    yield at_most("largest score before the first step", identity(look("identities"), "zero_head_scores"), 0)
+    yield at_most(
+        "largest score before the first step", identity(look("identities"), "zero_head_scores"), 0
+    )
     if not look.sanity:
-        zero, last = (accuracy(look("vit", pretrained="labels", head=head)) for head in (None, "last"))
-        yield at_least("accuracy with a head of zeros minus with a new last layer, in points", zero - last, -0.2)
+        zero, last = (
+            accuracy(look("vit", pretrained="labels", head=head)) for head in (None, "last")
+        )
+        yield at_least(
+            "accuracy with a head of zeros minus with a new last layer, in points",
+            zero - last,
+            -0.2,
+        )
 
 
 @claim(
@@ -117,4 +137,6 @@ def heads_may_begin_at_zero(look: Look) -> Iterator[Part]:
 )
 def larger_images_help(look: Look) -> Iterator[Part]:
     large, own = (accuracy(look("vit", tuned="whole", resolution=side)) for side in (48, None))
-    yield at_least("accuracy fine-tuned at 48 pixels minus as long at 32, in points", large - own, 0, paper=1.3)
+    yield at_least(
+        "accuracy fine-tuned at 48 pixels minus as long at 32, in points", large - own, 0, paper=1.3
+    )

@@ -30,7 +30,10 @@ SHARES = (0.1, 0.3, None)
 )
 def pooling_needs_its_own_rate(look: Look) -> Iterator[Part]:
     """Something is lost at the other's best rate if the best rates differ, or if the mean is worse there."""
-    token, pooled = (beside([accuracy(look("vit", pool=pool, rate=rate)) for rate in RATES]) for pool in (None, "gap"))
+    token, pooled = (
+        beside([accuracy(look("vit", pool=pool, rate=rate)) for rate in RATES])
+        for pool in (None, "gap")
+    )
     apart = (token.most() - pooled.most()).map(abs)
     yield at_most("difference of the two at their best rates, in points", apart, 1.5)
     yield more("what the mean loses at the class token's best rate against the better of both, in points",
@@ -70,9 +73,20 @@ def hybrids_win_where_computing_is_scarce(look: Look) -> Iterator[Part]:
         return accuracy(look("hybrid", **facts)) - accuracy(look("vit", **facts))
 
     scarce = gap(epochs=0.25)
-    yield at_least("accuracy of the hybrid minus that of ViT after a short training, in points", scarce, 2, paper=4.17)
-    yield more("how much less that is after a training four times as long, in points", scarce - gap())
-    yield more("how much less that is for the larger size, in points", scarce - gap(epochs=0.25, size="s"), paper=4.17)
+    yield at_least(
+        "accuracy of the hybrid minus that of ViT after a short training, in points",
+        scarce,
+        2,
+        paper=4.17,
+    )
+    yield more(
+        "how much less that is after a training four times as long, in points", scarce - gap()
+    )
+    yield more(
+        "how much less that is for the larger size, in points",
+        scarce - gap(epochs=0.25, size="s"),
+        paper=4.17,
+    )
     cost = gflops(look("hybrid", epochs=0.25)) / gflops(look("vit", epochs=0.25))
     yield noted("operations of the hybrid over those of ViT", cost)
 
@@ -89,8 +103,12 @@ def vits_need_less_computing(look: Look) -> Iterator[Part]:
     """The paper compares curves over models trained on 300 million images. Small data have no such curve, so what is
     asked is plain: as accurate as the ResNet of the study, after as many epochs, at half its operations an image."""
     vit, resnet = look("vit"), look("resnet")
-    yield at_least("accuracy of ViT minus that of ResNet, in points", accuracy(vit) - accuracy(resnet), 0)
-    yield at_least("operations of ResNet over those of ViT", gflops(resnet) / gflops(vit), 2, paper=2, versus=1)
+    yield at_least(
+        "accuracy of ViT minus that of ResNet, in points", accuracy(vit) - accuracy(resnet), 0
+    )
+    yield at_least(
+        "operations of ResNet over those of ViT", gflops(resnet) / gflops(vit), 2, paper=2, versus=1
+    )
 
 
 def with_share(look: Look, model: str, share: float | None, **facts: Any) -> Measure:
@@ -100,7 +118,9 @@ def with_share(look: Look, model: str, share: float | None, **facts: Any) -> Mea
 
 def steps(says: str, effects: list[Measure], paper: tuple[float | None, ...]) -> Iterator[Part]:
     """One part for every step from a share to the next larger one."""
-    for (small, large), (before, after), reported in zip(pairwise(SHARES), pairwise(effects), paper, strict=True):
+    for (small, large), (before, after), reported in zip(
+        pairwise(SHARES), pairwise(effects), paper, strict=True
+    ):
         shares = " to ".join(f"{100 * (share or 1):.0f} %" for share in (small, large))
         yield more(f"{says} from {shares} of the images, in points", after - before, paper=reported)
 
@@ -130,7 +150,10 @@ def data_stand_in_for_inductive_bias(look: Look) -> Iterator[Part]:
     large=True,
 )
 def larger_models_need_more_data(look: Look) -> Iterator[Part]:
-    worth = [with_share(look, "vit", share, size="s") - with_share(look, "vit", share) for share in SHARES]
+    worth = [
+        with_share(look, "vit", share, size="s") - with_share(look, "vit", share)
+        for share in SHARES
+    ]
     yield from steps("gain of the next size on the standard one", worth, (2.56, 1.79))
 
 
@@ -154,7 +177,11 @@ def smaller_patches_cost_more(look: Look) -> Iterator[Part]:
     """
     exact = look("identities")
     linear = identity(exact, "patch_linear_operations")
-    yield at_most("distance from 4 of operations of linear maps, patch 4 over patch 8", (linear - 4).map(abs), 1e-9)
+    yield at_most(
+        "distance from 4 of operations of linear maps, patch 4 over patch 8",
+        (linear - 4).map(abs),
+        1e-9,
+    )
     products = identity(exact, "patch_attention_operations")
     yield noted("operations of attention's products, patch 4 over patch 8", products)
 
@@ -172,4 +199,6 @@ def dense_layers_on_pixels_are_huge(look: Look) -> Iterator[Part]:
     all 64 x 32 x 32 outputs over that of a 3 x 3 convolution from 3 to 64 channels, both counted on real layers (the
     dense one on torch's meta device) and without biases. That is 32⁴ / 9, about 116,508; vastly is a thousand times."""
     found = identity(look("identities"), "dense_over_convolution_weights")
-    yield at_least("weights of the dense layer over those of the convolution", found, 1000, versus=1)
+    yield at_least(
+        "weights of the dense layer over those of the convolution", found, 1000, versus=1
+    )

@@ -43,9 +43,18 @@ def best_number(look: Look, fraction: float | None = None) -> Measure:
 )
 def attention_from_the_end_helps(look: Look) -> Iterator[Part]:
     none, *some = (accuracy(each) for each in build_up(look))
-    yield more("accuracy with one attention block minus that with none, in points", some[0] - none, paper=0.97)
+    yield more(
+        "accuracy with one attention block minus that with none, in points",
+        some[0] - none,
+        paper=0.97,
+    )
     best = beside(some).most() - none
-    yield at_least("accuracy of the best number of attention blocks minus that of none, in points", best, 0.5, 1.54)
+    yield at_least(
+        "accuracy of the best number of attention blocks minus that of none, in points",
+        best,
+        0.5,
+        1.54,
+    )
 
 
 @claim(
@@ -75,7 +84,11 @@ def alternet_beats_resnet(look: Look) -> Iterator[Part]:
     clean = accuracy(alter) - accuracy(resnet)
     yield more("accuracy of AlterNet minus that of ResNet, in points", clean, paper=1.54)
     corrupted = robustness(alter) - robustness(resnet)
-    yield more("accuracy under corruption of AlterNet minus that of ResNet, in points", corrupted, paper=1.69)
+    yield more(
+        "accuracy under corruption of AlterNet minus that of ResNet, in points",
+        corrupted,
+        paper=1.69,
+    )
 
 
 @claim(
@@ -86,7 +99,10 @@ def alternet_beats_resnet(look: Look) -> Iterator[Part]:
     study="alternet",
 )
 def alternet_is_flat_and_convex(look: Look) -> Iterator[Part]:
-    alter, resnet = look("alternet", moment="warmup"), look("alternet", msas=BUILD_UP[0], moment="warmup")
+    alter, resnet = (
+        look("alternet", moment="warmup"),
+        look("alternet", msas=BUILD_UP[0], moment="warmup"),
+    )
     ratio = ape(alter) / ape(resnet)
     says = "mean positive eigenvalue of AlterNet over that of ResNet"
     yield at_most(says, ratio, 0.9, paper=0.76, versus=1.0)
@@ -105,7 +121,9 @@ def alternet_is_flat_and_convex(look: Look) -> Iterator[Part]:
 )
 def more_data_more_attention(look: Look) -> Iterator[Part]:
     added = best_number(look) - best_number(look, FEW)
-    yield no_less("best number of attention blocks with all images minus that with a fifth", added, paper=2)
+    yield no_less(
+        "best number of attention blocks with all images minus that with a fifth", added, paper=2
+    )
 
 
 @claim(
@@ -118,8 +136,14 @@ def more_data_more_attention(look: Look) -> Iterator[Part]:
     large=True,
 )
 def swin_catches_up(look: Look) -> Iterator[Part]:
-    few, all_ = (accuracy(look("alternet", fraction=f)) - accuracy(look("swin", fraction=f)) for f in (FEW, None))
-    yield more("lead of AlterNet over Swin with a fifth of the images minus that with all, in points", few - all_)
+    few, all_ = (
+        accuracy(look("alternet", fraction=f)) - accuracy(look("swin", fraction=f))
+        for f in (FEW, None)
+    )
+    yield more(
+        "lead of AlterNet over Swin with a fifth of the images minus that with all, in points",
+        few - all_,
+    )
 
 
 @claim(
@@ -135,7 +159,9 @@ def later_stages_need_more_heads(look: Look) -> Iterator[Part]:
     rising = accuracy(look("alternet"))
     for order in ("falling", "constant"):
         gain = rising - accuracy(look("alternet", order=order))
-        yield no_less(f"accuracy with rising numbers of heads minus that with {order} ones, in points", gain)
+        yield no_less(
+            f"accuracy with rising numbers of heads minus that with {order} ones, in points", gain
+        )
 
 
 @claim(
@@ -148,4 +174,7 @@ def later_stages_need_more_heads(look: Look) -> Iterator[Part]:
 )
 def attention_belongs_at_the_end(look: Look) -> Iterator[Part]:
     gain = accuracy(look("alternet")) - accuracy(look("alternet", placement="start"))
-    yield more("accuracy with attention at the end of stages minus that with it at their beginning, in points", gain)
+    yield more(
+        "accuracy with attention at the end of stages minus that with it at their beginning, in points",
+        gain,
+    )

@@ -23,9 +23,15 @@ def rise(rows: Rows, radius: float, term: str = "") -> Array:
     """Mean rise of the NLL on a ring around the trained weights, in which a loss that is not finite is infinite. With
     `l2` that of ½ · decay · |w|² is added, with `norms` that of decay · Σ‖W‖, as the paper has it (X-32)."""
     rings = rows.where(part="ring")
-    ring = Rows(rings.exhibit, rings.result, rings.table[np.isclose(rings.table["radius"].astype(float), radius)])
+    ring = Rows(
+        rings.exhibit,
+        rings.result,
+        rings.table[np.isclose(rings.table["radius"].astype(float), radius)],
+    )
     if ring.table.empty:
-        raise Unreadable(f"landscape of {rows.exhibit.name} has no ring of radius {radius:g}; 21 points have one")
+        raise Unreadable(
+            f"landscape of {rows.exhibit.name} has no ring of radius {radius:g}; 21 points have one"
+        )
     found = ring.one()
     if term:
         found = found + {"l2": 1.0, "norms": DECAY}[term] * float(ring.table[term].iloc[0])
@@ -62,7 +68,9 @@ def turning(rows: Rows) -> Array:
 def _way(rows: Rows, column: str) -> Array:
     moments = rows.where(part="moment").table
     if np.isfinite(moments[column].to_numpy(dtype=np.float64)).sum() < 2:
-        raise Unreadable(f"trajectory of {rows.exhibit.name} has fewer than two moments before the end")
+        raise Unreadable(
+            f"trajectory of {rows.exhibit.name} has fewer than two moments before the end"
+        )
     return moments[column].to_numpy(dtype=np.float64)
 
 
@@ -81,7 +89,9 @@ def _exact(value: float) -> Array:
 )
 def loss_is_not_convex_early(look: Look) -> Iterator[Part]:
     vit, resnet = (nep(look(model, moment="warmup")) for model in ("vit", "resnet"))
-    yield at_least("share of negative eigenvalues, ViT minus ResNet", vit - resnet, 0.02, paper=0.07)
+    yield at_least(
+        "share of negative eigenvalues, ViT minus ResNet", vit - resnet, 0.02, paper=0.07
+    )
 
 
 @claim(
@@ -97,7 +107,12 @@ def less_data_is_less_convex(look: Look) -> Iterator[Part]:
     by how much the one exceeds one and a half times the other."""
     few, every = (nep(look("vit", fraction=share, moment="warmup")) for share in (0.06, None))
     exceeds = few - every * 1.5
-    yield more("share of negative eigenvalues with 6 % of the images minus 1.5 times that with all", exceeds, 0, 0.155)
+    yield more(
+        "share of negative eigenvalues with 6 % of the images minus 1.5 times that with all",
+        exceeds,
+        0,
+        0.155,
+    )
     yield noted("ratio of the two shares", few / every, paper=3.6)
     steps = nep(look("vit", fraction=0.06, schedule="samples", moment="warmup"))
     yield noted("share with 6 % after as many steps, minus that with all", steps - every)
@@ -113,11 +128,17 @@ def less_data_is_less_convex(look: Look) -> Iterator[Part]:
 )
 def resnet_is_convex_on_little_data(look: Look) -> Iterator[Part]:
     (resnet_few, resnet), (vit_few, vit) = (
-        [nep(look(model, fraction=share, moment="warmup")) for share in (0.06, None)] for model in ("resnet", "vit")
+        [nep(look(model, fraction=share, moment="warmup")) for share in (0.06, None)]
+        for model in ("resnet", "vit")
     )
-    yield at_most("share of negative eigenvalues of ResNet with 6 % of the images", resnet_few, 0.02, paper=0)
+    yield at_most(
+        "share of negative eigenvalues of ResNet with 6 % of the images", resnet_few, 0.02, paper=0
+    )
     change = (resnet_few - resnet).map(np.abs)
-    yield more("rise of that share with less data in ViT minus its change in ResNet", vit_few - vit - change)
+    yield more(
+        "rise of that share with less data in ViT minus its change in ResNet",
+        vit_few - vit - change,
+    )
 
 
 @claim(
@@ -155,8 +176,15 @@ def training_sharpens(look: Look) -> Iterator[Part]:
     early, early_resnet = look("vit", moment="warmup"), look("resnet", moment="warmup")
     says = "mean positive eigenvalue at the end relative to that after warm-up"
     yield at_least(f"{says}, of ViT", ape(vit) / ape(early), 2.0, paper=11.9, versus=1.0)
-    yield at_least(f"{says}, of ResNet", ape(resnet) / ape(early_resnet), 2.0, paper=2.9, versus=1.0)
-    yield less("share of negative eigenvalues of ViT, at the end minus after warm-up", nep(vit) - nep(early), 0, -0.07)
+    yield at_least(
+        f"{says}, of ResNet", ape(resnet) / ape(early_resnet), 2.0, paper=2.9, versus=1.0
+    )
+    yield less(
+        "share of negative eigenvalues of ViT, at the end minus after warm-up",
+        nep(vit) - nep(early),
+        0,
+        -0.07,
+    )
 
 
 @claim(
@@ -172,11 +200,21 @@ def landscape_is_flatter(look: Look) -> Iterator[Part]:
     """The NLL decides. Both ways of adding L2 are noted, and so is what happens close to the centre (X-04, X-32)."""
     vit, resnet = look("vit"), look("resnet")
     far = rise(vit, FAR) / rise(resnet, FAR)
-    yield less("largest rise of the NLL on the grid, ViT relative to ResNet", highest(vit) / highest(resnet), 1.0)
-    yield at_most("rise of the NLL at radius 0.8, ViT relative to ResNet", far, 0.6, paper=0.47, versus=1.0)
+    yield less(
+        "largest rise of the NLL on the grid, ViT relative to ResNet",
+        highest(vit) / highest(resnet),
+        1.0,
+    )
+    yield at_most(
+        "rise of the NLL at radius 0.8, ViT relative to ResNet", far, 0.6, paper=0.47, versus=1.0
+    )
     guessing = worse_than_guessing(vit) - worse_than_guessing(resnet)
     yield less("share of the points worse than guessing or not finite, ViT minus ResNet", guessing)
-    yield noted("rise at radius 0.1, ViT relative to ResNet", rise(vit, NEAR) / rise(resnet, NEAR), paper=1.43)
+    yield noted(
+        "rise at radius 0.1, ViT relative to ResNet",
+        rise(vit, NEAR) / rise(resnet, NEAR),
+        paper=1.43,
+    )
     for term, called in (("l2", "½ · decay · |w|²"), ("norms", "decay · Σ‖W‖")):
         both = rise(vit, FAR, term) / rise(resnet, FAR, term)
         yield noted(f"rise of NLL and {called} at radius 0.8, ViT relative to ResNet", both)
@@ -197,7 +235,9 @@ def resnet_moves_away_first(look: Look) -> Iterator[Part]:
     says = "largest distance from the final weights relative to that of the first"
     yield at_least(f"{says}, of ResNet", farthest(resnet), 1.2, paper=1.5, versus=1.0)
     yield at_most(f"{says}, of ViT", farthest(vit), 1.05, paper=1.0)
-    yield more("total turning of ResNet minus that of ViT, in degrees", turning(resnet) - turning(vit))
+    yield more(
+        "total turning of ResNet minus that of ViT, in degrees", turning(resnet) - turning(vit)
+    )
     yield noted(f"{says}, of a ResNet trained by SGD", farthest(look("resnet", optimiser="sgd")))
 
 
@@ -230,10 +270,20 @@ def windows_flatten(look: Look) -> Iterator[Part]:
     """Size and sign are those after warm-up; late is the last third of the training."""
     local = "window" if look.sanity else "swin"
     swin, vit = look(local, moment="warmup"), look("vit", moment="warmup")
-    yield at_most("mean positive eigenvalue of Swin relative to that of ViT", ape(swin) / ape(vit), 0.7, versus=1.0)
+    yield at_most(
+        "mean positive eigenvalue of Swin relative to that of ViT",
+        ape(swin) / ape(vit),
+        0.7,
+        versus=1.0,
+    )
     yield more("share of negative eigenvalues of Swin", nep(swin))
-    grown, grown_vit = (ape(look(model)) / ape(look(model, moment="66")) for model in (local, "vit"))
-    yield less("growth of the mean positive eigenvalue in the last third, Swin minus ViT", grown - grown_vit)
+    grown, grown_vit = (
+        ape(look(model)) / ape(look(model, moment="66")) for model in (local, "vit")
+    )
+    yield less(
+        "growth of the mean positive eigenvalue in the last third, Swin minus ViT",
+        grown - grown_vit,
+    )
 
 
 @claim(
@@ -249,8 +299,12 @@ def augmentation_flattens(look: Look) -> Iterator[Part]:
     augmented, plain = (look("vit", augment=kind, moment="warmup") for kind in (None, "none"))
     says = "mean positive eigenvalue with augmentation relative to that without"
     yield at_most(f"{says}, of ViT", ape(augmented) / ape(plain), 0.8, versus=1.0)
-    yield no_less("share of negative eigenvalues of ViT, with minus without", nep(augmented) - nep(plain))
-    resnet, resnet_plain = (look("resnet", augment=kind, moment="warmup") for kind in (None, "none"))
+    yield no_less(
+        "share of negative eigenvalues of ViT, with minus without", nep(augmented) - nep(plain)
+    )
+    resnet, resnet_plain = (
+        look("resnet", augment=kind, moment="warmup") for kind in (None, "none")
+    )
     yield noted(f"{says}, of ResNet", ape(resnet) / ape(resnet_plain))
 
 
@@ -265,10 +319,19 @@ def augmentation_flattens(look: Look) -> Iterator[Part]:
 )
 def clean_curvature_misleads(look: Look) -> Iterator[Part]:
     """The order of the two changes, or their ratio changes to its double or its half."""
-    augmented, clean = (ape(look("vit", measured=how)) / ape(look("resnet", measured=how)) for how in (None, "clean"))
+    augmented, clean = (
+        ape(look("vit", measured=how)) / ape(look("resnet", measured=how))
+        for how in (None, "clean")
+    )
     changed = beside([augmented, clean]).map(_judged_differently)
-    yield at_least("whether clean images change the order of ViT and ResNet, or their ratio twofold", changed, 1.0)
-    yield noted("mean positive eigenvalue of ViT relative to that of ResNet, augmented images", augmented)
+    yield at_least(
+        "whether clean images change the order of ViT and ResNet, or their ratio twofold",
+        changed,
+        1.0,
+    )
+    yield noted(
+        "mean positive eigenvalue of ViT relative to that of ResNet, augmented images", augmented
+    )
     yield noted("the same on clean images", clean)
 
 

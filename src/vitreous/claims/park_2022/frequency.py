@@ -47,16 +47,26 @@ def attention_is_low_pass(look: Look) -> Iterator[Part]:
     if look.sanity:
         exact = look("identities")
         leak = identity(exact, "attention_leak_from_constant")
-        yield at_most("largest share of the constant that attention turns into anything else", leak, 1e-12)
+        yield at_most(
+            "largest share of the constant that attention turns into anything else", leak, 1e-12
+        )
         power = identity(exact, "attention_eighth_power_ratio")
-        yield at_most("what eight passes of attention leave of all that is not constant, at most", power, 0.01)
+        yield at_most(
+            "what eight passes of attention leave of all that is not constant, at most", power, 0.01
+        )
         lowered = identity(exact, "random_attention_lowers_ratio")
         yield at_least("share of random attention that lowers what is not constant", lowered, 0.95)
         return
     steps = sharpening(fine_vit(look), "attention")
     lowering = (steps < 0).mean()
-    yield at_least("share of attention layers that lower the highest frequency", lowering, 0.6, paper=0.75)
-    yield less("mean change of its log amplitude after the first quarter of the blocks", rest(steps), paper=-0.10)
+    yield at_least(
+        "share of attention layers that lower the highest frequency", lowering, 0.6, paper=0.75
+    )
+    yield less(
+        "mean change of its log amplitude after the first quarter of the blocks",
+        rest(steps),
+        paper=-0.10,
+    )
 
 
 @claim(
@@ -69,8 +79,14 @@ def attention_is_low_pass(look: Look) -> Iterator[Part]:
 def early_attention_sharpens(look: Look) -> Iterator[Part]:
     steps = sharpening(fine_vit(look), "attention")
     difference = quarter(steps) - rest(steps)
-    yield more("change by attention in the first quarter of the blocks minus that in the rest", difference, paper=0.35)
-    yield noted("change by attention in the first quarter of the blocks", quarter(steps), paper=0.25)
+    yield more(
+        "change by attention in the first quarter of the blocks minus that in the rest",
+        difference,
+        paper=0.35,
+    )
+    yield noted(
+        "change by attention in the first quarter of the blocks", quarter(steps), paper=0.25
+    )
 
 
 @claim(
@@ -91,12 +107,20 @@ def mlps_sharpen(look: Look) -> Iterator[Part]:
     """
     if look.sanity:
         raised = identity(look("identities"), "random_mlp_raises_high_share")
-        yield at_least("share of random MLPs that raise the share of high frequencies", raised, 0.95)
+        yield at_least(
+            "share of random MLPs that raise the share of high frequencies", raised, 0.95
+        )
         return
     mlps, attention = (sharpening(fine_vit(look), kind) for kind in ("mlp", "attention"))
-    yield at_least("share of MLPs that raise the highest frequency", (mlps > 0).mean(), 0.6, paper=0.67)
+    yield at_least(
+        "share of MLPs that raise the highest frequency", (mlps > 0).mean(), 0.6, paper=0.67
+    )
     apart = rest(mlps) - rest(attention)
-    yield more("change by MLPs minus that by attention after the first quarter of the blocks", apart, paper=0.21)
+    yield more(
+        "change by MLPs minus that by attention after the first quarter of the blocks",
+        apart,
+        paper=0.21,
+    )
 
 
 @claim(
@@ -118,12 +142,16 @@ def convolutions_are_high_pass(look: Look) -> Iterator[Part]:
     """
     if look.sanity:
         raised = identity(look("identities"), "random_convolutions_raise_high_share")
-        yield at_least("share of random convolutions that raise the share of high frequencies", raised, 0.95)
+        yield at_least(
+            "share of random convolutions that raise the share of high frequencies", raised, 0.95
+        )
         return
     resnet = look("resnet")
     stages = high_by_stage(resnet)
     least = (stages[1:] - stages[:-1]).least()
-    yield more("smallest rise of the highest frequency from one stage to the next", least, paper=0.96)
+    yield more(
+        "smallest rise of the highest frequency from one stage to the next", least, paper=0.96
+    )
     yield more("its rise within the first stage", high_in_first_stage(resnet), paper=0.40)
     same = high_from_stem(resnet, "common")
     yield noted("rise from stem to end of the finest wave that all maps hold", same)
@@ -138,8 +166,16 @@ def convolutions_are_high_pass(look: Look) -> Iterator[Part]:
     study="zoo",
 )
 def vit_smooths_resnet_sharpens(look: Look) -> Iterator[Part]:
-    yield less("highest frequency of ViT: last map minus first", high_from_stem(fine_vit(look)), paper=-0.49)
-    yield more("highest frequency of ResNet: last map minus first", high_from_stem(look("resnet")), paper=5.6)
+    yield less(
+        "highest frequency of ViT: last map minus first",
+        high_from_stem(fine_vit(look)),
+        paper=-0.49,
+    )
+    yield more(
+        "highest frequency of ResNet: last map minus first",
+        high_from_stem(look("resnet")),
+        paper=5.6,
+    )
 
 
 @claim(
@@ -161,7 +197,9 @@ def noise_gap(rows: Rows, least: float, most: float) -> Array:
     noisy = rows.result.table[rows.result.table["noisy"].astype(bool)]
     within = noisy[noisy["frequency"].between(least - 1e-6, most + 1e-6)]
     own, other = (
-        Rows(rows.exhibit, rows.result, within[within["model"] == name].sort_values("frequency")).draws("change")
+        Rows(
+            rows.exhibit, rows.result, within[within["model"] == name].sort_values("frequency")
+        ).draws("change")
         for name in (rows.exhibit.name, rows.exhibit.other)
     )
     return POINTS * (own.mean(1) - other.mean(1))
@@ -211,4 +249,6 @@ def attention_goes_by_shape(look: Look) -> Iterator[Part]:
     shape = shape_share(vit) - shape_share(resnet)
     yield at_least("decisions by shape, ViT minus ResNet, in points", shape, 10.0)
     kept = low_pass_change(vit) - low_pass_change(resnet)
-    yield more("change of accuracy when only low frequencies pass, ViT minus ResNet, in points", kept)
+    yield more(
+        "change of accuracy when only low frequencies pass, ViT minus ResNet, in points", kept
+    )

@@ -33,7 +33,9 @@ def contradictions(errors: Measure, losses: Measure) -> Measure:
         return np.asarray(gap[0] > SURE * gap[1:].std(0), dtype=np.float64)
 
     shared = [seed for seed in errors.seeds if seed in losses.seeds]
-    counts = {seed: (above(errors.seeds[seed]) * above(losses.seeds[seed]).T).sum() for seed in shared}
+    counts = {
+        seed: (above(errors.seeds[seed]) * above(losses.seeds[seed]).T).sum() for seed in shared
+    }
     return Measure({seed: np.full(1 + DRAWS, count) for seed, count in counts.items()})
 
 
@@ -48,9 +50,16 @@ def contradictions(errors: Measure, losses: Measure) -> Measure:
 def bias_lowers_error(look: Look) -> Iterator[Part]:
     errors = beside([error(model) for model in bias_order(look)])
     gap = error(look("vit")) - error(look("resnet"))
-    yield at_least("error of ViT minus that of ResNet, in points", gap, look.at(5.0, ten=2.0), paper=16.2)
+    yield at_least(
+        "error of ViT minus that of ResNet, in points", gap, look.at(5.0, ten=2.0), paper=16.2
+    )
     ranks = range(len(bias_order(look)))
-    yield at_least("rank correlation of weakness of bias and error, over models", spearman(ranks, errors), 0.9, 1.0)
+    yield at_least(
+        "rank correlation of weakness of bias and error, over models",
+        spearman(ranks, errors),
+        0.9,
+        1.0,
+    )
 
 
 @claim(
@@ -66,14 +75,23 @@ def bias_lowers_error(look: Look) -> Iterator[Part]:
 def error_follows_training_loss(look: Look) -> Iterator[Part]:
     errors, losses = _errors_and_losses(look)
     together = correlation(errors, losses)
-    yield at_least("correlation of test error and training loss over models", together, 0.9, paper=0.992)
+    yield at_least(
+        "correlation of test error and training loss over models", together, 0.9, paper=0.992
+    )
     against = contradictions(errors, losses)
-    yield at_most("pairs of models of which one has less training loss and more error for sure", against, 0, paper=0)
+    yield at_most(
+        "pairs of models of which one has less training loss and more error for sure",
+        against,
+        0,
+        paper=0,
+    )
 
 
 def _errors_and_losses(look: Look) -> tuple[Measure, Measure]:
     models = bias_order(look)
-    return beside([error(model) for model in models]), beside([train_nll(model) for model in models])
+    return beside([error(model) for model in models]), beside(
+        [train_nll(model) for model in models]
+    )
 
 
 @claim(
@@ -93,12 +111,15 @@ def same_on_other_data(look: Look) -> Iterator[Part]:
         yield at_least("correlation of test error and training loss over models", together, 0.8)
     few = 0.05 if look.sanity else 0.1
     small, large = (
-        error(look("vit", data="SYN-E", fraction=part)) - error(look("resnet", data="SYN-E", fraction=part))
+        error(look("vit", data="SYN-E", fraction=part))
+        - error(look("resnet", data="SYN-E", fraction=part))
         for part in (few, None)
     )
     yield more("error of ViT minus that of ResNet with few images of SYN-E, in points", small)
     lost = small * 0.5 - large
-    yield at_least(f"by how much that gap falls below its half with {1 / few:g} times the images", lost, 0.0)
+    yield at_least(
+        f"by how much that gap falls below its half with {1 / few:g} times the images", lost, 0.0
+    )
     yield noted("the gap with all images, in points", large)
 
 
@@ -116,10 +137,22 @@ def small_data_is_not_overfitted(look: Look) -> Iterator[Part]:
     would make it a matter of the schedule; that is noted."""
     shares = (None, 0.2, 0.04) if look.sanity else (None, 0.3, 0.1, 0.02)
     models = [look("vit", fraction=share) for share in shares]
-    errors, losses = beside([error(each) for each in models]), beside([train_nll(each) for each in models])
-    yield more("smallest rise of the error from one share of the images to the next, in points", _steps(errors).least())
-    yield more("smallest rise of the training loss from one share to the next", _steps(losses).least())
-    yield at_least("training loss with the smallest share minus that with all images", losses[-1] - losses[0], 0.1)
+    errors, losses = (
+        beside([error(each) for each in models]),
+        beside([train_nll(each) for each in models]),
+    )
+    yield more(
+        "smallest rise of the error from one share of the images to the next, in points",
+        _steps(errors).least(),
+    )
+    yield more(
+        "smallest rise of the training loss from one share to the next", _steps(losses).least()
+    )
+    yield at_least(
+        "training loss with the smallest share minus that with all images",
+        losses[-1] - losses[0],
+        0.1,
+    )
     same_samples = train_nll(look("vit", fraction=shares[-1], schedule="samples"))
     yield noted("the same where both see as many images in all", same_samples - losses[0])
 
@@ -141,7 +174,9 @@ def longer_training_does_not_help(look: Look) -> Iterator[Part]:
     share = 0.2 if look.scale == "ten" else None
     resnet = error(look("resnet", fraction=share))
     longer = error(look("vit", fraction=share, epochs=4)) - resnet
-    yield at_least("error of ViT after four times the epochs minus that of ResNet, in points", longer, 1.0)
+    yield at_least(
+        "error of ViT after four times the epochs minus that of ResNet, in points", longer, 1.0
+    )
     yield noted("the same after as many epochs", error(look("vit", fraction=share)) - resnet)
 
 
@@ -155,7 +190,9 @@ def longer_training_does_not_help(look: Look) -> Iterator[Part]:
 )
 def augmentation_makes_underconfident(look: Look) -> Iterator[Part]:
     for model, name in (("resnet", "ResNet"), ("vit", "ViT")):
-        plain, augmented = (calibration(look(model, augment=kind), "signed ECE") for kind in ("none", None))
+        plain, augmented = (
+            calibration(look(model, augment=kind), "signed ECE") for kind in ("none", None)
+        )
         yield more(f"confidence minus accuracy of {name} without augmentation", plain)
         yield less(f"confidence minus accuracy of {name} with augmentation", augmented)
 
@@ -178,6 +215,11 @@ def dependence_on_the_image_matters(look: Look) -> Iterator[Part]:
     agnostic = whole - accuracy(look("vit", pool="gap", mixer="mean"))
     near = whole - accuracy(look("vit", kernel=5))
     further = agnostic - near
-    yield more("points lost by attention that knows no image, less those lost by attention within 5 × 5", further)
+    yield more(
+        "points lost by attention that knows no image, less those lost by attention within 5 × 5",
+        further,
+    )
     yield noted("points lost by attention that knows no image", agnostic)
-    yield noted("training loss of Mixer minus that of ViT", train_nll(mixer) - train_nll(vit), paper=0.047)
+    yield noted(
+        "training loss of Mixer minus that of ViT", train_nll(mixer) - train_nll(vit), paper=0.047
+    )

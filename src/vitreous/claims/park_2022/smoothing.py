@@ -29,7 +29,9 @@ MUCH = 5.0
 def blur_improves_cnns(look: Look) -> Iterator[Part]:
     """The CNN is the pre-activation ResNet that AlterNet is made from, with blur and without; nothing else differs."""
     without = "0,0,0" if look.sanity else "0,0,0,0"
-    plain, end, start = (look("alternet", msas=without, blur=where) for where in (None, "end", "start"))
+    plain, end, start = (
+        look("alternet", msas=without, blur=where) for where in (None, "end", "start")
+    )
     gain = accuracy(end) - accuracy(plain)
     yield at_least("accuracy with blur minus that without, in points", gain, 0.3, paper=1.0)
     for measure in ("NLL", "ECE"):
@@ -37,9 +39,14 @@ def blur_improves_cnns(look: Look) -> Iterator[Part]:
         yield less(f"{measure} with blur minus that without", change)
     corrupted = robustness(end) - robustness(plain)
     yield more("accuracy under corruption with blur minus that without, in points", corrupted)
-    yield less("mean positive eigenvalue with blur over that without", ape(end) / ape(plain), than=1.0)
+    yield less(
+        "mean positive eigenvalue with blur over that without", ape(end) / ape(plain), than=1.0
+    )
     place = accuracy(end) - accuracy(start)
-    yield no_less("accuracy with blur at the end of stages minus that with it at their beginning, in points", place)
+    yield no_less(
+        "accuracy with blur at the end of stages minus that with it at their beginning, in points",
+        place,
+    )
 
 
 @claim(
@@ -52,9 +59,15 @@ def blur_improves_cnns(look: Look) -> Iterator[Part]:
 )
 def pooling_can_replace_attention(look: Look) -> Iterator[Part]:
     """Much better than no mixing of tokens at all: by five points or more."""
-    attention, pool, none = (accuracy(look("vit", pool="gap", mixer=kind)) for kind in (None, "pool", "identity"))
-    yield at_least("accuracy with pooling minus that with attention, in points", pool - attention, -3.0)
-    yield at_least("accuracy with pooling minus that without any mixing, in points", pool - none, MUCH)
+    attention, pool, none = (
+        accuracy(look("vit", pool="gap", mixer=kind)) for kind in (None, "pool", "identity")
+    )
+    yield at_least(
+        "accuracy with pooling minus that with attention, in points", pool - attention, -3.0
+    )
+    yield at_least(
+        "accuracy with pooling minus that without any mixing, in points", pool - none, MUCH
+    )
 
 
 @reads("occlusion")
@@ -82,7 +95,9 @@ def vits_are_robust(look: Look) -> Iterator[Part]:
     """By sign alone, against ResNet. Accuracies without disturbance differ, so what is compared is the share of it
     that is left. That attention near the end helps most is HDV-43 and HDV-58."""
     vit, resnet = look("vit"), look("resnet")
-    yield less("ECE of ViT minus that of ResNet", calibration(vit, "ECE") - calibration(resnet, "ECE"))
+    yield less(
+        "ECE of ViT minus that of ResNet", calibration(vit, "ECE") - calibration(resnet, "ECE")
+    )
     for reading, what in ((robustness, "corruption"), (occluded, "occlusion"), (attacked, "FGSM")):
         kept = reading(vit) / accuracy(vit) - reading(resnet) / accuracy(resnet)
         yield more(f"share of the accuracy that {what} leaves, ViT minus ResNet", kept)
@@ -110,9 +125,13 @@ def attention_is_an_ensemble(look: Look) -> Iterator[Part]:
     """
     exact = look("identities")
     ensemble = identity(exact, "attention_as_ensemble_difference")
-    yield at_most("largest difference between attention and the ensemble over data points", ensemble, 1e-6)
+    yield at_most(
+        "largest difference between attention and the ensemble over data points", ensemble, 1e-6
+    )
     blur = identity(exact, "blur_as_attention_difference")
-    yield at_most("largest difference between a 2 × 2 blur and attention with weights of 1/4", blur, 1e-6)
+    yield at_most(
+        "largest difference between a 2 × 2 blur and attention with weights of 1/4", blur, 1e-6
+    )
 
 
 @claim(
@@ -127,6 +146,10 @@ def local_beats_global(look: Look) -> Iterator[Part]:
     """Swin has stages as well; the second part, as HDV-15, changes nothing but the reach."""
     local = look("window" if look.sanity else "swin")
     lower = error(look("vit")) - error(local)
-    yield at_least("error of ViT minus that of local attention in stages, in points", lower, 3.0, paper=10.2)
+    yield at_least(
+        "error of ViT minus that of local attention in stages, in points", lower, 3.0, paper=10.2
+    )
     alone = error(look("vit", pool="gap")) - error(look("vit", kernel=5))
-    yield more("error of global attention minus that of 5 × 5 neighbourhoods, in points", alone, paper=0.89)
+    yield more(
+        "error of global attention minus that of 5 × 5 neighbourhoods, in points", alone, paper=0.89
+    )

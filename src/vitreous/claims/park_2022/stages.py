@@ -31,7 +31,9 @@ def stages_form_blocks(look: Look) -> Iterator[Part]:
     """A4.13: mean CKA within a stage minus that across stages; of a ViT, within and across thirds."""
     staged = beside([block_structure(look(model)) for model in ("resnet", "pit", "swin")]).least()
     vit = block_structure(look("vit"))
-    yield at_least("block structure, smallest of ResNet, PiT and Swin minus that of ViT", staged - vit, 0.1)
+    yield at_least(
+        "block structure, smallest of ResNet, PiT and Swin minus that of ViT", staged - vit, 0.1
+    )
 
 
 @claim(
@@ -46,9 +48,13 @@ def stages_form_blocks(look: Look) -> Iterator[Part]:
 def resnet_needs_early_layers(look: Look) -> Iterator[Part]:
     resnet = look("resnet")
     early = lesion_early_minus_late(resnet, "conv", CONVOLUTION)
-    yield more("points lost by a lesion in the first half of the stages minus those in the second", early)
+    yield more(
+        "points lost by a lesion in the first half of the stages minus those in the second", early
+    )
     first = (lesion_trends(resnet, "conv", CONVOLUTION) < 0).mean()
-    yield at_least("share of stages that need their first convolution more than their last", first, 0.75)
+    yield at_least(
+        "share of stages that need their first convolution more than their last", first, 0.75
+    )
 
 
 @claim(
@@ -61,11 +67,19 @@ def resnet_needs_early_layers(look: Look) -> Iterator[Part]:
     task="SYN-B",
 )
 def attention_matters_at_stage_ends(look: Look) -> Iterator[Part]:
-    attention, mlps = (lesion_trends(look("swin"), kind, first_stage=2) for kind in ("attention", "mlp"))
+    attention, mlps = (
+        lesion_trends(look("swin"), kind, first_stage=2) for kind in ("attention", "mlp")
+    )
     later = attention.least()
-    yield more("points lost without the last attention of a stage minus the first, smallest", later, paper=0.33)
+    yield more(
+        "points lost without the last attention of a stage minus the first, smallest",
+        later,
+        paper=0.33,
+    )
     sooner = (-mlps).least()
-    yield no_less("points lost without the first MLP of a stage minus the last, smallest", sooner, paper=0.07)
+    yield no_less(
+        "points lost without the first MLP of a stage minus the last, smallest", sooner, paper=0.07
+    )
 
 
 @claim(
@@ -82,7 +96,9 @@ def lesions_are_periodic(look: Look) -> Iterator[Part]:
     says = "stages of Swin in which attention matters more and MLPs less towards the end"
     yield at_least(says, _count(both), 2, paper=3, versus=1)
     first = lesion_trends(resnet, "conv", CONVOLUTION) < 0
-    yield at_least("stages of ResNet in which the first convolution matters more", _count(first), 2, versus=1)
+    yield at_least(
+        "stages of ResNet in which the first convolution matters more", _count(first), 2, versus=1
+    )
 
 
 def _count(row: Measure) -> Measure:

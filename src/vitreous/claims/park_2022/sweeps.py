@@ -29,9 +29,17 @@ def mean_pooling_smooths(look: Look) -> Iterator[Part]:
     early = nep(look("vit", pool="gap", moment="warmup")) - nep(look("vit", moment="warmup"))
     yield less("share of negative eigenvalues after warm-up, mean pooling minus class token", early)
     rates = (None, 0.4)
-    mean, token = (beside([accuracy(look("vit", pool=pool, rate=rate)) for rate in rates]) for pool in ("gap", None))
+    mean, token = (
+        beside([accuracy(look("vit", pool=pool, rate=rate)) for rate in rates])
+        for pool in ("gap", None)
+    )
     gain = mean.most() - token.most()
-    yield at_least("accuracy of mean pooling minus that of a class token", gain, look.at(1.0, ten=0.5, sanity=0.5), 2.7)
+    yield at_least(
+        "accuracy of mean pooling minus that of a class token",
+        gain,
+        look.at(1.0, ten=0.5, sanity=0.5),
+        2.7,
+    )
     yield noted("the same at the recipe's own learning rate", mean[0] - token[0])
 
 
@@ -53,7 +61,9 @@ def sam_helps(look: Look) -> Iterator[Part]:
     says = "mean positive eigenvalue of ViT with SAM relative to that without"
     yield at_most(says, ape(vit_sam) / ape(vit), 0.8, versus=1.0)
     wider = look("vit", augment="none", sam=0.2)
-    yield noted("accuracy of ViT with SAM at radius 0.2 minus that without", accuracy(wider) - accuracy(vit))
+    yield noted(
+        "accuracy of ViT with SAM at radius 0.2 minus that without", accuracy(wider) - accuracy(vit)
+    )
     yield noted(f"{says}, at radius 0.2", ape(wider) / ape(vit))
 
 
@@ -69,10 +79,26 @@ def sam_helps(look: Look) -> Iterator[Part]:
 )
 def near_attention_learns_better(look: Look) -> Iterator[Part]:
     near, middle, far = (look("vit", kernel=kernel) for kernel in (3, 5, GLOBAL))
-    yield less("error with 5 × 5 minus that with all tokens, in points", error(middle) - error(far), paper=-0.89)
-    yield less("training loss with 5 × 5 minus that with all tokens", train_nll(middle) - train_nll(far), paper=-0.067)
-    yield noted("error with 3 × 3 minus that with 5 × 5, in points", error(near) - error(middle), paper=-0.16)
-    yield noted("training loss with 3 × 3 minus that with 5 × 5", train_nll(near) - train_nll(middle), paper=0.045)
+    yield less(
+        "error with 5 × 5 minus that with all tokens, in points",
+        error(middle) - error(far),
+        paper=-0.89,
+    )
+    yield less(
+        "training loss with 5 × 5 minus that with all tokens",
+        train_nll(middle) - train_nll(far),
+        paper=-0.067,
+    )
+    yield noted(
+        "error with 3 × 3 minus that with 5 × 5, in points",
+        error(near) - error(middle),
+        paper=-0.16,
+    )
+    yield noted(
+        "training loss with 3 × 3 minus that with 5 × 5",
+        train_nll(near) - train_nll(middle),
+        paper=0.045,
+    )
 
 
 @claim(
@@ -86,8 +112,17 @@ def near_attention_learns_better(look: Look) -> Iterator[Part]:
 def middle_reach_is_most_convex(look: Look) -> Iterator[Part]:
     near, middle, far = (look("vit", kernel=kernel, moment="warmup") for kernel in (3, 5, GLOBAL))
     fewer = beside([nep(near), nep(far)]).least() - nep(middle)
-    yield at_least("share of negative eigenvalues, the smaller of 3 × 3 and all minus 5 × 5", fewer, 0.03, paper=0.12)
-    yield noted("mean positive eigenvalue of 5 × 5 relative to that of all", ape(middle) / ape(far), paper=1.07)
+    yield at_least(
+        "share of negative eigenvalues, the smaller of 3 × 3 and all minus 5 × 5",
+        fewer,
+        0.03,
+        paper=0.12,
+    )
+    yield noted(
+        "mean positive eigenvalue of 5 × 5 relative to that of all",
+        ape(middle) / ape(far),
+        paper=1.07,
+    )
 
 
 @claim(
@@ -103,7 +138,11 @@ def middle_reach_is_more_robust(look: Look) -> Iterator[Part]:
     near, middle = (look("vit", kernel=kernel) for kernel in (3, 5))
     gain = robustness(middle) - robustness(near)
     yield at_least("accuracy on corrupted images, 5 × 5 minus 3 × 3, in points", gain, 0.5)
-    yield noted("accuracy on clean images, 5 × 5 minus 3 × 3", accuracy(middle) - accuracy(near), paper=-0.16)
+    yield noted(
+        "accuracy on clean images, 5 × 5 minus 3 × 3",
+        accuracy(middle) - accuracy(near),
+        paper=-0.16,
+    )
 
 
 @claim(
@@ -133,17 +172,30 @@ def small_patches_are_flat_and_not_convex(look: Look) -> Iterator[Part]:
     models = [look("vit", patch=side, moment="warmup") for side in (2, None, 8)]
     sizes, shares = beside([ape(each) for each in models]), beside([nep(each) for each in models])
     yield more(
-        "smallest rise of the mean positive eigenvalue from 2 to 4 to 8 pixels", (sizes[1:] - sizes[:-1]).least()
+        "smallest rise of the mean positive eigenvalue from 2 to 4 to 8 pixels",
+        (sizes[1:] - sizes[:-1]).least(),
     )
-    yield more("share of negative eigenvalues with 2 pixels minus that with 4", shares[0] - shares[1])
-    yield no_less("share of negative eigenvalues with 4 pixels minus that with 8", shares[1] - shares[2])
+    yield more(
+        "share of negative eigenvalues with 2 pixels minus that with 4", shares[0] - shares[1]
+    )
+    yield no_less(
+        "share of negative eigenvalues with 4 pixels minus that with 8", shares[1] - shares[2]
+    )
 
 
-def falling(settings: Sequence[int], model: Callable[[int], Seen], what: str) -> Iterator[tuple[str, Measure]]:
+def falling(
+    settings: Sequence[int], model: Callable[[int], Seen], what: str
+) -> Iterator[tuple[str, Measure]]:
     """Rank correlation of a setting with both measures of curvature after warm-up."""
     models = [model(each) for each in settings]
-    for says, reading in (("share of negative eigenvalues", nep), ("mean positive eigenvalue", ape)):
-        yield f"rank correlation of {what} and {says}", spearman(settings, beside([reading(each) for each in models]))
+    for says, reading in (
+        ("share of negative eigenvalues", nep),
+        ("mean positive eigenvalue", ape),
+    ):
+        yield (
+            f"rank correlation of {what} and {says}",
+            spearman(settings, beside([reading(each) for each in models])),
+        )
 
 
 @claim(
@@ -158,10 +210,14 @@ def more_heads_are_smoother(look: Look) -> Iterator[Part]:
     """Models of half the depth (A3.19). The width of a head stays the same, so the model grows; with a fixed width of
     the model the sign may be another, which is noted."""
     heads, wide = ((1, 2, 4, 8), 8) if look.sanity else ((1, 2, 4, 8, 16), 64)
-    for says, found in falling(heads, lambda h: look("vit", heads=h, head_dim=wide, moment="warmup"), "heads"):
+    for says, found in falling(
+        heads, lambda h: look("vit", heads=h, head_dim=wide, moment="warmup"), "heads"
+    ):
         yield at_most(says, found, -0.8)
     if not look.sanity:
-        for says, found in falling(heads, lambda h: look("vit", heads=h, width="fixed", moment="warmup"), "heads"):
+        for says, found in falling(
+            heads, lambda h: look("vit", heads=h, width="fixed", moment="warmup"), "heads"
+        ):
             yield noted(f"{says}, the width of the model fixed", found)
 
 
@@ -176,7 +232,9 @@ def more_heads_are_smoother(look: Look) -> Iterator[Part]:
 def wider_heads_are_smoother(look: Look) -> Iterator[Part]:
     """Models of half the depth (A3.20)."""
     widths, heads = ((4, 8, 16, 32), 2) if look.sanity else ((16, 32, 64, 128), 3)
-    for says, found in falling(widths, lambda w: look("vit", heads=heads, head_dim=w, moment="warmup"), "head width"):
+    for says, found in falling(
+        widths, lambda w: look("vit", heads=heads, head_dim=w, moment="warmup"), "head width"
+    ):
         yield at_most(says, found, -0.8)
 
 
@@ -199,5 +257,9 @@ def larger_models_are_locally_flatter(look: Look) -> Iterator[Part]:
     yield less("training loss, larger minus smaller", train_nll(large) - train_nll(small))
     yield noted("rise of the NLL alone, larger minus smaller", rise(large, FAR) - rise(small, FAR))
     if not look.sanity:
-        resnet = ape(look("resnet", size=size, moment="warmup")) / ape(look("resnet", moment="warmup"))
-        yield noted("mean positive eigenvalue after warm-up, larger ResNet relative to smaller", resnet)
+        resnet = ape(look("resnet", size=size, moment="warmup")) / ape(
+            look("resnet", moment="warmup")
+        )
+        yield noted(
+            "mean positive eigenvalue after warm-up, larger ResNet relative to smaller", resnet
+        )

@@ -28,7 +28,9 @@ def several(stages: dict[int, Array], rows: Rows) -> dict[int, Array]:
     """Those stages that have a first and a last unit."""
     found = {stage: units for stage, units in stages.items() if units.shape[1] > 1}
     if not found:
-        raise Unreadable(f"{rows.result.name} of {rows.exhibit.name} has no stage with two such units")
+        raise Unreadable(
+            f"{rows.result.name} of {rows.exhibit.name} has no stage with two such units"
+        )
     return found
 
 
@@ -101,7 +103,10 @@ def variance_by_half(rows: Rows, half: int) -> Array:
 def variance_slopes(rows: Rows) -> Array:
     """Of every stage: slope of log variance over its units."""
     stages = several(by_stage(rows), rows)
-    return np.stack([np.polyfit(np.arange(units.shape[1]), np.log(units).T, 1)[0] for units in stages.values()], 1)
+    return np.stack(
+        [np.polyfit(np.arange(units.shape[1]), np.log(units).T, 1)[0] for units in stages.values()],
+        1,
+    )
 
 
 @reads("variance")

@@ -31,10 +31,14 @@ def attention_lowers_variance(look: Look) -> Iterator[Part]:
     the unbiased variance over the 64 tokens, mean over the 32 channels."""
     if look.sanity:
         ratio = identity(look("identities"), "random_attention_variance_ratio")
-        yield less("variance after random attention over that before, without skip", ratio, than=1.0)
+        yield less(
+            "variance after random attention over that before, without skip", ratio, than=1.0
+        )
         return
     lowering = (variance_ratios(look("vit"), "attention") < 1).mean()
-    yield at_least("share of attention layers after which the variance is lower", lowering, 0.8, paper=1.0)
+    yield at_least(
+        "share of attention layers after which the variance is lower", lowering, 0.8, paper=1.0
+    )
 
 
 @claim(
@@ -46,11 +50,15 @@ def attention_lowers_variance(look: Look) -> Iterator[Part]:
     study="zoo",
 )
 def mlps_raise_variance(look: Look) -> Iterator[Part]:
-    mlps, attention = ((variance_ratios(look("vit"), kind) > 1).mean() for kind in ("mlp", "attention"))
+    mlps, attention = (
+        (variance_ratios(look("vit"), kind) > 1).mean() for kind in ("mlp", "attention")
+    )
     yield at_least("share of MLPs after which the variance is higher", mlps, 0.6, paper=0.67)
     yield more("that share minus that of attention layers", mlps - attention, paper=0.67)
     slope = variance_slopes(look("resnet")).mean()
-    yield more("slope of log variance over the blocks of a stage, mean over the stages of ResNet", slope)
+    yield more(
+        "slope of log variance over the blocks of a stage, mean over the stages of ResNet", slope
+    )
 
 
 @claim(
@@ -63,9 +71,19 @@ def mlps_raise_variance(look: Look) -> Iterator[Part]:
 def variance_builds_up(look: Look) -> Iterator[Part]:
     resnet = look("resnet")
     grown = variance_ends(resnet).least()
-    yield more("variance after the last block of a stage over the first, smallest of stages 1 to 3", grown, 1.0, 2.1)
+    yield more(
+        "variance after the last block of a stage over the first, smallest of stages 1 to 3",
+        grown,
+        1.0,
+        2.1,
+    )
     peaks = variance_peaks(resnet).mean()
-    yield at_least("share of stages 1 to 3 whose variance is largest after the last block", peaks, 1.0, paper=1.0)
+    yield at_least(
+        "share of stages 1 to 3 whose variance is largest after the last block",
+        peaks,
+        1.0,
+        paper=1.0,
+    )
 
 
 @claim(
@@ -77,7 +95,12 @@ def variance_builds_up(look: Look) -> Iterator[Part]:
 )
 def subsampling_lowers_variance(look: Look) -> Iterator[Part]:
     largest = variance_transitions(look("resnet")).most()
-    yield less("variance at the beginning of a stage over that at the end of the last, largest", largest, 1.0, 0.79)
+    yield less(
+        "variance at the beginning of a stage over that at the end of the last, largest",
+        largest,
+        1.0,
+        0.79,
+    )
 
 
 @claim(
@@ -93,8 +116,17 @@ def stages_of_attention(look: Look) -> Iterator[Part]:
     after every unit."""
     for model, name in (("pit", "PiT"), ("swin", "Swin")):
         first, second = (variance_by_half(look(model), half) for half in (0, 1))
-        yield less(f"relative change of the variance by attention of {name} in the first half of stages", first)
-        yield more(f"that in the second half of stages of {name} minus that in the first", second - first)
+        yield less(
+            f"relative change of the variance by attention of {name} in the first half of stages",
+            first,
+        )
+        yield more(
+            f"that in the second half of stages of {name} minus that in the first", second - first
+        )
     swin = variances(look("swin"), ("stem", "mlp", "downsample"))
     rising = (swin[1:] > swin[:-1]).mean()
-    yield at_least("share of the blocks and sub-samplings of Swin after which the variance is higher", rising, 0.8)
+    yield at_least(
+        "share of the blocks and sub-samplings of Swin after which the variance is higher",
+        rising,
+        0.8,
+    )

@@ -58,7 +58,10 @@ def lower_layers_need_little_data(look: Look) -> Iterator[Part]:
     yield at_least("the same minus that of the last quarter", low - high, 0.2)
     if not look.sanity:
         larger_low, larger_high = ends({"size": "s"}, **_part_of(0.1))
-        yield more("fall from first to last quarter, larger minus small ViT", (larger_low - larger_high) - (low - high))
+        yield more(
+            "fall from first to last quarter, larger minus small ViT",
+            (larger_low - larger_high) - (low - high),
+        )
     fewest, two = ends({}, **few_images(look))[0], ends({})
     yield noted("CKA of the first quarter with the fewest images", fewest)
     yield noted("CKA of the first quarter of two trainings on all data", two[0])
@@ -79,8 +82,15 @@ def data_makes_the_middle(look: Look) -> Iterator[Part]:
         few, all_images = (look("vit", **larger(look), **facts) for facts in (few_images(look), {}))
         return probe(all_images, "mean over positions", at) - probe(few, "mean over positions", at)
 
-    yield at_least("accuracy of probes in the middle, all data minus few, in points", gain("middle"), 10, paper=30)
-    yield at_least("the same minus that after the first block, in points", gain("middle") - gain(1), 5)
+    yield at_least(
+        "accuracy of probes in the middle, all data minus few, in points",
+        gain("middle"),
+        10,
+        paper=30,
+    )
+    yield at_least(
+        "the same minus that after the first block, in points", gain("middle") - gain(1), 5
+    )
 
 
 @claim(
@@ -110,7 +120,9 @@ def more_is_better(look: Look) -> Iterator[Part]:
     shares = [few_images(look), _part_of(0.1), _part_of(0.3), {}]
     found = [probe(look("vit", **facts), "class token") for facts in shares]
     steps = beside([later - earlier for earlier, later in pairwise(found)])
-    yield more("smallest gain of probes from one amount of data to the next, in points", steps.least())
+    yield more(
+        "smallest gain of probes from one amount of data to the next, in points", steps.least()
+    )
     yield noted("gain from the fewest images to all, in points", found[-1] - found[0])
 
 
@@ -123,8 +135,12 @@ def more_is_better(look: Look) -> Iterator[Part]:
     task="SYN-E",
 )
 def the_whole_is_tuned(look: Look) -> Iterator[Part]:
-    whole, head = (accuracy(look("vit", pretrained="labels", tuned=tuned)) for tuned in (None, "head"))
-    yield at_least("accuracy of fine-tuning everything minus the head only, in points", whole - head, 5)
+    whole, head = (
+        accuracy(look("vit", pretrained="labels", tuned=tuned)) for tuned in (None, "head")
+    )
+    yield at_least(
+        "accuracy of fine-tuning everything minus the head only, in points", whole - head, 5
+    )
 
 
 @claim(
@@ -138,5 +154,7 @@ def first_blocks_stay(look: Look) -> Iterator[Part]:
     """Compared with itself as it was when fine-tuning began. Very well preserved has no number in the paper: 0.9."""
     tuned = look("vit", pretrained="labels", beside="vit pretrained=labels moment=start")
     first, last = similarity(tuned, 0, KEPT), similarity(tuned, 1 - QUARTER, 1)
-    yield at_least("CKA of the first five of twelve blocks before and after fine-tuning", first, 0.9)
+    yield at_least(
+        "CKA of the first five of twelve blocks before and after fine-tuning", first, 0.9
+    )
     yield more("the same minus that of the last quarter", first - last)

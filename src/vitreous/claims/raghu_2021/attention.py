@@ -20,20 +20,27 @@ if TYPE_CHECKING:
 @reads("local_heads")
 def window_distances(rows: Rows) -> Array:
     """Mean attention distance of each window of heads of the first block, from the most local to the most global."""
-    return column(Rows(rows.exhibit, rows.result, _windows(rows).drop_duplicates("window")), "distance")
+    return column(
+        Rows(rows.exhibit, rows.result, _windows(rows).drop_duplicates("window")), "distance"
+    )
 
 
 @reads("local_heads")
 def window_similarities(rows: Rows) -> Array:
     """CKA of each window with the units of the convolutional model's first stage, mean over those."""
     table = _windows(rows)
-    found = [Rows(rows.exhibit, rows.result, part).draws().mean(-1) for _, part in table.groupby("window", sort=True)]
+    found = [
+        Rows(rows.exhibit, rows.result, part).draws().mean(-1)
+        for _, part in table.groupby("window", sort=True)
+    ]
     return np.stack(found or [Rows(rows.exhibit, rows.result, table).draws()], -1)
 
 
 def _windows(rows: Rows) -> pd.DataFrame:
     table = rows.table[rows.table["other_model"] == rows.exhibit.other]
-    return table[table["other_stage"] == table["other_stage"].min()].sort_values("window", kind="stable")
+    return table[table["other_stage"] == table["other_stage"].min()].sort_values(
+        "window", kind="stable"
+    )
 
 
 @reads("erf")
@@ -55,9 +62,17 @@ def radius(rows: Rows, depth: float, name: str = "value") -> Array:
 )
 def low_heads_are_local_and_global(look: Look) -> Iterator[Part]:
     heads = head_distances(look("vit", **larger(look)))
-    yield at_least("distance of the most global head over that of the most local, block 1", _span(heads), 1.5, versus=1)
+    yield at_least(
+        "distance of the most global head over that of the most local, block 1",
+        _span(heads),
+        1.5,
+        versus=1,
+    )
     yield at_most(
-        "distance of the most local head of block 1, relative to uniform attention", heads.least(), 0.7, versus=1
+        "distance of the most local head of block 1, relative to uniform attention",
+        heads.least(),
+        0.7,
+        versus=1,
     )
 
 
@@ -75,8 +90,14 @@ def _span(heads: Measure) -> Measure:
 )
 def high_heads_are_global(look: Look) -> Iterator[Part]:
     blocks = unit_distances(look("vit", **larger(look)))
-    yield at_least("mean distance in the last two blocks, relative to uniform attention", blocks[-2:].mean(), 0.85)
-    yield at_least("rank correlation of depth and mean distance", spearman(_order(blocks), blocks), 0.6)
+    yield at_least(
+        "mean distance in the last two blocks, relative to uniform attention",
+        blocks[-2:].mean(),
+        0.85,
+    )
+    yield at_least(
+        "rank correlation of depth and mean distance", spearman(_order(blocks), blocks), 0.6
+    )
 
 
 def _order(row: Measure) -> Measure:
@@ -100,7 +121,9 @@ def _lost_locality(look: Look, **size: str) -> Measure:
 )
 def locality_takes_data(look: Look) -> Iterator[Part]:
     lost = _lost_locality(look, **larger(look))
-    yield at_least("most local head, few images minus all, in parts of uniform attention", lost, 0.1)
+    yield at_least(
+        "most local head, few images minus all, in parts of uniform attention", lost, 0.1
+    )
 
 
 @claim(
@@ -128,8 +151,17 @@ def small_models_stay_local(look: Look) -> Iterator[Part]:
 def local_heads_are_convolutions(look: Look) -> Iterator[Part]:
     model = look("vit", beside="resnet", **larger(look))
     distance, alike = window_distances(model), window_similarities(model)
-    yield at_most("rank correlation of distance and CKA with ResNet's first stage", spearman(distance, alike), -0.7)
-    yield at_least("CKA of the most local heads minus that of the most global", alike[0] - alike[-1], 0.1, paper=0.35)
+    yield at_most(
+        "rank correlation of distance and CKA with ResNet's first stage",
+        spearman(distance, alike),
+        -0.7,
+    )
+    yield at_least(
+        "CKA of the most local heads minus that of the most global",
+        alike[0] - alike[-1],
+        0.1,
+        paper=0.35,
+    )
 
 
 @claim(
@@ -143,9 +175,11 @@ def local_heads_are_convolutions(look: Look) -> Iterator[Part]:
 def fields_are_large_early(look: Look) -> Iterator[Part]:
     vit: Seen = look("vit")
     yield more(
-        "radius at a quarter of the depth in pixels, ViT minus ResNet", radius(vit, 0.25) - radius(look("resnet"), 0.25)
+        "radius at a quarter of the depth in pixels, ViT minus ResNet",
+        radius(vit, 0.25) - radius(look("resnet"), 0.25),
     )
     yield noted(
-        "radius at half the depth of ViT, relative to a field that is the same everywhere", radius(vit, 0.5, "relative")
+        "radius at half the depth of ViT, relative to a field that is the same everywhere",
+        radius(vit, 0.5, "relative"),
     )
     yield noted("part of the image that has half of the gradient there", radius(vit, 0.5, "area"))

@@ -6,7 +6,13 @@ from vitreous.claims.claim import Book, Paper
 from vitreous.claims.evidence import Look
 
 BOOK = Book(
-    Paper("SLC", "Do Vision Transformers See Like Convolutional Neural Networks?", "Raghu et al.", 2021, "2108.08810")
+    Paper(
+        "SLC",
+        "Do Vision Transformers See Like Convolutional Neural Networks?",
+        "Raghu et al.",
+        2021,
+        "2108.08810",
+    )
 )
 claim = BOOK.claim
 

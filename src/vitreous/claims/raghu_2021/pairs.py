@@ -57,10 +57,14 @@ def across_the_cut(rows: Rows, block: int) -> Array:
     pairs = within(rows)
     begins = np.sort(rows.table.loc[rows.table["kind"] == "attention", "depth"].unique())
     if len(begins) < block:
-        raise Unreadable(f"{rows.exhibit.name} has {len(begins)} blocks, and its block {block} is asked for")
+        raise Unreadable(
+            f"{rows.exhibit.name} has {len(begins)} blocks, and its block {block} is asked for"
+        )
     cut = begins[block - 1]
     crossing = (pairs.table["depth"] < cut) & (pairs.table["other_depth"] >= cut)
-    across, same = (Rows(rows.exhibit, rows.result, pairs.table[chosen]) for chosen in (crossing, ~crossing))
+    across, same = (
+        Rows(rows.exhibit, rows.result, pairs.table[chosen]) for chosen in (crossing, ~crossing)
+    )
     return across.draws().mean(-1) - same.draws().mean(-1)
 
 

@@ -21,7 +21,9 @@ def probe(rows: Rows, token: str, at: str | int = "last") -> Array:
     found = _probes(rows, token)
     depth = found.table["depth"].to_numpy()
     if not len(depth):
-        raise Unreadable(f"linear_probe of {rows.exhibit.name!r} has no probe of {token} with {SHOTS} images a class")
+        raise Unreadable(
+            f"linear_probe of {rows.exhibit.name!r} has no probe of {token} with {SHOTS} images a class"
+        )
     if isinstance(at, int):
         begins = np.sort(found.table.loc[found.table["kind"] == "attention", "depth"].unique())
         chosen = np.searchsorted(begins, depth, side="right") == at

@@ -10,7 +10,13 @@ from vitreous.claims.claim import Part, at_least, at_most, less, more, noted
 from vitreous.claims.evidence import Look
 from vitreous.claims.measure import Measure
 from vitreous.claims.raghu_2021.book import claim
-from vitreous.claims.raghu_2021.pairs import closest, counterpart, early_and_late, similarities, similarity_across
+from vitreous.claims.raghu_2021.pairs import (
+    closest,
+    counterpart,
+    early_and_late,
+    similarities,
+    similarity_across,
+)
 from vitreous.claims.readings import block_structure, identity
 
 THIRD = 1 / 3
@@ -36,9 +42,18 @@ def cka_knows_rotation_and_scale(look: Look) -> Iterator[Part]:
     `cka_stretched`: |CKA(X, Y) − CKA(X M, Y)| (0.29 here, where any clear difference will do).
     """
     exact = look("identities")
-    yield at_most("largest change under rotation and scaling", identity(exact, "cka_rotated"), 1e-6, paper=0.0)
-    yield at_most("CKA of a representation with itself, off from 1", identity(exact, "cka_with_itself"), 1e-6, paper=0)
-    yield at_least("change under an invertible map that stretches", identity(exact, "cka_stretched"), 0.05)
+    yield at_most(
+        "largest change under rotation and scaling", identity(exact, "cka_rotated"), 1e-6, paper=0.0
+    )
+    yield at_most(
+        "CKA of a representation with itself, off from 1",
+        identity(exact, "cka_with_itself"),
+        1e-6,
+        paper=0,
+    )
+    yield at_least(
+        "change under an invertible map that stretches", identity(exact, "cka_stretched"), 0.05
+    )
 
 
 @claim(
@@ -76,9 +91,14 @@ def vit_is_uniform(look: Look) -> Iterator[Part]:
     """That similarities are even has no number in the paper; they are to spread less than those of a ResNet."""
     vit, resnet = (similarities(look(model)) for model in ("vit", "resnet"))
     yield at_least("mean CKA of two layers of ViT", vit.mean(), 0.5)
-    yield less("standard deviation of CKA over pairs of layers, ViT minus ResNet", vit.map(np.std) - resnet.map(np.std))
+    yield less(
+        "standard deviation of CKA over pairs of layers, ViT minus ResNet",
+        vit.map(np.std) - resnet.map(np.std),
+    )
     lowest = [early_and_late(look(model), THIRD).least() for model in ("vit", "resnet")]
-    yield at_least("lowest CKA of the first third with the last, ViT minus ResNet", lowest[0] - lowest[1], 0.1)
+    yield at_least(
+        "lowest CKA of the first third with the last, ViT minus ResNet", lowest[0] - lowest[1], 0.1
+    )
 
 
 @claim(
@@ -119,7 +139,9 @@ def ends_are_alike(look: Look) -> Iterator[Part]:
 def lower_half_is_the_lowest_quarter(look: Look) -> Iterator[Part]:
     """A layer corresponds to the most similar one; depths are means over the layers of the half."""
     depth = counterpart(look("vit", beside="resnet"), -1.0, 0.5)
-    yield at_most("depth in ViT of what is most like the lower half of ResNet", depth, 0.35, paper=0.25)
+    yield at_most(
+        "depth in ViT of what is most like the lower half of ResNet", depth, 0.35, paper=0.25
+    )
 
 
 @claim(
@@ -152,8 +174,15 @@ def last_third_is_its_own(look: Look) -> Iterator[Part]:
         return closest(model, 2 * THIRD, 1.0) - closest(model, THIRD, 2 * THIRD)
 
     with_class, pooled = change(), change(pool="gap")
-    yield at_most("CKA with the most similar layer of ResNet, last minus middle third of ViT", with_class, -0.05)
-    yield more("the same change where tokens are pooled, minus that with a class token", pooled - with_class)
+    yield at_most(
+        "CKA with the most similar layer of ResNet, last minus middle third of ViT",
+        with_class,
+        -0.05,
+    )
+    yield more(
+        "the same change where tokens are pooled, minus that with a class token",
+        pooled - with_class,
+    )
 
 
 @claim(

@@ -23,10 +23,16 @@ SKIPLESS_SMALL = (2, 4)
 def class_over_spatial(rows: Rows, low: float, high: float) -> Array:
     """log of: skip over branch of the class token, divided by that of spatial tokens; of units from depth `low` up to,
     not including, `high`."""
-    part = Rows(rows.exhibit, rows.result, rows.table[rows.table["depth"].ge(low) & rows.table["depth"].lt(high)])
+    part = Rows(
+        rows.exhibit,
+        rows.result,
+        rows.table[rows.table["depth"].ge(low) & rows.table["depth"].lt(high)],
+    )
     one, other = (part.where(token=token) for token in ("class", "spatial"))
     if list(one.table["unit"]) != list(other.table["unit"]):
-        raise Unreadable(f"skip_ratio of {rows.exhibit.name} has units without a class token or without spatial ones")
+        raise Unreadable(
+            f"skip_ratio of {rows.exhibit.name} has units without a class token or without spatial ones"
+        )
     return _log(one.draws()) - _log(other.draws())
 
 
@@ -75,7 +81,9 @@ def then_it_is_worked_on(look: Look) -> Iterator[Part]:
     """There is a change if the ratio, of two neighbouring units together, has been above one before."""
     vit = look("vit")
     late = _geometric(class_over_spatial(vit, 0.75, 1.0))
-    before = class_over_spatial(vit, 0.0, 0.75).map(lambda logs: np.exp(np.max(logs[:-1] + logs[1:]) / 2))
+    before = class_over_spatial(vit, 0.0, 0.75).map(
+        lambda logs: np.exp(np.max(logs[:-1] + logs[1:]) / 2)
+    )
     yield less("skip over branch, class token over spatial tokens, last quarter", late, than=1)
     yield more("the largest of it over two neighbouring units before", before, than=1)
 
@@ -112,7 +120,9 @@ def without_skips_it_falls_apart(look: Look) -> Iterator[Part]:
     of what is asked for has to come of the missing skips."""
     for block in SKIPLESS_SMALL if look.sanity else SKIPLESS:
         cut, intact = (across_the_cut(look("vit", skipless=each), block) for each in (block, None))
-        yield at_most(f"CKA across the cut minus on its sides, no skips in block {block}", cut, -0.2)
+        yield at_most(
+            f"CKA across the cut minus on its sides, no skips in block {block}", cut, -0.2
+        )
         yield at_most(f"the same minus that of an intact ViT, at block {block}", cut - intact, -0.1)
         yield noted(f"the same of an intact ViT, at block {block}", intact, paper=0)
 

@@ -40,7 +40,9 @@ def localised(rows: Rows, measure: str, times: float = 1.0) -> Array:
     names = rows.exhibit.name, rows.exhibit.other
     grids = [rows.result.about.get("indices", {}).get(name, {}).get("grid") for name in names]
     if grids[0] != grids[1]:
-        raise Unreadable(f"localisation of {names[0]!r} and {names[1]!r} is on grids {grids[0]} and {grids[1]}")
+        raise Unreadable(
+            f"localisation of {names[0]!r} and {names[1]!r} is on grids {grids[0]} and {grids[1]}"
+        )
     one, other = (_index(rows, measure, name) for name in names)
     return one - times * other
 
@@ -74,8 +76,13 @@ def edge_to_edge(rows: Rows) -> Array:
 def tokens_keep_their_place(look: Look) -> Iterator[Part]:
     pair = look("vit", beside="resnet")
     hits, stand_out = localised(pair, "hit_rate", times=3), localised(pair, "contrast")
-    yield more("inner tokens most like their own patch, share of ViT minus three times that of ResNet", hits)
-    yield at_least("similarity to the own patch minus the others, ViT minus ResNet", stand_out, 0.05)
+    yield more(
+        "inner tokens most like their own patch, share of ViT minus three times that of ResNet",
+        hits,
+    )
+    yield at_least(
+        "similarity to the own patch minus the others, ViT minus ResNet", stand_out, 0.05
+    )
 
 
 @claim(
@@ -86,7 +93,10 @@ def tokens_keep_their_place(look: Look) -> Iterator[Part]:
     study="zoo",
 )
 def edges_resemble_edges(look: Look) -> Iterator[Part]:
-    yield more("CKA of edge tokens with other edge patches minus with inner ones", edge_to_edge(look("vit")))
+    yield more(
+        "CKA of edge tokens with other edge patches minus with inner ones",
+        edge_to_edge(look("vit")),
+    )
 
 
 @claim(
@@ -99,7 +109,10 @@ def edges_resemble_edges(look: Look) -> Iterator[Part]:
 )
 def pooling_loses_places(look: Look) -> Iterator[Part]:
     pooled, with_class = contrast(look("vit", pool="gap")), contrast(look("vit"))
-    yield less("contrast of own patch and others, pooled minus 0.6 of class token's", pooled - 0.6 * with_class)
+    yield less(
+        "contrast of own patch and others, pooled minus 0.6 of class token's",
+        pooled - 0.6 * with_class,
+    )
     yield noted("contrast of own patch and others with a class token", with_class)
 
 
@@ -115,7 +128,12 @@ def pooling_loses_places(look: Look) -> Iterator[Part]:
 def single_tokens_know_if_pooled(look: Look) -> Iterator[Part]:
     models = look("vit", pool="gap"), look("vit"), look("resnet")
     pooled, with_class, resnet = (probe(each, "each position alone") for each in models)
-    yield at_least("accuracy of single tokens at the end, pooled over class token", pooled / with_class, 2, paper=7)
+    yield at_least(
+        "accuracy of single tokens at the end, pooled over class token",
+        pooled / with_class,
+        2,
+        paper=7,
+    )
     yield noted("the same, ResNet over ViT with a class token", resnet / with_class, paper=6)
 
 
@@ -133,7 +151,9 @@ def class_token_is_essential(look: Look) -> Iterator[Part]:
     def ahead(at: str) -> Measure:
         return probe(look("vit"), "class token", at) - probe(look("vit"), "mean over positions", at)
 
-    yield at_least("accuracy of class token minus pooled tokens at the end, in points", ahead("last"), 3)
+    yield at_least(
+        "accuracy of class token minus pooled tokens at the end, in points", ahead("last"), 3
+    )
     yield from near("the same in the middle", ahead("middle"), 3)
 
 
@@ -154,7 +174,9 @@ def one_token_is_all(look: Look) -> Iterator[Part]:
         return probe(pooled, "first position", at) / probe(pooled, "mean over positions", at)
 
     early = 1 if look.sanity else 2
-    yield at_least("accuracy of the first token over that of all pooled, at the end", share("last"), 0.9)
+    yield at_least(
+        "accuracy of the first token over that of all pooled, at the end", share("last"), 0.9
+    )
     yield at_most(f"the same after block {early}", share(early), 0.5, versus=1)
 
 
@@ -168,8 +190,11 @@ def one_token_is_all(look: Look) -> Iterator[Part]:
 def either_way_of_reading_out(look: Look) -> Iterator[Part]:
     """In conflict with HDV-13 and its gain of 2.7 points, see X-02."""
     with_class, pooled = (
-        beside([accuracy(look("vit", pool=pool, rate=rate)) for rate in RATES]).most() for pool in (None, "gap")
+        beside([accuracy(look("vit", pool=pool, rate=rate)) for rate in RATES]).most()
+        for pool in (None, "gap")
     )
     yield from near(
-        "accuracy of pooling minus class token, each at its better rate, in points", pooled - with_class, 1.5
+        "accuracy of pooling minus class token, each at its better rate, in points",
+        pooled - with_class,
+        1.5,
     )

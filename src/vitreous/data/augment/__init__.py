@@ -56,7 +56,9 @@ class Augmenter:
     ```
     """
 
-    def __init__(self, augment: Augment, *, image: tuple[int, int], classes: int, mean: Triple, std: Triple) -> None:
+    def __init__(
+        self, augment: Augment, *, image: tuple[int, int], classes: int, mean: Triple, std: Triple
+    ) -> None:
         self.augment = augment
         self.image = image
         self.classes = classes
@@ -67,7 +69,9 @@ class Augmenter:
     def draw(self, n: int, generator: torch.Generator) -> Draw:
         """The random numbers of a batch of n, on the device of the generator, which does not wait for them."""
         width = sum(self.numbers)
-        numbers = torch.rand(mixing.NUMBERS + n * width, generator=generator, device=generator.device)
+        numbers = torch.rand(
+            mixing.NUMBERS + n * width, generator=generator, device=generator.device
+        )
         return Draw(numbers[mixing.NUMBERS :].view(n, width), numbers[: mixing.NUMBERS])
 
     def __call__(
@@ -119,7 +123,9 @@ def stages(augment: Augment, image: tuple[int, int], mean: Triple, std: Triple) 
     """The stages that an `Augment` asks for, in its order."""
     low, high = augment.area
     if not 0 < low <= high <= 1:
-        raise VitreousError(f"augment.area {augment.area} is not a range of shares of an image, such as (0.08, 1.0).")
+        raise VitreousError(
+            f"augment.area {augment.area} is not a range of shares of an image, such as (0.08, 1.0)."
+        )
     found: list[Stage] = []
     if augment.crop == "pad" and augment.padding:
         found.append(Shift(augment.padding))

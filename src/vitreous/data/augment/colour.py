@@ -58,7 +58,9 @@ def sharpen(images: Tensor, factor: Tensor) -> Tensor:
     rows = whole[:, :, :-2] + whole[:, :, 1:-1] + whole[:, :, 2:]
     box = rows[..., :-2] + rows[..., 1:-1] + rows[..., 2:]
     middle = whole[:, :, 1:-1, 1:-1]
-    smooth = (2 * (box + 4 * middle) + 13) // 26  # thirteenths, rounded: weights 1 and, in the middle, 5
+    smooth = (
+        2 * (box + 4 * middle) + 13
+    ) // 26  # thirteenths, rounded: weights 1 and, in the middle, 5
     return blend(whole + F.pad(smooth - middle, (1, 1, 1, 1)), images, per_image(factor))
 
 
@@ -74,7 +76,9 @@ def solarise(images: Tensor, threshold: Tensor) -> Tensor:
 
 def solarise_add(images: Tensor, extra: Tensor) -> Tensor:
     """The darker half made lighter."""
-    return torch.where(images < 128, (images + per_image(extra)).clamp(max=255).to(torch.uint8), images)
+    return torch.where(
+        images < 128, (images + per_image(extra)).clamp(max=255).to(torch.uint8), images
+    )
 
 
 def posterise(images: Tensor, bits: Tensor) -> Tensor:
@@ -86,7 +90,10 @@ def posterise(images: Tensor, bits: Tensor) -> Tensor:
 def auto_contrast(images: Tensor, _: Tensor) -> Tensor:
     """Each channel stretched to 0 … 255; in float64, because what is cut off depends on Pillow's rounding."""
     exact = torch.float32 if images.device.type == "mps" else torch.float64
-    low, high = (edge.to(exact) for edge in (images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)))
+    low, high = (
+        edge.to(exact)
+        for edge in (images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True))
+    )
     scale = 255 / (high - low)  # of a flat channel: infinite, and not used
     stretched = (images * scale - low * scale).clamp(0, 255).to(torch.uint8)
     return torch.where(high > low, stretched, images)
@@ -123,6 +130,8 @@ class Jitter:
         factors, turns = settings
         for turn in turns.split(1, dim=1):
             kind = per_image(turn)
-            start = torch.where(kind == 2, grey(images), torch.where(kind == 1, mean_grey(images), 0))
+            start = torch.where(
+                kind == 2, grey(images), torch.where(kind == 1, mean_grey(images), 0)
+            )
             images = blend(start, images, per_image(factors.gather(1, turn)))
         return images

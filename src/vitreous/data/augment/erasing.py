@@ -40,7 +40,9 @@ class Erasing:
         return only(settings[2] > 0, erase, images, images, *settings, share=self.probability)
 
 
-def erase(images: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor, seed: Tensor) -> Tensor:
+def erase(
+    images: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor, seed: Tensor
+) -> Tensor:
     """The rectangles of (image,) replaced."""
     top, left, height, width = (each.view(-1, 1, 1, 1) for each in (top, left, height, width))
     y = torch.arange(images.shape[2], device=images.device).view(-1, 1)

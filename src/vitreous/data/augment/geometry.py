@@ -117,7 +117,9 @@ def bicubic(distance: Tensor) -> Tensor:
     return torch.where(x < 1, near, torch.where(x < 2, far, 0))
 
 
-def affine(images: Tensor, matrix: Tensor, fill: tuple[float, float, float], *, cubic: bool) -> Tensor:
+def affine(
+    images: Tensor, matrix: Tensor, fill: tuple[float, float, float], *, cubic: bool
+) -> Tensor:
     """Each pixel (x, y) taken from (a x + b y + c, d x + e y + f), bilinear or bicubic, as Pillow's transform does.
 
     `matrix` holds a … f of each image, in pixels whose centres lie at halves. What lies outside is `fill`; neighbours
@@ -137,7 +139,9 @@ def affine(images: Tensor, matrix: Tensor, fill: tuple[float, float, float], *, 
         places = (each[:, None] * width + columns).flatten(1)[:, None]
         values = pixels.gather(2, places.expand(-1, 3, -1)).unflatten(2, across.shape[1:])
         lines.append(weigh(values, across[:, None]))
-    sampled = weigh(torch.stack(lines, 2), down[:, None]).clamp(0, 255).to(torch.uint8).view_as(images)
+    sampled = (
+        weigh(torch.stack(lines, 2), down[:, None]).clamp(0, 255).to(torch.uint8).view_as(images)
+    )
     colour = choose(torch.arange(3, device=images.device).view(3, 1, 1), fill).to(torch.uint8)
     return torch.where(inside[:, None], sampled, colour)
 

@@ -33,7 +33,9 @@ def settle(uniform: Tensor, augment: Augment, image: tuple[int, int]) -> Mix:
     height, width = image
     happens, switch, first, second, third, fourth, down, along = uniform.unbind()
     both = augment.mixup > 0 and augment.cutmix > 0
-    cut = (switch < (augment.switch_prob if both else float(augment.cutmix > 0))) & (happens < augment.mix_prob)
+    cut = (switch < (augment.switch_prob if both else float(augment.cutmix > 0))) & (
+        happens < augment.mix_prob
+    )
     whole = torch.ones_like(happens)
     blended = beta(first, second, augment.mixup) if augment.mixup > 0 else whole
     pasted = beta(third, fourth, augment.cutmix) if augment.cutmix > 0 else whole
@@ -64,4 +66,6 @@ def mix_targets(own: Tensor, partners: Tensor, mix: Mix) -> Tensor:
 def targets(labels: Tensor, classes: int, smoothing: float) -> Tensor:
     """Probabilities (image, class): `smoothing` is spread over all classes, the rest is the label's."""
     off = smoothing / classes
-    return torch.where(labels[:, None] == torch.arange(classes, device=labels.device), 1 - smoothing + off, off)
+    return torch.where(
+        labels[:, None] == torch.arange(classes, device=labels.device), 1 - smoothing + off, off
+    )

@@ -38,7 +38,9 @@ class Op(NamedTuple):
     """An operation: its argument is `start + slope * level` for a level of 0 to 10."""
 
     name: str
-    change: Callable[[Tensor, Tensor], Tensor] | None  # of images and arguments; None for an affine map
+    change: (
+        Callable[[Tensor, Tensor], Tensor] | None
+    )  # of images and arguments; None for an affine map
     start: float = 0.0
     slope: float = 0.0
     signed: bool = False  # the slope is negated for half of the images
@@ -114,7 +116,9 @@ def read(text: str) -> Spelling:
 class RandAugment:
     """The stage: `fill` is the colour, in levels, of what an affine map brings in from outside."""
 
-    def __init__(self, spelling: str, image: tuple[int, int], fill: tuple[float, float, float]) -> None:
+    def __init__(
+        self, spelling: str, image: tuple[int, int], fill: tuple[float, float, float]
+    ) -> None:
         self.said = read(spelling)
         self.ops = INCREASING if self.said.increasing else PLAIN
         self.height, self.width = image
@@ -126,9 +130,13 @@ class RandAugment:
         which, happens, strength, sign, interpolation = uniform.unflatten(1, (-1, 5)).unbind(2)
         code = torch.where(happens <= self.said.probability, integer(which, len(self.ops)), NONE)
         change = choose(code, [*(op.slope for op in self.ops), 0.0]) * self.level(strength)
-        change = torch.where(choose(code, [*(op.whole for op in self.ops), False]), change.trunc(), change)
+        change = torch.where(
+            choose(code, [*(op.whole for op in self.ops), False]), change.trunc(), change
+        )
         negated = choose(code, [*(op.signed for op in self.ops), False]) & (sign > 0.5)
-        argument = choose(code, [*(op.start for op in self.ops), 0.0]) + torch.where(negated, -change, change)
+        argument = choose(code, [*(op.start for op in self.ops), 0.0]) + torch.where(
+            negated, -change, change
+        )
         smooth = interpolation < 0.5
         linear = self.matrix(torch.where(smooth, NONE, code), argument)
         return code, argument, linear, self.matrix(torch.where(smooth, code, NONE), argument)
@@ -154,14 +162,18 @@ class RandAugment:
         x, y = self.width / 2, self.height / 2
         along = x - cos * x + sin * y + where("TranslateXRel") * self.width
         down = y - sin * x - cos * y + where("TranslateYRel") * self.height
-        return torch.stack([cos, where("ShearX") - sin, along, where("ShearY") + sin, cos, down], -1)
+        return torch.stack(
+            [cos, where("ShearX") - sin, along, where("ShearY") + sin, cos, down], -1
+        )
 
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
         for layer in zip(*(each.unbind(1) for each in settings), strict=True):
             images = self.layer(images, *layer)
         return images
 
-    def layer(self, images: Tensor, code: Tensor, argument: Tensor, linear: Tensor, cubic: Tensor) -> Tensor:
+    def layer(
+        self, images: Tensor, code: Tensor, argument: Tensor, linear: Tensor, cubic: Tensor
+    ) -> Tensor:
         """One operation for each image, or none. All see the images as they came in: no image has two."""
         before = images
         images = before.clone()

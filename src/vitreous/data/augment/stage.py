@@ -42,12 +42,16 @@ def only(
     """
     if picks(images):
         rows = needed.nonzero().squeeze(1)
-        return images.index_copy_(0, rows, transform(before[rows], *(each[rows] for each in settings)))
+        return images.index_copy_(
+            0, rows, transform(before[rows], *(each[rows] for each in settings))
+        )
     count = capacity(len(images), share)
     if count < len(images):
         rows = first(needed, count)
         changed = transform(before[rows], *(each[rows] for each in settings))
-        return images.index_copy(0, rows, torch.where(needed[rows].view(-1, 1, 1, 1), changed, images[rows]))
+        return images.index_copy(
+            0, rows, torch.where(needed[rows].view(-1, 1, 1, 1), changed, images[rows])
+        )
     return torch.where(needed.view(-1, 1, 1, 1), transform(before, *settings), images)
 
 

@@ -13,7 +13,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from vitreous.data.corruptions.blur import defocus_blur, gaussian_blur, glass_blur, motion_blur, zoom_blur
+from vitreous.data.corruptions.blur import (
+    defocus_blur,
+    gaussian_blur,
+    glass_blur,
+    motion_blur,
+    zoom_blur,
+)
 from vitreous.data.corruptions.digital import (
     brightness,
     contrast,
@@ -37,7 +43,10 @@ GROUPS: dict[str, tuple[Corruption, ...]] = {
 }
 CORRUPTIONS = tuple(each.name for group in GROUPS.values() for each in group)
 EXTRA = ("speckle_noise", "gaussian_blur", "spatter", "saturate")
-KINDS = {each.name: each for each in (*sum(GROUPS.values(), ()), speckle_noise, gaussian_blur, spatter, saturate)}
+KINDS = {
+    each.name: each
+    for each in (*sum(GROUPS.values(), ()), speckle_noise, gaussian_blur, spatter, saturate)
+}
 
 AT_ONCE = {"cpu": 1 << 17, "cuda": 1 << 27}
 """Values worked on at a time: on a CPU what its cache holds, on a GPU what leaves room for a model."""
@@ -45,7 +54,13 @@ AT_ONCE = {"cpu": 1 << 17, "cuda": 1 << 27}
 
 @torch.no_grad()
 def corrupt(
-    images: Tensor, kind: str, severity: int, *, seed: int = 0, first: int = 0, size: Size | None = None
+    images: Tensor,
+    kind: str,
+    severity: int,
+    *,
+    seed: int = 0,
+    first: int = 0,
+    size: Size | None = None,
 ) -> Tensor:
     """Images uint8 (n, 3, h, w), corrupted; on the same device.
 
@@ -63,7 +78,9 @@ def corrupt(
     done = torch.empty_like(images)
     for start in range(0, len(images), rows):
         some = images[start : start + rows]
-        done[start : start + rows] = corruption(some, partial(draws, first + start, len(some)), severity, size)
+        done[start : start + rows] = corruption(
+            some, partial(draws, first + start, len(some)), severity, size
+        )
     return done
 
 
@@ -71,7 +88,9 @@ def _check(images: Tensor, kind: str, severity: int, size: str | None) -> None:
     if kind not in KINDS:
         raise UnknownName("corruption", kind, KINDS, f"There are {', '.join(KINDS)}.")
     if isinstance(severity, bool) or not isinstance(severity, int) or not 1 <= severity <= 5:
-        raise VitreousError(f"A severity is a whole number from 1 to 5, and {severity!r} was asked for.")
+        raise VitreousError(
+            f"A severity is a whole number from 1 to 5, and {severity!r} was asked for."
+        )
     if size not in ("cifar", "imagenet", None):
         raise UnknownName("set of strengths", size, ("cifar", "imagenet"))
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:

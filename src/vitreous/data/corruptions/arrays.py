@@ -53,9 +53,13 @@ class Around:
 
     def __init__(self, x: Array, outside: Literal["zeros", "nearest", "mirror"] = "zeros") -> None:
         self.height, self.width = x.shape[1:]
-        frame = framed(x, (1, 2), (1, 1))  # the last row is what the two pixels after the last one see
+        frame = framed(
+            x, (1, 2), (1, 1)
+        )  # the last row is what the two pixels after the last one see
         if outside != "zeros":
-            y, z = (min(2 if outside == "mirror" else 1, length) for length in (self.height, self.width))
+            y, z = (
+                min(2 if outside == "mirror" else 1, length) for length in (self.height, self.width)
+            )
             frame[:, 0], frame[:, -2] = frame[:, y], frame[:, self.height + 1 - y]
             frame[..., 0], frame[..., -1] = frame[..., z], frame[..., self.width + 1 - z]
         self.line = frame.reshape(len(x), -1)

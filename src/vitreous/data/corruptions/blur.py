@@ -24,7 +24,12 @@ from vitreous.data.draws import Draws
 def defocus_blur(images: Tensor, radius: float, sigma: float) -> Tensor:
     """Average over a disk of this radius, its rim softened by a Gaussian."""
     middle = len(disk(radius, sigma)) // 2
-    return correlate(images, _defocus(radius, sigma, *images.shape[-2:], images.device), (middle, middle), "mirror")
+    return correlate(
+        images,
+        _defocus(radius, sigma, *images.shape[-2:], images.device),
+        (middle, middle),
+        "mirror",
+    )
 
 
 @lru_cache(maxsize=5)
@@ -39,8 +44,14 @@ def disk(radius: float, sigma: float) -> Tensor:
     square = torch.arange(-reach, reach + 1, dtype=torch.float64) ** 2
     filled = (square[:, None] + square <= radius**2).double()
     gauss = torch.exp(-0.5 * (torch.arange(taps).double() - taps // 2) ** 2 / sigma**2)
-    places = inside(torch.arange(2 * reach + 1)[:, None] + torch.arange(taps) - taps // 2, 2 * reach + 1, "mirror")
-    soften = torch.zeros_like(filled).scatter_add_(1, places, (gauss / gauss.sum()).expand(len(places), -1))
+    places = inside(
+        torch.arange(2 * reach + 1)[:, None] + torch.arange(taps) - taps // 2,
+        2 * reach + 1,
+        "mirror",
+    )
+    soften = torch.zeros_like(filled).scatter_add_(
+        1, places, (gauss / gauss.sum()).expand(len(places), -1)
+    )
     soft = soften @ (filled / filled.sum()) @ soften.mT
     rim = int((soft > 1e-12).any(0).nonzero()[0])
     return soft[rim : len(soft) - rim, rim : len(soft) - rim].float()
@@ -60,7 +71,9 @@ def glass_blur(images: Tensor, draws: Draws, sigma: float, reach: int, times: in
     blurred = smooth(images, sigma).add_(HAIR).floor_().flatten(2)
     mixed = torch.empty_like(blurred)
     height, width = images.shape[-2:]
-    for image, source, into in zip(blurred, _sources(draws, height, width, reach, times), mixed, strict=True):
+    for image, source, into in zip(
+        blurred, _sources(draws, height, width, reach, times), mixed, strict=True
+    ):
         torch.index_select(image, 1, source, out=into)
     return smooth(mixed.view(images.shape), sigma)
 
@@ -98,7 +111,9 @@ def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> T
         waiting = look(waiting, places(found < 0))
     source = line.reshape(-1, times, pixels)[:, -1]
     for _ in range(times - 1):
-        source = look(line, source - pixels)  # what was held before a sweep is what was taken in the one before
+        source = look(
+            line, source - pixels
+        )  # what was held before a sweep is what was taken in the one before
     return torch.as_tensor(source - own[:: times * pixels, None])
 
 
@@ -122,10 +137,14 @@ def motion_blur(images: Tensor, draws: Draws, radius: int, sigma: float) -> Tens
 )
 def zoom_blur(images: Tensor, largest: float, step: float) -> Tensor:
     """Average the image and its enlargements by 1, 1 + step, … up to the largest."""
-    factors = tuple(np.arange(1, largest + step / 2, step).tolist())  # 1.2500000000000002: 26 becomes 33 pixels
+    factors = tuple(
+        np.arange(1, largest + step / 2, step).tolist()
+    )  # 1.2500000000000002: 26 becomes 33 pixels
     height, width = images.shape[-2:]
     planes = images.view(-1, height * width)
-    columns = images.new_zeros(height * width, -(-len(planes) // 4) * 4)  # whole fours take less time than threes
+    columns = images.new_zeros(
+        height * width, -(-len(planes) // 4) * 4
+    )  # whole fours take less time than threes
     for index, plane in enumerate(native(planes)):
         native(columns)[:, index] = plane
     columns = _zooms(height, width, factors, images.device) @ columns
@@ -138,12 +157,20 @@ def _zooms(height: int, width: int, factors: tuple[float, ...], device: torch.de
     """All of it as one sparse matrix (h * w, h * w): some thirty pixels of an image in each of the blurred one."""
     total: Any = sparse.eye_array(height * width)
     for factor in factors:
-        down, right = (sparse.csr_array(enlarging(length, factor).numpy()) for length in (height, width))
+        down, right = (
+            sparse.csr_array(enlarging(length, factor).numpy()) for length in (height, width)
+        )
         total += sparse.kron(down, right)
     total = sparse.csr_array(total / (len(factors) + 1), dtype=np.float32)
-    rows, columns, values = (torch.from_numpy(each).to(device) for each in (total.indptr, total.indices, total.data))
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # torch calls its sparse matrices a beta
-        return torch.sparse_csr_tensor(rows, columns, values, size=total.shape, check_invariants=False)
+    rows, columns, values = (
+        torch.from_numpy(each).to(device) for each in (total.indptr, total.indices, total.data)
+    )
+    with warnings.catch_warnings(
+        action="ignore", category=UserWarning
+    ):  # torch calls its sparse matrices a beta
+        return torch.sparse_csr_tensor(
+            rows, columns, values, size=total.shape, check_invariants=False
+        )
 
 
 @published(cifar=[0.4, 0.6, 0.7, 0.8, 1.0], imagenet=[1, 2, 3, 4, 6])

@@ -52,20 +52,36 @@ def saturate(images: Tensor, factor: float, more: float) -> Tensor:
 
 
 @published(
-    cifar=[(0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)],
+    cifar=[
+        (0, 0, 0.08),
+        (0.05, 0.2, 0.07),
+        (0.08, 0.06, 0.06),
+        (0.1, 0.04, 0.05),
+        (0.1, 0.03, 0.03),
+    ],
     imagenet=[
         tuple(244 / 224 * part for part in parts)  # 244 stands in the published code for 224
-        for parts in ((2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02))
+        for parts in (
+            (2, 0.7, 0.1),
+            (2, 0.08, 0.2),
+            (0.05, 0.01, 0.02),
+            (0.07, 0.01, 0.02),
+            (0.12, 0.01, 0.02),
+        )
     ],
 )
-def elastic_transform(images: Tensor, draws: Draws, strength: float, sigma: float, corners: float) -> Tensor:
+def elastic_transform(
+    images: Tensor, draws: Draws, strength: float, sigma: float, corners: float
+) -> Tensor:
     """Move three corners of a square at random, then every pixel by a smoothed random field; in parts of the side."""
     height, width = images.shape[-2:]
     side = min(height, width)
     images = _sample(images, _affine(draws, height, width, corners * side), last=True)
     if strength == 0:
         return images
-    field = smooth(draws.coarse(2, height, width, low=-1, high=1), sigma * side, "reflect", truncate=3)
+    field = smooth(
+        draws.coarse(2, height, width, low=-1, high=1), sigma * side, "reflect", truncate=3
+    )
     right, down = field.unbind(1)
     right.mul_(strength * side * 2 / width).add_(_middles(width, images.device))
     down.mul_(strength * side * 2 / height).add_(_middles(height, images.device)[:, None])
@@ -85,11 +101,17 @@ def _affine(draws: Draws, height: int, width: int, most: float) -> Tensor:
     before = [width // 2, height // 2] + third * np.array([[1, 1], [1, -1], [-1, -1]])
     after = before + np.array(draws.uniform(3, 2, low=-most, high=most).tolist()).reshape(-1, 3, 2)
     ones = np.ones((len(after), 3, 1))
-    back = np.linalg.solve(np.concatenate([after, ones], 2), np.broadcast_to(before, after.shape))  # x, y, 1 to x, y
+    back = np.linalg.solve(
+        np.concatenate([after, ones], 2), np.broadcast_to(before, after.shape)
+    )  # x, y, 1 to x, y
     back *= 2 / np.maximum([width - 1, height - 1], 1)
     back[:, 2] -= 1
-    x_part, y_part, rest = torch.from_numpy(back).to(draws.keys.device, torch.float32)[..., None, None].unbind(1)
-    x, y = (torch.arange(length, device=rest.device, dtype=torch.float32) for length in (width, height))
+    x_part, y_part, rest = (
+        torch.from_numpy(back).to(draws.keys.device, torch.float32)[..., None, None].unbind(1)
+    )
+    x, y = (
+        torch.arange(length, device=rest.device, dtype=torch.float32) for length in (width, height)
+    )
     return (x_part * x + rest) + y_part * y[:, None]
 
 
@@ -97,7 +119,9 @@ def _sample(images: Tensor, grid: Tensor, *, last: bool) -> Tensor:
     """Images at the places x and y of a grid (n, 2, h, w), by linear interpolation; mirrored at the last pixel, or else
     at the edge."""
     grid = grid.movedim(1, 3)
-    return F.grid_sample(images, grid, mode="bilinear", padding_mode="reflection", align_corners=last)
+    return F.grid_sample(
+        images, grid, mode="bilinear", padding_mode="reflection", align_corners=last
+    )
 
 
 @published(cifar=[0.95, 0.9, 0.85, 0.75, 0.65], imagenet=[0.6, 0.5, 0.4, 0.3, 0.25], whole=True)
@@ -105,7 +129,9 @@ def pixelate(images: Tensor, share: float) -> Tensor:
     """Shrink to this share of the side, by means of whole pixels as Pillow's box filter has them, and enlarge again."""
     sizes = [(length, max(int(length * share), 1)) for length in images.shape[-2:]]
     (down, y), (right, x) = (_boxes(*each, images.device) for each in sizes)
-    narrow = rightwards(images.float(), right).add_(0.5 + HAIR).floor_()  # a half is rounded upwards
+    narrow = (
+        rightwards(images.float(), right).add_(0.5 + HAIR).floor_()
+    )  # a half is rounded upwards
     small = downwards(narrow, down).add_(0.5 + HAIR).byte()
     return small.gather(3, x.expand(*small.shape[:3], -1)).index_select(2, y)
 
@@ -118,7 +144,9 @@ def _boxes(length: int, fewer: int, device: torch.device) -> tuple[Blocks, Tenso
     middle = (torch.arange(fewer).double() + 0.5) * (length / fewer)
     apart = places + 0.5 - middle[:, None]
     covered = ((apart > -0.5 * length / fewer) & (apart <= 0.5 * length / fewer)).double()
-    return blocks(covered / covered.sum(1, keepdim=True), device), ((2 * places + 1) * fewer // (2 * length)).to(device)
+    return blocks(covered / covered.sum(1, keepdim=True), device), (
+        (2 * places + 1) * fewer // (2 * length)
+    ).to(device)
 
 
 @published(cifar=[80, 65, 58, 50, 40], imagenet=[25, 18, 15, 10, 7], whole=True)
@@ -127,7 +155,9 @@ def jpeg_compression(images: Tensor, quality: int) -> Tensor:
     done = images.cpu().numpy().copy()
     for channels in done:
         file = BytesIO()
-        Image.merge("RGB", [Image.fromarray(each) for each in channels]).save(file, "JPEG", quality=quality)
+        Image.merge("RGB", [Image.fromarray(each) for each in channels]).save(
+            file, "JPEG", quality=quality
+        )
         with Image.open(file, formats=("JPEG",)) as read:
             channels[:] = [np.asarray(each) for each in read.split()]
     return torch.from_numpy(done).to(images.device)

@@ -95,7 +95,12 @@ def _smooth_short(x: Tensor, sigma: float, truncate: float) -> Tensor:
     right, down = _bands(sigma, truncate, tall, wide)
     reach, radius = right.shape[1], (right.shape[1] - BLOCK) // 2
     below, beside = tall * BLOCK - height, wide * BLOCK - width
-    around = extend(x.reshape(-1, 1, height, width), (radius, radius + below), (radius, radius + beside), "nearest")
+    around = extend(
+        x.reshape(-1, 1, height, width),
+        (radius, radius + below),
+        (radius, radius + beside),
+        "nearest",
+    )
     lines, full = around.flatten(0, 2), wide * BLOCK
     short = x.new_empty(len(lines), full)
     windows = lines.as_strided((wide, len(lines), reach), (BLOCK, lines.shape[1], 1))
@@ -125,12 +130,16 @@ def _kernel(sigma: float, truncate: float) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def smoothing(length: int, sigma: float, border: Border, truncate: float, device: torch.device) -> Blocks:
+def smoothing(
+    length: int, sigma: float, border: Border, truncate: float, device: torch.device
+) -> Blocks:
     """The matrix (length, length) that blurs a line; what a kernel reaches outside counts for the pixel found there."""
     kernel = _kernel(sigma, truncate)
     offsets = torch.arange(len(kernel)) - len(kernel) // 2
     found = inside(torch.arange(length)[:, None] + offsets, length, border)
-    matrix = torch.zeros(length, length, dtype=torch.float64).scatter_add_(1, found, kernel.expand(length, -1))
+    matrix = torch.zeros(length, length, dtype=torch.float64).scatter_add_(
+        1, found, kernel.expand(length, -1)
+    )
     return blocks(matrix, device)
 
 
@@ -141,7 +150,9 @@ def correlate(x: Tensor, spectrum: Tensor, origin: tuple[int, int], border: Bord
     """
     (height, width), (up, left) = x.shape[-2:], origin
     tall, wide = size = spectrum.shape[-2], spectrum.shape[-1] * 2 - 2
-    waves = torch.fft.rfft2(extend(x, (up, tall - height - up), (left, wide - width - left), border))
+    waves = torch.fft.rfft2(
+        extend(x, (up, tall - height - up), (left, wide - width - left), border)
+    )
     waves *= spectrum
     return torch.fft.irfft2(waves, s=size)[..., :height, :width]
 
@@ -188,7 +199,9 @@ def enlarging(length: int, factor: float) -> Tensor:
     centres of its outermost pixels."""
     part = middle(length, factor)
     large = round(part * factor)
-    places = (torch.arange(length).double() + (large - length) // 2) * ((part - 1) / max(large - 1, 1))
+    places = (torch.arange(length).double() + (large - length) // 2) * (
+        (part - 1) / max(large - 1, 1)
+    )
     near = torch.arange(length) - (length - part) // 2 - places[:, None]
     return (1 - near.abs()).clamp(min=0)
 
@@ -201,8 +214,14 @@ def drag(x: Tensor, draws: Draws, towards: float, radius: int, sigma: float) -> 
     """
     angles = draws.uniform(low=math.radians(towards - 45), high=math.radians(towards + 45))
     extremes = [math.radians(towards + turn) for turn in (-45, 0, 45)]
-    ends = [[round(2 * radius * each) for each in (0.0, *map(way, extremes))] for way in (math.sin, math.cos)]
-    (up, left), (tall, wide) = ((-min(each) for each in ends), (max(each) - min(each) + 1 for each in ends))
+    ends = [
+        [round(2 * radius * each) for each in (0.0, *map(way, extremes))]
+        for way in (math.sin, math.cos)
+    ]
+    (up, left), (tall, wide) = (
+        (-min(each) for each in ends),
+        (max(each) - min(each) + 1 for each in ends),
+    )
     weights = [math.exp(-(step**2) / (2 * sigma**2)) for step in range(2 * radius + 1)]
     if x.device.type == "cpu":
         around = extend(x, (up, tall - 1 - up), (left, wide - 1 - left), "nearest")
@@ -223,5 +242,7 @@ def _steps(angle: float, weights: list[float]) -> dict[tuple[int, int], float]:
     """How far down and right each step of a motion leads, and its weight; all weights add up to one."""
     total, found = sum(weights), defaultdict[tuple[int, int], float](float)
     for step, weight in enumerate(weights):
-        found[math.ceil(step * math.sin(angle) - 0.5), math.ceil(step * math.cos(angle) - 0.5)] += weight / total
+        found[math.ceil(step * math.sin(angle) - 0.5), math.ceil(step * math.cos(angle) - 0.5)] += (
+            weight / total
+        )
     return found

@@ -30,7 +30,9 @@ def panes(scale: float, least: int, device: torch.device) -> Tensor:
     side = max(round(SIDE * scale), least + least // 8)
     ice = _grown()
     if side != SIDE:
-        ice = F.interpolate(ice, size=(side, side), mode="bilinear", antialias=True, align_corners=False)
+        ice = F.interpolate(
+            ice, size=(side, side), mode="bilinear", antialias=True, align_corners=False
+        )
     return ice.to(device)
 
 
@@ -39,7 +41,9 @@ def _grown() -> Tensor:
     """The panes at full size."""
     draws = Draws("frosted panes", 0, len(MEANS), torch.device("cpu"))
     ice = smooth(_ferns(draws), 0.5, "reflect").sqrt()
-    ice -= 0.7 * smooth(ice, 4, "reflect")  # what lies beneath is darker beside a ridge than far from it
+    ice -= 0.7 * smooth(
+        ice, 4, "reflect"
+    )  # what lies beneath is darker beside a ridge than far from it
     ice *= 0.4 + plasma(draws, SIDE, 1.4)
     ice += 0.6 * plasma(draws, SIDE, 2) + draws.normal(SIDE, SIDE, std=0.02)
     ice = (ice - ice.mean((1, 2), keepdim=True)) / ice.std((1, 2), keepdim=True)
@@ -50,7 +54,9 @@ def _grown() -> Tensor:
 def _ferns(draws: Draws) -> Tensor:
     """How much ice lies on each pixel, (panes, side, side): what all branches of all ferns leave behind."""
     length = draws.uniform(FERNS, 1, low=12, high=110)
-    heading = draws.uniform(FERNS, 1, high=2 * math.pi) + draws.normal(FERNS, 1, std=0.6) * torch.linspace(0, 1, STEPS)
+    heading = draws.uniform(FERNS, 1, high=2 * math.pi) + draws.normal(
+        FERNS, 1, std=0.6
+    ) * torch.linspace(0, 1, STEPS)
     stride = length / STEPS
     stem = torch.stack([heading.sin(), heading.cos()], -1) * stride[..., None]
     stem = stem.cumsum(2) + draws.uniform(FERNS, 1, 2, high=SIDE)
@@ -62,7 +68,10 @@ def _ferns(draws: Draws) -> Tensor:
         way = heading[..., joints] + turn
         along = reach[..., None] * torch.linspace(0, 1, TWIGS)
         branch = torch.stack([way.sin()[..., None] * along, way.cos()[..., None] * along], -1)
-        ice += _deposit(stem[:, :, joints, None] + branch, reach[..., None] / TWIGS * torch.linspace(0.7, 0.2, TWIGS))
+        ice += _deposit(
+            stem[:, :, joints, None] + branch,
+            reach[..., None] / TWIGS * torch.linspace(0.7, 0.2, TWIGS),
+        )
     return ice
 
 

@@ -33,7 +33,9 @@ def shot_noise(images: Tensor, draws: Draws, photons: int) -> Tensor:
     seen = buckets.index_select(0, bucket.add_(levels.int(), alpha=BUCKETS))
     rest = torch.as_tensor(places(native(seen) < 0))
     drawn, levels = drawn[rest].double().add_(2**15 + 0.5).mul_(2**-16), levels[rest].int()
-    counts = torch.searchsorted(sums.flatten(), drawn.add_(levels), right=True) - levels * sums.shape[1]
+    counts = (
+        torch.searchsorted(sums.flatten(), drawn.add_(levels), right=True) - levels * sums.shape[1]
+    )
     return seen.index_copy_(0, rest, shades[counts]).byte().view(images.shape)
 
 
@@ -57,12 +59,16 @@ def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor
     return (sums + levels).to(device), shades.to(device), buckets.to(device)
 
 
-@published(cifar=[0.01, 0.02, 0.03, 0.05, 0.07], imagenet=[0.03, 0.06, 0.09, 0.17, 0.27], whole=True)
+@published(
+    cifar=[0.01, 0.02, 0.03, 0.05, 0.07], imagenet=[0.03, 0.06, 0.09, 0.17, 0.27], whole=True
+)
 def impulse_noise(images: Tensor, draws: Draws, share: float) -> Tensor:
     """Replace this share of the values, each channel on its own, half of them by black and half by white."""
     drawn = draws.words(*images.shape[1:])
     kept, white = (drawn >= round((part - 0.5) * 2**16) for part in (share, share / 2))
-    return kept.view(torch.uint8).mul_(images).add_(white.logical_not_().view(torch.uint8), alpha=255)
+    return (
+        kept.view(torch.uint8).mul_(images).add_(white.logical_not_().view(torch.uint8), alpha=255)
+    )
 
 
 @published(cifar=[0.06, 0.1, 0.12, 0.16, 0.2], imagenet=[0.15, 0.2, 0.35, 0.45, 0.6])

@@ -35,7 +35,9 @@ class Corruption:
     random: bool
     whole: bool
 
-    def __call__(self, images: Tensor, draws: Callable[[], Draws], severity: int, size: Size) -> Tensor:
+    def __call__(
+        self, images: Tensor, draws: Callable[[], Draws], severity: int, size: Size
+    ) -> Tensor:
         """Corrupted uint8 images; values are rounded down, as published."""
         strength = (self.cifar if size == "cifar" else self.imagenet)[severity - 1]
         if self.random:
@@ -43,7 +45,9 @@ class Corruption:
         if self.whole:
             return self.apply(images, *strength)
         corrupted = self.apply(images.float(), *strength)
-        return corrupted.add_(HAIR).clamp_(0, 255).short().byte()  # twice as fast as straight to bytes
+        return (
+            corrupted.add_(HAIR).clamp_(0, 255).short().byte()
+        )  # twice as fast as straight to bytes
 
 
 def published(
@@ -54,7 +58,9 @@ def published(
     def make(apply: Callable[..., Tensor]) -> Corruption:
         what = " ".join((apply.__doc__ or "").split("\n\n")[0].split())
         random = "draws" in signature(apply).parameters
-        return Corruption(apply.__name__, what, apply, _tuples(cifar), _tuples(imagenet), random, whole)
+        return Corruption(
+            apply.__name__, what, apply, _tuples(cifar), _tuples(imagenet), random, whole
+        )
 
     return make
 

@@ -30,7 +30,14 @@ WATER, MUD = (175, 238, 238), (63, 42, 20)
     ],
 )
 def spatter(
-    images: Tensor, draws: Draws, mean: float, std: float, sigma: float, least: float, strength: float, what: str
+    images: Tensor,
+    draws: Draws,
+    mean: float,
+    std: float,
+    sigma: float,
+    least: float,
+    strength: float,
+    what: str,
 ) -> Tensor:
     """Where smoothed normal noise is above `least` lies water, added as bright as `strength`, or mud, blurred by it."""
     liquid = smooth(draws.normal(*images.shape[-2:], mean=255 * mean, std=255 * std), sigma)
@@ -63,7 +70,9 @@ def water(liquid: Array) -> Array:
     light = around.rows(lib.clip(light, 0, 255, out=light))
     bright = lib.floor(_mean3(light) + 0.5)
     bright *= level
-    bright /= lib.clip(lib.amax(bright, axis=(1, 2), keepdims=True), 1, None)  # the original divides by 0 without drops
+    bright /= lib.clip(
+        lib.amax(bright, axis=(1, 2), keepdims=True), 1, None
+    )  # the original divides by 0 without drops
     return bright
 
 
@@ -115,16 +124,22 @@ def distances(found: Array, most: int) -> Array:
     """
     lib, (images, height, width) = library(found), found.shape
     wide = width + most
-    away = framed(lib.asarray(~found, dtype=lib.int16) * most, (0, 0), (0, most), most).reshape(images, -1)
+    away = framed(lib.asarray(~found, dtype=lib.int16) * most, (0, 0), (0, most), most).reshape(
+        images, -1
+    )
     for step in (1 << power for power in range(most.bit_length())):
         left, right = away[:, :-step], away[:, step:]
         lib.minimum(left, right + step, out=left)
         lib.minimum(right, left + step, out=right)
     far = int(away.reshape(images, height, wide)[..., :width].max()) if images else 0
     square = away * away
-    rows = framed(square.reshape(images, height, wide), (far, far), (0, 0), most**2).reshape(images, -1)
+    rows = framed(square.reshape(images, height, wide), (far, far), (0, 0), most**2).reshape(
+        images, -1
+    )
     for step in range(1, far):
-        above, below = (rows[:, start * wide :][:, : height * wide] for start in (far - step, far + step))
+        above, below = (
+            rows[:, start * wide :][:, : height * wide] for start in (far - step, far + step)
+        )
         nearer = lib.minimum(above, below)
         nearer += step**2
         lib.minimum(square, nearer, out=square)
@@ -149,8 +164,12 @@ def _equalised(level: Array) -> Array:
     lib, (images, height, width) = library(level), level.shape
     mine = lib.asarray(level, dtype=lib.int64)
     mine += 256 * (lib.cumsum(lib.ones_like(mine[:, :1, :1]), axis=0) - 1)
-    sums = lib.cumsum(lib.bincount(mine.reshape(-1), minlength=256 * images).reshape(images, 256), axis=1)
+    sums = lib.cumsum(
+        lib.bincount(mine.reshape(-1), minlength=256 * images).reshape(images, 256), axis=1
+    )
     lowest = lib.amin(lib.where(sums > 0, sums, height * width), axis=1, keepdims=True)
     spread = lib.round((sums - lowest) * 255 / lib.clip(height * width - lowest, 1, None))
     same = lib.cumsum(lib.ones_like(spread), axis=1) - 1
-    return lib.take(lib.asarray(lib.where(lowest == height * width, same, spread), dtype=lib.float32), mine)
+    return lib.take(
+        lib.asarray(lib.where(lowest == height * width, same, spread), dtype=lib.float32), mine
+    )

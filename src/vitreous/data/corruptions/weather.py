@@ -80,5 +80,7 @@ def fog(images: Tensor, draws: Draws, thickness: float, decay: float) -> Tensor:
     """Add a plasma fractal of this thickness, then darken so that the brightest value stays."""
     height, width = images.shape[-2:]
     brightest = images.amax((1, 2, 3), keepdim=True)
-    mist = plasma(draws, 1 << (max(height, width, 2) - 1).bit_length(), decay)[:, None, :height, :width]
+    mist = plasma(draws, 1 << (max(height, width, 2) - 1).bit_length(), decay)[
+        :, None, :height, :width
+    ]
     return images.add_(mist, alpha=255 * thickness).mul_(brightest / (brightest + 255 * thickness))

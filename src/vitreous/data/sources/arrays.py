@@ -13,7 +13,9 @@ from vitreous.errors import VitreousError
 def channels_last(array: NDArray[Any], what: str) -> NDArray[np.uint8]:
     """uint8 images as (n, h, w, 1 or 3), however they lie; nothing is copied."""
     if array.dtype != np.uint8:
-        raise VitreousError(f"{what} is {array.dtype}; images are uint8, 0 to 255: convert it and save it again.")
+        raise VitreousError(
+            f"{what} is {array.dtype}; images are uint8, 0 to 255: convert it and save it again."
+        )
     if array.ndim == 3:
         return array[..., None]
     if array.ndim == 4 and array.shape[3] in (1, 3):
@@ -31,5 +33,7 @@ def label_numbers(array: NDArray[Any], count: int, what: str) -> NDArray[np.int6
     if not np.issubdtype(flat.dtype, np.integer):
         raise VitreousError(f"{what} is {flat.dtype}; labels are integers, counted from 0.")
     if len(flat) != count:
-        raise VitreousError(f"{what} has {len(flat)} labels for {count} images; there has to be one for each.")
+        raise VitreousError(
+            f"{what} has {len(flat)} labels for {count} images; there has to be one for each."
+        )
     return flat.astype(np.int64)

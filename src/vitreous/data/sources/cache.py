@@ -80,7 +80,9 @@ def _make(
     if large or time.monotonic() - begun >= WORTH:
         out.flush()
         with suppress(OSError, VitreousError):  # no room, or somebody else was first
-            write_json(draft / ENTRY, {"key": entry.name, "faults": faults, "images": _checksums(out)})
+            write_json(
+                draft / ENTRY, {"key": entry.name, "faults": faults, "images": _checksums(out)}
+            )
             draft.rename(entry)
     if not large:
         return np.array(out), faults
@@ -96,7 +98,9 @@ def _read(entry: Path, shape: Shape, memory: int) -> tuple[Images, Faults] | Non
         known = read_json(entry / ENTRY, strict=True)
         faults = {int(row): why for row, why in known["faults"].items()}
         large = int(np.prod(shape)) > memory
-        stored = np.load(entry / "images.npy", mmap_mode=PRIVATE if large else None, allow_pickle=False)
+        stored = np.load(
+            entry / "images.npy", mmap_mode=PRIVATE if large else None, allow_pickle=False
+        )
         if stored.shape != shape or stored.dtype != np.uint8:
             raise ValueError("another array")
         if known["key"] != entry.name or _checksums(stored) != known["images"]:

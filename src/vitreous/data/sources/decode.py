@@ -50,9 +50,13 @@ def _opened(thing: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Imag
 def _rgb(image: Image.Image) -> Image.Image:
     """More than eight bits are brought to eight: integers are taken to end at 65535, floats at 1."""
     if image.mode.startswith("I"):
-        return Image.fromarray((np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8)).convert("RGB")
+        return Image.fromarray(
+            (np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8)
+        ).convert("RGB")
     if image.mode == "F":
-        return Image.fromarray((np.asarray(image).clip(0, 1) * 255).round().astype(np.uint8)).convert("RGB")
+        return Image.fromarray(
+            (np.asarray(image).clip(0, 1) * 255).round().astype(np.uint8)
+        ).convert("RGB")
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         seen = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", seen.size, "white"), seen).convert("RGB")
@@ -82,7 +86,12 @@ def cut(sheet: Image.Image, per: int) -> list[Image.Image]:
 def side_of(size: tuple[int, int], per: int) -> int:
     """Of each of the `per` equal squares that fill a sheet of this size."""
     side = round((size[0] * size[1] / per) ** 0.5)
-    if side == 0 or size[0] % side or size[1] % side or (size[0] // side) * (size[1] // side) != per:
+    if (
+        side == 0
+        or size[0] % side
+        or size[1] % side
+        or (size[0] // side) * (size[1] // side) != per
+    ):
         raise ValueError(f"a sheet of {size[0]}x{size[1]} pixels cannot hold {per} equal squares")
     return side
 
@@ -120,7 +129,9 @@ def decode(listing: Listing, size: tuple[int, int], put: Put, what: str) -> Faul
         ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool,
         progress(f"Decoding {what}", len(listing)) as forward,
     ):
-        for part, found in zip(parts, pool.map(partial(_decode_some, listing, size, put), parts), strict=True):
+        for part, found in zip(
+            parts, pool.map(partial(_decode_some, listing, size, put), parts), strict=True
+        ):
             faults.update(found)
             forward(len(part))
     return faults

@@ -21,7 +21,20 @@ from vitreous.data.sources.listing import (
 )
 from vitreous.errors import VitreousError
 
-ENDINGS = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".avif", ".jp2")
+ENDINGS = (
+    ".jpg",
+    ".jpeg",
+    ".png",
+    ".webp",
+    ".bmp",
+    ".gif",
+    ".tif",
+    ".tiff",
+    ".ppm",
+    ".pgm",
+    ".avif",
+    ".jp2",
+)
 
 
 def find(where: str, split: str, root: Path) -> Listing:
@@ -31,13 +44,19 @@ def find(where: str, split: str, root: Path) -> Listing:
     if not splits:
         whole = _pictures([home])
         if not whole.classes and split != "all":
-            raise NoSplit(f"{where!r} holds pictures but no folders of classes; split 'all' takes them without labels.")
-        return hold_out(whole, split, [path.relative_to(home).as_posix() for path in whole.pictures])
+            raise NoSplit(
+                f"{where!r} holds pictures but no folders of classes; split 'all' takes them without labels."
+            )
+        return hold_out(
+            whole, split, [path.relative_to(home).as_posix() for path in whole.pictures]
+        )
     if split == "all":
         return _pictures(list(splits.values()))
     found = next((splits[word] for word in WORDS[split] if word in splits), None)
     if found is None:
-        raise NoSplit(f"{where!r} has no split {split!r}, only {few(list(splits))}; ask for that one.")
+        raise NoSplit(
+            f"{where!r} has no split {split!r}, only {few(list(splits))}; ask for that one."
+        )
     return _pictures([found])
 
 
@@ -46,7 +65,9 @@ def top(where: str) -> Path:
     home = Path(where).expanduser()
     if not home.is_dir():
         is_file = home.exists()
-        raise VitreousError(f"{where!r} is a file, not a folder." if is_file else f"There is no folder {where!r}.")
+        raise VitreousError(
+            f"{where!r} is a file, not a folder." if is_file else f"There is no folder {where!r}."
+        )
     next(home.iterdir(), None)  # whether it may be read at all
     return home
 
@@ -65,14 +86,21 @@ def _pictures(tops: list[Path]) -> Listing:
     classes = [path.name for path in _folders(tops[0])]
     for top in tops[1:]:
         check_classes(str(top), [path.name for path in _folders(top)], classes)
-    found = [(label, path) for top in tops for label, name in enumerate(classes) for path in _walk(top / name)]
+    found = [
+        (label, path)
+        for top in tops
+        for label, name in enumerate(classes)
+        for path in _walk(top / name)
+    ]
     names = [_legible(name) for name in classes]
     if not classes:
         found = [(-1, path) for top in tops for path in _walk(top)]
     places = [top / name for top in tops for name in classes] or tops
     filled = {parent for _, path in found for parent in path.parents}
     if empty := [str(place) for place in places if place not in filled]:
-        raise VitreousError(f"There are no pictures in {few(empty)}; Vitreous looks for {', '.join(ENDINGS)}.")
+        raise VitreousError(
+            f"There are no pictures in {few(empty)}; Vitreous looks for {', '.join(ENDINGS)}."
+        )
     paths = [path for _, path in found]
     called = partial(_called, paths)
     return listing(paths, [label for label, _ in found], names, called, key_of(stamps(paths)))
@@ -96,7 +124,9 @@ def _walk(top: Path) -> Iterator[Path]:
     seen = set[str]()
     for folder, folders, files in os.walk(top, followlinks=True):
         real = os.path.realpath(folder)
-        folders[:] = sorted(name for name in folders if not name.startswith(".")) if real not in seen else []
+        folders[:] = (
+            sorted(name for name in folders if not name.startswith(".")) if real not in seen else []
+        )
         visible = () if real in seen else sorted(name for name in files if not name.startswith("."))
         seen.add(real)
         yield from (Path(folder, name) for name in visible if name.lower().endswith(ENDINGS))

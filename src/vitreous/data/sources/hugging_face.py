@@ -26,7 +26,9 @@ def find(where: str, split: str, root: Path) -> Listing:
     try:
         import datasets
     except ModuleNotFoundError as error:
-        raise VitreousError("Hugging Face datasets need one more package: pip install 'vitreous[hf]'.") from error
+        raise VitreousError(
+            "Hugging Face datasets need one more package: pip install 'vitreous[hf]'."
+        ) from error
     splits = _splits(where)
     if split == "all":
         return _listing(where, datasets.concatenate_datasets(list(splits.values())))
@@ -35,7 +37,9 @@ def find(where: str, split: str, root: Path) -> Listing:
         return hold_out(whole, split, [str(row) for row in range(len(whole))])
     word = next((word for word in WORDS[split] if word in splits), None)
     if word is None:
-        raise NoSplit(f"'hf:{where}' has no split {split!r}, only {few(list(splits))}; ask for that one.")
+        raise NoSplit(
+            f"'hf:{where}' has no split {split!r}, only {few(list(splits))}; ask for that one."
+        )
     return _listing(where, splits[word])
 
 
@@ -64,8 +68,12 @@ def _listing(where: str, table: Any) -> Listing:
 
     images = [name for name, kind in table.features.items() if isinstance(kind, datasets.Image)]
     if len(images) != 1:
-        kinds = few([f"{name} ({type(kind).__name__})" for name, kind in table.features.items()], most=8)
-        raise VitreousError(f"'hf:{where}' has {len(images)} columns of images and should have one; it has {kinds}.")
+        kinds = few(
+            [f"{name} ({type(kind).__name__})" for name, kind in table.features.items()], most=8
+        )
+        raise VitreousError(
+            f"'hf:{where}' has {len(images)} columns of images and should have one; it has {kinds}."
+        )
     named = [name for name, kind in table.features.items() if isinstance(kind, datasets.ClassLabel)]
     column = next((name for name in (*LABELS, *named) if name in table.features), None)
     names: Sequence[str] | None = ()
@@ -76,7 +84,9 @@ def _listing(where: str, table: Any) -> Listing:
         labels = label_numbers(known, len(table), f"The column {column!r} of 'hf:{where}'")
     encoded = table.cast_column(images[0], datasets.Image(decode=False))
     key = key_of(table._fingerprint)
-    return listing(Pictures(encoded, images[0]), labels, names, lambda row: f"'hf:{where}', image {row}", key)
+    return listing(
+        Pictures(encoded, images[0]), labels, names, lambda row: f"'hf:{where}', image {row}", key
+    )
 
 
 class Pictures(Sequence[Any]):

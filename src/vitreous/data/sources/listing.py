@@ -40,14 +40,18 @@ class NoSplit(VitreousError):
 class Listing:
     """Pictures nobody has opened yet, and their labels."""
 
-    pictures: Sequence[Any] | NDArray[np.uint8]  # paths, encoded bytes, Pillow images; or one array (n, h, w, 1 or 3)
+    pictures: (
+        Sequence[Any] | NDArray[np.uint8]
+    )  # paths, encoded bytes, Pillow images; or one array (n, h, w, 1 or 3)
     labels: Rows  # of `rows`; -1 where nobody knows
     classes: tuple[str, ...] | None  # None where classes have numbers but no names
     called: Callable[[int], str]  # what a row is called in an error: its path, or file and position
     key: str  # changes whenever the pixels might have; "" if that cannot be told
     rows: Rows  # which of the images are meant, in this order
     per: int = 1  # images in one picture: more than one is a sheet, a grid of equal squares
-    whole: Listing | None = None  # all images, where the set has no splits of its own and these are held out of it
+    whole: Listing | None = (
+        None  # all images, where the set has no splits of its own and these are held out of it
+    )
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -79,12 +83,16 @@ def hold_out(whole: Listing, split: str, names: Sequence[str]) -> Listing:
     if split == "all":
         return whole
     held = np.zeros(len(whole), dtype=bool)
-    draw = np.array([hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest() for name in names])
+    draw = np.array(
+        [hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest() for name in names]
+    )
     for label in np.unique(whole.labels):
         rows = np.flatnonzero(whole.labels == label)
         count = max(round(HELD_OUT * len(rows)), 1) if len(rows) > 1 else 0
         held[rows[np.argsort(draw[rows])[:count]]] = True
-    return replace(whole.take(np.flatnonzero(held if split in ("test", "val") else ~held)), whole=whole)
+    return replace(
+        whole.take(np.flatnonzero(held if split in ("test", "val") else ~held)), whole=whole
+    )
 
 
 def key_of(*parts: object) -> str:
@@ -94,7 +102,11 @@ def key_of(*parts: object) -> str:
 
 def stamps(files: Iterable[Path]) -> list[tuple[str, int, int]]:
     """Path, length and time of change of each file: what a decoded copy of it depends on."""
-    return [(str(path.absolute()), stat.st_size, stat.st_mtime_ns) for path in files for stat in (path.stat(),)]
+    return [
+        (str(path.absolute()), stat.st_size, stat.st_mtime_ns)
+        for path in files
+        for stat in (path.stat(),)
+    ]
 
 
 def check_classes(what: str, here: Sequence[str], there: Sequence[str]) -> None:
@@ -102,9 +114,13 @@ def check_classes(what: str, here: Sequence[str], there: Sequence[str]) -> None:
     if list(here) == list(there):
         return
     extra, missing = sorted(set(here) - set(there)), sorted(set(there) - set(here))
-    parts = [f"{few(extra)} only here"] * bool(extra) + [f"{few(missing)} only there"] * bool(missing)
+    parts = [f"{few(extra)} only here"] * bool(extra) + [f"{few(missing)} only there"] * bool(
+        missing
+    )
     differ = " and ".join(parts) or "another order"
-    raise VitreousError(f"The classes of {what} differ from those of the training split: {differ}; make them the same.")
+    raise VitreousError(
+        f"The classes of {what} differ from those of the training split: {differ}; make them the same."
+    )
 
 
 def few(names: Sequence[str], most: int = 5) -> str:

@@ -96,7 +96,9 @@ def _files(part: str) -> list[Path]:
     patterns = [str(path), str(path / "*.npz") if path.is_dir() else f"{path}*.npz"]
     found = {Path(name) for pattern in patterns for name in glob(pattern) if name.endswith(".npz")}
     if not found:
-        raise VitreousError(f"There is no file {part!r}, and none whose name begins so and ends in .npz.")
+        raise VitreousError(
+            f"There is no file {part!r}, and none whose name begins so and ends in .npz."
+        )
     return sorted(found)
 
 
@@ -108,12 +110,16 @@ def _parts(file: Path, split: str) -> Iterator[Part]:
         with np.load(file, allow_pickle=False) as arrays:
             words = EVERY if split == "all" else WORDS[split]
             pairs = [
-                pair for word in words for pair in ((f"x_{word}", f"y_{word}"), (f"{word}_images", f"{word}_labels"))
+                pair
+                for word in words
+                for pair in ((f"x_{word}", f"y_{word}"), (f"{word}_images", f"{word}_labels"))
             ]
             found = [pair for pair in (*WHOLE, *pairs) if pair[0] in arrays.files]
             if not found and not any(MARK.search(name) for name in arrays.files):
                 there = few(arrays.files) or "nothing"
-                raise VitreousError(f"{str(file)!r} has no arrays 'images' and 'labels', it has {there}.")
+                raise VitreousError(
+                    f"{str(file)!r} has no arrays 'images' and 'labels', it has {there}."
+                )
             names = arrays["class_names"] if "class_names" in arrays.files else None
             classes = None if names is None else tuple(names.astype(str).tolist())
             for images, labels in found if split == "all" else found[:1]:
@@ -124,17 +130,25 @@ def _parts(file: Path, split: str) -> Iterator[Part]:
                 f"{str(file)!r} holds Python objects: a pickle, which can run code, so Vitreous does not load it; "
                 "save images as uint8, labels as integers and names as np.array(names, dtype=str)."
             ) from error
-        raise VitreousError(f"{str(file)!r} is not an npz file, or is damaged ({error}).") from error
+        raise VitreousError(
+            f"{str(file)!r} is not an npz file, or is damaged ({error})."
+        ) from error
 
 
-def _part(file: Path, arrays: Any, images: str, labels: str, classes: tuple[str, ...] | None) -> Part:
+def _part(
+    file: Path, arrays: Any, images: str, labels: str, classes: tuple[str, ...] | None
+) -> Part:
     what = f"{images!r} of {str(file)!r}"
     known = arrays[labels] if labels in arrays.files else None
     if images != "bytes":
         pictures = channels_last(arrays[images], what)
         known = np.full(len(pictures), -1) if known is None else known
         return Part(
-            file, images, pictures, label_numbers(known, len(pictures), f"{labels!r} of {str(file)!r}"), classes
+            file,
+            images,
+            pictures,
+            label_numbers(known, len(pictures), f"{labels!r} of {str(file)!r}"),
+            classes,
         )
     if "offsets" not in arrays.files:
         raise VitreousError(
@@ -142,12 +156,19 @@ def _part(file: Path, arrays: Any, images: str, labels: str, classes: tuple[str,
         )
     content, offsets = arrays["bytes"].tobytes(), arrays["offsets"].tolist()
     if offsets != sorted(offsets) or offsets[0] < 0 or offsets[-1] > len(content):
-        raise VitreousError(f"The 'offsets' of {str(file)!r} do not lie in order within its {len(content)} 'bytes'.")
+        raise VitreousError(
+            f"The 'offsets' of {str(file)!r} do not lie in order within its {len(content)} 'bytes'."
+        )
     encoded = [content[start:end] for start, end in pairwise(offsets)]
     known = np.full(len(encoded), -1) if known is None else known
     per = max(len(known) // max(len(encoded), 1), 1)
     return Part(
-        file, images, encoded, label_numbers(known, len(encoded) * per, f"'labels' of {str(file)!r}"), classes, per
+        file,
+        images,
+        encoded,
+        label_numbers(known, len(encoded) * per, f"'labels' of {str(file)!r}"),
+        classes,
+        per,
     )
 
 
@@ -158,7 +179,9 @@ def _joined(parts: list[Part]) -> Listing:
         check_classes(str(part.file), part.classes or (), first.classes or ())
         kinds = [(each.per, np.shape(each.pictures)[1:]) for each in (first, part)]
         if kinds[0] != kinds[1]:
-            raise VitreousError(f"{str(first.file)!r} and {str(part.file)!r} hold images of different kinds; load one.")
+            raise VitreousError(
+                f"{str(first.file)!r} and {str(part.file)!r} hold images of different kinds; load one."
+            )
     starts = np.cumsum([0, *(len(part.labels) for part in parts)])
 
     def called(row: int) -> str:
@@ -166,7 +189,9 @@ def _joined(parts: list[Part]) -> Listing:
         return f"{parts[which].file}, image {row - starts[which]}"
 
     if isinstance(first.pictures, np.ndarray):
-        pictures: Any = first.pictures if len(parts) == 1 else np.concatenate([part.pictures for part in parts])
+        pictures: Any = (
+            first.pictures if len(parts) == 1 else np.concatenate([part.pictures for part in parts])
+        )
     else:
         pictures = [picture for part in parts for picture in part.pictures]
     labels = np.concatenate([part.labels for part in parts])

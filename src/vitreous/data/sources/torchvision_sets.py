@@ -22,7 +22,16 @@ from vitreous.errors import UnknownName, VitreousError
 
 NAMES = (
     *("CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "KMNIST", "SVHN", "STL10", "USPS", "SEMEION"),
-    *("Caltech101", "Caltech256", "CLEVRClassification", "Country211", "DTD", "EuroSAT", "FER2013", "FGVCAircraft"),
+    *(
+        "Caltech101",
+        "Caltech256",
+        "CLEVRClassification",
+        "Country211",
+        "DTD",
+        "EuroSAT",
+        "FER2013",
+        "FGVCAircraft",
+    ),
     *("Flowers102", "Food101", "GTSRB", "Imagenette", "ImageNet", "OxfordIIITPet", "PCAM"),
     *("RenderedSST2", "StanfordCars", "SUN397", "FakeData"),
 )
@@ -41,7 +50,9 @@ def find(where: str, split: str, root: Path) -> Listing:
     takes = inspect.signature(kind).parameters
     given = {"root": str(root)} if "root" in takes else {}
     if "train" in takes and split in ("train", "test"):
-        return _listing(where, split, _made(where, kind, {**given, "train": split == "train"}), root)
+        return _listing(
+            where, split, _made(where, kind, {**given, "train": split == "train"}), root
+        )
     if "split" in takes and split in WORDS:
         return _listing(where, split, _by_word(where, kind, given, split), root)
     if "train" in takes or "split" in takes:
@@ -73,7 +84,9 @@ def _made(where: str, kind: Any, given: dict[str, Any]) -> Any:
         return kind(**given)
     except (RuntimeError, OSError) as error:  # how it says that files are missing
         if "download" not in inspect.signature(kind).parameters:
-            raise VitreousError(f"The files of 'tv:{where}' are not in {given['root']!r}: {_line(error)}.") from error
+            raise VitreousError(
+                f"The files of 'tv:{where}' are not in {given['root']!r}: {_line(error)}."
+            ) from error
     except ImportError as error:
         raise VitreousError(f"torchvision cannot read 'tv:{where}': {_line(error)}.") from error
     try:
@@ -102,10 +115,18 @@ def _listing(where: str, split: str, dataset: Any, root: Path) -> Listing:
     whole = None if data is None else channels_last(np.asarray(data), f"The images of 'tv:{where}'")
     pictures = Pictures(dataset) if whole is None else whole
     names = getattr(dataset, "classes", None) or getattr(dataset, "categories", None)
-    classes = None if names is None else [name if isinstance(name, str) else name[0] for name in names]
-    files = sorted(path for path in root.rglob("*") if path.is_file()) if hasattr(dataset, "root") else []
+    classes = (
+        None if names is None else [name if isinstance(name, str) else name[0] for name in names]
+    )
+    files = (
+        sorted(path for path in root.rglob("*") if path.is_file())
+        if hasattr(dataset, "root")
+        else []
+    )
     key = key_of(where, split, len(dataset), stamps(files))
-    return listing(pictures, _labels(dataset), classes, lambda row: f"'tv:{where}', image {row}", key)
+    return listing(
+        pictures, _labels(dataset), classes, lambda row: f"'tv:{where}', image {row}", key
+    )
 
 
 def _labels(dataset: Any) -> NDArray[np.int64]:
@@ -114,7 +135,9 @@ def _labels(dataset: Any) -> NDArray[np.int64]:
         found = np.asarray(getattr(dataset, place, ()))
         if found.shape == (len(dataset),):
             return found.astype(np.int64)
-    return np.array([int(label) for _, label in getattr(dataset, "_samples", None) or dataset], dtype=np.int64)
+    return np.array(
+        [int(label) for _, label in getattr(dataset, "_samples", None) or dataset], dtype=np.int64
+    )
 
 
 class Pictures(Sequence[Any]):

@@ -36,7 +36,9 @@ class Task:
     stream: str  # tasks of one stream have the same images
     label: str  # a key of the truth
     classes: tuple[str, ...]
-    normalised_like: str = ""  # the task whose mean and standard deviation it shares, where that is another
+    normalised_like: str = (
+        ""  # the task whose mean and standard deviation it shares, where that is another
+    )
 
 
 def scenes(generator: torch.Generator, count: int, side: int, cues: str = "independent") -> Drawn:
@@ -47,7 +49,9 @@ def scenes(generator: torch.Generator, count: int, side: int, cues: str = "indep
         kinds = len(scene.SHAPE_NAMES)
         others = 1 + (dice["texture"] * (kinds - 1)).long()
         truth["texture"] = truth["shape"] if cues == "agree" else (truth["shape"] + others) % kinds
-    parts = [scene.paint(_part(dice, rows), _part(truth, rows), side) for rows in _passes(count, side)]
+    parts = [
+        scene.paint(_part(dice, rows), _part(truth, rows), side) for rows in _passes(count, side)
+    ]
     images, boxes = (torch.cat(each) for each in zip(*parts, strict=True))
     return images, truth | {"box": boxes}
 
@@ -64,42 +68,88 @@ def _part(table: dict[str, Tensor], rows: slice) -> dict[str, Tensor]:
 def _tasks() -> dict[str, Task]:
     shapes, textures, lines = scene.SHAPE_NAMES, scene.TEXTURE_NAMES, ("1", "2", "3", "4")
     both = tuple(f"{shape} of {texture}" for shape, texture in zip(shapes, textures, strict=True))
-    gratings = tuple(f"{blob} at {angle}" for blob, angle in zip(stimuli.BLOBS, stimuli.ORIENTATIONS, strict=True))
+    gratings = tuple(
+        f"{blob} at {angle}"
+        for blob, angle in zip(stimuli.BLOBS, stimuli.ORIENTATIONS, strict=True)
+    )
     corners = ("upper left", "upper right", "lower left", "lower right")
     agree, conflict = partial(scenes, cues="agree"), partial(scenes, cues="conflict")
-    a, a_agree, a_conflict = (partial(stimuli.gratings, cues=cues) for cues in ("independent", "agree", "conflict"))
+    a, a_agree, a_conflict = (
+        partial(stimuli.gratings, cues=cues) for cues in ("independent", "agree", "conflict")
+    )
     return {
         "shapes": Task("which of ten shapes the object has", scenes, "scenes", "shape", shapes),
-        "textures": Task("which of ten textures; the images of shapes", scenes, "scenes", "texture", textures),
-        "colours": Task(
-            "which of eight colours; the images of shapes", scenes, "scenes", "colour", tuple(scene.COLOURS)
+        "textures": Task(
+            "which of ten textures; the images of shapes", scenes, "scenes", "texture", textures
         ),
-        "cues": Task("shape and texture agree on the class", agree, "cues", "shape", both, "shapes"),
+        "colours": Task(
+            "which of eight colours; the images of shapes",
+            scenes,
+            "scenes",
+            "colour",
+            tuple(scene.COLOURS),
+        ),
+        "cues": Task(
+            "shape and texture agree on the class", agree, "cues", "shape", both, "shapes"
+        ),
         "conflict": Task(
-            "shape of one class of cues, texture of another", conflict, "conflict", "shape", both, "shapes"
+            "shape of one class of cues, texture of another",
+            conflict,
+            "conflict",
+            "shape",
+            both,
+            "shapes",
         ),
         "syn-a:shape": Task("the blob around a random grating", a, "syn-a", "shape", stimuli.BLOBS),
-        "syn-a:texture": Task("the grating in a random blob", a, "syn-a", "texture", stimuli.ORIENTATIONS),
+        "syn-a:texture": Task(
+            "the grating in a random blob", a, "syn-a", "texture", stimuli.ORIENTATIONS
+        ),
         "syn-a:cues": Task(
-            "blob and grating agree on the class", a_agree, "syn-a:cues", "shape", gratings, "syn-a:shape"
+            "blob and grating agree on the class",
+            a_agree,
+            "syn-a:cues",
+            "shape",
+            gratings,
+            "syn-a:shape",
         ),
         "syn-a:conflict": Task(
             "blob of one class of syn-a:cues, grating of another",
             *(a_conflict, "syn-a:conflict", "shape", gratings, "syn-a:shape"),
         ),
         "syn-b": Task(
-            "which 3 × 3 motif occurs once on noise", stimuli.motifs, "syn-b", "motif", tuple(dict(stimuli.MOTIFS))
+            "which 3 × 3 motif occurs once on noise",
+            stimuli.motifs,
+            "syn-b",
+            "motif",
+            tuple(dict(stimuli.MOTIFS)),
         ),
         "syn-b:four": Task(
             "which of four motifs occurs once on faint noise",
-            *(partial(stimuli.motifs, kinds=4, swing=32), "syn-b:four", "motif", tuple(dict(stimuli.MOTIFS))[:4]),
+            *(
+                partial(stimuli.motifs, kinds=4, swing=32),
+                "syn-b:four",
+                "motif",
+                tuple(dict(stimuli.MOTIFS))[:4],
+            ),
         ),
-        "syn-c": Task("the quadrant in which an object sits", stimuli.places, "syn-c", "quadrant", corners),
+        "syn-c": Task(
+            "the quadrant in which an object sits", stimuli.places, "syn-c", "quadrant", corners
+        ),
         "syn-c:row": Task("its row, out of four", stimuli.places, "syn-c", "row", lines),
         "syn-c:column": Task("its column, out of four", stimuli.places, "syn-c", "column", lines),
-        "syn-d": Task("whether two symbols far apart agree", stimuli.pairs, "syn-d", "same", ("different", "same")),
+        "syn-d": Task(
+            "whether two symbols far apart agree",
+            stimuli.pairs,
+            "syn-d",
+            "same",
+            ("different", "same"),
+        ),
         "syn-e": Task(
-            "beta of noise with a spectrum 1/f^beta", stimuli.clouds, "syn-e", "beta", tuple(map(str, stimuli.BETAS))
+            "beta of noise with a spectrum 1/f^beta",
+            stimuli.clouds,
+            "syn-e",
+            "beta",
+            tuple(map(str, stimuli.BETAS)),
         ),
     }
 
@@ -110,7 +160,12 @@ TASKS: dict[str, str] = {name: task.about for name, task in _TASKS.items()}
 
 
 def load(
-    task: str = "shapes", *, split: str = "train", size: int | None = None, image: int = 32, seed: int = 0
+    task: str = "shapes",
+    *,
+    split: str = "train",
+    size: int | None = None,
+    image: int = 32,
+    seed: int = 0,
 ) -> Dataset:
     """`size` images of a task, with the whole truth about each: factors, boxes, both cues.
 
@@ -126,7 +181,9 @@ def load(
         )
     images, truth = _draw(found, split, count, image, seed)
     mean, std = _moments(found.normalised_like or task, image)
-    return Dataset(images, truth[found.label], found.classes, f"world:{task}", split, mean, std, truth)
+    return Dataset(
+        images, truth[found.label], found.classes, f"world:{task}", split, mean, std, truth
+    )
 
 
 def _known(task: str, split: str) -> Task:
@@ -160,5 +217,7 @@ def _moments(task: str, image: int) -> tuple[Triple, Triple]:
     """Mean and standard deviation of the channels, in [0, 1], of the first training images: one for all splits."""
     images, _ = _draw(_TASKS[task], "train", SAMPLE, image, 0)
     pixels = images.transpose(0, 1).flatten(1).double() / 255
-    mean, std = ([round(value, 3) for value in values.tolist()] for values in (pixels.mean(1), pixels.std(1)))
+    mean, std = (
+        [round(value, 3) for value in values.tolist()] for values in (pixels.mean(1), pixels.std(1))
+    )
     return (mean[0], mean[1], mean[2]), (std[0], std[1], std[2])

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 FIELDS = 16  # in a bank; with their windows some 150,000 different cuttings
-STEPS = 64  # a bank holds multiples of 1/64, so that the last bit of a Fourier transform cannot be seen
+STEPS = (
+    64  # a bank holds multiples of 1/64, so that the last bit of a Fourier transform cannot be seen
+)
 
 
 def falloff(side: int, beta: float) -> Tensor:

@@ -45,7 +45,17 @@ BACKGROUNDS: dict[str, tuple[tuple[int, int, int], tuple[int, int, int], tuple[i
 DICE = (
     *("shape", "texture", "colour", "background", "cx", "cy", "size", "angle"),
     *("turn", "period", "phase_x", "phase_y", "bright", "hue", "second", "depth"),
-    *("field_1", "across_1", "down_1", "field_2", "across_2", "down_2", "field_3", "across_3", "down_3"),
+    *(
+        "field_1",
+        "across_1",
+        "down_1",
+        "field_2",
+        "across_2",
+        "down_2",
+        "field_3",
+        "across_3",
+        "down_3",
+    ),
 )
 """What is drawn for each scene. Only the first eight are told as truth; the rest is dressing."""
 
@@ -65,7 +75,12 @@ def roll(generator: torch.Generator, count: int) -> Dice:
 
 def truth_of(dice: Dice, image: int) -> Truth:
     """The factors in the units one thinks in: classes, pixels, radians."""
-    kinds = {"shape": SHAPE_NAMES, "texture": TEXTURE_NAMES, "colour": COLOURS, "background": BACKGROUNDS}
+    kinds = {
+        "shape": SHAPE_NAMES,
+        "texture": TEXTURE_NAMES,
+        "colour": COLOURS,
+        "background": BACKGROUNDS,
+    }
     truth = {name: (dice[name] * len(known)).long() for name, known in kinds.items()}
     for axis in ("cx", "cy"):
         truth[axis] = image * (0.5 + WANDER * (2 * dice[axis] - 1))
@@ -83,7 +98,9 @@ def paint(dice: Dice, truth: Truth, image: int) -> tuple[Tensor, Tensor]:
     ground, first, second, cover, pattern, light = planes.unbind(1)
     torch.sub(0.5, here, out=cover).clamp_(0, 1)
     soft = image / 32
-    torch.mul(shifted, -0.25 / soft, out=ground).add_(0.6).clamp_(0, 1).mul_(-0.45).add_(1)  # the shadow
+    torch.mul(shifted, -0.25 / soft, out=ground).add_(0.6).clamp_(0, 1).mul_(-0.45).add_(
+        1
+    )  # the shadow
     ground.mul_(1 - cover)
     for plane, n in ((first, 1), (second, 2)):
         torch.mul(background_field(dice, image, n), ground, out=plane)
@@ -123,7 +140,9 @@ def texture_planes(dice: Dice, truth: Truth, image: int) -> Tensor:
     return out
 
 
-def turned(steps: Tensor, cx: Tensor, cy: Tensor, angle: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
+def turned(
+    steps: Tensor, cx: Tensor, cy: Tensor, angle: Tensor, unit: Tensor
+) -> tuple[Tensor, Tensor]:
     """Pixels as seen from (cx, cy): x right, y up, the frame turned clockwise by `angle`, in multiples of `unit`."""
     right, up = (steps - cx[:, None])[:, None, :], (cy[:, None] - steps)[:, :, None]
     c, s = (angle.cos() / unit)[:, None, None], (angle.sin() / unit)[:, None, None]
@@ -137,24 +156,32 @@ def background_field(dice: Dice, image: int, n: int) -> Tensor:
 def glow(truth: Truth, image: int) -> Tensor:
     """Brighter towards the sun, upper left: a slope over the object."""
     steps = torch.arange(image) + 0.5
-    x, y = ((truth[axis][:, None] - steps) * (0.35 / truth["size"][:, None]) for axis in ("cx", "cy"))
+    x, y = (
+        (truth[axis][:, None] - steps) * (0.35 / truth["size"][:, None]) for axis in ("cx", "cy")
+    )
     return x[:, None, :] + y[:, :, None]
 
 
 def colour_table(dice: Dice, truth: Truth) -> Tensor:
     """(n, 3, 6): what each plane adds to red, green and blue."""
-    base = torch.tensor(list(BACKGROUNDS.values()), dtype=torch.float32)[truth["background"]].transpose(1, 2)
+    base = torch.tensor(list(BACKGROUNDS.values()), dtype=torch.float32)[
+        truth["background"]
+    ].transpose(1, 2)
     palette = torch.tensor(list(COLOURS.values()), dtype=torch.float32)
     neighbour = palette[(truth["colour"] + 1) % len(COLOURS)]
     colour = (
-        palette[truth["colour"]].lerp(neighbour, 0.3 * dice["hue"][:, None]) * (0.85 + 0.2 * dice["bright"])[:, None]
+        palette[truth["colour"]].lerp(neighbour, 0.3 * dice["hue"][:, None])
+        * (0.85 + 0.2 * dice["bright"])[:, None]
     )
     ends = torch.tensor(
         [[28.0, 24.0, 48.0], [255.0, 250.0, 235.0]]
     )  # the second colour is nearly night or nearly white
     other = colour.lerp(ends[(dice["second"] * 2).long()], (0.4 + 0.25 * dice["depth"])[:, None])
     half = (other - colour) / 2
-    table = torch.cat([base, (colour + half)[..., None], half[..., None], torch.full_like(half, 110)[..., None]], 2)
+    table = torch.cat(
+        [base, (colour + half)[..., None], half[..., None], torch.full_like(half, 110)[..., None]],
+        2,
+    )
     table[:, :, [0, 3]] += 0.5  # so that cutting off fractions rounds
     return table
 

@@ -89,5 +89,6 @@ def flower(x: Tensor, y: Tensor) -> Tensor:
 
 
 SHAPES: dict[str, Shape] = {
-    each.__name__: each for each in (disc, square, triangle, star, cross, ring, heart, crescent, arrow, flower)
+    each.__name__: each
+    for each in (disc, square, triangle, star, cross, ring, heart, crescent, arrow, flower)
 }

@@ -52,7 +52,9 @@ def grey_noise(generator: torch.Generator, count: int, side: int, swing: int = 6
 def pattern(text: str) -> Tensor:
     """A square of bright (#) and dark (.) pixels."""
     side = round(len(text) ** 0.5)
-    return torch.tensor([240 if mark == "#" else 16 for mark in text], dtype=torch.uint8).view(side, side)
+    return torch.tensor([240 if mark == "#" else 16 for mark in text], dtype=torch.uint8).view(
+        side, side
+    )
 
 
 def paste(images: Tensor, stamps: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -75,7 +77,11 @@ def gratings(generator: torch.Generator, count: int, side: int, cues: str = "ind
     kinds = len(BLOBS)
     shape, texture = integers(generator, kinds, count), integers(generator, kinds, count)
     if cues != "independent":
-        texture = shape if cues == "agree" else (shape + 1 + integers(generator, kinds - 1, count)) % kinds
+        texture = (
+            shape
+            if cues == "agree"
+            else (shape + 1 + integers(generator, kinds - 1, count)) % kinds
+        )
     dice = torch.rand(6, count, 1, 1, generator=generator)
     steps = torch.arange(side) + 0.5
     cx, cy = (side * (0.5 + 0.1 * (2 * die - 1)) for die in dice[:2])
@@ -85,7 +91,11 @@ def gratings(generator: torch.Generator, count: int, side: int, cues: str = "ind
     phase = (x * angle.cos() + y * angle.sin()) / period + dice[5]
     wave = (phase - phase.round()).abs_().mul_(4).sub_(1)
     cover = (0.5 - blob_distance(x, y, shape, radius, turn)).clamp_(0, 1)
-    light = 90 + cover * (60 + 45 * wave) + 20 * (torch.rand(count, side, side, generator=generator) - 0.5)
+    light = (
+        90
+        + cover * (60 + 45 * wave)
+        + 20 * (torch.rand(count, side, side, generator=generator) - 0.5)
+    )
     images = light.clamp_(0, 255).to(torch.uint8)[:, None].repeat(1, 3, 1, 1)
     return images, {"shape": shape, "texture": texture, "cx": cx.flatten(), "cy": cy.flatten()}
 
@@ -98,7 +108,9 @@ def blob_distance(x: Tensor, y: Tensor, shape: Tensor, radius: Tensor, turn: Ten
     return (x * x + y * y).sqrt() - radius * (1 + depth * swing)
 
 
-def motifs(generator: torch.Generator, count: int, side: int, kinds: int = len(MOTIFS), swing: int = 64) -> Drawn:
+def motifs(
+    generator: torch.Generator, count: int, side: int, kinds: int = len(MOTIFS), swing: int = 64
+) -> Drawn:
     """SYN-B: which of so many 3 × 3 motifs occurs once, anywhere, on noise. Local, and the same everywhere.
 
     Fewer motifs on fainter noise are the same task for those who see only some thousand images: a transformer needs
@@ -126,7 +138,12 @@ def places(generator: torch.Generator, count: int, side: int) -> Drawn:
     x, y = (cell * line + integers(generator, room, count) for line in (column, row))
     images = grey_noise(generator, count, side, swing=16)
     box = paste(images, stamp.expand(count, -1, -1, -1), x, y)
-    return images, {"quadrant": row // 2 * 2 + column // 2, "row": row, "column": column, "box": box}
+    return images, {
+        "quadrant": row // 2 * 2 + column // 2,
+        "row": row,
+        "column": column,
+        "box": box,
+    }
 
 
 def bullseye(side: int) -> Tensor:
@@ -144,13 +161,19 @@ def pairs(generator: torch.Generator, count: int, side: int) -> Drawn:
     same = integers(generator, 2, count)
     first = integers(generator, kinds, count)
     second = (first + (1 - same) * (1 + integers(generator, kinds - 1, count))) % kinds
-    lines = torch.cartesian_prod(*[torch.arange(cells)] * 4)  # row and column of one cell, row and column of the other
+    lines = torch.cartesian_prod(
+        *[torch.arange(cells)] * 4
+    )  # row and column of one cell, row and column of the other
     apart = (lines[:, :2] - lines[:, 2:]).abs().amax(1) >= cells // 2
     y1, x1, y2, x2 = (4 * lines[apart][integers(generator, int(apart.sum()), count)]).unbind(1)
     stamps = torch.stack([pattern(text) for _, text in SYMBOLS])
     images = grey_noise(generator, count, side)
     boxes = [paste(images, stamps[first], x1, y1), paste(images, stamps[second], x2, y2)]
-    return images, {"same": same, "symbols": torch.stack([first, second], 1), "boxes": torch.stack(boxes, 1)}
+    return images, {
+        "same": same,
+        "symbols": torch.stack([first, second], 1),
+        "boxes": torch.stack(boxes, 1),
+    }
 
 
 def clouds(generator: torch.Generator, count: int, side: int) -> Drawn:
@@ -158,7 +181,9 @@ def clouds(generator: torch.Generator, count: int, side: int) -> Drawn:
     beta = integers(generator, len(BETAS), count)
     gain = torch.stack([falloff(side, exponent) for exponent in BETAS])[beta]
     fields = filtered(torch.rand(count, 3, side, side, generator=generator), gain[:, None])
-    mix = torch.tensor([[1.0, 0.4, 0.1], [1.0, 0.0, -0.2], [1.0, -0.4, 0.1]])  # mostly brightness, a little colour
+    mix = torch.tensor(
+        [[1.0, 0.4, 0.1], [1.0, 0.0, -0.2], [1.0, -0.4, 0.1]]
+    )  # mostly brightness, a little colour
     mixed = torch.bmm(mix.expand(count, 3, 3), fields.flatten(2))
     mixed *= 42 / mixed.std(dim=(1, 2), keepdim=True)
     images = mixed.add_(128.5).clamp_(0, 255).to(torch.uint8).view(count, 3, side, side)

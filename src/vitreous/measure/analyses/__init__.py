@@ -34,11 +34,19 @@ def options(name: str) -> dict[str, tuple[str, str]]:
         if not any(ast.unparse(each).startswith("dataclass") for each in kind.decorator_list):
             continue
         for node, after in zip(kind.body, [*kind.body[1:], None], strict=True):
-            if not isinstance(node, ast.AnnAssign) or node.value is None or "ClassVar" in ast.unparse(node.annotation):
+            if (
+                not isinstance(node, ast.AnnAssign)
+                or node.value is None
+                or "ClassVar" in ast.unparse(node.annotation)
+            ):
                 continue
             if ast.unparse(node.target).startswith("_"):
                 continue
             default = constants.get(ast.unparse(node.value), node.value)
-            says = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+            says = (
+                after.value.value
+                if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+                else ""
+            )
             found[ast.unparse(node.target)] = ast.unparse(default), " ".join(str(says).split())
     return found

@@ -26,7 +26,16 @@ from vitreous.data.draws import Draws
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Bench, Found
 from vitreous.measure.probe import Batch
-from vitreous.measure.robustness.shifts import CLEAN, MEASURES, Shifted, check_shares, guessing, levels, marks, table
+from vitreous.measure.robustness.shifts import (
+    CLEAN,
+    MEASURES,
+    Shifted,
+    check_shares,
+    guessing,
+    levels,
+    marks,
+    table,
+)
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import Column, Result, View
 
@@ -56,7 +65,9 @@ class Adversarial(Shifted):
             if attack not in ATTACKS:
                 raise UnknownName("attack", attack, ATTACKS, f"There are {', '.join(ATTACKS)}.")
         if not self.attacks or len(set(self.attacks)) < len(self.attacks):
-            raise VitreousError(f"The attacks are {list(self.attacks)}; name at least one, none twice.")
+            raise VitreousError(
+                f"The attacks are {list(self.attacks)}; name at least one, none twice."
+            )
         if self.steps < 1:
             raise VitreousError(f"PGD was asked to take {self.steps} steps; it takes at least one.")
 
@@ -69,11 +80,19 @@ class Adversarial(Shifted):
         mean, std = levels(subject, images)
         labels = batch.labels.to(images.device)
         start = Draws(f"attack {batch.seed}", int(batch.rows[0]), len(batch), images.device)
-        found = self.attacked(subject, images * std + mean, labels, attack, float(epsilon) / 255, start)
+        found = self.attacked(
+            subject, images * std + mean, labels, attack, float(epsilon) / 255, start
+        )
         return (found - mean) / std
 
     def attacked(
-        self, subject: Subject, pixels: Tensor, labels: Tensor, attack: str, epsilon: float, start: Draws
+        self,
+        subject: Subject,
+        pixels: Tensor,
+        labels: Tensor,
+        attack: str,
+        epsilon: float,
+        start: Draws,
     ) -> Tensor:
         """Pixels in [0, 1], changed by at most epsilon each so that the loss grows."""
         pixels = pixels.clamp(0, 1)
@@ -81,7 +100,9 @@ class Adversarial(Shifted):
         if attack == "fgsm":
             _, slope = _climb(subject, pixels, labels)
             return torch.clamp(pixels + epsilon * slope.sign(), low, high)
-        moved = pixels + start.uniform(*pixels.shape[1:], low=-epsilon, high=epsilon).to(pixels.dtype)
+        moved = pixels + start.uniform(*pixels.shape[1:], low=-epsilon, high=epsilon).to(
+            pixels.dtype
+        )
         at = torch.clamp(moved, low, high)
         worst, most = at, at.new_full((len(at),), -torch.inf)
         for _ in range(self.steps):
@@ -134,7 +155,12 @@ def _worse(worst: Tensor, most: Tensor, at: Tensor, loss: Tensor) -> tuple[Tenso
 COLUMNS = (
     Column("model", "category", "The model."),
     Column("attack", "order", "fgsm takes one step, pgd several."),
-    Column("epsilon", "quantity", "How far each pixel and channel may move; 0 for clean images.", "levels of 255"),
+    Column(
+        "epsilon",
+        "quantity",
+        "How far each pixel and channel may move; 0 for clean images.",
+        "levels of 255",
+    ),
     Column("attacked", "category", "Whether the row is about one attack and radius."),
     Column("overall", "category", "Whether the row is the mean over attacks and radii."),
     *MEASURES,

@@ -31,7 +31,15 @@ from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch
-from vitreous.measure.robustness.shifts import CLEAN, MEASURES, check_shares, levels, marked, marks, table
+from vitreous.measure.robustness.shifts import (
+    CLEAN,
+    MEASURES,
+    check_shares,
+    levels,
+    marked,
+    marks,
+    table,
+)
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View
 
@@ -62,7 +70,9 @@ class BandNoise(Analysis):
     """Of a band, in π; rounded to whole waves of the image, so that all rings are equally thick."""
     definition: Definition = "paper"
     """What the strength is: of δ, or with "equal" of what the ring leaves of it. See `vitreous.data.frequency`."""
-    _known: dict[tuple[str, str, int], float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _known: dict[tuple[str, str, int], float] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     name = "band_noise"
     ids = ("A4.08", "HDV-32")
@@ -72,7 +82,9 @@ class BandNoise(Analysis):
         check_shares("The width of a band and the drop", (self.width,), 0, 1)
         check_shares("The width of a band and the drop", (self.drop,), 0, 1)
         if not 0 <= self.strength < math.inf:
-            raise VitreousError(f"The strength of noise is {self.strength:g}; give a number above 0, or 0 to find one.")
+            raise VitreousError(
+                f"The strength of noise is {self.strength:g}; give a number above 0, or 0 to find one."
+            )
         if self.definition not in WIDTHS:
             raise UnknownName("definition of band noise", self.definition, WIDTHS)
 
@@ -99,7 +111,9 @@ class BandNoise(Analysis):
         def one(piece: str) -> Numbers:
             wanted = 0.0 if piece == CLEAN else strength
             frequency = self.frequencies[0] if piece == CLEAN else float(piece)
-            numbers = marked(subject, bench, lambda batch: self.noisy(subject, batch, frequency, wanted))
+            numbers = marked(
+                subject, bench, lambda batch: self.noisy(subject, batch, frequency, wanted)
+            )
             return {**numbers, "strength": torch.tensor(strength, dtype=torch.float64)}
 
         yield one
@@ -130,19 +144,29 @@ class BandNoise(Analysis):
         fewer = replace(bench, setting=replace(bench.setting, data=data))
 
         def accuracy(frequency: float, strength: float) -> float:
-            numbers = marked(subject, fewer, lambda batch: self.noisy(subject, batch, frequency, strength))
+            numbers = marked(
+                subject, fewer, lambda batch: self.noisy(subject, batch, frequency, strength)
+            )
             return float(numbers["right"].double().mean())
 
         low, high, clean = WEAKEST, STRONGEST, accuracy(self.frequencies[0], 0.0)
         lost, strength = 0.0, STRONGEST
         for _ in range(STEPS):
             strength = math.sqrt(low * high)
-            lost = clean - float(np.mean([accuracy(frequency, strength) for frequency in self.frequencies]))
+            lost = clean - float(
+                np.mean([accuracy(frequency, strength) for frequency in self.frequencies])
+            )
             if abs(lost - self.drop) <= CLOSE:
                 break
             low, high = (strength, high) if lost < self.drop else (low, strength)
         if abs(lost - self.drop) > max(2 * CLOSE, 1 / len(data)):
-            log.warning("%s loses %.3f to noise of strength %.3g, not %.3f.", subject.name, lost, strength, self.drop)
+            log.warning(
+                "%s loses %.3f to noise of strength %.3g, not %.3f.",
+                subject.name,
+                lost,
+                strength,
+                self.drop,
+            )
         return strength
 
     def _ring(self, size: Sequence[int], frequency: float) -> Tensor:
@@ -151,20 +175,32 @@ class BandNoise(Analysis):
     def _width(self, size: Sequence[int]) -> float:
         """In radians: a band that is no whole number of waves wide would hold now more of them and now fewer."""
         wave = 2 / max(size)
-        return math.pi * (self.width if self.definition == "released" else max(round(self.width / wave), 1) * wave)
+        return math.pi * (
+            self.width if self.definition == "released" else max(round(self.width / wave), 1) * wave
+        )
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
         names = [f"{frequency:g}" for frequency in self.frequencies]
         rows: list[dict[str, Any]] = []
         for subject in asked:
-            of, nothing = marks(found, subject, bench), {"noisy": False, "pictured": False, "overall": False}
+            of, nothing = (
+                marks(found, subject, bench),
+                {"noisy": False, "pictured": False, "overall": False},
+            )
             rows.append({"model": subject.name, "frequency": math.nan, **nothing, **of.row(CLEAN)})
             overall = {**nothing, "overall": True}
-            rows.append({"model": subject.name, "frequency": math.nan, **overall, **of.mean_row(names)})
+            rows.append(
+                {"model": subject.name, "frequency": math.nan, **overall, **of.mean_row(names)}
+            )
             noisy = {"noisy": True, "pictured": subject is asked[0], "overall": False}
-            rows += [{"model": subject.name, "frequency": float(each), **noisy, **of.row(each)} for each in names]
+            rows += [
+                {"model": subject.name, "frequency": float(each), **noisy, **of.row(each)}
+                for each in names
+            ]
         size = asked[0].specimen.anatomy.image[1:]
-        rings = np.stack([self._ring(size, frequency).numpy() for frequency in self.frequencies]) * np.uint8(255)
+        rings = np.stack(
+            [self._ring(size, frequency).numpy() for frequency in self.frequencies]
+        ) * np.uint8(255)
         strength = float(found[asked[0].name][CLEAN]["strength"])
         lost = [-row["change"] for row in rows if row["overall"]]
         about = {
@@ -178,7 +214,9 @@ class BandNoise(Analysis):
 
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column("frequency", "quantity", "Centre of the band; empty for clean images and for the mean.", "π"),
+    Column(
+        "frequency", "quantity", "Centre of the band; empty for clean images and for the mean.", "π"
+    ),
     Column("noisy", "category", "Whether the row is about noise of one frequency."),
     Column("pictured", "category", "Whether the ring of the row is among the pictures."),
     Column("overall", "category", "Whether the row is the mean over frequencies."),

@@ -40,7 +40,9 @@ from vitreous.results import Column, Reference, Result, View
 __all__ = ["Corruption"]
 
 MEAN, EVERY = "mean", "all"
-GROUP_OF = {each.name: group for group, kinds in GROUPS.items() for each in kinds} | dict.fromkeys(EXTRA, "extra")
+GROUP_OF = {each.name: group for group, kinds in GROUPS.items() for each in kinds} | dict.fromkeys(
+    EXTRA, "extra"
+)
 
 
 @dataclass
@@ -69,7 +71,9 @@ class Corruption(Shifted):
                     f"corruption was asked for the {name} {list(values)}; name at least one, none twice."
                 )
         if wrong := [each for each in self.severities if each not in (1, 2, 3, 4, 5)]:
-            raise VitreousError(f"A severity is a whole number from 1 to 5, and {wrong[0]!r} was asked for.")
+            raise VitreousError(
+                f"A severity is a whole number from 1 to 5, and {wrong[0]!r} was asked for."
+            )
         if self.strengths not in ("cifar", "imagenet", ""):
             raise UnknownName("set of strengths", self.strengths, ("cifar", "imagenet"))
 
@@ -78,7 +82,11 @@ class Corruption(Shifted):
 
     def shifted(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
         kind, severity = shift.split()
-        how: dict[str, Any] = {"seed": batch.seed, "first": int(batch.rows[0]), "size": self.strengths or None}
+        how: dict[str, Any] = {
+            "seed": batch.seed,
+            "first": int(batch.rows[0]),
+            "size": self.strengths or None,
+        }
         return subject.prepare(corrupt(batch.images.to(subject.device), kind, int(severity), **how))
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
@@ -89,12 +97,21 @@ class Corruption(Shifted):
         errors = {name: self._errors(each) for name, each in every.items()}
         reference = self.reference or names[0]
         rows = [row for name in names for row in self._rows(name, every[name], errors, reference)]
-        about: dict[str, Any] = {"reference": reference, "strengths": self.strengths or _usual(bench)}
+        about: dict[str, Any] = {
+            "reference": reference,
+            "strengths": self.strengths or _usual(bench),
+        }
         flawless = [kind for kind, error in errors[reference].items() if error[0] == 0]
         if flawless:
             why = f"The reference {reference} makes no mistake on {', '.join(flawless)}, so CE has no value there."
             about["left_out"] = {"mCE": why}
-        return Result(self.name, table(rows, COLUMNS), COLUMNS, _views(bench, len(names), reference), about=about)
+        return Result(
+            self.name,
+            table(rows, COLUMNS),
+            COLUMNS,
+            _views(bench, len(names), reference),
+            about=about,
+        )
 
     @property
     def _counted(self) -> list[str]:
@@ -104,16 +121,27 @@ class Corruption(Shifted):
     def _errors(self, of: Marks) -> dict[str, np.ndarray]:
         """For each kind the errors (1 + REPEATS,), summed over severities."""
         return {
-            kind: np.sum([1 - of.mean(_piece(kind, severity)) for severity in self.severities], axis=0)
+            kind: np.sum(
+                [1 - of.mean(_piece(kind, severity)) for severity in self.severities], axis=0
+            )
             for kind in self.kinds
         }
 
     def _rows(
         self, model: str, of: Marks, errors: Mapping[str, Mapping[str, np.ndarray]], reference: str
     ) -> Iterator[dict[str, Any]]:
-        def row(kind: str, group: str, severity: float, values: Mapping[str, float], **which: bool) -> dict[str, Any]:
+        def row(
+            kind: str, group: str, severity: float, values: Mapping[str, float], **which: bool
+        ) -> dict[str, Any]:
             flags = dict.fromkeys(("by_kind", "by_severity", "compared", "overall"), False) | which
-            return {"model": model, "kind": kind, "group": group, "severity": severity, **flags, **values}
+            return {
+                "model": model,
+                "kind": kind,
+                "group": group,
+                "severity": severity,
+                **flags,
+                **values,
+            }
 
         none, other = float("nan"), model != reference
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -150,13 +178,25 @@ def _usual(bench: Bench) -> str:
 
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column("kind", "order", f"The corruption; {CLEAN!r} for none, {MEAN!r} for the mean over those of the group."),
-    Column("group", "order", f"What kind of corruption it is; {EVERY!r} are all but the extra ones."),
-    Column("severity", "quantity", "1 to 5, 0 for clean images; empty for the mean over severities."),
+    Column(
+        "kind",
+        "order",
+        f"The corruption; {CLEAN!r} for none, {MEAN!r} for the mean over those of the group.",
+    ),
+    Column(
+        "group", "order", f"What kind of corruption it is; {EVERY!r} are all but the extra ones."
+    ),
+    Column(
+        "severity", "quantity", "1 to 5, 0 for clean images; empty for the mean over severities."
+    ),
     Column("by_kind", "category", "Whether the row is a mean over severities."),
     Column("by_severity", "category", "Whether the row is a mean over the kinds of a group."),
     Column("compared", "category", "Whether the row has a CE, and is not the reference's own."),
-    Column("overall", "category", "Whether the row is the mean over kinds and severities; its CE is the mCE."),
+    Column(
+        "overall",
+        "category",
+        "Whether the row is the mean over kinds and severities; its CE is the mCE.",
+    ),
     *with_ends("ce", "Errors over those of the reference, both summed over severities.", "CE"),
     *MEASURES,
 )

@@ -43,12 +43,14 @@ class CueConflict(Analysis):
             return why
         data = bench.data
         if not all(cue in data.truth for cue in CUES):
-            return (
-                f"Images of {data.name!r} do not say which shape and texture they show; those of 'world:conflict' do."
-            )
+            return f"Images of {data.name!r} do not say which shape and texture they show; those of 'world:conflict' do."
         if not any(torch.equal(data.labels.cpu(), data.truth[cue].cpu()) for cue in CUES):
             return f"The classes of {data.name!r} are neither shapes nor textures."
-        return "" if bool(_disagree(bench).any()) else f"Shape and texture agree on all images of {data.name!r}."
+        return (
+            ""
+            if bool(_disagree(bench).any())
+            else f"Shape and texture agree on all images of {data.name!r}."
+        )
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
         return ["answers"]
@@ -75,11 +77,23 @@ class CueConflict(Analysis):
             by_shape, by_texture = (answers == shape).numpy(), (answers == texture).numpy()
             chosen = {"shape": by_shape, "texture": by_texture, "neither": ~(by_shape | by_texture)}
             rows.append(_row(subject, SHARE, "all", by_shape, by_shape | by_texture, overall=True))
-            rows += [_row(subject, what, "all", hit, np.ones_like(hit), answered=True) for what, hit in chosen.items()]
+            rows += [
+                _row(subject, what, "all", hit, np.ones_like(hit), answered=True)
+                for what, hit in chosen.items()
+            ]
             for number in shape.unique().tolist():
                 own = (shape == number).numpy()
                 decided = (by_shape | by_texture) & own
-                rows.append(_row(subject, SHARE, bench.data.classes[number], by_shape & own, decided, by_class=True))
+                rows.append(
+                    _row(
+                        subject,
+                        SHARE,
+                        bench.data.classes[number],
+                        by_shape & own,
+                        decided,
+                        by_class=True,
+                    )
+                )
         about = {"conflicting": int(apart.sum())}
         return Result(self.name, table(rows, COLUMNS), COLUMNS, VIEWS, about=about)
 
@@ -90,16 +104,29 @@ def _disagree(bench: Bench) -> Tensor:
     return shape != texture
 
 
-def _row(subject: Subject, measure: str, name: str, hit: np.ndarray, of: np.ndarray, **which: bool) -> dict[str, Any]:
+def _row(
+    subject: Subject, measure: str, name: str, hit: np.ndarray, of: np.ndarray, **which: bool
+) -> dict[str, Any]:
     flags = dict.fromkeys(("overall", "answered", "by_class"), False) | which
     ends = wilson(hit.sum(), of.sum())
     values = dict(zip(("value", "low", "high"), map(float, ends), strict=True))
-    return {"model": subject.name, "measure": measure, "class": name, **flags, **values, "n": int(of.sum())}
+    return {
+        "model": subject.name,
+        "measure": measure,
+        "class": name,
+        **flags,
+        **values,
+        "n": int(of.sum()),
+    }
 
 
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column("measure", "order", f"{SHARE}: of the answers by either; others: share of all images that conflict."),
+    Column(
+        "measure",
+        "order",
+        f"{SHARE}: of the answers by either; others: share of all images that conflict.",
+    ),
     Column("class", "order", "The class that the shape belongs to, or 'all'."),
     Column("overall", "category", "Whether the row is the shape share of all images."),
     Column("answered", "category", "Whether the row says how often a model went by what."),

@@ -26,7 +26,17 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import per_image
-from vitreous.measure.robustness.shifts import CLEAN, ECE, KEPT, Marks, ended, guessing, measured, table, with_ends
+from vitreous.measure.robustness.shifts import (
+    CLEAN,
+    ECE,
+    KEPT,
+    Marks,
+    ended,
+    guessing,
+    measured,
+    table,
+    with_ends,
+)
 from vitreous.measure.subject import Subject, logits, subjects
 from vitreous.results import Column, Interval, Result, View, estimate, wilson
 
@@ -61,7 +71,9 @@ class Ensemble(Analysis):
             self._opened += [each.shown(bench.data) for each in opened]
         for each in self._opened:
             if each.name in [subject.name for subject in given]:
-                raise VitreousError(f"{each.name} is one of the models and one of `others`; name each member once.")
+                raise VitreousError(
+                    f"{each.name} is one of the models and one of `others`; name each member once."
+                )
             if bench.setting.labelled and (why := bench.setting.unmarkable(each)):
                 raise VitreousError(f"{each.name} cannot join the ensemble. {why}")
         return self._opened
@@ -70,7 +82,11 @@ class Ensemble(Analysis):
         if why := super().unsuited(subject, bench):
             return why
         alone = len(_able(bench)) + len(self.further(bench)) < 2
-        return "There is no other model with these classes: give two, or name some as `others`." if alone else ""
+        return (
+            "There is no other model with these classes: give two, or name some as `others`."
+            if alone
+            else ""
+        )
 
     def members(self, subject: Subject, bench: Bench) -> list[Subject]:
         """Whose answers are a model's pieces: its own, and with the first model those of `others`."""
@@ -107,10 +123,14 @@ class Ensemble(Analysis):
         for subject in asked:
             for piece, (member, _) in self._pieces(subject, bench).items():
                 part = found[subject.name][piece]["logs"].double()
-                logs[member.name] = torch.cat([logs[member.name], part]) if member.name in logs else part
+                logs[member.name] = (
+                    torch.cat([logs[member.name], part]) if member.name in logs else part
+                )
         logs = {each.name: logs[each.name] for each in (*asked, *self.further(bench))}
         rows = [*_alone(logs, bench), *_pairs(logs, bench)]
-        return Result(self.name, table(rows, COLUMNS), COLUMNS, views(bench), about={"members": list(logs)})
+        return Result(
+            self.name, table(rows, COLUMNS), COLUMNS, views(bench), about={"members": list(logs)}
+        )
 
 
 def _able(bench: Bench) -> list[Subject]:
@@ -138,7 +158,9 @@ def _alone(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]
     every = {ALL: together(logs), **logs}
     found: dict[str, Numbers] = {}
     for name, each in every.items():
-        found[name] = {part: values for part, values in per_image(each, labels).items() if part in KEPT}
+        found[name] = {
+            part: values for part, values in per_image(each, labels).items() if part in KEPT
+        }
     of = Marks({**found, CLEAN: found[ALL]}, bench)
     whole = {"diversity": of.average(diversity(logs))}
 
@@ -147,7 +169,14 @@ def _alone(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]
         return measured({"nll_change": mean - of.replicates(ALL)["nll"]}, count)
 
     base = {"other": "", "pair": False, "single": True}
-    yield {**base, "model": ALL, "part": ALL, **measured(whole, count), **change(ALL), **of.row(ALL)}
+    yield {
+        **base,
+        "model": ALL,
+        "part": ALL,
+        **measured(whole, count),
+        **change(ALL),
+        **of.row(ALL),
+    }
     for name in logs:
         yield {**base, "model": name, "part": "member", **change(name), **of.row(name)}
     yield {**base, "model": MEAN, "part": MEAN, **change(*logs), **of.mean_row(list(logs))}
@@ -160,19 +189,41 @@ def _pairs(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]
     for one, other in product(logs, repeat=2):
         differ = wilson(int((answers[one] != answers[other]).sum()), count)
         values = ended({"disagreement": differ if one != other else Interval(0.0, 0.0, 0.0)})
-        yield {"model": one, "other": other, "part": "pair", "pair": True, "single": False, **values, "n": count}
+        yield {
+            "model": one,
+            "other": other,
+            "part": "pair",
+            "pair": True,
+            "single": False,
+            **values,
+            "n": count,
+        }
 
 
 COLUMNS = (
-    Column("model", "order", f"The member; {ALL!r} for the mean of their probabilities, {MEAN!r} for that of numbers."),
+    Column(
+        "model",
+        "order",
+        f"The member; {ALL!r} for the mean of their probabilities, {MEAN!r} for that of numbers.",
+    ),
     Column("other", "order", "The member it is compared with, in rows about pairs."),
     Column("part", "category", f"What the row is about: {ALL}, member, {MEAN} or pair."),
     Column("single", "category", "Whether the row is about one prediction."),
     Column("pair", "category", "Whether the row is about two members."),
-    *with_ends("disagreement", "Share of the images to which the two give different answers.", "disagreement"),
-    *with_ends("diversity", "Entropy of the mean of probabilities less the mean entropy, in nats.", "diversity"),
+    *with_ends(
+        "disagreement",
+        "Share of the images to which the two give different answers.",
+        "disagreement",
+    ),
+    *with_ends(
+        "diversity",
+        "Entropy of the mean of probabilities less the mean entropy, in nats.",
+        "diversity",
+    ),
     *with_ends("nll_change", "NLL less that of the ensemble; paired over images.", "change of NLL"),
-    *with_ends("change", "Accuracy less that of the ensemble; paired over images.", "change of accuracy"),
+    *with_ends(
+        "change", "Accuracy less that of the ensemble; paired over images.", "change of accuracy"
+    ),
     *ECE,
     *with_ends("brier", "Mean of Σ (probability − [is the label])² over classes.", "Brier score"),
     *with_ends("nll", "Mean of −log probability of the label.", "NLL"),

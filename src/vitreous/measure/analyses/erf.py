@@ -51,11 +51,29 @@ SIDE = 64
 COLUMNS = (
     *UNIT_COLUMNS,
     Column("label", "order", "The unit in short: stage, number and kind."),
-    Column("position", "category", "Which position of the map: its centre, or the middle of a quarter."),
-    Column("shown", "category", "Whether it is in the pictures: the first of the positions asked for."),
-    Column("area", "quantity", "Smallest share of the pixels that has half of the gradient.", label="area of one half"),
-    Column("area_99", "quantity", "Smallest share of the pixels that has 99 % of the gradient.", label="area of 99 %"),
-    Column("relative", "quantity", "Radius over that of a field that is the same everywhere in the image."),
+    Column(
+        "position", "category", "Which position of the map: its centre, or the middle of a quarter."
+    ),
+    Column(
+        "shown", "category", "Whether it is in the pictures: the first of the positions asked for."
+    ),
+    Column(
+        "area",
+        "quantity",
+        "Smallest share of the pixels that has half of the gradient.",
+        label="area of one half",
+    ),
+    Column(
+        "area_99",
+        "quantity",
+        "Smallest share of the pixels that has 99 % of the gradient.",
+        label="area of 99 %",
+    ),
+    Column(
+        "relative",
+        "quantity",
+        "Radius over that of a field that is the same everywhere in the image.",
+    ),
     *estimate("Mean distance of what counts from the position.", label="radius", measure="pixels"),
 )
 
@@ -77,7 +95,9 @@ class ERF(Analysis):
     def __post_init__(self) -> None:
         given: Any = self.positions
         self.positions = (given,) if isinstance(given, str) else tuple(given)
-        if wrong := [each for each in self.positions if each not in PLACES] or [""] * (not self.positions):
+        if wrong := [each for each in self.positions if each not in PLACES] or [""] * (
+            not self.positions
+        ):
             raise UnknownName("position", wrong[0], PLACES, f"There are {', '.join(PLACES)}.")
         if self.site not in ("out", "after", "branch"):
             raise UnknownName("site for a receptive field", self.site, ("out", "after", "branch"))
@@ -97,7 +117,9 @@ class ERF(Analysis):
         size, units = subject.specimen.anatomy.image[1:], self.units(subject)
 
         def one(piece: str) -> Numbers:
-            far = torch.stack([distances(piece, _grid(unit), size) for unit in units]).to(subject.device)
+            far = torch.stack([distances(piece, _grid(unit), size) for unit in units]).to(
+                subject.device
+            )
             whole, total, reach = torch.zeros_like(far), [], []
             for batch in bench.batches():
                 fields = self._fields(subject, units, piece, batch)
@@ -108,20 +130,29 @@ class ERF(Analysis):
                 "total": torch.cat(total),
                 "reach": torch.cat(reach),
                 "uniform": far.mean((1, 2)),
-                "area": torch.tensor([[area(each, share) for share in AREAS] for each in whole], dtype=torch.float64),
+                "area": torch.tensor(
+                    [[area(each, share) for share in AREAS] for each in whole], dtype=torch.float64
+                ),
                 "pictures": torch.stack([picture(each) for each in whole]),
             }
 
         yield one
 
-    def _fields(self, subject: Subject, units: Sequence[Unit], position: str, batch: Batch) -> Tensor:
+    def _fields(
+        self, subject: Subject, units: Sequence[Unit], position: str, batch: Batch
+    ) -> Tensor:
         """(units, b, height, width) |gradient| of each image, mean over colours, in float64: one pass forward, and one
         back for every unit."""
         wanted: dict[str, Tensor] = {}
 
         def keep(unit: Unit, sites: Sites) -> None:
             feature = getattr(sites, self.site)
-            if unit in units and feature is not None and feature.grid == unit.grid and feature.raw.requires_grad:
+            if (
+                unit in units
+                and feature is not None
+                and feature.grid == unit.grid
+                and feature.raw.requires_grad
+            ):
                 row, column = place(position, _grid(unit))
                 values = feature.map[:, :, row, column]
                 wanted[unit.name] = (values * signs(batch, values.shape[1]).to(values)).sum()
@@ -129,7 +160,9 @@ class ERF(Analysis):
         with torch.enable_grad():
             images = subject.prepare(batch.images).requires_grad_()
             subject.specimen.observe(images, ("branch", "after", "out"), each=keep, grad=True)
-            fields = images.new_zeros(len(units), len(images), *images.shape[2:], dtype=torch.float64)
+            fields = images.new_zeros(
+                len(units), len(images), *images.shape[2:], dtype=torch.float64
+            )
             for i, unit in enumerate(units):
                 if unit.name in wanted:
                     (found,) = torch.autograd.grad(wanted[unit.name], images, retain_graph=True)
@@ -149,18 +182,25 @@ class ERF(Analysis):
                 if not all(bool(pieces[name]["total"][:, i].sum() > 0) for name in self.positions):
                     left_out[subject.name][unit.name] = "It does not depend on the image there."
                     continue
-                rows += [self._row(subject, unit, i, name, pieces[name], bench) for name in self.positions]
+                rows += [
+                    self._row(subject, unit, i, name, pieces[name], bench)
+                    for name in self.positions
+                ]
                 pictures.append(pieces[self.positions[0]]["pictures"][i])
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
         arrays = {"maps": torch.stack(pictures).numpy()} if pictures else {}
         views = VIEWS if pictures else VIEWS[:1]
         return Result(self.name, table, COLUMNS, views, arrays, {"left_out": left_out})
 
-    def _row(self, subject: Subject, unit: Unit, i: int, name: str, numbers: Numbers, bench: Bench) -> dict[str, Any]:
+    def _row(
+        self, subject: Subject, unit: Unit, i: int, name: str, numbers: Numbers, bench: Bench
+    ) -> dict[str, Any]:
         data = bench.data
         weights = Batch(torch.arange(len(data)), data.images, data.labels, bench.seed).weights
         total, reach = (weights @ numbers[part][:, i] for part in ("total", "reach"))
-        radius, low, high = map(float, interval((reach / total).where(total > 0, torch.nan), len(data)))
+        radius, low, high = map(
+            float, interval((reach / total).where(total > 0, torch.nan), len(data))
+        )
         half, most = numbers["area"][i].tolist()
         label = f"{subject.specimen.anatomy.labels[unit.index]} {unit.kind}"
         return {
@@ -193,7 +233,8 @@ def distances(name: str, grid: Grid, size: Sequence[int]) -> Tensor:
 def signs(batch: Batch, channels: int) -> Tensor:
     """(b, channels) plus and minus one, drawn for each image from its number and the seed."""
     drawn = [
-        np.random.Generator(np.random.Philox(key=[batch.seed, int(row)])).integers(0, 2, channels) for row in batch.rows
+        np.random.Generator(np.random.Philox(key=[batch.seed, int(row)])).integers(0, 2, channels)
+        for row in batch.rows
     ]
     return torch.from_numpy(2 * np.stack(drawn) - 1)
 

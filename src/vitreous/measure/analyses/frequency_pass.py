@@ -22,7 +22,16 @@ from torch import Tensor
 from vitreous.data.frequency import high_pass, low_pass
 from vitreous.measure.analysis import Bench, Found
 from vitreous.measure.probe import Batch
-from vitreous.measure.robustness.shifts import CLEAN, MEASURES, Shifted, check_shares, guessing, levels, marks, table
+from vitreous.measure.robustness.shifts import (
+    CLEAN,
+    MEASURES,
+    Shifted,
+    check_shares,
+    guessing,
+    levels,
+    marks,
+    table,
+)
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View
 
@@ -60,10 +69,24 @@ class FrequencyPass(Shifted):
             none = {"filter": CLEAN, "cutoff": math.nan}
             rows.append({**where, **none, **single, **of.row(CLEAN)})
             every = {"filter": "all", "cutoff": math.nan}
-            rows.append({**where, **every, **single, "overall": True, **of.mean_row(self.shifts(subject, bench))})
+            rows.append(
+                {
+                    **where,
+                    **every,
+                    **single,
+                    "overall": True,
+                    **of.mean_row(self.shifts(subject, bench)),
+                }
+            )
             which = {"filtered": True, "pictured": subject is asked[0], "overall": False}
             rows += [
-                {**where, "filter": kind, "cutoff": float(cutoff), **which, **of.row(f"{kind} {cutoff:g}")}
+                {
+                    **where,
+                    "filter": kind,
+                    "cutoff": float(cutoff),
+                    **which,
+                    **of.row(f"{kind} {cutoff:g}"),
+                }
                 for kind in FILTERS
                 for cutoff in self.cutoffs
             ]
@@ -87,8 +110,18 @@ def picture(subject: Subject, image: Tensor) -> np.ndarray:
 
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column("filter", "order", "low-pass keeps what is slower than the cut-off, high-pass what is faster."),
-    Column("cutoff", "quantity", "Where the filter cuts; empty for clean images and for the mean.", "π", "cut-off"),
+    Column(
+        "filter",
+        "order",
+        "low-pass keeps what is slower than the cut-off, high-pass what is faster.",
+    ),
+    Column(
+        "cutoff",
+        "quantity",
+        "Where the filter cuts; empty for clean images and for the mean.",
+        "π",
+        "cut-off",
+    ),
     Column("filtered", "category", "Whether the row is about one filter and cut-off."),
     Column("pictured", "category", "Whether the row is among the pictures."),
     Column("overall", "category", "Whether the row is the mean over filters and cut-offs."),

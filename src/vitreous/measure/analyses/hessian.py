@@ -95,15 +95,21 @@ class HessianSpectrum(Analysis):
     def __post_init__(self) -> None:
         for option in ("top", "size", "most", "draws"):
             if getattr(self, option) < 1:
-                raise VitreousError(f"hessian was asked with {option}={getattr(self, option)}; it is at least 1.")
+                raise VitreousError(
+                    f"hessian was asked with {option}={getattr(self, option)}; it is at least 1."
+                )
         if not 0 < self.tolerance < 1:
-            raise VitreousError(f"A residual is a share of its eigenvalue, such as 0.001, and not {self.tolerance}.")
+            raise VitreousError(
+                f"A residual is a share of its eigenvalue, such as 0.001, and not {self.tolerance}."
+            )
         if self.weight_decay < 0:
             raise VitreousError(f"weight_decay is {self.weight_decay}; it is 0 or more.")
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if len(bench.data.classes) == 1:
-            return f"{bench.data.name!r} has one class, so the loss is zero whatever the weights are."
+            return (
+                f"{bench.data.name!r} has one class, so the loss is zero whatever the weights are."
+            )
         if not any(True for _ in subject.specimen.parameters()):
             return "It has no parameters, so its loss has no curvature."
         return super().unsuited(subject, bench)
@@ -131,7 +137,11 @@ class HessianSpectrum(Analysis):
                 first = names.index(piece)
                 together = names[first : first + self._together(subject, given, bench)]
                 ready.update(
-                    zip(together, self._spectra(specimen, given, batches, bench, first, len(together)), strict=True)
+                    zip(
+                        together,
+                        self._spectra(specimen, given, batches, bench, first, len(together)),
+                        strict=True,
+                    )
                 )
             return _numbers(ready.pop(piece))
 
@@ -144,15 +154,25 @@ class HessianSpectrum(Analysis):
         if device.type != "cuda" or is_convolutional(subject.specimen):
             return 1
         basis = BASIS * sum(value.numel() * value.element_size() for value in given.values())
-        return max(1, min(bench.batch // self.size, torch.cuda.mem_get_info(device)[0] // (2 * basis)))
+        return max(
+            1, min(bench.batch // self.size, torch.cuda.mem_get_info(device)[0] // (2 * basis))
+        )
 
     def _spectra(
-        self, specimen: Specimen, given: Weights, batches: Batches, bench: Bench, first: int, count: int
+        self,
+        specimen: Specimen,
+        given: Weights,
+        batches: Batches,
+        bench: Bench,
+        first: int,
+        count: int,
     ) -> list[Spectrum]:
         rows = torch.arange(first * self.size, (first + count) * self.size).split(self.size)
         images, targets = (torch.stack(each) for each in zip(*map(batches, rows), strict=True))
         hessian = Hessian(specimen, given, images, targets, bench.batch)
-        drawn = Draws(f"hessian {bench.seed}", first, count, images.device).uniform(sum(hessian.sizes))
+        drawn = Draws(f"hessian {bench.seed}", first, count, images.device).uniform(
+            sum(hessian.sizes)
+        )
         start = torch.where(drawn < 0.5, -1.0, 1.0).to(images.dtype)
         every = 4 if images.is_cuda else 1
 
@@ -161,42 +181,66 @@ class HessianSpectrum(Analysis):
 
         how: dict[str, Any] = {"most": self.most, "every": every, "draws": self.draws}
         found = extreme(product, start, self.top, tolerance=self.tolerance, **how)
-        return [replace(each, trace=each.trace - self.weight_decay * start.shape[1]) for each in found]
+        return [
+            replace(each, trace=each.trace - self.weight_decay * start.shape[1]) for each in found
+        ]
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
         rows = [row for each in asked for row in self._rows(each.name, found[each.name], bench)]
         table = pd.DataFrame(rows)
         for name, measure in SHOWN.items():
             table[name] = table["measure"] == measure
-        about = {"unconverged": {each.name: self._unsettled(found[each.name].values()) for each in asked}}
+        about = {
+            "unconverged": {each.name: self._unsettled(found[each.name].values()) for each in asked}
+        }
         return Result(self.name, table, COLUMNS, _views(self), about=about)
 
     def _unsettled(self, batches: Iterable[Numbers]) -> int:
         """Eigenvalues whose residual is too large, and all of a batch of which some may be missing."""
         far = (each["residuals"] > self.tolerance * each["values"].abs() for each in batches)
-        return sum(int((each | ~batch["verified"].bool()).sum()) for each, batch in zip(far, batches, strict=True))
+        return sum(
+            int((each | ~batch["verified"].bool()).sum())
+            for each, batch in zip(far, batches, strict=True)
+        )
 
-    def _rows(self, model: str, pieces: Mapping[str, Numbers], bench: Bench) -> Iterator[dict[str, Any]]:
-        numbers = sorted((int(piece.removeprefix("batch ")), found) for piece, found in pieces.items())
+    def _rows(
+        self, model: str, pieces: Mapping[str, Numbers], bench: Bench
+    ) -> Iterator[dict[str, Any]]:
+        numbers = sorted(
+            (int(piece.removeprefix("batch ")), found) for piece, found in pieces.items()
+        )
         once = np.ones((1, len(numbers)))
-        drawn = np.concatenate([once, np.stack([times(number, bench.seed) for number, _ in numbers], 1)])
+        drawn = np.concatenate(
+            [once, np.stack([times(number, bench.seed) for number, _ in numbers], 1)]
+        )
         blank = dict.fromkeys(("batch", "rank", "residual", "products", *VALUE, *DENSITY), np.nan)
         shared = {"model": model, **blank, "n": len(numbers) * self.size}
         for number, each in numbers:
             own = {"batch": number, "products": float(each["products"]), "n": self.size}
-            for rank, (value, residual) in enumerate(zip(each["values"], each["residuals"], strict=True), 1):
+            for rank, (value, residual) in enumerate(
+                zip(each["values"], each["residuals"], strict=True), 1
+            ):
                 found = {"rank": rank, "residual": float(residual), "value": float(value)}
                 yield {**shared, "measure": "eigenvalue", **own, **found}
         values = [each["values"].numpy() for _, each in numbers]
-        for measure, ends in summaries(values, [each["trace"].numpy() for _, each in numbers]).items():
+        for measure, ends in summaries(
+            values, [each["trace"].numpy() for _, each in numbers]
+        ).items():
             yield {**shared, "measure": measure, **dict(zip(VALUE, map(float, ends), strict=True))}
         nodes = [(each["nodes"].numpy(), each["weights"].numpy()) for _, each in numbers]
         equal = [(each, np.full(len(each), 1 / len(each))) for each in values]
-        for measure, points, wide, least in (("density", equal, None, 0.0), ("spectrum", nodes, 0.01, FAINT)):
+        for measure, points, wide, least in (
+            ("density", equal, None, 0.0),
+            ("spectrum", nodes, 0.01, FAINT),
+        ):
             at, dense = curve(points, drawn, wide)
             band = np.maximum(np.stack(interval(dense, len(numbers))), 0)
             for row in zip(at, *np.where(band >= least * band[0].max(), band, np.nan), strict=True):
-                yield {**shared, "measure": measure, **dict(zip(DENSITY, map(float, row), strict=True))}
+                yield {
+                    **shared,
+                    "measure": measure,
+                    **dict(zip(DENSITY, map(float, row), strict=True)),
+                }
 
 
 def _numbers(found: Spectrum) -> Numbers:
@@ -235,9 +279,9 @@ def curve(
     pooled = np.concatenate([each for each, _ in points])
     low, high = float(pooled.min()), float(pooled.max())
     reach = max(high - low, 1e-3 * max(abs(low), abs(high)), 1e-12)
-    spread = min(float(pooled.std()), float(np.subtract(*np.quantile(pooled, [0.75, 0.25]))) / 1.34) or float(
-        pooled.std()
-    )
+    spread = min(
+        float(pooled.std()), float(np.subtract(*np.quantile(pooled, [0.75, 0.25]))) / 1.34
+    ) or float(pooled.std())
     width = reach * wide if wide else max(0.9 * spread * len(pooled) ** -0.2, 0.01 * reach)
     at = np.linspace(low - 3 * width, high + 3 * width, POINTS)
     bells = [np.exp(-0.5 * ((at[:, None] - each) / width) ** 2) @ share for each, share in points]
@@ -262,14 +306,21 @@ COLUMNS = (
         "all batches; spectrum: of the whole Hessian.",
     ),
     Column("batch", "quantity", "Number of the batch."),
-    Column("rank", "quantity", "Place among the eigenvalues of a batch, 1 for the largest in size."),
+    Column(
+        "rank", "quantity", "Place among the eigenvalues of a batch, 1 for the largest in size."
+    ),
     Column("at", "quantity", "Where a density is measured.", label="eigenvalue"),
-    Column("density", "quantity", "How many eigenvalues lie there, as a share, per unit of curvature."),
+    Column(
+        "density", "quantity", "How many eigenvalues lie there, as a share, per unit of curvature."
+    ),
     Column("density_low", "quantity", "Lower end of its 95 % interval."),
     Column("density_high", "quantity", "Upper end of its 95 % interval."),
     Column("residual", "quantity", "|Hx - λx| of an eigenvalue, with x of length one."),
     Column("products", "quantity", "Products of the Hessian with a vector that a batch took."),
-    *(Column(name, "category", f"Whether the row is of the {measure}.") for name, measure in SHOWN.items()),
+    *(
+        Column(name, "category", f"Whether the row is of the {measure}.")
+        for name, measure in SHOWN.items()
+    ),
     *estimate("The eigenvalue, or what the measure says."),
 )
 
@@ -277,7 +328,13 @@ COLUMNS = (
 def _views(asked: HessianSpectrum) -> tuple[View, ...]:
     zero = Reference(0.0, "flat", axis="x")
     shown = f"{asked.stream} images" + f", {asked.where}" * bool(asked.where)
-    bars: dict[str, Any] = {"x": "model", "y": "value", "colour": "model", "low": "low", "high": "high"}
+    bars: dict[str, Any] = {
+        "x": "model",
+        "y": "value",
+        "colour": "model",
+        "low": "low",
+        "high": "high",
+    }
     ends = dict(zip(("x", "y", "low", "high"), DENSITY, strict=True))
     lines: dict[str, Any] = {**ends, "colour": "model", "references": (zero,)}
     return (

@@ -27,7 +27,14 @@ from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature import relief
 from vitreous.measure.curvature.copies import Statistics, lean, scores, stackable, with_statistics
-from vitreous.measure.curvature.directions import Kind, Plane, direction, eigenvectors, fingerprint, still
+from vitreous.measure.curvature.directions import (
+    Kind,
+    Plane,
+    direction,
+    eigenvectors,
+    fingerprint,
+    still,
+)
 from vitreous.measure.curvature.loss import Batches, Stream, Weights, require_finite, weights
 from vitreous.measure.memory import halving
 from vitreous.measure.partial import Numbers
@@ -82,18 +89,26 @@ class Landscape(Analysis):
     split = "train"
 
     def __post_init__(self) -> None:
-        for value, kind in ((self.directions, Kind), (self.stream, Stream), (self.statistics, Statistics)):
+        for value, kind in (
+            (self.directions, Kind),
+            (self.stream, Stream),
+            (self.statistics, Statistics),
+        ):
             if value not in get_args(kind):
                 raise UnknownName("option of landscape", str(value), get_args(kind))
         if self.points < 3 or self.points % 2 == 0:
-            raise VitreousError(f"A landscape of {self.points} points has no middle; take an odd number, 3 or more.")
+            raise VitreousError(
+                f"A landscape of {self.points} points has no middle; take an odd number, 3 or more."
+            )
         if self.dimensions not in (1, 2) or not 0 < self.reach < math.inf or self.copies < 0:
             raise VitreousError(
                 f"A landscape has 1 or 2 dimensions, a positive reach and no negative number of copies, and not "
                 f"{self.dimensions}, {self.reach:g} and {self.copies}."
             )
         if self.vectors and self.directions != "random":
-            raise VitreousError("vectors=True is for random directions; the others know which parameters they move.")
+            raise VitreousError(
+                "vectors=True is for random directions; the others know which parameters they move."
+            )
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if not any(True for _ in subject.specimen.parameters()):
@@ -116,13 +131,20 @@ class Landscape(Analysis):
         axes: Iterable[Weights]
         if self.directions == "eigenvectors":
             shown = self.batches(subject, bench)(torch.arange(min(SHARD, len(bench.data))))
-            axes = eigenvectors(subject.specimen, origin, *shown, bench.batch, self.dimensions, bench.seed)
+            axes = eigenvectors(
+                subject.specimen, origin, *shown, bench.batch, self.dimensions, bench.seed
+            )
         else:
             left = set() if self.vectors else still(subject.model or subject.specimen)
-            axes = (direction(self.directions, origin, left, bench.seed, axis) for axis in range(self.dimensions))
+            axes = (
+                direction(self.directions, origin, left, bench.seed, axis)
+                for axis in range(self.dimensions)
+            )
         plane = Plane(origin, tuple(axes))
         if not plane.moving:
-            raise VitreousError(f"{subject.name} has no weight with filters to move; take vectors=True.")
+            raise VitreousError(
+                f"{subject.name} has no weight with filters to move; take vectors=True."
+            )
         return plane
 
     def batches(self, subject: Subject, bench: Bench) -> Batches:
@@ -130,7 +152,10 @@ class Landscape(Analysis):
         return Batches(subject, bench.data, self.stream, self.recipe, bench.seed)
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
-        return [f"{int(part[0])} to {int(part[-1])}" for part in torch.arange(len(self.where)).split(GROUP)]
+        return [
+            f"{int(part[0])} to {int(part[-1])}"
+            for part in torch.arange(len(self.where)).split(GROUP)
+        ]
 
     @contextmanager
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
@@ -144,10 +169,17 @@ class Landscape(Analysis):
             heights = relief.heights(parts, len(bench.data), self.weight_decay)
             mine = [{"model": subject.name, **row} for row in relief.rows(where, heights, classes)]
             rows += mine
-            statistics[subject.name] = {row["measure"]: _plain(row["value"]) for row in mine if row["part"] == "whole"}
-            prints = {bytes(each.flatten().tolist()).hex() for each in (part["directions"] for part in parts)}
+            statistics[subject.name] = {
+                row["measure"]: _plain(row["value"]) for row in mine if row["part"] == "whole"
+            }
+            prints = {
+                bytes(each.flatten().tolist()).hex()
+                for each in (part["directions"] for part in parts)
+            }
             if len(prints) > 1:
-                raise VitreousError(f"The pieces of {subject.name} are of different directions; begin in a new folder.")
+                raise VitreousError(
+                    f"The pieces of {subject.name} are of different directions; begin in a new folder."
+                )
             long = prints.pop()
             drawn[subject.name] = [long[i : i + 16] for i in range(0, len(long), 16)]
             if sum(value.numel() for value in weights(subject.specimen).values()) <= SMALL:
@@ -158,7 +190,11 @@ class Landscape(Analysis):
             "directions": {"kind": self.directions, "seed": bench.seed, "fingerprints": drawn},
             "statistics": statistics,
         }
-        step = "is a distance of 1 in the space of weights" if self.directions == "eigenvectors" else relief.FILTERS
+        step = (
+            "is a distance of 1 in the space of weights"
+            if self.directions == "eigenvectors"
+            else relief.FILTERS
+        )
         views = relief.views(self.dimensions, classes, step)
         table = pd.DataFrame(rows, columns=[column.name for column in relief.COLUMNS])
         table["direction"] = pd.Categorical(table["direction"], ["first", "second"])
@@ -181,7 +217,9 @@ class _Grid:
         self.batch = asked.copies or (1 if subject.device.type == "cpu" else MOST)
         self.moved = stackable(self.itself) if self.batch > 1 else lean(self.itself)
         drawn = np.stack([times(row, bench.seed) for row in range(len(bench.data))], 1)
-        self.weights = torch.cat([torch.ones(1, len(bench.data), dtype=torch.float64), torch.from_numpy(drawn)])
+        self.weights = torch.cat(
+            [torch.ones(1, len(bench.data), dtype=torch.float64), torch.from_numpy(drawn)]
+        )
         self.kept: dict[int, tuple[Tensor, Tensor]] = {}
         self.middle = len(self.where) // 2
         self.found: dict[int, Tensor] = {}
@@ -199,7 +237,9 @@ class _Grid:
     @torch.no_grad()
     def __call__(self, piece: str) -> Numbers:
         first, last = map(int, piece.split(" to "))
-        if self.middle not in self.found:  # before anything else, because without it there is nothing to compare with
+        if (
+            self.middle not in self.found
+        ):  # before anything else, because without it there is nothing to compare with
             self.found[self.middle] = require_finite(self.centre(), self.name)
         waiting = [point for point in range(first, len(self.where)) if point not in self.found]
         while waiting and waiting[0] <= last:
@@ -207,7 +247,11 @@ class _Grid:
             self.found.update(zip(waiting[: len(found)], found, strict=True))
             del waiting[: len(found)]
         losses = torch.stack([self.found[point] for point in range(first, last + 1)])
-        self.found = {point: each for point, each in self.found.items() if point > last or point == self.middle}
+        self.found = {
+            point: each
+            for point, each in self.found.items()
+            if point > last or point == self.middle
+        }
         nll, right = losses.unbind(-1)
         squares = self.plane.squares(self.where[first : last + 1])
         return {
@@ -239,7 +283,9 @@ class _Grid:
         """(points, images, 2) NLL and whether the answer was right."""
         stacked = self.batch > 1 and len(group) > 1
         centre = group == [self.middle]
-        specimen, moved = (self.itself, {}) if centre else (self.moved, self.plane.at(self.where[group]))
+        specimen, moved = (
+            (self.itself, {}) if centre else (self.moved, self.plane.at(self.where[group]))
+        )
         if not stacked:
             moved = {name: value[0] for name, value in moved.items()}
         few = 0 if centre or self.whole or self.subject.device.type != "cpu" else FEW
@@ -250,7 +296,9 @@ class _Grid:
             wanted = targets.expand(len(group), *targets.shape)
             nll = F.cross_entropy(given.flatten(0, 1), wanted.flatten(0, 1), reduction="none")
             best = targets if targets.ndim == 1 else targets.argmax(1)
-            found.append(torch.stack([nll.view(len(group), -1), (given.argmax(2) == best).double()], -1))
+            found.append(
+                torch.stack([nll.view(len(group), -1), (given.argmax(2) == best).double()], -1)
+            )
         return torch.cat(found, 1).cpu()
 
     def images(self) -> Iterator[tuple[Tensor, Tensor]]:

@@ -114,18 +114,26 @@ class Lesion(Analysis):
 
         @cache
         def means() -> dict[str, Tensor]:
-            return subject.specimen.mean_attention(subject.prepare(batch.images) for batch in bench.batches())
+            return subject.specimen.mean_attention(
+                subject.prepare(batch.images) for batch in bench.batches()
+            )
 
         def one(piece: str) -> Numbers:
-            return answers(subject.specimen if piece == WHOLE else edits[piece].make(means), subject, bench)
+            return answers(
+                subject.specimen if piece == WHOLE else edits[piece].make(means), subject, bench
+            )
 
         yield one
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
         edits = {subject.name: self.edits(subject) for subject in asked}
-        rows = [row for each in asked for row in self._rows(each, edits[each.name].can, found, bench)]
+        rows = [
+            row for each in asked for row in self._rows(each, edits[each.name].can, found, bench)
+        ]
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
-        accuracy = {each.name: float(found[each.name][WHOLE]["right"].double().mean()) for each in asked}
+        accuracy = {
+            each.name: float(found[each.name][WHOLE]["right"].double().mean()) for each in asked
+        }
         nll = {each.name: float(found[each.name][WHOLE]["nll"].mean()) for each in asked}
         about = {
             "accuracy": accuracy,
@@ -134,13 +142,19 @@ class Lesion(Analysis):
         }
         return Result(self.name, table, COLUMNS, self._views(table), about=about)
 
-    def _rows(self, subject: Subject, edits: Sequence[Edit], found: Found, bench: Bench) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, edits: Sequence[Edit], found: Found, bench: Bench
+    ) -> Iterator[dict[str, Any]]:
         pieces = found[subject.name]
         whole = pieces[WHOLE]
         if not bool(whole["nll"].isfinite().all()):
-            raise VitreousError(f"The scores of {subject.name} are not finite, before anything was taken out of it.")
+            raise VitreousError(
+                f"The scores of {subject.name} are not finite, before anything was taken out of it."
+            )
         right, nll = (
-            torch.stack([whole[name].double() - pieces[edit.key][name].double() for edit in edits], 1)
+            torch.stack(
+                [whole[name].double() - pieces[edit.key][name].double() for edit in edits], 1
+            )
             for name in ("right", "nll")
         )
         drop, rise = paired_change(right.numpy()), bootstrap_mean(-nll.numpy(), seed=bench.seed)

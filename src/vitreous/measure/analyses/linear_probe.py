@@ -66,13 +66,21 @@ MAPS = 6
 """Units of a model whose maps are drawn, at most."""
 COLUMNS = (
     *UNIT_COLUMNS,
-    Column("token", "category", f"What of the unit is read; {ALONE!r} is the mean accuracy of probes of one position."),
+    Column(
+        "token",
+        "category",
+        f"What of the unit is read; {ALONE!r} is the mean accuracy of probes of one position.",
+    ),
     Column("row", "order", "Of a single position, its row on the grid of tokens."),
     Column("column", "order", "And its column."),
     Column("map", "category", "Of a single position, the model and the unit."),
     Column("mapped", "category", "Whether the row is a cell of a map that is drawn."),
     Column("shots", "order", f"Images of each class that were fitted on, or {ALL!r}."),
-    Column("whole", "category", "Whether all fitting images were fitted on, and not for one position of many."),
+    Column(
+        "whole",
+        "category",
+        "Whether all fitting images were fitted on, and not for one position of many.",
+    ),
     Column("pooled", "category", "Whether the mean over positions was read."),
     Column("fitted", "quantity", "Number of images that were fitted on."),
     Column("penalty", "quantity", "λ, or 1/C of a logistic probe, as chosen on images held out."),
@@ -127,15 +135,29 @@ class LinearProbe(Analysis):
     marked = False
 
     def __post_init__(self) -> None:
-        self.shots, self.tokens, self.penalties = tuple(self.shots), tuple(self.tokens), tuple(self.penalties)
-        self.positions = (self.positions,) if isinstance(self.positions, str) else tuple(self.positions)
+        self.shots, self.tokens, self.penalties = (
+            tuple(self.shots),
+            tuple(self.tokens),
+            tuple(self.penalties),
+        )
+        self.positions = (
+            (self.positions,) if isinstance(self.positions, str) else tuple(self.positions)
+        )
         if wrong := [token for token in self.tokens if token not in TOKENS]:
             raise UnknownName("token for a linear probe", wrong[0], TOKENS)
         if self.method not in ("ridge", "logistic"):
             raise UnknownName("method of a linear probe", self.method, ("ridge", "logistic"))
-        for name, values in (("shots", self.shots), ("penalties", self.penalties), ("tokens", self.tokens)):
-            if (not values and name != "shots") or (name != "tokens" and any(not float(v) > 0 for v in values)):
-                raise VitreousError(f"linear_probe was asked with {name} {list(values)}; they are positive numbers.")
+        for name, values in (
+            ("shots", self.shots),
+            ("penalties", self.penalties),
+            ("tokens", self.tokens),
+        ):
+            if (not values and name != "shots") or (
+                name != "tokens" and any(not float(v) > 0 for v in values)
+            ):
+                raise VitreousError(
+                    f"linear_probe was asked with {name} {list(values)}; they are positive numbers."
+                )
         if list(self.shots) != sorted(set(self.shots)):
             raise VitreousError(
                 f"linear_probe was asked with shots {list(self.shots)}; name them in order, none twice."
@@ -155,9 +177,7 @@ class LinearProbe(Analysis):
         if sets.fitting.classes != sets.asked.classes:
             return "The images to fit on have other classes than those to ask on."
         if not len(sets.asked) or not bool(sets.held_out.any()):
-            return (
-                f"A probe needs at least {HELD_OUT} images to fit on and one to ask, and there are {len(bench.data)}."
-            )
+            return f"A probe needs at least {HELD_OUT} images to fit on and one to ask, and there are {len(bench.data)}."
         if len(sets.fitting.labels[~sets.held_out].unique()) < 2:
             return "All images to fit on are of one class, so there is nothing to tell apart."
         return ""
@@ -181,13 +201,17 @@ class LinearProbe(Analysis):
         counts = member.sum(0)
         least = int(counts[counts > 0].min()) if len(labels) else 0
         shots = tuple(each for each in self.shots if each <= least)
-        parts = sum((place > each).long() for each in shots) + torch.zeros(len(labels), dtype=torch.int64)
+        parts = sum((place > each).long() for each in shots) + torch.zeros(
+            len(labels), dtype=torch.int64
+        )
         missing = {
             f"{each} shots": f"The rarest class has {least} images to fit on, and {each} were asked for."
             for each in self.shots
             if each > least
         }
-        return Sets(fitting, F.pad(parts, (0, held_out), value=len(shots) + 1), shots, asked, missing)
+        return Sets(
+            fitting, F.pad(parts, (0, held_out), value=len(shots) + 1), shots, asked, missing
+        )
 
     def probed(self, subject: Subject) -> tuple[list[Probed], dict[str, str]]:
         """What is read of a model, and what cannot be."""
@@ -244,13 +268,19 @@ class LinearProbe(Analysis):
 
             stream(subject, groups[piece], sets.asked, bench, mark)
             return {
-                "right": torch.stack([torch.cat(right[each.key], 1).cpu() for each in groups[piece]]),
-                "penalty": torch.tensor([[probe.penalty for probe in probes[each.key]] for each in groups[piece]]),
+                "right": torch.stack(
+                    [torch.cat(right[each.key], 1).cpu() for each in groups[piece]]
+                ),
+                "penalty": torch.tensor(
+                    [[probe.penalty for probe in probes[each.key]] for each in groups[piece]]
+                ),
             }
 
         yield one
 
-    def _ridge(self, subject: Subject, group: list[Probed], sets: Sets, bench: Bench) -> dict[str, list[Ridge]]:
+    def _ridge(
+        self, subject: Subject, group: list[Probed], sets: Sets, bench: Bench
+    ) -> dict[str, list[Ridge]]:
         sums: dict[tuple[str, int], Moments] = {}
         classes = len(sets.fitting.classes)
 
@@ -269,7 +299,9 @@ class LinearProbe(Analysis):
         for each in group:
             held_out, probes = sums.pop((each.key, last + 1)), []
             if not bool(held_out.products.isfinite().all()):
-                raise VitreousError(f"Features of {each.unit.name!r} in {subject.name} are not finite.")
+                raise VitreousError(
+                    f"Features of {each.unit.name!r} in {subject.name} are not finite."
+                )
             fit = [sums.pop((each.key, part), None) for part in range(last + 1)]
             for setting in range(last + 1):
                 known = together([part for part in fit[: setting + 1] if part is not None])
@@ -278,7 +310,9 @@ class LinearProbe(Analysis):
             found[each.key] = probes
         return found
 
-    def _logistic(self, subject: Subject, group: list[Probed], sets: Sets, bench: Bench) -> dict[str, list[Logistic]]:
+    def _logistic(
+        self, subject: Subject, group: list[Probed], sets: Sets, bench: Bench
+    ) -> dict[str, list[Logistic]]:
         kept: dict[str, list[Tensor]] = {each.key: [] for each in group}
         size = 4 * len(sets.fitting) * sum(each.width for each in group)
         if size > MEMORY:
@@ -286,7 +320,13 @@ class LinearProbe(Analysis):
                 f"Logistic probes keep pooled features, {size / 2**30:.1f} GiB here; take fewer images or tokens, or "
                 "method='ridge', which keeps none."
             )
-        stream(subject, group, sets.fitting, bench, lambda batch, each, x: kept[each.key].append(x.float().cpu()))
+        stream(
+            subject,
+            group,
+            sets.fitting,
+            bench,
+            lambda batch, each, x: kept[each.key].append(x.float().cpu()),
+        )
         return {
             each.key: [
                 Logistic.fitted(
@@ -308,21 +348,34 @@ class LinearProbe(Analysis):
         about = {"fitted_on": len(sets.fitting), "asked_on": len(sets.asked), "left_out": left_out}
         return Result(self.name, table, COLUMNS, views(len(sets.asked.classes), table), about=about)
 
-    def _rows(self, subject: Subject, sets: Sets, found: Found, bench: Bench) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, sets: Sets, found: Found, bench: Bench
+    ) -> Iterator[dict[str, Any]]:
         alone: dict[Unit, list[Tensor]] = {}
         drawn = self._drawn(subject)
         for piece, group in self.groups(subject, bench).items():
             numbers = found[subject.name][piece]
             for (i, each), (j, shots) in product(enumerate(group), enumerate(sets.settings)):
                 right, at = numbers["right"][i, j], position(each.token)
-                row = self._row(subject, each.unit, sets, j) | {"penalty": float(numbers["penalty"][i, j])}
+                row = self._row(subject, each.unit, sets, j) | {
+                    "penalty": float(numbers["penalty"][i, j])
+                }
                 row |= marked(wilson(right.sum().numpy(), len(right)), len(right))
                 if at is None:
-                    yield row | {"token": each.token, "pooled": each.token == TOKENS[1], "whole": shots == ALL}
+                    yield row | {
+                        "token": each.token,
+                        "pooled": each.token == TOKENS[1],
+                        "whole": shots == ALL,
+                    }
                     continue
                 assert each.unit.grid is not None
-                place = dict(zip(("row", "column"), map(str, divmod(at, each.unit.grid[1])), strict=True))
-                mapped = {"map": f"{subject.name}, {each.unit.name}", "mapped": shots == ALL and each.unit in drawn}
+                place = dict(
+                    zip(("row", "column"), map(str, divmod(at, each.unit.grid[1])), strict=True)
+                )
+                mapped = {
+                    "map": f"{subject.name}, {each.unit.name}",
+                    "mapped": shots == ALL and each.unit in drawn,
+                }
                 yield row | {"token": ONE, "whole": False, **place, **mapped}
             for i, each in enumerate(group):
                 if position(each.token) is not None:
@@ -342,13 +395,22 @@ class LinearProbe(Analysis):
 
     def _drawn(self, subject: Subject) -> list[Unit]:
         """The units whose maps are drawn: evenly over the depth, the last one among them."""
-        apart = list(dict.fromkeys(each.unit for each in self.probed(subject)[0] if position(each.token) is not None))
+        apart = list(
+            dict.fromkeys(
+                each.unit for each in self.probed(subject)[0] if position(each.token) is not None
+            )
+        )
         return [apart[round(i)] for i in np.linspace(len(apart) - 1, 0, min(MAPS, len(apart)))]
 
 
 def marked(found: Interval, count: int) -> dict[str, float]:
     """The last columns of a row."""
-    return {"value": float(found.mean), "low": float(found.low), "high": float(found.high), "n": count}
+    return {
+        "value": float(found.mean),
+        "low": float(found.low),
+        "high": float(found.high),
+        "n": count,
+    }
 
 
 def matching(subject: Subject, pattern: str) -> Sequence[Unit]:
@@ -394,5 +456,9 @@ def views(classes: int, table: pd.DataFrame) -> tuple[View, ...]:
         how_to_read="Each cell is the accuracy of a probe that sees one token of a unit alone, at its place in the "
         "image. Where cells differ, the class is known in some places; where they are alike, in all of them or none.",
     )
-    shown = {main: True, few: table["pooled"].any() and table["shots"].nunique() > 1, maps: table["mapped"].any()}
+    shown = {
+        main: True,
+        few: table["pooled"].any() and table["shots"].nunique() > 1,
+        maps: table["mapped"].any(),
+    }
     return tuple(view for view, there in shown.items() if there)

@@ -25,8 +25,24 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import per_image
-from vitreous.measure.robustness.dropout import Model, branches, dropping, seeded, sites, with_dropout
-from vitreous.measure.robustness.shifts import CLEAN, ECE, KEPT, Marks, guessing, measured, table, with_ends
+from vitreous.measure.robustness.dropout import (
+    Model,
+    branches,
+    dropping,
+    seeded,
+    sites,
+    with_dropout,
+)
+from vitreous.measure.robustness.shifts import (
+    CLEAN,
+    ECE,
+    KEPT,
+    Marks,
+    guessing,
+    measured,
+    table,
+    with_ends,
+)
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import Column, Result, View, estimate
 from vitreous.store import digest
@@ -59,7 +75,9 @@ class McDropout(Analysis):
                 f"mc_dropout was asked for the mean over {list(self.passes)} passes; name numbers from 1 on, in order."
             )
         if not 0 <= self.rate < 1:
-            raise VitreousError(f"mc_dropout was asked with rate {self.rate:g}; it lies between 0 and 1.")
+            raise VitreousError(
+                f"mc_dropout was asked with rate {self.rate:g}; it lies between 0 and 1."
+            )
         self._sites: WeakKeyDictionary[Subject, dict[str, list[float]]] = WeakKeyDictionary()
 
     def sites(self, subject: Subject) -> dict[str, list[float]]:
@@ -72,14 +90,22 @@ class McDropout(Analysis):
         if why := super().unsuited(subject, bench):
             return why
         if self.rate:
-            return "" if branches(subject.specimen) else "It has no branch beside a skip that dropout could be put on."
+            return (
+                ""
+                if branches(subject.specimen)
+                else "It has no branch beside a skip that dropout could be put on."
+            )
         if subject.model is None:
             return "A specimen is read in evaluation mode, without dropout; give the model itself, or set `rate`."
         try:
             found = self.sites(subject)
         except VitreousError as error:
             return str(error)
-        return "" if found else "It has no dropout; build it with some, or set `rate` to put some on its branches."
+        return (
+            ""
+            if found
+            else "It has no dropout; build it with some, or set `rate` to put some on its branches."
+        )
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
         """Weights do not know the rate of dropout, so the name of a piece says it."""
@@ -89,7 +115,11 @@ class McDropout(Analysis):
     @contextmanager
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         own = not self.rate
-        model = dropping(subject, self.sites(subject)) if own else with_dropout(subject.specimen, self.rate)
+        model = (
+            dropping(subject, self.sites(subject))
+            if own
+            else with_dropout(subject.specimen, self.rate)
+        )
         names = list(self.pieces(subject, bench))
 
         @torch.no_grad()
@@ -99,7 +129,10 @@ class McDropout(Analysis):
             images = subject.prepare(bench.data.images[rows.start : rows.stop])
             labels = bench.data.labels[rows.start : rows.stop].to(images.device)
             usual = [_logs(subject.specimen, part) for part in images.split(bench.batch)]
-            drawn = [self._means(model, image, row, bench) for image, row in zip(images, rows, strict=True)]
+            drawn = [
+                self._means(model, image, row, bench)
+                for image, row in zip(images, rows, strict=True)
+            ]
             found = {CLEAN: torch.cat(usual)} | {
                 str(passes): torch.stack(means)
                 for passes, means in zip(self.passes, zip(*drawn, strict=True), strict=True)
@@ -124,20 +157,32 @@ class McDropout(Analysis):
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
         rows = [row for each in asked for row in self._rows(each, found[each.name], bench)]
-        dropped = {each.name: "on every branch" if self.rate else sorted(self.sites(each)) for each in asked}
-        return Result(self.name, table(rows, COLUMNS), COLUMNS, views(bench), about={"dropout": dropped})
+        dropped = {
+            each.name: "on every branch" if self.rate else sorted(self.sites(each))
+            for each in asked
+        }
+        return Result(
+            self.name, table(rows, COLUMNS), COLUMNS, views(bench), about={"dropout": dropped}
+        )
 
-    def _rows(self, subject: Subject, found: Mapping[str, Numbers], bench: Bench) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, found: Mapping[str, Numbers], bench: Bench
+    ) -> Iterator[dict[str, Any]]:
         pieces = [found[piece] for piece in self.pieces(subject, bench)]
         whole = {
-            which: {part: torch.cat([piece[f"{which}/{part}"] for piece in pieces]) for part in KEPT}
+            which: {
+                part: torch.cat([piece[f"{which}/{part}"] for piece in pieces]) for part in KEPT
+            }
             for which in (CLEAN, *map(str, self.passes))
         }
         of, count = Marks(whole, bench), len(bench.data)
         usual = of.replicates(CLEAN)
         for passes in self.passes:
             for prediction, which in ((MEAN, str(passes)), (USUAL, CLEAN)):
-                gained = {f"{part}_change": of.replicates(which)[part] - usual[part] for part in ("nll", "ece")}
+                gained = {
+                    f"{part}_change": of.replicates(which)[part] - usual[part]
+                    for part in ("nll", "ece")
+                }
                 yield {
                     "model": subject.name, "passes": passes, "prediction": prediction,
                     "overall": prediction == MEAN and passes == self.passes[-1],
@@ -156,7 +201,9 @@ _LESS = "less that in evaluation mode; paired over images."
 COLUMNS = (
     Column("model", "category", "The model."),
     Column("passes", "quantity", "T, over how many passes the mean is taken."),
-    Column("prediction", "category", f"The {MEAN} with dropout, or the usual prediction in {USUAL}."),
+    Column(
+        "prediction", "category", f"The {MEAN} with dropout, or the usual prediction in {USUAL}."
+    ),
     Column("overall", "category", "Whether the row is the mean over the most passes."),
     *with_ends("nll_change", f"NLL {_LESS}", "change of NLL"),
     *with_ends("ece_change", f"ECE {_LESS}", "change of ECE"),

@@ -20,7 +20,15 @@ from vitreous.data.draws import Draws
 from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Bench, Found
 from vitreous.measure.probe import Batch
-from vitreous.measure.robustness.shifts import CLEAN, MEASURES, Shifted, check_shares, guessing, marks, table
+from vitreous.measure.robustness.shifts import (
+    CLEAN,
+    MEASURES,
+    Shifted,
+    check_shares,
+    guessing,
+    marks,
+    table,
+)
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View
 
@@ -52,7 +60,11 @@ class Occlusion(Shifted):
         _, height, width = subject.specimen.anatomy.image
         finest = max(self.grids)
         small = finest > min(height, width)
-        return f"Its images of {height}x{width} have no {finest} patches along a side." if small else ""
+        return (
+            f"Its images of {height}x{width} have no {finest} patches along a side."
+            if small
+            else ""
+        )
 
     def shifts(self, subject: Subject, bench: Bench) -> Sequence[str]:
         return [f"{grid} {share:g}" for grid in self.grids for share in self.shares]
@@ -73,15 +85,24 @@ class Occlusion(Shifted):
             for grid in self.grids:
                 which = {"grid": f"{grid} x {grid}", "masked": True, "overall": False}
                 rows.append({**where, **which, "share": 0.0, **of.row(CLEAN)})
-                rows += [{**where, **which, "share": float(s), **of.row(f"{grid} {s:g}")} for s in self.shares]
+                rows += [
+                    {**where, **which, "share": float(s), **of.row(f"{grid} {s:g}")}
+                    for s in self.shares
+                ]
         return Result(self.name, table(rows, COLUMNS), COLUMNS, _views(bench))
 
 
-def masked(grid: int, share: float, size: tuple[int, int], batch: Batch, device: torch.device) -> Tensor:
+def masked(
+    grid: int, share: float, size: tuple[int, int], batch: Batch, device: torch.device
+) -> Tensor:
     """Bool (b, h, w): which pixels are masked."""
-    order = Draws(f"occlusion {grid} {batch.seed}", int(batch.rows[0]), len(batch), device).uniform(grid * grid)
+    order = Draws(f"occlusion {grid} {batch.seed}", int(batch.rows[0]), len(batch), device).uniform(
+        grid * grid
+    )
     count = round(share * grid * grid)
-    hidden = torch.zeros_like(order, dtype=torch.bool).scatter_(1, order.argsort(1)[:, :count], True)
+    hidden = torch.zeros_like(order, dtype=torch.bool).scatter_(
+        1, order.argsort(1)[:, :count], True
+    )
     rows, columns = (torch.arange(length, device=device) * grid // length for length in size)
     return hidden.view(-1, grid, grid)[:, rows[:, None], columns]
 
@@ -89,7 +110,12 @@ def masked(grid: int, share: float, size: tuple[int, int], batch: Batch, device:
 COLUMNS = (
     Column("model", "category", "The model."),
     Column("grid", "order", "Patches that the image is cut into."),
-    Column("share", "quantity", "Share of the patches that are masked; 0 for clean images.", label="share masked"),
+    Column(
+        "share",
+        "quantity",
+        "Share of the patches that are masked; 0 for clean images.",
+        label="share masked",
+    ),
     Column("masked", "category", "Whether the row is about one grid and share."),
     Column("overall", "category", "Whether the row is the mean over grids and shares."),
     *MEASURES,

@@ -36,8 +36,15 @@ SHARD = 128
 COLUMNS = (
     *UNIT_COLUMNS,
     Column("reference", "category", "The model it is compared with."),
-    Column("site", "category", "What of the unit is compared: the stream after it, what its branch adds, …"),
-    *estimate("Centred kernel alignment: 1 alike up to rotation and scale, 0 nothing in common.", label="CKA"),
+    Column(
+        "site",
+        "category",
+        "What of the unit is compared: the stream after it, what its branch adds, …",
+    ),
+    *estimate(
+        "Centred kernel alignment: 1 alike up to rotation and scale, 0 nothing in common.",
+        label="CKA",
+    ),
 )
 VIEW = View(
     "line",
@@ -90,7 +97,9 @@ class SimilarityTo(Analysis):
         if subject is other:
             alone = len(bench.setting.subjects) == 1
             return (
-                "There is no other model: give two, or name one as `to`." if alone else "Others are compared with it."
+                "There is no other model: give two, or name one as `to`."
+                if alone
+                else "Others are compared with it."
             )
         ours, theirs = ([unit.name for unit in each.specimen.units] for each in (subject, other))
         if ours != theirs:
@@ -125,12 +134,20 @@ class SimilarityTo(Analysis):
             pieces = list(found[subject.name].values())
             names = dict.fromkeys(name for piece in pieces for name in piece)
             sums = {
-                name.partition(":")[2]: torch.stack([piece[name].double() for piece in pieces if name in piece]).sum(0)
+                name.partition(":")[2]: torch.stack(
+                    [piece[name].double() for piece in pieces if name in piece]
+                ).sum(0)
                 for name in names
             }
             whole = probe.answer(sums, setting.subjects)
-            table = whole.table[whole.table["across"] & (whole.table["layer"] == whole.table["other_layer"])]
-            tables.append(table.rename(columns={"other_model": "reference"})[[column.name for column in COLUMNS]])
+            table = whole.table[
+                whole.table["across"] & (whole.table["layer"] == whole.table["other_layer"])
+            ]
+            tables.append(
+                table.rename(columns={"other_model": "reference"})[
+                    [column.name for column in COLUMNS]
+                ]
+            )
             without |= whole.about.get("without_value", {})
         table = pd.concat(tables, ignore_index=True)
         view = replace(VIEW, facet="site") if table["site"].nunique() > 1 else VIEW

@@ -47,7 +47,9 @@ KEPT = 1 << 30
 """Bytes of weights to keep in memory; beyond that, files are read again."""
 COMPONENTS = 6
 """Principal components whose share is listed."""
-WITHDRAWN = "Of the figure that r and θ come from, its authors say that it could not be reproduced (X-05)."
+WITHDRAWN = (
+    "Of the figure that r and θ come from, its authors say that it could not be reproduced (X-05)."
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ def run_of(name: str) -> store.Run | None:
     """The run that a model's name stands for, at its end; None if it is something else."""
     source, _, rest = name.partition(":")
     folder = (
-        Path(str(files("vitreous"))) / "nano" / rest if source == "nano" else Path(rest if source == "run" else name)
+        Path(str(files("vitreous"))) / "nano" / rest
+        if source == "nano"
+        else Path(rest if source == "run" else name)
     )
     folder = folder.expanduser()
     return store.Run(folder) if (folder / "recipe.json").is_file() else None
@@ -81,7 +85,9 @@ def trainings(subjects: Sequence[Subject]) -> dict[str, list[Moment]]:
     """Moments of every training, in order."""
     groups: dict[str, list[tuple[str, Subject]]] = {}
     for subject in subjects:
-        name, _, moment = subject.name.rpartition("@") if "@" in subject.name else (subject.name, "", END)
+        name, _, moment = (
+            subject.name.rpartition("@") if "@" in subject.name else (subject.name, "", END)
+        )
         groups.setdefault(name, []).append((moment, subject))
     found = {}
     for name, members in groups.items():
@@ -90,7 +96,9 @@ def trainings(subjects: Sequence[Subject]) -> dict[str, list[Moment]]:
             found[name] = [_of_file(run, each, alone) for each in kept_moments(run)]
         else:
             ordered = sorted(members, key=lambda member: member[0] == END)
-            found[name] = [Moment(when, partial(_of_subject, each), each.name) for when, each in ordered]
+            found[name] = [
+                Moment(when, partial(_of_subject, each), each.name) for when, each in ordered
+            ]
     return found
 
 
@@ -101,14 +109,19 @@ def _of_file(run: store.Run, moment: str, subject: Subject) -> Moment:
     def read() -> Weights:
         tensors, _ = run.read_weights(moment)
         if missing := [name for name in names if name not in tensors]:
-            raise VitreousError(f"The weights {str(run.weights(moment))!r} lack {missing[0]!r}, which the model has.")
+            raise VitreousError(
+                f"The weights {str(run.weights(moment))!r} lack {missing[0]!r}, which the model has."
+            )
         return {name: tensors[name] for name in names}
 
     return Moment(moment, read, subject.name)
 
 
 def _of_subject(subject: Subject) -> Weights:
-    return {name.removeprefix(PREFIX): value.detach() for name, value in subject.specimen.named_parameters()}
+    return {
+        name.removeprefix(PREFIX): value.detach()
+        for name, value in subject.specimen.named_parameters()
+    }
 
 
 @dataclass
@@ -137,7 +150,11 @@ class Trajectory(Analysis):
         vector = _Vectors(moments)
 
         def one(piece: str) -> Numbers:
-            here = next(i for i, each in enumerate(moments) if each.name == piece and each.whose == subject.name)
+            here = next(
+                i
+                for i, each in enumerate(moments)
+                if each.name == piece and each.whose == subject.name
+            )
             end = vector(len(moments) - 1)
             own = vector(here)
             products = [(own - end) @ (vector(i) - end) for i in range(len(moments))]
@@ -154,20 +171,30 @@ class Trajectory(Analysis):
                 continue
             numbers = [found[moment.whose][moment.name] for moment in moments]
             products = np.stack([each["products"].numpy() for each in numbers])
-            mine = list(_rows(products, [moment.name for moment in moments], [float(n["length"]) for n in numbers]))
+            mine = list(
+                _rows(
+                    products,
+                    [moment.name for moment in moments],
+                    [float(n["length"]) for n in numbers],
+                )
+            )
             rows += [{"model": name, **row} for row in mine]
             about[name] = summary(products)
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
         order = dict.fromkeys(row["moment"] for row in rows if row["moment"])
         table["moment"] = pd.Categorical(table["moment"], list(order))
-        table["component"] = pd.Categorical(table["component"], [str(i + 1) for i in range(COMPONENTS)])
+        table["component"] = pd.Categorical(
+            table["component"], [str(i + 1) for i in range(COMPONENTS)]
+        )
         return Result(self.name, table, COLUMNS, VIEWS, about={"ways": about, "note": WITHDRAWN})
 
 
 def _training(subject: Subject, bench: Bench) -> list[Moment]:
     """That of a model among those asked."""
     every = trainings(bench.setting.subjects).values()
-    return next(moments for moments in every if subject.name in [moment.whose for moment in moments])
+    return next(
+        moments for moments in every if subject.name in [moment.whose for moment in moments]
+    )
 
 
 class _Vectors:
@@ -182,7 +209,9 @@ class _Vectors:
         if i in self.kept:
             return self.kept[i]
         found = self.moments[i].read()
-        self._check(self.moments[i].name, {name: tuple(value.shape) for name, value in found.items()})
+        self._check(
+            self.moments[i].name, {name: tuple(value.shape) for name, value in found.items()}
+        )
         flat = torch.cat([found[name].cpu().double().flatten() for name in sorted(found)])
         if flat.nbytes * len(self.moments) <= KEPT:
             self.kept[i] = flat
@@ -228,28 +257,53 @@ def summary(products: Array) -> dict[str, Any]:
     distance, angle = polar(products)
     known = angle[np.isfinite(angle)]
     farthest = float(np.nanmax(distance)) if np.isfinite(distance).any() else None
-    return {"farthest": farthest, "turning": float(np.abs(np.diff(known)).sum()), "moments": len(products)}
+    return {
+        "farthest": farthest,
+        "turning": float(np.abs(np.diff(known)).sum()),
+        "moments": len(products),
+    }
 
 
-def _rows(products: Array, moments: Sequence[str], lengths: Sequence[float]) -> Iterator[dict[str, Any]]:
+def _rows(
+    products: Array, moments: Sequence[str], lengths: Sequence[float]
+) -> Iterator[dict[str, Any]]:
     distance, angle = polar(products)
     places, shares = principal(products)
     blank = {column.name: np.nan for column in COLUMNS if column.kind == "quantity"}
     for i, moment in enumerate(moments):
         two = [*places[i], 0.0, 0.0][:2]
-        row = {"part": "moment", "moment": moment, "component": None, "drawn": True, "angled": np.isfinite(angle[i])}
+        row = {
+            "part": "moment",
+            "moment": moment,
+            "component": None,
+            "drawn": True,
+            "angled": np.isfinite(angle[i]),
+        }
         turned = np.radians(angle[i]) if np.isfinite(angle[i]) else 0.0
-        row |= {"distance": distance[i], "angle": angle[i], "length": lengths[i], "value": distance[i]}
+        row |= {
+            "distance": distance[i],
+            "angle": angle[i],
+            "length": lengths[i],
+            "value": distance[i],
+        }
         row |= {"towards": distance[i] * np.cos(turned), "aside": distance[i] * np.sin(turned)}
         yield {**blank, **row, "first": two[0], "second": two[1], "listed": False}
     for i, share in enumerate(shares[:COMPONENTS]):
-        row = {"part": "component", "moment": None, "component": str(i + 1), "drawn": False, "angled": False}
+        row = {
+            "part": "component",
+            "moment": None,
+            "component": str(i + 1),
+            "drawn": False,
+            "angled": False,
+        }
         yield {**blank, **row, "listed": True, "value": share}
 
 
 COLUMNS = (
     Column("model", "category", "The training, by the name of its model."),
-    Column("part", "category", "A moment of the training, or a principal component of all its moments."),
+    Column(
+        "part", "category", "A moment of the training, or a principal component of all its moments."
+    ),
     Column("moment", "order", "The moment."),
     Column("component", "order", "Number of the component, 1 for the strongest."),
     Column(
@@ -259,17 +313,36 @@ COLUMNS = (
         label="distance r",
     ),
     Column(
-        "angle", "quantity", "Between where the weights are and where they began, seen from the end.", "°", "angle θ"
+        "angle",
+        "quantity",
+        "Between where the weights are and where they began, seen from the end.",
+        "°",
+        "angle θ",
     ),
-    Column("towards", "quantity", "r cos θ: the part of r that lies along the way from the end to the beginning."),
+    Column(
+        "towards",
+        "quantity",
+        "r cos θ: the part of r that lies along the way from the end to the beginning.",
+    ),
     Column("aside", "quantity", "r sin θ: the part of r that lies beside it."),
-    Column("first", "quantity", "Place along the first principal component.", label="first component"),
-    Column("second", "quantity", "Place along the second principal component.", label="second component"),
+    Column(
+        "first", "quantity", "Place along the first principal component.", label="first component"
+    ),
+    Column(
+        "second",
+        "quantity",
+        "Place along the second principal component.",
+        label="second component",
+    ),
     Column("length", "quantity", "Norm of all parameters.", label="|w|"),
     Column("drawn", "category", "Whether the row is a moment."),
-    Column("angled", "category", "Whether the row is a moment that has an angle, as the end has not."),
+    Column(
+        "angled", "category", "Whether the row is a moment that has an angle, as the end has not."
+    ),
     Column("listed", "category", "Whether the row is a component."),
-    Column("value", "quantity", "r of a moment; share of the variance of a component.", label="value"),
+    Column(
+        "value", "quantity", "r of a moment; share of the variance of a component.", label="value"
+    ),
 )
 VIEWS = (
     View(

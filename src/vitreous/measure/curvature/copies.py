@@ -26,7 +26,9 @@ Statistics = Literal["running", "batch"]
 aten = torch.ops.aten
 
 
-def scores(specimen: Specimen, moved: Weights, images: Tensor, copies: int = 0, at_a_time: int = 0) -> Tensor:
+def scores(
+    specimen: Specimen, moved: Weights, images: Tensor, copies: int = 0, at_a_time: int = 0
+) -> Tensor:
     """(b, classes) with some parameters elsewhere; (copies, b, classes) if those are stacked. All images pass together
     unless it is said how many at a time."""
     if copies:
@@ -45,7 +47,9 @@ class _InParts(nn.Module):
         self.specimen, self.at_a_time = specimen, at_a_time
 
     def forward(self, images: Tensor) -> Tensor:
-        return torch.cat([loss.scores(self.specimen, {}, part) for part in images.split(self.at_a_time)])
+        return torch.cat(
+            [loss.scores(self.specimen, {}, part) for part in images.split(self.at_a_time)]
+        )
 
 
 def with_statistics(specimen: Specimen, statistics: Statistics) -> Specimen:
@@ -89,7 +93,12 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, more: dict[str, Any]
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        more: dict[str, Any],
     ) -> Tensor:
         return F.scaled_dot_product_attention(query, key, value, mask, is_causal=causal, **more)
 
@@ -102,12 +111,18 @@ class _Attend(torch.autograd.Function):
         count, (*tensors, mask), rest = info.batch_size, given[:4], given[4:]
         if mask is not None:
             axis = None if dims[3] is None else dims[3] % mask.ndim
-            batch = tensors[0].shape[0 if dims[0] else 1] if dims[0] is not None else tensors[0].shape[0]
+            batch = (
+                tensors[0].shape[0 if dims[0] else 1]
+                if dims[0] is not None
+                else tensors[0].shape[0]
+            )
             mask = _front(mask, axis, count)
             while mask.ndim < 5:  # copies, images, heads, queries, keys
                 mask = mask.unsqueeze(1)
             mask = mask.expand(count, batch, *mask.shape[2:]).flatten(0, 1)
-        flat = [_front(each, dim, count).flatten(0, 1) for each, dim in zip(tensors, dims, strict=False)]
+        flat = [
+            _front(each, dim, count).flatten(0, 1) for each, dim in zip(tensors, dims, strict=False)
+        ]
         query, key, value = flat
         return _Attend.forward(query, key, value, mask, *rest).unflatten(0, (count, -1)), 0
 
@@ -121,7 +136,11 @@ def lean(specimen: Specimen) -> Specimen:
     """The same model for a CPU: linear layers, and GELUs behind them, as one oneDNN operation each, and only of the
     token that is read off."""
     weight = next(specimen.parameters(), torch.empty(0))
-    fits = weight.device.type == "cpu" and weight.dtype == torch.float32 and torch.backends.mkldnn.is_available()
+    fits = (
+        weight.device.type == "cpu"
+        and weight.dtype == torch.float32
+        and torch.backends.mkldnn.is_available()
+    )
     fused = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if not fits or fused is None or not hasattr(specimen.module, "graph"):
         return specimen
@@ -139,7 +158,11 @@ def _fuse(node: fx.Node, fused: Any) -> None:
     images, weight, bias = (*node.args, None)[:3]
     users = list(node.users)
     curved = users[0] if len(users) == 1 and users[0].target is aten.gelu.default else None
-    algorithm = "none" if curved is None else str(curved.kwargs.get("approximate", (*curved.args, "none")[1]))
+    algorithm = (
+        "none"
+        if curved is None
+        else str(curved.kwargs.get("approximate", (*curved.args, "none")[1]))
+    )
     node.target, node.kwargs = fused, {}
     node.args = (images, weight, bias, "none" if curved is None else "gelu", [], algorithm)
     if curved is not None:

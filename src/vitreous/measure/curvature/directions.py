@@ -39,7 +39,9 @@ def still(model: nn.Module) -> set[str]:
     return {name.removeprefix(PREFIX) for name in undecayed(model) | tables}
 
 
-def direction(kind: Kind, given: Weights, left: Collection[str], seed: int, axis: int) -> dict[str, Tensor]:
+def direction(
+    kind: Kind, given: Weights, left: Collection[str], seed: int, axis: int
+) -> dict[str, Tensor]:
     """The parameters that move, and where to. Numbers depend on seed, axis and a parameter's name alone, so that two
     moments of one training are seen along the same directions, each at its own scale."""
     found = {}
@@ -49,14 +51,26 @@ def direction(kind: Kind, given: Weights, left: Collection[str], seed: int, axis
         if kind == "random" and name in left:
             continue
         generator = torch.Generator().manual_seed(derive(seed, "direction", axis, name))
-        drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(weight.device)
-        scaled = by_filter(drawn, weight.double()) if kind == "random" else by_column(drawn, weight.double())
+        drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(
+            weight.device
+        )
+        scaled = (
+            by_filter(drawn, weight.double())
+            if kind == "random"
+            else by_column(drawn, weight.double())
+        )
         found[name] = scaled.to(weight.dtype)
     return found
 
 
 def eigenvectors(
-    specimen: Specimen, given: Weights, images: Tensor, targets: Tensor, at_once: int, count: int, seed: int
+    specimen: Specimen,
+    given: Weights,
+    images: Tensor,
+    targets: Tensor,
+    at_once: int,
+    count: int,
+    seed: int,
 ) -> tuple[dict[str, Tensor], ...]:
     """Of the Hessian of the loss on these images: those of the eigenvalues of largest size, of either sign.
 
@@ -87,8 +101,12 @@ def by_column(drawn: Tensor, weight: Tensor) -> Tensor:
 def fingerprint(moved: Weights) -> str:
     """Of a direction, wherever it lies."""
     digest, ordered = hashlib.sha256(), sorted(moved.items())
-    sent = torch.cat([value.detach().contiguous().reshape(-1).view(torch.uint8) for _, value in ordered]).cpu()
-    for (name, value), part in zip(ordered, sent.split([value.nbytes for _, value in ordered]), strict=True):
+    sent = torch.cat(
+        [value.detach().contiguous().reshape(-1).view(torch.uint8) for _, value in ordered]
+    ).cpu()
+    for (name, value), part in zip(
+        ordered, sent.split([value.nbytes for _, value in ordered]), strict=True
+    ):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
         digest.update(part.numpy().data)
     return digest.hexdigest()[:16]
@@ -114,7 +132,9 @@ class Plane:
         for name in self.moving:
             value = self.origin[name]
             home = value.device, value.dtype
-            there.setdefault(home, there.get(home, where).to(*home))  # a GPU waits for every number that is sent
+            there.setdefault(
+                home, there.get(home, where).to(*home)
+            )  # a GPU waits for every number that is sent
             steps = there[home].reshape(*where.shape, *(1,) * value.ndim)
             for i, axis in enumerate(self.axes):
                 if name in axis:
@@ -133,6 +153,10 @@ class Plane:
         found = []
         for name, weight in self.origin.items():
             still = torch.zeros_like(weight)
-            flat = torch.stack([weight, *(axis.get(name, still) for axis in self.axes)]).flatten(1).double()
+            flat = (
+                torch.stack([weight, *(axis.get(name, still) for axis in self.axes)])
+                .flatten(1)
+                .double()
+            )
             found.append(flat @ flat.T)
         return torch.stack(found).cpu()

@@ -106,7 +106,9 @@ def _search(
         state = run.state()
         for i, known in enumerate(done):
             if known is None and (last or state.converged(i, k, tolerance)):
-                known = done[i] = state.spectrum(i, k, run.steps, run.vectors(state, i, k), begun[i])
+                known = done[i] = state.spectrum(
+                    i, k, run.steps, run.vectors(state, i, k), begun[i]
+                )
                 known.verified = run.size == run.n
         if all(known is not None for known in done):
             return [known for known in done if known is not None]
@@ -114,14 +116,23 @@ def _search(
 
 
 def verify(
-    product: Product, found: Sequence[Spectrum], k: int, *, tolerance: float, most: int, basis: int, every: int
+    product: Product,
+    found: Sequence[Spectrum],
+    k: int,
+    *,
+    tolerance: float,
+    most: int,
+    basis: int,
+    every: int,
 ) -> None:
     """Look for eigenvalues that are missing among those found until none is, and put in whatever is found."""
     left, turn = most, 0
     while left > 0 and not all(each.verified for each in found):
         turn += 1
         locked = torch.stack([each.vectors for each in found])
-        fresh = torch.stack([torch.randn(locked.shape[2], generator=_generator(each, turn)) for each in found])
+        fresh = torch.stack(
+            [torch.randn(locked.shape[2], generator=_generator(each, turn)) for each in found]
+        )
         run = _Run(fresh.to(locked), max(basis, 2 * k + 8), locked)
         open_ = [i for i, each in enumerate(found) if not each.verified]
         while open_ and run.steps < left:
@@ -156,7 +167,9 @@ def _missing(state: _State, run: _Run, i: int, least: float, tolerance: float) -
     """
     sizes, residuals = np.abs(state.values[i]), state.residuals(i, len(state.values[i]))
     exhausted = run.size >= run.n or bool(state.broken[i])
-    if sizes[0] > least * (1 + max(10 * state.rounding, tolerance**2)):  # as exactly as an eigenvalue is known
+    if sizes[0] > least * (
+        1 + max(10 * state.rounding, tolerance**2)
+    ):  # as exactly as an eigenvalue is known
         good = (sizes > least) & (exhausted | (residuals <= tolerance * sizes))
         return int(np.append(good, False).argmin()) or None
     if exhausted:
@@ -174,7 +187,9 @@ def _put_in(found: Spectrum, run: _Run, state: _State, i: int, count: int, k: in
     fresh = run.vectors(state, i, count)
     both = torch.cat([found.vectors, fresh])
     across = run.coupling[i, :, : run.size].double().cpu().numpy() @ state.vectors[i, :, :count]
-    small = np.block([[np.diag(found.values), across], [across.T, np.diag(state.values[i, :count])]])
+    small = np.block(
+        [[np.diag(found.values), across], [across.T, np.diag(state.values[i, :count])]]
+    )
     values, turn = np.linalg.eigh(small)
     order = np.argsort(-np.abs(values), kind="stable")[:k]
     found.values, found.residuals = values[order], np.full(len(order), np.nan)  # until `_measure`
@@ -183,7 +198,9 @@ def _put_in(found: Spectrum, run: _Run, state: _State, i: int, count: int, k: in
 
 def _measure(product: Product, found: Sequence[Spectrum]) -> None:
     """Residuals of what was put in, with a product for each."""
-    for rank in range(len(found[0].values)) if any(np.isnan(each.residuals).any() for each in found) else ():
+    for rank in (
+        range(len(found[0].values)) if any(np.isnan(each.residuals).any() for each in found) else ()
+    ):
         vectors = torch.stack([each.vectors[rank] for each in found])
         images = product(vectors)
         for each, vector, image in zip(found, vectors, images, strict=True):
@@ -199,7 +216,10 @@ def _traces(product: Product, found: Sequence[Spectrum], draws: int) -> np.ndarr
     known = np.array([each.values.sum() for each in found])
     drawn = [torch.zeros(len(found), 0, dtype=torch.float64)]
     for number in range(draws):
-        drawn_now = [torch.randint(0, 2, locked.shape[2:], generator=_generator(each, -1 - number)) for each in found]
+        drawn_now = [
+            torch.randint(0, 2, locked.shape[2:], generator=_generator(each, -1 - number))
+            for each in found
+        ]
         vectors = (2 * torch.stack(drawn_now) - 1).to(locked)
         _project(vectors, locked)
         drawn.append((vectors.double() * product(vectors).double()).sum(1, keepdim=True).cpu())
@@ -208,7 +228,9 @@ def _traces(product: Product, found: Sequence[Spectrum], draws: int) -> np.ndarr
 
 def _generator(of: Spectrum, number: int) -> torch.Generator:
     """On the CPU, for the so-many-th draw for a map; maps that began elsewhere draw other numbers."""
-    return torch.Generator().manual_seed(int.from_bytes(sha256(f"{of.begun} {number}".encode()).digest()[:7], "big"))
+    return torch.Generator().manual_seed(
+        int.from_bytes(sha256(f"{of.begun} {number}".encode()).digest()[:7], "big")
+    )
 
 
 def _project(image: Tensor, locked: Tensor) -> Tensor:
@@ -310,12 +332,19 @@ class _Run:
         small = self.small[:, : self.size, : self.size].flatten(1)
         host = torch.cat([self.rest[:, None], small], 1).double().cpu().numpy()
         if not np.isfinite(host).all():
-            raise VitreousError("The curvature of the loss is not finite on these images: its gradients overflow.")
+            raise VitreousError(
+                "The curvature of the loss is not finite on these images: its gradients overflow."
+            )
         values, vectors = np.linalg.eigh(host[:, 1:].reshape(-1, self.size, self.size), UPLO="U")
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
-        values, vectors = np.take_along_axis(values, order, 1), np.take_along_axis(vectors, order[:, None], 2)
+        values, vectors = (
+            np.take_along_axis(values, order, 1),
+            np.take_along_axis(vectors, order[:, None], 2),
+        )
         nodes, weights = self.quadrature or (values, vectors[:, 0] ** 2)
-        return _State(values, vectors, host[:, 0], nodes, weights, BROKEN.get(self.next.dtype, 1e-6))
+        return _State(
+            values, vectors, host[:, 0], nodes, weights, BROKEN.get(self.next.dtype, 1e-6)
+        )
 
     def go_on(self, state: _State) -> None:
         """Make room and see to it that there is a direction to go on in."""
@@ -328,7 +357,9 @@ class _Run:
         for i in np.flatnonzero(state.broken):
             generator = torch.Generator().manual_seed(self.steps)
             image = self.next.clone()
-            image[i] = torch.randn(image.shape[1], generator=generator, dtype=torch.float64).to(image)
+            image[i] = torch.randn(image.shape[1], generator=generator, dtype=torch.float64).to(
+                image
+            )
             for _ in range(2):
                 _project(image, self.locked)
                 self._take_off(image)
@@ -347,9 +378,13 @@ class _Run:
         self.coupling[:, :, :keep] = self.coupling[:, :, : self.size] @ turn.mT
         self.size = keep
         self.small.zero_()
-        self.small[:, :keep, :keep] = torch.diag_embed(torch.from_numpy(state.values[:, :keep])).to(self.small)
+        self.small[:, :keep, :keep] = torch.diag_embed(torch.from_numpy(state.values[:, :keep])).to(
+            self.small
+        )
 
     def vectors(self, state: _State, i: int, k: int) -> Tensor:
         """(k, n) Ritz vectors of one map."""
         turn = torch.from_numpy(state.vectors[i, :, :k]).to(self.next).T.split(CHUNK, 1)
-        return torch.stack([rows @ part[i] for rows, part in zip(turn, self.parts, strict=True)]).sum(0)
+        return torch.stack(
+            [rows @ part[i] for rows, part in zip(turn, self.parts, strict=True)]
+        ).sum(0)

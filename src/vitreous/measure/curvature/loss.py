@@ -59,9 +59,13 @@ def weights(specimen: Specimen, where: str = "") -> dict[str, Tensor]:
         for name, value in specimen.named_parameters()
         if value.is_floating_point() and name.removeprefix(PREFIX) in used
     }
-    chosen = {name: found[name] for name in found if not where or name in _chosen(specimen, where, found)}
+    chosen = {
+        name: found[name] for name in found if not where or name in _chosen(specimen, where, found)
+    }
     if not chosen:
-        raise VitreousError(f"{specimen.anatomy.model} has no parameters, so its loss has no shape to look at.")
+        raise VitreousError(
+            f"{specimen.anatomy.model} has no parameters, so its loss has no shape to look at."
+        )
     half = next((value.dtype for value in chosen.values() if value.dtype.itemsize < 4), None)
     if half is not None:
         raise VitreousError(
@@ -76,11 +80,16 @@ def _chosen(specimen: Specimen, where: str, known: Weights) -> set[str]:
     found = {name for unit in units for name in of_unit(specimen, unit)}
     found |= {name for name in known if fnmatchcase(name, where)}
     if units and not found & set(known):
-        raise VitreousError(f"Of {specimen.anatomy.model}, {where!r} has no parameters; choose another part.")
+        raise VitreousError(
+            f"Of {specimen.anatomy.model}, {where!r} has no parameters; choose another part."
+        )
     if not found:
         names = [*known, *(unit.name for unit in specimen.units)]
         raise UnknownName(
-            "part", where, names, "Parts are 'stage 2', a kind, a unit's path or label, or a pattern of parameters."
+            "part",
+            where,
+            names,
+            "Parts are 'stage 2', a kind, a unit's path or label, or a pattern of parameters.",
         )
     return found
 
@@ -114,9 +123,15 @@ def _used(specimen: Specimen) -> set[str]:
     if graph is None:
         return {name.removeprefix(PREFIX) for name, _ in specimen.named_parameters()}
     outputs = [node for node in graph.nodes if node.op == "output"]
-    read = {str(node.target) for node in _behind(outputs, set()) if node.op in ("get_attr", "call_module")}
+    read = {
+        str(node.target)
+        for node in _behind(outputs, set())
+        if node.op in ("get_attr", "call_module")
+    }
     names = [name.removeprefix(PREFIX) for name, _ in specimen.named_parameters()]
-    return {name for name in names if name in read or any(name.startswith(f"{part}.") for part in read)}
+    return {
+        name for name in names if name in read or any(name.startswith(f"{part}.") for part in read)
+    }
 
 
 def _graph(specimen: Specimen) -> fx.Graph | None:
@@ -145,7 +160,9 @@ def scores(specimen: Specimen, given: Weights, images: Tensor) -> Tensor:
     """(b, classes) with these instead of some of the weights."""
     found = logits(called(specimen, given, images))
     if found is None:
-        raise VitreousError(f"{specimen.anatomy.model} gives no score for each class, so it has no loss.")
+        raise VitreousError(
+            f"{specimen.anatomy.model} gives no score for each class, so it has no loss."
+        )
     return found
 
 
@@ -185,16 +202,22 @@ class Batches:
     those of `recipe`, drawn for these rows whenever and wherever they are asked for.
     """
 
-    def __init__(self, subject: Subject, data: Dataset, stream: Stream, recipe: str, seed: int) -> None:
+    def __init__(
+        self, subject: Subject, data: Dataset, stream: Stream, recipe: str, seed: int
+    ) -> None:
         if stream not in get_args(Stream):
-            raise UnknownName("stream", stream, get_args(Stream), "The stream of images is augmented or clean.")
+            raise UnknownName(
+                "stream", stream, get_args(Stream), "The stream of images is augmented or clean."
+            )
         self.subject, self.data, self.stream, self.seed = subject, data, stream, seed
         self.size: tuple[int, int] = subject.specimen.anatomy.image[1:]
         self.augmenter: Augmenter | None = None
         if stream == "augmented":
             augment, channels = recipes.named(recipe).augment, subject.specimen.anatomy.image[0]
             mean, std = (_triple(each, channels) for each in (subject.mean, subject.std))
-            self.augmenter = Augmenter(augment, image=self.size, classes=len(data.classes), mean=mean, std=std)
+            self.augmenter = Augmenter(
+                augment, image=self.size, classes=len(data.classes), mean=mean, std=std
+            )
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Images as the model wants them and targets, on its device."""
@@ -217,7 +240,9 @@ class Batches:
         images = images.to(self.subject.device)
         if tuple(images.shape[2:]) == tuple(self.size):
             return images
-        levels = F.interpolate(images.float(), size=self.size, mode="bicubic", antialias=True, align_corners=False)
+        levels = F.interpolate(
+            images.float(), size=self.size, mode="bicubic", antialias=True, align_corners=False
+        )
         return levels.round_().clamp_(0, 255).byte()
 
 
@@ -234,11 +259,16 @@ class Hessian:
     than fit into memory, it is made anew for every part of them at every product instead.
     """
 
-    def __init__(self, specimen: Specimen, given: Weights, images: Tensor, targets: Tensor, at_once: int) -> None:
+    def __init__(
+        self, specimen: Specimen, given: Weights, images: Tensor, targets: Tensor, at_once: int
+    ) -> None:
         """`images` (batches, b, …) and `targets` (batches, b, …), of which `at_once` in all may be in memory."""
         self.specimen = quick(specimen)
         self.sizes = [value.numel() for value in given.values()]
-        self.given = {name: value.expand(len(images), *value.shape).requires_grad_() for name, value in given.items()}
+        self.given = {
+            name: value.expand(len(images), *value.shape).requires_grad_()
+            for name, value in given.items()
+        }
         share = max(1, min(at_once // len(images), images.shape[1]))
         self.parts = list(zip(images.split(share, 1), targets.split(share, 1), strict=True))
         self.count = images.shape[1]
@@ -250,7 +280,9 @@ class Hessian:
         with twice_differentiable():
             if self.graph is not None:
                 return self._product(self.graph, vectors, keep=True)
-            return torch.stack([self._product(self._gradients(*part), vectors) for part in self.parts]).sum(0)
+            return torch.stack(
+                [self._product(self._gradients(*part), vectors) for part in self.parts]
+            ).sum(0)
 
     def _gradients(self, images: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         share = images.shape[1] / self.count
@@ -259,16 +291,26 @@ class Hessian:
             return Loss(self.specimen, images, targets)(given)
 
         if len(images) == 1:
-            total = loss({name: value[0] for name, value in self.given.items()}, images[0], targets[0])
+            total = loss(
+                {name: value[0] for name, value in self.given.items()}, images[0], targets[0]
+            )
         else:
             total = torch.vmap(loss)(self.given, images, targets).sum()
         require_finite(total, self.specimen.anatomy.model)
-        return torch.autograd.grad(total * share, list(self.given.values()), create_graph=True, materialize_grads=True)
+        return torch.autograd.grad(
+            total * share, list(self.given.values()), create_graph=True, materialize_grads=True
+        )
 
-    def _product(self, gradients: tuple[Tensor, ...], vectors: Tensor, keep: bool = False) -> Tensor:
+    def _product(
+        self, gradients: tuple[Tensor, ...], vectors: Tensor, keep: bool = False
+    ) -> Tensor:
         parts = zip(vectors.split(self.sizes, 1), gradients, strict=True)
-        curved = [(gradient, part.view_as(gradient)) for part, gradient in parts if gradient.requires_grad]
+        curved = [
+            (gradient, part.view_as(gradient)) for part, gradient in parts if gradient.requires_grad
+        ]
         outputs, along = zip(*curved, strict=True)
         given = list(self.given.values())
-        found = torch.autograd.grad(outputs, given, along, retain_graph=keep, materialize_grads=True)
+        found = torch.autograd.grad(
+            outputs, given, along, retain_graph=keep, materialize_grads=True
+        )
         return torch.cat([each.flatten(1) for each in found], 1)

@@ -24,23 +24,45 @@ Row = dict[str, Any]
 
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column("part", "category", "A point of the grid; a ring, the mean over a square around the centre; or the whole."),
+    Column(
+        "part",
+        "category",
+        "A point of the grid; a ring, the mean over a square around the centre; or the whole.",
+    ),
     Column("measure", "category", "What the value is."),
     Column("x", "quantity", "How far along the first direction.", label="first direction"),
     Column("y", "quantity", "How far along the second direction.", label="second direction"),
     Column("radius", "quantity", "The larger of the two distances from the centre."),
     Column("direction", "category", "Of the points on an axis: which one they lie on."),
-    Column("along", "quantity", "Of the points on an axis: how far along.", label="distance from the trained weights"),
+    Column(
+        "along",
+        "quantity",
+        "Of the points on an axis: how far along.",
+        label="distance from the trained weights",
+    ),
     Column("rise", "quantity", "NLL minus that of the trained weights.", label="rise of the NLL"),
-    Column("rise_low", "quantity", "Lower end of the 95 % interval of the rise, over the same images."),
+    Column(
+        "rise_low", "quantity", "Lower end of the 95 % interval of the rise, over the same images."
+    ),
     Column("rise_high", "quantity", "Upper end of the 95 % interval of the rise."),
     Column("accuracy", "quantity", "Share of the images that are right."),
-    Column("l2", "quantity", "½ · decay · |w|² over all parameters (of a ring: its rise).", label="L2"),
-    Column("norms", "quantity", "Σ‖W‖, the norms of all parameters added up (of a ring: its rise).", label="Σ‖W‖"),
+    Column(
+        "l2", "quantity", "½ · decay · |w|² over all parameters (of a ring: its rise).", label="L2"
+    ),
+    Column(
+        "norms",
+        "quantity",
+        "Σ‖W‖, the norms of all parameters added up (of a ring: its rise).",
+        label="Σ‖W‖",
+    ),
     Column("point", "category", "Whether the row is a point of the grid."),
     Column("section", "category", "Whether the row is drawn in a section."),
     Column("ring", "category", "Whether the row is a ring whose loss has risen for sure."),
-    Column("border", "category", "Whether the row says what a term of the loss has risen by at the border."),
+    Column(
+        "border",
+        "category",
+        "Whether the row says what a term of the loss has risen by at the border.",
+    ),
     *estimate("NLL at a point; its rise on a ring; or the measure.", label="loss"),
 )
 """One table for points, rings and statistics of the whole, told apart by `part`."""
@@ -67,7 +89,10 @@ class Heights:
 
 def heights(parts: Sequence[Numbers], count: int, decay: float) -> Heights:
     """Of all pieces in order. What is not finite becomes NaN."""
-    joined = {key: np.concatenate([part[key].numpy() for part in parts]) for key in ("nll", "right", "square", "norms")}
+    joined = {
+        key: np.concatenate([part[key].numpy() for part in parts])
+        for key in ("nll", "right", "square", "norms")
+    }
     with np.errstate(divide="ignore", invalid="ignore"):
         nll, right = ((joined[key] / parts[0]["count"].numpy()).T for key in ("nll", "right"))
     nll = np.where(np.isfinite(nll[0]), nll, np.nan)
@@ -87,11 +112,29 @@ def rows(where: Array, found: Heights, classes: int) -> Iterator[Row]:
 def _points(places: Array, found: Heights, flat: bool) -> Iterator[Row]:
     heights, rises = interval(found.nll, found.count), interval(found.rises(), found.count)
     for i, (x, y) in enumerate(places.tolist()):
-        ends = {"value": heights.mean[i], "low": heights.low[i], "high": heights.high[i], "n": found.count}
+        ends = {
+            "value": heights.mean[i],
+            "low": heights.low[i],
+            "high": heights.high[i],
+            "n": found.count,
+        }
         risen = {"rise": rises.mean[i], "rise_low": rises.low[i], "rise_high": rises.high[i]}
         on = "first" if y == 0 else "second" if x == 0 else None
-        row = _row("point", "NLL", **ends, **risen, x=x, y=np.nan if flat else y, radius=max(abs(x), abs(y)))
-        row |= {"accuracy": found.right[0, i], "l2": found.l2[i], "norms": found.norms[i], "section": on is not None}
+        row = _row(
+            "point",
+            "NLL",
+            **ends,
+            **risen,
+            x=x,
+            y=np.nan if flat else y,
+            radius=max(abs(x), abs(y)),
+        )
+        row |= {
+            "accuracy": found.right[0, i],
+            "l2": found.l2[i],
+            "norms": found.norms[i],
+            "section": on is not None,
+        }
         yield row | {"direction": on, "along": {"first": x, "second": y}.get(on or "", np.nan)}
         if x == y == 0 and not flat:  # it lies on both axes
             yield row | {"direction": "second", "along": y, "part": "centre", "point": False}
@@ -101,11 +144,23 @@ def _ring(places: Array, found: Heights, radius: float) -> Row:
     """Mean over the points on the axes and diagonals of a square around the centre, as in table C5."""
     on = _on(places, radius)
     rise = interval(found.rises()[:, on].mean(1), found.count)
-    above = {"ring": bool(rise.mean > 0 and not rise.low <= 0)}  # what is drawn on an axis of powers
+    above = {
+        "ring": bool(rise.mean > 0 and not rise.low <= 0)
+    }  # what is drawn on an axis of powers
     ends = {"value": rise.mean, "low": rise.low, "high": rise.high}
-    more = {"l2": _risen(found.l2, on, found.centre), "norms": _risen(found.norms, on, found.centre)}
-    same = {"rise": rise.mean, "rise_low": rise.low, "rise_high": rise.high, "accuracy": found.right[0, on].mean()}
-    return _row("ring", "rise of the NLL", **ends, **same, **more, **above, radius=radius, n=found.count)
+    more = {
+        "l2": _risen(found.l2, on, found.centre),
+        "norms": _risen(found.norms, on, found.centre),
+    }
+    same = {
+        "rise": rise.mean,
+        "rise_low": rise.low,
+        "rise_high": rise.high,
+        "accuracy": found.right[0, on].mean(),
+    }
+    return _row(
+        "ring", "rise of the NLL", **ends, **same, **more, **above, radius=radius, n=found.count
+    )
 
 
 def _on(places: Array, radius: float) -> NDArray[np.intp]:
@@ -128,7 +183,15 @@ def _whole(places: Array, found: Heights, classes: int) -> Iterator[Row]:
         yield _row("whole", measure, **ends)
     on = _on(places, radius.max())
     rise = interval(found.rises()[:, on].mean(1), found.count)
-    yield _row("whole", "rise of NLL", value=rise.mean, low=rise.low, high=rise.high, border=True, n=found.count)
+    yield _row(
+        "whole",
+        "rise of NLL",
+        value=rise.mean,
+        low=rise.low,
+        high=rise.high,
+        border=True,
+        n=found.count,
+    )
     for measure, value in {
         "rise of L2": _risen(found.l2, on, middle),
         "rise of norms": found.decay * _risen(found.norms, on, middle),
@@ -205,10 +268,14 @@ def surface(result: Result, model: str = "", theme: Theme = "light") -> Figure:
     points = result.table[result.table["point"] & result.table["y"].notna()]
     known = list(dict.fromkeys(points["model"]))
     if not known:
-        raise VitreousError("A landscape of one dimension is a line and no surface; ask with dimensions=2.")
+        raise VitreousError(
+            "A landscape of one dimension is a line and no surface; ask with dimensions=2."
+        )
     if model and model not in known:
         raise UnknownName("model of this landscape", model, known)
-    grid = points[points["model"] == (model or known[0])].pivot(index="y", columns="x", values="value")
+    grid = points[points["model"] == (model or known[0])].pivot(
+        index="y", columns="x", values="value"
+    )
     top = (result.views[0].limits or (0.0, np.inf))[1]
     x, y = np.meshgrid(grid.columns, grid.index)
     with plt.rc_context(style.matplotlib(theme)):
@@ -216,10 +283,16 @@ def surface(result: Result, model: str = "", theme: Theme = "light") -> Figure:
         axes: Any = figure.add_subplot(projection="3d")
         ramp = LinearSegmentedColormap.from_list("vitreous", list(RAMPS[theme]))
         heights = np.minimum(grid.to_numpy(dtype=float), top)
-        axes.plot_surface(x, y, heights, cmap=ramp, vmin=0, vmax=top, rstride=1, cstride=1, edgecolor="none")
+        axes.plot_surface(
+            x, y, heights, cmap=ramp, vmin=0, vmax=top, rstride=1, cstride=1, edgecolor="none"
+        )
         axes.grid(False)
         axes.set(
-            xlabel="first direction", ylabel="second direction", zlabel="NLL", zlim=(0, top), title=model or known[0]
+            xlabel="first direction",
+            ylabel="second direction",
+            zlabel="NLL",
+            zlim=(0, top),
+            title=model or known[0],
         )
         axes.view_init(elev=35, azim=-55)
     return figure

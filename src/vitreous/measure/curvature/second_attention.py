@@ -83,14 +83,23 @@ class Attention(Function):
     def backward(ctx: Any, g: Tensor, _: Tensor) -> Any:
         query, key, value, p = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *_AttentionGradient.apply(g, query, key, value, p.detach(), ctx.scale, ctx.later), None
+            return *_AttentionGradient.apply(
+                g, query, key, value, p.detach(), ctx.scale, ctx.later
+            ), None
         return *_attention_backward(g, query, key, value, p, ctx.scale, taken(ctx)), None
 
 
 class _AttentionGradient(Function):
     @staticmethod
     def forward(
-        ctx: Any, g: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, scale: float, later: Later
+        ctx: Any,
+        g: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        weights: Tensor,
+        scale: float,
+        later: Later,
     ) -> Any:
         """Q and K are kept times the scale, which is then in everything that they are part of."""
         q, k, v, p, own = map(_matrices, (query, key, value, weights, g))
@@ -113,12 +122,20 @@ class _AttentionGradient(Function):
         t = torch.bmm(vq, k.mT).baddbmm_(q, vk.mT)
         u = _softmax_backward(t, p)
         for_g = torch.bmm(p, vv).baddbmm_(u, v)
-        ctx.later[:] = [(_centred(t, p).mul_(for_p).baddbmm_(g, vv.mT), bent, vq, vk, u, g, q, k, v)]
+        ctx.later[:] = [
+            (_centred(t, p).mul_(for_p).baddbmm_(g, vv.mT), bent, vq, vk, u, g, q, k, v)
+        ]
         return for_g.view(*vectors[0].shape[:-1], -1), *[None] * 6
 
 
 def _attention_backward(
-    g: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, scale: float, put: tuple[Any, ...] | None
+    g: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weights: Tensor,
+    scale: float,
+    put: tuple[Any, ...] | None,
 ) -> tuple[Tensor, ...]:
     p, own = _matrices(weights), _matrices(g)
     if put is None:

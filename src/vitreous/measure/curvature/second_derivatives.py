@@ -46,7 +46,11 @@ def quick(specimen: Specimen) -> Specimen:
         one_token(module.graph)
         for node in module.graph.nodes:
             if node.op == "call_function" and node.target in POINTWISE:
-                node.args, node.kwargs, node.target = (node.target, node.args, dict(node.kwargs)), {}, pointwise
+                node.args, node.kwargs, node.target = (
+                    (node.target, node.args, dict(node.kwargs)),
+                    {},
+                    pointwise,
+                )
             elif node.op == "call_function":
                 node.target = QUICK.get(node.target, node.target)
 
@@ -99,14 +103,19 @@ def attention(
 ) -> Tensor:  # fmt: skip
     if is_causal or enable_gqa or dropout_p:
         fused = torch.nn.functional.scaled_dot_product_attention
-        return fused(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        return fused(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
     scale = 1 / sqrt(query.shape[-1]) if scale is None else scale
     if attn_mask is None:
         found: Tensor = Attention.apply(query, key, value, scale)[0]
         return found
     scores = (query * scale) @ key.transpose(-2, -1)
     shut = attn_mask.dtype == torch.bool
-    return softmax(scores.masked_fill(~attn_mask, -torch.inf) if shut else scores + attn_mask, -1) @ value
+    return (
+        softmax(scores.masked_fill(~attn_mask, -torch.inf) if shut else scores + attn_mask, -1)
+        @ value
+    )
 
 
 def size(x: Tensor, dim: int) -> int:

@@ -22,7 +22,9 @@ def taken(ctx: Any) -> tuple[Any, ...] | None:
     return ctx.later.pop() if ctx.later else None
 
 
-def in_front(size: int, dims: tuple[int | None, ...], given: tuple[Tensor | None, ...]) -> list[Tensor | None]:
+def in_front(
+    size: int, dims: tuple[int | None, ...], given: tuple[Tensor | None, ...]
+) -> list[Tensor | None]:
     """What `torch.vmap` goes over as the first axis of all."""
     return [
         None if x is None else x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
@@ -34,7 +36,9 @@ class Unary(Function):
     """Of one tensor, along its last axis or pointwise, so that a further axis in front changes nothing."""
 
     @classmethod
-    def vmap(cls, info: Any, dims: tuple[int | None, ...], x: Tensor, *rest: Any) -> tuple[Tensor, int]:
+    def vmap(
+        cls, info: Any, dims: tuple[int | None, ...], x: Tensor, *rest: Any
+    ) -> tuple[Tensor, int]:
         assert dims[0] is not None
         return cls.apply(x.movedim(dims[0], 0), *rest), 0
 
@@ -68,7 +72,9 @@ class Curved(Unary):
 
 class _CurvedGradient(Function):
     @staticmethod
-    def forward(ctx: Any, g: Tensor, x: Tensor, first: Tensor, second: Tensor, later: Later) -> Tensor:
+    def forward(
+        ctx: Any, g: Tensor, x: Tensor, first: Tensor, second: Tensor, later: Later
+    ) -> Tensor:
         ctx.later = later
         ctx.save_for_backward(first, second.mul_(g))
         return g * first
@@ -88,7 +94,9 @@ class LayerNorm(Function):
     def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
         if weight.ndim == 1:
             return torch.layer_norm(x, weight.shape, weight, bias, eps)
-        return torch.addcmul(_over(bias, x), torch.layer_norm(x, weight.shape[1:], None, None, eps), _over(weight, x))
+        return torch.addcmul(
+            _over(bias, x), torch.layer_norm(x, weight.shape[1:], None, None, eps), _over(weight, x)
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -118,7 +126,10 @@ class LayerNorm(Function):
         if v is not None:
             product.addcmul_(s, own)
             share = r * (-1 / x.shape[-1])
-            sg, vy = (torch.linalg.vecdot(*pair).unsqueeze(-1).mul_(share) for pair in ((s, before), (v, y)))
+            sg, vy = (
+                torch.linalg.vecdot(*pair).unsqueeze(-1).mul_(share)
+                for pair in ((s, before), (v, y))
+            )
             found.addcmul_(y, sg).addcmul_(s, gy * share).addcmul_(d, vy)
         return found, _sum(product, weight), _sum(g, weight), None
 
@@ -126,13 +137,22 @@ class LayerNorm(Function):
 class _LayerNormGradient(Function):
     @staticmethod
     def forward(
-        ctx: Any, g: Tensor, x: Tensor, weight: Tensor, y: Tensor, mean: Tensor, r: Tensor, later: Later
+        ctx: Any,
+        g: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        y: Tensor,
+        mean: Tensor,
+        r: Tensor,
+        later: Later,
     ) -> Any:
         ctx.set_materialize_grads(False)
         ctx.later = later
         along = g * _over(weight, x)
         d = _normal_backward(along, x, mean, r)
-        ctx.save_for_backward(g, x, weight, y, mean, r, d, along, torch.linalg.vecdot(along, y).unsqueeze(-1))
+        ctx.save_for_backward(
+            g, x, weight, y, mean, r, d, along, torch.linalg.vecdot(along, y).unsqueeze(-1)
+        )
         return d, _sum(g * y, weight), _sum(g, weight)
 
     @staticmethod
@@ -140,7 +160,9 @@ class _LayerNormGradient(Function):
     def backward(ctx: Any, v: Tensor | None, vw: Tensor | None, vb: Tensor | None) -> Any:
         g, x, weight, y, mean, r, d, along, gy = ctx.saved_tensors
         bias = _over(weight.new_zeros(weight.shape) if vb is None else vb, x)
-        for_g = bias.expand_as(g).contiguous() if vw is None else torch.addcmul(bias, y, _over(vw, x))
+        for_g = (
+            bias.expand_as(g).contiguous() if vw is None else torch.addcmul(bias, y, _over(vw, x))
+        )
         s = None
         if v is not None:
             s = _normal_backward(v, x, mean, r)
@@ -151,7 +173,11 @@ class _LayerNormGradient(Function):
 
 def _over(parameter: Tensor, x: Tensor) -> Tensor:
     """As it is spread over x."""
-    return parameter if parameter.ndim == 1 else parameter.view(len(parameter), *[1] * (x.ndim - 2), -1)
+    return (
+        parameter
+        if parameter.ndim == 1
+        else parameter.view(len(parameter), *[1] * (x.ndim - 2), -1)
+    )
 
 
 def _sum(x: Tensor, parameter: Tensor) -> Tensor:
@@ -172,7 +198,11 @@ class Linear(Function):
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         rows, w = _rows(x, weight), _stacked(weight)
-        found = torch.bmm(rows, w.mT) if bias is None else torch.baddbmm(bias.view(len(w), 1, -1), rows, w.mT)
+        found = (
+            torch.bmm(rows, w.mT)
+            if bias is None
+            else torch.baddbmm(bias.view(len(w), 1, -1), rows, w.mT)
+        )
         return found.view(*x.shape[:-1], -1)
 
     @staticmethod
@@ -194,7 +224,11 @@ class Linear(Function):
 
 
 def _linear_backward(
-    g: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, ...], put: tuple[Any, ...] | None = None
+    g: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    wanted: tuple[bool, ...],
+    put: tuple[Any, ...] | None = None,
 ) -> tuple[Tensor | None, ...]:
     w, own, rows = _stacked(weight), _rows(g, weight), _rows(x, weight)
     for_x = torch.bmm(own, w) if wanted[0] else None
@@ -214,7 +248,9 @@ def _linear_backward(
 
 class _LinearGradient(Function):
     @staticmethod
-    def forward(ctx: Any, g: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, ...], later: Later) -> Any:
+    def forward(
+        ctx: Any, g: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, ...], later: Later
+    ) -> Any:
         ctx.set_materialize_grads(False)
         ctx.later = later
         ctx.save_for_backward(g, x, weight)

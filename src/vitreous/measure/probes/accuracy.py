@@ -54,9 +54,16 @@ class Accuracy(Probe):
         labels = batch.on(scores.device, "labels")
         place = rank(scores, labels)
         member = F.one_hot(labels, len(self.setting.data.classes))
-        sums = {key(subject, what=f"top-{top}"): (member * (place < top)[:, None]).sum(0) for top in self._tops}
+        sums = {
+            key(subject, what=f"top-{top}"): (member * (place < top)[:, None]).sum(0)
+            for top in self._tops
+        }
         drawn = batch.total(torch.stack([place < 1, torch.ones_like(place, dtype=torch.bool)], 1))
-        return {**sums, key(subject, what="count"): member.sum(0), key(subject, what="drawn"): drawn}
+        return {
+            **sums,
+            key(subject, what="count"): member.sum(0),
+            key(subject, what="drawn"): drawn,
+        }
 
     @property
     def _tops(self) -> tuple[int, ...]:
@@ -65,18 +72,28 @@ class Accuracy(Probe):
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         columns: tuple[Column, ...] = (
             Column("model", "category", "The model."),
-            Column("measure", "category", "top-1: the highest score is the label's; top-5: one of the five highest."),
+            Column(
+                "measure",
+                "category",
+                "top-1: the highest score is the label's; top-5: one of the five highest.",
+            ),
             Column("class", "order", f"The class, or {EVERY!r}."),
             *estimate("Share of the images that the model has right.", label="accuracy"),
         )
-        table, replicates = tabulate([row for subject in asked for row in self._rows(subject, sums)], columns)
+        table, replicates = tabulate(
+            [row for subject in asked for row in self._rows(subject, sums)], columns
+        )
         one = table[table["class"] != EVERY].groupby("class", sort=False)["value"].mean()
         hardest = set(one.sort_values(kind="stable").index[:HARDEST])
         table["overall"] = table["class"] == EVERY
         table["hard"] = table["class"].isin(hardest)
         columns += (
             Column("overall", "category", "Whether the row is about all classes."),
-            Column("hard", "category", f"Whether it is one of the {HARDEST} classes with the most mistakes."),
+            Column(
+                "hard",
+                "category",
+                f"Whether it is one of the {HARDEST} classes with the most mistakes.",
+            ),
         )
         views = _views(len(self.setting.data.classes), len(one))
         return Result(self.name, table, columns, views, replicates=replicates)
@@ -86,9 +103,15 @@ class Accuracy(Probe):
         right = {top: sums[key(subject, what=f"top-{top}")].numpy() for top in self._tops}
         for top in self._tops:
             row = _row(subject, f"top-{top}", EVERY, right[top].sum(), count.sum())
-            yield row if top > 1 else {**row, "value": _resampled(row, sums[key(subject, what="drawn")].numpy())}
+            yield (
+                row
+                if top > 1
+                else {**row, "value": _resampled(row, sums[key(subject, what="drawn")].numpy())}
+            )
         for number in np.flatnonzero(count):
-            yield _row(subject, "top-1", self.setting.data.classes[number], right[1][number], count[number])
+            yield _row(
+                subject, "top-1", self.setting.data.classes[number], right[1][number], count[number]
+            )
 
 
 def _resampled(row: Mapping[str, Any], drawn: np.ndarray) -> Estimate:
@@ -126,7 +149,9 @@ def _views(classes: int, seen: int) -> tuple[View, ...]:
             colour="value",
             limits=(0, 1),
             where="hard",
-            title="Accuracy by class" if seen <= HARDEST else f"Accuracy of the {HARDEST} hardest classes",
+            title="Accuracy by class"
+            if seen <= HARDEST
+            else f"Accuracy of the {HARDEST} hardest classes",
             how_to_read="Each cell is the share of a class's images that a model has right. A column that is dark for "
             "one model only is a class in which the models differ.",
         ),

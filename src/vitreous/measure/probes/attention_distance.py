@@ -34,9 +34,17 @@ class AttentionDistance(PerHead):
 
     name = "attention_distance"
     ids = ("A4.18", "SLC-09", "SLC-10", "VIT-13", "X-07")
-    value = estimate("Attention-weighted distance, mean over queries and images.", label="distance", measure="pixels")
+    value = estimate(
+        "Attention-weighted distance, mean over queries and images.",
+        label="distance",
+        measure="pixels",
+    )
     beside = (
-        Column("elsewhere", "quantity", "Share of attention that goes to tokens without a place, such as the class."),
+        Column(
+            "elsewhere",
+            "quantity",
+            "Share of attention that goes to tokens without a place, such as the class.",
+        ),
     )
     views: ClassVar[tuple[View, ...]] = (
         View(

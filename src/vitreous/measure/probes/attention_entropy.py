@@ -27,7 +27,9 @@ class AttentionEntropy(PerHead):
     """How widely heads spread their attention, in bits."""
 
     name = "attention_entropy"
-    value = estimate("Entropy of attention, mean over queries and images.", label="entropy", measure="bits")
+    value = estimate(
+        "Entropy of attention, mean over queries and images.", label="entropy", measure="bits"
+    )
     views = (
         View(
             "scatter",

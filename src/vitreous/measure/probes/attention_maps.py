@@ -49,7 +49,11 @@ COLUMNS = (
     Column("tile", "category", "Whether its centre patch's attention is among the tiles."),
     Column("distance", "quantity", "Attention-weighted distance, mean over queries.", "pixels"),
     Column("entropy", "quantity", "Entropy of attention, mean over queries.", "bits"),
-    Column("elsewhere", "quantity", "Share of attention that goes to tokens without a place, such as the class."),
+    Column(
+        "elsewhere",
+        "quantity",
+        "Share of attention that goes to tokens without a place, such as the class.",
+    ),
 )
 VIEWS = (
     View(
@@ -81,7 +85,9 @@ class AttentionMaps(Pictured):
         every, mean = ({each.name: size(each, heads) for each in asked} for heads in (True, False))
         self.averaged = {name for name, bytes_ in every.items() if bytes_ > self.budget}
         sizes = [mean[name] if name in self.averaged else every[name] for name in every]
-        fit = min((max(1, self.budget // max(1, bytes_)) for bytes_ in sizes), default=len(self.rows))
+        fit = min(
+            (max(1, self.budget // max(1, bytes_)) for bytes_ in sizes), default=len(self.rows)
+        )
         self.wanted, self.rows = len(self.rows), self.rows[:fit]
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
@@ -91,11 +97,14 @@ class AttentionMaps(Pictured):
         shown = sites.attention.probabilities
         values = shown.values[places].float()
         seen = AttentionMap(values, shown.places)
-        maps = token_matrix(seen, values.mean(2, keepdim=True) if subject.name in self.averaged else values, MOST)
+        maps = token_matrix(
+            seen, values.mean(2, keepdim=True) if subject.name in self.averaged else values, MOST
+        )
         return {
             key(subject, unit, "maps"): self.placed(slots, maps),
             key(subject, unit, "summary"): self.placed(slots, _summary(subject, seen)),
-            key(subject, unit, "grids"): torch.tensor(_grids(seen)) * float(self.rows[0] in batch.rows),
+            key(subject, unit, "grids"): torch.tensor(_grids(seen))
+            * float(self.rows[0] in batch.rows),
         }
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
@@ -104,7 +113,9 @@ class AttentionMaps(Pictured):
         rows: list[dict[str, Any]] = []
         tiles: list[np.ndarray] = []
         maps: dict[str, dict[str, Any]] = {}
-        for subject, unit in ((s, u) for s in asked for u in s.specimen.units if key(s, u, "maps") in sums):
+        for subject, unit in (
+            (s, u) for s in asked for u in s.specimen.units if key(s, u, "maps") in sums
+        ):
             name = key(subject, unit)
             whole = sums[f"{name}/maps"].numpy()[slots]
             arrays[f"attention/{name}"], arrays[f"scale/{name}"] = quantised(whole)
@@ -118,14 +129,25 @@ class AttentionMaps(Pictured):
         if tiles:
             arrays["tiles"] = np.stack(tiles)
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
-        about = {"maps": maps, "shown": [self.rows[s] for s in slots], "labels": self.labels(slots), **self._fewer()}
+        about = {
+            "maps": maps,
+            "shown": [self.rows[s] for s in slots],
+            "labels": self.labels(slots),
+            **self._fewer(),
+        }
         return Result(self.name, table, COLUMNS, VIEWS if tiles else (), arrays, about)
 
-    def _rows(self, subject: Subject, unit: Unit, summary: np.ndarray, slots: list[int]) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, unit: Unit, summary: np.ndarray, slots: list[int]
+    ) -> Iterator[dict[str, Any]]:
         for slot, label in zip(slots, self.labels(slots), strict=True):
             for head, numbers in enumerate(summary[slot]):
                 mean = head == summary.shape[1] - 1
-                named = {"image": self.rows[slot], "label": label, "head": "mean" if mean else str(head)}
+                named = {
+                    "image": self.rows[slot],
+                    "label": label,
+                    "head": "mean" if mean else str(head),
+                }
                 found = dict(zip(("distance", "entropy", "elsewhere"), numbers, strict=True))
                 yield {**where(subject, unit), **named, "tile": mean and slot == slots[0], **found}
 
@@ -135,7 +157,11 @@ class AttentionMaps(Pictured):
             said.append(f"{len(self.rows)} of {self.wanted} images")
         if self.averaged:
             said.append(f"heads averaged in {', '.join(sorted(self.averaged))}")
-        return {"fewer": f"{'; '.join(said)}: maps take {self.budget} bytes a model at most."} if said else {}
+        return (
+            {"fewer": f"{'; '.join(said)}: maps take {self.budget} bytes a model at most."}
+            if said
+            else {}
+        )
 
 
 def size(subject: Subject, heads: bool) -> int:
@@ -158,7 +184,9 @@ def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _grids(seen: AttentionMap) -> list[float]:
     """Rows and columns of the queries' grid and of the keys', and the prefix tokens, as they are shown."""
-    return [*map(float, (*coarser(seen.query_grid, MOST), *coarser(seen.key_grid, MOST), seen.prefix))]
+    return [
+        *map(float, (*coarser(seen.query_grid, MOST), *coarser(seen.key_grid, MOST), seen.prefix))
+    ]
 
 
 def _summary(subject: Subject, seen: AttentionMap) -> Tensor:
@@ -177,9 +205,13 @@ def tile(matrix: np.ndarray, grids: Sequence[int]) -> np.ndarray:
     asking = prefix + rows // 2 * columns + columns // 2
     row = matrix[asking if matrix[asking].any() else 0, prefix:]
     light = 1 + np.log10(np.maximum(row / max(row.max(), 1e-30), 10.0**-DECADES)) / DECADES
-    ramp = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in RAMPS["dark"]], dtype=float)
+    ramp = np.array(
+        [[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in RAMPS["dark"]], dtype=float
+    )
     stops = np.linspace(0, 1, len(ramp))
-    picture = np.stack([np.interp(light, stops, ramp[:, c]) for c in range(3)], -1).reshape(down, right, 3)
+    picture = np.stack([np.interp(light, stops, ramp[:, c]) for c in range(3)], -1).reshape(
+        down, right, 3
+    )
     high, wide = (round(TILE * side / max(rows, columns)) for side in (rows, columns))
     y, x = np.arange(high), np.arange(wide)
     drawn = np.zeros((TILE, TILE, 3), np.uint8)

@@ -52,7 +52,17 @@ from vitreous.results.calibration_error import expected_calibration_error
 __all__ = ["Calibration"]
 
 SURE = 0.9
-PARTS = ("count", "confidence", "square", "right", "gap_square", "brier", "nll", "sure", "sure_right")
+PARTS = (
+    "count",
+    "confidence",
+    "square",
+    "right",
+    "gap_square",
+    "brier",
+    "nll",
+    "sure",
+    "sure_right",
+)
 
 
 def binned(confidence: Tensor, bins: int) -> Tensor:
@@ -98,7 +108,9 @@ def measures(of: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def debiased(of: Mapping[str, np.ndarray]) -> tuple[Interval, np.ndarray]:
     """ECE and its interval from the sums (1 + REPEATS, bins), and its replicates (1 + REPEATS,)."""
-    found = expected_calibration_error(*(of[part][0] for part in ("count", "confidence", "square", "right")))
+    found = expected_calibration_error(
+        *(of[part][0] for part in ("count", "confidence", "square", "right"))
+    )
     plain = measures(of)["plain ECE"]
     known = plain[1:][np.isfinite(plain[1:])]
     moved = np.maximum(found.mean + plain - (known.mean() if len(known) else np.nan), 0)
@@ -112,11 +124,15 @@ def every_measure(of: Mapping[str, np.ndarray]) -> dict[str, tuple[Interval, np.
     count, sure, wrong = total["count"], total["sure"], total["count"] - total["right"]
     found = {name: interval(values, count) for name, values in replicates.items()}
     found["plain ECE"] = Interval(found["plain ECE"].mean, np.nan, np.nan)
-    found["signed ECE"] = change_of_sums(total["confidence"] - total["right"], total["gap_square"], count)
+    found["signed ECE"] = change_of_sums(
+        total["confidence"] - total["right"], total["gap_square"], count
+    )
     found["Acc-90"] = wilson(total["sure_right"], sure)
     found["Unc-90"] = wilson(wrong - (sure - total["sure_right"]), wrong)
     found["Freq-90"] = wilson(sure, count)
-    return {"ECE": debiased(of)} | {name: (found[name], values) for name, values in replicates.items()}
+    return {"ECE": debiased(of)} | {
+        name: (found[name], values) for name, values in replicates.items()
+    }
 
 
 @dataclass
@@ -130,7 +146,9 @@ class Calibration(Probe):
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
         if self.bins < 1:
-            raise VitreousError(f"calibration was asked for {self.bins} bins; it takes at least one.")
+            raise VitreousError(
+                f"calibration was asked for {self.bins} bins; it takes at least one."
+            )
 
     def unsuited(self, subject: Subject) -> str:
         return self.setting.unmarkable(subject)
@@ -140,14 +158,20 @@ class Calibration(Probe):
         assert scores is not None
         found = per_image(scores, batch.on(scores.device, "labels"))
         member = F.one_hot(binned(found["confidence"], self.bins), self.bins)
-        return {key(subject, what=part): batch.total(found[part][:, None] * member) for part in PARTS}
+        return {
+            key(subject, what=part): batch.total(found[part][:, None] * member) for part in PARTS
+        }
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         columns = (
             Column("model", "category", "The model."),
             Column("measure", "category", "What the value is."),
-            Column("bin", "order", "The bin of confidence; empty where the value is about all images."),
-            Column("overall", "category", "Whether the row is about all images, and not about a bin."),
+            Column(
+                "bin", "order", "The bin of confidence; empty where the value is about all images."
+            ),
+            Column(
+                "overall", "category", "Whether the row is about all images, and not about a bin."
+            ),
             Column("binned", "category", "Whether the row is about a bin."),
             Column("filled", "category", "Whether there are images in the bin."),
             Column("confidence", "quantity", "Mean confidence of the images in the bin."),
@@ -155,7 +179,11 @@ class Calibration(Probe):
             *_with_ends("share", "Share of all images that are in the bin.", "share of the images"),
             *estimate("The measure; of a bin, its mean confidence less its accuracy."),
         )
-        rows = [row for subject in asked for row in (*self._overall(subject, sums), *self._bins(subject, sums))]
+        rows = [
+            row
+            for subject in asked
+            for row in (*self._overall(subject, sums), *self._bins(subject, sums))
+        ]
         table, replicates = tabulate(rows, columns)
         return Result(self.name, table, columns, VIEWS, replicates=replicates)
 
@@ -174,10 +202,15 @@ class Calibration(Probe):
             yield {**where, "value": Estimate(*found, drawn[1:]), "n": images}
 
     def _bins(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
-        count, sure, right = (_parts(subject, sums)[part][0] for part in ("count", "confidence", "right"))
+        count, sure, right = (
+            _parts(subject, sums)[part][0] for part in ("count", "confidence", "right")
+        )
         for number in range(self.bins):
             inside = int(count[number])
-            accuracy, confidence = wilson(right[number], inside), sure[number] / inside if inside else np.nan
+            accuracy, confidence = (
+                wilson(right[number], inside),
+                sure[number] / inside if inside else np.nan,
+            )
             gap = Interval(*(confidence - accuracy[end] for end in (0, 2, 1)))
             yield {
                 "model": subject.name,
@@ -205,7 +238,10 @@ def _ends(name: str, found: Interval) -> dict[str, float]:
 
 def _with_ends(name: str, says: str, label: str = "") -> tuple[Column, ...]:
     words = {"low": "Lower", "high": "Upper"}
-    ends = (Column(f"{name}_{end}", "quantity", f"{word} end of its 95 % interval.") for end, word in words.items())
+    ends = (
+        Column(f"{name}_{end}", "quantity", f"{word} end of its 95 % interval.")
+        for end, word in words.items()
+    )
     return Column(name, "quantity", says, label=label), *ends
 
 

@@ -44,17 +44,27 @@ __all__ = ["CKA"]
 log = getLogger("vitreous")
 
 OWN = (
-    Column("site", "category", "What of the unit is compared: the stream after it, what its branch adds, …"),
+    Column(
+        "site",
+        "category",
+        "What of the unit is compared: the stream after it, what its branch adds, …",
+    ),
     Column("layer", "order", "Unit and site in one word."),
 )
 COLUMNS = (
     *UNIT_COLUMNS,
     *OWN,
-    *(Column(f"other_{c.name}", c.kind, f"{c.says[:-1]}, for the other layer.") for c in (*UNIT_COLUMNS, *OWN)),
+    *(
+        Column(f"other_{c.name}", c.kind, f"{c.says[:-1]}, for the other layer.")
+        for c in (*UNIT_COLUMNS, *OWN)
+    ),
     Column("pair", "category", "The model, or the two models, whose layers are compared."),
     Column("within", "category", "Whether both layers are in one model."),
     Column("across", "category", "Whether they are in two."),
-    *estimate("Centred kernel alignment: 1 alike up to rotation and scale, 0 nothing in common.", label="CKA"),
+    *estimate(
+        "Centred kernel alignment: 1 alike up to rotation and scale, 0 nothing in common.",
+        label="CKA",
+    ),
 )
 SELF = View(
     "heatmap",
@@ -117,7 +127,9 @@ class CKA(Probe):
 
     def __post_init__(self) -> None:
         given: Any = self.sites
-        self.sites = tuple(cast("list[Site]", [given]) if isinstance(given, str) else given)  # also one by itself
+        self.sites = tuple(
+            cast("list[Site]", [given]) if isinstance(given, str) else given
+        )  # also one by itself
         if self.estimator not in get_args(Estimator):
             raise UnknownName("estimator", self.estimator, get_args(Estimator))
         known = [site for site in SITES if site != "attention"]
@@ -156,8 +168,12 @@ class CKA(Probe):
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         for site in self.sites:
-            if (feature := getattr(sites, site)) is not None and len(found := vectors(feature)) == len(batch):
-                self.grams.add(key(subject, unit, site), found, batch.whole, self.setting.distinct[batch.rows])
+            if (feature := getattr(sites, site)) is not None and len(
+                found := vectors(feature)
+            ) == len(batch):
+                self.grams.add(
+                    key(subject, unit, site), found, batch.whole, self.setting.distinct[batch.rows]
+                )
         return {}
 
     def close(self, shard: Batch) -> Sums:
@@ -173,12 +189,16 @@ class CKA(Probe):
             weights = columns(shard.on(every.device, "weights"), rows)
             hsic = weighted_hsic(every, every, weights, self.estimator, pairs)
             more = {"hsic": hsic, "seen": seen * len(rows), "shards": torch.ones(())}
-            sums |= {name: sums[name] + value if name in sums else value for name, value in more.items()}
+            sums |= {
+                name: sums[name] + value if name in sums else value for name, value in more.items()
+            }
         return sums
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         if "hsic" not in sums:  # the one shard seen so far was too small
-            empty = {c.name: pd.Series(dtype=float if c.kind == "quantity" else object) for c in COLUMNS}
+            empty = {
+                c.name: pd.Series(dtype=float if c.kind == "quantity" else object) for c in COLUMNS
+            }
             return Result(self.name, pd.DataFrame(empty), COLUMNS)
         seen = sums["seen"].numpy()
         count = int(seen.max())
@@ -189,7 +209,11 @@ class CKA(Probe):
         reasons: dict[str, dict[str, str]] = {}
         for layer, energy, images in zip(self.layers, own[0], seen, strict=True):
             if images and not energy > 0:
-                why = "It is the same for all images." if energy == 0 else "It has values that are not finite."
+                why = (
+                    "It is the same for all images."
+                    if energy == 0
+                    else "It has values that are not finite."
+                )
                 reasons.setdefault(layer.subject.name, {})[layer.name] = why
         about = {
             "minibatches": int(sums["shards"]),
@@ -201,7 +225,11 @@ class CKA(Probe):
         }
         found = estimated(values, count)
         table, pair = _table(self.layers, seen > 0, self.pairs.numpy(), found, count)
-        drawn = {"value": Replicates.of(table["value"].to_numpy(dtype=np.float64), found.replicates[:, pair].T)}
+        drawn = {
+            "value": Replicates.of(
+                table["value"].to_numpy(dtype=np.float64), found.replicates[:, pair].T
+            )
+        }
         views = (SELF, CROSS) if table["across"].any() else (SELF,)
         return Result(self.name, table, COLUMNS, views, about=about, replicates=drawn)
 
@@ -249,13 +277,26 @@ def block_structure(
             continue
         within, across = (values[:, part].mean(1) for part in parts)
         value, low, high = (float(each) for each in interval(within - across, count))
-        row = {"value": value, "low": low, "high": high, "within": float(within[0]), "across": float(across[0])}
-        found[model] = {"groups": "stages" if staged else "thirds", **{k: _or_none(v) for k, v in row.items()}}
+        row = {
+            "value": value,
+            "low": low,
+            "high": high,
+            "within": float(within[0]),
+            "across": float(across[0]),
+        }
+        found[model] = {
+            "groups": "stages" if staged else "thirds",
+            **{k: _or_none(v) for k, v in row.items()},
+        }
     return found
 
 
 def _counts(layer: Layer, model: str, site: Site) -> bool:
-    return layer.subject.name == model and layer.site == site and layer.unit.kind not in ("stem", "head")
+    return (
+        layer.subject.name == model
+        and layer.site == site
+        and layer.unit.kind not in ("stem", "head")
+    )
 
 
 def _or_none(value: float) -> float | None:
@@ -265,7 +306,11 @@ def _or_none(value: float) -> float | None:
 def too_few(images: int, estimator: Estimator) -> str:
     """Why a set is too small; empty if it is not."""
     least = LEAST[estimator]
-    return f"CKA ({estimator}) needs at least {least} images, and there are {images}." if images < least else ""
+    return (
+        f"CKA ({estimator}) needs at least {least} images, and there are {images}."
+        if images < least
+        else ""
+    )
 
 
 def about_copies(setting: Setting) -> dict[str, Any]:
@@ -273,7 +318,10 @@ def about_copies(setting: Setting) -> dict[str, Any]:
     if not (copies := setting.copies):
         return {}
     many = f"{copies} of {len(setting.data)} images are copies of others and were left out"
-    return {"copies_left_out": copies, "note": f"{many}: an image that is compared with itself would raise CKA."}
+    return {
+        "copies_left_out": copies,
+        "note": f"{many}: an image that is compared with itself would raise CKA.",
+    }
 
 
 def warn_of_copies(setting: Setting) -> None:

@@ -85,24 +85,38 @@ class Cost(Probe):
             return {}
         count = self.images or (64 if subject.device.type == "cuda" else 8)
         shown = batch.prepared(subject)[:count]
-        taken = torch.tensor(seconds(self._itself(subject), shown, self.repeats), dtype=torch.float64)
-        return {key(subject, what="seconds"): taken, key(subject, what="images"): torch.tensor(float(len(shown)))}
+        taken = torch.tensor(
+            seconds(self._itself(subject), shown, self.repeats), dtype=torch.float64
+        )
+        return {
+            key(subject, what="seconds"): taken,
+            key(subject, what="images"): torch.tensor(float(len(shown))),
+        }
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         columns = (
             Column("model", "category", "The model."),
             Column("parameters", "quantity", "Number of parameters."),
-            Column("gflops", "quantity", "Floating-point operations of one image, in billions.", label="GFLOPs"),
+            Column(
+                "gflops",
+                "quantity",
+                "Floating-point operations of one image, in billions.",
+                label="GFLOPs",
+            ),
             Column("batch", "quantity", "Images in a batch whose time was taken."),
             Column("device", "category", "Where the time was taken, and with how many threads."),
-            Column("value", "quantity", "Images a second, the median of some passes.", label="images/s"),
+            Column(
+                "value", "quantity", "Images a second, the median of some passes.", label="images/s"
+            ),
             Column("low", "quantity", "The slowest pass.", label="images/s, slowest"),
             Column("high", "quantity", "The fastest pass.", label="images/s, fastest"),
         )
         rows = [_row(subject, self._itself(subject), sums) for subject in asked]
         self._copies.clear()
         table = pd.DataFrame(rows, columns=[column.name for column in columns])
-        wide = tuple(axis for axis, name in AXES.items() if table[name].max() > WIDE * table[name].min())
+        wide = tuple(
+            axis for axis, name in AXES.items() if table[name].max() > WIDE * table[name].min()
+        )
         return Result(self.name, table, columns, (replace(VIEWS[0], log=wide), *VIEWS[1:]))
 
     def _itself(self, subject: Subject) -> nn.Module:
@@ -124,7 +138,9 @@ def _row(subject: Subject, model: nn.Module, sums: Mapping[str, Tensor]) -> dict
         "parameters": subject.specimen.anatomy.parameters,
         "gflops": flops(model, blank) / 1e9,
         "batch": count,
-        "device": f"cpu, {threads}" if subject.device.type == "cpu" else torch.cuda.get_device_name(subject.device),
+        "device": f"cpu, {threads}"
+        if subject.device.type == "cpu"
+        else torch.cuda.get_device_name(subject.device),
         "value": float(np.median(speed)),
         "low": float(speed.min()),
         "high": float(speed.max()),

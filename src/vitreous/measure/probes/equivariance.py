@@ -60,7 +60,11 @@ def cells(grid: Grid, image: Grid, shift: int) -> Grid | None:
 
 def whole_shift(grids: Sequence[Grid], image: Grid) -> int:
     """The smallest shift that moves every grid by whole positions; grids that only the whole image moves stay out."""
-    steps = {side // math.gcd(side, places) for grid in grids for places, side in zip(grid, image, strict=True)}
+    steps = {
+        side // math.gcd(side, places)
+        for grid in grids
+        for places, side in zip(grid, image, strict=True)
+    }
     steps = {step for step in steps if step < min(image)}
     together = math.lcm(*steps)
     return together if together < min(image) else max(steps)
@@ -74,12 +78,21 @@ class Equivariance(Probe):
     ids = ("A4.35",)
     columns = (
         *UNIT_COLUMNS,
-        Column("shift", "order", "By how many pixels the image moved, down and to the right.", "pixels"),
-        Column("moved", "quantity", "By how many positions the map has to move; nothing where positions are gone."),
+        Column(
+            "shift", "order", "By how many pixels the image moved, down and to the right.", "pixels"
+        ),
+        Column(
+            "moved",
+            "quantity",
+            "By how many positions the map has to move; nothing where positions are gone.",
+        ),
         Column("still", "quantity", "The error if the map is taken to stay where it was."),
         Column("still_low", "quantity", "Lower end of the 95 % interval of `still`."),
         Column("still_high", "quantity", "Upper end of the 95 % interval of `still`."),
-        *estimate("How far the map is from having moved along, 1 for unrelated maps.", label="error of moving along"),
+        *estimate(
+            "How far the map is from having moved along, 1 for unrelated maps.",
+            label="error of moving along",
+        ),
     )
     views = (
         View(
@@ -117,7 +130,9 @@ class Equivariance(Probe):
     """In pixels; where none is given, each model's own smallest."""
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
-        if unit.grid is None or any(self._cells(subject, unit.grid, shift) for shift in self._shifts(subject)):
+        if unit.grid is None or any(
+            self._cells(subject, unit.grid, shift) for shift in self._shifts(subject)
+        ):
             return ""
         size = "x".join(map(str, subject.specimen.anatomy.image[1:]))
         asked = ", ".join(map(str, self._shifts(subject)))
@@ -139,13 +154,17 @@ class Equivariance(Probe):
                     found.setdefault(name, []).append(value)
 
             subject.specimen.observe(torch.cat(moved), ("out",), each=each)
-        few = Batch(batch.rows[chosen], batch.images[chosen], batch.labels[chosen], batch.seed, batch.whole)
+        few = Batch(
+            batch.rows[chosen], batch.images[chosen], batch.labels[chosen], batch.seed, batch.whole
+        )
         return counted(few, {name: torch.cat(parts) for name, parts in found.items()})
 
     def _compare(self, subject: Subject, unit: Unit, after: Feature) -> dict[str, Tensor]:
         """Errors of a unit for each shift that suits it; its features are of images as they are, then shifted."""
         shifts = self._shifts(subject)
-        if after.grid is None and after.raw[0].numel() != unit.channels:  # positions that could not be told apart
+        if (
+            after.grid is None and after.raw[0].numel() != unit.channels
+        ):  # positions that could not be told apart
             return {}
         maps = after.map if after.grid is not None else after.raw.flatten(1)[:, None, None]
         plain, *shifted = maps.chunk(1 + len(shifts))
@@ -155,7 +174,9 @@ class Equivariance(Probe):
             if by is not None:
                 name = key(subject, unit, str(shift))
                 found[f"{name}/still"] = apart(there, plain)
-                found[f"{name}/along"] = apart(there, plain.roll(by, (2, 3))) if any(by) else found[f"{name}/still"]
+                found[f"{name}/along"] = (
+                    apart(there, plain.roll(by, (2, 3))) if any(by) else found[f"{name}/still"]
+                )
         return found
 
     def _shifts(self, subject: Subject) -> tuple[int, ...]:
@@ -178,7 +199,9 @@ class Equivariance(Probe):
         table, replicates = tabulate(rows, self.columns)
         return Result(self.name, table, self.columns, self.views, replicates=replicates)
 
-    def _rows(self, subject: Subject, unit: Unit, shift: int, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, unit: Unit, shift: int, sums: Mapping[str, Tensor]
+    ) -> Iterator[dict[str, Any]]:
         name = key(subject, unit, str(shift))
         if f"{name}/along/sum" not in sums:
             return

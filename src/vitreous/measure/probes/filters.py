@@ -87,7 +87,12 @@ def patches(images: Tensor, size: tuple[int, int]) -> Tensor:
     for side, extent in zip(images.shape[2:], size, strict=True):
         count = max(min(side // extent, ACROSS), 1)
         starts.append(torch.linspace(0, side - extent, count, device=images.device).round().long())
-    return windows[:, :, starts[0]][:, :, :, starts[1]].permute(0, 2, 3, 1, 4, 5).flatten(0, 2).flatten(1)
+    return (
+        windows[:, :, starts[0]][:, :, :, starts[1]]
+        .permute(0, 2, 3, 1, 4, 5)
+        .flatten(0, 2)
+        .flatten(1)
+    )
 
 
 @dataclass
@@ -100,8 +105,14 @@ class Filters(Probe):
     columns = (
         UNIT_COLUMNS[0],
         Column("component", "order", "Number of the component, 1 for the strongest."),
-        Column("frequency", "quantity", "Mean spatial frequency: 0 flat, 1 from pixel to pixel.", "π"),
-        Column("overlap", "quantity", "Share that lies within the principal components of the images' patches."),
+        Column(
+            "frequency", "quantity", "Mean spatial frequency: 0 flat, 1 from pixel to pixel.", "π"
+        ),
+        Column(
+            "overlap",
+            "quantity",
+            "Share that lies within the principal components of the images' patches.",
+        ),
         Column("chance", "quantity", "What the overlap of a direction drawn at random would be."),
         Column("value", "quantity", "Share of the energy of all filters.", label="share of energy"),
     )
@@ -143,7 +154,11 @@ class Filters(Probe):
         filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])
         if filters is None:
             return "Its first layer is no plain convolution of the image, so that it has no filters to show."
-        return "" if filters.shape[2:].numel() > 1 else "Its first convolution sees single pixels: filters of 1 x 1."
+        return (
+            ""
+            if filters.shape[2:].numel() > 1
+            else "Its first convolution sees single pixels: filters of 1 x 1."
+        )
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
         return None if unit.index == 0 else ""
@@ -155,7 +170,11 @@ class Filters(Probe):
         seen = patches(sites.before.raw, (filters.shape[2], filters.shape[3]))
         seen = seen.to(torch.promote_types(seen.dtype, torch.float32))
         count = torch.tensor(float(len(seen)), dtype=torch.float64)
-        found = {"count": count, "sum": seen.sum(0, dtype=torch.float64), "products": (seen.T @ seen).double()}
+        found = {
+            "count": count,
+            "sum": seen.sum(0, dtype=torch.float64),
+            "products": (seen.T @ seen).double(),
+        }
         return {key(subject, None, what): value for what, value in found.items()}
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
@@ -169,9 +188,13 @@ class Filters(Probe):
             rows += self._rows(subject, shares, shown, _span(sums, subject, self.number))
             pictures += [_picture(each) for each in shown]
         table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
-        return Result(self.name, table, self.columns, self.views, {"components": np.stack(pictures)})
+        return Result(
+            self.name, table, self.columns, self.views, {"components": np.stack(pictures)}
+        )
 
-    def _rows(self, subject: Subject, shares: Array, shown: Array, span: Array | None) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, shares: Array, shown: Array, span: Array | None
+    ) -> Iterator[dict[str, Any]]:
         flat = shown.reshape(len(shown), -1)
         overlap = np.full(len(shown), np.nan) if span is None else ((flat @ span) ** 2).sum(1)
         chance = np.nan if span is None else span.shape[1] / span.shape[0]
@@ -186,7 +209,9 @@ def _span(sums: Mapping[str, Tensor], subject: Subject, number: int) -> Array | 
     """(P * P * 3, k) strongest principal components of the patches; None where there were too few to tell."""
     if key(subject, None, "count") not in sums:
         return None
-    count, total, products = (sums[key(subject, None, what)].numpy() for what in ("count", "sum", "products"))
+    count, total, products = (
+        sums[key(subject, None, what)].numpy() for what in ("count", "sum", "products")
+    )
     wanted = min(number, len(total) // 4)
     if count <= wanted:
         return None
@@ -199,7 +224,9 @@ def _span(sums: Mapping[str, Tensor], subject: Subject, number: int) -> Array | 
 
 def _picture(component: Array) -> NDArray[np.uint8]:
     """(TILE, TILE, 3): grey for zero, the largest entry at the end of the scale."""
-    levels = 127.5 + 127.5 * component / max(float(np.abs(component).max()), np.finfo(np.float64).tiny)
+    levels = 127.5 + 127.5 * component / max(
+        float(np.abs(component).max()), np.finfo(np.float64).tiny
+    )
     rows, columns = (np.arange(TILE) * side // TILE for side in component.shape[1:])
     shown = np.round(levels).astype(np.uint8)[:, rows][:, :, columns].transpose(1, 2, 0)
     return np.repeat(shown, 3, axis=2) if shown.shape[2] == 1 else shown

@@ -66,7 +66,9 @@ def waves(grid: Grid, bins: tuple[Bin, ...], dtype: torch.dtype, device: torch.d
 def log_amplitude(maps: Centred, bins: tuple[Bin, ...]) -> Tensor:
     """(b, bins) of feature maps, the mean over channels; bin 0 first. NaN for an image whose map is constant, which has
     no spectrum."""
-    real, imaginary = (waves(maps.grid, bins, maps.tokens.dtype, maps.tokens.device) @ maps.tokens).chunk(2, 1)
+    real, imaginary = (
+        waves(maps.grid, bins, maps.tokens.dtype, maps.tokens.device) @ maps.tokens
+    ).chunk(2, 1)
     real[:, :1] += maps.grid[0] * maps.grid[1] * maps.means
     amplitude = (real.square() + imaginary.square()).sqrt()
     return (amplitude + 1e-6).log().mean(2).masked_fill((maps.variance == 0)[:, None], torch.nan)
@@ -81,14 +83,27 @@ class Fourier(Probe):
     sites = ("before", "out")
     columns = (
         *UNIT_COLUMNS,
-        Column("cycles", "order", "Cycles an image, along the shorter side.", label="cycles an image"),
+        Column(
+            "cycles", "order", "Cycles an image, along the shorter side.", label="cycles an image"
+        ),
         Column("frequency", "quantity", "Frequency on the unit's own grid.", "π"),
         Column("highest", "category", "Whether it is the highest frequency of the map."),
-        Column("common", "category", "Whether it has the highest number of cycles an image that all maps have."),
-        Column("change", "quantity", "What the unit did: after it, less before it, at equal cycles an image."),
+        Column(
+            "common",
+            "category",
+            "Whether it has the highest number of cycles an image that all maps have.",
+        ),
+        Column(
+            "change",
+            "quantity",
+            "What the unit did: after it, less before it, at equal cycles an image.",
+        ),
         Column("change_low", "quantity", "Lower end of the 95 % interval of the change."),
         Column("change_high", "quantity", "Upper end of the 95 % interval of the change."),
-        *estimate("Log amplitude less that of frequency 0, mean over channels and images.", label="Δ log amplitude"),
+        *estimate(
+            "Log amplitude less that of frequency 0, mean over channels and images.",
+            label="Δ log amplitude",
+        ),
     )
     views = (
         View(
@@ -177,7 +192,11 @@ class Fourier(Probe):
             return None
         ends = [(side // 2 if self.nyquist else (side - 1) // 2) for side in feature.grid]
         shared = tuple(each for each in bins if each[0] <= ends[0] and each[1] <= ends[1])
-        if self._last is not None and feature.views(self._last[0]) and self._last[1][: len(shared)] == shared:
+        if (
+            self._last is not None
+            and feature.views(self._last[0])
+            and self._last[1][: len(shared)] == shared
+        ):
             return self._last[2][:, : len(shared)]
         return log_amplitude(feature.centred, shared)
 
@@ -187,13 +206,21 @@ class Fourier(Probe):
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         measured = [(s, u) for s in asked for u in s.specimen.units if key(s, u, "sum") in sums]
-        counts = [len(half_diagonal(unit.grid, self.nyquist)) for _, unit in measured if unit.grid is not None]
+        counts = [
+            len(half_diagonal(unit.grid, self.nyquist))
+            for _, unit in measured
+            if unit.grid is not None
+        ]
         common = min(counts, default=1) - 1
-        rows = [row for subject, unit in measured for row in self._rows(subject, unit, sums, common)]
+        rows = [
+            row for subject, unit in measured for row in self._rows(subject, unit, sums, common)
+        ]
         table, replicates = tabulate(rows, self.columns)
         return Result(self.name, table, self.columns, self.views, replicates=replicates)
 
-    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor], common: int) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor], common: int
+    ) -> Iterator[dict[str, Any]]:
         assert unit.grid is not None
         found, count = mean(sums, key(subject, unit))
         change, _ = mean(sums, key(subject, unit, "change"))

@@ -34,7 +34,9 @@ class Gates(Probe):
     ids = ("A4.20", "CVT-13", "CVT-14", "CVT-15")
     columns = (
         Column("head", "order", "The head."),
-        Column("mean", "quantity", "Mean over the heads of the unit.", label="gate, mean over heads"),
+        Column(
+            "mean", "quantity", "Mean over the heads of the unit.", label="gate, mean over heads"
+        ),
         Column("value", "quantity", "Share of positional attention, σ(λ).", label="gate"),
     )
     views = (
@@ -70,7 +72,8 @@ class Gates(Probe):
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         columns = (*UNIT_COLUMNS, *self.columns)
         table = pd.DataFrame(
-            [row for subject in asked for row in _rows(subject)], columns=[column.name for column in columns]
+            [row for subject in asked for row in _rows(subject)],
+            columns=[column.name for column in columns],
         )
         return Result(self.name, table, columns, self.views)
 
@@ -91,4 +94,9 @@ def _rows(subject: Subject) -> Iterator[dict[str, Any]]:
         for path, values in found.items():
             if unit.kind == "attention" and (path == unit.name or path.startswith(f"{unit.name}.")):
                 for head, value in enumerate(values.tolist()):
-                    yield {**where(subject, unit), "head": head, "mean": float(values.mean()), "value": value}
+                    yield {
+                        **where(subject, unit),
+                        "head": head,
+                        "mean": float(values.mean()),
+                        "value": value,
+                    }

@@ -38,7 +38,11 @@ class HeadDiversity(PerImage):
     name = "head_diversity"
     ids = ("CVT-16",)
     sites = ("attention",)
-    value = estimate("KL divergence between heads, mean over pairs, queries and images.", label="KL", measure="bits")
+    value = estimate(
+        "KL divergence between heads, mean over pairs, queries and images.",
+        label="KL",
+        measure="bits",
+    )
     views = (
         View(
             "line",

@@ -71,7 +71,9 @@ def per_head(feature: Feature, heads: int) -> Tensor:
     return tokens.unflatten(-1, (heads, -1)).permute(2, 0, 1, 3).flatten(2)
 
 
-def slid(cross: np.ndarray, among: np.ndarray, other: np.ndarray, windows: Sequence[np.ndarray]) -> np.ndarray:
+def slid(
+    cross: np.ndarray, among: np.ndarray, other: np.ndarray, windows: Sequence[np.ndarray]
+) -> np.ndarray:
     """(R, windows, E) CKA from HSICs of heads with units (R, H, E), heads with heads (R, H, H) and of units (R, E)."""
     found = []
     for chosen in windows:
@@ -93,7 +95,9 @@ class LocalHeads(Probe):
 
     def __post_init__(self) -> None:
         if self.window is not None and self.window < 1:
-            raise VitreousError(f"Windows of {self.window} heads were asked for; they have at least one.")
+            raise VitreousError(
+                f"Windows of {self.window} heads were asked for; they have at least one."
+            )
         self.grams = Grams("unbiased", MINIBATCH)
 
     @property
@@ -125,23 +129,31 @@ class LocalHeads(Probe):
         name = key(subject, unit)
         if unit.kind != "attention":
             assert sites.out is not None
-            self.grams.add(name, vectors(sites.out)[None], batch.whole, self.setting.distinct[batch.rows])
+            self.grams.add(
+                name, vectors(sites.out)[None], batch.whole, self.setting.distinct[batch.rows]
+            )
             return {}
         if sites.hidden is None or sites.attention is None:  # an edit has taken it out
             return {}
         assert unit.heads is not None
-        self.grams.add(name, per_head(sites.hidden, unit.heads), batch.whole, self.setting.distinct[batch.rows])
+        self.grams.add(
+            name, per_head(sites.hidden, unit.heads), batch.whole, self.setting.distinct[batch.rows]
+        )
         values = sites.attention.probabilities.values
         if name not in self.geometries:
             _, *extent = subject.specimen.anatomy.image
-            self.geometries[name] = Geometry.of(sites.attention.places, (extent[0], extent[1]), values)
+            self.geometries[name] = Geometry.of(
+                sites.attention.places, (extent[0], extent[1]), values
+            )
         distance, _ = self.geometries[name].mean_distance(values)
         return {key(subject, unit, "distance"): Each(distance)}
 
     def close(self, shard: Batch) -> Sums:
         chosen = minibatches(self.setting.distinct[shard.rows], MINIBATCH, "unbiased")
         sums: Sums = {"images": torch.tensor(float(sum(map(len, chosen))))}
-        units = [(s, u, self.grams.take(key(s, u))) for s in self.setting.subjects for u in _looked_at(s)]
+        units = [
+            (s, u, self.grams.take(key(s, u))) for s in self.setting.subjects for u in _looked_at(s)
+        ]
         others = [grams for _, u, grams in units if u.kind != "attention" and grams]
         if not others:
             return sums
@@ -164,10 +176,21 @@ class LocalHeads(Probe):
         table, replicates = tabulate(rows, COLUMNS)
         for column in COLUMNS:
             if column.kind == "quantity":
-                table[column.name] = table[column.name].astype(float if column.name != "n" else np.int64)
-        return Result(self.name, table, COLUMNS, (VIEW,), about=about_copies(self.setting), replicates=replicates)
+                table[column.name] = table[column.name].astype(
+                    float if column.name != "n" else np.int64
+                )
+        return Result(
+            self.name,
+            table,
+            COLUMNS,
+            (VIEW,),
+            about=about_copies(self.setting),
+            replicates=replicates,
+        )
 
-    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
+    ) -> Iterator[dict[str, Any]]:
         assert unit.heads is not None
         heads, count = unit.heads, int(sums["images"])
         distance = np.asarray(mean(sums, key(subject, unit, "distance"))[0].value)
@@ -176,7 +199,9 @@ class LocalHeads(Probe):
         windows = [order[start : start + size] for start in range(heads - size + 1)]
         hsic = sums[key(subject, unit, "hsic")].numpy()
         own = np.einsum("rii->ri", hsic)[:, heads:]
-        found = estimated(doubled(slid(hsic[:, :heads, heads:], hsic[:, :heads, :heads], own, windows)), count)
+        found = estimated(
+            doubled(slid(hsic[:, :heads, heads:], hsic[:, :heads, :heads], own, windows)), count
+        )
         others = [(s, u) for s in self.setting.subjects for u in early_units(s)]
         for place in np.ndindex(found.value.shape):
             chosen, (other, early) = windows[place[0]], others[place[1]]

@@ -49,10 +49,14 @@ REPEATS = 40
 """Resamplings: fewer than elsewhere, because each is a map of tokens by patches. Their spread makes the intervals."""
 COLUMNS = (
     *UNIT_COLUMNS,
-    Column("down", "order", "How many places below the token the patch lies; above it where negative."),
+    Column(
+        "down", "order", "How many places below the token the patch lies; above it where negative."
+    ),
     Column("right", "order", "How many places to the right of the token the patch lies."),
     Column("distance", "quantity", "From the token's place to the patch, in sides of the image."),
-    *estimate("Centred kernel alignment of token and patch across images, mean over tokens.", label="CKA"),
+    *estimate(
+        "Centred kernel alignment of token and patch across images, mean over tokens.", label="CKA"
+    ),
 )
 MAP = View(
     "heatmap",
@@ -154,8 +158,15 @@ class Localisation(Probe):
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         assert sites.out is not None
-        tokens = F.adaptive_avg_pool2d(sites.out.map.float(), self.places(unit)).flatten(2)  # (b, c, tokens)
-        self.grams.add(key(subject, unit), tokens.permute(2, 0, 1), batch.whole, self.setting.distinct[batch.rows])
+        tokens = F.adaptive_avg_pool2d(sites.out.map.float(), self.places(unit)).flatten(
+            2
+        )  # (b, c, tokens)
+        self.grams.add(
+            key(subject, unit),
+            tokens.permute(2, 0, 1),
+            batch.whole,
+            self.setting.distinct[batch.rows],
+        )
         return {}
 
     def places(self, unit: Unit) -> Grid:
@@ -192,7 +203,9 @@ class Localisation(Probe):
             unit = last_with_places(subject)
             if unit is None or key(subject, unit, "cross") not in sums:
                 continue
-            cross, token, patch = (sums[key(subject, unit, what)].numpy() for what in ("cross", "token", "patch"))
+            cross, token, patch = (
+                sums[key(subject, unit, what)].numpy() for what in ("cross", "token", "patch")
+            )
             maps, grid = doubled(ratio(cross, token, patch)), self.places(unit)
             arrays[subject.name] = maps[0].reshape(*grid, *grid).astype(np.float32)
             rows.extend(_rows(subject, unit, displaced(maps, grid), count))
@@ -211,7 +224,11 @@ class Localisation(Probe):
 
 def last_with_places(subject: Subject) -> Unit | None:
     """The last unit that has a map of more than one position."""
-    found = [unit for unit in subject.specimen.units if unit.grid not in (None, (1, 1)) and unit.kind != "head"]
+    found = [
+        unit
+        for unit in subject.specimen.units
+        if unit.grid not in (None, (1, 1)) and unit.kind != "head"
+    ]
     return found[-1] if found else None
 
 
@@ -222,8 +239,19 @@ def _rows(subject: Subject, unit: Unit, maps: np.ndarray, count: int) -> Iterato
     for i, j in np.ndindex(value.shape):
         i = value.shape[0] - 1 - i
         down, right = i - height + 1, j - width + 1
-        away = {"down": str(down), "right": str(right), "distance": float(np.hypot(down / height, right / width))}
-        yield {**where(subject, unit), **away, "value": value[i, j], "low": low[i, j], "high": high[i, j], "n": count}
+        away = {
+            "down": str(down),
+            "right": str(right),
+            "distance": float(np.hypot(down / height, right / width)),
+        }
+        yield {
+            **where(subject, unit),
+            **away,
+            "value": value[i, j],
+            "low": low[i, j],
+            "high": high[i, j],
+            "n": count,
+        }
 
 
 def _spread(replicates: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -237,4 +265,10 @@ def _spread(replicates: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray,
 
 def _measured(replicates: np.ndarray, count: int, least: float) -> dict[str, float | None]:
     found = (float(np.clip(each, least, 1)) for each in _spread(replicates, count))
-    return dict(zip(("value", "low", "high"), (each if np.isfinite(each) else None for each in found), strict=True))
+    return dict(
+        zip(
+            ("value", "low", "high"),
+            (each if np.isfinite(each) else None for each in found),
+            strict=True,
+        )
+    )

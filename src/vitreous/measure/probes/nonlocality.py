@@ -27,7 +27,9 @@ class Nonlocality(AttentionDistance):
     name = "nonlocality"
     ids = ("A4.19", "CVT-10", "CVT-11", "CVT-12", "X-20")
     value = estimate(
-        "Attention-weighted distance in patches, mean over queries and images.", label="nonlocality", measure="patches"
+        "Attention-weighted distance in patches, mean over queries and images.",
+        label="nonlocality",
+        measure="patches",
     )
     views = (
         View(

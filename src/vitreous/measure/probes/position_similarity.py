@@ -60,7 +60,9 @@ def indices(similar: Table) -> dict[str, float]:
     flat = similar.reshape(height * width, -1)[one, other]
     rows, columns = np.abs(down[one] - down[other]), np.abs(across[one] - across[other])
     distance = np.hypot(rows, columns)
-    found = {"distance": math.nan if np.ptp(flat) == 0 else float(spearmanr(distance, flat).statistic)}
+    found = {
+        "distance": math.nan if np.ptp(flat) == 0 else float(spearmanr(distance, flat).statistic)
+    }
     apart = (rows > 0) & (columns > 0)
     for name, same in (("row", rows == 0), ("column", columns == 0)):
         gains, counts = [], []
@@ -79,10 +81,18 @@ def sheet(similar: Table) -> NDArray[np.uint8]:
     Where the grid is too fine for all tiles, every second, third, … position has one.
     """
     height, width = similar.shape[:2]
-    step = next(s for s in range(1, 2 * max(height, width)) if _extent(height, s) <= SHEET >= _extent(width, s))
+    step = next(
+        s
+        for s in range(1, 2 * max(height, width))
+        if _extent(height, s) <= SHEET >= _extent(width, s)
+    )
     shown = similar[::step, ::step][:, :, :SHEET, :SHEET]
-    canvas = np.full((len(shown) * (height + 1) - 1, shown.shape[1] * (width + 1) - 1, 3), 255, dtype=np.uint8)
-    stops = np.array([[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in OPPOSITES["light"]], dtype=np.float64)
+    canvas = np.full(
+        (len(shown) * (height + 1) - 1, shown.shape[1] * (width + 1) - 1, 3), 255, dtype=np.uint8
+    )
+    stops = np.array(
+        [[int(c[i : i + 2], 16) for i in (1, 3, 5)] for c in OPPOSITES["light"]], dtype=np.float64
+    )
     where = (np.nan_to_num(shown).clip(-1, 1) + 1) / 2 * (len(stops) - 1)
     left = np.minimum(where.astype(int), len(stops) - 2)
     colours = stops[left] + (stops[left + 1] - stops[left]) * (where - left)[..., None]
@@ -103,7 +113,11 @@ def tables(subject: Subject) -> dict[str, Table]:
     """Tables of positions, learned or fixed, by the names of their weights, each as (h, w, d)."""
     weights: dict[str, Tensor] = dict(subject.specimen.module.named_parameters())
     weights |= dict(subject.specimen.module.named_buffers())
-    grids = {(unit.grid, len(unit.prefix)): None for unit in subject.specimen.units if unit.grid is not None}
+    grids = {
+        (unit.grid, len(unit.prefix)): None
+        for unit in subject.specimen.units
+        if unit.grid is not None
+    }
     found: dict[str, Table] = {}
     for name, weight in weights.items():
         if not NAMED.search(name) or RELATIVE.search(name) or not weight.is_floating_point():
@@ -120,7 +134,9 @@ def tables(subject: Subject) -> dict[str, Table]:
 
 def _crossed(down: Table, across: Table) -> Table:
     """One table for rows and one for columns, put together as one for positions."""
-    return np.concatenate([np.tile(across[None], (len(down), 1, 1)), np.tile(down[:, None], (1, len(across), 1))], -1)
+    return np.concatenate(
+        [np.tile(across[None], (len(down), 1, 1)), np.tile(down[:, None], (1, len(across), 1))], -1
+    )
 
 
 def _on_grid(values: Table, grids: Sequence[tuple[Grid, int]]) -> Table | None:
@@ -191,9 +207,17 @@ class PositionSimilarity(Probe):
         return "It has no table of position embeddings."
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        found = [(subject.name, name, table) for subject in asked for name, table in tables(subject).items()]
+        found = [
+            (subject.name, name, table)
+            for subject in asked
+            for name, table in tables(subject).items()
+        ]
         similar = [similarity(table) for _, _, table in found]
-        rows = [row for (model, name, _), each in zip(found, similar, strict=True) for row in _rows(model, name, each)]
+        rows = [
+            row
+            for (model, name, _), each in zip(found, similar, strict=True)
+            for row in _rows(model, name, each)
+        ]
         table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
         several = len(found) > len(asked)
         tiles = replace(self.tiles, x="table", facet="model") if several else self.tiles

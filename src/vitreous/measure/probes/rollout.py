@@ -48,10 +48,23 @@ COLUMNS = (
     Column("image", "order", "The image, by its number among those inspected."),
     Column("label", "category", "What the image shows, where that is known."),
     Column("tile", "category", "Whether it is among the tiles: the last layer is."),
-    Column("elsewhere", "quantity", "Share that rests on tokens without a place, such as the class token itself."),
-    Column("inside", "quantity", "Share of what rests on patches that lies in the object's box, where that is known."),
+    Column(
+        "elsewhere",
+        "quantity",
+        "Share that rests on tokens without a place, such as the class token itself.",
+    ),
+    Column(
+        "inside",
+        "quantity",
+        "Share of what rests on patches that lies in the object's box, where that is known.",
+    ),
     Column("box", "quantity", "Share of the image that the box covers."),
-    Column("value", "quantity", "Patches that count, 2 to the entropy, as a share of all.", label="share of the image"),
+    Column(
+        "value",
+        "quantity",
+        "Patches that count, 2 to the entropy, as a share of all.",
+        label="share of the image",
+    ),
 )
 VIEWS = (
     View(
@@ -96,7 +109,9 @@ class Rollout(Pictured):
 
     def __post_init__(self) -> None:
         if self.heads not in ("mean", "max"):
-            raise VitreousError(f"Rollout takes the mean or the max over heads, not {self.heads!r}.")
+            raise VitreousError(
+                f"Rollout takes the mean or the max over heads, not {self.heads!r}."
+            )
 
     def unsuited(self, subject: Subject) -> str:
         return super().unsuited(subject) or unrollable(subject.specimen.units)
@@ -117,8 +132,13 @@ class Rollout(Pictured):
         if "class" in unit.prefix and unit.reach != "class":
             reading = slice(unit.prefix.index("class"), unit.prefix.index("class") + 1)
         patches = product[:, reading].mean(1)[:, seen.prefix :]
-        grid = torch.tensor([*seen.query_grid], dtype=torch.float64) * float(self.rows[0] in batch.rows)
-        return {key(subject, unit, "rollout"): self.placed(slots, patches), key(subject, unit, "grid"): grid}
+        grid = torch.tensor([*seen.query_grid], dtype=torch.float64) * float(
+            self.rows[0] in batch.rows
+        )
+        return {
+            key(subject, unit, "rollout"): self.placed(slots, patches),
+            key(subject, unit, "grid"): grid,
+        }
 
     def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         self.products.pop(subject.name, None)
@@ -129,7 +149,9 @@ class Rollout(Pictured):
         images, labels = self.thumbnails(slots), self.labels(slots)
         arrays, rows, tiles = {"images": images}, [], []
         for subject in asked:
-            units = [unit for unit in subject.specimen.units if key(subject, unit, "rollout") in sums]
+            units = [
+                unit for unit in subject.specimen.units if key(subject, unit, "rollout") in sums
+            ]
             maps = [sums[key(subject, unit, "rollout")].numpy()[slots] for unit in units]
             for unit, shares in zip(units, maps, strict=True):
                 grid = [int(side) for side in sums[key(subject, unit, "grid")]]
@@ -142,7 +164,9 @@ class Rollout(Pictured):
                     tiles += [lit(images[i], shares[i].reshape(grid))] if last else []
             if units:
                 shape = len(slots), len(units), *grid
-                arrays[f"rollout/{subject.name}"] = np.stack(maps, 1).reshape(shape).astype(np.float32)
+                arrays[f"rollout/{subject.name}"] = (
+                    np.stack(maps, 1).reshape(shape).astype(np.float32)
+                )
         if tiles:
             arrays["tiles"] = np.stack(tiles)
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
@@ -163,7 +187,9 @@ def covered(box: Sequence[float], image: Sequence[int], grid: Sequence[int]) -> 
     along = []
     for low, high, side, count in zip(box[1::-1], box[3:1:-1], image, grid, strict=True):
         edges = np.linspace(0, side, count + 1)
-        along.append((np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)).clip(0) * count / side)
+        along.append(
+            (np.minimum(edges[1:], high) - np.maximum(edges[:-1], low)).clip(0) * count / side
+        )
     return np.outer(*along)
 
 
@@ -171,11 +197,15 @@ def unrollable(units: Sequence[Unit]) -> str:
     """Why attention cannot be multiplied through these units, as a sentence; empty if it can."""
     at = [i for i, unit in enumerate(units) if unit.kind == "attention"]
     among = units[at[0] : at[-1] + 1]
-    if why := next((why for unit in among if unit.kind == "attention" and (why := hidden(unit))), ""):
+    if why := next(
+        (why for unit in among if unit.kind == "attention" and (why := hidden(unit))), ""
+    ):
         return f"Not all of its attention can be seen. {why}"
     if any(unit.reach == "reduced" for unit in among):
         return "Its keys lie on a coarser grid than its queries, so layers cannot be multiplied."
-    if len({unit.grid for unit in among if unit.grid is not None}) > 1:  # None where the class token is alone
+    if (
+        len({unit.grid for unit in among if unit.grid is not None}) > 1
+    ):  # None where the class token is alone
         return "Its grid changes from stage to stage, so layers cannot be multiplied."
     if other := next((unit for unit in among if unit.kind in MOVING), None):
         return f"Between its attention layers {other.name} ({other.kind}) moves information from place to place, too."
@@ -203,7 +233,9 @@ def rolled(matrix: Tensor, before: Tensor | None, prefix: int = 0) -> Tensor:
     fresh = matrix.shape[-1] - before.shape[-1]
     if fresh:
         old = [i for i in range(matrix.shape[-1]) if not prefix <= i < prefix + fresh]
-        wider = torch.eye(matrix.shape[-1], dtype=before.dtype, device=before.device).repeat(len(before), 1, 1)
+        wider = torch.eye(matrix.shape[-1], dtype=before.dtype, device=before.device).repeat(
+            len(before), 1, 1
+        )
         wider[:, torch.tensor(old)[:, None], torch.tensor(old)] = before
         before = wider
     return matrix @ before
@@ -220,6 +252,8 @@ def lit(image: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """An image, and beside it the image under light that falls as the shares say."""
     height, width = image.shape[:2]
     mask = torch.from_numpy(shares / max(shares.max(), 1e-30))[None, None].float()
-    mask = F.interpolate(mask, size=(height, width), mode="bicubic", align_corners=False).clamp(0, 1)
+    mask = F.interpolate(mask, size=(height, width), mode="bicubic", align_corners=False).clamp(
+        0, 1
+    )
     light = SHADE + (1 - SHADE) * mask[0, 0].numpy()[..., None]
     return np.concatenate([image, (image * light).round().astype(np.uint8)], 1)

@@ -37,7 +37,9 @@ def ratio_and_cosine(skip: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
     past, through = (tokens.to(exact) for tokens in (skip, branch))
     one, other = (torch.linalg.vector_norm(tokens, dim=-1) for tokens in (past, through))
     product = torch.linalg.vecdot(past, through)
-    return (one / other).where(other > 0, torch.nan), (product / (one * other)).where(one * other > 0, torch.nan)
+    return (one / other).where(other > 0, torch.nan), (product / (one * other)).where(
+        one * other > 0, torch.nan
+    )
 
 
 @dataclass
@@ -49,11 +51,22 @@ class SkipRatio(Probe):
     sites = ("skip", "branch")
     columns = (
         *UNIT_COLUMNS,
-        Column("token", "category", "Which tokens: the class token (or another in front) or the spatial ones."),
-        Column("cosine", "quantity", "Cosine of the angle between skip and branch, mean over tokens and images."),
+        Column(
+            "token",
+            "category",
+            "Which tokens: the class token (or another in front) or the spatial ones.",
+        ),
+        Column(
+            "cosine",
+            "quantity",
+            "Cosine of the angle between skip and branch, mean over tokens and images.",
+        ),
         Column("cosine_low", "quantity", "Lower end of the 95 % interval of the cosine."),
         Column("cosine_high", "quantity", "Upper end of the 95 % interval of the cosine."),
-        *estimate("Norm of the skip over norm of the branch, mean over tokens and images.", label="skip / branch"),
+        *estimate(
+            "Norm of the skip over norm of the branch, mean over tokens and images.",
+            label="skip / branch",
+        ),
     )
     views = (
         View(
@@ -90,7 +103,11 @@ class SkipRatio(Probe):
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
         if unit.skip:
             return None
-        return "" if unit.kind in ("stem", "downsample", "head") else "No skip connection runs around it."
+        return (
+            ""
+            if unit.kind in ("stem", "downsample", "head")
+            else "No skip connection runs around it."
+        )
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
         if sites.skip is None or sites.branch is None:  # taken out by a lesion
@@ -103,20 +120,33 @@ class SkipRatio(Probe):
             for what, values in zip(("ratio", "cosine"), found, strict=True):
                 # an index made here would be one more transfer to a GPU, which waits for it
                 chosen = (
-                    values[:, len(names) :] if token == "spatial" else torch.stack([values[:, i] for i in places], 1)
+                    values[:, len(names) :]
+                    if token == "spatial"
+                    else torch.stack([values[:, i] for i in places], 1)
                 )
                 if chosen.numel():
                     seen[key(subject, unit, f"{token}/{what}")] = Each(chosen.nanmean(1))
         return seen
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        rows = [row for subject in asked for unit in subject.specimen.units for row in self._rows(subject, unit, sums)]
+        rows = [
+            row
+            for subject in asked
+            for unit in subject.specimen.units
+            for row in self._rows(subject, unit, sums)
+        ]
         table, replicates = tabulate(rows, self.columns)
         return Result(self.name, table, self.columns, self.views, replicates=replicates)
 
-    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
+    ) -> Iterator[dict[str, Any]]:
         start, end = f"{key(subject, unit)}/", "/ratio/sum"
-        found = (name[len(start) : -len(end)] for name in sums if name.startswith(start) and name.endswith(end))
+        found = (
+            name[len(start) : -len(end)]
+            for name in sums
+            if name.startswith(start) and name.endswith(end)
+        )
         for token in sorted(found):
             ratio, count = mean(sums, key(subject, unit, f"{token}/ratio"))
             cosine, _ = mean(sums, key(subject, unit, f"{token}/cosine"))

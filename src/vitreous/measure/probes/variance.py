@@ -43,7 +43,12 @@ class Variance(PerImage):
     ids = ("A4.09", "HDV-34", "HDV-35", "HDV-36")
     sites = ("before", "out")
     value = (
-        Column("ratio", "quantity", "Variance after the unit over that of its input.", label="after / before"),
+        Column(
+            "ratio",
+            "quantity",
+            "Variance after the unit over that of its input.",
+            label="after / before",
+        ),
         Column("ratio_low", "quantity", "Lower end of the 95 % interval of the ratio."),
         Column("ratio_high", "quantity", "Upper end of the 95 % interval of the ratio."),
         *estimate("Variance over positions, mean over channels and images.", label="variance"),
@@ -111,8 +116,14 @@ class Variance(PerImage):
         self._last = None
         return {}
 
-    def _rows(self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
+    ) -> Iterator[dict[str, Any]]:
         before, after = (sums.get(key(subject, unit, part)) for part in ("before/sum", "sum"))
         for row in super()._rows(subject, unit, sums):
-            ratio = torch.full((1 + REPEATS,), torch.nan) if before is None or after is None else after / before
+            ratio = (
+                torch.full((1 + REPEATS,), torch.nan)
+                if before is None or after is None
+                else after / before
+            )
             yield {**row, "ratio": estimated(ratio.where(ratio.isfinite(), torch.nan), row["n"])}

@@ -28,11 +28,16 @@ class Logistic:
         return torch.addmm(self.bias.to(features), features, self.weight.to(features))
 
     @classmethod
-    def fitted(cls, features: Tensor, labels: Tensor, fit: Tensor, held_out: Tensor, join: bool) -> Logistic:
+    def fitted(
+        cls, features: Tensor, labels: Tensor, fit: Tensor, held_out: Tensor, join: bool
+    ) -> Logistic:
         """On the images of `fit`, C chosen on those held out, which then `join` in. Features are scaled to unit
         variance first, and the scale is put back into the weights."""
         chosen = max(
-            STRENGTHS, key=lambda c: _right(_fit(features[fit], labels[fit], c), features[held_out], labels[held_out])
+            STRENGTHS,
+            key=lambda c: _right(
+                _fit(features[fit], labels[fit], c), features[held_out], labels[held_out]
+            ),
         )
         rows = fit | held_out if join else fit
         return _fit(features[rows], labels[rows], chosen)
@@ -47,7 +52,9 @@ def _fit(features: Tensor, labels: Tensor, strength: float) -> Logistic:
     values = features.double()
     mean, scale = values.mean(0), values.std(0, correction=0)
     scale = scale.where(scale > 0, 1.0)
-    model = models.LogisticRegression(C=strength, max_iter=2000).fit(((values - mean) / scale).numpy(), labels.numpy())
+    model = models.LogisticRegression(C=strength, max_iter=2000).fit(
+        ((values - mean) / scale).numpy(), labels.numpy()
+    )
     weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
     if len(model.classes_) == 2:  # scikit-learn has one row for two classes
         weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2

@@ -39,7 +39,11 @@ def one_token(graph: fx.Graph) -> None:
 def _move_up(last: fx.Node, source: fx.Node, axis: int, index: int) -> None:
     axes, reads = {source: axis}, {last: {source: axis}}
     for node in reversed(list(last.graph.nodes)):  # users come before what they use
-        if node not in axes or not node.users or any(node not in reads.get(user, {}) for user in node.users):
+        if (
+            node not in axes
+            or not node.users
+            or any(node not in reads.get(user, {}) for user in node.users)
+        ):
             continue
         own = _reads(node, axes[node])
         if own and all(axes.get(given, at) == at for given, at in own.items()):
@@ -54,7 +58,9 @@ def _move_up(last: fx.Node, source: fx.Node, axis: int, index: int) -> None:
                 continue
             if given not in cut:
                 with last.graph.inserting_before(node):
-                    cut[given] = last.graph.call_function(aten.slice.Tensor, (given, at, index, index + 1))
+                    cut[given] = last.graph.call_function(
+                        aten.slice.Tensor, (given, at, index, index + 1)
+                    )
             _replace(node, given, cut[given])
         if node.target in RESHAPES:
             shape = list(cast("Any", node.args[1]))
@@ -75,7 +81,9 @@ def _reads(node: fx.Node, axis: int) -> Reads:
         if node.target is aten.layer_norm.default:
             return {first: axis} if axis < len(shape) - len(cast("Any", node.args[1])) else {}
         places = {each: axis - len(shape) + len(_shape(each)) for each in given}
-        return {each: at for each, at in places.items() if at >= 0 and _shape(each)[at] == tokens > 1}
+        return {
+            each: at for each, at in places.items() if at >= 0 and _shape(each)[at] == tokens > 1
+        }
     if node.target is aten.scaled_dot_product_attention.default:
         plain = len(node.args) == 3 and not set(node.kwargs) - {"scale"} and len(set(given)) == 3
         return {first: axis} if plain and axis == len(shape) - 2 else {}
@@ -84,7 +92,11 @@ def _reads(node: fx.Node, axis: int) -> Reads:
         return {first: sum(swapped) - axis if axis in swapped else axis}
     if node.target in (aten.flatten.using_ints, *RESHAPES):
         before = prod(shape[:axis])
-        same = [at for at, size in enumerate(_shape(first)) if size == tokens and prod(_shape(first)[:at]) == before]
+        same = [
+            at
+            for at, size in enumerate(_shape(first))
+            if size == tokens and prod(_shape(first)[:at]) == before
+        ]
         return {first: same[0]} if len(same) == 1 else {}
     return {}
 

@@ -34,7 +34,10 @@ class Moments:
     @classmethod
     def of(cls, features: Tensor, targets: Tensor) -> Moments:
         """Of a block (n, d) and (n, k)."""
-        both = torch.cat([features.to(torch.promote_types(features.dtype, torch.float32)), targets.to(features)], 1)
+        both = torch.cat(
+            [features.to(torch.promote_types(features.dtype, torch.float32)), targets.to(features)],
+            1,
+        )
         mean = both.mean(0)
         both = both - mean
         with full_precision():
@@ -44,9 +47,13 @@ class Moments:
     def __add__(self, other: Moments) -> Moments:
         """Of both together."""
         count, apart = self.count + other.count, other.mean - self.mean
-        between = torch.outer(apart[: len(self.products)], apart).mul_(self.count * other.count / count)
+        between = torch.outer(apart[: len(self.products)], apart).mul_(
+            self.count * other.count / count
+        )
         products = between.add_(self.products).add_(other.products)
-        return replace(self, count=count, mean=self.mean + apart * (other.count / count), products=products)
+        return replace(
+            self, count=count, mean=self.mean + apart * (other.count / count), products=products
+        )
 
     def about(self, mean: Tensor) -> Moments:
         """The same images, seen from another mean."""
@@ -108,7 +115,9 @@ def solve(fit: Moments, penalty: float) -> Ridge:
     """With a penalty in units of the mean eigenvalue."""
     scatter, cross = fit.parts
     absolute = penalty * fit.scale
-    shifted = scatter + absolute * torch.eye(len(scatter), dtype=scatter.dtype, device=scatter.device)
+    shifted = scatter + absolute * torch.eye(
+        len(scatter), dtype=scatter.dtype, device=scatter.device
+    )
     weight = torch.cholesky_solve(cross, torch.linalg.cholesky(shifted))
     split = len(scatter)
     return Ridge(weight, fit.mean[split:] - fit.mean[:split] @ weight, absolute)

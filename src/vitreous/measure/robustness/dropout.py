@@ -36,14 +36,20 @@ class _Watch(TorchDispatchMode):
         self.inside: list[str] = []
         self.drawn: dict[str, list[float]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         given = kwargs or {}
         if torch.Tag.nondeterministic_seeded in func.tags:
             names = [argument.name for argument in func._schema.arguments]
             named = dict(zip(names, args, strict=False)) | dict(given)
             rate = named.get("dropout_p", named.get("p"))
-            if "dropout_p" not in names or rate:  # attention that drops nothing is a draw by name only
-                self.drawn.setdefault(self.inside[-1], []).append(float(rate) if isinstance(rate, float) else -1.0)
+            if (
+                "dropout_p" not in names or rate
+            ):  # attention that drops nothing is a draw by name only
+                self.drawn.setdefault(self.inside[-1], []).append(
+                    float(rate) if isinstance(rate, float) else -1.0
+                )
         return func(*args, **given)
 
 
@@ -57,10 +63,14 @@ def sites(subject: Subject) -> dict[str, list[float]]:
     try:
         drawn = _drawn(model, images)
     except Exception as error:
-        raise VitreousError(f"It does not run in training mode: {str(error).splitlines()[0]}") from error
+        raise VitreousError(
+            f"It does not run in training mode: {str(error).splitlines()[0]}"
+        ) from error
     alone = _drawn(_training(model, drawn), images)
     if other := [path for path in drawn if path not in alone]:
-        raise VitreousError(f"What its {other[0]!r} draws depends on the mode of another module, and not on its own.")
+        raise VitreousError(
+            f"What its {other[0]!r} draws depends on the mode of another module, and not on its own."
+        )
     return drawn
 
 
@@ -78,7 +88,10 @@ def _drawn(model: nn.Module, images: Tensor) -> dict[str, list[float]]:
     hooks = [
         hook
         for path, module in model.named_modules()
-        for hook in (module.register_forward_pre_hook(partial(enter, path)), module.register_forward_hook(leave))
+        for hook in (
+            module.register_forward_pre_hook(partial(enter, path)),
+            module.register_forward_hook(leave),
+        )
     ]
     with seeded(0, images.device), watch:
         model(images)
@@ -110,7 +123,11 @@ def with_dropout(specimen: Specimen, rate: float) -> Specimen:
 
 def branches(specimen: Specimen) -> list[str]:
     """Units that add one tensor to a skip."""
-    return [unit.name for unit in specimen.units if unit.skip and len(specimen._wiring[unit.name].branches) == 1]
+    return [
+        unit.name
+        for unit in specimen.units
+        if unit.skip and len(specimen._wiring[unit.name].branches) == 1
+    ]
 
 
 def _dropped(rate: float, before: Tensor, branch: Tensor) -> Tensor:

@@ -59,11 +59,17 @@ def units(specimen: Specimen) -> Edits:
         before, branch = one[unit.name].before, one[unit.name].branch
         same = before is not None and branch is not None and before.raw.shape == branch.raw.shape
         if not unit.skip and not same:
-            found.cannot[unit.name] = "Nothing goes round it: without it nothing of the image would pass."
+            found.cannot[unit.name] = (
+                "Nothing goes round it: without it nothing of the image would pass."
+            )
         elif len(specimen.anatomy.find(unit.name)) > 1:
-            found.cannot[unit.name] = "Its name is also a label or a kind of other units, so it cannot be taken alone."
+            found.cannot[unit.name] = (
+                "Its name is also a label or a kind of other units, so it cannot be taken alone."
+            )
         else:
-            found.can.append(Edit(unit, unit.name, "taken out", partial(_edited, specimen.without, unit.name)))
+            found.can.append(
+                Edit(unit, unit.name, "taken out", partial(_edited, specimen.without, unit.name))
+            )
     return found
 
 
@@ -80,7 +86,9 @@ def convolutions(specimen: Specimen) -> Edits:
         try:
             specimen.without(name)
         except VitreousError:
-            found.cannot[name] = "It changes the number of channels, so it cannot be the identity; its unit can go."
+            found.cannot[name] = (
+                "It changes the number of channels, so it cannot be the identity; its unit can go."
+            )
         else:
             found.can.append(Edit(unit, name, "identity", partial(_edited, specimen.without, name)))
     return found
@@ -105,15 +113,21 @@ def attention(specimen: Specimen) -> Edits:
     for unit in attending:
         seen = one[unit.name].attention if unit.name in one else None
         if seen is None:
-            found.cannot[unit.name] = f"Its attention ({unit.reach}) is no matrix over positions that one could fix."
+            found.cannot[unit.name] = (
+                f"Its attention ({unit.reach}) is no matrix over positions that one could fix."
+            )
             continue
         replaced = partial(_attending, specimen, unit.name, seen.places)
         changes = ["mean over images"]
         if seen.query_grid == seen.key_grid:
             changes += ["offset alone", "uniform 3x3"]
         else:
-            found.cannot[unit.name] = "Its queries and keys lie on different grids, so it has no offsets, only a mean."
-        found.can.extend(Edit(unit, unit.name, change, partial(replaced, change)) for change in changes)
+            found.cannot[unit.name] = (
+                "Its queries and keys lie on different grids, so it has no offsets, only a mean."
+            )
+        found.can.extend(
+            Edit(unit, unit.name, change, partial(replaced, change)) for change in changes
+        )
     return found
 
 
@@ -136,7 +150,11 @@ def gates(specimen: Specimen) -> Edits:
     """The gates of a ConViT's first n layers forced to 1, so that content is masked, or to 0, so that position is
     (A4.31); for every n."""
     weights = dict(specimen.module.named_parameters())
-    gated = [(unit, f"{unit.name}{PARAMETER}") for unit in specimen.units if f"{unit.name}{PARAMETER}" in weights]
+    gated = [
+        (unit, f"{unit.name}{PARAMETER}")
+        for unit in specimen.units
+        if f"{unit.name}{PARAMETER}" in weights
+    ]
     can = []
     for n, (unit, name) in enumerate(gated, 1):
         for change, sign in (("content masked up to here", 1), ("position masked up to here", -1)):
@@ -149,7 +167,10 @@ CERTAIN = 1e4
 """A gate's logit whose sigmoid is one, and of whose negative it is zero, to the last bit of any type."""
 WHAT: dict[str, tuple[Callable[[Specimen], Edits], str]] = {
     "units": (units, "It has no unit that something goes round."),
-    "convolutions": (convolutions, "It has no convolution wider than 1×1 in a branch that could be the identity."),
+    "convolutions": (
+        convolutions,
+        "It has no convolution wider than 1×1 in a branch that could be the identity.",
+    ),
     "skips": (skips, "It has no skip connections."),
     "attention": (attention, "It has no attention that could be replaced."),
     "positions": (positions, "It has no position embedding, or none whose name says so."),
@@ -165,7 +186,9 @@ def by_offset(mean: Tensor, places: Places) -> Tensor:
     (height, width), prefix = places.query_grid, places.prefix
     queries, keys = places.queries[:, :, None], places.keys[:, None, :]
     q, k = queries - prefix, keys - prefix
-    offset = (q // width - k // width + height - 1) * (2 * width - 1) + q % width - k % width + width - 1
+    offset = (
+        (q // width - k // width + height - 1) * (2 * width - 1) + q % width - k % width + width - 1
+    )
     classes = (2 * height - 1) * (2 * width - 1)
     offset = offset.where(k >= 0, classes + keys)
     own = classes + prefix + queries * (prefix + height * width) + keys
@@ -177,8 +200,14 @@ def by_offset(mean: Tensor, places: Places) -> Tensor:
     flat = mean.double().transpose(0, 1).flatten(1)
     total = flat.new_zeros(len(flat), size).index_add_(1, offset, flat * weight)
     count = flat.new_zeros(size).index_add_(0, offset, weight)
-    rows = ((total / count.clamp(min=1))[:, offset] * weight).reshape(flat.shape[0], *there.shape).transpose(0, 1)
-    return (rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)).to(mean.dtype)
+    rows = (
+        ((total / count.clamp(min=1))[:, offset] * weight)
+        .reshape(flat.shape[0], *there.shape)
+        .transpose(0, 1)
+    )
+    return (rows / rows.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)).to(
+        mean.dtype
+    )
 
 
 def _edited(edit: Callable[[str], Specimen], name: str, means: Means) -> Model:
@@ -189,7 +218,9 @@ def _attending(specimen: Specimen, name: str, places: Places, change: str, means
     if change == "uniform 3x3":
         return specimen.with_attention(name, change)
     mean = means()[name]
-    return specimen.with_attention(name, {name: by_offset(mean, places) if change == "offset alone" else mean})
+    return specimen.with_attention(
+        name, {name: by_offset(mean, places) if change == "offset alone" else mean}
+    )
 
 
 def _masked(specimen: Specimen, weights: Mapping[str, Tensor], means: Means) -> Model:
@@ -198,12 +229,16 @@ def _masked(specimen: Specimen, weights: Mapping[str, Tensor], means: Means) -> 
 
 def _owner(specimen: Specimen, name: str) -> Unit | None:
     """The unit with the longest name that the path begins with."""
-    within = [unit for unit in specimen.units if name == unit.name or name.startswith(f"{unit.name}.")]
+    within = [
+        unit for unit in specimen.units if name == unit.name or name.startswith(f"{unit.name}.")
+    ]
     return max(within, key=lambda unit: len(unit.name), default=None)
 
 
 @torch.no_grad()
-def _glance(specimen: Specimen, want: Iterable[Any], names: list[str] | None = None) -> Mapping[str, Sites]:
+def _glance(
+    specimen: Specimen, want: Iterable[Any], names: list[str] | None = None
+) -> Mapping[str, Sites]:
     """What is where, seen on one black image."""
     if names == []:
         return {}

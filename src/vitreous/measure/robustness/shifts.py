@@ -29,7 +29,15 @@ from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, interval
 from vitreous.measure.probes.calibration import SURE, binned, debiased, measures, per_image
 from vitreous.measure.subject import Subject, logits
-from vitreous.results import Column, Interval, Reference, clustered_share, estimate, paired_change, wilson
+from vitreous.results import (
+    Column,
+    Interval,
+    Reference,
+    clustered_share,
+    estimate,
+    paired_change,
+    wilson,
+)
 
 CLEAN = "clean"
 BINS = 10
@@ -88,7 +96,9 @@ class Marks:
     def weights(self) -> np.ndarray:
         """(1 + REPEATS, n) how often each image counts in each resampling."""
         data = self.bench.data
-        return Batch(torch.arange(len(data)), data.images, data.labels, self.bench.seed).weights.numpy()
+        return Batch(
+            torch.arange(len(data)), data.images, data.labels, self.bench.seed
+        ).weights.numpy()
 
     @cached_property
     def _known(self) -> dict[str, tuple[dict[str, np.ndarray], Interval]]:
@@ -109,11 +119,20 @@ class Marks:
         of["count"], of["sure"] = torch.ones_like(of["right"]), (of["confidence"] > SURE).double()
         of["sure_right"], of["square"] = of["sure"] * of["right"], of["confidence"].square()
         member = torch.nn.functional.one_hot(binned(of["confidence"].nan_to_num(0.0), BINS), BINS)
-        sums = {part: self.weights @ (values[:, None] * member).numpy() for part, values in of.items()}
+        sums = {
+            part: self.weights @ (values[:, None] * member).numpy() for part, values in of.items()
+        }
         found = {name.lower(): values for name, values in measures(sums).items()}
         ends, ece = debiased(sums)
-        found |= {"value": self.mean(piece), "change": self.change(piece), "ece": ece, "plain_ece": found["plain ece"]}
-        return {name: found[name] for name in ("value", "change", "ece", "plain_ece", "brier", "nll")}, ends
+        found |= {
+            "value": self.mean(piece),
+            "change": self.change(piece),
+            "ece": ece,
+            "plain_ece": found["plain ece"],
+        }
+        return {
+            name: found[name] for name in ("value", "change", "ece", "plain_ece", "brier", "nll")
+        }, ends
 
     def average(self, values: Tensor) -> np.ndarray:
         """(1 + REPEATS,) of a number (n,) for each image."""
@@ -133,7 +152,9 @@ class Marks:
         """The columns of one change."""
         right, clean = (self.found[which]["right"].double().numpy() for which in (piece, CLEAN))
         replicates, ece = self._measured(piece)
-        same = self.found[piece] is self.found[CLEAN]  # which differ by nothing, whatever the images
+        same = (
+            self.found[piece] is self.found[CLEAN]
+        )  # which differ by nothing, whatever the images
         change = Interval(0.0, 0.0, 0.0) if same else paired_change(right - clean)
         exact = {"value": wilson(right.sum(), len(right)), "change": change, "ece": ece}
         return measured(replicates, len(right)) | ended(exact)
@@ -145,7 +166,10 @@ class Marks:
         row = measured(together, len(self.bench.data))
         right = np.mean([self.found[piece]["right"].double().numpy() for piece in pieces], axis=0)
         clean = self.found[CLEAN]["right"].double().numpy()
-        shares = {"value": clustered_share(right, len(pieces)), "change": paired_change(right - clean)}
+        shares = {
+            "value": clustered_share(right, len(pieces)),
+            "change": paired_change(right - clean),
+        }
         return row | {"ece_low": max(row["ece_low"], 0.0)} | ended(shares)
 
 
@@ -156,7 +180,10 @@ def marks(found: Found, subject: Subject, bench: Bench) -> Marks:
 
 def measured(replicates: Replicates, count: int) -> dict[str, float]:
     """Value, low and high of each measure, and the number of images."""
-    found = {name: interval(np.where(np.isfinite(each), each, np.nan), count) for name, each in replicates.items()}
+    found = {
+        name: interval(np.where(np.isfinite(each), each, np.nan), count)
+        for name, each in replicates.items()
+    }
     return ended(found) | {"n": count}
 
 
@@ -173,14 +200,24 @@ def with_ends(name: str, says: str, label: str) -> tuple[Column, Column, Column]
     """A measure and its interval."""
     words = {"low": "Lower", "high": "Upper"}
     low, high = (
-        Column(f"{name}_{end}", "quantity", f"{word} end of its 95 % interval.") for end, word in words.items()
+        Column(f"{name}_{end}", "quantity", f"{word} end of its 95 % interval.")
+        for end, word in words.items()
     )
     return Column(name, "quantity", says, label=label), low, high
 
 
 ECE = (
-    *with_ends("ece", "Expected calibration error: mean gap between confidence and accuracy, debiased.", "ECE"),
-    Column("plain_ece", "quantity", "The same as papers report it, with what noise adds.", label="plain ECE"),
+    *with_ends(
+        "ece",
+        "Expected calibration error: mean gap between confidence and accuracy, debiased.",
+        "ECE",
+    ),
+    Column(
+        "plain_ece",
+        "quantity",
+        "The same as papers report it, with what noise adds.",
+        label="plain ECE",
+    ),
 )
 MEASURES = (
     *with_ends("change", "Accuracy less that of the clean images.", "change of accuracy"),
@@ -206,7 +243,9 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> Any:
 def levels(subject: Subject, like: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation (c, 1, 1) by which the model's images are normalised: x = (level − mean) / std."""
     channels = subject.specimen.anatomy.image[0]
-    mean, std = (like.new_tensor(given)[:channels].view(-1, 1, 1) for given in (subject.mean, subject.std))
+    mean, std = (
+        like.new_tensor(given)[:channels].view(-1, 1, 1) for given in (subject.mean, subject.std)
+    )
     return mean, std
 
 
@@ -214,5 +253,9 @@ def check_shares(name: str, values: Sequence[float], low: float, high: float) ->
     """At least one number, each above `low` and at most `high`, none twice."""
     wrong = [value for value in values if not low < value <= high]
     if not values or wrong or len(set(values)) < len(values):
-        found = f"{wrong[0]:g} is not" if wrong else "one is there twice" if values else "there is none"
-        raise VitreousError(f"{name} have to be different numbers above {low:g}, at most {high:g}; {found}.")
+        found = (
+            f"{wrong[0]:g} is not" if wrong else "one is there twice" if values else "there is none"
+        )
+        raise VitreousError(
+            f"{name} have to be different numbers above {low:g}, at most {high:g}; {found}."
+        )

@@ -26,8 +26,16 @@ for _found in iter_modules(__path__):
 COLUMNS = (
     Column("measure", "category", "The property, by its name in claims."),
     Column("value", "quantity", "What it comes to."),
-    Column("low", "quantity", "Lower end of the 95 % interval; the value, where nothing is left to chance."),
-    Column("high", "quantity", "Upper end of the 95 % interval; the value, where nothing is left to chance."),
+    Column(
+        "low",
+        "quantity",
+        "Lower end of the 95 % interval; the value, where nothing is left to chance.",
+    ),
+    Column(
+        "high",
+        "quantity",
+        "Upper end of the 95 % interval; the value, where nothing is left to chance.",
+    ),
 )
 
 
@@ -39,5 +47,9 @@ def identities(seed: int = 0) -> Result:
         rows.append((name, *(found if isinstance(found, Interval) else (found, found, found))))
     table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
     table = table.astype({column.name: float for column in COLUMNS if column.kind == "quantity"})
-    about = {"seed": seed, "versions": versions(), "date": datetime.now(UTC).isoformat(timespec="seconds")}
+    about = {
+        "seed": seed,
+        "versions": versions(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
     return Result("identities", table, COLUMNS, about=about)

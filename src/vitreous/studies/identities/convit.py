@@ -28,7 +28,9 @@ def from_convolution(strength: float, seed: int) -> float:
         own = slice(3 * head, 3 * head + 3)
         layer.v.weight[own] = torch.eye(3, 27)
         layer.proj.weight[:, own] = kernel[:, :, 1 + row, 1 + column]
-    attended, image = (each.mT.unflatten(-1, (8, 8)) for each in (layer(tokens, (8, 8)), tokens[..., :3]))
+    attended, image = (
+        each.mT.unflatten(-1, (8, 8)) for each in (layer(tokens, (8, 8)), tokens[..., :3])
+    )
     return largest(attended[..., 1:-1, 1:-1] - F.conv2d(image, kernel))
 
 
@@ -73,19 +75,30 @@ def gated(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         assert isinstance(layer, GPSA)
         q, k, _ = layer.project(x)
         content = (q @ k.mT * layer.scale).softmax(-1)
-        yield content, layer.position_attention(grid), layer.attention(x, grid), layer.gate()[:, None, None]
+        yield (
+            content,
+            layer.position_attention(grid),
+            layer.attention(x, grid),
+            layer.gate()[:, None, None],
+        )
 
 
 @measure
 def gpsa_row_sum_error(seed: int) -> float:
     """Largest |Σ_j A_ij − 1| of the mixture, before any division (CVT-26)."""
-    return max(largest(((1 - g) * content + g * position).sum(-1) - 1) for content, position, _, g in gated(seed))
+    return max(
+        largest(((1 - g) * content + g * position).sum(-1) - 1)
+        for content, position, _, g in gated(seed)
+    )
 
 
 @measure
 def gpsa_mixture_difference(seed: int) -> float:
     """Largest difference of a layer's attention from the mixture (CVT-26)."""
-    return max(largest(own - ((1 - g) * content + g * position)) for content, position, own, g in gated(seed))
+    return max(
+        largest(own - ((1 - g) * content + g * position))
+        for content, position, own, g in gated(seed)
+    )
 
 
 @measure

@@ -29,12 +29,18 @@ def smooth(maps: int, channels: int, side: int, numbers: torch.Generator) -> Ten
 def high_share(maps: Tensor) -> Tensor:
     """Energy of the waves above π/2 along an axis, over that of all but the mean: of each map, and the mean of those
     that are not constant."""
-    high, all_ = (each.square().sum((-2, -1)) for each in (high_pass(maps, pi / 2), maps - maps.mean((-2, -1), True)))
+    high, all_ = (
+        each.square().sum((-2, -1))
+        for each in (high_pass(maps, pi / 2), maps - maps.mean((-2, -1), True))
+    )
     return (high / all_)[all_ > 0].mean()
 
 
 def raised(
-    seed: int, draws: int, size: tuple[int, int, int], layer: Callable[[Tensor, torch.Generator], Tensor]
+    seed: int,
+    draws: int,
+    size: tuple[int, int, int],
+    layer: Callable[[Tensor, torch.Generator], Tensor],
 ) -> Interval:
     """In how many draws a random layer raises the share of high frequencies of smooth maps of a size."""
     numbers = torch.Generator().manual_seed(seed)

@@ -21,7 +21,10 @@ def cka(left: Array, right: Array, estimator: Estimator, minibatch: int | None =
     for one, other in zip(grams.take("left"), grams.take("right"), strict=True):
         once = torch.ones(1, len(one), dtype=torch.float64)
         cross = weighted_hsic(one[None], other[None], once, estimator)
-        sums += [float(cross), *(float(own_hsic(gram[None], once, estimator)) for gram in (one, other))]
+        sums += [
+            float(cross),
+            *(float(own_hsic(gram[None], once, estimator)) for gram in (one, other)),
+        ]
     return float(ratio(sums[:1, None], sums[1:2], sums[2:])[0, 0])
 
 
@@ -32,7 +35,9 @@ class Related:
         numbers = np.random.default_rng(seed)
         self.x = numbers.standard_normal((256, 32))
         self.y = self.x @ numbers.standard_normal((32, 16)) + numbers.standard_normal((256, 16))
-        self.q, self.r = (np.linalg.qr(numbers.standard_normal((size, size))).Q for size in (32, 16))
+        self.q, self.r = (
+            np.linalg.qr(numbers.standard_normal((size, size))).Q for size in (32, 16)
+        )
         self.stretching: Array = np.logspace(0, 2, 32)[:, None] * self.q
 
 
@@ -40,7 +45,9 @@ class Related:
 def cka_rotated(seed: int) -> float:
     """|CKA(X, Y) − CKA(3 X Q, 0.2 Y R)|, the larger of both estimators (SLC-01)."""
     a = Related(seed)
-    return max(abs(cka(a.x, a.y, each) - cka(3 * a.x @ a.q, 0.2 * a.y @ a.r, each)) for each in ESTIMATORS)
+    return max(
+        abs(cka(a.x, a.y, each) - cka(3 * a.x @ a.q, 0.2 * a.y @ a.r, each)) for each in ESTIMATORS
+    )
 
 
 @measure
@@ -61,7 +68,10 @@ def off_by(estimator: Estimator, seed: int) -> float:
     """|CKA from minibatches of 128 − unbiased CKA of all 2048 images at once|, where features outnumber images."""
     numbers = np.random.default_rng(seed)
     shared = numbers.standard_normal((2048, 8))
-    x, y = (shared @ numbers.standard_normal((8, 2048)) + 12 * numbers.standard_normal((2048, 2048)) for _ in range(2))
+    x, y = (
+        shared @ numbers.standard_normal((8, 2048)) + 12 * numbers.standard_normal((2048, 2048))
+        for _ in range(2)
+    )
     return abs(cka(x, y, estimator, minibatch=128) - cka(x, y, "unbiased"))
 
 

@@ -19,7 +19,9 @@ PATCH, GRID, WIDTH, CLASSES = 4, 8, 64, 10
 
 def small(**options: Any) -> ViT:
     """4 blocks, width 64, 4 heads, for 32 × 32 images; its head is drawn, because zeros answer alike to everything."""
-    model = build(f"vit_ti/{PATCH}", image=32, classes=CLASSES, depth=4, width=WIDTH, heads=4, **options).eval()
+    model = build(
+        f"vit_ti/{PATCH}", image=32, classes=CLASSES, depth=4, width=WIDTH, heads=4, **options
+    ).eval()
     assert isinstance(model, ViT)
     nn.init.normal_(model.head.weight, std=WIDTH**-0.5)  # type: ignore[arg-type]
     return model
@@ -106,7 +108,9 @@ def interpolation_class(seed: int) -> float:
 @measure
 def zero_head_scores(seed: int) -> float:
     """Largest score of a ViT whose head was replaced as fine-tuning does it, before the first step (VIT-22)."""
-    return largest(adapt(small(head="tanh"), classes=CLASSES, image=32, head="zero")(pictures(seed)))
+    return largest(
+        adapt(small(head="tanh"), classes=CLASSES, image=32, head="zero")(pictures(seed))
+    )
 
 
 def operations(patch: int) -> tuple[int, int]:
@@ -115,7 +119,9 @@ def operations(patch: int) -> tuple[int, int]:
     assert isinstance(model, ViT)
     tokens = model.embed(torch.zeros(1, 3, 32, 32))
     maps = [each for each in model.blocks.modules() if isinstance(each, nn.Linear)]
-    linear = sum(flops(each, tokens.new_zeros(*tokens.shape[:2], each.in_features)) for each in maps)
+    linear = sum(
+        flops(each, tokens.new_zeros(*tokens.shape[:2], each.in_features)) for each in maps
+    )
     return linear, flops(nn.Sequential(*model.blocks), tokens) - linear
 
 

@@ -46,8 +46,14 @@ def _recipes() -> dict[str, Callable[..., Recipe]]:
     for found in iter_modules(__path__):
         module = import_module(f"{__name__}.{found.name}")
         for name, value in vars(module).items():
-            if isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_"):
+            if (
+                isfunction(value)
+                and value.__module__ == module.__name__
+                and not name.startswith("_")
+            ):
                 if name in recipes:
-                    raise TypeError(f"the recipe {name!r} is defined in {recipes[name].__module__} and {found.name}")
+                    raise TypeError(
+                        f"the recipe {name!r} is defined in {recipes[name].__module__} and {found.name}"
+                    )
                 recipes[name] = value
     return recipes

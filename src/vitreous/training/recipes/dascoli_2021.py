@@ -64,10 +64,14 @@ def convit_frozen() -> Recipe:
 
 def deit_distilled() -> Recipe:
     """DeiT with a second token and head that learn what the teacher would answer, its arg-max (D2, A3.14)."""
-    return deit().but(name="deit_distilled", objective="distil_hard", taught=0.5, **{"model.distilled": True})
+    return deit().but(
+        name="deit_distilled", objective="distil_hard", taught=0.5, **{"model.distilled": True}
+    )
 
 
 def deit_distilled_soft() -> Recipe:
     """DeiT that learns the teacher's probabilities at temperature 3 with weight 0.1 (D2, A3.14)."""
     changes = {"model.distilled": True}
-    return deit().but(name="deit_distilled_soft", objective="distil_soft", tau=3.0, taught=0.1, **changes)
+    return deit().but(
+        name="deit_distilled_soft", objective="distil_soft", tau=3.0, taught=0.1, **changes
+    )

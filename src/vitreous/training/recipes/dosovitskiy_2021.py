@@ -29,7 +29,12 @@ def vit_pretrain() -> Recipe:
 def vit_pretrain_in21k(epochs: int = 90) -> Recipe:
     """ViT on ImageNet-21k: 90 epochs (30 for the smaller run of ViT-L), lr 1e-3, weight decay 0.03, linear (D3)."""
     return vit_pretrain().but(
-        name="vit_pretrain_in21k", epochs=epochs, lr=1e-3, weight_decay=0.03, schedule="linear", clip=None
+        name="vit_pretrain_in21k",
+        epochs=epochs,
+        lr=1e-3,
+        weight_decay=0.03,
+        schedule="linear",
+        clip=None,
     )
 
 
@@ -41,7 +46,13 @@ def vit_pretrain_jft(lr: float = 8e-4, epochs: int = 7) -> Recipe:
     """
     changes = {"model.dropout": 0.0}
     return vit_pretrain().but(
-        name="vit_pretrain_jft", epochs=epochs, lr=lr, weight_decay=0.1, schedule="linear", clip=None, **changes
+        name="vit_pretrain_jft",
+        epochs=epochs,
+        lr=lr,
+        weight_decay=0.1,
+        schedule="linear",
+        clip=None,
+        **changes,
     )
 
 

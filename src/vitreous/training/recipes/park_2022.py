@@ -56,7 +56,9 @@ def hdv_imagenet(batch: int = 128) -> Recipe:
     """Park and Kim's main recipe for ImageNet: 5 + 300 epochs, lr growing with the batch (D1)."""
     augment = {"crop": "resized", "randaugment": "rand-m9-n2-mstd0.5", "erasing": 0.25}
     changes = {f"augment.{key}": value for key, value in augment.items()}
-    return hdv_cifar().but(name="hdv_imagenet", batch=batch, lr=1.25e-4 * batch / 128, clip=None, **changes)
+    return hdv_cifar().but(
+        name="hdv_imagenet", batch=batch, lr=1.25e-4 * batch / 128, clip=None, **changes
+    )
 
 
 def hdv_imagenet_general() -> Recipe:
