@@ -68,7 +68,8 @@ def rows_of(entry: dict[str, Any]) -> list[Row]:
 
 def describe(row: Row) -> str:
     if not row.opened:
-        return f"{row.name}: {'by blocks' if row.blocks else 'NOT OPENED' if row.runs else 'does not run'}: {row.reason}"
+        closed = "NOT OPENED" if row.runs else "does not run"
+        return f"{row.name}: {'by blocks' if row.blocks else closed}: {row.reason}"
     attention = (
         "" if row.attention is None else f", attention {row.attention[0]} of {row.attention[1]}"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,10 @@ class Damage(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.what}: {self.file}"
+
+
+def _instead(theirs: bytes, content: bytes) -> bytes:
+    return theirs
 
 
 def _flip(share: float, bit: int) -> Change:
@@ -73,16 +78,12 @@ def damages(folder: Path, others: dict[str, Path] | None = None) -> Iterator[Dam
                 yield Damage(name, what, change)
         for whose, other in (others or {}).items():
             if (other / name).is_file() and (theirs := (other / name).read_bytes()) != content:
-                yield Damage(
-                    name, f"swapped with that of {whose}", lambda content, theirs=theirs: theirs
-                )  # type: ignore[misc]
+                yield Damage(name, f"swapped with that of {whose}", partial(_instead, theirs))
         files = (each for each in sorted(path.parent.iterdir()) if each.is_file() and each != path)
         beside = [each for each in files if each.suffix == path.suffix]
         if beside:
             theirs = beside[0].read_bytes()
-            yield Damage(
-                name, f"swapped with {beside[0].name}", lambda content, theirs=theirs: theirs
-            )  # type: ignore[misc]
+            yield Damage(name, f"swapped with {beside[0].name}", partial(_instead, theirs))
 
 
 def spoiled(folder: Path, damage: Damage, into: Path) -> Path:

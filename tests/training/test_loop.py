@@ -118,11 +118,8 @@ def test_a_run_is_a_model_that_opens(tmp_path: Path) -> None:
     ):
         assert torch.equal(loading.load(name)(x), trained.model(x))
     assert not torch.equal(loading.load(f"run:{tmp_path}@initial")(x), trained.model(x))
-    assert loading.load(f"run:{tmp_path}").pretrained_cfg["label_names"] == (
-        "class 0",
-        "class 1",
-        "class 2",
-    )  # type: ignore[index]
+    config: Any = loading.load(f"run:{tmp_path}").pretrained_cfg
+    assert config["label_names"] == ("class 0", "class 1", "class 2")
     assert len(vitreous.open(f"run:{tmp_path}").units) == 4  # stem, attention, mlp, head
     with pytest.raises(
         UnknownName, match=r"no moment 'finl'. Did you mean final, initial\? The run has"

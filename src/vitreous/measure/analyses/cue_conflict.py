@@ -43,7 +43,10 @@ class CueConflict(Analysis):
             return why
         data = bench.data
         if not all(cue in data.truth for cue in CUES):
-            return f"Images of {data.name!r} do not say which shape and texture they show; those of 'world:conflict' do."
+            return (
+                f"Images of {data.name!r} do not say which shape and texture they show; "
+                "those of 'world:conflict' do."
+            )
         if not any(torch.equal(data.labels.cpu(), data.truth[cue].cpu()) for cue in CUES):
             return f"The classes of {data.name!r} are neither shapes nor textures."
         return (

@@ -177,7 +177,10 @@ class LinearProbe(Analysis):
         if sets.fitting.classes != sets.asked.classes:
             return "The images to fit on have other classes than those to ask on."
         if not len(sets.asked) or not bool(sets.held_out.any()):
-            return f"A probe needs at least {HELD_OUT} images to fit on and one to ask, and there are {len(bench.data)}."
+            return (
+                f"A probe needs at least {HELD_OUT} images to fit on and one to ask, "
+                f"and there are {len(bench.data)}."
+            )
         if len(sets.fitting.labels[~sets.held_out].unique()) < 2:
             return "All images to fit on are of one class, so there is nothing to tell apart."
         return ""
