@@ -11,7 +11,8 @@ from torch import Tensor
 
 from models.weights import shaken
 from vitreous.models import build
-from vitreous.training.locality import distance, gates, nonlocality, record
+from vitreous.specimen.attention_geometry import mean_patch_distance
+from vitreous.training.locality import gates, nonlocality, record
 
 
 def by_loops(attention: Tensor, rows: int, columns: int) -> list[float]:
@@ -37,18 +38,20 @@ def by_loops(attention: Tensor, rows: int, columns: int) -> list[float]:
 )
 def test_uniform_attention(side: int, value: float) -> None:
     uniform = torch.full((1, 2, side**2, side**2), 1 / side**2)
-    assert distance(uniform, (side, side)).tolist() == pytest.approx([value] * 2, abs=0.005)
+    assert mean_patch_distance(uniform, (side, side)).tolist() == pytest.approx(
+        [value] * 2, abs=0.005
+    )
 
 
 def test_attention_to_oneself_and_to_the_next() -> None:
-    assert distance(torch.eye(6).expand(1, 1, 6, 6), (2, 3)).tolist() == [0]
+    assert mean_patch_distance(torch.eye(6).expand(1, 1, 6, 6), (2, 3)).tolist() == [0]
     neighbour = torch.eye(6)[[1, 0, 1, 4, 3, 4]]
-    assert distance(neighbour.expand(3, 1, 6, 6), (2, 3)).tolist() == [1]
+    assert mean_patch_distance(neighbour.expand(3, 1, 6, 6), (2, 3)).tolist() == [1]
 
 
 def test_extra_tokens_are_left_out() -> None:
     attention = torch.rand(2, 3, 8, 8).softmax(-1)
-    assert distance(attention, (2, 3)).tolist() == pytest.approx(
+    assert mean_patch_distance(attention, (2, 3)).tolist() == pytest.approx(
         by_loops(attention, 2, 3), rel=1e-5
     )
 

@@ -8,8 +8,8 @@ otherwise in portions that fit into a processor's cache.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 from weakref import ref
 
@@ -22,12 +22,10 @@ from vitreous.measure.per_image import PerImage, mean
 from vitreous.measure.probe import Batch, Each, Seen, Setting, interval, key
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, tabulate
-from vitreous.specimen.anatomy import Grid, Unit
-from vitreous.specimen.attention import Places
+from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.attention_geometry import AttentionGeometry, portions
 from vitreous.specimen.observe import AttentionMap, Sites
 
-PORTION = {"cpu": 1 << 19, "cuda": 1 << 27}
-"""Probabilities that are reduced at a time."""
 MASKED = 1e-20
 """A pair that no head of an image gives more is masked: libraries add -100 to logits, or -inf."""
 
@@ -54,98 +52,6 @@ def without_attention(subject: Subject) -> str:
         if any(unit.kind == "attention" for unit in subject.specimen.units)
         else "It has no attention."
     )
-
-
-def portions(values: Tensor) -> Iterator[Tensor]:
-    """Some images at a time, in float32 or better."""
-    wide = torch.promote_types(values.dtype, torch.float32)
-    size = PORTION.get(values.device.type, 1 << 19) // max(1, values.shape[1:].numel())
-    return (part.to(wide) for part in values.split(max(1, size)))
-
-
-def centres(
-    tokens: Tensor, prefix: int, grid: Grid, extent: tuple[float, float]
-) -> tuple[Tensor, Tensor]:
-    """Row and column of each token's middle if the grid covers `extent`; tokens without a place are put somewhere."""
-    cell = (tokens - prefix).clamp_min(0).double()
-    return (
-        (cell.div(grid[1], rounding_mode="floor") + 0.5) * (extent[0] / grid[0]),
-        (cell % grid[1] + 0.5) * (extent[1] / grid[1]),
-    )
-
-
-def distances(places: Places, extent: tuple[float, float]) -> Tensor:
-    """(groups, queries, keys) from the middle of each query to that of each key, whichever grids they lie on; zero to
-    keys that have no place. In pixels if `extent` is the image's, in patches if it is the grid of the queries."""
-    rows, columns = centres(places.queries, places.prefix, places.query_grid, extent)
-    down, right = centres(places.keys, places.prefix, places.key_grid, extent)
-    apart = torch.hypot(
-        rows[:, :, None] - down[:, None, :], columns[:, :, None] - right[:, None, :]
-    )
-    return apart * (places.keys >= places.prefix)[:, None, :]
-
-
-def averaged(per_query: Tensor, queries: Tensor) -> Tensor:
-    """(b, heads) mean over some `queries`, an index into all of them, of (b, groups, heads, queries)."""
-    chosen = per_query.transpose(1, 2).flatten(2).index_select(2, queries)
-    return chosen.double().nanmean(-1)
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """Distances of one unit's attention, on the device of its probabilities."""
-
-    weights: Tensor
-    """(groups, queries, 2, keys): distances, and 1 for keys that have a place."""
-    asking: Tensor
-    """Queries that have a place, as an index into all of them."""
-    extent: tuple[float, float]
-    """What the grid covers, as `weights` measures it."""
-    scale: float
-    """What distances are still to be multiplied by: where patches are square, `weights` is in patches, so that those
-    who ask in pixels and those who ask in patches ask for the same sums."""
-
-    @classmethod
-    def of(cls, places: Places, extent: tuple[float, float], like: Tensor) -> Geometry:
-        down, right = (
-            length / cells for length, cells in zip(extent, places.query_grid, strict=True)
-        )
-        scale = down if down == right else 1.0
-        extent = (extent[0] / scale, extent[1] / scale)
-        apart = distances(places, extent)
-        placed = (places.keys >= places.prefix)[:, None, :].expand_as(apart).double()
-        return cls(
-            torch.stack([apart, placed], 2).to(
-                like.device, torch.promote_types(like.dtype, torch.float32)
-            ),
-            (places.queries >= places.prefix).flatten().nonzero()[:, 0].to(like.device),
-            extent,
-            scale,
-        )
-
-    def sums(self, values: Tensor) -> Tensor:
-        """(b, groups, heads, queries, 2) of attention times distance, and of attention to keys that have a place."""
-        batch, groups, heads, queries, keys = values.shape
-        if groups == 1:  # one small product for each query, five times as fast as what follows
-            columns = (
-                values.to(self.weights.dtype).reshape(batch * heads, queries, keys).permute(1, 2, 0)
-            )
-            return (
-                torch.bmm(self.weights[0], columns)
-                .permute(2, 0, 1)
-                .reshape(batch, 1, heads, queries, 2)
-            )
-        weights = self.weights[:, None].unbind(3)
-        return torch.cat(
-            [torch.stack([(part * w).sum(-1) for w in weights], -1) for part in portions(values)]
-        )
-
-    def mean_distance(self, values: Tensor, renormalise: bool = True) -> tuple[Tensor, Tensor]:
-        """(b, heads) Σ A·d, mean over queries, with rows that sum to one over keys that have a place or as they are;
-        and the share of attention that goes to keys that have none."""
-        moment, mass = latest_sums(values, self.extent, lambda: self.sums(values)).unbind(-1)
-        found = averaged(moment / mass if renormalise else moment, self.asking)
-        return self.scale * found, 1 - averaged(mass, self.asking)
 
 
 def cross_entropy(values: Tensor, queries: Tensor) -> Tensor:
@@ -180,6 +86,14 @@ class Latest:
 latest_sums, latest_entropies = Latest(), Latest()
 
 
+def mean_distance(
+    geometry: AttentionGeometry, values: Tensor, renormalise: bool = True
+) -> tuple[Tensor, Tensor]:
+    """`AttentionGeometry.mean_distance` of `values`, whose sums are computed once for all probes."""
+    sums = latest_sums(values, geometry.extent, lambda: geometry.sums(values))
+    return geometry.mean_distance(sums, renormalise)
+
+
 def latest_cross_entropy(seen: AttentionMap) -> Tensor:
     """`cross_entropy`, found once for all who ask."""
     return latest_entropies(seen.values, None, lambda: cross_entropy(seen.values, seen.queries))
@@ -207,7 +121,7 @@ class PerHead(PerImage):
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
-        self.geometries: dict[str, Geometry] = {}
+        self.geometries: dict[str, AttentionGeometry] = {}
 
     def unsuited(self, subject: Subject) -> str:
         return without_attention(subject)
@@ -225,11 +139,11 @@ class PerHead(PerImage):
 
     def geometry(
         self, subject: Subject, unit: Unit, seen: AttentionMap, extent: tuple[float, float]
-    ) -> Geometry:
+    ) -> AttentionGeometry:
         """Made once for every unit."""
         name = key(subject, unit)
         if name not in self.geometries:
-            self.geometries[name] = Geometry.of(seen.places, extent, seen.values)
+            self.geometries[name] = AttentionGeometry.of(seen.places, extent, seen.values)
         return self.geometries[name]
 
     def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:

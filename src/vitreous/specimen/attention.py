@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from vitreous.kinds import Reach, Weights
-from vitreous.specimen.anatomy import Grid
+from vitreous.specimen.attention_geometry import Places
 from vitreous.specimen.contractions import contraction
 from vitreous.specimen.graph import aten, op, path
 from vitreous.specimen.joins import Flow
@@ -23,41 +23,6 @@ from vitreous.specimen.products import Arrangement, Product, attention_product, 
 from vitreous.specimen.trace import PREFIX, SPAN, Trace, constant_along, shape_of
 
 SOFTMAX = {"softmax", "_softmax", "_safe_softmax"}
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Which rows of the probabilities belong together, and where their queries and keys lie.
-
-    Indices count tokens: prefix tokens first, then the grid in raster order; -1 is padding.
-    """
-
-    batch: BatchAxis
-    order: Tensor
-    """(groups, heads): row of the flattened leading dimensions (of one image) for each group and head."""
-    queries: Tensor
-    """(groups, queries)"""
-    keys: Tensor
-    """(groups, keys)"""
-    prefix: int
-    """Prefix tokens among queries and keys together."""
-    query_grid: Grid
-    key_grid: Grid
-
-    def gather(self, probabilities: Tensor) -> Tensor:
-        """Native layout to (b, groups, heads, queries, keys)."""
-        rows, order = self.batch.split(probabilities).flatten(1, -3), self.order.flatten()
-        in_order = torch.equal(order, torch.arange(rows.shape[1], device=order.device))
-        rows = (
-            rows if in_order else rows[:, order.to(rows.device)]
-        )  # no copy where there is nothing to do
-        return rows.unflatten(1, tuple(self.order.shape))
-
-    def scatter(self, matrices: Tensor, like: tuple[int, ...], batch: int) -> Tensor:
-        """(groups, heads, queries, keys) for one image to the native layout `like` (without the batch) of `batch`."""
-        rows = matrices.flatten(0, 1)[self.order.flatten().argsort().to(matrices.device)]
-        value = rows.reshape(1, *like, *rows.shape[-2:]).expand(batch, *like, *rows.shape[-2:])
-        return self.batch.join(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from torch import Tensor, fx, nn
 from vitreous.errors import VitreousError
 from vitreous.kinds import Weights
 from vitreous.specimen.anatomy import Grid, Unit
-from vitreous.specimen.attention import AttentionSite, Places, merged
+from vitreous.specimen.attention import AttentionSite, merged
+from vitreous.specimen.attention_geometry import Places, offsets
 from vitreous.specimen.graph import aten, path
 from vitreous.specimen.layout import BatchAxis
 from vitreous.specimen.observe import Wiring, fused_arguments
@@ -263,12 +264,9 @@ def uniform(places: Places, heads: int, box: Grid | None = None) -> Tensor:
                 f"A neighbourhood needs queries and keys on one grid, but here they lie on {places.query_grid} and "
                 f"{places.key_grid}; use 'uniform'."
             )
-        width = places.query_grid[1]
-        q, k = queries - places.prefix, keys - places.prefix
-        near = ((q // width - k // width).abs() <= box[0] // 2) & (
-            (q % width - k % width).abs() <= box[1] // 2
-        )
-        allowed = allowed & (near & (k >= 0) | (q < 0))
+        down, right = offsets(places)
+        near = (down.abs() <= box[0] // 2) & (right.abs() <= box[1] // 2)
+        allowed = allowed & (near & (keys >= places.prefix) | (queries < places.prefix))
     weights = allowed.double()
     weights = weights / weights.sum(-1, keepdim=True).clamp(min=1)
     return weights.float()[:, None].expand(-1, heads, -1, -1)

@@ -16,7 +16,8 @@ from torch import Tensor, fx, nn
 
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.specimen.anatomy import Grid, Unit
-from vitreous.specimen.attention import AttentionSite, Places, fused_probabilities, merged
+from vitreous.specimen.attention import AttentionSite, fused_probabilities, merged
+from vitreous.specimen.attention_geometry import Places
 from vitreous.specimen.centred import Centred
 from vitreous.specimen.graph import Compiled
 from vitreous.specimen.layout import Layout

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from vitreous.models import mixers
 from vitreous.models.convit import GPSA, ConViT
 from vitreous.models.vit import ViT
+from vitreous.specimen.anatomy import Grid
+from vitreous.specimen.attention_geometry import mean_patch_distance
 from vitreous.training.evaluate import evaluating
 
-Grid = tuple[int, int]
 PerHead = list[list[float]]
 
 
@@ -52,25 +53,14 @@ def nonlocality(model: nn.Module, images: Tensor) -> dict[str, PerHead]:
         layers: list[tuple[Any, Tensor]] = list(_inputs(model, images, grid))
         return {
             "official": [
-                distance(_attention(layer, patches, grid), grid).tolist() for layer, _ in layers
+                mean_patch_distance(_attention(layer, patches, grid), grid).tolist()
+                for layer, _ in layers
             ],
-            "true": [distance(_attention(layer, x, grid), grid).tolist() for layer, x in layers],
+            "true": [
+                mean_patch_distance(_attention(layer, x, grid), grid).tolist()
+                for layer, x in layers
+            ],
         }
-
-
-def distance(attention: Tensor, grid: Grid) -> Tensor:
-    """(1/L) Σ_ij A_ij ‖δ_ij‖ of attention (n, heads, N, N), mean over n: one number a head.
-
-    Tokens before the patches are left out, rows and columns, and what remains of a row is scaled to sum to one.
-    """
-    length = grid[0] * grid[1]
-    among = attention[..., -length:, -length:].float()
-    among = among / among.sum(-1, keepdim=True)
-    row, column = (
-        axis.flatten().float() for axis in torch.meshgrid(*map(torch.arange, grid), indexing="ij")
-    )
-    apart = torch.hypot(row[:, None] - row, column[:, None] - column).to(among.device)
-    return (among * apart).sum((-1, -2)).mean(0) / length
 
 
 def _grid(images: Tensor, count: int) -> Grid:

@@ -159,7 +159,7 @@ def test_attention_replaced_by_its_mean_and_by_neighbours() -> None:
 
 def test_attention_by_offset_alone() -> None:
     """Every pair of queries and keys, one after the other; one window with a class token, and two without."""
-    from vitreous.specimen.attention import Places
+    from vitreous.specimen.attention_geometry import Places
     from vitreous.specimen.layout import BatchAxis
 
     axis, order = BatchAxis(0, 1, True), torch.zeros(1, 2, dtype=torch.int64)

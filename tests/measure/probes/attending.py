@@ -19,7 +19,7 @@ from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import spread
 from vitreous.measure.subject import Subject, subjects
 from vitreous.results import Result
-from vitreous.specimen.attention import Places
+from vitreous.specimen.attention_geometry import Places
 from vitreous.specimen.layout import BatchAxis
 from vitreous.specimen.observe import AttentionMap, Observation
 from vitreous.specimen.specimen import Specimen

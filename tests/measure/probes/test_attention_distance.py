@@ -27,7 +27,7 @@ from measure.probes.attending import (
 from measure.probes.noise import noise
 from specimen.toys import Attention, Block, Transformer, part, settled, unfused
 from vitreous.errors import VitreousError
-from vitreous.measure.heads import Geometry, distances
+from vitreous.specimen.attention_geometry import AttentionGeometry, pair_distances
 
 
 def pair_distance(rows: int, columns: int) -> float:
@@ -58,8 +58,8 @@ def test_against_one_pair_at_a_time(
     queries: Tokens, keys: Tokens, prefix: int, grids: Any, renormalise: bool
 ) -> None:
     found = random_map(queries, keys, prefix, grids)
-    geometry = Geometry.of(found.places, (12.0, 20.0), found.values)
-    value, elsewhere = geometry.mean_distance(found.values, renormalise)
+    geometry = AttentionGeometry.of(found.places, (12.0, 20.0), found.values)
+    value, elsewhere = geometry.mean_distance(geometry.sums(found.values), renormalise)
     torch.testing.assert_close(
         value, mean_distance(found, (12.0, 20.0), renormalise), rtol=1e-12, atol=1e-12
     )
@@ -153,7 +153,7 @@ def test_reduced_keys_lie_in_the_middle_of_what_they_stand_for() -> None:
     unit = attention_units(opened("pvt"))[0]
     found = seen(opened("pvt"), unit)
     assert (found.query_grid, found.key_grid) == ((16, 16), (2, 2))
-    apart = distances(found.places, (SIDE["pvt"], SIDE["pvt"]))[0]
+    apart = pair_distances(found.places, (SIDE["pvt"], SIDE["pvt"]))[0]
     assert apart[0].tolist() == pytest.approx(
         [hypot(14, 14), hypot(14, 46), hypot(46, 14), hypot(46, 46)]
     )
@@ -191,12 +191,12 @@ def test_each_block_sees_its_own_input() -> None:
     model = settled(Transformer(Block(Attention(unfused)), Block(Attention(unfused))))
     specimen = vitreous.open(model, image=16)
     images = subject(specimen).prepare(noise().images)
-    geometry = Geometry.of(seen(specimen, "blocks.0.attn").places, (16, 16), images)
+    geometry = AttentionGeometry.of(seen(specimen, "blocks.0.attn").places, (16, 16), images)
 
     def by_hand(tokens: torch.Tensor) -> np.ndarray:
         query, key, _ = part(model, "blocks.1.attn").split(part(model, "blocks.1.norm1")(tokens))
         matrix = (query @ key.mT / 2).softmax(-1)
-        return geometry.mean_distance(matrix[:, None])[0].mean(0).numpy()
+        return geometry.mean_distance(geometry.sums(matrix[:, None]))[0].mean(0).numpy()
 
     with torch.no_grad():
         embedding = part(model, "stem")(images)

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from vitreous.measure.heads import PerHead
+from vitreous.measure.heads import PerHead, mean_distance
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, View, estimate
 from vitreous.specimen.anatomy import Unit
@@ -96,5 +96,5 @@ class AttentionDistance(PerHead):
 
     def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
         geometry = self.geometry(subject, unit, seen, self.extent(subject, seen))
-        value, elsewhere = geometry.mean_distance(seen.values, self.renormalise)
+        value, elsewhere = mean_distance(geometry, seen.values, self.renormalise)
         return {"value": value, "elsewhere": elsewhere}

@@ -26,13 +26,14 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vitreous.measure.heads import Geometry, cross_entropy, hidden
+from vitreous.measure.heads import cross_entropy, hidden
 from vitreous.measure.pictures import Pictured, coarser, token_matrix
 from vitreous.measure.probe import Batch, Setting, Sums, key, where
 from vitreous.measure.subject import Subject
 from vitreous.palette import RAMPS
 from vitreous.results import UNIT_COLUMNS, Column, Result, View
 from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.attention_geometry import AttentionGeometry
 from vitreous.specimen.observe import AttentionMap, Sites
 
 __all__ = ["AttentionMaps"]
@@ -193,7 +194,8 @@ def _summary(subject: Subject, seen: AttentionMap) -> Tensor:
     """(b, heads + 1, 3) distance, entropy and attention to tokens without a place; the mean of the heads comes last."""
     values = torch.cat([seen.values, seen.values.mean(2, keepdim=True)], 2)
     _, height, width = subject.specimen.anatomy.image
-    distance, elsewhere = Geometry.of(seen.places, (height, width), values).mean_distance(values)
+    geometry = AttentionGeometry.of(seen.places, (height, width), values)
+    distance, elsewhere = geometry.mean_distance(geometry.sums(values))
     entropy = cross_entropy(values, seen.queries).diagonal(dim1=1, dim2=2)
     return torch.stack([distance, entropy, elsewhere], -1)
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 from vitreous.measure.alignment import Grams, columns, doubled, minibatches, vectors, weighted_hsic
-from vitreous.measure.heads import Geometry, hidden
+from vitreous.measure.heads import hidden, mean_distance
 from vitreous.measure.per_image import mean
 from vitreous.measure.probe import Batch, Each, Probe, Seen, Setting, Sums, estimated, key, where
 from vitreous.measure.probes.cka import about_copies, too_few
@@ -32,6 +32,7 @@ from vitreous.measure.probes.localisation import MINIBATCH
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate, tabulate
 from vitreous.specimen.anatomy import Unit
+from vitreous.specimen.attention_geometry import AttentionGeometry
 from vitreous.specimen.observe import Feature, Sites
 
 __all__ = ["LocalHeads"]
@@ -106,7 +107,7 @@ class LocalHeads(Probe):
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
-        self.geometries: dict[str, Geometry] = {}
+        self.geometries: dict[str, AttentionGeometry] = {}
 
     def unsuited(self, subject: Subject) -> str:
         if why := too_few(len(self.setting.data), "unbiased"):
@@ -142,10 +143,10 @@ class LocalHeads(Probe):
         values = sites.attention.probabilities.values
         if name not in self.geometries:
             _, *extent = subject.specimen.anatomy.image
-            self.geometries[name] = Geometry.of(
+            self.geometries[name] = AttentionGeometry.of(
                 sites.attention.places, (extent[0], extent[1]), values
             )
-        distance, _ = self.geometries[name].mean_distance(values)
+        distance, _ = mean_distance(self.geometries[name], values)
         return {key(subject, unit, "distance"): Each(distance)}
 
     def close(self, shard: Batch) -> Sums:

@@ -18,7 +18,7 @@ from vitreous.measure.curvature.loss import called
 from vitreous.measure.probes.gates import PARAMETER
 from vitreous.measure.probes.position_similarity import NAMED, RELATIVE
 from vitreous.specimen.anatomy import Unit
-from vitreous.specimen.attention import Places
+from vitreous.specimen.attention_geometry import Places, offsets
 from vitreous.specimen.graph import op, path
 from vitreous.specimen.observe import Sites
 from vitreous.specimen.specimen import Specimen
@@ -185,14 +185,12 @@ def by_offset(mean: Tensor, places: Places) -> Tensor:
     each; queries that are prefix tokens keep what they had."""
     (height, width), prefix = places.query_grid, places.prefix
     queries, keys = places.queries[:, :, None], places.keys[:, None, :]
-    q, k = queries - prefix, keys - prefix
-    offset = (
-        (q // width - k // width + height - 1) * (2 * width - 1) + q % width - k % width + width - 1
-    )
+    down, right = offsets(places)
+    offset = (down + height - 1) * (2 * width - 1) + right + width - 1
     classes = (2 * height - 1) * (2 * width - 1)
-    offset = offset.where(k >= 0, classes + keys)
+    offset = offset.where(keys >= prefix, classes + keys)
     own = classes + prefix + queries * (prefix + height * width) + keys
-    offset = offset.where(q >= 0, own)
+    offset = offset.where(queries >= prefix, own)
     there = (queries >= 0) & (keys >= 0)
     offset = offset.where(there, 0).expand(there.shape).flatten().to(mean.device)
     weight = there.flatten().to(mean.device, torch.float64)
