@@ -20,11 +20,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from vitreous import recipes, store
+from vitreous import recipes
 from vitreous.data import load
 from vitreous.measure.engine import analyse
 from vitreous.measure.inspection import Inspection
 from vitreous.models import runs
+from vitreous.storage.run_folder import Run
 from vitreous.training.evaluate import evaluate
 from vitreous.training.loop import train
 
@@ -79,13 +80,15 @@ def train_one(name: str, folder: Path, epochs: int | None, size: int, device: st
 
 def pack_one(name: str, folder: Path) -> dict[str, Any]:
     """Copy the record, round the weights to half precision, and measure what they are worth."""
-    run, shelf = store.Run(folder / name), store.Run(SHELF / name)
+    run, shelf = Run(folder / name), Run(SHELF / name)
     shutil.rmtree(shelf.folder, ignore_errors=True)
     (shelf.folder / "weights").mkdir(parents=True)
     for file in ("recipe.json", "metrics.jsonl"):
         shutil.copy(run.folder / file, shelf.folder / file)
     shelf.write("environment.json", environment(run))
-    for moment in [each for each in run.moments() if each in KEPT] if name in WHOLE else ["final"]:
+    for moment in (
+        [each for each in run.checkpoints() if each in KEPT] if name in WHOLE else ["final"]
+    ):
         tensors, notes = run.read_weights(moment)
         half = {
             key: value.half() if value.is_floating_point() else value
@@ -97,13 +100,13 @@ def pack_one(name: str, folder: Path) -> dict[str, Any]:
     return written
 
 
-def environment(run: store.Run) -> dict[str, str]:
+def environment(run: Run) -> dict[str, str]:
     """Versions, device and day; the command and the machine it ran on say nothing to a reader."""
     whole = json.loads((run.folder / "environment.json").read_text(encoding="utf-8"))
     return {key: whole[key] for key in ENVIRONMENT} | {"date": whole["started"][:10]}
 
 
-def card(name: str, shelf: store.Run) -> dict[str, Any]:
+def card(name: str, shelf: Run) -> dict[str, Any]:
     """What the packed model is, with its error and NLL on the whole test split and on the first few images of it."""
     identity, model = shelf.identity, runs.from_run(shelf)
     recipe, few = identity["recipe"], load(DATA, split="test", size=FEW)
@@ -112,7 +115,7 @@ def card(name: str, shelf: store.Run) -> dict[str, Any]:
         "name": name,
         "model": MODELS[name][0],
         "parameters": sum(p.numel() for p in model.parameters()),
-        "moments": shelf.moments(),
+        "moments": shelf.checkpoints(),
         "data": DATA,
         "recipe": recipe["name"],
         "epochs": recipe["epochs"],

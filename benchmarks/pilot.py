@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import vitreous
 from vitreous import recipes
-from vitreous.store import Run
+from vitreous.storage.run_folder import Run
 from vitreous.training.seeds import train_seeds
 
 INITS = ("jax", "timm")

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 from vitreous import recipes
 from vitreous.data.dataset import Dataset
+from vitreous.distributed import Processes
 from vitreous.models import build
-from vitreous.processes import Processes
 from vitreous.training.objectives import Classify
 from vitreous.training.optim import optimiser
 from vitreous.training.stack import Stack, StackedStep

@@ -23,12 +23,10 @@ SCRIPTS = [
 ]
 
 TIERS = (
-    ("errors", "annotations", "hub", "kinds"),
-    ("image_size",),
-    ("files", "palette", "terminal", "names", "ranges"),
-    ("results", "config"),
-    ("processes", "transfers"),
-    ("models", "data", "store", "specimen"),
+    ("errors", "hub", "interrupts", "random_numbers", "unit_kinds"),
+    ("image_size", "model_names", "palette", "storage", "validation"),
+    ("results", "config", "devices", "distributed"),
+    ("models", "data", "specimen"),
     ("training",),
     ("measure", "claims"),
     ("report", "studies"),
@@ -38,10 +36,10 @@ TIERS = (
 )
 """Rooms from the ground up. A room imports from lower floors; within a floor only what SIDEWAYS lists."""
 
-SIDEWAYS = {("specimen", "models"), ("models", "store")}
-"""A specimen opens a model by name; a model comes out of a run's folder."""
+SIDEWAYS = {("specimen", "models")}
+"""A specimen opens a model by name."""
 
-ONLY = {"claims": {"errors", "files", "results"}}
+ONLY = {"claims": {"errors", "random_numbers", "results", "storage"}}
 """Stored results can be judged without torch."""
 
 FLOOR = {room: floor for floor, rooms in enumerate(TIERS) for room in rooms}

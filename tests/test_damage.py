@@ -25,10 +25,10 @@ from training.toy import images as toy_images
 from vitreous.claims.claim import judge
 from vitreous.claims.reading import load as evidence
 from vitreous.config import Augment
-from vitreous.files import read_json
 from vitreous.measure.inspection import Inspection
 from vitreous.models import loading
 from vitreous.results import Result
+from vitreous.storage.atomic_files import read_json
 from vitreous.studies import conduct, running
 from vitreous.training import loop
 from vitreous.training.loop import Trained

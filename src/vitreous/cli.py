@@ -25,12 +25,12 @@ from vitreous.commands.listing import listing
 from vitreous.commands.options import Alone
 from vitreous.commands.options import Options as InspectOptions
 from vitreous.commands.study import study
+from vitreous.commands.terminal import complain
 from vitreous.commands.train import Options as TrainOptions
 from vitreous.commands.train import train
 from vitreous.config import FIELDS
 from vitreous.errors import VitreousError, for_command_line, reason
 from vitreous.measure import analyses
-from vitreous.terminal import complain
 
 UNFORESEEN = 70
 """Exit code of a fault of ours, which `sysexits.h` calls EX_SOFTWARE."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_type_hints
 
-from vitreous.annotations import fits, plain, words
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.validation import annotation_in_words, as_tuples, fits_annotation
 
 Moments = Literal["none", "moments", "epochs"]
 
@@ -110,9 +110,9 @@ class Recipe:
         for key, value in changes.items():
             room, _, name = key.partition(".")
             if key in FIELDS:
-                own[key] = plain(value)
+                own[key] = as_tuples(value)
             elif key in AUGMENT or (room == "model" and name):
-                inside[room][name] = plain(value)
+                inside[room][name] = as_tuples(value)
             else:
                 raise UnknownName("field of a recipe", key, [*FIELDS, *AUGMENT])
         if inside["augment"]:
@@ -142,8 +142,8 @@ def _misfits(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:
     hints = get_type_hints(type(config))
     for each in fields(config):
         value = getattr(config, each.name)
-        if not fits(value, hints[each.name]):
-            yield f"{prefix}{each.name}={value!r} is not {words(hints[each.name])}"
+        if not fits_annotation(value, hints[each.name]):
+            yield f"{prefix}{each.name}={value!r} is not {annotation_in_words(hints[each.name])}"
         elif each.name in POSITIVE and value is not None and value <= 0:
             yield f"{prefix}{each.name} {value} is not positive"
         elif each.name in NOT_NEGATIVE and value is not None and value < 0:

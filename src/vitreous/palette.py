@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from vitreous.kinds import Kind, Reach
+from vitreous.unit_kinds import Kind, Reach
 
 Theme = Literal["light", "dark"]
 

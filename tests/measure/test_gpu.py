@@ -7,10 +7,10 @@ import torch
 
 import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
+from vitreous.devices import to_device, to_memory
 from vitreous.measure.probe import Setting
 from vitreous.measure.streaming import Pass
 from vitreous.measure.subject import subjects
-from vitreous.transfers import to_device, to_memory
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

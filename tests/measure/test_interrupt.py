@@ -12,13 +12,13 @@ import torch
 
 import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
-from vitreous import store
+from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
 from vitreous.measure import engine
 from vitreous.measure.partial import Interrupted, Partial, Shards
 from vitreous.measure.probe import Sums
 from vitreous.measure.streaming import Found, Pass
-from vitreous.processes import Processes
+from vitreous.storage.run_folder import Run
 
 SHARD = 25
 
@@ -30,7 +30,7 @@ def look(keep: Path | None = None, **options: Any) -> vitreous.Inspection:
 
 def sums(folder: Path) -> tuple[Sums, list[int]]:
     partial = Partial(None, {})
-    partial.read(store.Run(folder))
+    partial.read(Run(folder))
     shards = Shards(partial, Processes())
     return shards.sums, sorted(shards.done)
 

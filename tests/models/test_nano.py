@@ -15,12 +15,12 @@ import torch
 
 import vitreous
 from generators import generator
-from vitreous import store
 from vitreous.cli import main
 from vitreous.data import Dataset, load
 from vitreous.errors import UnknownName
-from vitreous.files import Damaged, read_json
 from vitreous.models import loading, runs
+from vitreous.storage.atomic_files import Damaged, read_json
+from vitreous.storage.run_folder import Run
 from vitreous.training.evaluate import evaluate
 
 SHELF = Path(vitreous.__file__).parent / "nano"
@@ -47,7 +47,7 @@ def test_it_is_as_good_as_its_card_says(name: str) -> None:
     again = evaluate(model, images(few["test_images"]))
     assert again["test_error"] == few["test_error"]
     assert again["test_nll"] == pytest.approx(few["test_nll"], abs=1e-6)
-    trained = store.Run(SHELF / name).records()[-1]
+    trained = Run(SHELF / name).records()[-1]
     assert written["test_error"] == pytest.approx(
         trained["test_error"], abs=2 / written["test_images"]
     )
@@ -71,9 +71,9 @@ def test_it_loads_within_a_second(name: str) -> None:
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_before_after_the_warm_up_and_at_the_end(name: str) -> None:
-    run, data = store.Run(SHELF / name), images(300)
-    assert run.moments() == card(name)["moments"] == ["initial", "warmup", "final"]
-    worth = [evaluate(loading.load(f"nano:{name}@{moment}"), data) for moment in run.moments()]
+    run, data = Run(SHELF / name), images(300)
+    assert run.checkpoints() == card(name)["moments"] == ["initial", "warmup", "final"]
+    worth = [evaluate(loading.load(f"nano:{name}@{moment}"), data) for moment in run.checkpoints()]
     assert worth[0]["test_error"] == pytest.approx(0.9, abs=0.06)  # three standard errors of chance
     assert worth[0]["test_nll"] > worth[1]["test_nll"] > worth[2]["test_nll"]
     last, named = (loading.load(f"nano:{name}{moment}").state_dict() for moment in ("", "@final"))
@@ -98,8 +98,11 @@ def test_all_of_them_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ("nano:vitt", r"There is no bundled model 'nano:vitt'\. Did you mean nano:vit"),
         ("nano:", r"There is no bundled model 'nano:'"),
         ("nano:../nano/vit", r"There is no bundled model 'nano:\.\./nano/vit'"),
-        ("nano:vit@start", r"There is no moment 'start'.*The run has initial, warmup, final\.$"),
-        ("nano:swin@initial", r"There is no moment 'initial'.*The run has final\.$"),
+        (
+            "nano:vit@start",
+            r"There is no checkpoint 'start'.*The run has initial, warmup, final\.$",
+        ),
+        ("nano:swin@initial", r"There is no checkpoint 'initial'.*The run has final\.$"),
     ],
 )
 def test_unknown_names_and_moments(name: str, sentence: str) -> None:

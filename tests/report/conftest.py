@@ -10,8 +10,8 @@ import pytest
 
 from results.conftest import distances, filters, reliability, similarity, spectrum
 from vitreous import Anatomy, Inspection, Result, Unit
-from vitreous.kinds import Kind, Reach
 from vitreous.results import UNIT_COLUMNS, Column, View, estimate
+from vitreous.unit_kinds import Kind, Reach
 
 EVIL = "<script>alert(1)</script>"
 QUOTED = "\"'&</script><img src=x onerror=alert(2)>"

@@ -14,8 +14,8 @@ import pytest
 
 from results.conftest import distances, filters, similarity
 from vitreous.errors import VitreousError
-from vitreous.files import read_json, write_json
 from vitreous.results import Column, Reference, Result, View
+from vitreous.storage.atomic_files import read_json, write_json
 
 
 def awkward() -> Result:

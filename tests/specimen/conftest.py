@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from vitreous.kinds import Reach
 from vitreous.palette import KIND_COLOURS, REACH_GLYPHS
 from vitreous.specimen.anatomy import Anatomy, Unit
+from vitreous.unit_kinds import Reach
 
 Block = Callable[[int, str, Unit], list[Unit]]
 

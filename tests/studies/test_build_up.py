@@ -14,7 +14,7 @@ from vitreous.cli import main
 from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.models.runs import from_run
-from vitreous.store import Run
+from vitreous.storage.run_folder import Run
 from vitreous.studies import conduct, running
 from vitreous.studies.build_up import HELD_OUT, BuildUp, Placement, listed, most, search
 from vitreous.studies.measuring import images

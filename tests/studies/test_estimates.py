@@ -14,7 +14,7 @@ import torch
 from vitreous import claims
 from vitreous.claims.claim import find
 from vitreous.cli import main
-from vitreous.store import Run
+from vitreous.storage.run_folder import Run
 from vitreous.studies import estimates, running
 from vitreous.studies.dry_run import spoken
 from vitreous.studies.estimates import Speed, duration, estimate, makespan

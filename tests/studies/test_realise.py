@@ -16,7 +16,7 @@ from vitreous.config import Augment, Recipe
 from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.models import build
-from vitreous.store import Run
+from vitreous.storage.run_folder import Run
 from vitreous.studies.realise import EVERY, OWN, WORDS, causes, describe, realise, shortened
 from vitreous.studies.scales import SANITY, SCALES, SMALL, Scale
 from vitreous.studies.training import Training

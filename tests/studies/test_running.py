@@ -17,7 +17,7 @@ from studies.tiny import CLAIMS, cells, equal, tiny
 from vitreous.claims.claim import judge
 from vitreous.claims.reading import load
 from vitreous.errors import VitreousError
-from vitreous.store import Run
+from vitreous.storage.run_folder import Run
 from vitreous.studies import running
 from vitreous.studies.conduct import remember
 from vitreous.studies.measuring import folder, measure, record

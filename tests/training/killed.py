@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from training.toy import RECIPE, go, lines
-from vitreous import store
+from vitreous.storage.run_folder import Run
 from vitreous.training import loop
 from vitreous.training.loop import Trained
 from vitreous.training.step import Step
@@ -124,7 +124,7 @@ def test_interrupted_and_gone_on(
     with pytest.raises(KeyboardInterrupt):
         go(tmp_path)
     assert signal.getsignal(signal.SIGINT) is before
-    assert store.Run(tmp_path).load("state.safetensors")[1]["step"] == 6
+    assert Run(tmp_path).load("state.safetensors")[1]["step"] == 6
     monkeypatch.undo()
     same(tmp_path, peaceful)
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from training.toy import RECIPE, go, images
-from vitreous.processes import Processes
+from vitreous.distributed import Processes
 from vitreous.training.objectives import Classify
 from vitreous.training.optim import optimiser
 from vitreous.training.step import Step, order

@@ -19,16 +19,17 @@ from torch import Tensor, nn
 import vitreous
 from training.toy import RECIPE, go, images
 from training.toy import lines as timeless
-from vitreous import store
 from vitreous.config import Augment
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.models import build, loading
+from vitreous.random_numbers import derive_seed
+from vitreous.storage.run_folder import Run
 from vitreous.training import prepare
 from vitreous.training.evaluate import evaluate, evaluating
 from vitreous.training.loop import Diverged
 from vitreous.training.optim import schedule
 from vitreous.training.state import moments
-from vitreous.training.step import derive, order, steps_of
+from vitreous.training.step import order, steps_of
 
 PLAIN = RECIPE.but(
     augment=Augment(crop="none", flip=0.0), ema=None, keep="moments", **{"model.drop_path": 0.0}
@@ -93,10 +94,8 @@ def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
 
 def test_weights_at_the_moments_that_were_asked_for(tmp_path: Path) -> None:
     go(tmp_path, PLAIN.but(epochs=6))
-    assert store.Run(tmp_path).moments() == ["initial", "warmup", "33", "66", "final"]
-    steps = {
-        m: store.Run(tmp_path).read_weights(m)[1]["step"] for m in store.Run(tmp_path).moments()
-    }
+    assert Run(tmp_path).checkpoints() == ["initial", "warmup", "33", "66", "final"]
+    steps = {m: Run(tmp_path).read_weights(m)[1]["step"] for m in Run(tmp_path).checkpoints()}
     assert steps == {"initial": 0, "warmup": 4, "33": 8, "66": 16, "final": 24}
     plan = schedule(PLAIN.but(epochs=6), 4)
     assert [list(moments(PLAIN.but(keep="none"), plan, 4, done)) for done in (0, 4, 24)] == [
@@ -122,7 +121,7 @@ def test_a_run_is_a_model_that_opens(tmp_path: Path) -> None:
     assert config["label_names"] == ("class 0", "class 1", "class 2")
     assert len(vitreous.open(f"run:{tmp_path}").units) == 4  # stem, attention, mlp, head
     with pytest.raises(
-        UnknownName, match=r"no moment 'finl'. Did you mean final, initial\? The run has"
+        UnknownName, match=r"no checkpoint 'finl'. Did you mean final, initial\? The run has"
     ):
         loading.load(f"run:{tmp_path}@finl")
 
@@ -167,9 +166,9 @@ def test_another_run_in_the_folder_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_two_processes_in_one_folder(tmp_path: Path) -> None:
-    run = store.Run(tmp_path)
+    run = Run(tmp_path)
     with (
-        run.claimed({}, 0, "training"),
+        run.hold({}, 0, "training"),
         pytest.raises(VitreousError, match="Another process is training in"),
     ):
         go(tmp_path, PLAIN)
@@ -191,7 +190,7 @@ def test_a_loss_that_is_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         Diverged, match=r"no finite number in step 6 \(epoch 2, learning rate .*state.safetensors'"
     ):
         go(tmp_path, PLAIN, Breaks())
-    tensors, notes = store.Run(tmp_path).load("state.safetensors")
+    tensors, notes = Run(tmp_path).load("state.safetensors")
     assert notes["step"] == 6  # after the sixth step, the last good one
     assert all(bool(value.isfinite().all()) for value in tensors.values())
 
@@ -288,7 +287,17 @@ def test_batches() -> None:
         4,
         16,
     )  # the last image of a batch appears fewer times
-    assert len({derive(0, "a", 1), derive(0, "a", 2), derive(0, "b", 1), derive(1, "a", 1)}) == 4
+    assert (
+        len(
+            {
+                derive_seed(0, "a", 1),
+                derive_seed(0, "a", 2),
+                derive_seed(0, "b", 1),
+                derive_seed(1, "a", 1),
+            }
+        )
+        == 4
+    )
 
 
 def test_evaluation_counts_every_image_once() -> None:
@@ -309,10 +318,10 @@ def test_evaluation_counts_every_image_once() -> None:
 def test_fingerprints_know_values_and_names() -> None:
     a, b = nn.Linear(2, 2), nn.Linear(2, 2)
     b.load_state_dict(a.state_dict())
-    assert prepare.fingerprint(a) == prepare.fingerprint(b)
+    assert prepare.weights_fingerprint(a) == prepare.weights_fingerprint(b)
     with torch.no_grad():
         b.weight[0, 0] += 1e-7
-    assert prepare.fingerprint(a) != prepare.fingerprint(b)
+    assert prepare.weights_fingerprint(a) != prepare.weights_fingerprint(b)
 
 
 def test_the_other_objectives_go_through_the_loop(tmp_path: Path) -> None:
@@ -343,7 +352,7 @@ def test_the_other_objectives_go_through_the_loop(tmp_path: Path) -> None:
     masked = go(tmp_path / "masked", short.but(objective="masked"), data=images(classes=3))
     assert "test_error" not in masked.records[-1]
     fine = go(tmp_path / "fine", short.but(head="zero"), f"run:{tmp_path / 'masked'}")
-    assert store.Run(tmp_path / "fine").identity["model"]["from"] == f"run:{tmp_path / 'masked'}"
+    assert Run(tmp_path / "fine").identity["model"]["from"] == f"run:{tmp_path / 'masked'}"
     assert fine.records[0]["test_nll"] == pytest.approx(math.log(3), abs=1e-4)
 
 
@@ -382,7 +391,7 @@ def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
     for sam in (None, 0.05):
         one, two = (
             go(tmp_path / "one" / str(sam), WIDE.but(sam=sam)),
-            store.Run(tmp_path / str(sam)),
+            Run(tmp_path / str(sam)),
         )
         for a, b in zip(one.records, two.records(), strict=True):
             for key in {"train_nll", "test_nll", "test_error", "gradient_norm"} & set(a):
@@ -417,4 +426,4 @@ def test_tests_may_be_far_between(tmp_path: Path) -> None:
     assert [each["epoch"] for each in seldom.records if "test_error" in each] == [0, 2, 4, 5]
     assert all("train_nll" in each for each in seldom.records[1:])
     assert seldom.records[-1]["test_nll"] == always.records[-1]["test_nll"]
-    assert prepare.fingerprint(seldom.model) == prepare.fingerprint(always.model)
+    assert prepare.weights_fingerprint(seldom.model) == prepare.weights_fingerprint(always.model)

@@ -15,7 +15,7 @@ from vitreous.config import Augment, Recipe
 from vitreous.data import load
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
-from vitreous.store import Run
+from vitreous.storage.run_folder import Run
 from vitreous.training.loop import train
 from vitreous.training.seeds import Together, train_seeds
 

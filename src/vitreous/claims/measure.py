@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import add, ge, gt, le, lt, mul, sub, truediv
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from vitreous.random_numbers import named_generator
 
 DRAWS = 200
 """As many as probes keep resamplings."""
@@ -149,7 +150,7 @@ def draw(name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:
     """(1 + DRAWS, …) readings from values with intervals; the same for the same name. An end that is not known adds no
     doubt."""
     middle, under, over = (np.asarray(each, dtype=np.float64) for each in (value, low, high))
-    generator = np.random.default_rng(crc32(name.encode()))
+    generator = named_generator(name)
     noise = generator.standard_normal((DRAWS, *middle.shape))
     below, above = (np.nan_to_num(np.abs(end - middle) / REACH) for end in (under, over))
     return np.concatenate([middle[None], middle + noise * np.where(noise < 0, below, above)])

@@ -15,10 +15,10 @@ from typing import Any
 from vitreous.claims.evidence import Evidence, Exhibit
 from vitreous.claims.facts import checked, spoken, told
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.files import Damaged, read_json
 from vitreous.results import Result
 from vitreous.results.files import AGAIN, INSPECTION, read_index, stored
 from vitreous.results.files import load as load_result
+from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
 EXHIBITS, INDEX = "exhibits", "exhibit.json"

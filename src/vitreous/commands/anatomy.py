@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vitreous import names
-from vitreous.files import explained
-from vitreous.ranges import check_ranges
-from vitreous.terminal import ImageOption, console
+from vitreous import model_names
+from vitreous.commands.terminal import ImageOption, console
+from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.validation import check_ranges
 
 
 def anatomy(
@@ -41,7 +41,7 @@ def anatomy(
     for path in out or ():
         drawing.check_ending(path)
     check_ranges(seed=seed)
-    names.check_models(models)
+    model_names.check_models(models)
     import torch
 
     from vitreous.specimen.opening import open as open_model
@@ -57,6 +57,6 @@ def anatomy(
             anatomies.append(open_model(name, image=image, pretrained=pretrained).anatomy)
         screen.print(drawing.table(anatomies[-1], fold=len(models) > 1), "")
     for path in out or ():
-        with explained(path):
+        with explain_write_errors(path):
             drawing.save(anatomies, path)
         screen.print(f"Wrote {path}", highlight=False)

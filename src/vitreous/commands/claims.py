@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cyclopts import App
 
-from vitreous.terminal import console
+from vitreous.commands.terminal import console
 
 claiming = App(name="claims", help="Findings of four papers, and how each is judged.")
 

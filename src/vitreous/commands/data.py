@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from vitreous.commands.terminal import ImageOption, console
 from vitreous.data import naming
 from vitreous.errors import VitreousError
-from vitreous.ranges import check_ranges
-from vitreous.terminal import ImageOption, console
+from vitreous.validation import check_ranges
 
 
 def data(

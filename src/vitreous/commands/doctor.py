@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from vitreous import __version__
-from vitreous.terminal import complain, console
+from vitreous.commands.terminal import complain, console
 
 REQUIRED = ("torch", "torchvision", "timm")
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -9,8 +9,8 @@ from cyclopts import Parameter
 
 from vitreous.commands import request
 from vitreous.commands.options import Alone, Options
+from vitreous.commands.terminal import console
 from vitreous.measure import analyses
-from vitreous.terminal import console
 
 
 def inspect(

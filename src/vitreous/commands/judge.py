@@ -19,10 +19,10 @@ from vitreous.claims.facts import parse_roles
 from vitreous.claims.reading import judged, load
 from vitreous.commands.claim_tables import print_verdicts
 from vitreous.errors import VitreousError
-from vitreous.files import explained
 from vitreous.measure.inspection import Inspection
 from vitreous.report.guard import Guard
 from vitreous.report.verdicts import Judgement, warnings
+from vitreous.storage.atomic_files import explain_write_errors
 
 FIELDS = (
     "claim", "paper", "verdict", "sentence", "part", "says", "effect", "low", "high", "side", "threshold", "reported",
@@ -63,7 +63,7 @@ def judge_folder(
     note_failures(verdicts, guard)
     wrote = []
     if table is not None:
-        with explained(table):
+        with explain_write_errors(table):
             table.parent.mkdir(parents=True, exist_ok=True)
             table.write_text(rows(verdicts), encoding="utf-8")
         wrote.append(table)

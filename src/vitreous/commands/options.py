@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from vitreous.terminal import ImageOption
+from vitreous.commands.terminal import ImageOption
 
 
 @dataclass(frozen=True, kw_only=True)

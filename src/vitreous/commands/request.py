@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vitreous import names
+from vitreous import model_names
 from vitreous.commands.options import Alone, Looking, Options
 from vitreous.config import assignment
 from vitreous.data import naming
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.files import explained
 from vitreous.measure import analyses, probes
-from vitreous.ranges import check_ranges
 from vitreous.report import check_ending
+from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.validation import check_ranges
 
 Asked = dict[str, dict[str, Any]]
 """Question: its options."""
@@ -79,7 +79,7 @@ def check_places(out: Path, *folders: Path | None) -> None:
             f"{str(out)!r} is a folder; name a file for the report, {str(out / 'report.html')!r}."
         )
     for folder in (out.parent, *(folder.expanduser() for folder in folders if folder is not None)):
-        with explained(folder):
+        with explain_write_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=folder).close()
 
@@ -87,7 +87,7 @@ def check_places(out: Path, *folders: Path | None) -> None:
 def check(models: Sequence[str], options: Options | Alone, only: str = "") -> None:
     """Everything that can be known to be wrong without opening a model."""
     check_ranges(**vars(options))
-    names.check_models(models)
+    model_names.check_models(models)
     naming.check(options.data, options.split)
     chosen(options, only)
     check_places(report_file(options, only), options.figures, options.results)

@@ -6,11 +6,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
+from vitreous.commands.terminal import ImageOption, console
 from vitreous.data import naming
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import square
-from vitreous.ranges import check_ranges
-from vitreous.terminal import ImageOption, console
+from vitreous.validation import check_ranges
 
 
 def study(

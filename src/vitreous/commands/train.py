@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from vitreous import names
+from vitreous import model_names
+from vitreous.commands.terminal import ImageOption, console
 from vitreous.config import assignment
 from vitreous.data import naming
 from vitreous.errors import VitreousError
-from vitreous.ranges import check_ranges
-from vitreous.terminal import ImageOption, console
 from vitreous.training import recipes
+from vitreous.validation import check_ranges
 
 if TYPE_CHECKING:
     from vitreous.training.loop import Trained
@@ -89,7 +89,7 @@ class Options:
                 "Several seeds start from random weights on all images: seeds goes with neither pretrained, teacher "
                 "nor fraction; train one seed at a time."
             )
-        names.check_models([model, *([self.teacher] if self.teacher is not None else [])])
+        model_names.check_models([model, *([self.teacher] if self.teacher is not None else [])])
         naming.check(self.data)
         if self.out is not None and self.out.expanduser().is_file():
             raise VitreousError(

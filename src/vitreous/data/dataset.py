@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from vitreous.storage.fingerprints import fingerprint
 
 Triple = tuple[float, float, float]
 
@@ -64,9 +65,6 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the content alone: pixels, labels and class names, not where they lie."""
-        digest = hashlib.sha256(repr((tuple(self.images.shape), self.classes)).encode())
-        digest.update(self.labels.cpu().numpy().tobytes())
-        for part in self.images.split(4096):
-            digest.update(part.cpu().contiguous().numpy())
-        return digest.hexdigest()[:16]
+        """A hash of the content: pixels, labels and class names."""
+        shape = repr((tuple(self.images.shape), self.classes))
+        return fingerprint(shape, self.labels, *self.images.split(4096))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from hashlib import sha256
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from vitreous.random_numbers import hash_bits
 
 STEP, ROUNDS = 0x9E3779B97F4A7C15, ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1))
 KEPT = 1 << 17
@@ -27,7 +28,7 @@ class Draws:
     """Streams of the images `first`, `first + 1`, … under a name; each call goes on where the last one ended."""
 
     def __init__(self, name: str, first: int, images: int, device: torch.device) -> None:
-        key = int.from_bytes(sha256(name.encode()).digest()[:8], "big")
+        key = hash_bits(name, 64)
         rows = np.arange(first, first + images, dtype=np.uint64) * np.uint64(STEP)
         keys = scrambled(scrambled(rows) + np.uint64(key))
         self.keys = torch.from_numpy(keys.view(np.int64)).to(device)

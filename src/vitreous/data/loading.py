@@ -32,7 +32,7 @@ from vitreous.data.sources.listing import Listing, NoSplit, Rows, check_classes,
 from vitreous.data.subsets import spread
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize, image_size
-from vitreous.ranges import check_ranges
+from vitreous.validation import check_ranges
 
 Find = Callable[[str, str, Path], Listing]
 

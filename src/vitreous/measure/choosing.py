@@ -8,7 +8,6 @@ from typing import Any, TypeVar, get_type_hints
 
 import torch
 
-from vitreous.annotations import fits, words
 from vitreous.data.dataset import Dataset
 from vitreous.data.loading import load
 from vitreous.data.sources.listing import NoSplit
@@ -19,6 +18,7 @@ from vitreous.measure.analysis import Analysis
 from vitreous.measure.probe import Probe
 from vitreous.measure.registry import Registry
 from vitreous.measure.subject import Subject
+from vitreous.validation import annotation_in_words, fits_annotation
 
 MOST = 10**7
 """The largest number an option takes; more is a slip, and would fill the memory."""
@@ -75,9 +75,9 @@ def check_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> None:
         if option not in known:
             has = f"It has {', '.join(known)}." if known else "It has none."
             raise UnknownName(f"option of {name}", option, known, has)
-        if not fits(value, hints[option]):
+        if not fits_annotation(value, hints[option]):
             raise VitreousError(
-                f"{name}.{option}={_short(value)} was set; it takes {words(hints[option])}."
+                f"{name}.{option}={_short(value)} was set; it takes {annotation_in_words(hints[option])}."
             )
         if isinstance(value, bool):
             continue  # which Python counts among the numbers

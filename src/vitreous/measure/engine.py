@@ -19,8 +19,11 @@ import torch
 from vitreous import __version__
 from vitreous.data.dataset import Dataset
 from vitreous.data.progress import progress
+from vitreous.devices import choose_device
+from vitreous.distributed import Processes, join_processes
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import ImageSize
+from vitreous.interrupts import defer_interrupts
 from vitreous.measure.analysis import Analysis, Bench, Work
 from vitreous.measure.choosing import (
     Chosen,
@@ -36,9 +39,8 @@ from vitreous.measure.probe import Probe, Setting
 from vitreous.measure.steadiness import check_steady
 from vitreous.measure.streaming import Forward, Pass
 from vitreous.measure.subject import Model, Subject, subjects
-from vitreous.processes import Processes, interruptible, place, processes
-from vitreous.ranges import check_ranges
 from vitreous.results import Result
+from vitreous.validation import check_ranges
 
 SHARD = {"cpu": 128, "cuda": 1024}
 """Images per shard, by device; no result depends on it. A GPU has room for more, and computes while the next shard is
@@ -95,7 +97,7 @@ def inspect(
     most = None if limit == "all" else limit
     check_ranges(limit=most, shard=shard, batch=batch, seed=seed)
     home = _with_double_precision(device)
-    team = processes(home)
+    team = join_processes(home)
     chosen = choose_probes(probes)
     opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)
     shown = choose_images(data, split, most, opened, seed, skip_corrupt)
@@ -153,7 +155,9 @@ def analyse(
     most = 0 if limit == "all" else limit
     check_ranges(limit=None if limit == "all" else limit, batch=batch, seed=seed)
     chosen = choose_analyses(analyses)
-    opened = subjects(models, image=image, pretrained=pretrained, device=place(device), seed=seed)
+    opened = subjects(
+        models, image=image, pretrained=pretrained, device=choose_device(device), seed=seed
+    )
     anatomies = {each.name: each.specimen.anatomy for each in opened}
     found = Inspection({}, {}, anatomies)
     for analysis in chosen:
@@ -190,7 +194,7 @@ def do_pieces(
     """
     team = team or Processes()
     bar = progress(title, total) if team.first else nullcontext(lambda count: None)
-    with interruptible(team) as caught, bar as forward:
+    with defer_interrupts(team.world) as caught, bar as forward:
         forward(ahead)
         for key, numbers in each(forward, lambda: bool(caught)):
             add(key, numbers)
@@ -345,7 +349,7 @@ def _identity(analysis: Analysis, bench: Bench) -> dict[str, Any]:
 
 def _with_double_precision(device: str | torch.device) -> torch.device:
     """The CPU and not Apple's GPU: sums are added in double precision, which that does not know."""
-    home = place(device)
+    home = choose_device(device)
     if home.type != "mps":
         return home
     if device == "auto":

@@ -10,12 +10,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitreous import files
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.files import Damaged, explained
 from vitreous.results import Result
 from vitreous.results.files import AGAIN, INSPECTION, forget, pack, read_index, stored
 from vitreous.specimen.anatomy import Anatomy
+from vitreous.storage.atomic_files import (
+    Damaged,
+    explain_write_errors,
+    remove_partial_files,
+    write_bytes,
+    write_json,
+)
+from vitreous.storage.locks import hold_lock
 
 if TYPE_CHECKING:
     from vitreous.measure.probe import Setting
@@ -75,10 +81,10 @@ class Inspection(Mapping[str, Result]):
     def save(self, folder: Path | str) -> Path:
         """Every result into a folder, and an index of them."""
         home = Path(folder).expanduser()
-        with explained(home):
+        with explain_write_errors(home):
             home.mkdir(parents=True, exist_ok=True)
-        with files.locked(home / ".lock", "saving results"):
-            files.sweep(home)
+        with hold_lock(home / ".lock", "saving results"):
+            remove_partial_files(home)
             self._save(home)
         return home
 
@@ -88,7 +94,7 @@ class Inspection(Mapping[str, Result]):
         contents = {name: content for _, own in packed.values() for name, content in own.items()}
         before = _names(home)
         for name, content in contents.items():
-            files.write(home / name, content)
+            write_bytes(home / name, content)
         index = {
             "results": {name: facts for name, (facts, _) in packed.items()},
             "left_out": self.left_out,
@@ -96,10 +102,10 @@ class Inspection(Mapping[str, Result]):
                 name: json.loads(anatomy.to_json()) for name, anatomy in self.anatomies.items()
             },
         }
-        files.write_json(home / INDEX, index)
+        write_json(home / INDEX, index)
         for name, (facts, _) in packed.items():  # for those who read one result alone
-            files.write_json(home / f"{name}.json", facts)
-        with explained(home):
+            write_json(home / f"{name}.json", facts)
+        with explain_write_errors(home):
             forget(home, {*before, *packed}, set(contents))
             for name in before - packed.keys():
                 (home / f"{name}.json").unlink(missing_ok=True)

@@ -17,9 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from vitreous import files, store
-from vitreous.files import Damaged
-from vitreous.processes import Processes
+from vitreous.distributed import Processes
+from vitreous.storage.atomic_files import Damaged, log
+from vitreous.storage.fingerprints import checksum
+from vitreous.storage.run_folder import Run
 
 if TYPE_CHECKING:
     from vitreous.measure.inspection import Inspection
@@ -51,14 +52,14 @@ class Partial:
     def __init__(
         self, folder: Path | str | None, identity: Mapping[str, Any], reads: bool = True
     ) -> None:
-        self.run = store.Run(folder) if folder is not None else None
+        self.run = Run(folder) if folder is not None else None
         self.identity, self.reads = identity, reads
         self.pieces: dict[str, Numbers] = {}
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
         if self.run is not None and self.reads:
-            self._open.enter_context(self.run.claimed(self.identity, NEED, "measuring"))
+            self._open.enter_context(self.run.hold(self.identity, NEED, "measuring"))
             self.read(self.run)
         return self
 
@@ -70,14 +71,14 @@ class Partial:
     ) -> None:
         self._open.close()
 
-    def read(self, run: store.Run) -> None:
+    def read(self, run: Run) -> None:
         """Take over the pieces of a folder; a damaged one is removed, to be done again."""
         for path in sorted(run.folder.glob("piece-*.safetensors")):
             try:
                 numbers, notes = run.load(path.name)
                 self.pieces[notes["piece"]] = numbers
             except Damaged as error:
-                files.log.warning("%s is damaged (%s); it is computed again.", path, error.why)
+                log.warning("%s is damaged (%s); it is computed again.", path, error.why)
                 path.unlink()
 
     def add(self, key: str, numbers: Numbers, replaced: Iterable[str] = ()) -> None:
@@ -97,7 +98,7 @@ class Partial:
 
 def _file(key: str) -> str:
     plain = re.fullmatch(r"[\w-]{1,60}", key)
-    return f"piece-{key if plain else store.digest(key)[:16]}.safetensors"
+    return f"piece-{key if plain else checksum(key)[:8]}.safetensors"
 
 
 Block = tuple[int, int]

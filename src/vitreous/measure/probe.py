@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 
 from vitreous.data.dataset import Dataset
+from vitreous.devices import Arriving, to_device
 from vitreous.measure.subject import Subject
+from vitreous.random_numbers import row_generators
 from vitreous.results import Estimate, Interval, Result, from_replicates
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Site, Sites
-from vitreous.transfers import Arriving, to_device
 
 REPEATS = 200
 """Bootstrap replicates; their standard deviation, of which intervals are made, is then known to 5 %."""
@@ -172,14 +173,9 @@ def times(row: int, seed: int) -> np.ndarray:
 
 
 def streams(rows: Sequence[int], seed: int) -> np.ndarray:
-    """(b, REPEATS) `times` of several images. Each has a stream of its own, and a generator that only counts is turned
-    to the next stream four times as fast as another is made."""
-    philox = np.random.Philox(key=[seed, 0])
-    generator, state = np.random.Generator(philox), philox.state
+    """(b, REPEATS) `times` of several images, each from a stream of its own."""
     drawn = np.empty((len(rows), REPEATS))
-    for place, row in enumerate(rows):
-        state["state"]["key"][1] = row
-        philox.state = state
+    for place, generator in enumerate(row_generators(seed, rows)):
         drawn[place] = generator.poisson(1.0, REPEATS)
     return drawn
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from vitreous import __version__
+from vitreous.devices import to_memory
 from vitreous.errors import VitreousError
 from vitreous.measure.choosing import options_of
 from vitreous.measure.memory import halving
@@ -29,7 +30,6 @@ from vitreous.measure.probe import Batch, Each, Probe, Seen, Setting, Sums
 from vitreous.measure.subject import Subject
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
-from vitreous.transfers import to_memory
 
 log = logging.getLogger("vitreous")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,8 +18,10 @@ from vitreous.data.dataset import Dataset
 from vitreous.data.progress import progress
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize
+from vitreous.random_numbers import seeded
 from vitreous.specimen.opening import open as open_model
 from vitreous.specimen.specimen import Specimen
+from vitreous.storage.fingerprints import fingerprint, labelled
 
 Model = nn.Module | Specimen | str
 USUAL = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -161,8 +162,7 @@ def _subject(
     if isinstance(model, str):
         from vitreous.models.loading import load
 
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             name, model = name or model, load(model, pretrained=pretrained, image=image)
     specimen = model if isinstance(model, Specimen) else open_model(model, image=image)
     label = name or (
@@ -179,7 +179,14 @@ def _subject(
     classes = tuple(map(str, trained["label_names"]))
     source: Source = "model" if "mean" in specimen.trained else "ImageNet"
     return Subject(
-        label, _moved(specimen, device, own), own, mean, std, classes, fingerprint(specimen), source
+        label,
+        _moved(specimen, device, own),
+        own,
+        mean,
+        std,
+        classes,
+        specimen_fingerprint(specimen),
+        source,
     )
 
 
@@ -206,13 +213,8 @@ def logits(output: Any) -> Tensor | None:
     return output if fits else None
 
 
-def fingerprint(specimen: Specimen) -> str:
-    """Of the weights and buffers, wherever they lie, and of what was edited."""
-    digest = hashlib.sha256(repr((specimen.anatomy.image, specimen.edits)).encode())
-    for name, value in sorted(specimen.state_dict().items()):
-        if isinstance(value, Tensor):
-            digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-            digest.update(
-                value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-            )
-    return digest.hexdigest()[:16]
+def specimen_fingerprint(specimen: Specimen) -> str:
+    """The fingerprint of weights, buffers, image size and edits."""
+    state = specimen.state_dict()
+    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    return fingerprint(repr((specimen.anatomy.image, specimen.edits)), *labelled(tensors))

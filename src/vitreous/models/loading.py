@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitreous import names
+from vitreous import model_names
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import ImageSize, sides
 from vitreous.models import hugging_face, own, registry, runs
@@ -130,7 +130,7 @@ def _check_timm_name(name: str) -> None:
     import timm
 
     if not timm.is_model(name):
-        raise UnknownName("model", name, list_models(), names.hint(name))
+        raise UnknownName("model", name, list_models(), model_names.hint(name))
     tags = timm.models.get_arch_pretrained_cfgs(name)
     if "." in name and name not in tags:
         raise UnknownName(

@@ -19,9 +19,9 @@ import timm.models
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import nn
 
-from vitreous.annotations import fits, plain, words
 from vitreous.errors import UnknownName, VitreousError, nearest
 from vitreous.models.weights import mark
+from vitreous.validation import annotation_in_words, as_tuples, fits_annotation
 
 Image = int | tuple[int, int]
 """Height and width of the input, or one number for both."""
@@ -166,7 +166,7 @@ def build(name: str, **options: Any) -> Remembers:
     are listed by `options(name)`. The result remembers them all as `model.config`.
     """
     found, size, patch = _find(name)
-    given = {key: plain(value) for key, value in options.items()}
+    given = {key: as_tuples(value) for key, value in options.items()}
     wrong = []
     if patch is not None and "patch" in found.options:
         if given.setdefault("patch", patch) != patch:
@@ -250,8 +250,8 @@ def _complaints(found: Family, given: Mapping[str, Any]) -> Iterable[str]:
             near = nearest(key, found.options)
             meant = f" (did you mean {' or '.join(near)}?)" if near else ""
             yield f"there is no option {key!r}{meant}, only {', '.join(found.options)}"
-        elif not fits(value, hints[key]):
-            yield f"{key}={value!r} is not {words(hints[key])}"
+        elif not fits_annotation(value, hints[key]):
+            yield f"{key}={value!r} is not {annotation_in_words(hints[key])}"
         elif value is not None:
             yield from _out_of_range(key, value)
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from vitreous import store
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.files import Damaged
 from vitreous.models import registry
 from vitreous.models.weights import Weights, mark
+from vitreous.storage.atomic_files import Damaged
+from vitreous.storage.run_folder import Run
 
 PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
 
@@ -50,7 +50,7 @@ def load(where: str) -> nn.Module:
     if not (path / "recipe.json").is_file():
         raise _no_run(folder, path)
     try:
-        return from_run(store.Run(path), moment)
+        return from_run(Run(path), moment)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise VitreousError(
             f"The run {folder!r} cannot be read: its recipe.json does not describe a run ({type(error).__name__}: "
@@ -58,7 +58,7 @@ def load(where: str) -> nn.Module:
         ) from error
 
 
-def from_run(run: store.Run, moment: str = "final") -> nn.Module:
+def from_run(run: Run, moment: str = "final") -> nn.Module:
     """The run's model at a checkpoint; it carries the normalisation and the class names it was trained with."""
     tensors, notes = run.read_weights(moment)
     identity = run.identity

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from vitreous.errors import VitreousError
-from vitreous.kinds import KINDS
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import style
 from vitreous.results.montage import montage, montage_png
@@ -29,6 +28,7 @@ from vitreous.results.panels import (
 )
 from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
+from vitreous.unit_kinds import KINDS
 
 SUFFIXES = (".svg", ".png", ".pdf")
 

@@ -17,11 +17,18 @@ from pathlib import Path
 from typing import Any
 
 from vitreous.errors import VitreousError
-from vitreous.files import Damaged, checksum, explained, read_json, write, write_json
 from vitreous.results.column import Column
 from vitreous.results.replicates import Replicates
 from vitreous.results.result import Result
 from vitreous.results.view import View
+from vitreous.storage.atomic_files import (
+    Damaged,
+    explain_write_errors,
+    read_json,
+    write_bytes,
+    write_json,
+)
+from vitreous.storage.fingerprints import checksum
 
 FORMAT = 1
 AGAIN = "measure it again or copy it anew"
@@ -36,14 +43,14 @@ def save(result: Result, path: Path) -> Path:
     path = path.expanduser()
     target = path if path.suffix == ".json" else path / f"{result.name}.json"
     facts, contents = pack(result, target.stem)
-    with explained(target):
+    with explain_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
-        write(target.with_name(name), content)
+        write_bytes(target.with_name(name), content)
     write_json(target, facts)
     index = target.with_name(INSPECTION)
     used = index.read_text(encoding="utf-8", errors="replace") if index.is_file() else ""
-    with explained(target):
+    with explain_write_errors(target):
         forget(
             target.parent,
             [target.stem],

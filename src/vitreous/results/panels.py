@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from vitreous.kinds import KINDS, Kind
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS, Theme
 from vitreous.results.result import Result
 from vitreous.results.view import View
+from vitreous.unit_kinds import KINDS, Kind
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from vitreous.errors import VitreousError
-from vitreous.kinds import KINDS, Kind
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, RAMPS, Theme
 from vitreous.results import style
 from vitreous.results.montage import montage
@@ -39,6 +38,7 @@ from vitreous.results.panels import (
 )
 from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
+from vitreous.unit_kinds import KINDS, Kind
 
 Look = dict[str, Any]
 """Arguments of matplotlib's functions."""

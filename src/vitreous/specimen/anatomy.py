@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, overload
 
 from vitreous.errors import UnknownName
-from vitreous.kinds import KINDS, Kind, Reach, Weights
+from vitreous.unit_kinds import KINDS, Kind, Reach, Weights
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from vitreous.kinds import Reach, Weights
 from vitreous.specimen.attention_geometry import Places
 from vitreous.specimen.contractions import contraction
 from vitreous.specimen.graph import aten, op, path
@@ -21,6 +20,7 @@ from vitreous.specimen.joins import Flow
 from vitreous.specimen.layout import BatchAxis
 from vitreous.specimen.products import Arrangement, Product, attention_product, is_summary
 from vitreous.specimen.trace import PREFIX, SPAN, Trace, constant_along, shape_of
+from vitreous.unit_kinds import Reach, Weights
 
 SOFTMAX = {"softmax", "_softmax", "_safe_softmax"}
 

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.kinds import KINDS, Kind
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.intervene import takes_two
 from vitreous.specimen.layout import BatchAxis, Layout
 from vitreous.specimen.observe import Consumer, Feature, Observation, Site, Sites, known_sites
 from vitreous.specimen.specimen import Specimen, own_parameters
 from vitreous.specimen.state import undisturbed
+from vitreous.unit_kinds import KINDS, Kind
 
 
 class HandSpecimen(Specimen):

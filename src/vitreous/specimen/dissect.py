@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from torch import fx, nn
 
-from vitreous.kinds import Kind
 from vitreous.specimen.anatomy import Grid
 from vitreous.specimen.block_outputs import BlockOutputs
 from vitreous.specimen.graph import path
 from vitreous.specimen.joins import Flow, Join, common_path, find_joins
+from vitreous.unit_kinds import Kind
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 

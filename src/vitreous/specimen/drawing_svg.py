@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from xml.sax.saxutils import escape
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.kinds import KINDS, Kind, Reach
 from vitreous.palette import KIND_COLOURS, PAPERS, REACH_GLYPHS, Theme, ink_on
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.folding import Fold, Panel, Slot, panels
+from vitreous.unit_kinds import KINDS, Kind, Reach
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 FAINT = ' fill-opacity="0.68"'

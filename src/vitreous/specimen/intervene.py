@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, fx, nn
 
 from vitreous.errors import VitreousError
-from vitreous.kinds import Weights
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.attention import AttentionSite, merged
 from vitreous.specimen.attention_geometry import Places, offsets
@@ -23,6 +22,7 @@ from vitreous.specimen.layout import BatchAxis
 from vitreous.specimen.observe import Wiring, fused_arguments
 from vitreous.specimen.products import Arrangement
 from vitreous.specimen.trace import shape_of
+from vitreous.unit_kinds import Weights
 
 Nodes = dict[str, fx.Node]
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from vitreous.kinds import Kind
 from vitreous.specimen.contractions import PRODUCTS
 from vitreous.specimen.graph import op, path
 from vitreous.specimen.layout import Layout
 from vitreous.specimen.positions import Positions
 from vitreous.specimen.products import attention_product
 from vitreous.specimen.trace import SPAN, Trace, only_prefix, shape_of
+from vitreous.unit_kinds import Kind
 
 ACTIVATIONS = {
     "relu", "gelu", "silu", "hardswish", "sigmoid", "tanh", "softmax", "_softmax", "erf", "hardtanh", "leaky_relu",

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from vitreous.kinds import Weights
 from vitreous.specimen.attention import AttentionSite, fused_probabilities
 from vitreous.specimen.observe import copy_graph, fused_arguments, fused_options
+from vitreous.unit_kinds import Weights
 
 REASONS: dict[Weights, str] = {
     "probabilities": "",

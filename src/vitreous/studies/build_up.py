@@ -23,9 +23,9 @@ from vitreous.claims.measure import Measure
 from vitreous.claims.reading import exhibit
 from vitreous.claims.readings import accuracy
 from vitreous.errors import VitreousError
-from vitreous.files import explained
 from vitreous.models.alternet import build_up
 from vitreous.results import Column, Result, View
+from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.studies.measuring import folder, missing
 from vitreous.studies.plan import Cell, Sitting
 from vitreous.studies.realise import realise
@@ -217,7 +217,7 @@ class BuildUp:
         from vitreous.results import charts  # which takes a second
 
         files = [self.root / f"build_up{suffix}" for suffix in (".csv", ".svg")]
-        with explained(self.root):
+        with explain_write_errors(self.root):
             outcome.table.to_csv(files[0], index=False)
             charts.write(outcome.chart(), files[1])
         return files

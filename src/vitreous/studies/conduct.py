@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from vitreous.claims import STUDIES, of_study
 from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.files import Damaged, explained, read_json, write_json
+from vitreous.storage.atomic_files import Damaged, explain_write_errors, read_json, write_json
 from vitreous.studies import build_up, executors, running
 from vitreous.studies.dry_run import foresee, title
 from vitreous.studies.measuring import STUDY
@@ -88,7 +88,7 @@ def study(
 
 def remember(out: Path, settings: dict[str, object]) -> None:
     """What all studies in a folder have in common, so that results that cannot be compared do not meet there."""
-    with explained(out):
+    with explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     known = _known(out, settings)
     for each in [*([known] if known else []), *_said(out)]:

@@ -25,10 +25,11 @@ from vitreous.config import Recipe
 from vitreous.data import load
 from vitreous.data.dataset import Dataset
 from vitreous.data.progress import progress
+from vitreous.devices import choose_device
+from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
-from vitreous.files import read_json
-from vitreous.processes import Processes, place
-from vitreous.store import Run
+from vitreous.storage.atomic_files import read_json
+from vitreous.storage.run_folder import Run
 from vitreous.studies.measuring import TRAININGS, missing
 from vitreous.studies.plan import Cell
 from vitreous.studies.running import trained
@@ -95,7 +96,7 @@ def estimate(cells: Sequence[Cell], root: Path, device: str = "auto") -> dict[st
 
     Images whose number is not known are loaded to be counted, which fails where the study would.
     """
-    where = place(device)
+    where = choose_device(device)
     due = {
         cell.key: cell.training
         for cell in cells

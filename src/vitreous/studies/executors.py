@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
+from vitreous.devices import choose_device
 from vitreous.errors import VitreousError
-from vitreous.processes import place
 from vitreous.studies.plan import Cell
 from vitreous.studies.running import (
     WAIT,
@@ -55,7 +55,7 @@ OBJECTS = 80 << 20
 def usual(device: str) -> int:
     """Workers that this machine has room for: one for each GPU if the cells go there, otherwise one for each core."""
     gpus = _gpus_here(device)
-    if gpus or place(device).type != "cpu":
+    if gpus or choose_device(device).type != "cpu":
         return gpus or 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

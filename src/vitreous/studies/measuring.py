@@ -4,8 +4,6 @@ that name, and put into a folder with an index that is written last. Results tha
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +21,6 @@ from vitreous.data import load as load_images
 from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import fraction, split_off
 from vitreous.errors import VitreousError
-from vitreous.files import checksum, explained, read_json, write_json
 from vitreous.measure import analyses, probes
 from vitreous.measure.engine import analyse, inspect
 from vitreous.measure.inspection import Inspection, versions
@@ -31,7 +28,9 @@ from vitreous.models.positions import Learned1d
 from vitreous.models.runs import from_run
 from vitreous.results import Column, Result
 from vitreous.results.files import intact
-from vitreous.store import Run
+from vitreous.storage.atomic_files import explain_write_errors, read_json, write_json
+from vitreous.storage.fingerprints import checksum
+from vitreous.storage.run_folder import Run
 from vitreous.studies.identities import identities
 from vitreous.studies.plan import Sitting
 from vitreous.studies.scales import Scale
@@ -52,8 +51,7 @@ def folder(sitting: Sitting, root: Path) -> Path:
         for each in (sitting, sitting.beside)
         if each is not None and each.training
     ]
-    said = json.dumps([told(sitting.facts), trained], sort_keys=True).encode()
-    return root / EXHIBITS / hashlib.sha256(said).hexdigest()[:12]
+    return root / EXHIBITS / checksum([told(sitting.facts), trained])[:12]
 
 
 def missing(sitting: Sitting, root: Path) -> list[str]:
@@ -113,7 +111,7 @@ def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") ->
         "left_out": left_out,
         "seconds": seconds,
     }
-    with explained(home):
+    with explain_write_errors(home):
         home.mkdir(parents=True, exist_ok=True)
     write_json(home / INDEX, index)
     return home

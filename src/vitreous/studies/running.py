@@ -31,9 +31,11 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from vitreous import files
 from vitreous.errors import VitreousError
-from vitreous.store import Run
+from vitreous.random_numbers import seeded
+from vitreous.storage.atomic_files import log
+from vitreous.storage.locks import Busy, hold_lock
+from vitreous.storage.run_folder import Run
 from vitreous.studies.measuring import TRAININGS, images, measure, missing, teacher
 from vitreous.studies.plan import Cell
 from vitreous.studies.scales import Scale
@@ -204,7 +206,7 @@ def _checkpoint_lost(cell: Cell, root: Path) -> bool:
         try:
             run.read_weights(moment)
         except VitreousError as error:
-            files.log.warning("%s The study does that now.", error)
+            log.warning("%s The study does that now.", error)
             return True
     return False
 
@@ -213,8 +215,7 @@ def _checkpoint_lost(cell: Cell, root: Path) -> bool:
 def alike(seed: int) -> Iterator[None]:
     """One thread, for torch and for the libraries below numpy and scipy, and random numbers from the beginning."""
     threads = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[]), threadpool_limits(1):
-        torch.manual_seed(seed)
+    with seeded(seed), threadpool_limits(1):
         torch.set_num_threads(1)
         try:
             yield
@@ -246,8 +247,8 @@ def locked(path: Path) -> Iterator[bool]:
     """Whether this process may: the system takes a lock back from a process that is gone."""
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(files.locked(path, "studying"))
-        except files.Busy:
+            stack.enter_context(hold_lock(path, "studying"))
+        except Busy:
             yield False
             return
         yield True

@@ -6,12 +6,12 @@ again. A training may begin from the weights of another, or be taught by another
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from vitreous.config import Recipe
+from vitreous.storage.fingerprints import checksum
 
 
 @dataclass(frozen=True)
@@ -55,5 +55,4 @@ class Training:
     @property
     def key(self) -> str:
         """Twelve letters that no other training has."""
-        said = json.dumps(self.to_json(), sort_keys=True).encode()
-        return hashlib.sha256(said).hexdigest()[:12]
+        return checksum(self.to_json())[:12]

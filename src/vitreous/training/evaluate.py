@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitreous.data.dataset import Dataset
-from vitreous.processes import Processes
+from vitreous.distributed import Processes
 
 
 @torch.no_grad()

@@ -22,11 +22,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitreous import store
 from vitreous.config import Recipe
 from vitreous.data.dataset import Dataset
+from vitreous.devices import choose_device
+from vitreous.distributed import Processes, join_processes
 from vitreous.errors import VitreousError
-from vitreous.processes import Processes, interruptible, place, processes
+from vitreous.interrupts import defer_interrupts
+from vitreous.storage.run_folder import PREVIOUS, Run
 from vitreous.training import locality, prepare, recipes
 from vitreous.training.display import View
 from vitreous.training.evaluate import evaluate
@@ -54,7 +56,7 @@ class Trained:
     """What `train` gives back: the model (in evaluation mode), and the run's folder and records."""
 
     model: nn.Module
-    run: store.Run
+    run: Run
     records: list[dict[str, Any]]
 
     def __post_init__(self) -> None:
@@ -87,19 +89,19 @@ def train(
     and then `test` is its test split. `out` is the run's folder, by default under `runs/`, named after all that the
     result depends on. `compile` is on for GPUs.
     """
-    where = place(device)
+    where = choose_device(device)
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
     data, test = prepare.images(data, test)
     made, described = prepare.model(model, data, recipe, seed, pretrained)
     identity = prepare.identity(described, data, test, recipe, seed, teacher)
     title = prepare.title(identity)
-    run = store.Run(out or Path("runs") / title)
+    run = Run(out or Path("runs") / title)
     compile = where.type == "cuda" if compile is None else compile
-    team = processes(where)
-    with interruptible(team) as stop, contextlib.ExitStack() as stack:
+    team = join_processes(where)
+    with defer_interrupts(team.world) as stop, contextlib.ExitStack() as stack:
         course = Course(made, data, test, recipe, teacher, seed, where, compile, team)
         if team.first:
-            stack.enter_context(run.claimed(identity, course.bytes(), "training"))
+            stack.enter_context(run.hold(identity, course.bytes(), "training"))
         team.wait()
         with View(show and team.first, title, course.plan.steps, course.steps) as view:
             course.follow(run, stop, view)
@@ -143,7 +145,7 @@ class Course:
         self.saved = 0.0
         self.records: list[dict[str, Any]] = []
 
-    def follow(self, run: store.Run, stop: list[int], view: View) -> None:
+    def follow(self, run: Run, stop: list[int], view: View) -> None:
         """From wherever the run is to its end."""
         self.resume(run)
         if self.remembered == self.plan.steps:
@@ -159,7 +161,7 @@ class Course:
             self.epoch(run, stop, view)
             self.remember(run, view)
 
-    def epoch(self, run: store.Run, stop: list[int], view: View) -> None:
+    def epoch(self, run: Run, stop: list[int], view: View) -> None:
         """The rest of the epoch that has been begun, or the next."""
         epoch = self.remembered // self.steps
         batches = order(
@@ -188,7 +190,7 @@ class Course:
         self.look(run)
         self.seconds = time.perf_counter() - began
 
-    def look(self, run: store.Run) -> None:
+    def look(self, run: Run) -> None:
         """Stop if the loss is no number; the saved state is from before."""
         bad = self.team.most(self.step.first_bad)
         if bad >= 0:
@@ -198,7 +200,7 @@ class Course:
                 "warm-up, or clip=1."
             )
 
-    def remember(self, run: store.Run, view: View) -> None:
+    def remember(self, run: Run, view: View) -> None:
         """What is kept at the end of an epoch: weights, a line of metrics, the state; in this order."""
         if self.remembered == self.done:
             return
@@ -244,13 +246,13 @@ class Course:
         """The model, or the running mean of its weights."""
         return self.model if self.mean is None else self.mean.module
 
-    def keep(self, run: store.Run) -> None:
+    def keep(self, run: Run) -> None:
         """Write the weights if the moment has come."""
         if self.team.first:
             for moment in moments(self.recipe, self.plan, self.steps, self.done):
                 run.save(f"weights/{moment}.safetensors", self.tested.state_dict(), step=self.done)
 
-    def save(self, run: store.Run) -> None:
+    def save(self, run: Run) -> None:
         """Write the state from which `resume` goes on."""
         self.look(run)
         check_finite(self.model, {}, run)
@@ -263,12 +265,12 @@ class Course:
             )
         self.saved = time.monotonic()
 
-    def resume(self, run: store.Run) -> None:
+    def resume(self, run: Run) -> None:
         """Go back to the latest saved state that is intact, if there is one; the records are those of that state."""
         state = run.read_state()
         if state is None and self.finished(run):
             return
-        latest = state or run.read_state(store.PREVIOUS)
+        latest = state or run.read_state(PREVIOUS)
         if latest is not None:
             tensors, notes = latest
             unpack(tensors, self.objective, self.optimiser, self.mean)
@@ -279,7 +281,7 @@ class Course:
                 notes["seconds"],
             )
             self.records = (
-                notes["records"] if "records" in notes else run.first_records(notes["metrics"])
+                notes["records"] if "records" in notes else run.records_up_to(notes["metrics"])
             )
         self.team.wait()  # nobody reads any more
         if self.team.first:
@@ -287,7 +289,7 @@ class Course:
             if state is None:
                 run.state.unlink(missing_ok=True)  # it would take the place of the previous one
 
-    def finished(self, run: store.Run) -> bool:
+    def finished(self, run: Run) -> bool:
         """Whether the final weights and all records are there, so that no state is needed; then they are taken."""
         try:
             (tensors, notes), records = run.read_weights(), run.records()
@@ -300,7 +302,7 @@ class Course:
         self.records = records
         return True
 
-    def repair(self, run: store.Run) -> None:
+    def repair(self, run: Run) -> None:
         """The final weights of a finished run, if they were lost."""
         try:
             run.read_weights()
@@ -314,7 +316,7 @@ class Course:
         return weights * (kept + 2 * (4 + (self.mean is not None))) + (1 << 20)
 
 
-def check_finite(model: nn.Module, record: Mapping[str, Any], run: store.Run) -> None:
+def check_finite(model: nn.Module, record: Mapping[str, Any], run: Run) -> None:
     """An error if losses, the weights or what normalisation layers count are no finite numbers: the last step of a
     training may ruin the weights after a loss that was fine, and a test may fail alone."""
     bad = [name for name in ("train_nll", "test_nll") if not isfinite(record.get(name, 0.0))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import sys
 from dataclasses import replace
@@ -13,14 +12,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from vitreous import __version__, store
+from vitreous import __version__
 from vitreous.config import Recipe
 from vitreous.data import load as load_data
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
 from vitreous.models import loading, runs
+from vitreous.random_numbers import derive_seed
+from vitreous.storage.fingerprints import checksum, fingerprint
 from vitreous.training.adapt import adapt
-from vitreous.training.step import derive
 
 
 def images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, Dataset]:
@@ -64,8 +64,8 @@ def model(
             if recipe.head == "keep"
             else adapt(given, classes=classes, image=data.image, head=recipe.head)
         )
-        return made, {**runs.describe(made, None), "weights": fingerprint(made)}
-    torch.manual_seed(derive(seed, "weights"))
+        return made, {**runs.describe(made, None), "weights": weights_fingerprint(made)}
+    torch.manual_seed(derive_seed(seed, "weights"))
     image = data.image[0] if data.image[0] == data.image[1] else data.image
     ready = pretrained or given.partition(":")[0] in ("run", "nano")
     options = {} if ready else dict(recipe.model)
@@ -81,16 +81,14 @@ def model(
     described = runs.describe(
         made, given, **{key: value for key, value in built.items() if key != "name"}
     )
-    return made, described | ({"from": given, "weights": fingerprint(made)} if ready else {})
+    return made, described | (
+        {"from": given, "weights": weights_fingerprint(made)} if ready else {}
+    )
 
 
-def fingerprint(model: nn.Module) -> str:
-    """Of the weights' values."""
-    digest = hashlib.sha256()
-    for key, value in model.state_dict().items():
-        digest.update(key.encode())
-        digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()[:16]
+def weights_fingerprint(model: nn.Module) -> str:
+    """The fingerprint of a model's state dict, names and values in its order."""
+    return fingerprint(*(part for entry in model.state_dict().items() for part in entry))
 
 
 def identity(
@@ -111,7 +109,7 @@ def identity(
         "test": {"name": test.name, "images": len(test), "fingerprint": test.fingerprint},
         "recipe": recipe.to_json(),
         "seed": seed,
-        "teacher": None if teacher is None else fingerprint(teacher),
+        "teacher": None if teacher is None else weights_fingerprint(teacher),
     }  # fmt: skip
 
 
@@ -121,7 +119,7 @@ def title(identity: dict[str, Any]) -> str:
     name = (model.get("build") or model.get("load") or {"name": model.get("module")})["name"]
     words = f"{name}-{identity['data']['name']}-{identity['recipe']['name']}"
     plain = "".join(letter if letter.isalnum() or letter in "-_.+" else "_" for letter in words)
-    return f"{plain[:80]}-{store.digest(identity)}"
+    return f"{plain[:80]}-{checksum(identity)[:8]}"
 
 
 def environment(device: torch.device) -> dict[str, Any]:

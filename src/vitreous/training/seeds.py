@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitreous import store
 from vitreous.config import Recipe
 from vitreous.data.dataset import Dataset
+from vitreous.devices import choose_device
+from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
-from vitreous.processes import Processes, interruptible, place
+from vitreous.interrupts import defer_interrupts
+from vitreous.storage.run_folder import Run
 from vitreous.training import prepare, recipes
 from vitreous.training.display import View
 from vitreous.training.loop import LOOK_EVERY, Course, Trained
@@ -63,19 +65,17 @@ def train_seeds(
     """
     if not seeds or len(set(seeds)) < len(seeds):
         raise VitreousError(f"seeds are different whole numbers, at least one, not {tuple(seeds)}.")
-    where = place(device)
+    where = choose_device(device)
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
     data, test = prepare.images(data, test)
     data, test = prepare.resident(data, where), prepare.resident(test, where)
     compile = where.type == "cuda" if compile is None else compile
-    with interruptible(Processes()) as stop, contextlib.ExitStack() as stack:
+    with defer_interrupts() as stop, contextlib.ExitStack() as stack:
         courses, runs = [], []
         for seed in seeds:
             course, identity = _course(model, data, test, recipe, seed, where, compile)
-            run = store.Run(
-                Path(out) / f"seed-{seed}" if out else Path("runs") / prepare.title(identity)
-            )
-            stack.enter_context(run.claimed(identity, course.bytes(), "training"))
+            run = Run(Path(out) / f"seed-{seed}" if out else Path("runs") / prepare.title(identity))
+            stack.enter_context(run.hold(identity, course.bytes(), "training"))
             course.resume(run)
             courses.append(course)
             runs.append(run)
@@ -100,7 +100,7 @@ def _course(
 
 def _follow(
     courses: list[Course],
-    runs: list[store.Run],
+    runs: list[Run],
     stop: list[int],
     show: bool,
     title: str,
@@ -130,7 +130,7 @@ def _follow(
 class Together:
     """Trainings that have come equally far, moved by one step."""
 
-    def __init__(self, courses: Sequence[Course], runs: Sequence[store.Run], compile: bool) -> None:
+    def __init__(self, courses: Sequence[Course], runs: Sequence[Run], compile: bool) -> None:
         first = courses[0]
         if first.recipe.ema is not None or first.recipe.sam is not None:
             raise NotStackable("A running mean of the weights and SAM are not stacked.")

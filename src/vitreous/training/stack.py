@@ -26,12 +26,13 @@ from torch.func import functional_call
 from vitreous.config import Augment, Recipe
 from vitreous.data.augment import Augmenter, Draw, mixing
 from vitreous.data.dataset import Dataset
+from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
-from vitreous.processes import Processes
+from vitreous.random_numbers import derive_seed
 from vitreous.training.evaluate import autocast
 from vitreous.training.objectives import Objective
 from vitreous.training.optim import moved_by, undecayed
-from vitreous.training.step import Step, derive
+from vitreous.training.step import Step
 
 
 class NotStackable(VitreousError):
@@ -287,8 +288,8 @@ class StackedStep(Step):
         for seed, model, augment in zip(
             self.seeds, self.model_generators, self.generators, strict=True
         ):
-            model.manual_seed(derive(seed, "model", number))
-            augment.manual_seed(derive(seed, "augment", number))
+            model.manual_seed(derive_seed(seed, "model", number))
+            augment.manual_seed(derive_seed(seed, "augment", number))
 
     def random_states(self) -> list[torch.Generator]:
         return [*self.generators, *self.model_generators]

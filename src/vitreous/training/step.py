@@ -9,7 +9,6 @@ launch their kernels (ViT-Ti/4 at batch 1024 on an H200: the kernels take two th
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable
 
@@ -19,7 +18,8 @@ from torch import Tensor, nn
 from vitreous.config import Recipe
 from vitreous.data.augment import Augmenter
 from vitreous.data.dataset import Dataset
-from vitreous.processes import Processes
+from vitreous.distributed import Processes
+from vitreous.random_numbers import derive_seed, torch_generator
 from vitreous.training.evaluate import autocast
 from vitreous.training.feed import Feed
 from vitreous.training.optim import climbed, clip
@@ -110,8 +110,8 @@ class Step:
 
     def seed_all(self, number: int) -> None:
         """Let what is random follow from the seed and the step's number alone."""
-        torch.manual_seed(derive(self.seed, "model", number))
-        self.generator.manual_seed(derive(self.seed, "augment", number))
+        torch.manual_seed(derive_seed(self.seed, "model", number))
+        self.generator.manual_seed(derive_seed(self.seed, "augment", number))
 
     def work(self) -> None:
         """The step itself."""
@@ -217,11 +217,6 @@ class Step:
         return {"train_nll": loss / max(1, steps), "gradient_norm": norm / max(1, steps)}
 
 
-def derive(seed: int, *parts: object) -> int:
-    """A seed of its own for every use."""
-    return int.from_bytes(hashlib.sha256(repr((seed, *parts)).encode()).digest()[:7], "big")
-
-
 def is_convolutional(model: nn.Module) -> bool:
     """Whether most weights are convolutions: such models are faster on GPUs with channels last."""
     sizes = [(p.ndim, p.numel()) for p in model.parameters()]
@@ -230,7 +225,7 @@ def is_convolutional(model: nn.Module) -> bool:
 
 def order(count: int, steps: int, batch: int, repeats: int, seed: int, epoch: int) -> Tensor:
     """Row numbers of an epoch, (steps, batch): a fresh permutation, each row `repeats` times in a batch (A3.09)."""
-    generator = torch.Generator().manual_seed(derive(seed, "order", epoch))
+    generator = torch_generator(seed, "order", epoch)
     distinct = -(-batch // repeats)
     rows = torch.randperm(count, generator=generator)[: steps * distinct].view(steps, distinct)
     return rows.repeat(1, repeats)[:, :batch]

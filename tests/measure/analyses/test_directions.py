@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vitreous.measure.curvature.directions import Plane, direction, fingerprint, still
+from vitreous.measure.curvature.directions import Plane, direction, still
 from vitreous.measure.curvature.loss import weights
 from vitreous.measure.subject import subjects
 from vitreous.models.loading import load
+from vitreous.storage.fingerprints import fingerprint, labelled
 
 
 def given() -> dict[str, Tensor]:
@@ -56,10 +57,10 @@ def test_the_official_variant() -> None:
 
 
 def test_the_official_variant_number_by_number() -> None:
-    from vitreous.training.step import derive
+    from vitreous.random_numbers import torch_generator
 
     found = direction("official", given(), (), 3, 1)["head.weight"]
-    generator = torch.Generator().manual_seed(derive(3, "direction", 1, "head.weight"))
+    generator = torch_generator(3, "direction", 1, "head.weight")
     b, w = (
         torch.randn(10, 6, generator=generator, dtype=torch.float64).tolist(),
         given()["head.weight"].tolist(),
@@ -77,8 +78,9 @@ def test_directions_depend_on_seed_axis_and_name_alone() -> None:
     alone = direction("random", {"head.weight": given()["head.weight"]}, (), 0, 0)
     assert torch.equal(one["head.weight"], alone["head.weight"])
     others = [direction("random", given(), LEFT, *which) for which in ((1, 0), (0, 1))]
-    assert len({fingerprint(each) for each in (one, *others)}) == 3
-    assert fingerprint(one) == fingerprint(direction("random", given(), LEFT, 0, 0))
+    assert len({fingerprint(*labelled(each)) for each in (one, *others)}) == 3
+    again = direction("random", given(), LEFT, 0, 0)
+    assert fingerprint(*labelled(one)) == fingerprint(*labelled(again))
     flat, other = (
         torch.cat([value.flatten() for value in each.values()]) for each in (one, others[1])
     )

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 import vitreous
-from vitreous import store
 from vitreous.errors import VitreousError
 from vitreous.measure.analyses import trajectory as module
 from vitreous.measure.analyses.trajectory import Trajectory, kept_moments, polar, principal
 from vitreous.models.loading import load
 from vitreous.results import Result
+from vitreous.storage.run_folder import Run
 
 QUICK: dict[str, Any] = {}
 
@@ -124,7 +124,7 @@ def test_a_run_by_its_name_is_its_moments_side_by_side() -> None:
 
 
 def test_every_epoch_in_order_and_none_twice(tmp_path: Path) -> None:
-    run = store.Run(tmp_path)
+    run = Run(tmp_path)
     run.write("recipe.json", {})
     (tmp_path / "weights").mkdir()
     for name in (
@@ -177,7 +177,7 @@ def test_no_labels_are_needed() -> None:
 
 def test_weights_that_lack_a_parameter(tmp_path: Path) -> None:
     subject = vitreous.measure.subject.subjects(Line(0), image=32)[0]
-    run = store.Run(tmp_path)
+    run = Run(tmp_path)
     run.write("recipe.json", {})
     (tmp_path / "weights").mkdir()
     run.save("weights/final.safetensors", {"score.weight": torch.zeros(10, 3)})

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from vitreous.data.sources.decode import Faults
 from vitreous.errors import VitreousError
-from vitreous.files import read_json, write_json
+from vitreous.storage.atomic_files import read_json, write_json
 
 Images = NDArray[np.uint8]
 Shape = tuple[int, int, int, int]

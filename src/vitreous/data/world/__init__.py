@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from hashlib import sha256
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from vitreous.data.dataset import Dataset, Triple
 from vitreous.data.world import scene, stimuli
 from vitreous.data.world.stimuli import Drawn
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.random_numbers import hash_bits
 
 BLOCK = 512  # images that are drawn together, from one generator
 SIZES = {"train": 20_000, "val": 2_000, "test": 2_000}
@@ -208,8 +208,7 @@ def _draw(task: Task, split: str, count: int, image: int, seed: int) -> Drawn:
 
 def _generator(stream: str, split: str, seed: int, block: int) -> torch.Generator:
     """One generator for each block: no two blocks of any stream or split share their numbers."""
-    digest = sha256(f"{stream}/{split}/{seed}/{block}".encode()).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+    return torch.Generator().manual_seed(hash_bits(f"{stream}/{split}/{seed}/{block}", 63))
 
 
 @lru_cache(maxsize=64)

@@ -31,6 +31,7 @@ from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, interval, where
 from vitreous.measure.subject import Subject
+from vitreous.random_numbers import row_generators
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Sites
@@ -232,10 +233,8 @@ def distances(name: str, grid: Grid, size: Sequence[int]) -> Tensor:
 
 def signs(batch: Batch, channels: int) -> Tensor:
     """(b, channels) plus and minus one, drawn for each image from its number and the seed."""
-    drawn = [
-        np.random.Generator(np.random.Philox(key=[batch.seed, int(row)])).integers(0, 2, channels)
-        for row in batch.rows
-    ]
+    generators = row_generators(batch.seed, batch.rows.tolist())
+    drawn = [generator.integers(0, 2, channels) for generator in generators]
     return torch.from_numpy(2 * np.stack(drawn) - 1)
 
 

@@ -32,7 +32,6 @@ from vitreous.measure.curvature.directions import (
     Plane,
     direction,
     eigenvectors,
-    fingerprint,
     still,
 )
 from vitreous.measure.curvature.loss import Batches, Stream, Weights, require_finite, weights
@@ -41,6 +40,7 @@ from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import times
 from vitreous.measure.subject import Subject
 from vitreous.results import Result
+from vitreous.storage.fingerprints import fingerprint, labelled
 
 __all__ = ["Landscape"]
 
@@ -232,7 +232,9 @@ class _Grid:
 
     @cached_property
     def prints(self) -> Tensor:
-        return torch.tensor([list(bytes.fromhex(fingerprint(axis))) for axis in self.plane.axes])
+        return torch.tensor(
+            [list(bytes.fromhex(fingerprint(*labelled(axis)))) for axis in self.plane.axes]
+        )
 
     @torch.no_grad()
     def __call__(self, piece: str) -> Numbers:

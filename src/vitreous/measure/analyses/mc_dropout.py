@@ -29,7 +29,6 @@ from vitreous.measure.robustness.dropout import (
     Model,
     branches,
     dropping,
-    seeded,
     sites,
     with_dropout,
 )
@@ -44,8 +43,9 @@ from vitreous.measure.robustness.shifts import (
     with_ends,
 )
 from vitreous.measure.subject import Subject, logits
+from vitreous.random_numbers import derive_seed, seeded
 from vitreous.results import Column, Result, View, estimate
-from vitreous.store import digest
+from vitreous.storage.fingerprints import checksum
 
 __all__ = ["McDropout"]
 
@@ -109,7 +109,7 @@ class McDropout(Analysis):
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
         """Weights do not know the rate of dropout, so the name of a piece says it."""
-        where = digest([] if self.rate else self.sites(subject))
+        where = checksum([] if self.rate else self.sites(subject))[:8]
         return [f"images from {start} with {where}" for start in range(0, len(bench.data), SHARD)]
 
     @contextmanager
@@ -150,7 +150,7 @@ class McDropout(Analysis):
         """(classes,) log of the mean probabilities over the first 1, 2, 5, … passes of one image."""
         logs: list[Tensor] = []
         for part in torch.arange(self.passes[-1]).split(min(TOGETHER, bench.batch)):
-            with seeded((self.name, bench.seed, row, int(part[0])), image.device):
+            with seeded(derive_seed(self.name, bench.seed, row, int(part[0])), image.device):
                 logs.append(_logs(model, image.expand(len(part), *image.shape)))
         sums = torch.cat(logs).logcumsumexp(0)
         return [sums[passes - 1] - log(passes) for passes in self.passes]

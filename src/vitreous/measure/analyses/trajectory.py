@@ -30,13 +30,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vitreous import store
 from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature.loss import PREFIX
 from vitreous.measure.partial import Numbers
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View
+from vitreous.storage.run_folder import Run
 
 __all__ = ["Trajectory"]
 
@@ -62,7 +62,7 @@ class Moment:
     """The model among those asked that brings it in."""
 
 
-def run_of(name: str) -> store.Run | None:
+def run_of(name: str) -> Run | None:
     """The run that a model's name stands for, at its end; None if it is something else."""
     source, _, rest = name.partition(":")
     folder = (
@@ -71,12 +71,12 @@ def run_of(name: str) -> store.Run | None:
         else Path(rest if source == "run" else name)
     )
     folder = folder.expanduser()
-    return store.Run(folder) if (folder / "recipe.json").is_file() else None
+    return Run(folder) if (folder / "recipe.json").is_file() else None
 
 
-def kept_moments(run: store.Run) -> list[str]:
+def kept_moments(run: Run) -> list[str]:
     """In the order of training. Where every epoch was kept, the others are copies of some of them."""
-    found = run.moments()
+    found = run.checkpoints()
     epochs = sorted(name for name in found if name.startswith("epoch-"))
     return [*(name for name in found if name == "initial"), *epochs] if epochs else found
 
@@ -102,7 +102,7 @@ def trainings(subjects: Sequence[Subject]) -> dict[str, list[Moment]]:
     return found
 
 
-def _of_file(run: store.Run, moment: str, subject: Subject) -> Moment:
+def _of_file(run: Run, moment: str, subject: Subject) -> Moment:
     assert subject.model is not None
     names = [name for name, _ in subject.model.named_parameters()]
 

@@ -12,7 +12,6 @@ all parameters: along them the loss is curved most, at the centre by the eigenva
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,9 +22,9 @@ from torch import Tensor, nn
 
 from vitreous.measure.curvature.lanczos import extreme
 from vitreous.measure.curvature.loss import PREFIX, Hessian, Weights
+from vitreous.random_numbers import torch_generator
 from vitreous.specimen.specimen import Specimen
 from vitreous.training.optim import undecayed
-from vitreous.training.step import derive
 
 Kind = Literal["random", "official", "eigenvectors"]
 SPARED = ("pos_embed", "relative_position")
@@ -50,7 +49,7 @@ def direction(
             continue
         if kind == "random" and name in left:
             continue
-        generator = torch.Generator().manual_seed(derive(seed, "direction", axis, name))
+        generator = torch_generator(seed, "direction", axis, name)
         drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(
             weight.device
         )
@@ -76,7 +75,7 @@ def eigenvectors(
 
     A sign of its own an eigenvector has not: its largest entry is positive."""
     hessian = Hessian(specimen, given, images[None], targets[None], at_once)
-    generator = torch.Generator().manual_seed(derive(seed, "eigenvectors"))
+    generator = torch_generator(seed, "eigenvectors")
     start = torch.randn(1, sum(hessian.sizes), generator=generator).to(images)
     axes = []
     for vector in extreme(hessian, start, count, vectors=True)[0].vectors:
@@ -96,20 +95,6 @@ def by_filter(drawn: Tensor, weight: Tensor) -> Tensor:
 def by_column(drawn: Tensor, weight: Tensor) -> Tensor:
     """As the official code has it: norms over the outputs, for every input (and place in a kernel) on its own."""
     return drawn * (weight.norm(dim=0, keepdim=True) / (drawn.norm(dim=0, keepdim=True) + 1e-7))
-
-
-def fingerprint(moved: Weights) -> str:
-    """Of a direction, wherever it lies."""
-    digest, ordered = hashlib.sha256(), sorted(moved.items())
-    sent = torch.cat(
-        [value.detach().contiguous().reshape(-1).view(torch.uint8) for _, value in ordered]
-    ).cpu()
-    for (name, value), part in zip(
-        ordered, sent.split([value.nbytes for _, value in ordered]), strict=True
-    ):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(part.numpy().data)
-    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True, eq=False)

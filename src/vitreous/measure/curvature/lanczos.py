@@ -30,6 +30,7 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
+from vitreous.random_numbers import hash_bits
 
 Product = Callable[[Tensor], Tensor]
 
@@ -228,9 +229,7 @@ def _traces(product: Product, found: Sequence[Spectrum], draws: int) -> np.ndarr
 
 def _generator(of: Spectrum, number: int) -> torch.Generator:
     """On the CPU, for the so-many-th draw for a map; maps that began elsewhere draw other numbers."""
-    return torch.Generator().manual_seed(
-        int.from_bytes(sha256(f"{of.begun} {number}".encode()).digest()[:7], "big")
-    )
+    return torch.Generator().manual_seed(hash_bits(f"{of.begun} {number}", 56))
 
 
 def _project(image: Tensor, locked: Tensor) -> Tensor:

@@ -25,10 +25,10 @@ from vitreous.data.dataset import Dataset, Triple
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.curvature.second_derivatives import quick
 from vitreous.measure.subject import Subject, logits
+from vitreous.random_numbers import torch_generator
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.specimen import Specimen
 from vitreous.training import recipes
-from vitreous.training.step import derive
 
 Stream = Literal["augmented", "clean"]
 Weights = Mapping[str, Tensor]
@@ -234,7 +234,7 @@ class Batches:
 
     def _generator(self, rows: Tensor) -> torch.Generator:
         """On the CPU, so that a GPU sees the same images."""
-        return torch.Generator().manual_seed(derive(self.seed, "augmented", *rows.tolist()))
+        return torch_generator(self.seed, "augmented", *rows.tolist())
 
     def _resized(self, images: Tensor) -> Tensor:
         images = images.to(self.subject.device)

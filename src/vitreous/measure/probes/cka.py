@@ -21,6 +21,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from vitreous.devices import to_device
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.alignment import (
     LEAST,
@@ -37,7 +38,6 @@ from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, View, estimate
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import SITES, Site, Sites
-from vitreous.transfers import to_device
 
 __all__ = ["CKA"]
 

@@ -10,10 +10,8 @@ training mode. Batch norm, which draws nothing, stays as in evaluation, and the 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
-from hashlib import sha256
 from typing import Any
 
 import torch
@@ -23,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from vitreous.errors import VitreousError
 from vitreous.measure.subject import Subject
+from vitreous.random_numbers import seeded
 from vitreous.specimen.specimen import Specimen
 
 Model = Callable[[Tensor], Any]
@@ -132,11 +131,3 @@ def branches(specimen: Specimen) -> list[str]:
 
 def _dropped(rate: float, before: Tensor, branch: Tensor) -> Tensor:
     return F.dropout(branch, rate, training=True)
-
-
-@contextmanager
-def seeded(name: object, device: torch.device) -> Iterator[None]:
-    """Numbers drawn inside depend on the name alone, and nobody outside notices that some were."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(int.from_bytes(sha256(repr(name).encode()).digest()[:7], "big"))
-        yield

@@ -8,6 +8,7 @@ from functools import wraps
 import torch
 from torch import Tensor
 
+from vitreous.random_numbers import seeded
 from vitreous.results.intervals import Interval, wilson
 
 Measured = float | Interval
@@ -21,8 +22,7 @@ def measure(function: Callable[[int], Measured]) -> Callable[[int], Measured]:
 
     @wraps(function)
     def measured(seed: int) -> Measured:
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(seed)
+        with torch.no_grad(), seeded(seed):
             return function(seed)
 
     MEASURES[function.__name__] = measured

@@ -1,15 +1,15 @@
-"""Where runs live: a plain folder that can be copied, compared and mailed, and that survives `kill -9` at any moment.
+"""The folder of a training run: plain files that can be copied and compared, and that survive `kill -9` at any time.
 
     recipe.json              what the result depends on: model, data, recipe, seed
     environment.json         what it should not depend on: versions, device, command
     metrics.jsonl            one line per epoch
     weights/*.safetensors    the model at checkpoints: initial, warmup, 33, 66, final
-    state.safetensors        everything that resuming needs, the records included
+    state.safetensors        everything that resuming needs, including the metrics
     previous.safetensors     the state before that one, until the run is finished
 
-Every file carries a checksum (`vitreous.files`) that also covers the run it belongs to and its own name, so a file
-that was damaged, or that comes from another run or another place in this one, is noticed and never used. Each line of
-metrics is chained to the one before.
+Every file carries a checksum (`atomic_files`) that also covers its run and its name: a file that is damaged, or copied
+from another run or another place in this one, is never used. Each line of metrics contains a checksum of itself and the
+line before.
 """
 
 from __future__ import annotations
@@ -22,14 +22,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vitreous import files
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.files import Damaged, explained
+from vitreous.storage.atomic_files import (
+    CHECKSUM_FIELD,
+    Damaged,
+    explain_write_errors,
+    log,
+    read_json,
+    read_tensors,
+    remove_partial_files,
+    write_bytes,
+    write_json,
+    write_tensors,
+)
+from vitreous.storage.fingerprints import checksum
+from vitreous.storage.locks import hold_lock
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-MOMENTS = ("initial", "warmup", "33", "66", "final")
+CHECKPOINTS = ("initial", "warmup", "33", "66", "final")
 RECIPE, STATE, PREVIOUS = "recipe.json", "state.safetensors", "previous.safetensors"
 
 
@@ -42,21 +54,21 @@ class Run:
         self.state = self.folder / STATE
         self._id = ""
         self._chain = ""
-        """The checksum of the last line of metrics."""
+        """The checksum in the last line of metrics."""
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What `recipe.json` says."""
+        """The content of `recipe.json`."""
         return self._recipe()[0]
 
     @property
     def id(self) -> str:
         """The checksum of the identity, which every file of the run contains."""
         if not self._id:
-            self._id = files.checksum(self.identity)
+            self._id = checksum(self.identity)
         return self._id
 
     @property
@@ -73,10 +85,10 @@ class Run:
             raise VitreousError(
                 f"There is no Vitreous run in the folder {str(self.folder)!r}: it has no {RECIPE}."
             )
-        return files.read_json(path), f'"{files.FIELD}"' in path.read_text(encoding="utf-8")
+        return read_json(path), f'"{CHECKSUM_FIELD}"' in path.read_text(encoding="utf-8")
 
     def records(self) -> list[dict[str, Any]]:
-        """What was measured, one dict per epoch; the first is before training."""
+        """The metrics, one dict per epoch; the first is before training."""
         if not self.metrics.is_file():
             return []
         try:
@@ -88,17 +100,17 @@ class Run:
                 f"Cannot read {str(self.metrics)!r}: {error.strerror or error}."
             ) from None
         complete, _, _ = text.rpartition("\n")  # a line being written is no line yet
-        found, chain = [], self.id
+        records, chain = [], self.id
         for number, line in enumerate(complete.splitlines(), 1):
             record, chain = self._record(number, line, chain)
-            found.append(record)
-        return found
+            records.append(record)
+        return records
 
     def _record(self, number: int, line: str, chain: str) -> tuple[dict[str, Any], str]:
         """One line of metrics without its checksum, and the checksum."""
         try:
             record: dict[str, Any] = json.loads(line)
-            expected = record.pop(files.FIELD, None)
+            expected = record.pop(CHECKSUM_FIELD, None)
         except (ValueError, AttributeError, TypeError, RecursionError):
             raise self._damaged_metrics(f"line {number} is no JSON object") from None
         if expected is None and not self.sealed:
@@ -110,46 +122,56 @@ class Run:
     def _damaged_metrics(self, why: str) -> Damaged:
         return Damaged(self.metrics, why, "the command that made the run restores it")
 
-    def moments(self) -> list[str]:
-        """The moments of which there are weights, in the order of training."""
-        found = [path.stem for path in (self.folder / "weights").glob("[!.]*.safetensors")]
-        return sorted(found, key=lambda name: (MOMENTS.index(name) if name in MOMENTS else 1, name))
+    def checkpoints(self) -> list[str]:
+        """The checkpoints that have weights, in the order of training."""
 
-    def weights(self, moment: str = "final") -> Path:
+        def order(name: str) -> tuple[int, str]:  # epochs come between the start and the end
+            return CHECKPOINTS.index(name) if name in CHECKPOINTS else 1, name
+
+        files = (self.folder / "weights").glob("[!.]*.safetensors")
+        return sorted((path.stem for path in files), key=order)
+
+    def weights(self, checkpoint: str = "final") -> Path:
         """The file of the model's weights at a checkpoint."""
-        path = self.folder / "weights" / f"{moment}.safetensors"
+        path = self.folder / "weights" / f"{checkpoint}.safetensors"
         if path.is_file():
             return path
-        if not self.moments():
+        if not self.checkpoints():
             raise VitreousError(f"The run {str(self.folder)!r} has no weights yet.")
-        hint = f"The run has {', '.join(self.moments())}"
-        if moment == "final":
+        hint = f"The run has {', '.join(self.checkpoints())}"
+        if checkpoint == "final":
             hint += "; it is not finished, or the file was lost: run its command again to resume or restore it."
-        elif moment in MOMENTS and self.state.exists():
+        elif checkpoint in CHECKPOINTS and self.state.exists():
             hint += f"; if this one was lost, delete {str(self.folder)!r} and train again."
         else:
             hint += "."
-        raise UnknownName("moment", moment, self.moments(), hint)
+        raise UnknownName("checkpoint", checkpoint, self.checkpoints(), hint)
 
-    def read_weights(self, moment: str = "final") -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def read_weights(self, checkpoint: str = "final") -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The weights at a checkpoint, and what was noted with them; an error if they are damaged."""
         try:
-            return self.load(f"weights/{self.weights(moment).name}")
+            return self.load(f"weights/{self.weights(checkpoint).name}")
         except Damaged as error:
             again = "the command that made the run restores it"
             lost = f"no other file has these weights: delete {str(self.folder)!r} and train again"
-            raise Damaged(error.path, error.why, again if moment == "final" else lost) from None
+            raise Damaged(error.path, error.why, again if checkpoint == "final" else lost) from None
 
     @contextlib.contextmanager
-    def claimed(self, identity: Mapping[str, Any], need: int, doing: str) -> Iterator[None]:
-        """Hold the folder for this process: make it, or check that it holds this very run; check room for `need` bytes.
+    def hold(self, identity: Mapping[str, Any], need: int, activity: str) -> Iterator[None]:
+        """Lock the folder inside the block, after checking everything that could stop a run in its last epoch.
 
-        Everything that would stop a run in its last epoch is looked for here, before the first. `doing` is what others
-        are told meanwhile, such as "training".
+        Parameters
+        ----------
+        identity : Mapping
+            What the run depends on. A folder with another identity raises.
+        need : int
+            Bytes that have to be free on the disk.
+        activity : str
+            What this process does ("training"), for the error that other processes get.
         """
-        with explained(self.folder):
+        with explain_write_errors(self.folder):
             (self.folder / "weights").mkdir(parents=True, exist_ok=True)
-        with files.locked(self.folder / ".lock", doing):
+        with hold_lock(self.folder / ".lock", activity):
             free = shutil.disk_usage(self.folder).free
             if free < need:
                 raise VitreousError(
@@ -157,21 +179,22 @@ class Run:
                     "make room, choose another --out, or keep fewer weights (--set keep=none)."
                 )
             for folder in (self.folder, self.folder / "weights"):
-                files.sweep(folder)
-            self._agree(json.loads(json.dumps(identity)))
+                remove_partial_files(folder)
+            self._check_identity(json.loads(json.dumps(identity)))
             yield
 
-    def _agree(self, identity: dict[str, Any]) -> None:
-        self._id = files.checksum(identity)
+    def _check_identity(self, identity: dict[str, Any]) -> None:
+        """Write `recipe.json`, or raise if there is one of another run."""
+        self._id = checksum(identity)
         path = self.folder / RECIPE
         try:
             known = self.identity if path.exists() else None
         except Damaged as error:
-            files.log.warning("%s It is written again.", error)
+            log.warning("%s It is written again.", error)
             known = None
         if known is None:
             self._check_owner()
-            files.write_json(path, identity)
+            write_json(path, identity)
             return
         different = list(_differences(known, identity))
         if different:
@@ -181,14 +204,16 @@ class Run:
             )
 
     def _check_owner(self) -> None:
-        """Without a recipe, what else is in the folder has to say that it belongs to this run."""
-        for path in sorted(
-            (*self.folder.glob("[!.]*.safetensors"), *self.folder.glob("weights/[!.]*.safetensors"))
-        ):
+        """Raise if the folder has no recipe, but files of another run."""
+        files = (
+            *self.folder.glob("[!.]*.safetensors"),
+            *self.folder.glob("weights/[!.]*.safetensors"),
+        )
+        for path in sorted(files):
             try:
-                _, notes = files.read_tensors(path, strict=True)
+                _, notes = read_tensors(path, strict=True)
             except VitreousError:
-                continue  # nobody will use it
+                continue  # damaged, so it will not be used
             if notes.get("run") != self._id:
                 raise VitreousError(
                     f"{str(self.folder)!r} holds another run: {path.name} belongs to it, and its {RECIPE} is gone. "
@@ -196,17 +221,17 @@ class Run:
                 )
 
     def write(self, name: str, value: Mapping[str, Any]) -> None:
-        """A JSON file, complete or not at all."""
-        files.write_json(self.folder / name, value)
+        """Write a JSON file atomically."""
+        write_json(self.folder / name, value)
 
     def save(self, name: str, tensors: Mapping[str, Tensor], **notes: Any) -> None:
-        """A safetensors file, complete or not at all; `notes` go into its header as JSON."""
-        files.write_tensors(self.folder / name, tensors, {**notes, "run": self.id, "file": name})
+        """Write a safetensors file atomically; `notes` go into its header as JSON."""
+        write_tensors(self.folder / name, tensors, {**notes, "run": self.id, "file": name})
 
     def load(self, name: str, saved_as: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and notes of a file that `save` wrote, perhaps under another name; `Damaged` if it is not that."""
+        """Tensors and notes of a file that `save` wrote (as `saved_as`); `Damaged` if it is another's."""
         path, sealed = self.folder / name, self.sealed
-        tensors, notes = files.read_tensors(path, strict=sealed)
+        tensors, notes = read_tensors(path, strict=sealed)
         if not sealed and "run" not in notes:
             return tensors, notes
         for key, expected, what in (("run", self.id, "run"), ("file", saved_as or name, "file")):
@@ -215,8 +240,8 @@ class Run:
         return tensors, notes
 
     def save_state(self, tensors: Mapping[str, Tensor], last: bool, **notes: Any) -> None:
-        """The state; the one before stays as a second way back until the `last`, after which nothing is left to do."""
-        with explained(self.state):
+        """Write the state and keep the one before, for the case that this one is damaged, until the `last`."""
+        with explain_write_errors(self.state):
             if self.state.exists():
                 os.replace(self.state, self.folder / PREVIOUS)
         self.save(STATE, tensors, **notes)
@@ -224,17 +249,17 @@ class Run:
             (self.folder / PREVIOUS).unlink(missing_ok=True)
 
     def read_state(self, name: str = STATE) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """A saved state; None, with a notice, if it is damaged."""
+        """A saved state; None if there is none, or, with a warning, if it is damaged."""
         if not (self.folder / name).exists():
             return None
         try:
             return self.load(name, STATE)
         except Damaged as error:
-            files.log.warning("%s is damaged (%s) and will not be used.", error.path, error.why)
+            log.warning("%s is damaged (%s) and will not be used.", error.path, error.why)
             return None
 
-    def first_records(self, length: int) -> list[dict[str, Any]]:
-        """The first bytes of the metrics: all that a state of Vitreous 0.1 knows of them is how long they were."""
+    def records_up_to(self, length: int) -> list[dict[str, Any]]:
+        """The metrics in the first `length` bytes: a state of Vitreous 0.1 has only their length."""
         content = self.metrics.read_bytes()[:length] if self.metrics.is_file() else b""
         remedy = f"delete {str(self.folder)!r} and train again"
         if len(content) < length:
@@ -245,37 +270,37 @@ class Run:
             raise Damaged(self.metrics, str(error), remedy) from None
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """One more line of metrics, on the disk when this returns."""
+        """Append a line of metrics; it is on the disk when this returns."""
         line, chain = _line(self._chain or self.id, record)
-        with explained(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
+        with explain_write_errors(self.metrics), self.metrics.open("a", encoding="utf-8") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
         self._chain = chain
 
     def rewrite(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """All lines of metrics: those of the state from which a training resumes."""
+        """Replace all metrics by those of the state from which a training resumes."""
         lines, self._chain = [], self.id
         for record in records:
             line, self._chain = _line(self._chain, record)
             lines.append(line.encode())
         content = b"".join(lines)
         if not self.metrics.is_file() or self.metrics.read_bytes() != content:
-            files.write(self.metrics, content)
+            write_bytes(self.metrics, content)
 
 
 def _line(chain: str, record: Mapping[str, Any]) -> tuple[str, str]:
     chain = _chained(chain, record)
-    return json.dumps({**record, files.FIELD: chain}) + "\n", chain
+    return json.dumps({**record, CHECKSUM_FIELD: chain}) + "\n", chain
 
 
 def _chained(chain: str, record: Mapping[str, Any]) -> str:
-    return files.checksum([chain, record])
+    return checksum([chain, record])
 
 
 def digest(value: Any) -> str:
     """A short name for a value that JSON can hold."""
-    return files.checksum(value)[:8]
+    return checksum(value)[:8]
 
 
 def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:

@@ -17,8 +17,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
 
-from vitreous import files
 from vitreous.errors import VitreousError
+from vitreous.storage import atomic_files
+from vitreous.storage.atomic_files import (
+    Damaged,
+    read_json,
+    read_notes,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
+from vitreous.storage.locks import NO_LOCKS, Busy, hold_lock
 
 VALUE = {"a": [1, 2.5, None, True, "ß…\n"], "b": {"c": 0.1, "sha256": "inner"}, "3": float("inf")}
 TENSORS = {
@@ -33,11 +42,11 @@ JSON = st.recursive(
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    files.write_json(tmp_path / "a.json", VALUE)
-    assert files.read_json(tmp_path / "a.json", strict=True) == VALUE
-    files.write_tensors(tmp_path / "a.safetensors", TENSORS, {"step": 3, "sha256x": "0" * 64})
-    tensors, notes = files.read_tensors(tmp_path / "a.safetensors", strict=True)
-    assert notes == {"step": 3, "sha256x": "0" * 64} == files.read_notes(tmp_path / "a.safetensors")
+    write_json(tmp_path / "a.json", VALUE)
+    assert read_json(tmp_path / "a.json", strict=True) == VALUE
+    write_tensors(tmp_path / "a.safetensors", TENSORS, {"step": 3, "sha256x": "0" * 64})
+    tensors, notes = read_tensors(tmp_path / "a.safetensors", strict=True)
+    assert notes == {"step": 3, "sha256x": "0" * 64} == read_notes(tmp_path / "a.safetensors")
     assert all(torch.equal(tensors[name], TENSORS[name]) for name in TENSORS)
     assert tensors.keys() == TENSORS.keys()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "a.safetensors"]
@@ -47,50 +56,50 @@ def test_there_and_back(tmp_path: Path) -> None:
 @given(value=st.dictionaries(st.text().filter(lambda key: key != "sha256"), JSON, max_size=4))
 def test_any_json_comes_back_also_when_reformatted(value: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    files.write_json(path, value)
-    assert files.read_json(path, strict=True) == value
+    write_json(path, value)
+    assert read_json(path, strict=True) == value
     known = json.loads(path.read_text(encoding="utf-8"))
     path.write_bytes(json.dumps(known, indent=3).replace("\n", "\r\n").encode())
-    assert files.read_json(path, strict=True) == value
+    assert read_json(path, strict=True) == value
 
 
 def test_the_same_tensors_are_the_same_bytes(tmp_path: Path) -> None:
     for name in "ab":
-        files.write_tensors(tmp_path / name, TENSORS, {"one": 1, "two": 2})
+        write_tensors(tmp_path / name, TENSORS, {"one": 1, "two": 2})
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_every_bit_of_a_tensor_file_counts(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    files.write_tensors(path, TENSORS, {"step": 3})
+    write_tensors(path, TENSORS, {"step": 3})
     content = path.read_bytes()
     for place in range(len(content)):
         changed = bytearray(content)
         changed[place] ^= 1 << place % 8
         path.write_bytes(changed)
-        with pytest.raises(files.Damaged):
-            files.read_tensors(path, strict=True)
+        with pytest.raises(Damaged):
+            read_tensors(path, strict=True)
     for length in range(0, len(content), 11):
         path.write_bytes(content[:length])
-        with pytest.raises(files.Damaged):
-            files.read_tensors(path, strict=True)
+        with pytest.raises(Damaged):
+            read_tensors(path, strict=True)
     path.write_bytes(content + b"\0")
-    with pytest.raises(files.Damaged):
-        files.read_tensors(path, strict=True)
+    with pytest.raises(Damaged):
+        read_tensors(path, strict=True)
 
 
 def test_every_bit_of_a_json_file_that_matters_counts(tmp_path: Path) -> None:
     """A blank that has become another blank changes nothing."""
     path = tmp_path / "a.json"
-    files.write_json(path, VALUE)
+    write_json(path, VALUE)
     content = path.read_bytes()
     for place in range(8 * len(content)):
         changed = bytearray(content)
         changed[place // 8] ^= 1 << place % 8
         path.write_bytes(changed)
         try:
-            assert files.read_json(path, strict=True) == VALUE
-        except files.Damaged:
+            assert read_json(path, strict=True) == VALUE
+        except Damaged:
             continue
         assert json.loads(path.read_text(encoding="utf-8")) == json.loads(content)
 
@@ -101,16 +110,16 @@ def test_every_bit_of_a_json_file_that_matters_counts(tmp_path: Path) -> None:
 def test_what_is_no_file_of_ours(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(content)
-    for read in (files.read_json, files.read_tensors):
-        with pytest.raises(files.Damaged, match=r"^'.*a' is damaged \(.*\); .*\.$") as caught:
+    for read in (read_json, read_tensors):
+        with pytest.raises(Damaged, match=r"^'.*a' is damaged \(.*\); .*\.$") as caught:
             read(path, strict=True)
         assert "\n" not in str(caught.value)
-    with pytest.raises(files.Damaged):
-        files.read_notes(path)
+    with pytest.raises(Damaged):
+        read_notes(path)
 
 
 def test_what_is_not_there_or_no_file(tmp_path: Path) -> None:
-    for read in (files.read_json, files.read_tensors, files.read_notes):
+    for read in (read_json, read_tensors, read_notes):
         with pytest.raises(VitreousError):
             read(tmp_path / "nowhere")
         with pytest.raises(VitreousError, match="Cannot read"):
@@ -120,17 +129,17 @@ def test_what_is_not_there_or_no_file(tmp_path: Path) -> None:
 def test_files_of_before_are_read_with_one_notice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(files, "_noticed", [])
+    monkeypatch.setattr(atomic_files, "_without_checksum", [])
     (tmp_path / "a.json").write_text('{"seed": 3}')
     save_file(
         {"w": torch.ones(3)}, tmp_path / "a.safetensors", metadata={"vitreous": '{"step": 3}'}
     )
     with caplog.at_level(logging.WARNING, "vitreous"):
-        assert files.read_json(tmp_path / "a.json") == {"seed": 3}
-        assert files.read_tensors(tmp_path / "a.safetensors")[1] == {"step": 3}
+        assert read_json(tmp_path / "a.json") == {"seed": 3}
+        assert read_tensors(tmp_path / "a.safetensors")[1] == {"step": 3}
     assert caplog.text.count("has no checksum") == 1
-    for read in (files.read_json, files.read_tensors):
-        with pytest.raises(files.Damaged, match="it has no checksum"):
+    for read in (read_json, read_tensors):
+        with pytest.raises(Damaged, match="it has no checksum"):
             read(
                 next(tmp_path.glob(f"*.{read.__name__[5:].replace('tensors', 'safetensors')}")),
                 strict=True,
@@ -143,24 +152,24 @@ def test_a_write_that_fails_leaves_what_was_there(
     step: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "a.json"
-    files.write_json(path, {"old": 1})
+    write_json(path, {"old": 1})
 
     def fails(*given: object) -> None:
         raise error
 
     monkeypatch.setattr(os, step, fails)
     with pytest.raises((VitreousError, KeyboardInterrupt)):
-        files.write_json(path, {"new": 2})
+        write_json(path, {"new": 2})
     monkeypatch.undo()
-    assert files.read_json(path) == {"old": 1}
+    assert read_json(path) == {"old": 1}
     assert list(tmp_path.iterdir()) == [path]
 
 
 HOLDER = """
 import sys
 from pathlib import Path
-from vitreous.files import locked
-with locked(Path(sys.argv[1]), "training"):
+from vitreous.storage.locks import hold_lock
+with hold_lock(Path(sys.argv[1]), "training"):
     print("ready", flush=True)
     sys.stdin.read()
 """
@@ -168,7 +177,7 @@ with locked(Path(sys.argv[1]), "training"):
 
 @pytest.mark.parametrize("how", ["ends", "is killed"])
 def test_one_process_has_a_lock_until_it(how: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(files.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(atomic_files.__file__).parents[2])}
     command = [sys.executable, "-c", HOLDER, str(tmp_path / ".lock")]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
@@ -177,16 +186,16 @@ def test_one_process_has_a_lock_until_it(how: str, tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline().strip() == b"ready"
         with pytest.raises(
-            files.Busy, match=r"^Another process is inspecting in '.*'; wait for it, or stop it\.$"
+            Busy, match=r"^Another process is inspecting in '.*'; wait for it, or stop it\.$"
         ):
-            files.locked(tmp_path / ".lock", "inspecting").__enter__()
+            hold_lock(tmp_path / ".lock", "inspecting").__enter__()
         other.stdin.close() if how == "ends" else other.kill()
         other.wait()
-    with files.locked(tmp_path / ".lock", "inspecting"):
+    with hold_lock(tmp_path / ".lock", "inspecting"):
         pass
 
 
-@pytest.mark.parametrize("number", sorted(files.NO_LOCKS))
+@pytest.mark.parametrize("number", sorted(NO_LOCKS))
 def test_a_file_system_without_locks_has_a_file_instead(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -196,11 +205,11 @@ def test_a_file_system_without_locks_has_a_file_instead(
         raise OSError(number, "no locks")
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with caplog.at_level(logging.WARNING, "vitreous"), files.locked(tmp_path / ".lock", "training"):
+    with caplog.at_level(logging.WARNING, "vitreous"), hold_lock(tmp_path / ".lock", "training"):
         assert "on a file system without locks" in caplog.text
-        with pytest.raises(files.Busy, match="Another process is training in"):
-            files.locked(tmp_path / ".lock", "training").__enter__()
-    with files.locked(tmp_path / ".lock", "training"):
+        with pytest.raises(Busy, match="Another process is training in"):
+            hold_lock(tmp_path / ".lock", "training").__enter__()
+    with hold_lock(tmp_path / ".lock", "training"):
         pass
 
 
@@ -208,4 +217,4 @@ def test_a_file_system_without_locks_has_a_file_instead(
 def test_a_lock_that_cannot_be_one(spoil: Callable[[Path], None], tmp_path: Path) -> None:
     spoil(tmp_path / ".lock")
     with pytest.raises(VitreousError, match="Cannot write"):
-        files.locked(tmp_path / ".lock", "training").__enter__()
+        hold_lock(tmp_path / ".lock", "training").__enter__()

@@ -12,7 +12,7 @@ import timm
 import torchvision
 
 import vitreous
-from vitreous import names
+from vitreous import model_names
 from vitreous.data import naming, world
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.models import loading, registry, runs
@@ -21,24 +21,24 @@ from vitreous.models import loading, registry, runs
 def test_they_are_those_of_the_libraries_themselves() -> None:
     assert {
         name: " ".join(family.sizes) for name, family in registry.FAMILIES.items()
-    } == names.OURS, "mend names.OURS"
+    } == model_names.OURS, "mend model_names.OURS"
     assert list(world.TASKS) == list(naming.TASKS), "mend naming.TASKS"
-    assert runs.nanos() == names.bundled()
+    assert runs.nanos() == model_names.bundled()
     theirs = {name for name in timm.list_models() if not name.startswith(registry.TIMM_PREFIX)}
-    assert theirs == names.timm_names()
+    assert theirs == model_names.timm_names()
     classifiers = torchvision.models.list_models(module=torchvision.models)
-    assert {f"tv:{name}" for name in classifiers} == names.torchvision_names()
+    assert {f"tv:{name}" for name in classifiers} == model_names.torchvision_names()
 
 
 @pytest.mark.parametrize(
     "name", ["vit_ti/4", "resnet18", "vit_tiny_patch16_224.augreg_in21k", "tv:resnet50", "nano:vit"]
 )
 def test_what_there_is_passes(name: str) -> None:
-    names.check_model(name)
+    model_names.check_model(name)
 
 
 def test_names_that_timm_has_retired_are_left_to_timm() -> None:
-    names.check_model("swin_base_patch4_window7_224_in22k")
+    model_names.check_model("swin_base_patch4_window7_224_in22k")
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_names_that_timm_has_retired_are_left_to_timm() -> None:
 )
 def test_what_there_is_not_does_not(name: str) -> None:
     with pytest.raises(VitreousError):
-        names.check_model(name)
+        model_names.check_model(name)
     with pytest.raises(VitreousError):
         loading.load(name)
 
 
 def test_the_nearest_names_are_said() -> None:
     with pytest.raises(UnknownName, match="Did you mean resnet18"):
-        names.check_model("resnet17")
+        model_names.check_model("resnet17")
 
 
 WRONG = ["inspect nosuch", "inspect nano:vit --data nosuch:x", "train nosuch", "anatomy nosuch", "data folder:nowhere",

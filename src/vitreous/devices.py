@@ -1,0 +1,90 @@
+"""Devices: choosing one, and copies to and from a GPU that do not make it wait.
+
+`to_device` and `to_memory` start a copy through pinned memory on a stream of its own, and return a function that
+returns the tensor. A plain `.to()` or `.cpu()` first waits for all work that the GPU was given so far, after which the
+GPU waits for the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from vitreous.errors import VitreousError
+
+Arriving = Callable[[], Tensor]
+"""A copy under way: call it when the tensor is needed."""
+
+
+def choose_device(device: str | torch.device) -> torch.device:
+    """The device of a name; `auto` is this process's GPU if there is one, then Apple's, then the CPU."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError:
+        raise VitreousError(
+            f"There is no device {str(device)!r}; say auto, cpu, cuda, cuda:1 or mps."
+        ) from None
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise VitreousError(
+            f"The device {str(device)!r} was asked for and no GPU is to be seen; `vitreous doctor`."
+        )
+    return chosen
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Arriving:
+    """Start copying a tensor to a device; work that the GPU is given after the call can use it."""
+    if device.type != "cuda" or tensor.device.type != "cpu":  # only main memory can be pinned
+        there = tensor.to(device)
+        return lambda: there
+    stream = _copy_stream(device, "to the GPU")
+    with torch.cuda.stream(stream):
+        there = tensor.pin_memory().to(device, non_blocking=True)
+        copied = stream.record_event()
+
+    def arriving() -> Tensor:
+        current = torch.cuda.current_stream(device)
+        current.wait_event(copied)
+        # The allocator would otherwise reuse this memory once the copy stream is done with it.
+        there.record_stream(current)
+        return there
+
+    return arriving
+
+
+def to_memory(tensor: Tensor) -> Arriving:
+    """Start copying a tensor to main memory; the call waits for that copy and for nothing later.
+
+    The tensor must not change any more. What arrives from a GPU is in pinned memory: copy it to keep it.
+    """
+    if tensor.device.type != "cuda":
+        return tensor.cpu
+    stream = _copy_stream(tensor.device, "from the GPU")
+    stream.wait_stream(torch.cuda.current_stream(tensor.device))
+    with torch.cuda.stream(stream):
+        here = torch.empty_like(tensor, device="cpu", pin_memory=True)
+        here.copy_(tensor, non_blocking=True)
+        copied = stream.record_event()
+    tensor.record_stream(stream)
+
+    def arriving() -> Tensor:
+        copied.synchronize()
+        return here
+
+    return arriving
+
+
+@cache
+def _copy_stream(
+    device: torch.device, way: Literal["to the GPU", "from the GPU"]
+) -> torch.cuda.Stream:
+    """One stream for each way: a copy to the GPU need not wait for results still being computed."""
+    return torch.cuda.Stream(device)
