@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from measure.analyses.shifted import Linear, answered, chosen, noise
 from vitreous.data.draws import Draws
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analyses.adversarial import Adversarial
+from vitreous.measure.analyses.adversarial import Adversarial, fgsm, pgd
 from vitreous.measure.subject import USUAL, subjects
 
 QUICK: dict[str, Any] = {"epsilons": (1, 8), "steps": 2}
@@ -71,9 +71,12 @@ def test_no_attack_leaves_the_ball_or_the_range_and_pgd_finds_more_than_fgsm() -
     pixels = data.images.double() / 255
     pixels[:4], pixels[4:8] = 0, 1
     losses = {}
-    for attack in ("fgsm", "pgd"):
-        start = Draws("attack 0", 0, 30, torch.device("cpu"))
-        found = Adversarial(steps=20).attacked(subject, pixels, data.labels, attack, 0.03, start)
+    start = Draws("attack 0", 0, 30, torch.device("cpu"))
+    attacked = {
+        "fgsm": fgsm(subject, pixels, data.labels, 0.03),
+        "pgd": pgd(subject, pixels, data.labels, 0.03, 20, start),
+    }
+    for attack, found in attacked.items():
         assert float((found - pixels).abs().max()) <= 0.03 + 1e-12
         assert float((found - pixels).abs().max()) > 0.029
         assert float(found.min()) >= 0

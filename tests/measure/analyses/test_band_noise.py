@@ -30,7 +30,7 @@ def test_noise_has_energy_in_its_band_alone_and_the_strength_that_was_asked_for(
     std = torch.tensor(USUAL[1], dtype=torch.float64).view(3, 1, 1)
     for definition, whole in (("paper", None), ("equal", 0.3)):
         asked = BandNoise(BANDS, definition=definition)  # type: ignore[arg-type]
-        noise = (asked.noisy(subject, batch, 0.5, 0.3) - subject.prepare(data.images)) * std
+        noise = (asked.add_noise(subject, batch, 0.5, 0.3) - subject.prepare(data.images)) * std
         power = torch.fft.fft2(noise).abs().square().mean((0, 1))
         waves = torch.fft.fftfreq(16, dtype=torch.float64).abs() * 2  # in π
         fastest = torch.maximum(waves[:, None], waves)
@@ -105,7 +105,7 @@ def test_rings_of_small_images_hold_two_waves_everywhere_and_not_now_one_and_now
 def test_bad_options() -> None:
     with pytest.raises(VitreousError, match=r"1\.2 is not"):
         BandNoise((0.5, 1.2))
-    with pytest.raises(VitreousError, match="there is none"):
+    with pytest.raises(VitreousError, match="none was given"):
         BandNoise(())
     with pytest.raises(VitreousError, match="-1"):
         BandNoise(strength=-1)

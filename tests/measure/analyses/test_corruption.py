@@ -1,4 +1,4 @@
-"""Corruption against plain loops: images corrupted beforehand, answers counted, calibration asked of them."""
+"""CorruptionAnalysis against plain loops: images corrupted beforehand, answers counted, calibration asked of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import vitreous
 from measure.analyses.shifted import Linear, answered, chosen, levels
 from vitreous.data.corruptions import corrupt
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.analyses.corruption import Corruption
+from vitreous.measure.analyses.corruption import CorruptionAnalysis
 
 QUICK: dict[str, Any] = {"kinds": ("gaussian_noise", "contrast", "saturate"), "severities": (1, 5)}
 
@@ -24,7 +24,7 @@ MODELS = {"one": Linear(side=16), "two": Linear(side=16, seed=3)}
 
 def asked(**how: Any) -> tuple[Any, Any]:
     data = answered(MODELS["one"], 60, 16)
-    return Corruption(KINDS, SEVERITIES)(MODELS, data, **how), chosen(data)
+    return CorruptionAnalysis(KINDS, SEVERITIES)(MODELS, data, **how), chosen(data)
 
 
 def right(model: str, data: Any, kind: str, severity: int) -> np.ndarray:
@@ -90,7 +90,7 @@ def test_the_interval_of_a_change_is_paired() -> None:
     no image at all changes."""
     model = Linear()
     data = answered(model)
-    found = Corruption(("brightness",), (1,))(
+    found = CorruptionAnalysis(("brightness",), (1,))(
         model, replace(data, images=data.images * 0 + 255), limit=9
     ).table
     row = one(found, kind="brightness", severity=1, by_severity=False)
@@ -108,30 +108,32 @@ def test_a_mean_has_an_interval_even_where_all_is_right() -> None:
     data = replace(
         answered(MODELS["one"], 20, 16), images=white, labels=MODELS["one"](levels(white)).argmax(1)
     )
-    row = one(Corruption(("brightness",), (1, 2))(MODELS["one"], data).table, overall=True)
+    row = one(CorruptionAnalysis(("brightness",), (1, 2))(MODELS["one"], data).table, overall=True)
     assert row["value"] == row["high"] == 1
     assert row["low"] == pytest.approx(1 / (1 + 1.96**2 / 20), rel=1e-4)  # Wilson's for 20 of 20
 
 
 def test_another_reference_and_one_without_mistakes() -> None:
     data = answered(MODELS["one"], 60, 16)
-    found = Corruption(KINDS, SEVERITIES, reference="two")(MODELS, data)
+    found = CorruptionAnalysis(KINDS, SEVERITIES, reference="two")(MODELS, data)
     assert one(found.table, model="two", overall=True)["ce"] == pytest.approx(1)
     white = torch.full_like(data.images, 255)  # which brightness leaves as it is
     perfect = replace(data, images=white, labels=MODELS["one"](levels(white)).argmax(1))
-    same = Corruption(("brightness",), (1,))(MODELS, perfect)
-    assert "no mistake on brightness" in same.about["left_out"]["mCE"]
+    same = CorruptionAnalysis(("brightness",), (1,))(MODELS, perfect)
+    assert "no error on brightness" in same.about["left_out"]["mCE"]
     assert np.isnan(one(same.table, model="two", overall=True)["ce"])
 
 
 def test_bad_options() -> None:
     with pytest.raises(UnknownName, match="fogg"):
-        Corruption(("fogg",))
+        CorruptionAnalysis(("fogg",))
     with pytest.raises(VitreousError, match="1 to 5"):
-        Corruption(severities=(0, 1))
+        CorruptionAnalysis(severities=(0, 1))
     with pytest.raises(VitreousError, match="none twice"):
-        Corruption(severities=(1, 1))
+        CorruptionAnalysis(severities=(1, 1))
     with pytest.raises(UnknownName, match="strengths"):
-        Corruption(strengths="large")  # type: ignore[arg-type]
+        CorruptionAnalysis(strengths="large")  # type: ignore[arg-type]
     with pytest.raises(UnknownName, match="three"):
-        Corruption(("fog",), (1,), reference="three")(MODELS, answered(MODELS["one"], 8, 16))
+        CorruptionAnalysis(("fog",), (1,), reference="three")(
+            MODELS, answered(MODELS["one"], 8, 16)
+        )

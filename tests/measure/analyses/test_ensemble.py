@@ -15,7 +15,13 @@ import vitreous
 from measure.analyses.shifted import Linear, answered, chosen, levels, noise, shapes
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
-from vitreous.measure.analyses.ensemble import ALL, MEAN, Ensemble, diversity, together
+from vitreous.measure.analyses.ensemble import (
+    ALL,
+    MEAN,
+    Ensemble,
+    ensemble_diversity,
+    mean_log_probabilities,
+)
 from vitreous.results import wilson
 
 QUICK: dict[str, Any] = {"others": ("nano:vit@warmup",)}
@@ -70,9 +76,9 @@ def test_accuracy_nll_brier_ece_and_disagreement_against_others() -> None:
 def test_diversity_has_its_ends_where_it_should() -> None:
     sure = torch.eye(2, dtype=torch.float64).clamp(min=1e-300).log()
     apart = {"a": sure, "b": sure.flip(0)}
-    assert diversity(apart).tolist() == pytest.approx([log(2)] * 2)
-    assert together(apart).exp().flatten().tolist() == pytest.approx([0.5] * 4)
-    assert diversity({"a": sure, "b": sure}).tolist() == pytest.approx([0, 0])
+    assert ensemble_diversity(apart).tolist() == pytest.approx([log(2)] * 2)
+    assert mean_log_probabilities(apart).exp().flatten().tolist() == pytest.approx([0.5] * 4)
+    assert ensemble_diversity({"a": sure, "b": sure}).tolist() == pytest.approx([0, 0])
     same = Ensemble()({"a": Linear(seed=1), "b": Linear(seed=1)}, data()).table
     assert same["diversity"][0] == pytest.approx(0, abs=1e-6)
     assert same["nll"][0] == pytest.approx(same["nll"][1], rel=1e-6)

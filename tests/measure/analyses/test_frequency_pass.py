@@ -36,7 +36,9 @@ def test_filters_keep_their_waves_and_together_everything() -> None:
     data = answered(MODEL, 6, 16)
     batch = Batch(torch.arange(6), data.images, data.labels)
     asked = FrequencyPass()
-    low, high = (asked.shifted(subject, batch, f"{kind} 0.5") for kind in ("low-pass", "high-pass"))
+    low, high = (
+        asked.shift_images(subject, batch, f"{kind} 0.5") for kind in ("low-pass", "high-pass")
+    )
     assert torch.allclose(low + high, subject.prepare(data.images))
     slow = fastest() <= 0.5
     assert float(waves(low)[~slow].max()) < 1e-9 < float(waves(low)[slow].min())
@@ -82,5 +84,5 @@ def test_everything_passes_the_highest_cutoff() -> None:
 def test_bad_options() -> None:
     with pytest.raises(VitreousError, match=r"1\.5 is not"):
         FrequencyPass((1.5,))
-    with pytest.raises(VitreousError, match="one is there twice"):
+    with pytest.raises(VitreousError, match="one is repeated"):
         FrequencyPass((0.5, 0.5))

@@ -20,7 +20,7 @@ from specimen import zoo
 from vitreous.errors import VitreousError
 from vitreous.measure import engine
 from vitreous.measure.analyses.mc_dropout import MEAN, USUAL, McDropout
-from vitreous.measure.robustness.dropout import sites
+from vitreous.measure.robustness.dropout import dropout_sites
 from vitreous.measure.subject import subjects
 
 QUICK: dict[str, Any] = {"passes": (1, 2), "rate": 0.1}
@@ -132,7 +132,7 @@ def test_what_draws_is_found_and_all_else_stays_as_in_evaluation(family: str) ->
     wanted = wanted or {
         path for path, module in model.named_modules() if isinstance(module, nn.Dropout)
     }
-    assert set(sites(subjects({"model": model}, image=image)[0])) == wanted
+    assert set(dropout_sites(subjects({"model": model}, image=image)[0])) == wanted
     data = shapes(3)
     table = McDropout((2,))({"model": model}, data, image=image).table
     assert table["nll_change"][0] != 0
@@ -218,14 +218,16 @@ def test_bad_input() -> None:
 
     assert "has no dropout" in why(Linear())
     assert "has no dropout" in why(Dropping(0.0))
-    assert "give the model itself" in why(vitreous.open(Dropping(0.5)))
-    assert "no branch beside a skip" in why(Dropping(0.5), rate=0.1)
+    assert "give the model, or set" in why(vitreous.open(Dropping(0.5)))
+    assert "no residual branch" in why(Dropping(0.5), rate=0.1)
     assert "does not run in training mode: labels are missing" in why(Elsewhere())
-    assert "'part' draws depends on the mode of another module" in why(FromOutside().double())
+    assert "dropout of its 'part' depends on the mode of another module" in why(
+        FromOutside().double()
+    )
     found = vitreous.analyse({"model": Dropping(0.5)}, noise(6, classes=0), ["mc_dropout"])
     assert "no labels" in found.left_out["mc_dropout"]["model"]
     for passes in ((), (0, 1), (2, 1), (3, 3)):
-        with pytest.raises(VitreousError, match="in order"):
+        with pytest.raises(VitreousError, match="ascending order"):
             McDropout(passes)
     for rate in (-0.1, 1.0, float("nan")):
         with pytest.raises(VitreousError, match="between 0 and 1"):

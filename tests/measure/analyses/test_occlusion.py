@@ -10,7 +10,7 @@ import torch
 import vitreous
 from measure.analyses.shifted import Linear, answered, chosen, levels, noise
 from vitreous.errors import VitreousError
-from vitreous.measure.analyses.occlusion import Occlusion, masked
+from vitreous.measure.analyses.occlusion import Occlusion, patch_masks
 from vitreous.measure.probe import Batch
 
 QUICK: dict[str, Any] = {"grids": (4, 8), "shares": (0.25, 0.75)}
@@ -28,7 +28,7 @@ def test_as_many_whole_patches_are_masked_as_was_asked_for(grid: int) -> None:
         return [place for place in range(16) if place * grid // 16 == cell]
 
     for share in (0.3, 0.5, 1.0):
-        masks = masked(grid, share, (16, 16), batch(), CPU)
+        masks = patch_masks(grid, share, (16, 16), batch(), CPU)
         for mask in masks[:5]:
             patches = [
                 {bool(mask[y, x]) for y in at(row) for x in at(column)}
@@ -40,10 +40,10 @@ def test_as_many_whole_patches_are_masked_as_was_asked_for(grid: int) -> None:
 
 
 def test_masks_are_nested_belong_to_images_and_every_patch_has_its_turn() -> None:
-    few, many = (masked(4, share, (8, 8), batch(400), CPU) for share in (0.25, 0.75))
+    few, many = (patch_masks(4, share, (8, 8), batch(400), CPU) for share in (0.25, 0.75))
     assert bool((many | ~few).all())
-    assert torch.equal(masked(4, 0.25, (8, 8), batch(10, 5), CPU), few[5:15])
-    assert not torch.equal(masked(4, 0.25, (8, 8), batch(10, 5, seed=1), CPU), few[5:15])
+    assert torch.equal(patch_masks(4, 0.25, (8, 8), batch(10, 5), CPU), few[5:15])
+    assert not torch.equal(patch_masks(4, 0.25, (8, 8), batch(10, 5, seed=1), CPU), few[5:15])
     often = few.double().mean(0)
     assert float((often - 0.25).abs().max()) < 0.1  # 400 draws: four standard deviations are 0.087
 
@@ -55,7 +55,7 @@ def test_answers_against_a_loop() -> None:
     data = chosen(data)
     for share in (0.25, 0.5):
         images = levels(data.images)
-        masks = masked(4, share, (8, 8), batch(40), CPU)
+        masks = patch_masks(4, share, (8, 8), batch(40), CPU)
         for image, mask in zip(images, masks, strict=True):
             image[:, mask] = 0  # normalised: the mean colour
         with torch.no_grad():

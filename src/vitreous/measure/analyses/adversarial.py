@@ -1,16 +1,16 @@
-"""How little has to be changed in an image to mislead a model: FGSM and PGD within an L∞ ball (A4.17).
+"""How little has to be changed in an image to mislead a model: FGSM and PGD within an L∞ ball.
 
     FGSM    x + ε · sign ∇ₓ loss(x)
     PGD     x₀ uniform in the ball;  xₖ₊₁ = clip(xₖ + α · sign ∇ₓ loss(xₖ)),      α = 2.5 ε / steps
     ball    |x' − x| ≤ ε and 0 ≤ x' ≤ 1 for every pixel and channel
 
-ε is in levels, 1/255 of the range of pixels, whatever the model's normalisation. Of the points that PGD visits the one
-with the largest loss is kept for each image. Gradients are taken of the input alone. (Goodfellow et al., ICLR 2015;
-Madry et al., ICLR 2018. The code of Park and Kim has ε = 0.007 and 0.3 of normalised inputs.)
+ε is in levels, 1/255 of the range of pixels, whatever the model's normalisation. PGD returns, for each image, the
+visited point with the largest loss. Only the input gets a gradient. (Goodfellow et al., ICLR 2015; Madry et al.,
+ICLR 2018. The code of Park & Kim 2022 uses ε = 0.007 and 0.3 on normalised inputs.)
 
-The loss is cross-entropy, log(1 + exp m) with m = log Σ_{others} exp score − score of the label. It grows with m and
-its gradient points where that of m does, so attacks climb m itself: cross-entropy of a very sure model is flat in
-floating point, and an attack on it would stand still.
+The loss is cross-entropy, log(1 + exp m) with m = log Σ_{others} exp score − score of the label. It grows with m, and
+both gradients have the same direction, so the attacks maximise m itself: the cross-entropy of a very confident model is
+flat in floating point, and an attack on it would not move.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from vitreous.measure.probe import Batch
 from vitreous.measure.robustness.shifts import (
     CLEAN,
     MEASURES,
-    Shifted,
-    check_shares,
-    guessing,
-    levels,
-    marks,
-    table,
+    ShiftAnalysis,
+    ShiftScores,
+    chance_level,
+    channel_statistics,
+    check_options,
 )
 from vitreous.measure.subject import Subject, logits
-from vitreous.results import Column, Result, View
+from vitreous.results import Column, Result, View, tabulate
 
 __all__ = ["Adversarial"]
 
@@ -45,8 +44,8 @@ ATTACKS = ("fgsm", "pgd")
 
 
 @dataclass
-class Adversarial(Shifted):
-    """How little has to be changed in an image to mislead a model."""
+class Adversarial(ShiftAnalysis):
+    """Accuracy under attacks that may change every pixel by at most ε."""
 
     epsilons: Sequence[float] = (0.5, 1, 2, 4, 8)
     """Radii of the ball, in levels of 255."""
@@ -60,7 +59,7 @@ class Adversarial(Shifted):
     limit = 128
 
     def __post_init__(self) -> None:
-        check_shares("The radii of attacks, in levels,", self.epsilons, 0, 255)
+        check_options("The radii of attacks, in levels,", self.epsilons, 0, 255)
         for attack in self.attacks:
             if attack not in ATTACKS:
                 raise UnknownName("attack", attack, ATTACKS, f"There are {', '.join(ATTACKS)}.")
@@ -69,76 +68,79 @@ class Adversarial(Shifted):
                 f"The attacks are {list(self.attacks)}; name at least one, none twice."
             )
         if self.steps < 1:
-            raise VitreousError(f"PGD was asked to take {self.steps} steps; it takes at least one.")
+            raise VitreousError(f"PGD has {self.steps} steps; it needs at least one.")
 
     def shifts(self, subject: Subject, bench: Bench) -> Sequence[str]:
         return [f"{attack} {epsilon:g}" for attack in self.attacks for epsilon in self.epsilons]
 
-    def shifted(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
+    def shift_images(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
         attack, epsilon = shift.split()
         images = subject.prepare(batch.images)
-        mean, std = levels(subject, images)
+        mean, std = channel_statistics(subject, images)
+        pixels = (images * std + mean).clamp(0, 1)
         labels = batch.labels.to(images.device)
-        start = Draws(f"attack {batch.seed}", int(batch.rows[0]), len(batch), images.device)
-        found = self.attacked(
-            subject, images * std + mean, labels, attack, float(epsilon) / 255, start
-        )
-        return (found - mean) / std
-
-    def attacked(
-        self,
-        subject: Subject,
-        pixels: Tensor,
-        labels: Tensor,
-        attack: str,
-        epsilon: float,
-        start: Draws,
-    ) -> Tensor:
-        """Pixels in [0, 1], changed by at most epsilon each so that the loss grows."""
-        pixels = pixels.clamp(0, 1)
-        low, high = (pixels - epsilon).clamp(min=0), (pixels + epsilon).clamp(max=1)
+        radius = float(epsilon) / 255
         if attack == "fgsm":
-            _, slope = _climb(subject, pixels, labels)
-            return torch.clamp(pixels + epsilon * slope.sign(), low, high)
-        moved = pixels + start.uniform(*pixels.shape[1:], low=-epsilon, high=epsilon).to(
-            pixels.dtype
-        )
-        at = torch.clamp(moved, low, high)
-        worst, most = at, at.new_full((len(at),), -torch.inf)
-        for _ in range(self.steps):
-            loss, slope = _climb(subject, at, labels)
-            worst, most = _worse(worst, most, at, loss)
-            at = torch.clamp(at + (2.5 * epsilon / self.steps) * slope.sign(), low, high)
-        return _worse(worst, most, at, _loss(subject, at, labels))[0]
+            attacked = fgsm(subject, pixels, labels, radius)
+        else:
+            start = Draws(f"attack {batch.seed}", int(batch.rows[0]), len(batch), images.device)
+            attacked = pgd(subject, pixels, labels, radius, self.steps, start)
+        return (attacked - mean) / std
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
         for subject in asked:
-            of, where = marks(found, subject, bench), {"model": subject.name}
-            every = self.shifts(subject, bench)
+            scores, model = ShiftScores(found[subject.name], bench), {"model": subject.name}
             overall = {"attack": "all", "epsilon": float("nan"), "attacked": False, "overall": True}
-            rows.append({**where, **overall, **of.mean_row(every)})
+            rows.append({**model, **overall, **scores.mean_row(self.shifts(subject, bench))})
             for attack in self.attacks:
-                which = {"attack": attack, "attacked": True, "overall": False}
-                rows.append({**where, **which, "epsilon": 0.0, **of.row(CLEAN)})
-                rows += [
-                    {**where, **which, "epsilon": float(epsilon), **of.row(f"{attack} {epsilon:g}")}
-                    for epsilon in self.epsilons
-                ]
-        return Result(self.name, table(rows, COLUMNS), COLUMNS, _views(bench))
+                which = {**model, "attack": attack, "attacked": True, "overall": False}
+                rows.append({**which, "epsilon": 0.0, **scores.row(CLEAN)})
+                for epsilon in self.epsilons:
+                    values = scores.row(f"{attack} {epsilon:g}")
+                    rows.append({**which, "epsilon": float(epsilon), **values})
+        table, replicates = tabulate(rows, COLUMNS)
+        return Result(self.name, table, COLUMNS, _views(bench), replicates=replicates)
+
+
+def fgsm(subject: Subject, pixels: Tensor, labels: Tensor, epsilon: float) -> Tensor:
+    """Move pixels (b, c, h, w) in [0, 1] by epsilon each, in the direction in which the loss grows."""
+    _, slope = _loss_and_gradient(subject, pixels, labels)
+    low, high = _ball(pixels, epsilon)
+    return torch.clamp(pixels + epsilon * slope.sign(), low, high)
+
+
+def pgd(
+    subject: Subject, pixels: Tensor, labels: Tensor, epsilon: float, steps: int, start: Draws
+) -> Tensor:
+    """Climb the loss within the ball from a random start; per image, the visited point with the largest loss."""
+    low, high = _ball(pixels, epsilon)
+    noise = start.uniform(*pixels.shape[1:], low=-epsilon, high=epsilon).to(pixels.dtype)
+    at = torch.clamp(pixels + noise, low, high)
+    worst, largest = at, at.new_full((len(at),), -torch.inf)
+    for _ in range(steps):
+        loss, slope = _loss_and_gradient(subject, at, labels)
+        worst, largest = _larger(worst, largest, at, loss)
+        at = torch.clamp(at + (2.5 * epsilon / steps) * slope.sign(), low, high)
+    return _larger(worst, largest, at, _loss(subject, at, labels))[0]
+
+
+def _ball(pixels: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Return the lowest and highest value that each pixel may take."""
+    return (pixels - epsilon).clamp(min=0), (pixels + epsilon).clamp(max=1)
 
 
 def _loss(subject: Subject, pixels: Tensor, labels: Tensor) -> Tensor:
-    """(b,) how far the other classes are ahead of the label: m, of which cross-entropy is log(1 + exp m)."""
-    mean, std = levels(subject, pixels)
+    """Return m (b,), by how much the other classes outscore the label; cross-entropy is log(1 + exp m)."""
+    mean, std = channel_statistics(subject, pixels)
     scores = logits(subject.specimen((pixels - mean) / std))
     assert scores is not None
     others = scores.scatter(1, labels[:, None], -torch.inf).logsumexp(1)
     return others - scores.gather(1, labels[:, None])[:, 0]
 
 
-def _climb(subject: Subject, pixels: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """(b,) losses, and where each grows fastest; nothing but the pixels gets a gradient."""
+def _loss_and_gradient(subject: Subject, pixels: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the losses (b,) and their gradients; parameters get none."""
     with torch.enable_grad():
         at = pixels.detach().requires_grad_()
         loss = _loss(subject, at, labels)
@@ -146,10 +148,10 @@ def _climb(subject: Subject, pixels: Tensor, labels: Tensor) -> tuple[Tensor, Te
     return loss.detach(), slope
 
 
-def _worse(worst: Tensor, most: Tensor, at: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
-    """For every image the point with the larger loss, and that loss."""
-    more = loss > most
-    return torch.where(more[:, None, None, None], at, worst), torch.where(more, loss, most)
+def _larger(worst: Tensor, largest: Tensor, at: Tensor, loss: Tensor) -> tuple[Tensor, Tensor]:
+    """Return, for every image, the point with the larger loss, and that loss."""
+    more = loss > largest
+    return torch.where(more[:, None, None, None], at, worst), torch.where(more, loss, largest)
 
 
 COLUMNS = (
@@ -168,33 +170,23 @@ COLUMNS = (
 
 
 def _views(bench: Bench) -> tuple[View, ...]:
+    lines: dict[str, Any] = {
+        "x": "epsilon", "colour": "model", "facet": "attack", "where": "attacked",
+    }  # fmt: skip
     return (
         View(
-            "line",
-            x="epsilon",
-            y="value",
-            colour="model",
-            facet="attack",
-            low="low",
-            high="high",
-            limits=(0, 1),
-            references=guessing(bench),
-            where="attacked",
+            "line", y="value", low="low", high="high", limits=(0, 1),
+            references=chance_level(bench),
             title="Accuracy under attack",
-            how_to_read="From left to right pixels may be changed more; 0 is the clean image, and 8 levels are hardly "
-            "seen by the eye. A model whose line falls at once can be misled by next to nothing.",
+            how_to_read="Pixels may change more from left to right; 0 is the clean image, and 8 "
+            "levels are hardly visible. A model whose line drops at once is misled by tiny changes.",
+            **lines,
         ),
         View(
-            "line",
-            x="epsilon",
-            y="nll",
-            colour="model",
-            facet="attack",
-            low="nll_low",
-            high="nll_high",
-            where="attacked",
+            "line", y="nll", low="nll_low", high="nll_high",
             title="Loss under attack",
-            how_to_read="The mean negative logarithm of the probability of the right class. Where it goes on growing "
-            "after accuracy is gone, the model gets ever surer of what is wrong.",
+            how_to_read="Mean negative log-likelihood of the true class. Where it keeps growing "
+            "after accuracy has reached zero, the model becomes more confident in wrong answers.",
+            **lines,
         ),
-    )
+    )  # fmt: skip

@@ -1,13 +1,13 @@
-"""How much accuracy corrupted images cost, by kind and severity (A4.16).
+"""How much accuracy corrupted images cost, by kind and severity.
 
-    accuracy(kind, severity)   share of right answers to the images corrupted so
+    accuracy(kind, severity)   share of corrupted images classified correctly
     mean accuracy              mean over the kinds, and over the severities 1 to 5
     CE(kind)                   Σ_severity error(kind, severity)  /  Σ_severity error of the reference(kind, severity)
     mCE                        mean of CE over the kinds
 
-The kinds are the fifteen of CIFAR-10-C and ImageNet-C and the four extra ones; means leave the extra ones out, as
-their authors do (Hendrycks and Dietterich, ICLR 2019, where the reference is AlexNet). The reference is the first model
-given: errors of a network trained on something else would say nothing. Park and Kim report the mean accuracy.
+The kinds are the fifteen of CIFAR-10-C and ImageNet-C and the four extra ones; means leave the extra ones out, as their
+authors do (Hendrycks & Dietterich, ICLR 2019, where the reference is AlexNet). The reference is the first model: errors
+of a network trained on something else would mean nothing. Park & Kim 2022 report the mean accuracy.
 """
 
 from __future__ import annotations
@@ -23,40 +23,38 @@ from vitreous.data.corruptions import CORRUPTIONS, EXTRA, GROUPS, KINDS, corrupt
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Bench, Found
 from vitreous.measure.probe import Batch
+from vitreous.measure.resampling import Array
 from vitreous.measure.robustness.shifts import (
     CLEAN,
     MEASURES,
-    Marks,
-    Shifted,
-    guessing,
-    marks,
-    measured,
-    table,
-    with_ends,
+    ShiftAnalysis,
+    ShiftScores,
+    bootstrap_estimates,
+    chance_level,
+    interval_columns,
 )
 from vitreous.measure.subject import Subject
-from vitreous.results import Column, Reference, Result, View
+from vitreous.results import Column, Reference, Result, View, tabulate
 
-__all__ = ["Corruption"]
+__all__ = ["CorruptionAnalysis"]
 
 MEAN, EVERY = "mean", "all"
-GROUP_OF = {each.name: group for group, kinds in GROUPS.items() for each in kinds} | dict.fromkeys(
-    EXTRA, "extra"
-)
+GROUP_OF = {kind.name: group for group, kinds in GROUPS.items() for kind in kinds}
+GROUP_OF |= dict.fromkeys(EXTRA, "extra")
 
 
 @dataclass
-class Corruption(Shifted):
-    """How much accuracy corrupted images cost."""
+class CorruptionAnalysis(ShiftAnalysis):
+    """Accuracy on corrupted images."""
 
     kinds: Sequence[str] = (*CORRUPTIONS, *EXTRA)
-    """The fifteen, and the four that are kept for validation; any of them."""
+    """Kinds of corruption: the fifteen, and the four that are kept for validation."""
     severities: Sequence[int] = (1, 2, 3, 4, 5)
     """Any of 1 to 5."""
     reference: str = ""
-    """The model whose errors CE is relative to; the first, if none is named."""
+    """The model whose errors CE is relative to (default: the first)."""
     strengths: Literal["cifar", "imagenet", ""] = ""
-    """Which of the two published sets; by the size of the images, if not given."""
+    """Which of the two published sets (default: by the size of the images)."""
 
     name = "corruption"
     ids = ("A4.16",)
@@ -68,127 +66,122 @@ class Corruption(Shifted):
         for name, values in (("kinds", self.kinds), ("severities", self.severities)):
             if not values or len(set(values)) < len(values):
                 raise VitreousError(
-                    f"corruption was asked for the {name} {list(values)}; name at least one, none twice."
+                    f"The {name} of corruption are {list(values)}; name at least one, none twice."
                 )
         if wrong := [each for each in self.severities if each not in (1, 2, 3, 4, 5)]:
-            raise VitreousError(
-                f"A severity is a whole number from 1 to 5, and {wrong[0]!r} was asked for."
-            )
+            raise VitreousError(f"A severity is a whole number from 1 to 5, not {wrong[0]!r}.")
         if self.strengths not in ("cifar", "imagenet", ""):
             raise UnknownName("set of strengths", self.strengths, ("cifar", "imagenet"))
 
     def shifts(self, subject: Subject, bench: Bench) -> Sequence[str]:
         return [_piece(kind, severity) for kind in self.kinds for severity in self.severities]
 
-    def shifted(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
+    def shift_images(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
         kind, severity = shift.split()
-        how: dict[str, Any] = {
-            "seed": batch.seed,
-            "first": int(batch.rows[0]),
-            "size": self.strengths or None,
-        }
-        return subject.prepare(corrupt(batch.images.to(subject.device), kind, int(severity), **how))
+        corrupted = corrupt(
+            batch.images.to(subject.device),
+            kind,
+            int(severity),
+            seed=batch.seed,
+            first=int(batch.rows[0]),
+            size=self.strengths or None,
+        )
+        return subject.prepare(corrupted)
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
         names = [each.name for each in asked]
         if self.reference and self.reference not in names:
             raise UnknownName("reference", self.reference, names, f"Models are {', '.join(names)}.")
-        every = {each.name: marks(found, each, bench) for each in asked}
-        errors = {name: self._errors(each) for name, each in every.items()}
         reference = self.reference or names[0]
-        rows = [row for name in names for row in self._rows(name, every[name], errors, reference)]
+        scores = {name: ShiftScores(found[name], bench) for name in names}
+        errors = {name: self._errors(scores[name]) for name in names}
+        rows: list[dict[str, Any]] = []
+        for name in names:
+            rows += self._rows(name, scores[name], errors[name], errors[reference], reference)
+        small = max(bench.data.image) < 96  # as in `corrupt`
         about: dict[str, Any] = {
             "reference": reference,
-            "strengths": self.strengths or _usual(bench),
+            "strengths": self.strengths or ("cifar" if small else "imagenet"),
         }
         flawless = [kind for kind, error in errors[reference].items() if error[0] == 0]
         if flawless:
-            why = f"The reference {reference} makes no mistake on {', '.join(flawless)}, so CE has no value there."
-            about["left_out"] = {"mCE": why}
-        return Result(
-            self.name,
-            table(rows, COLUMNS),
-            COLUMNS,
-            _views(bench, len(names), reference),
-            about=about,
-        )
+            about["left_out"] = {
+                "mCE": f"The reference {reference} makes no error on {', '.join(flawless)}, so CE "
+                "has no value there."
+            }
+        table, replicates = tabulate(rows, COLUMNS)
+        views = _views(bench, len(names), reference)
+        return Result(self.name, table, COLUMNS, views, about=about, replicates=replicates)
 
     @property
-    def _counted(self) -> list[str]:
-        """The kinds that means are over."""
+    def _averaged(self) -> list[str]:
+        """The kinds that enter means."""
         return [kind for kind in self.kinds if kind not in EXTRA] or list(self.kinds)
 
-    def _errors(self, of: Marks) -> dict[str, np.ndarray]:
-        """For each kind the errors (1 + REPEATS,), summed over severities."""
+    def _errors(self, scores: ShiftScores) -> dict[str, Array]:
+        """Return the errors of each kind, summed over severities, (1 + REPEATS,)."""
         return {
             kind: np.sum(
-                [1 - of.mean(_piece(kind, severity)) for severity in self.severities], axis=0
+                [1 - scores.accuracy(_piece(kind, severity)) for severity in self.severities],
+                axis=0,
             )
             for kind in self.kinds
         }
 
     def _rows(
-        self, model: str, of: Marks, errors: Mapping[str, Mapping[str, np.ndarray]], reference: str
+        self,
+        model: str,
+        scores: ShiftScores,
+        errors: Mapping[str, Array],
+        reference_errors: Mapping[str, Array],
+        reference: str,
     ) -> Iterator[dict[str, Any]]:
-        def row(
-            kind: str, group: str, severity: float, values: Mapping[str, float], **which: bool
-        ) -> dict[str, Any]:
-            flags = dict.fromkeys(("by_kind", "by_severity", "compared", "overall"), False) | which
-            return {
-                "model": model,
-                "kind": kind,
-                "group": group,
-                "severity": severity,
-                **flags,
-                **values,
-            }
-
-        none, other = float("nan"), model != reference
+        flags = {
+            "by_kind": False, "by_severity": False, "compared": False, "overall": False,
+        }  # fmt: skip
+        blank = {"model": model, **flags}
+        compared = model != reference
+        count = len(scores.bench.data)
         with np.errstate(divide="ignore", invalid="ignore"):
-            ce = {kind: errors[model][kind] / errors[reference][kind] for kind in self.kinds}
-        mce = np.mean([ce[kind] for kind in self._counted], axis=0)
-        over = [_piece(kind, severity) for kind in self._counted for severity in self.severities]
-        whole = of.mean_row(over) | measured({"ce": mce}, len(of.bench.data))
-        yield row(CLEAN, CLEAN, 0.0, of.row(CLEAN), by_kind=True)
-        yield row(MEAN, EVERY, none, whole, by_kind=True, compared=other, overall=True)
+            ce = {kind: errors[kind] / reference_errors[kind] for kind in self.kinds}
+        mce = np.mean([ce[kind] for kind in self._averaged], axis=0)
+
+        clean = {**blank, "kind": CLEAN, "group": CLEAN, "severity": 0.0, "by_kind": True}
+        yield {**clean, **scores.row(CLEAN)}
+
+        pieces = [_piece(kind, severity) for kind in self._averaged for severity in self.severities]
+        overall = {**blank, "kind": MEAN, "group": EVERY, "severity": np.nan, "by_kind": True}
+        overall |= {"compared": compared, "overall": True}
+        yield {**overall, **scores.mean_row(pieces), **bootstrap_estimates({"ce": mce}, count)}
+
         for kind in self.kinds:
+            row = {**blank, "kind": kind, "group": GROUP_OF[kind]}
             pieces = [_piece(kind, severity) for severity in self.severities]
-            values = of.mean_row(pieces) | measured({"ce": ce[kind]}, len(of.bench.data))
-            yield row(kind, GROUP_OF[kind], none, values, by_kind=True, compared=other)
+            values = scores.mean_row(pieces) | bootstrap_estimates({"ce": ce[kind]}, count)
+            yield {**row, "severity": np.nan, "by_kind": True, "compared": compared, **values}
             for severity, piece in zip(self.severities, pieces, strict=True):
-                yield row(kind, GROUP_OF[kind], float(severity), of.row(piece))
-        groups = {EVERY: self._counted}
+                yield {**row, "severity": float(severity), **scores.row(piece)}
+
+        groups = {EVERY: self._averaged}
         for kind in self.kinds:
             groups.setdefault(GROUP_OF[kind], []).append(kind)
         for group, kinds in groups.items():
-            yield row(MEAN, group, 0.0, of.row(CLEAN), by_severity=True)
+            row = {**blank, "kind": MEAN, "group": group, "by_severity": True}
+            yield {**row, "severity": 0.0, **scores.row(CLEAN)}
             for severity in self.severities:
-                values = of.mean_row([_piece(kind, severity) for kind in kinds])
-                yield row(MEAN, group, float(severity), values, by_severity=True)
+                values = scores.mean_row([_piece(kind, severity) for kind in kinds])
+                yield {**row, "severity": float(severity), **values}
 
 
 def _piece(kind: str, severity: int) -> str:
     return f"{kind} {severity}"
 
 
-def _usual(bench: Bench) -> str:
-    """The set of strengths that `corrupt` takes for images of this size."""
-    return "cifar" if max(bench.data.image) < 96 else "imagenet"
-
-
 COLUMNS = (
     Column("model", "category", "The model."),
-    Column(
-        "kind",
-        "order",
-        f"The corruption; {CLEAN!r} for none, {MEAN!r} for the mean over those of the group.",
-    ),
-    Column(
-        "group", "order", f"What kind of corruption it is; {EVERY!r} are all but the extra ones."
-    ),
-    Column(
-        "severity", "quantity", "1 to 5, 0 for clean images; empty for the mean over severities."
-    ),
+    Column("kind", "order", f"The corruption; {CLEAN!r} for none, {MEAN!r} for a group's mean."),
+    Column("group", "order", f"The group of the corruption; {EVERY!r} are all but the extra ones."),
+    Column("severity", "quantity", "1 to 5, 0 for clean images; empty for means over severities."),
     Column("by_kind", "category", "Whether the row is a mean over severities."),
     Column("by_severity", "category", "Whether the row is a mean over the kinds of a group."),
     Column("compared", "category", "Whether the row has a CE, and is not the reference's own."),
@@ -197,62 +190,43 @@ COLUMNS = (
         "category",
         "Whether the row is the mean over kinds and severities; its CE is the mCE.",
     ),
-    *with_ends("ce", "Errors over those of the reference, both summed over severities.", "CE"),
+    *interval_columns("ce", "Errors over those of the reference, summed over severities.", "CE"),
     *MEASURES,
-)
-BY_KIND = View(
-    "heatmap",
-    x="kind",
-    y="model",
-    colour="value",
-    limits=(0, 1),
-    where="by_kind",
-    title="Accuracy by corruption",
-    how_to_read="Each cell is the mean accuracy over the severities of one corruption. A column in which the rows "
-    "differ is a corruption that one model stands and another does not.",
-)
-CALIBRATION = View(
-    "line",
-    x="severity",
-    y="ece",
-    colour="model",
-    facet="group",
-    low="ece_low",
-    high="ece_high",
-    where="by_severity",
-    title="Calibration on corrupted images",
-    how_to_read="The mean gap between confidence and accuracy. A line that rises belongs to a model that stays "
-    "sure while it is wrong more and more often.",
 )
 
 
 def _views(bench: Bench, models: int, reference: str) -> tuple[View, ...]:
-    by_severity = View(
-        "line",
-        x="severity",
-        y="value",
-        colour="model",
-        facet="group",
-        low="low",
-        high="high",
-        limits=(0, 1),
-        references=guessing(bench),
-        where="by_severity",
-        title="Accuracy on corrupted images",
-        how_to_read="From left to right images get worse; 0 is the clean image. A line that falls early belongs to a "
-        "model that needs what the corruption takes away.",
-    )
-    errors = View(
-        "bar",
-        x="kind",
-        y="ce",
-        colour="model",
-        low="ce_low",
-        high="ce_high",
-        references=(Reference(1.0, reference),),
-        where="compared",
-        title="Errors relative to those of another model (the mean is mCE)",
-        how_to_read="Below the dashed line a model makes fewer mistakes on a corruption than the model named there, "
-        "above it more. The mean over the kinds is the mCE.",
-    )
-    return (by_severity, BY_KIND, CALIBRATION, *((errors,) if models > 1 else ()))
+    lines: dict[str, Any] = {
+        "x": "severity", "colour": "model", "facet": "group", "where": "by_severity",
+    }  # fmt: skip
+    views = (
+        View(
+            "line", y="value", low="low", high="high", limits=(0, 1),
+            references=chance_level(bench),
+            title="Accuracy on corrupted images",
+            how_to_read="Images get worse from left to right; 0 is the clean image. A line that "
+            "falls early belongs to a model that needs what the corruption destroys.",
+            **lines,
+        ),
+        View(
+            "heatmap", x="kind", y="model", colour="value", limits=(0, 1), where="by_kind",
+            title="Accuracy by corruption",
+            how_to_read="Each cell is the mean accuracy over the severities of one corruption. "
+            "Where a column varies, one model withstands the corruption and another does not.",
+        ),
+        View(
+            "line", y="ece", low="ece_low", high="ece_high",
+            title="Calibration on corrupted images",
+            how_to_read="Mean gap between confidence and accuracy. A rising line belongs to a "
+            "model that stays confident while it makes more and more errors.",
+            **lines,
+        ),
+        View(
+            "bar", x="kind", y="ce", colour="model", low="ce_low", high="ce_high",
+            references=(Reference(1.0, reference),), where="compared",
+            title="Errors relative to another model (the mean is mCE)",
+            how_to_read="Below the dashed line a model makes fewer errors on a corruption than the "
+            "model named there, above it more. The mean over the kinds is the mCE.",
+        ),
+    )  # fmt: skip
+    return views if models > 1 else views[:-1]

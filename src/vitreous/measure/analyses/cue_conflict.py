@@ -1,11 +1,11 @@
-"""Whether a model goes by shape or by texture, on images in which the two disagree (A4.34).
+"""Whether a model classifies by shape or by texture, on images in which the two disagree.
 
     shape share = answers equal to the shape / (answers equal to the shape + answers equal to the texture)
 
-over the images whose shape and texture belong to different classes; other answers are left out. Wilson's interval. The
-images have to say what they show (`truth["shape"]`, `truth["texture"]`): those of the embedded world do. A model that
-was trained where both agree (`world:cues`) had the choice, and `world:conflict` shows what it chose; one that was
-trained on shapes has learnt to go by shape. Park and Kim take attention to be biased towards shape (HDV-33).
+over the images whose shape and texture belong to different classes; other answers are not counted. Intervals are
+Wilson's. The data set has to provide `truth["shape"]` and `truth["texture"]`, as the embedded world does. A model
+trained where both agree (`world:cues`) could learn either, and `world:conflict` shows which; a model trained on shapes
+has learnt shapes. Park & Kim 2022 (section 3) expect attention to be biased towards shape.
 """
 
 from __future__ import annotations
@@ -21,9 +21,18 @@ from torch import Tensor
 
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
-from vitreous.measure.robustness.shifts import table
+from vitreous.measure.resampling import resampled_ratios
 from vitreous.measure.subject import Subject, logits
-from vitreous.results import Column, Reference, Result, View, estimate, wilson
+from vitreous.results import (
+    Column,
+    Estimate,
+    Reference,
+    Result,
+    View,
+    estimate,
+    tabulate,
+    wilson,
+)
 
 __all__ = ["CueConflict"]
 
@@ -33,7 +42,7 @@ SHARE = "shape share"
 
 @dataclass
 class CueConflict(Analysis):
-    """Whether a model goes by shape or by texture."""
+    """Share of answers that follow the shape and not the texture."""
 
     name = "cue_conflict"
     ids = ("A4.34", "HDV-33")
@@ -49,11 +58,9 @@ class CueConflict(Analysis):
             )
         if not any(torch.equal(data.labels.cpu(), data.truth[cue].cpu()) for cue in CUES):
             return f"The classes of {data.name!r} are neither shapes nor textures."
-        return (
-            ""
-            if bool(_disagree(bench).any())
-            else f"Shape and texture agree on all images of {data.name!r}."
-        )
+        if not bool(_conflicting(bench).any()):
+            return f"Shape and texture agree on all images of {data.name!r}."
+        return ""
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
         return ["answers"]
@@ -62,65 +69,52 @@ class CueConflict(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         @torch.no_grad()
         def one(piece: str) -> Numbers:
-            found = []
+            answers = []
             for batch in bench.batches():
                 scores = logits(subject.specimen(subject.prepare(batch.images)))
                 assert scores is not None
-                found.append(scores.argmax(1).cpu())
-            return {"answer": torch.cat(found)}
+                answers.append(scores.argmax(1).cpu())
+            return {"answer": torch.cat(answers)}
 
         yield one
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        apart = _disagree(bench)
-        shape, texture = (bench.data.truth[cue].cpu()[apart] for cue in CUES)
+        conflicting = _conflicting(bench)
+        shape, texture = (bench.data.truth[cue].cpu()[conflicting] for cue in CUES)
+        numbers = conflicting.nonzero()[:, 0].tolist()
+
+        def share(hits: np.ndarray, cases: np.ndarray) -> dict[str, Any]:
+            drawn = resampled_ratios(hits, cases, numbers, bench.seed)[1:]
+            interval = wilson(hits.sum(), cases.sum())
+            return {"value": Estimate(*interval, drawn), "n": int(cases.sum())}
+
         rows: list[dict[str, Any]] = []
         for subject in asked:
-            answers = found[subject.name]["answers"]["answer"][apart]
+            answers = found[subject.name]["answers"]["answer"][conflicting]
             by_shape, by_texture = (answers == shape).numpy(), (answers == texture).numpy()
-            chosen = {"shape": by_shape, "texture": by_texture, "neither": ~(by_shape | by_texture)}
-            rows.append(_row(subject, SHARE, "all", by_shape, by_shape | by_texture, overall=True))
-            rows += [
-                _row(subject, what, "all", hit, np.ones_like(hit), answered=True)
-                for what, hit in chosen.items()
-            ]
-            for number in shape.unique().tolist():
-                own = (shape == number).numpy()
-                decided = (by_shape | by_texture) & own
-                rows.append(
-                    _row(
-                        subject,
-                        SHARE,
-                        bench.data.classes[number],
-                        by_shape & own,
-                        decided,
-                        by_class=True,
-                    )
-                )
-        about = {"conflicting": int(apart.sum())}
-        return Result(self.name, table(rows, COLUMNS), COLUMNS, VIEWS, about=about)
+            decided = by_shape | by_texture
+            blank = {
+                "model": subject.name, "overall": False, "answered": False, "by_class": False,
+            }  # fmt: skip
+            overall = {**blank, "measure": SHARE, "class": "all", "overall": True}
+            rows.append({**overall, **share(by_shape, decided)})
+            chosen = {"shape": by_shape, "texture": by_texture, "neither": ~decided}
+            for cue, hits in chosen.items():
+                row = {**blank, "measure": cue, "class": "all", "answered": True}
+                rows.append({**row, **share(hits, np.ones_like(hits))})
+            for label in shape.unique().tolist():
+                inside = (shape == label).numpy()
+                row = {**blank, "measure": SHARE, "class": bench.data.classes[label]}
+                rows.append({**row, "by_class": True, **share(by_shape & inside, decided & inside)})
+        table, replicates = tabulate(rows, COLUMNS)
+        about = {"conflicting": int(conflicting.sum())}
+        return Result(self.name, table, COLUMNS, VIEWS, about=about, replicates=replicates)
 
 
-def _disagree(bench: Bench) -> Tensor:
-    """(n,) whether shape and texture belong to different classes."""
+def _conflicting(bench: Bench) -> Tensor:
+    """Return whether shape and texture belong to different classes, (n,)."""
     shape, texture = (bench.data.truth[cue].cpu() for cue in CUES)
     return shape != texture
-
-
-def _row(
-    subject: Subject, measure: str, name: str, hit: np.ndarray, of: np.ndarray, **which: bool
-) -> dict[str, Any]:
-    flags = dict.fromkeys(("overall", "answered", "by_class"), False) | which
-    ends = wilson(hit.sum(), of.sum())
-    values = dict(zip(("value", "low", "high"), map(float, ends), strict=True))
-    return {
-        "model": subject.name,
-        "measure": measure,
-        "class": name,
-        **flags,
-        **values,
-        "n": int(of.sum()),
-    }
 
 
 COLUMNS = (
@@ -128,51 +122,33 @@ COLUMNS = (
     Column(
         "measure",
         "order",
-        f"{SHARE}: of the answers by either; others: share of all images that conflict.",
+        f"{SHARE}: of the answers by either cue; others: share of all conflicting images.",
     ),
-    Column("class", "order", "The class that the shape belongs to, or 'all'."),
+    Column("class", "order", "The class of the shape, or 'all'."),
     Column("overall", "category", "Whether the row is the shape share of all images."),
-    Column("answered", "category", "Whether the row says how often a model went by what."),
+    Column("answered", "category", "Whether the row says how often a model follows which cue."),
     Column("by_class", "category", "Whether the row is the shape share of one class."),
     *estimate("The share.", label="share"),
 )
 VIEWS = (
     View(
-        "bar",
-        x="model",
-        y="value",
-        colour="model",
-        low="low",
-        high="high",
-        limits=(0, 1),
-        references=(Reference(0.5, "shape and texture alike"),),
-        where="overall",
+        "bar", x="model", y="value", colour="model", low="low", high="high", limits=(0, 1),
+        references=(Reference(0.5, "shape and texture alike"),), where="overall",
         title="Shape or texture",
-        how_to_read="Of the images that a model named after their shape or after their texture, the share that it "
-        "named after the shape. Above the line it goes by shape, below it by texture.",
+        how_to_read="Of the images that a model names by their shape or by their texture, the "
+        "share that it names by shape. Above the line it relies on shape, below it on texture.",
     ),
     View(
-        "bar",
-        x="measure",
-        y="value",
-        colour="model",
-        low="low",
-        high="high",
-        limits=(0, 1),
+        "bar", x="measure", y="value", colour="model", low="low", high="high", limits=(0, 1),
         where="answered",
-        title="What models go by",
-        how_to_read="How often the answer was the shape, the texture, or something else. Where most answers are "
-        "something else, the share above rests on few images.",
+        title="Which cue models follow",
+        how_to_read="How often the answer is the shape, the texture, or something else. Where most "
+        "answers are something else, the shape share rests on few images.",
     ),
     View(
-        "heatmap",
-        x="class",
-        y="model",
-        colour="value",
-        limits=(0, 1),
-        where="by_class",
-        title="Share of shape, by the class of the shape",
-        how_to_read="Each cell is the share of shape among the images with one shape. A pale cell is a shape that "
-        "textures win over.",
+        "heatmap", x="class", y="model", colour="value", limits=(0, 1), where="by_class",
+        title="Shape share, by the class of the shape",
+        how_to_read="Each cell is the shape share among images of one shape. For a pale shape, "
+        "textures win.",
     ),
-)
+)  # fmt: skip

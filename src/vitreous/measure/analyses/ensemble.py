@@ -1,12 +1,12 @@
-"""What several models know together that none of them knows alone (A1.23).
+"""What several models achieve together: the mean of their probabilities beside each model alone.
 
     p(y | x) = 1/M Σ_m p_m(y | x),    m over the models given, and over `others`
     disagreement(m, k) = share of the images to which m and k give different answers
     diversity = H(1/M Σ_m p_m) − 1/M Σ_m H(p_m),    mean over images; H entropy in nats
 
 Accuracy, NLL, Brier and ECE of the mean, beside those of every member. The NLL of the mean is never above the mean of
-the members' NLL; how far below says how much they differ where it matters. The mean over moments of one training, or
-over seeds, is the ensemble that Park and Kim take attention and MC-dropout for a cheap likeness of (HDV-55).
+the members' NLL; how far below shows how much they differ where it matters. Park & Kim 2022 (Eq. 1 and 2) read
+attention and MC dropout as cheap approximations of such an ensemble, over checkpoints or seeds.
 """
 
 from __future__ import annotations
@@ -26,19 +26,27 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import per_image
+from vitreous.measure.resampling import resampled_ratios
 from vitreous.measure.robustness.shifts import (
     CLEAN,
-    ECE,
-    KEPT,
-    Marks,
-    ended,
-    guessing,
-    measured,
-    table,
-    with_ends,
+    ECE_COLUMNS,
+    PER_IMAGE,
+    ShiftScores,
+    bootstrap_estimates,
+    chance_level,
+    interval_columns,
 )
 from vitreous.measure.subject import Subject, logits, subjects
-from vitreous.results import Column, Interval, Result, View, estimate, wilson
+from vitreous.results import (
+    Column,
+    Estimate,
+    Interval,
+    Result,
+    View,
+    estimate,
+    tabulate,
+    wilson,
+)
 
 __all__ = ["Ensemble"]
 
@@ -49,7 +57,7 @@ ALL, MEAN = "ensemble", "mean of members"
 
 @dataclass
 class Ensemble(Analysis):
-    """What several models know together that none of them knows alone."""
+    """Accuracy and calibration of the mean of several models' probabilities."""
 
     others: Sequence[str] = ()
     """Names of further members, besides the models given, such as `nano:vit@warmup`."""
@@ -61,8 +69,8 @@ class Ensemble(Analysis):
     def __post_init__(self) -> None:
         self.others = (self.others,) if isinstance(self.others, str) else tuple(self.others)
 
-    def further(self, bench: Bench) -> list[Subject]:
-        """`others`, opened once; an error if one has other classes."""
+    def further_members(self, bench: Bench) -> list[Subject]:
+        """Open `others` once; raise if one has other classes."""
         given = bench.setting.subjects
         if self.others and not self._opened:
             sides = set(given[0].specimen.anatomy.image[1:])
@@ -81,21 +89,18 @@ class Ensemble(Analysis):
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if why := super().unsuited(subject, bench):
             return why
-        alone = len(_able(bench)) + len(self.further(bench)) < 2
-        return (
-            "There is no other model with these classes: give two, or name some as `others`."
-            if alone
-            else ""
-        )
-
-    def members(self, subject: Subject, bench: Bench) -> list[Subject]:
-        """Whose answers are a model's pieces: its own, and with the first model those of `others`."""
-        return [subject, *(self.further(bench) if subject is _able(bench)[0] else ())]
+        if len(_classifiers(bench)) + len(self.further_members(bench)) < 2:
+            return "There is no other model with these classes: give two, or name some as `others`."
+        return ""
 
     def _pieces(self, subject: Subject, bench: Bench) -> dict[str, tuple[Subject, int]]:
+        """Return member and first image of each piece; the first model also runs `others`."""
+        members = [subject]
+        if subject is _classifiers(bench)[0]:
+            members += self.further_members(bench)
         return {
             f"{member.name} ({member.fingerprint}) from {start}": (member, start)
-            for member in self.members(subject, bench)
+            for member in members
             for start in range(0, len(bench.data), SHARD)
         }
 
@@ -109,164 +114,147 @@ class Ensemble(Analysis):
         @torch.no_grad()
         def one(piece: str) -> Numbers:
             member, start = pieces[piece]
-            found: list[Tensor] = []
+            logs: list[Tensor] = []
             for images in bench.data.images[start : start + SHARD].split(bench.batch):
                 scores = logits(member.specimen(member.prepare(images)))
                 assert scores is not None
-                found.append(scores.double().log_softmax(1).float().cpu())
-            return {"logs": torch.cat(found)}
+                logs.append(scores.double().log_softmax(1).float().cpu())
+            return {"logs": torch.cat(logs)}
 
         yield one
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        logs: dict[str, Tensor] = {}
+        parts: dict[str, list[Tensor]] = {}
         for subject in asked:
             for piece, (member, _) in self._pieces(subject, bench).items():
-                part = found[subject.name][piece]["logs"].double()
-                logs[member.name] = (
-                    torch.cat([logs[member.name], part]) if member.name in logs else part
-                )
-        logs = {each.name: logs[each.name] for each in (*asked, *self.further(bench))}
-        rows = [*_alone(logs, bench), *_pairs(logs, bench)]
-        return Result(
-            self.name, table(rows, COLUMNS), COLUMNS, views(bench), about={"members": list(logs)}
-        )
+                parts.setdefault(member.name, []).append(found[subject.name][piece]["logs"])
+        members = [each.name for each in (*asked, *self.further_members(bench))]
+        logs = {name: torch.cat(parts[name]).double() for name in members}
+        rows = [*_single_rows(logs, bench), *_pair_rows(logs, bench)]
+        table, replicates = tabulate(rows, COLUMNS)
+        about = {"members": members}
+        return Result(self.name, table, COLUMNS, _views(bench), about=about, replicates=replicates)
 
 
-def _able(bench: Bench) -> list[Subject]:
-    """The models whose answers can be marked."""
+def _classifiers(bench: Bench) -> list[Subject]:
+    """Return the models whose answers can be marked right or wrong."""
     return [each for each in bench.setting.subjects if not bench.setting.unmarkable(each)]
 
 
-def together(logs: Mapping[str, Tensor]) -> Tensor:
-    """(n, classes) log of the mean of the members' probabilities."""
+def mean_log_probabilities(logs: Mapping[str, Tensor]) -> Tensor:
+    """Return the log of the members' mean probabilities, (n, classes)."""
     return torch.stack(list(logs.values())).logsumexp(0) - log(len(logs))
 
 
-def diversity(logs: Mapping[str, Tensor]) -> Tensor:
-    """(n,) the entropy of the mean, less the mean entropy."""
+def ensemble_diversity(logs: Mapping[str, Tensor]) -> Tensor:
+    """Return the entropy of the mean minus the mean entropy, (n,)."""
 
     def entropy(each: Tensor) -> Tensor:
         return torch.special.entr(each.exp()).sum(1)
 
-    return entropy(together(logs)) - torch.stack([entropy(each) for each in logs.values()]).mean(0)
+    members = torch.stack([entropy(each) for each in logs.values()])
+    return entropy(mean_log_probabilities(logs)) - members.mean(0)
 
 
-def _alone(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]:
-    """The ensemble, its members, and their mean."""
+def _single_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]:
+    """Yield rows of the ensemble, its members, and the mean of their numbers."""
     labels, count = bench.data.labels.cpu(), len(bench.data)
-    every = {ALL: together(logs), **logs}
-    found: dict[str, Numbers] = {}
-    for name, each in every.items():
-        found[name] = {
-            part: values for part, values in per_image(each, labels).items() if part in KEPT
-        }
-    of = Marks({**found, CLEAN: found[ALL]}, bench)
-    whole = {"diversity": of.average(diversity(logs))}
+    numbers: dict[str, Numbers] = {}
+    for name, each in {ALL: mean_log_probabilities(logs), **logs}.items():
+        every = per_image(each, labels)
+        numbers[name] = {part: every[part] for part in PER_IMAGE}
+    measures = ("value", "change", "ece", "plain_ece", "brier", "nll")
+    scores = ShiftScores({**numbers, CLEAN: numbers[ALL]}, bench, measures)
 
-    def change(*names: str) -> dict[str, float]:
-        mean = np.mean([of.replicates(name)["nll"] for name in names], axis=0)
-        return measured({"nll_change": mean - of.replicates(ALL)["nll"]}, count)
+    def nll_change(*names: str) -> dict[str, Estimate]:
+        mean = np.mean([scores.replicates(name)["nll"] for name in names], axis=0)
+        change = mean - scores.replicates(ALL)["nll"]
+        return bootstrap_estimates({"nll_change": change}, count)
 
-    base = {"other": "", "pair": False, "single": True}
-    yield {
-        **base,
-        "model": ALL,
-        "part": ALL,
-        **measured(whole, count),
-        **change(ALL),
-        **of.row(ALL),
-    }
+    blank = {"other": "", "pair": False, "single": True}
+    diversity = {"diversity": scores.mean(ensemble_diversity(logs))}
+    ensemble = {**blank, "model": ALL, "part": ALL, **bootstrap_estimates(diversity, count)}
+    yield {**ensemble, **nll_change(ALL), **scores.row(ALL)}
     for name in logs:
-        yield {**base, "model": name, "part": "member", **change(name), **of.row(name)}
-    yield {**base, "model": MEAN, "part": MEAN, **change(*logs), **of.mean_row(list(logs))}
+        yield {**blank, "model": name, "part": "member", **nll_change(name), **scores.row(name)}
+    mean = {**blank, "model": MEAN, "part": MEAN}
+    yield {**mean, **nll_change(*logs), **scores.mean_row(list(logs))}
 
 
-def _pairs(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]:
-    """Both ways round and everybody with itself, for a map."""
+def _pair_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]:
+    """Yield a row for each ordered pair of members, also of a member with itself, for a map."""
     count = len(bench.data)
     answers = {name: each.argmax(1) for name, each in logs.items()}
+    rows = range(count)
     for one, other in product(logs, repeat=2):
-        differ = wilson(int((answers[one] != answers[other]).sum()), count)
-        values = ended({"disagreement": differ if one != other else Interval(0.0, 0.0, 0.0)})
-        yield {
-            "model": one,
-            "other": other,
-            "part": "pair",
-            "pair": True,
-            "single": False,
-            **values,
-            "n": count,
-        }
+        differ = (answers[one] != answers[other]).numpy()
+        drawn = resampled_ratios(differ, np.ones(count), rows, bench.seed)[1:]
+        interval = wilson(differ.sum(), count) if one != other else Interval(0.0, 0.0, 0.0)
+        row = {"model": one, "other": other, "part": "pair", "pair": True, "single": False}
+        yield {**row, "disagreement": Estimate(*interval, drawn), "n": count}
 
 
 COLUMNS = (
     Column(
         "model",
         "order",
-        f"The member; {ALL!r} for the mean of their probabilities, {MEAN!r} for that of numbers.",
+        f"The member; {ALL!r} for their mean probabilities, {MEAN!r} for the mean of numbers.",
     ),
     Column("other", "order", "The member it is compared with, in rows about pairs."),
     Column("part", "category", f"What the row is about: {ALL}, member, {MEAN} or pair."),
     Column("single", "category", "Whether the row is about one prediction."),
     Column("pair", "category", "Whether the row is about two members."),
-    *with_ends(
-        "disagreement",
-        "Share of the images to which the two give different answers.",
-        "disagreement",
+    *interval_columns(
+        "disagreement", "Share of images that the two classify differently.", "disagreement"
     ),
-    *with_ends(
-        "diversity",
-        "Entropy of the mean of probabilities less the mean entropy, in nats.",
-        "diversity",
+    *interval_columns("diversity", "Entropy of the mean minus mean entropy, in nats.", "diversity"),
+    *interval_columns("nll_change", "NLL minus that of the ensemble, paired.", "change of NLL"),
+    *interval_columns(
+        "change", "Accuracy minus that of the ensemble, paired.", "change of accuracy"
     ),
-    *with_ends("nll_change", "NLL less that of the ensemble; paired over images.", "change of NLL"),
-    *with_ends(
-        "change", "Accuracy less that of the ensemble; paired over images.", "change of accuracy"
-    ),
-    *ECE,
-    *with_ends("brier", "Mean of Σ (probability − [is the label])² over classes.", "Brier score"),
-    *with_ends("nll", "Mean of −log probability of the label.", "NLL"),
-    *estimate("Share of the images that are right.", label="accuracy"),
+    *ECE_COLUMNS,
+    *interval_columns("brier", "Mean squared distance from the one-hot label.", "Brier score"),
+    *interval_columns("nll", "Mean negative log-likelihood of the label.", "NLL"),
+    *estimate("Share of images classified correctly.", label="accuracy"),
 )
 
 
-def views(bench: Bench) -> tuple[View, ...]:
-    """Four numbers side by side, and who disagrees with whom."""
-    how: dict[str, Any] = {"x": "model", "where": "single"}
+def _views(bench: Bench) -> tuple[View, ...]:
+    bars: dict[str, Any] = {"x": "model", "where": "single"}
     return (
         View(
             "bar", y="nll", low="nll_low", high="nll_high",
             title="NLL of the ensemble and of its members",
-            how_to_read="The ensemble averages the probabilities of its members. It cannot be worse than they are in "
-            "the mean; where it is lower than the best of them, they make different mistakes.",
-            **how,
+            how_to_read="The ensemble averages the probabilities of its members. It cannot be worse "
+            "than their mean; where it is better than the best of them, they make different errors.",
+            **bars,
         ),
         View(
-            "bar", y="value", low="low", high="high", limits=(0, 1), references=guessing(bench),
+            "bar", y="value", low="low", high="high", limits=(0, 1),
+            references=chance_level(bench),
             title="Accuracy of the ensemble and of its members",
-            how_to_read="The share of right answers. A mean over models that err on different images is right more "
-            "often than each of them.",
-            **how,
+            how_to_read="Share of images classified correctly. Averaging models that err on "
+            "different images is usually better than each of them.",
+            **bars,
         ),
         View(
             "bar", y="ece", low="ece_low", high="ece_high",
             title="Calibration of the ensemble and of its members",
-            how_to_read="The mean gap between confidence and accuracy. An ensemble is less sure than its members: that "
-            "helps where they are too sure, and harms where they are not sure enough.",
-            **how,
+            how_to_read="Mean gap between confidence and accuracy. An ensemble is less confident "
+            "than its members: that helps over-confident ones and harms under-confident ones.",
+            **bars,
         ),
         View(
             "bar", y="brier", low="brier_low", high="brier_high",
             title="Brier score of the ensemble and of its members",
-            how_to_read="The squared distance of the probabilities from the truth, lower is better; unlike NLL it does "
-            "not grow without bound for a single sure mistake.",
-            **how,
+            how_to_read="Squared distance of the probabilities from the truth; lower is better. "
+            "Unlike NLL, a single confident error cannot dominate it.",
+            **bars,
         ),
         View(
             "heatmap", x="model", y="other", colour="disagreement", where="pair",
-            title="Who disagrees with whom",
-            how_to_read="Each cell is the share of images to which two members give different answers. Members that "
-            "agree everywhere add nothing to each other.",
+            title="How often members disagree",
+            how_to_read="Each cell is the share of images that two members classify differently. "
+            "Members that always agree add nothing to each other.",
         ),
     )  # fmt: skip

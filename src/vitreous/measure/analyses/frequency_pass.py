@@ -1,12 +1,12 @@
-"""Which frequencies of an image a model needs: accuracy with only the slow, or only the fast waves (A4.34).
+"""Which frequencies of an image a model needs: accuracy after low-pass and high-pass filters.
 
     low(f) = accuracy of F⁻¹(F(x) ⊙ [frequency ≤ f])
     high(f) = accuracy of F⁻¹(F(x) ⊙ [frequency > f])
 
-Frequencies are in π radians a pixel of the image as the model takes it, the larger of the two along the axes. What
-low-pass keeps high-pass takes away. The filter works on normalised images: where it takes the mean colour away, the
-image gets the mean colour of the data the model was trained on. Results may leave the range of pixels; they are not
-clipped. A model that goes by shape should keep its accuracy when fine detail is gone (HDV-33).
+Frequencies are in π radians per pixel of the model's input, the larger of the two along the axes. What low-pass keeps,
+high-pass removes. The filter works on normalised images: where it removes the mean colour, the image gets the mean
+colour of the model's training data. Filtered images may leave the range of pixels; they are not clipped. A model that
+relies on shape should keep its accuracy without fine detail (Park & Kim 2022, section 3).
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from vitreous.measure.probe import Batch
 from vitreous.measure.robustness.shifts import (
     CLEAN,
     MEASURES,
-    Shifted,
-    check_shares,
-    guessing,
-    levels,
-    marks,
-    table,
+    ShiftAnalysis,
+    ShiftScores,
+    chance_level,
+    channel_statistics,
+    check_options,
 )
 from vitreous.measure.subject import Subject
-from vitreous.results import Column, Result, View
+from vitreous.results import Column, Result, View, tabulate
 
 __all__ = ["FrequencyPass"]
 
@@ -41,84 +40,64 @@ FILTERS = {"low-pass": low_pass, "high-pass": high_pass}
 
 
 @dataclass
-class FrequencyPass(Shifted):
-    """Which frequencies of an image a model needs."""
+class FrequencyPass(ShiftAnalysis):
+    """Accuracy with only the low, or only the high frequencies of images."""
 
     cutoffs: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8)
-    """Where the filters cut, in π."""
+    """Cut-off frequencies of the filters, in π."""
 
     name = "frequency_pass"
     ids = ("A4.34", "HDV-33")
 
     def __post_init__(self) -> None:
-        check_shares("Cut-offs, in π,", self.cutoffs, 0, 1)
+        check_options("Cut-offs, in π,", self.cutoffs, 0, 1)
 
     def shifts(self, subject: Subject, bench: Bench) -> Sequence[str]:
         return [f"{kind} {cutoff:g}" for kind in FILTERS for cutoff in self.cutoffs]
 
-    def shifted(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
+    def shift_images(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
         kind, cutoff = shift.split()
-        images = subject.prepare(batch.images)
-        return FILTERS[kind](images, float(cutoff) * math.pi)
+        return FILTERS[kind](subject.prepare(batch.images), float(cutoff) * math.pi)
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
         rows: list[dict[str, Any]] = []
         for subject in asked:
-            of, where = marks(found, subject, bench), {"model": subject.name}
-            single = {"filtered": False, "pictured": False, "overall": False}
-            none = {"filter": CLEAN, "cutoff": math.nan}
-            rows.append({**where, **none, **single, **of.row(CLEAN)})
-            every = {"filter": "all", "cutoff": math.nan}
-            rows.append(
-                {
-                    **where,
-                    **every,
-                    **single,
-                    "overall": True,
-                    **of.mean_row(self.shifts(subject, bench)),
-                }
-            )
-            which = {"filtered": True, "pictured": subject is asked[0], "overall": False}
-            rows += [
-                {
-                    **where,
-                    "filter": kind,
-                    "cutoff": float(cutoff),
-                    **which,
-                    **of.row(f"{kind} {cutoff:g}"),
-                }
-                for kind in FILTERS
-                for cutoff in self.cutoffs
-            ]
+            scores = ShiftScores(found[subject.name], bench)
+            row = {"model": subject.name, "filtered": False, "pictured": False, "overall": False}
+            rows.append({**row, "filter": CLEAN, "cutoff": math.nan, **scores.row(CLEAN)})
+            overall = {**row, "filter": "all", "cutoff": math.nan, "overall": True}
+            rows.append({**overall, **scores.mean_row(self.shifts(subject, bench))})
+            row |= {"filtered": True, "pictured": subject is asked[0]}
+            for kind in FILTERS:
+                for cutoff in self.cutoffs:
+                    values = scores.row(f"{kind} {cutoff:g}")
+                    rows.append({**row, "filter": kind, "cutoff": float(cutoff), **values})
+        table, replicates = tabulate(rows, COLUMNS)
         arrays = {"image": self._pictures(asked[0], bench)}
-        return Result(self.name, table(rows, COLUMNS), COLUMNS, _views(bench), arrays)
+        return Result(self.name, table, COLUMNS, _views(bench), arrays, replicates=replicates)
 
     def _pictures(self, subject: Subject, bench: Bench) -> np.ndarray:
-        """What becomes of the first image."""
+        """Return the first image under every filter, uint8 (filters, h, w, 3)."""
         first = next(iter(bench.batches()))
         batch = Batch(first.rows[:1], first.images[:1], first.labels[:1], first.seed)
-        seen = [self.shifted(subject, batch, shift)[0] for shift in self.shifts(subject, bench)]
-        return np.stack([picture(subject, image) for image in seen])
-
-
-def picture(subject: Subject, image: Tensor) -> np.ndarray:
-    """An image as the model takes it (c, h, w), for the eye: uint8 (h, w, 3)."""
-    mean, std = levels(subject, image)
-    seen = ((image * std + mean).clamp(0, 1) * 255).round().byte().cpu()
-    return np.ascontiguousarray(seen.expand(3, -1, -1).permute(1, 2, 0).numpy())
+        pictures = []
+        for shift in self.shifts(subject, bench):
+            image = self.shift_images(subject, batch, shift)[0]
+            mean, std = channel_statistics(subject, image)
+            pixels = ((image * std + mean).clamp(0, 1) * 255).round().byte().cpu()
+            pictures.append(pixels.expand(3, -1, -1).permute(1, 2, 0).numpy())
+        return np.stack(pictures)
 
 
 COLUMNS = (
     Column("model", "category", "The model."),
     Column(
-        "filter",
-        "order",
-        "low-pass keeps what is slower than the cut-off, high-pass what is faster.",
+        "filter", "order", "low-pass keeps frequencies up to the cut-off, high-pass the others."
     ),
     Column(
         "cutoff",
         "quantity",
-        "Where the filter cuts; empty for clean images and for the mean.",
+        "Cut-off frequency; empty for clean images and for the mean.",
         "π",
         "cut-off",
     ),
@@ -132,28 +111,16 @@ COLUMNS = (
 def _views(bench: Bench) -> tuple[View, ...]:
     return (
         View(
-            "line",
-            x="cutoff",
-            y="value",
-            colour="model",
-            facet="filter",
-            low="low",
-            high="high",
-            limits=(0, 1),
-            references=guessing(bench),
-            where="filtered",
-            title="Accuracy with the slow or the fast waves alone",
-            how_to_read="Under low-pass the image gets sharper from left to right; under high-pass it loses its coarse "
-            "parts. A model that has much under low-pass at a small cut-off goes by coarse form, one that has much "
-            "under high-pass at a large one by fine detail.",
+            "line", x="cutoff", y="value", colour="model", facet="filter", low="low", high="high",
+            limits=(0, 1), references=chance_level(bench), where="filtered",
+            title="Accuracy with low or high frequencies only",
+            how_to_read="Under low-pass the image gets sharper from left to right; under high-pass "
+            "it loses its coarse parts. A model that is accurate under low-pass at a small cut-off "
+            "relies on coarse form, one that is accurate under high-pass at a large one on detail.",
         ),
         View(
-            "tiles",
-            x="cutoff",
-            facet="filter",
-            array="image",
-            where="pictured",
+            "tiles", x="cutoff", facet="filter", array="image", where="pictured",
             title="What the filters leave of an image",
-            how_to_read="The first image, as the first model sees it. Above each picture stands the cut-off.",
+            how_to_read="The first image as the first model sees it, under the cut-off above it.",
         ),
-    )
+    )  # fmt: skip

@@ -1,13 +1,14 @@
-"""What it costs to change images: what corruptions, noise, filters, masks and attacks have in common.
+"""Accuracy on changed images: what corruptions, noise, filters, masks and attacks have in common.
 
-Each way to change images is a piece, and so are the clean images. A piece keeps four numbers of every image (whether
-the answer is right, how sure the model is, Brier and NLL), so that everything said of it afterwards is paired: the same
-resamplings of the same images, clean and changed.
+Each way to change the images (a shift) is one piece, and so are the clean images. A piece keeps four numbers per image:
+whether the answer is right, the confidence, the Brier score and the NLL. So everything is paired: clean and shifted
+accuracies are resampled together.
 
-    accuracy   Wilson's interval, which has a width even where every image is right; of means over changes with as many
-               independent cases as the images' spread leaves
-    change     accuracy less that of the clean images, paired; Bonett and Price's interval
-    ECE, NLL   as the probe `calibration` defines them; of means over changes and of NLL the bootstrap's interval
+    accuracy   Wilson's interval; for means over shifts, with the effective number of independent cases
+    change     accuracy minus clean accuracy; Bonett and Price's interval for paired shares
+    ECE, NLL   as in the probe `calibration`; the bootstrap's interval for NLL and for means over shifts
+
+Every estimate keeps its bootstrap replicates.
 """
 
 from __future__ import annotations
@@ -15,22 +16,25 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Analysis, Bench, Found, Work
+from vitreous.measure.analysis import Analysis, Bench, Work
 from vitreous.measure.partial import Numbers
-from vitreous.measure.probe import Batch, interval
+from vitreous.measure.probe import Batch, estimated
 from vitreous.measure.probes.calibration import SURE, binned, debiased, measures, per_image
+from vitreous.measure.resampling import Array, bootstrap_weights
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import (
     Column,
+    Estimate,
     Interval,
     Reference,
     clustered_share,
@@ -41,23 +45,21 @@ from vitreous.results import (
 
 CLEAN = "clean"
 BINS = 10
-KEPT = ("right", "confidence", "brier", "nll")
-"""Of each image."""
-
-Replicates = Mapping[str, np.ndarray]
-"""Measure: (1 + REPEATS,) its value, and its value in every resampling of the images."""
+"""Bins of confidence for the ECE."""
+PER_IMAGE = ("right", "confidence", "brier", "nll")
+"""Numbers kept for each image."""
 
 
-class Shifted(Analysis):
-    """A question that changes images one way after another."""
+class ShiftAnalysis(Analysis):
+    """An analysis that measures accuracy on images changed in one way after another."""
 
     @abstractmethod
     def shifts(self, subject: Subject, bench: Bench) -> Sequence[str]:
-        """Names of the changes, in order."""
+        """Return the names of the shifts, in order."""
 
     @abstractmethod
-    def shifted(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
-        """Images as the model takes them, changed."""
+    def shift_images(self, subject: Subject, batch: Batch, shift: str) -> Tensor:
+        """Return the changed images, prepared for the model."""
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
         return [CLEAN, *self.shifts(subject, bench)]
@@ -66,182 +68,167 @@ class Shifted(Analysis):
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
         def one(piece: str) -> Numbers:
             if piece == CLEAN:
-                return marked(subject, bench, lambda batch: subject.prepare(batch.images))
-            return marked(subject, bench, lambda batch: self.shifted(subject, batch, piece))
+                return evaluate_images(subject, bench, lambda batch: subject.prepare(batch.images))
+            return evaluate_images(
+                subject, bench, lambda batch: self.shift_images(subject, batch, piece)
+            )
 
         yield one
 
 
 @torch.no_grad()
-def marked(subject: Subject, bench: Bench, ready: Callable[[Batch], Tensor]) -> Numbers:
-    """What every image adds, (n,) each, if `ready` makes the images that the model is shown."""
-    parts: dict[str, list[Tensor]] = {part: [] for part in KEPT}
+def evaluate_images(
+    subject: Subject, bench: Bench, prepare: Callable[[Batch], Tensor]
+) -> dict[str, Tensor]:
+    """Return the numbers of `PER_IMAGE`, (n,) each, for images made by `prepare`."""
+    parts: dict[str, list[Tensor]] = {part: [] for part in PER_IMAGE}
     for batch in bench.batches():
-        scores = logits(subject.specimen(ready(batch)))
+        scores = logits(subject.specimen(prepare(batch)))
         assert scores is not None
-        found = per_image(scores, batch.labels.to(scores.device))
-        for part in KEPT:
-            parts[part].append(found[part].float().cpu())
+        numbers = per_image(scores, batch.labels.to(scores.device))
+        for part in PER_IMAGE:
+            parts[part].append(numbers[part].float().cpu())
     return {part: torch.cat(values) for part, values in parts.items()}
 
 
 @dataclass(frozen=True, eq=False)
-class Marks:
-    """What a model made of the images, under every change."""
+class ShiftScores:
+    """How well one model does under every shift, computed from numbers per image."""
 
-    found: Mapping[str, Numbers]
+    per_image: Mapping[str, Numbers]
+    """Shift, or `CLEAN`: the numbers of `PER_IMAGE`, (n,) each."""
     bench: Bench
+    columns: tuple[str, ...] = ("value", "change", "ece", "plain_ece", "nll")
+    """The measures of a row."""
+    _replicates: dict[str, dict[str, Array]] = field(default_factory=dict, init=False)
+    _ece: dict[str, Interval] = field(default_factory=dict, init=False)
 
     @cached_property
-    def weights(self) -> np.ndarray:
-        """(1 + REPEATS, n) how often each image counts in each resampling."""
-        data = self.bench.data
-        return Batch(
-            torch.arange(len(data)), data.images, data.labels, self.bench.seed
-        ).weights.numpy()
+    def weights(self) -> Array:
+        """(1 + REPEATS, n) how often each image counts in each resample."""
+        return bootstrap_weights(range(len(self.bench.data)), self.bench.seed)
 
-    @cached_property
-    def _known(self) -> dict[str, tuple[dict[str, np.ndarray], Interval]]:
-        return {}
-
-    def replicates(self, piece: str) -> dict[str, np.ndarray]:
-        """Accuracy, its change, ECE, plain and debiased, Brier and NLL."""
-        return self._measured(piece)[0]
-
-    def _measured(self, piece: str) -> tuple[dict[str, np.ndarray], Interval]:
-        """The same, and the interval of ECE."""
-        if piece not in self._known:
-            self._known[piece] = self._replicates(piece)
-        return self._known[piece]
-
-    def _replicates(self, piece: str) -> tuple[dict[str, np.ndarray], Interval]:
-        of = {part: self.found[piece][part].double() for part in KEPT}
-        of["count"], of["sure"] = torch.ones_like(of["right"]), (of["confidence"] > SURE).double()
-        of["sure_right"], of["square"] = of["sure"] * of["right"], of["confidence"].square()
-        member = torch.nn.functional.one_hot(binned(of["confidence"].nan_to_num(0.0), BINS), BINS)
-        sums = {
-            part: self.weights @ (values[:, None] * member).numpy() for part, values in of.items()
-        }
-        found = {name.lower(): values for name, values in measures(sums).items()}
-        ends, ece = debiased(sums)
-        found |= {
-            "value": self.mean(piece),
-            "change": self.change(piece),
-            "ece": ece,
-            "plain_ece": found["plain ece"],
-        }
-        return {
-            name: found[name] for name in ("value", "change", "ece", "plain_ece", "brier", "nll")
-        }, ends
-
-    def average(self, values: Tensor) -> np.ndarray:
-        """(1 + REPEATS,) of a number (n,) for each image."""
+    def mean(self, values: Tensor) -> Array:
+        """Average one number per image, (1 + REPEATS,)."""
         with np.errstate(invalid="ignore"):
-            mean: np.ndarray = self.weights @ values.double().numpy() / self.weights.sum(1)
-        return mean
+            means: Array = self.weights @ values.double().numpy() / self.weights.sum(1)
+        return means
 
-    def mean(self, piece: str) -> np.ndarray:
-        """(1 + REPEATS,) accuracy."""
-        return self.average(self.found[piece]["right"])
+    def accuracy(self, shift: str) -> Array:
+        """Return the accuracy, (1 + REPEATS,)."""
+        return self.mean(self.per_image[shift]["right"])
 
-    def change(self, piece: str) -> np.ndarray:
-        """(1 + REPEATS,) accuracy less that of the clean images, in each resampling of both."""
-        return self.mean(piece) - self.mean(CLEAN)
+    def replicates(self, shift: str) -> dict[str, Array]:
+        """Return accuracy (`value`), its change, ECE, plain ECE, Brier and NLL, (1 + REPEATS,) each."""
+        if shift not in self._replicates:
+            self._replicates[shift], self._ece[shift] = self._resample(shift)
+        return self._replicates[shift]
 
-    def row(self, piece: str) -> dict[str, float]:
-        """The columns of one change."""
-        right, clean = (self.found[which]["right"].double().numpy() for which in (piece, CLEAN))
-        replicates, ece = self._measured(piece)
-        same = (
-            self.found[piece] is self.found[CLEAN]
-        )  # which differ by nothing, whatever the images
-        change = Interval(0.0, 0.0, 0.0) if same else paired_change(right - clean)
-        exact = {"value": wilson(right.sum(), len(right)), "change": change, "ece": ece}
-        return measured(replicates, len(right)) | ended(exact)
+    def _resample(self, shift: str) -> tuple[dict[str, Array], Interval]:
+        """Compute `replicates`, and the interval of the ECE."""
+        numbers = {part: self.per_image[shift][part].double() for part in PER_IMAGE}
+        right, confidence = numbers["right"], numbers["confidence"]
+        sure = (confidence > SURE).double()
+        numbers |= {
+            "count": torch.ones_like(right),
+            "sure": sure,
+            "sure_right": sure * right,
+            "square": confidence.square(),
+        }
+        member = F.one_hot(binned(confidence.nan_to_num(0.0), BINS), BINS)
+        sums = {
+            part: self.weights @ (values[:, None] * member).numpy()
+            for part, values in numbers.items()
+        }
+        ece_interval, ece = debiased(sums)
+        calibration = measures(sums)
+        return {
+            "value": self.accuracy(shift),
+            "change": self.accuracy(shift) - self.accuracy(CLEAN),
+            "ece": ece,
+            "plain_ece": calibration["plain ECE"],
+            "brier": calibration["Brier"],
+            "nll": calibration["NLL"],
+        }, ece_interval
 
-    def mean_row(self, pieces: Sequence[str]) -> dict[str, float]:
-        """The columns of the mean over several changes."""
-        every = [self.replicates(piece) for piece in pieces]
-        together = {name: np.mean([each[name] for each in every], axis=0) for name in every[0]}
-        row = measured(together, len(self.bench.data))
-        right = np.mean([self.found[piece]["right"].double().numpy() for piece in pieces], axis=0)
-        clean = self.found[CLEAN]["right"].double().numpy()
-        shares = {
-            "value": clustered_share(right, len(pieces)),
+    def row(self, shift: str) -> dict[str, Any]:
+        """Return the entries of `columns`, as estimates, and `n`, for one shift."""
+        right, clean = (self.per_image[each]["right"].double().numpy() for each in (shift, CLEAN))
+        replicates = {name: self.replicates(shift)[name] for name in self.columns}
+        estimates = bootstrap_estimates(replicates, len(right))
+        unshifted = self.per_image[shift] is self.per_image[CLEAN]
+        exact = {
+            "value": wilson(right.sum(), len(right)),
+            "change": Interval(0.0, 0.0, 0.0) if unshifted else paired_change(right - clean),
+            "ece": self._ece[shift],
+        }
+        return with_intervals(estimates, exact) | {"n": len(right)}
+
+    def mean_row(self, shifts: Sequence[str]) -> dict[str, Any]:
+        """Return the same entries for the mean over several shifts."""
+        each = [self.replicates(shift) for shift in shifts]
+        means = {name: np.mean([one[name] for one in each], axis=0) for name in self.columns}
+        count = len(self.bench.data)
+        estimates = bootstrap_estimates(means, count)
+        right = np.mean(
+            [self.per_image[shift]["right"].double().numpy() for shift in shifts], axis=0
+        )
+        clean = self.per_image[CLEAN]["right"].double().numpy()
+        exact = {
+            "value": clustered_share(right, len(shifts)),
             "change": paired_change(right - clean),
         }
-        return row | {"ece_low": max(row["ece_low"], 0.0)} | ended(shares)
+        ece = estimates["ece"]
+        estimates["ece"] = replace(ece, low=max(float(ece.low), 0.0))
+        return with_intervals(estimates, exact) | {"n": count}
 
 
-def marks(found: Found, subject: Subject, bench: Bench) -> Marks:
-    """Of one model."""
-    return Marks(found[subject.name], bench)
-
-
-def measured(replicates: Replicates, count: int) -> dict[str, float]:
-    """Value, low and high of each measure, and the number of images."""
-    found = {
-        name: interval(np.where(np.isfinite(each), each, np.nan), count)
+def bootstrap_estimates(replicates: Mapping[str, Array], count: int) -> dict[str, Estimate]:
+    """Turn replicates (1 + REPEATS,) into estimates; what is not finite has no value."""
+    return {
+        name: estimated(np.where(np.isfinite(each), each, np.nan), count)
         for name, each in replicates.items()
     }
-    return ended(found) | {"n": count}
 
 
-def ended(found: Mapping[str, Interval]) -> dict[str, float]:
-    """Value, low and high of each measure as columns; those of `value` have no name of their own before them."""
-    row: dict[str, float] = {}
-    for name, interval_ in found.items():
-        ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
-        row |= dict(zip((name, *ends), map(float, interval_), strict=True))
-    return row
+def with_intervals(
+    estimates: Mapping[str, Estimate], exact: Mapping[str, Interval]
+) -> dict[str, Estimate]:
+    """Replace some bootstrap intervals by ones made for the statistic; replicates stay."""
+    return {**estimates} | {
+        name: Estimate(*interval, estimates[name].replicates) for name, interval in exact.items()
+    }
 
 
-def with_ends(name: str, says: str, label: str) -> tuple[Column, Column, Column]:
-    """A measure and its interval."""
-    words = {"low": "Lower", "high": "Upper"}
-    low, high = (
-        Column(f"{name}_{end}", "quantity", f"{word} end of its 95 % interval.")
-        for end, word in words.items()
+def interval_columns(name: str, meaning: str, label: str) -> tuple[Column, Column, Column]:
+    """Declare a measure and the two ends of its interval."""
+    return (
+        Column(name, "quantity", meaning, label=label),
+        Column(f"{name}_low", "quantity", "Lower end of its 95 % interval."),
+        Column(f"{name}_high", "quantity", "Upper end of its 95 % interval."),
     )
-    return Column(name, "quantity", says, label=label), low, high
 
 
-ECE = (
-    *with_ends(
-        "ece",
-        "Expected calibration error: mean gap between confidence and accuracy, debiased.",
-        "ECE",
-    ),
-    Column(
-        "plain_ece",
-        "quantity",
-        "The same as papers report it, with what noise adds.",
-        label="plain ECE",
-    ),
+ECE_COLUMNS = (
+    *interval_columns("ece", "Expected calibration error, corrected for its bias.", "ECE"),
+    Column("plain_ece", "quantity", "ECE as papers report it, uncorrected.", label="plain ECE"),
 )
 MEASURES = (
-    *with_ends("change", "Accuracy less that of the clean images.", "change of accuracy"),
-    *ECE,
-    *with_ends("nll", "Mean of −log probability of the label.", "NLL"),
-    *estimate("Share of the images that the model has right.", label="accuracy"),
+    *interval_columns("change", "Accuracy minus clean accuracy.", "change of accuracy"),
+    *ECE_COLUMNS,
+    *interval_columns("nll", "Mean negative log-likelihood of the label.", "NLL"),
+    *estimate("Share of images classified correctly.", label="accuracy"),
 )
 """The last columns of every such table."""
 
 
-def guessing(bench: Bench) -> tuple[Reference, ...]:
-    """The line of a model that has learnt nothing."""
+def chance_level(bench: Bench) -> tuple[Reference, ...]:
+    """Return the reference line of a model that guesses."""
     return (Reference(1 / len(bench.data.classes), "guessing"),)
 
 
-def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> Any:
-    """Rows as the columns are declared."""
-    import pandas as pd
-
-    return pd.DataFrame(list(rows), columns=[column.name for column in columns])
-
-
-def levels(subject: Subject, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (c, 1, 1) by which the model's images are normalised: x = (level − mean) / std."""
+def channel_statistics(subject: Subject, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and std, (c, 1, 1) each, of the model's normalisation: x = (pixel - mean) / std."""
     channels = subject.specimen.anatomy.image[0]
     mean, std = (
         like.new_tensor(given)[:channels].view(-1, 1, 1) for given in (subject.mean, subject.std)
@@ -249,13 +236,17 @@ def levels(subject: Subject, like: Tensor) -> tuple[Tensor, Tensor]:
     return mean, std
 
 
-def check_shares(name: str, values: Sequence[float], low: float, high: float) -> None:
-    """At least one number, each above `low` and at most `high`, none twice."""
-    wrong = [value for value in values if not low < value <= high]
-    if not values or wrong or len(set(values)) < len(values):
-        found = (
-            f"{wrong[0]:g} is not" if wrong else "one is there twice" if values else "there is none"
-        )
-        raise VitreousError(
-            f"{name} have to be different numbers above {low:g}, at most {high:g}; {found}."
-        )
+def check_options(name: str, values: Sequence[float], low: float, high: float) -> None:
+    """Raise unless there is at least one value, all lie in (low, high] and none is repeated."""
+    outside = [value for value in values if not low < value <= high]
+    if outside:
+        problem = f"{outside[0]:g} is not"
+    elif not values:
+        problem = "none was given"
+    elif len(set(values)) < len(values):
+        problem = "one is repeated"
+    else:
+        return
+    raise VitreousError(
+        f"{name} must be different numbers above {low:g} and at most {high:g}; {problem}."
+    )

@@ -1,0 +1,58 @@
+"""Bootstrap sums for analyses, which hold one number per image (or batch) until the end.
+
+They use the Poisson weights of the probes (`measure/probe.py`): replicate r of an analysis is the same
+resample of the same images as replicate r of a probe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vitreous.measure.probe import REPEATS, streams
+
+Array = NDArray[np.float64]
+CHUNK = 4096
+"""Images whose weights are in memory at a time: 7 MB, whatever the number of images."""
+
+
+def bootstrap_weights(rows: Sequence[int], seed: int) -> Array:
+    """Return how often each image counts, (1 + REPEATS, n): once as measured, then in each resample."""
+    weights = np.ones((1 + REPEATS, len(rows)))  # in row order: BLAS rounds differently otherwise
+    weights[1:] = streams(rows, seed).T
+    return weights
+
+
+def resampled_sums(values: ArrayLike, rows: Sequence[int], seed: int) -> Array:
+    """Sum values over images, as measured and in each resample.
+
+    Parameters
+    ----------
+    values
+        (n, …) one number, or array of numbers, per image.
+    rows
+        (n,) number of each image in its data set, which decides how often it is drawn.
+
+    Returns
+    -------
+    (1 + REPEATS, …) sums; the first is over the images as they are.
+    """
+    each = np.asarray(values, dtype=np.float64)
+    flat = each.reshape(len(each), -1)
+    total = np.zeros((1 + REPEATS, flat.shape[1]))
+    for start in range(0, len(flat), CHUNK):
+        part = slice(start, start + CHUNK)
+        total += bootstrap_weights(rows[part], seed) @ flat[part]
+    return total.reshape(-1, *each.shape[1:])
+
+
+def resampled_ratios(over: ArrayLike, under: ArrayLike, rows: Sequence[int], seed: int) -> Array:
+    """Divide two sums over images, (1 + REPEATS, …); NaN where a resample has nothing to divide by.
+
+    With ones for `under` these are means: Σ w·x / Σ w.
+    """
+    tops, bottoms = (resampled_sums(each, rows, seed) for each in (over, under))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(bottoms != 0, tops / bottoms, np.nan)
