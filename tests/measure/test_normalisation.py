@@ -143,7 +143,7 @@ def test_a_grey_model_gets_the_mean_over_colours() -> None:
 def test_members_that_an_analysis_opens_itself() -> None:
     data = replace(images(mean=OWN[0], std=OWN[1]), labels=torch.full((12,), -1), classes=())
     bench = Bench(Setting(subjects({"m": Levels()}, image=64), data), 4, {})
-    assert [each.mean for each in Ensemble("tv:squeezenet1_1").further(bench)] == [OWN[0]]
+    assert [each.mean for each in Ensemble("tv:squeezenet1_1").further_members(bench)] == [OWN[0]]
 
 
 def test_what_a_user_says_comes_before_what_timm_says() -> None:
