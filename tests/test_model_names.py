@@ -19,9 +19,7 @@ from vitreous.models import loading, registry, runs
 
 
 def test_they_are_those_of_the_libraries_themselves() -> None:
-    assert {
-        name: " ".join(family.sizes) for name, family in registry.FAMILIES.items()
-    } == model_names.OURS, "mend model_names.OURS"
+    assert {name: list(f.sizes) for name, f in registry.FAMILIES.items()} == model_names.families()
     assert list(world.TASKS) == list(naming.TASKS), "mend naming.TASKS"
     assert runs.nanos() == model_names.bundled()
     theirs = {name for name in timm.list_models() if not name.startswith(registry.TIMM_PREFIX)}

@@ -1,12 +1,13 @@
 """Which models there are by name, known without importing torch: a wrong name is reported within a second.
 
-Ours are in a table here, which a test compares with the registry. The names of timm and torchvision are read from their
-source files as text, because importing them takes seconds. What cannot be decided so (a hub id, a folder of weights, a
+All of them are read from source files, because importing torch takes seconds: ours from the decorators `family` in
+`models/`, those of timm and torchvision from their own. What cannot be decided so (a hub id, a folder of weights, a
 function of yours) passes, and is checked when it is loaded.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -14,15 +15,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from vitreous.errors import UnknownName, VitreousError
-
-OURS = {
-    "pit": "nano ti xs s b", "swin": "nano ti s b l", "twins": "s b l", "mixer": "nano ti s b l",
-    "resnet": "18 34 50 101 152", "resnext": "50 101", "bit": "50x1 50x2 101x1 152x1 152x2 152x4",
-    "poolformer": "s12 s24 s36 m36 m48", "alternet": "nano 18 34 50 101 152", "preresnet": "nano 18 34 50 101 152",
-    "mlp": "ti s b", "cnn": "ti s b", "convit": "nano ti s b ti+ s+ b+", "vit": "nano ti s b l h",
-    "deit": "ti s b ti+ s+ b+",
-}  # fmt: skip
-"""Family and sizes of the papers' models."""
 
 NAMES = (
     "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own"
@@ -66,9 +58,32 @@ def hint(name: str) -> str:
     return "`vitreous list models --filter '*vit*'` shows what there is."
 
 
+@cache
+def families() -> dict[str, list[str]]:
+    """The sizes of every family that a file in `models/` registers: `@family("vit", SIZES, …)`."""
+    found = {}
+    for path in sorted(Path(__file__).with_name("models").glob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if "\n@family(" not in text:
+            continue
+        body = ast.parse(text).body
+        constants = {
+            ast.unparse(node.targets[0]): node.value
+            for node in body
+            if isinstance(node, ast.Assign)
+        }
+        for call in (each for node in body for each in getattr(node, "decorator_list", ())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "family":
+                name, sizes = call.args[:2]
+                table = constants[ast.unparse(sizes)]
+                assert isinstance(table, ast.Dict), f"{path}: write the sizes as one dict"
+                found[ast.literal_eval(name)] = [ast.literal_eval(key) for key in table.keys if key]
+    return found
+
+
 def ours() -> list[str]:
     """Families and sizes; a patch may follow."""
-    return [f"{family}_{size}" for family, sizes in OURS.items() for size in sizes.split()]
+    return [f"{family}_{size}" for family, sizes in families().items() for size in sizes]
 
 
 def bundled() -> list[str]:

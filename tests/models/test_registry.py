@@ -12,7 +12,7 @@ import torch
 import vitreous.models
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.models import BadModel, names, options
-from vitreous.models.registry import FAMILIES, Remembers, family, timm_name
+from vitreous.models.registry import FAMILIES, ConfiguredModel, family, timm_name
 
 build: Any = vitreous.models.build  # what a model is made of has no static type
 
@@ -104,7 +104,7 @@ def test_options_are_listed_with_defaults() -> None:
 
 
 def test_a_family_must_have_image_classes_and_defaults() -> None:
-    def maker(size: int, *, image: int, classes: int = 10) -> Remembers:
+    def maker(size: int, *, image: int, classes: int = 10) -> ConfiguredModel:
         raise NotImplementedError
 
     with pytest.raises(TypeError, match="a default for every option"):
@@ -144,4 +144,10 @@ def test_pretrained_weights_are_refused_with_a_sentence() -> None:
 
 
 def test_the_package_exports_the_registry() -> None:
-    assert set(vitreous.models.__all__) == {"BadModel", "Remembers", "build", "names", "options"}
+    assert set(vitreous.models.__all__) == {
+        "BadModel",
+        "ConfiguredModel",
+        "build",
+        "names",
+        "options",
+    }

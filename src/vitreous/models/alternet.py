@@ -19,7 +19,7 @@ from timm.layers.drop import DropPath
 from torch import Tensor, nn
 
 from vitreous.errors import VitreousError
-from vitreous.models.registry import Image, Remembers, check, family, grid_of, zero_head
+from vitreous.models.registry import ConfiguredModel, Image, family, patch_grid, require, zero_head
 from vitreous.models.timm_sizes import SMALL, StemChoice
 
 if TYPE_CHECKING:
@@ -45,12 +45,14 @@ RESNETS = {
     "101": Size((3, 4, 23, 3), 4),
     "152": Size((3, 8, 36, 3), 4),
 }
-# AlterNet has four blocks in its last stage, so that two of them can be attention.
-ALTERNETS = {
-    name: Size((*size.lengths[:-1], max(4, size.lengths[-1])), size.expansion)
-    for name, size in RESNETS.items()
+ALTERNETS = {  # four blocks in the last stage, so that two of them can be attention
+    "nano": Size((3, 3, 4), 1),
+    "18": Size((2, 2, 2, 2), 1),
+    "34": Size((3, 4, 6, 4), 1),
+    "50": Size((3, 4, 6, 4), 4),
+    "101": Size((3, 4, 23, 4), 4),
+    "152": Size((3, 8, 36, 4), 4),
 }
-ALTERNETS["18"] = RESNETS["18"]
 NANO = {"image": 32, "width": 16, "heads": (1, 2, 4), "head_dim": 16, "smooth_count": (1, 1, 1)}
 
 MSA_SMALL, MSA_IMAGENET = (0, 1, 1, 2), (0, 1, 3, 2)
@@ -220,7 +222,7 @@ class Smooth(nn.Module):
         return F.conv2d(x, kernel, padding=len(self.kernel) // 2, groups=x.shape[1])
 
 
-class AlterNet(Remembers):
+class AlterNet(ConfiguredModel):
     """Stem, stages and head. `alternet` below builds one."""
 
     def __init__(
@@ -249,7 +251,7 @@ class AlterNet(Remembers):
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         """Attach a classifier of zeros (A3.04), none for 0 classes. The read-out is always the mean."""
-        check(
+        require(
             (
                 global_pool in (None, "avg", "gap"),
                 f"AlterNet reads the mean of the map, not pool {global_pool!r}",
@@ -296,7 +298,7 @@ def alternet(
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
 ) -> AlterNet:
     """A pre-activation ResNet with window attention at the end of its stages."""
-    small = stem == "small" or (stem == "auto" and max(grid_of(image, 1)) < SMALL)
+    small = stem == "small" or (stem == "auto" and max(patch_grid(image, 1)) < SMALL)
     lengths, window = stages or size.lengths, window or (4 if small else 7)
     if msa is None:
         msa = tuple(
@@ -304,7 +306,7 @@ def alternet(
             for m, n in zip(MSA_SMALL if small else MSA_IMAGENET, lengths, strict=False)
         )
     same = len(lengths) == len(msa) == len(heads) == len(smooth_count)
-    check(
+    require(
         (
             same,
             f"stages={lengths}, msa={msa}, heads={heads}, smooth_count={smooth_count} differ in length",
@@ -352,7 +354,7 @@ def pattern(length: int, attentions: int, place: Literal["end", "start"] = "end"
     pairs = attentions * ("cm" if place == "end" else "mc")
     convolutions = length - len(pairs)
     first = 1 if attentions and place == "start" else 0
-    check(
+    require(
         (
             convolutions >= first,
             f"a stage of {length} blocks has no room for {attentions} attentions at its {place}",

@@ -8,20 +8,19 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from vitreous.models.registry import Image, Remembers, check, family
+from vitreous.models.registry import Classifier, Image, family, require
+
+MLP_SIZES = {"ti": (128, 128), "s": (512, 512), "b": (2048, 2048)}  # widths of the hidden layers
+CNN_SIZES = {"ti": (16, 32, 64), "s": (32, 64, 128), "b": (64, 128, 256)}  # channels of the stages
 
 
-class Plain(Remembers):
-    """Features, a mean over whatever positions are left, and a linear head."""
+class Baseline(Classifier):
+    """A stack of layers, the mean over whatever positions are left, and a linear head."""
 
     def __init__(self, features: nn.Sequential, width: int, classes: int) -> None:
-        super().__init__()
-        self.num_classes, self.num_features = classes, width
+        super().__init__(width, classes)
         self.features = features
-        self.head: nn.Module = nn.Linear(width, classes) if classes else nn.Identity()
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(images))
+        self.head = nn.Linear(width, classes) if classes else nn.Identity()
 
     def forward_features(self, images: Tensor) -> Tensor:
         return self.features(images)
@@ -30,46 +29,9 @@ class Plain(Remembers):
         x = x.mean((2, 3)) if x.dim() == 4 else x
         return x if pre_logits else self.head(x)
 
-    def get_classifier(self) -> nn.Module:
-        return self.head
 
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        check(
-            (
-                global_pool in (None, "", "avg"),
-                f"global_pool {global_pool!r} is not 'avg', the only read-out there is",
-            )
-        )
-        like = next(self.parameters())
-        self.num_classes = num_classes
-        self.head = (
-            nn.Linear(self.num_features, num_classes) if num_classes else nn.Identity()
-        ).to(like)
-
-
-@family("mlp", {"ti": (128, 128), "s": (512, 512), "b": (2048, 2048)})
-def mlp(
-    size: tuple[int, ...],
-    *,
-    image: Image = 32,  # height and width in pixels, or one number for both
-    classes: int = 10,  # 0 leaves the pooled features
-    channels: int = 3,  # of the image
-    hidden: tuple[int, ...]
-    | None = None,  # widths of the hidden layers; None takes them from the size table
-    dropout: float = 0.0,  # after every layer
-) -> Remembers:
-    """Dense layers with GELU on the flattened pixels: no locality, no sharing, hence the many parameters (VIT-24)."""
-    hidden = size if hidden is None else hidden
-    pixels = channels * (image * image if isinstance(image, int) else prod(image))
-    check((bool(hidden), "hidden () needs at least one layer"))
-    layers: list[nn.Module] = [nn.Flatten()]
-    for before, after in zip((pixels, *hidden), hidden, strict=False):
-        layers += [nn.Linear(before, after), nn.GELU(), nn.Dropout(dropout)]
-    return Plain(nn.Sequential(*layers), hidden[-1], classes)
-
-
-class ConvBlock(nn.Module):
-    """3x3 convolution, norm, ReLU."""
+class ConvNormAct(nn.Module):
+    """3x3 convolution, batch norm, ReLU."""
 
     def __init__(self, before: int, after: int, padding_mode: Literal["zeros", "circular"]) -> None:
         super().__init__()
@@ -80,31 +42,48 @@ class ConvBlock(nn.Module):
         return F.relu(self.norm(self.conv(x)))
 
 
-@family("cnn", {"ti": (16, 32, 64), "s": (32, 64, 128), "b": (64, 128, 256)})
+@family("mlp", MLP_SIZES)
+def mlp(
+    size: tuple[int, ...],
+    *,
+    image: Image = 32,  # height and width in pixels, or one number for both
+    classes: int = 10,  # 0 returns the pooled features
+    channels: int = 3,  # of the image
+    hidden: tuple[int, ...] | None = None,  # widths of the hidden layers; None: the size table's
+    dropout: float = 0.0,  # after every layer
+) -> Baseline:
+    """Dense layers with GELU on the flattened pixels: no locality and no weight sharing."""
+    hidden = size if hidden is None else hidden
+    require((bool(hidden), "hidden () needs at least one layer"))
+    pixels = channels * (image * image if isinstance(image, int) else prod(image))
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before, after in zip((pixels, *hidden), hidden, strict=False):
+        layers += [nn.Linear(before, after), nn.GELU(), nn.Dropout(dropout)]
+    return Baseline(nn.Sequential(*layers), hidden[-1], classes)
+
+
+@family("cnn", CNN_SIZES)
 def cnn(
     size: tuple[int, ...],
     *,
     image: Image = 32,  # height and width in pixels, or one number for both
-    classes: int = 10,  # 0 leaves the pooled features
+    classes: int = 10,  # 0 returns the pooled features
     channels: int = 3,  # of the image
     shrink: Literal["max", "none"] = "max",  # pool after each stage, or keep the resolution
     border: Literal["zeros", "circular"] = "zeros",  # padding of the convolutions
-) -> Remembers:
-    """Two convolutions per stage and a mean over positions.
+) -> Baseline:
+    """Two convolutions per stage and a mean over positions; takes images of any size.
 
-    `shrink="none"` keeps the full resolution, which makes it equivariant to translation (exactly, with
-    `border="circular"`); max-pooling after each stage makes it approximately invariant instead. Any image size will do.
+    `shrink="none"` keeps the full resolution, which makes the network equivariant to translation
+    (exactly, with `border="circular"`); pooling makes it approximately invariant instead.
     """
     side = image if isinstance(image, int) else min(image)
     smallest = 2 ** len(size) if shrink == "max" else 1
-    check(
-        (
-            side >= smallest,
-            f"image {image} is smaller than the {smallest} pixels that {len(size)} poolings need",
-        )
-    )
+    needed = f"the {smallest} pixels that {len(size)} poolings need"
+    require((side >= smallest, f"image {image} is smaller than {needed}"))
     layers: list[nn.Module] = []
     for before, after in zip((channels, *size), size, strict=False):
-        layers += [ConvBlock(before, after, border), ConvBlock(after, after, border)]
-        layers += [nn.MaxPool2d(2)] if shrink == "max" else []
-    return Plain(nn.Sequential(*layers), size[-1], classes)
+        layers += [ConvNormAct(before, after, border), ConvNormAct(after, after, border)]
+        if shrink == "max":
+            layers.append(nn.MaxPool2d(2))
+    return Baseline(nn.Sequential(*layers), size[-1], classes)

@@ -31,12 +31,12 @@ from vitreous.errors import BadImages
 from vitreous.models.registry import (
     TIMM_POOLS,
     BadModel,
+    ConfiguredModel,
     Image,
-    Remembers,
     build,
-    check,
     family,
-    grid_of,
+    patch_grid,
+    require,
     zero_head,
 )
 from vitreous.models.stems import PatchEmbed
@@ -329,7 +329,7 @@ class Block(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class ConViT(Remembers):
+class ConViT(ConfiguredModel):
     """Patches, blocks of positional attention, class token, plain blocks, head. `convit` below builds one."""
 
     def __init__(
@@ -437,7 +437,7 @@ class ConViT(Remembers):
         """Attach a classifier of zeros (A3.04), none for 0 classes. What it reads was chosen when building."""
         pool = "gap" if self.cls_token is None else "class"
         asked = pool if global_pool is None else TIMM_POOLS.get(global_pool, global_pool)
-        check(
+        require(
             (
                 asked == pool,
                 f"this ConViT was built with pool={pool!r} and cannot change to {asked!r}",
@@ -489,7 +489,7 @@ def convit(
     depth, heads, head_dim = depth or size.depth, heads or size.heads, head_dim or size.head_dim
     dim, square = heads * head_dim, isqrt(heads) ** 2 == heads
     class_before = None if pool == "gap" else gpsa if class_at == "after" else 0
-    check(
+    require(
         (0 <= gpsa <= depth, f"gpsa={gpsa} is not between 0 and depth={depth}"),
         (
             class_before != depth,
@@ -501,7 +501,7 @@ def convit(
     layers = [GPSA if kind == "gpsa" else PSA] * gpsa + [Attention] * (depth - gpsa)
     model = ConViT(
         [layer(dim, heads, qkv_bias=qkv_bias, scale=content_scale) for layer in layers],
-        dim=dim, grid=grid_of(image, patch), patch=patch, channels=channels, classes=classes, pos=pos == "1d",
+        dim=dim, grid=patch_grid(image, patch), patch=patch, channels=channels, classes=classes, pos=pos == "1d",
         class_before=class_before, drop_path=drop_path,
     )  # fmt: skip
     for attention in model.local():

@@ -25,7 +25,7 @@ from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import ImageSize, sides
 from vitreous.models import hugging_face, own, registry, runs
 from vitreous.models.hugging_face import Size
-from vitreous.models.registry import is_ours
+from vitreous.models.registry import is_registered
 from vitreous.models.weights import Weights, mark
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def load(
         return own.load(
             name, pretrained=pretrained, image=image, classes=classes, **(options or {})
         )
-    if is_ours(name):
+    if is_registered(name):
         return _ours(name, pretrained, image, classes, options or {})
     if (colon and source in TIMM_SOURCES) or not _is_path(name):
         return mark(_timm(name, pretrained, image, classes, options or {}), weights)

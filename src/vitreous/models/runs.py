@@ -22,7 +22,7 @@ def describe(model: nn.Module, name: str | None, **built: Any) -> dict[str, Any]
 
     Of a module whose maker is not known there is only the class; its weights can still be loaded by hand.
     """
-    if isinstance(model, registry.Remembers):
+    if isinstance(model, registry.ConfiguredModel):
         return {"build": model.config}
     return {"load": {"name": name, **built}} if name else {"module": type(model).__qualname__}
 

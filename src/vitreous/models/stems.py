@@ -10,7 +10,7 @@ from timm.layers.std_conv import StdConv2dSame
 from timm.models.resnetv2 import ResNetV2, create_resnetv2_stem
 from torch import Tensor, nn
 
-from vitreous.models.registry import check
+from vitreous.models.registry import require
 
 Stem = Literal["patch", "r", "r26", "r50"]
 
@@ -44,7 +44,7 @@ class HybridEmbed(nn.Module):
         norm = partial(GroupNormAct, num_groups=max(1, round(32 * min(1.0, stem_width))))
         conv = partial(StdConv2dSame, eps=1e-8)
         side, features = 1, round(64 * stem_width)
-        check(
+        require(
             (
                 kind != "r" or patch % 4 == 0,
                 f"the stem 'r' has stride 4 and cannot give patch {patch}",

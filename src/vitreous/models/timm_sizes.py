@@ -15,38 +15,38 @@ from timm.layers.std_conv import StdConv2d
 from timm.models import metaformer, mlp_mixer, pit, resnet, resnetv2, swin_transformer, twins
 from torch import nn
 
-from vitreous.models.registry import Image, Remembers, check, family, grid_of
+from vitreous.models.registry import ConfiguredModel, Image, family, patch_grid, require
 
 StemChoice = Literal["auto", "imagenet", "small"]
 Depths = tuple[int, ...] | None
 SMALL = 96
 
 
-class PiT(Remembers, pit.PoolingVisionTransformer):  # type: ignore[misc]
+class PiT(ConfiguredModel, pit.PoolingVisionTransformer):  # type: ignore[misc]
     """A1.04."""
 
 
-class Swin(Remembers, swin_transformer.SwinTransformer):  # type: ignore[misc]
+class Swin(ConfiguredModel, swin_transformer.SwinTransformer):  # type: ignore[misc]
     """A1.05."""
 
 
-class Twins(Remembers, twins.Twins):  # type: ignore[misc]
+class Twins(ConfiguredModel, twins.Twins):  # type: ignore[misc]
     """A1.06."""
 
 
-class MlpMixer(Remembers, mlp_mixer.MlpMixer):  # type: ignore[misc]
+class MlpMixer(ConfiguredModel, mlp_mixer.MlpMixer):  # type: ignore[misc]
     """A1.07."""
 
 
-class ResNet(Remembers, resnet.ResNet):  # type: ignore[misc]
+class ResNet(ConfiguredModel, resnet.ResNet):  # type: ignore[misc]
     """A1.08 and A1.10."""
 
 
-class BiTResNet(Remembers, resnetv2.ResNetV2):  # type: ignore[misc]
+class BiTResNet(ConfiguredModel, resnetv2.ResNetV2):  # type: ignore[misc]
     """A1.11."""
 
 
-class PoolFormer(Remembers, metaformer.MetaFormer):  # type: ignore[misc]
+class PoolFormer(ConfiguredModel, metaformer.MetaFormer):  # type: ignore[misc]
     """A1.21."""
 
 
@@ -68,7 +68,7 @@ def is_small(image: Image, stem: StemChoice = "auto") -> bool:
 def chosen(depths: Depths, usual: tuple[int, ...]) -> tuple[int, ...]:
     """The stage depths asked for, or the usual ones."""
     count = len(usual)
-    check(
+    require(
         (
             depths is None or len(depths) == count,
             f"depths {depths} is not one number for each of {count} stages",
@@ -98,7 +98,7 @@ def pooling_vit(
     depths: Depths = None,  # blocks of each stage; None takes them from the size table
     dropout: float = 0.0,  # before the classifier
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> Remembers:
+) -> ConfiguredModel:
     """Transformer in three stages with depth-wise convolutions between (A1.04); patches overlap, `stride` apart.
 
     Small images: patch 2, stride 1. Otherwise patch 16, stride 8, and 14 and 7 for B.
@@ -107,7 +107,7 @@ def pooling_vit(
     usual_patch, usual_stride = (2, 1) if is_small(image) else large
     patch, stride = patch or usual_patch, stride or usual_stride
     smallest = image if isinstance(image, int) else min(image)
-    check((patch <= smallest, f"image {image} is smaller than patch {patch}"))
+    require((patch <= smallest, f"image {image} is smaller than patch {patch}"))
     return PiT(
         image, patch, stride, base_dims=size.widths, depth=chosen(depths, size.depths), heads=size.heads,
         num_classes=classes, in_chans=channels, drop_rate=dropout, drop_path_rate=drop_path,
@@ -136,12 +136,12 @@ def swin(
     qkv_bias: bool = True,  # bias of queries, keys and values
     dropout: float = 0.0,  # before the classifier
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> Remembers:
+) -> ConfiguredModel:
     """Shifted windows (A1.05). Small images: patch 1, window 4; otherwise patch 4, window 7."""
     usual_patch, usual_window = (1, 4) if is_small(image) else (4, 7)
     patch = patch or usual_patch
-    rows, columns = grid_of(image, patch)
-    check(
+    rows, columns = patch_grid(image, patch)
+    require(
         (
             rows % 8 == columns % 8 == 0,
             f"the grid {rows}x{columns} of patch {patch} cannot be halved three times",
@@ -173,15 +173,15 @@ def twins_svt(
     depths: Depths = None,  # blocks of each stage; None takes them from the size table
     dropout: float = 0.0,  # before the classifier
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> Remembers:
+) -> ConfiguredModel:
     """Windows alternating with attention to sub-sampled keys (A1.06).
 
     No paper states its CIFAR size; small images get Swin's, patch 1 and window 4. Otherwise patch 4, window 7.
     """
     usual_patch, usual_window = (1, 4) if is_small(image) else (4, 7)
     patch = patch or usual_patch
-    rows, columns = grid_of(image, patch)
-    check(
+    rows, columns = patch_grid(image, patch)
+    require(
         (
             rows % 8 == columns % 8 == 0,
             f"the grid {rows}x{columns} of patch {patch} cannot be halved three times",
@@ -208,9 +208,9 @@ def mixer(
     depth: int | None = None,  # blocks; None takes it from the size table
     dropout: float = 0.0,  # before the classifier
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> Remembers:
+) -> ConfiguredModel:
     """MLP-Mixer (A1.07): the token MLP is half as wide as a token, the channel MLP four times."""
-    grid_of(image, patch)
+    patch_grid(image, patch)
     usual, width = size
     return MlpMixer(
         classes, image, channels, patch, num_blocks=depth or usual, embed_dim=width, drop_rate=dropout,
@@ -240,7 +240,7 @@ def resnet_family(
     group_width: int = 64,  # channels of a group in the first stage
     dropout: float = 0.0,  # before the classifier
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> Remembers:
+) -> ConfiguredModel:
     """Post-activation ResNet (A1.08). The small stem is one 3x3 convolution with stride 1 and no pooling."""
     block, usual = size
     model = ResNet(
@@ -270,7 +270,7 @@ def resnext(
     depths: Depths = None,  # blocks of each stage; None takes them from the size table
     dropout: float = 0.0,  # before the classifier
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> Remembers:
+) -> ConfiguredModel:
     """ResNeXt 32x4d and, for 101, 32x8d (A1.10)."""
     usual, group_width = size
     return resnet_family(
@@ -301,7 +301,7 @@ def bit(
     preact: bool = False,  # norm before the convolutions, as in the BiT paper
     dropout: float = 0.0,  # before the classifier
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> Remembers:
+) -> ConfiguredModel:
     """ResNet with GroupNorm and standardised weights, the "ResNet (BiT)" of the ViT paper (A1.11).
 
     As there, normalisation follows the convolutions, and the last one of each block starts with scale zero. The
@@ -341,7 +341,7 @@ def poolformer(
     depths: Depths = None,  # blocks of each stage; None takes them from the size table
     dropout: float = 0.0,  # before the classifier
     drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> Remembers:
+) -> ConfiguredModel:
     """Transformer blocks whose mixer is average pooling (A1.21). A ViT with that mixer is `mixer="pool"`."""
     scale = 1e-5 if sum(size.depths) <= 24 else 1e-6
     model = PoolFormer(

@@ -44,12 +44,12 @@ from vitreous.models.positions import (
 )
 from vitreous.models.registry import (
     TIMM_POOLS,
+    ConfiguredModel,
     Image,
-    Remembers,
     build,
-    check,
     family,
-    grid_of,
+    patch_grid,
+    require,
     zero_head,
 )
 from vitreous.models.stems import HybridEmbed, PatchEmbed, Stem
@@ -75,7 +75,9 @@ SIZES = {  # A1.02, and a small one of our own
     "h": Size(32, 1280, 16),
 }
 DEIT_SIZES = {  # A1.03; "+" has ConViT's number of heads, 64 wide each
-    **{name: SIZES[name] for name in ("ti", "s", "b")},
+    "ti": SIZES["ti"],
+    "s": SIZES["s"],
+    "b": SIZES["b"],
     "ti+": Size(12, 256, 4),
     "s+": Size(12, 576, 9),
     "b+": Size(12, 1024, 16),
@@ -124,7 +126,7 @@ class Block(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class ViT(Remembers):
+class ViT(ConfiguredModel):
     """The assembled model. `vit` below builds one from options."""
 
     def __init__(
@@ -223,7 +225,7 @@ class ViT(Remembers):
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         """Remove the whole head, tanh layer included, and attach one of zeros (A3.04)."""
         pool = self.pool if global_pool is None else TIMM_POOLS.get(global_pool, global_pool)
-        check(
+        require(
             (
                 pool in ("class", "gap", "gap_with_class"),
                 f"pool {pool!r} is none of 'class', 'gap', 'gap_with_class'",
@@ -318,7 +320,7 @@ def vit(size: Size, o: Options) -> ViT:
     """Assemble stem, blocks, positions and head."""
     chosen = {"depth": o.depth, "width": o.width, "heads": o.heads}
     size = size._replace(**{key: value for key, value in chosen.items() if value is not None})
-    grid = grid_of(o.image, o.patch)
+    grid = patch_grid(o.image, o.patch)
     prefix = (o.pool != "gap" if o.class_token is None else o.class_token) + o.distilled
     _check(size, grid, prefix, o)
     if o.stem == "patch":
@@ -362,7 +364,7 @@ def _check(size: Size, grid: Grid, prefix: int, o: Options) -> None:
     """Refuse what does not fit together."""
     depth, width, heads = size
     even = o.kernel % 2 == 0
-    check(
+    require(
         (o.head_dim is not None or width % heads == 0, f"{heads} heads do not divide width {width}"),
         (o.pool == "gap" or prefix > o.distilled, f"pool {o.pool!r} needs a class token and class_token is False"),
         (not o.distilled or (o.pool == "class" and o.head == "linear" and o.final_norm == "tokens"),
@@ -456,7 +458,7 @@ def resize(model: ViT, image: Image, mode: Zoom = "bilinear") -> ViT:
     bound = old["mixer"] in ("mean", "token_mlp") or (
         old["pos"] == "relative" and old["offsets"] != "2d"
     )
-    check(
+    require(
         (
             not bound,
             f"{old['name']} with mixer {old['mixer']!r}, pos {old['pos']!r} and offsets {old['offsets']!r} has weights "
@@ -488,7 +490,7 @@ def mean_attention(model: ViT, batches: Iterable[Tensor], learn_pattern: bool = 
     `learn_pattern` the mean is a starting point that further training moves.
     """
     old = model.config
-    check(
+    require(
         (
             old["mixer"] == "attention",
             f"mean attention is taken of the mixer 'attention', not {old['mixer']!r}",
@@ -503,7 +505,7 @@ def mean_attention(model: ViT, batches: Iterable[Tensor], learn_pattern: bool = 
             x = model.enter(index, x)
             sums[index] = sums[index] + block.attn.weights(block.norm1(x)).sum(0).double().cpu()  # type: ignore
             x = block(x)
-    check((seen > 0, "mean attention needs at least one batch of images"))
+    require((seen > 0, "mean attention needs at least one batch of images"))
     no_positions = {"pos": "none"} if old["pos"] == "relative" else {}
     fixed = build(**{**old, **no_positions, "mixer": "mean", "learn_pattern": learn_pattern})
     state = dict(model.state_dict())

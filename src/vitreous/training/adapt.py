@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vitreous.errors import VitreousError
 from vitreous.models import convit, vit
-from vitreous.models.registry import Remembers, build
+from vitreous.models.registry import ConfiguredModel, build
 from vitreous.training.evaluate import evaluating
 
 Size = tuple[int, int]
@@ -56,7 +56,7 @@ def _resized(model: nn.Module, size: Size) -> nn.Module:
 
 def _ways(model: Any, size: Size) -> Iterator[nn.Module]:
     """Ours: interpolated, or built anew at that size with the same weights. timm's: by its own method. Or as it is."""
-    if isinstance(model, Remembers) and model.config["image"] in (
+    if isinstance(model, ConfiguredModel) and model.config["image"] in (
         size,
         list(size),
         size[0] if size[0] == size[1] else 0,
@@ -69,7 +69,7 @@ def _ways(model: Any, size: Size) -> Iterator[nn.Module]:
     if isinstance(model, convit.ConViT):
         yield convit.resize(model, size)
         return
-    if isinstance(model, Remembers):
+    if isinstance(model, ConfiguredModel):
         twin = build(**{**model.config, "image": size})
         shapes = [
             {name: value.shape for name, value in each.state_dict().items()}
