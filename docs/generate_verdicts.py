@@ -20,8 +20,8 @@ from vitreous import claims
 from vitreous.claims.claim import Part, Verdict, judge
 from vitreous.claims.reading import load
 from vitreous.claims.together import OUTCOMES, counts, of_chance
-from vitreous.commands.claim_tables import number
-from vitreous.commands.judge import rows
+from vitreous.commands.claim_tables import short_number
+from vitreous.commands.judge import verdicts_csv
 from vitreous.measure.inspection import Inspection
 from vitreous.report.page import write
 from vitreous.report.verdicts import Judgement
@@ -94,15 +94,19 @@ def row(verdict: Verdict) -> str:
 def said(part: Part) -> tuple[str, str, str]:
     """Its effect, what was wanted, and what the paper has."""
     exact = part.low == part.effect == part.high
-    around = "" if exact or isnan(part.effect) else f" ({number(part.low)} to {number(part.high)})"
-    wanted = f"{part.asks} {number(part.threshold)}" if part.threshold is not None else ""
-    return f"{part.says}: {number(part.effect)}{around}", wanted, number(part.paper)
+    around = (
+        ""
+        if exact or isnan(part.effect)
+        else f" ({short_number(part.low)} to {short_number(part.high)})"
+    )
+    wanted = f"{part.asks} {short_number(part.threshold)}" if part.threshold is not None else ""
+    return f"{part.says}: {short_number(part.effect)}{around}", wanted, short_number(part.paper)
 
 
 def main() -> None:
     for path in sorted(RESULTS.glob("*.zip")):
         found, judgement = verdicts(path.stem)
-        path.with_suffix(".csv").write_text(rows(found), encoding="utf-8")
+        path.with_suffix(".csv").write_text(verdicts_csv(found), encoding="utf-8")
         path.with_suffix(".md").write_text(summary(path.stem, found), encoding="utf-8")
         write(Inspection({}), path.with_suffix(".html"), judgement=judgement)
         print(path.stem, {each: sum(v.outcome == each for v in found) for each in OUTCOMES})

@@ -326,12 +326,11 @@ def test_what_nobody_foresaw_is_one_sentence(
 
 
 def test_every_command_has_a_report_of_its_own() -> None:
-    from vitreous.commands.options import Alone, Options
-    from vitreous.commands.request import report_file
+    from vitreous.commands.inspect import AnalysisOptions, InspectOptions, report_path
 
-    assert report_file(Options()) == Path("report.html")
-    assert report_file(Alone(), "lesion") == Path("lesion.html")
-    assert report_file(Alone(out=Path("mine.html")), "lesion") == Path("mine.html")
+    assert report_path(InspectOptions()) == Path("report.html")
+    assert report_path(AnalysisOptions(), "lesion") == Path("lesion.html")
+    assert report_path(AnalysisOptions(out=Path("mine.html")), "lesion") == Path("mine.html")
 
 
 @pytest.mark.parametrize("command", ["anatomy", "inspect", "train"])

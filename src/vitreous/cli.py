@@ -1,6 +1,6 @@
 """The command line: assembles the commands, and turns errors into one sentence and an exit code.
 
-Quick to answer, because nothing heavy is imported before a command needs it.
+`--help` is quick, because nothing heavy is imported before a command needs it.
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from typing import Annotated, Any
 from cyclopts import App, CycloptsError, Parameter
 
 from vitreous import __version__
-from vitreous.commands.anatomy import anatomy
-from vitreous.commands.claims import claiming
-from vitreous.commands.data import data
-from vitreous.commands.doctor import doctor
-from vitreous.commands.inspect import analysis, analysis_help, inspect
-from vitreous.commands.listing import listing
-from vitreous.commands.options import Alone
-from vitreous.commands.options import Options as InspectOptions
-from vitreous.commands.study import study
+from vitreous.commands.anatomy import show_anatomy
+from vitreous.commands.claims import claims_app
+from vitreous.commands.data import show_data
+from vitreous.commands.doctor import check_installation
+from vitreous.commands.inspect import (
+    AnalysisOptions,
+    InspectOptions,
+    analysis_command,
+    analysis_help,
+    inspect_models,
+)
+from vitreous.commands.listing import list_app
+from vitreous.commands.study import run_study
 from vitreous.commands.terminal import complain
-from vitreous.commands.train import Options as TrainOptions
-from vitreous.commands.train import train
+from vitreous.commands.train import TrainOptions, train_model
 from vitreous.config import FIELDS
 from vitreous.errors import VitreousError, for_command_line, reason
 from vitreous.measure import analyses
 
-UNFORESEEN = 70
-"""Exit code of a fault of ours, which `sysexits.h` calls EX_SOFTWARE."""
+INTERNAL_ERROR = 70
+"""Exit code of a bug in Vitreous: EX_SOFTWARE of `sysexits.h`."""
 
 app = App(
     name="vitreous",
@@ -43,15 +46,23 @@ app = App(
     default_parameter=Parameter(negative=(), show_default=False),
     suppress_keyboard_interrupt=False,
 )
-for _command in (anatomy, claiming, data, doctor, inspect, listing, study, train):
-    app.command(_command)
+app.command(show_anatomy, name="anatomy")
+app.command(claims_app)
+app.command(show_data, name="data")
+app.command(check_installation, name="doctor")
+app.command(inspect_models, name="inspect")
+app.command(list_app)
+app.command(run_study, name="study")
+app.command(train_model, name="train")
 for _name in analyses.names():
-    app.command(
-        analysis(_name),
-        name=_name,
-        group="Questions that need many passes",
-        help=analyses.summary(_name),
-    )
+    app.command(analysis_command(_name), name=_name, group="Analyses", help=analyses.summary(_name))
+
+HOW: dict[str, Any] = {
+    "exit_on_error": False,
+    "print_error": False,
+    "result_action": "return_value",
+}
+"""How cyclopts runs a command here: errors are raised, and what a command returns is returned."""
 
 
 @app.meta.default
@@ -59,11 +70,9 @@ def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)],
     debug: Annotated[bool, Parameter(help="Show the traceback of an error.")] = False,
 ) -> int:
-    """Every command goes through here, so that errors look alike: one sentence, exit code 2."""
+    """Run a command and return its exit code; an error is one sentence and exit code 2."""
     try:
-        return (
-            app(tokens, exit_on_error=False, print_error=False, result_action="return_value") or 0
-        )
+        return app(tokens, **HOW) or 0
     except KeyboardInterrupt as stop:
         complain(str(stop) or "Interrupted.")
         return 130
@@ -72,60 +81,54 @@ def launch(
     except Exception as error:
         if debug:
             raise
-        return _explained(error, tokens)
+        return _complain_of(error, tokens)
 
 
-def _explained(error: Exception, tokens: Sequence[str]) -> int:
-    """Say what went wrong; the exit code. What nobody foresaw is a fault of ours, and still one sentence."""
+def _complain_of(error: Exception, tokens: Sequence[str]) -> int:
+    """Print an error as one sentence and return the exit code."""
     if isinstance(error, VitreousError):
-        complain(
-            for_command_line(
-                str(error), _options(tokens), FIELDS if tokens[:1] == ("train",) else ()
-            )
-        )
+        settings = FIELDS if tokens[:1] == ("train",) else ()
+        complain(for_command_line(str(error), _option_names(tokens), settings))
         return error.code
     if isinstance(error, CycloptsError):
         complain(" ".join(str(error).split()))
         return 2
-    again = f"`vitreous {' '.join(tokens)} --debug` shows where"
     complain(
-        f"Vitreous failed: {reason(error).rstrip('.')}. This is a fault of ours, please report it; {again}."
+        f"Vitreous failed: {reason(error).rstrip('.')}. This is a bug, please report it; "
+        f"`vitreous {' '.join(tokens)} --debug` shows the traceback."
     )
-    return UNFORESEEN
+    return INTERNAL_ERROR
 
 
-def _options(tokens: Sequence[str]) -> list[str]:
-    """Names of the options of the command that was given, as Python spells them."""
+def _option_names(tokens: Sequence[str]) -> list[str]:
+    """Return the names of the given command's options, as Python spells them."""
     command = tokens[0] if tokens else ""
-    kinds = {"inspect": InspectOptions, "train": TrainOptions}
-    if command in kinds or command in analyses.names():
-        return [each.name for each in fields(kinds.get(command, Alone))]
-    known: dict[str, Callable[..., Any]] = {"anatomy": anatomy, "data": data, "study": study}
-    return list(signature(known[command]).parameters) if command in known else []
+    functions: dict[str, Callable[..., Any]]
+    functions = {"anatomy": show_anatomy, "data": show_data, "study": run_study}
+    if command in functions:
+        return list(signature(functions[command]).parameters)
+    classes = {"inspect": InspectOptions, "train": TrainOptions}
+    classes |= dict.fromkeys(analyses.names(), AnalysisOptions)
+    return [each.name for each in fields(classes[command])] if command in classes else []
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The `vitreous` command."""
+    """Run the `vitreous` command; `arguments` are those of the process by default."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    asked = next((word for word in given if not word.startswith("-")), "")
-    if asked in analyses.names():
-        app[asked].help = analysis_help(asked)
+    command = next((word for word in given if not word.startswith("-")), "")
+    if command in analyses.names():
+        app[command].help = analysis_help(command)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may be any bytes
     code: int
     try:
-        code = (
-            app.meta(given, exit_on_error=False, print_error=False, result_action="return_value")
-            or 0
-        )
+        code = app.meta(given, **HOW) or 0
         sys.stdout.flush()
     except CycloptsError as error:
         complain(" ".join(str(error).split()))
         code = 2
-    except (
-        BrokenPipeError,
-        SystemExit,
-    ) as end:  # `vitreous list models | head` has seen enough; rich exits with 1
+    except (BrokenPipeError, SystemExit) as end:
+        # The reader of a pipe has gone, as in `vitreous list models | head`; rich then exits with 1.
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

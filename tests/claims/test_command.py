@@ -13,7 +13,13 @@ from claims.cases.dosovitskiy_2021 import CASES
 from vitreous import claims
 from vitreous.claims.claim import judge
 from vitreous.claims.evidence import Evidence, Look
-from vitreous.commands.claim_tables import asked, choose, list_claims, print_verdicts, show_claim
+from vitreous.commands.claim_tables import (
+    print_claim,
+    print_claims,
+    select_claims,
+    threshold_text,
+)
+from vitreous.commands.judge import print_verdicts
 from vitreous.errors import UnknownName
 
 
@@ -27,39 +33,43 @@ def printed(console: Console) -> str:
 
 
 def test_the_list_has_them_all() -> None:
-    list_claims(console=(wide := console()))
+    print_claims(console=(wide := console()))
     for claim in claims.every():
         assert claim.id in printed(wide)
 
 
 def test_by_paper_and_by_study() -> None:
-    assert [claim.id for claim in choose("vit", "identities")] == ["VIT-05", "VIT-21", "VIT-24"]
-    assert choose("dosovitskiy_2021") == choose("VIT")
+    assert [claim.id for claim in select_claims("vit", "identities")] == [
+        "VIT-05",
+        "VIT-21",
+        "VIT-24",
+    ]
+    assert select_claims("dosovitskiy_2021") == select_claims("VIT")
     with pytest.raises(UnknownName, match="Did you mean VIT"):
-        choose("VITT")
+        select_claims("VITT")
     with pytest.raises(UnknownName, match="Studies are zoo"):
-        choose(study="zooo")
+        select_claims(study="zooo")
 
 
 @pytest.mark.parametrize("id", [claim.id for claim in claims.every()])
 def test_every_claim_can_be_shown(id: str) -> None:
     """With its thresholds, all that it needs, and nothing that a terminal would take for a style."""
-    show_claim(id.lower(), wide := console(400))
+    print_claim(id.lower(), wide := console(400))
     said = printed(wide)
     (claim,) = (claim for claim in claims.every() if claim.id == id)
     assert claim.sentence in said
     assert claim.withdrawn in said
     for part in claim.check(Look()):
-        assert part.threshold is None or f"{part.says}: {asked(part)}" in said
+        assert part.threshold is None or f"{part.says}: {threshold_text(part)}" in said
     for need in claim.needs():
         assert (str(need) if need.result != "identities" else "exact properties") in said
 
 
 def test_thresholds_by_scale_and_conflicts() -> None:
-    show_claim("VIT-04", wide := console())
+    print_claim("VIT-04", wide := console())
     assert "with a hundred classes and with ten classes:" in printed(wide)
     assert "at most -0.3" in printed(wide)
-    show_claim("VIT-07", wide := console(400))
+    print_claim("VIT-07", wide := console(400))
     assert "X-02  Mean pooling" in printed(wide)
     assert "at least 3 of each model" in printed(wide)
 
@@ -68,7 +78,9 @@ def test_verdicts_with_symbols_numbers_and_what_is_missing() -> None:
     evidence = Evidence([*CASES["VIT-06"].supported, *CASES["VIT-14"].refuted])
     verdicts = judge(
         evidence,
-        choose("VIT", "masked")[:1] + choose("VIT", "zoo")[-2:] + choose("VIT", "data")[:1],
+        select_claims("VIT", "masked")[:1]
+        + select_claims("VIT", "zoo")[-2:]
+        + select_claims("VIT", "data")[:1],
     )
     print_verdicts(verdicts, wide := console(200))
     supported, refuted, unseen, partly = (
@@ -89,6 +101,6 @@ def test_verdicts_with_symbols_numbers_and_what_is_missing() -> None:
 
 
 def test_no_torch_is_needed() -> None:
-    code = "import sys; from vitreous.commands.claim_tables import *; list_claims(); show_claim('VIT-16')"
+    code = "import sys; from vitreous.commands.claim_tables import *; print_claims(); print_claim('VIT-16')"
     code += "; assert not {'torch', 'scipy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

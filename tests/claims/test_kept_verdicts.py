@@ -11,7 +11,7 @@ import pytest
 
 from generators import generator
 from vitreous.claims.claim import Verdict
-from vitreous.commands.judge import rows
+from vitreous.commands.judge import verdicts_csv
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = sorted((ROOT / "results").glob("*.zip"))
@@ -30,7 +30,7 @@ def test_something_is_kept() -> None:
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
 def test_the_table_is_what_the_evidence_gives(path: Path) -> None:
     kept = list(csv.DictReader(StringIO(path.with_suffix(".csv").read_text(encoding="utf-8"))))
-    now = list(csv.DictReader(StringIO(rows(verdicts(path)))))
+    now = list(csv.DictReader(StringIO(verdicts_csv(verdicts(path)))))
     assert len(kept) == len(now)
     for one, other in zip(kept, now, strict=True):
         for column, value in one.items():

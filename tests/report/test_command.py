@@ -54,7 +54,7 @@ def test_a_report_and_a_summary(home: Path, capsys: pytest.CaptureFixture[str]) 
     )
     assert (code, err) == (0, "")
     assert out.startswith(
-        "2 questions on 40 images of world:shapes (test) model weights units parameters accuracy"
+        "2 measurements on 40 images of world:shapes (test) model weights units parameters accuracy"
     )
     assert "nano:resnet trained 11 272 k 100.0%" in out
     assert out.endswith("Wrote report.html, numbers, pictures")
@@ -72,7 +72,7 @@ def test_photographs_without_labels(home: Path, capsys: pytest.CaptureFixture[st
     photographs(home / "photos", ["a", "b", "c"])
     code, out, _ = run(capsys, *QUICK, "--data", "folder:photos", "--out", "new/deep/a.html")
     assert code == 0
-    assert "1 question on 3 images" in out
+    assert "1 measurement on 3 images" in out
     assert "Left out: accuracy of nano:vit. Images of 'folder:photos' have no labels" in out
     assert (home / "new" / "deep" / "a.html").is_file()
 
@@ -189,7 +189,7 @@ def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     monkeypatch.setattr(Pass, "_begin", disturbed)
     code, out, err = run(capsys, *command)
     assert code == 130
-    assert "2 questions on 20 of 40 images" in out
+    assert "2 measurements on 20 of 40 images" in out
     assert "Wrote report.html" in out
     assert (
         err
@@ -199,7 +199,7 @@ def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     assert vitreous.Inspection.load("numbers")["variance"].about["data"]["images"] == 20
     code, out, err = run(capsys, *command)
     assert (code, err) == (0, "")
-    assert "2 questions on 40 images" in out
+    assert "2 measurements on 40 images" in out
     assert seen == [0, 1, 2, 3]
     assert not (home / "report.html.partial").exists()
     found = vitreous.Inspection.load("numbers")

@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_one_question_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, "lesion", *QUICK, "--out", "lesion.html", "--set", "what=skips")
     assert (code, err) == (0, "")
-    assert out.startswith("1 question on 12 images of world:shapes (test)")
+    assert out.startswith("1 measurement on 12 images of world:shapes (test)")
     assert 'id="lesion"' in (home / "lesion.html").read_text()
     assert [path.name for path in home.iterdir()] == ["lesion.html"]
 

@@ -16,8 +16,8 @@ from vitreous.claims.claim import judge
 from vitreous.claims.measure import DRAWS, Measure
 from vitreous.claims.reading import judged
 from vitreous.cli import main
-from vitreous.commands.inspecting import stored
-from vitreous.commands.judge import judgement
+from vitreous.commands.inspect import load_inspection
+from vitreous.commands.judge import judge_inspection
 from vitreous.errors import reason
 from vitreous.measure import analyses, probes
 from vitreous.models.runs import nanos
@@ -61,7 +61,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[int | str | None, 
 @pytest.fixture(scope="module")
 def found(bundle: tuple[int, Path]) -> Inspection:
     asked = Inspection.load(bundle[1] / "results")
-    return Inspection({**asked, **stored("nano")}, asked.left_out, asked.anatomies)
+    return Inspection({**asked, **load_inspection("nano")}, asked.left_out, asked.anatomies)
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def small(found: Inspection) -> tuple[Inspection, Judgement | None]:
     one = landscape.table[landscape.table["model"] == "nano:vit"]
     kept = {name: found[name] for name in ("accuracy", "cost", "lesion", "attention_maps")}
     kept["landscape"] = replace(landscape, table=one)
-    return Inspection(kept, found.left_out, found.anatomies), judgement(found, {})
+    return Inspection(kept, found.left_out, found.anatomies), judge_inspection(found, {})
 
 
 @pytest.fixture
@@ -166,10 +166,10 @@ def test_a_sentence_that_fails(
     monkeypatch.setitem(findings.FINDINGS, name, (broken, needs))
     guard = Guard()
     text = page(Inspection({name: found[name]}, {}, found.anatomies), None, guard)
-    assert list(guard.failures) == [f"What {name} comes to"]
+    assert list(guard.failures) == [f"The findings of {name}"]
     start = text.index(f'id="{name}"')
     assert (
-        f"What {name} comes to could not be rendered:"
+        f"The findings of {name} could not be rendered:"
         in text[start : text.index("</section>", start)]
     )
 
@@ -192,7 +192,7 @@ def test_a_chart_that_fails(name: str, found: Inspection, monkeypatch: pytest.Mo
 
 def test_every_claim_may_fail(found: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
     """One after the other, and the verdicts on the others stay as they are."""
-    peace = judgement(found, {})
+    peace = judge_inspection(found, {})
     assert peace is not None
     evidence, whole = judged(found, {}), claims.every()
     others = {each.claim.id: each.outcome for each in peace.verdicts}
@@ -243,7 +243,7 @@ def test_the_command_writes_the_rest_saves_the_results_and_exits_with_1(
     assert all(
         " could not be rendered: Broken: on purpose (test_guard.py, line " in line for line in lines
     )
-    assert lines[0].startswith("What accuracy comes to could not")
+    assert lines[0].startswith("The findings of accuracy could not")
     assert len(lines) == 2 + 2 * len(FIGURES)
     assert "Traceback" not in err
     assert "Wrote report.html" in " ".join(out.split())
@@ -262,7 +262,7 @@ def test_python_hears_of_it_too(
 ) -> None:
     monkeypatch.setitem(findings.FINDINGS, "accuracy", (broken, set()))
     with pytest.raises(
-        Unrendered, match="What accuracy comes to could not be rendered: Broken: on purpose"
+        Unrendered, match="The findings of accuracy could not be rendered: Broken: on purpose"
     ):
         write(small[0], tmp_path / "report.html")
     assert 'id="lesion"' in (tmp_path / "report.html").read_text()

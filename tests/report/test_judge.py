@@ -20,7 +20,7 @@ from vitreous.claims.claim import judge
 from vitreous.claims.evidence import Evidence, Exhibit
 from vitreous.claims.facts import parse_roles
 from vitreous.cli import main
-from vitreous.commands.judge import FIELDS, named, rows
+from vitreous.commands.judge import FIELDS, parse_ids, verdicts_csv
 from vitreous.errors import VitreousError
 
 
@@ -70,7 +70,7 @@ def test_only_some(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "claims", "judge", "study", "--only", "vit-02, HDV-26,VIT-02")
     assert code == 0
     assert "2 claims: 1 supported, 0 refuted, 1 inconclusive." in out
-    assert named("vit-02, HDV-26,VIT-02") == ["VIT-02", "HDV-26"]
+    assert parse_ids("vit-02, HDV-26,VIT-02") == ["VIT-02", "HDV-26"]
 
 
 def test_the_file_has_the_numbers_that_were_judged() -> None:
@@ -78,7 +78,7 @@ def test_the_file_has_the_numbers_that_were_judged() -> None:
         Evidence(CASES["VIT-02"].supported),
         [c for c in claims.every() if c.id in ("VIT-02", "VIT-09")],
     )
-    found = list(csv.DictReader(StringIO(rows(verdicts))))
+    found = list(csv.DictReader(StringIO(verdicts_csv(verdicts))))
     parts = [(verdict, part) for verdict in verdicts for part in verdict.parts]
     assert len(found) == len(parts)
     for row, (verdict, part) in zip(found, parts, strict=True):
@@ -245,8 +245,8 @@ def test_a_role_of_nobody_is_refused_before_looking(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "vitreous.commands.inspecting.inspect", lambda *_, **__: pytest.fail("it looks first")
+        "vitreous.measure.engine.inspect", lambda *_, **__: pytest.fail("it looks first")
     )
     code, _, err = run(capsys, "inspect", "nano:vit", "--role", "nano:resnet=resnet")
     assert code == 2
-    assert "There is no model to look into 'nano:resnet'" in err
+    assert "There is no model to inspect 'nano:resnet'" in err

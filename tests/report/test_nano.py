@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from vitreous.commands.inspecting import stored
+from vitreous.commands.inspect import load_inspection
 from vitreous.measure import analyses
 from vitreous.measure.engine import _bench
 from vitreous.measure.partial import Numbers
@@ -17,7 +17,7 @@ from vitreous.measure.subject import subjects
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "bundle.py"))
 ASKED, DATA, MOMENTS = SCRIPT["ASKED"], SCRIPT["DATA"], SCRIPT["MOMENTS"]
 
-found = stored("nano")
+found = load_inspection("nano")
 
 
 def piece(name: str, model: str, which: int) -> tuple[str, Numbers]:

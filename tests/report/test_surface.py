@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 
 from vitreous import Inspection
-from vitreous.commands.inspecting import stored
+from vitreous.commands.inspect import load_inspection
 from vitreous.palette import RAMPS
 from vitreous.report.figures import write_figures
 from vitreous.report.guard import Guard
 from vitreous.report.page import page
 from vitreous.report.surface import ACROSS, DOWN, HEIGHT, SHADES, UP, WIDTH, component, draw, ramp
 
-found = stored("nano")["landscape"]
+found = load_inspection("nano")["landscape"]
 
 
 def polygons(text: str) -> list[tuple[int, np.ndarray]]:

@@ -13,7 +13,7 @@ import vitreous
 from vitreous import Inspection
 from vitreous.claims.reading import judged, unjudged
 from vitreous.cli import main
-from vitreous.commands.judge import judgement
+from vitreous.commands.judge import judge_inspection
 from vitreous.report.page import page
 
 
@@ -77,7 +77,7 @@ def test_a_model_at_chance_is_not_judged() -> None:
     )
     assert found["accuracy"].about["models"]["mine"]["weights"] == "unknown"
     assert unjudged(found)["mine"].startswith("at chance (")
-    assert judgement(found, {}) is None
+    assert judge_inspection(found, {}) is None
     text = page(found)
     assert text.index("At chance (") < text.index('id="summary"')
 

@@ -23,7 +23,7 @@ from vitreous.claims.together import of_chance
 from vitreous.report import effect, write
 from vitreous.report.guard import Guard
 from vitreous.report.packing import digest
-from vitreous.report.verdicts import Judgement, lines, plain, sentences, striking
+from vitreous.report.verdicts import Judgement, lines, sentences, striking, summary_text
 
 PAPER = Paper("TST", f"A title {EVIL}", "Somebody & others", 2021, "2101.00001")
 GAP = Part("error of ViT minus error of ResNet", 4.2, 3.1, 5.4, 2, "at least", 0.0, 16.2, 3)
@@ -104,7 +104,7 @@ def test_the_paragraph_counts(judgement: Judgement) -> None:
     assert said.endswith(
         f"The other {153 - len(outcomes)} need models or measurements that are not here."
     )
-    assert plain(judgement).startswith(said)
+    assert summary_text(judgement).startswith(said)
     chance = " ".join(of_chance(judgement.measured))
     assert "would seem certain by chance" in chance
     assert chance in lines(judgement, Guard())[1]

@@ -10,7 +10,7 @@ from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.validation import check_ranges
 
 
-def anatomy(
+def show_anatomy(
     models: list[str],
     /,
     *,
@@ -26,7 +26,8 @@ def anatomy(
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own.
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or
+        MODULE:FUNCTION of your own.
     image
         Size of the images: a side (224), 224x160 or 3x224x160 (default: the model's own).
     pretrained
@@ -36,7 +37,7 @@ def anatomy(
     seed
         Random seed of random weights (default: 0).
     """
-    from vitreous.specimen import drawing
+    from vitreous.specimen import drawing  # without torch, as all checks are
 
     for path in out or ():
         drawing.check_ending(path)
@@ -46,9 +47,8 @@ def anatomy(
 
     from vitreous.specimen.opening import open as open_model
 
-    torch.set_num_threads(
-        1
-    )  # a graph is read with thousands of tiny tensors; a second thread made it 17 s, not 3
+    # A graph is read with thousands of tiny tensors: a second thread made it 17 s, not 3.
+    torch.set_num_threads(1)
     screen = console()
     anatomies = []
     for name in models:

@@ -8,10 +8,10 @@ from cyclopts import App
 
 from vitreous.commands.terminal import console
 
-claiming = App(name="claims", help="Findings of four papers, and how each is judged.")
+claims_app = App(name="claims", help="Findings of four papers, and how each is judged.")
 
 
-@claiming.command(name="list")
+@claims_app.command(name="list")
 def list_claims(*, paper: str | None = None, study: str | None = None) -> None:
     """List the findings that can be judged.
 
@@ -22,30 +22,30 @@ def list_claims(*, paper: str | None = None, study: str | None = None) -> None:
     paper
         HDV (Park and Kim), SLC (Raghu et al.), VIT (Dosovitskiy et al.) or CVT (d'Ascoli et al.).
     study
-        Only those that a study is to decide, such as zoo.
+        Only those that this study measures, for example zoo.
     """
-    from vitreous.commands import claim_tables
+    from vitreous.commands.claim_tables import print_claims  # numpy comes with it
 
-    claim_tables.list_claims(paper, study, console())
+    print_claims(paper, study, console())
 
 
-@claiming.command(name="show")
+@claims_app.command(name="show")
 def show_claim(id: str, /) -> None:
-    """Show one finding: where it stands, what the paper measured, what it needs and when it counts as supported.
+    """Show one finding: its place in the paper, what was reported, what it needs, its threshold.
 
     Example: vitreous claims show VIT-13
 
     Parameters
     ----------
     id
-        As `vitreous claims list` has it.
+        As in `vitreous claims list`.
     """
-    from vitreous.commands import claim_tables
+    from vitreous.commands.claim_tables import print_claim  # numpy comes with it
 
-    claim_tables.show_claim(id, console())
+    print_claim(id, console())
 
 
-@claiming.command(name="judge")
+@claims_app.command(name="judge")
 def judge_claims(
     folder: Path,
     /,
@@ -55,23 +55,23 @@ def judge_claims(
     out: Path | None = None,
     csv: Path | None = None,
 ) -> None:
-    """Judge findings on what was measured: in the folder of a study, or in what `vitreous inspect --results` wrote.
+    """Judge findings on saved results: of a study, or of `vitreous inspect --results`.
 
     Example: vitreous claims judge studies/cifar10 --only HDV-26,SLC-03 --out verdicts.html
 
     Parameters
     ----------
     folder
-        Of a study or of an inspection.
+        Folder of a study or of an inspection.
     only
         Ids of findings (default: all).
     role
         What a model of an inspection is in the words of claims: --role run:mine='vit pool=gap'
     out
-        Also a page of them, verdicts.html.
+        Also write a page, verdicts.html.
     csv
-        Also a table, a row for each effect.
+        Also write a table with a row for each effect.
     """
-    from vitreous.commands.judge import judge_folder
+    from vitreous.commands.judge import judge_folder  # pandas comes with it
 
     judge_folder(folder, only, role, out, csv, console())

@@ -1,9 +1,8 @@
-"""`vitreous data`: look at a set of images."""
+"""`vitreous data`: describe a data set, and draw a contact sheet of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from vitreous.commands.terminal import ImageOption, console
 from vitreous.data import naming
@@ -11,7 +10,7 @@ from vitreous.errors import VitreousError
 from vitreous.validation import check_ranges
 
 
-def data(
+def show_data(
     name: str,
     /,
     *,
@@ -23,7 +22,7 @@ def data(
     root: Path | None = None,
     out: Path | None = None,
 ) -> None:
-    """Look at a set of images: how many, of which classes, and what they look like.
+    """Describe a data set: number of images, classes, and what they look like.
 
     Example: vitreous data folder:photos --split test --out sheet.png
 
@@ -38,11 +37,11 @@ def data(
     size
         Maximum number of images, class-balanced.
     seed
-        Random seed of what is drawn (default: 0).
+        Random seed of the subset and of the contact sheet (default: 0).
     skip_corrupt
         Leave out files that cannot be decoded.
     root
-        The folder that holds torchvision's files.
+        Folder of torchvision's files.
     out
         Also draw a contact sheet: a .png, .jpg or .webp.
     """
@@ -52,17 +51,13 @@ def data(
         )
     check_ranges(size=size, seed=seed)
     naming.check(name, split)
-    from vitreous.data import load, sheet, summary
+    from vitreous.data import load, sheet, summary  # torch comes with them
 
-    how: dict[str, Any] = {
-        "image": image,
-        "size": size,
-        "seed": seed,
-        "skip_corrupt": skip_corrupt,
-        "root": root,
-    }
-    found = load(name, split=split or "train", whole=split is None, **how)
-    console().print(summary.table(found))
+    dataset = load(
+        name, split=split or "train", whole=split is None, image=image, size=size, seed=seed,
+        skip_corrupt=skip_corrupt, root=root,
+    )  # fmt: skip
+    console().print(summary.table(dataset))
     if out is not None:
-        sheet.save(sheet.sheet(found, seed=seed), out)
+        sheet.save(sheet.sheet(dataset, seed=seed), out)
         console().print(f"Wrote {out}", highlight=False)

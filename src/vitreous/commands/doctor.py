@@ -1,4 +1,4 @@
-"""Whether this installation can work, in one table: versions, builds that fit each other, device, disk."""
+"""`vitreous doctor`: whether this installation works: versions, torch and torchvision, device, disk."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ REQUIRED = ("torch", "torchvision", "timm")
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 ENOUGH_DISK = 2.0
 """GB below which a run or a download of weights is likely to fail."""
+REINSTALL = "reinstall both from the same index."
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing looked at. `problem` is a sentence saying what is wrong and what to do, or empty."""
+    """The outcome of one check; `problem` says what is wrong and what to do, or is empty."""
 
     name: str
     found: str
@@ -26,10 +27,10 @@ class Check:
 
 
 def examine() -> list[Check]:
-    """Every check, in the order in which one would mend them."""
-    ours = [Check("vitreous", __version__), Check("python", platform.python_version())]
+    """Run every check, in the order in which one would fix them."""
     return [
-        *ours,
+        Check("vitreous", __version__),
+        Check("python", platform.python_version()),
         *map(_package, REQUIRED),
         _transformers(),
         _builds(),
@@ -47,46 +48,34 @@ def _version(package: str) -> str | None:
 
 
 def _package(name: str) -> Check:
-    found = _version(name)
-    return Check(
-        name,
-        found or "missing",
-        "" if found else f"{name} is not installed; install vitreous anew.",
-    )
+    installed = _version(name)
+    problem = "" if installed else f"{name} is not installed; reinstall vitreous."
+    return Check(name, installed or "missing", problem)
 
 
 def _transformers() -> Check:
-    return Check(
-        "transformers",
-        _version("transformers") or "none ('hf:' names want pip install 'vitreous[hf]')",
-    )
+    absent = "none ('hf:' names need pip install 'vitreous[hf]')"
+    return Check("transformers", _version("transformers") or absent)
 
 
 def _builds() -> Check:
-    """torch and torchvision are separate downloads, and a pair that does not fit fails late and obscurely."""
+    """Check that torch and torchvision fit: a pair that does not fails late and obscurely."""
     name = "torch and torchvision"
     try:
         import torch
         import torchvision
 
-        box = torch.tensor([[0.0, 0.0, 1.0, 1.0]])
-        torchvision.ops.nms(
-            box, torch.ones(1), 0.5
-        )  # compiled code, so it runs only where the two fit
+        # compiled code of torchvision, which runs only on the torch it was built for
+        torchvision.ops.nms(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.ones(1), 0.5)
     except Exception as error:
-        pair = f"torch {_version('torch')} and torchvision {_version('torchvision')} do not work together"
-        return Check(
-            name, "do not fit", f"{pair} ({_brief(error)}); install both anew, from the same place."
-        )
+        pair = f"torch {_version('torch')} and torchvision {_version('torchvision')}"
+        problem = f"{pair} do not work together ({_brief(error)}); {REINSTALL}"
+        return Check(name, "do not fit", problem)
     ours, theirs = torch.version.cuda, getattr(torchvision.version, "cuda", None)
     if (ours is None) != (theirs is None):
         built = {True: "for the CPU only", False: "with CUDA"}
-        return Check(
-            name,
-            "do not fit",
-            f"torch is built {built[ours is None]} and torchvision {built[theirs is None]}; "
-            "install both anew, from the same place.",
-        )
+        pair = f"torch is built {built[ours is None]} and torchvision {built[theirs is None]}"
+        return Check(name, "do not fit", f"{pair}; {REINSTALL}")
     return Check(name, f"fit, built {'for the CPU' if ours is None else f'with CUDA {ours}'}")
 
 
@@ -94,11 +83,8 @@ def _machine() -> list[Check]:
     try:
         import torch
     except Exception as error:
-        return [
-            Check(
-                "device", "unknown", f"torch cannot be imported ({_brief(error)}); install it anew."
-            )
-        ]
+        problem = f"torch cannot be imported ({_brief(error)}); reinstall it."
+        return [Check("device", "unknown", problem)]
     if torch.cuda.is_available():
         device = ", ".join(torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count()))
     else:
@@ -114,16 +100,15 @@ def _disk() -> Check:
 
 def _chromium() -> Check:
     found = next((path for path in map(shutil.which, CHROMIUMS) if path), None)
-    return Check("chromium", found or "none (only tests of reports want one)")
+    return Check("chromium", found or "none (only tests of reports need one)")
 
 
 def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}".rstrip(
-        "."
-    )
+    first_line = str(error).splitlines()[0] if str(error) else "no message"
+    return f"{type(error).__name__}: {first_line}".rstrip(".")
 
 
-def doctor() -> int:
+def check_installation() -> int:
     """Check the installation: versions, torch and torchvision, device, disk.
 
     Example: vitreous doctor

@@ -1,65 +1,177 @@
-"""`vitreous inspect`, and one command for each analysis."""
+"""`vitreous inspect`, and one command for each analysis: options, checks, measuring, the report.
+
+The options are checked before torch is imported, so a mistake is reported within a second.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from vitreous.commands import request
-from vitreous.commands.options import Alone, Options
-from vitreous.commands.terminal import console
-from vitreous.measure import analyses
+from vitreous import model_names
+from vitreous.commands.terminal import ImageOption, console
+from vitreous.config import assignment
+from vitreous.data import naming
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.measure import analyses, probes
+from vitreous.report import check_report_path
+from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.validation import check_ranges
+
+if TYPE_CHECKING:
+    from vitreous.measure.inspection import Inspection
+    from vitreous.report.guard import Guard
+
+NANO = Path(__file__).parents[1] / "report" / "nano"
+"""Results of the bundled models that take too long to compute on the fly."""
+Settings = dict[str, dict[str, Any]]
+"""The options of each measurement, by its name."""
 
 
-def inspect(
+@dataclass(frozen=True, kw_only=True)
+class MeasureOptions:
+    """What `inspect` and the commands of single analyses have in common.
+
+    Parameters
+    ----------
+    data
+        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK (default: world:shapes).
+    limit
+        Maximum number of images, class-balanced, or all (default: 512; analyses have their own).
+    split
+        train, test, val or all. Default: test (an analysis may have its own), and all images of
+        data without splits.
+    skip_corrupt
+        Leave out files that cannot be decoded.
+    image
+        Size of the models' images: a side (224), 224x160 or 3x224x160 (default: each model's own).
+    pretrained
+        Load the published weights; without it they are random.
+    batch
+        Batch size (default: as many images as there is memory for).
+    device
+        auto, cpu, cuda or cuda:1.
+    seed
+        Random seed (default: 0).
+    out
+        The report (default: report.html for inspect, lesion.html for lesion, and so on).
+    figures
+        Also write every figure (SVG, PDF, PNG) and table (CSV, parquet) to this folder.
+    results
+        Also save the results to this folder, for `vitreous.Inspection.load`.
+    also
+        Also show the results saved in these folders; `nano` comes with the package and has the
+        curvature, landscapes and lesions of the bundled models.
+    role
+        What a model is in the words of claims: --role run:mine='vit pool=gap' (default: guessed
+        from its units).
+    """
+
+    data: str = "world:shapes"
+    limit: int | Literal["all"] | None = None
+    split: str | None = None
+    skip_corrupt: bool = False
+    image: ImageOption | None = None
+    pretrained: bool = False
+    batch: int | None = None
+    device: str = "auto"
+    seed: int = 0
+    out: Path | None = None
+    figures: Path | None = None
+    results: Path | None = None
+    also: tuple[str, ...] = ()
+    role: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions(MeasureOptions):
+    """The options of `inspect`.
+
+    Parameters
+    ----------
+    probes
+        Probes to run, by name (default: all of `vitreous list probes`).
+    deep
+        Also run all analyses (`vitreous list analyses`): minutes to hours.
+    analyses
+        Also run these analyses.
+    set
+        Options of a measurement: --set cka.estimator=biased --set lesion.what=skips
+    """
+
+    probes: tuple[str, ...] = ()
+    deep: bool = False
+    analyses: tuple[str, ...] = ()
+    set: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisOptions(MeasureOptions):
+    """The options of the command of one analysis.
+
+    Parameters
+    ----------
+    set
+        Options of the analysis, as listed above: --set NAME=VALUE
+    """
+
+    set: tuple[str, ...] = ()
+
+
+def inspect_models(
     models: list[str],
     /,
     *,
-    options: Annotated[Options | None, Parameter(name="*", consume_multiple=True)] = None,
+    options: Annotated[InspectOptions | None, Parameter(name="*", consume_multiple=True)] = None,
 ) -> None:
-    """Look inside models: ask everything in one pass over images, and write the report.
+    """Run all probes on models in one pass over images, and write the report.
 
     Example: vitreous inspect nano:vit nano:resnet --data world:shapes --limit 256 --out report.html
 
-    With --deep also what needs many passes: lesions, curvature, robustness; each is a command of its own, too.
+    With --deep it also runs the analyses, which need many passes: lesions, curvature, robustness.
+    Each of them is also a command.
 
-    Interrupted? What was measured is reported; run the same command again and it resumes. On several GPUs:
-    torchrun --nproc-per-node 4 -m vitreous inspect vit_base_patch16_224 --pretrained --data folder:photos
+    Interrupted? What is measured so far is reported; run the same command again and it resumes. On
+    several GPUs:
+    torchrun --nproc-per-node 4 -m vitreous inspect resnet50 --pretrained --data folder:photos
 
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own.
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or
+        MODULE:FUNCTION of your own.
     """
-    chosen = options or Options()
-    request.check(models, chosen)
-    from vitreous.commands.inspecting import run
-
-    run(models, chosen, console())
+    _check_and_run(models, options or InspectOptions())
 
 
-def analysis(name: str) -> Callable[..., None]:
-    """The command of one analysis."""
+def analysis_command(name: str) -> Callable[..., None]:
+    """Return the command that runs one analysis."""
 
     def command(
         models: list[str],
         /,
         *,
-        options: Annotated[Alone | None, Parameter(name="*", consume_multiple=True)] = None,
+        options: Annotated[
+            AnalysisOptions | None, Parameter(name="*", consume_multiple=True)
+        ] = None,
     ) -> None:
-        chosen = options or Alone()
-        request.check(models, chosen, name)
-        from vitreous.commands.inspecting import run
-
-        run(models, chosen, console(), only=name)
+        _check_and_run(models, options or AnalysisOptions(), name)
 
     return command
 
 
 def analysis_help(name: str) -> str:
-    """The whole help of such a command; parsing its options takes as long as everything else, so only when asked."""
+    """Return the help text of an analysis' command, with the options that `--set` takes.
+
+    Reading these options parses the file of the analysis, so only the command given pays for it.
+    """
     choices = [
         f"    {option}={default}\n        {says}"
         for option, (default, says) in analyses.options(name).items()
@@ -68,5 +180,196 @@ def analysis_help(name: str) -> str:
         analyses.summary(name),
         f"Example: vitreous {name} nano:vit nano:resnet --data world:shapes --out {name}.html",
         "Interrupted? Run the same command again: it resumes.",
-        *(["What can be set, with --set NAME=VALUE:", *choices] if choices else []),
+        *(["Options, given with --set NAME=VALUE:", *choices] if choices else []),
     ])  # fmt: skip
+
+
+def parse_settings(
+    options: InspectOptions | AnalysisOptions, analysis: str = ""
+) -> tuple[Settings, Settings]:
+    """Return the probes and the analyses to run, each with the options that `--set` gives it.
+
+    `analysis` is the one that a command of its own runs.
+    """
+    probe_names: Sequence[str] = ()
+    analysis_names: Sequence[str] = (analysis,)
+    if isinstance(options, InspectOptions):
+        probe_names = options.probes or probes.names()
+        analysis_names = options.analyses or (analyses.names() if options.deep else ())
+    for name in probe_names:
+        probes.REGISTRY.check(name)
+    for name in analysis_names:
+        analyses.REGISTRY.check(name)
+    probe_settings: Settings = {name: {} for name in probe_names}
+    analysis_settings: Settings = {name: {} for name in analysis_names}
+    for text in options.set:
+        key, value = assignment(text)
+        name, dot, option = key.rpartition(".")
+        name = name if dot else analysis
+        if name in probe_settings:
+            target = probe_settings[name]
+        elif name in analysis_settings:
+            target = analysis_settings[name]
+        elif name in analyses.names():
+            raise VitreousError(
+                f"--set gives an option of {name}, which is not run; add --deep, or --analyses {name}."
+            )
+        else:
+            hint = "--set takes MEASUREMENT.OPTION=VALUE, for example lesion.what=skips."
+            chosen = [*probe_settings, *analysis_settings]
+            raise UnknownName("measurement", name or key, chosen, hint)
+        target[option] = tuple(value) if isinstance(value, list) else value
+    return probe_settings, analysis_settings
+
+
+def report_path(options: MeasureOptions, analysis: str = "") -> Path:
+    """Return where the report goes; the default differs by command, so none overwrites another's."""
+    return (options.out or Path(f"{analysis or 'report'}.html")).expanduser()
+
+
+def _check_and_run(
+    models: Sequence[str], options: InspectOptions | AnalysisOptions, analysis: str = ""
+) -> None:
+    """Check everything that needs no model, then measure and write the report."""
+    check_ranges(**vars(options))
+    model_names.check_models(models)
+    naming.check(options.data, options.split)
+    settings = parse_settings(options, analysis)
+    out = report_path(options, analysis)
+    _check_writable(out, options.figures, options.results)
+    _run(models, options, *settings, out)
+
+
+def _check_writable(out: Path, *folders: Path | None) -> None:
+    """Raise if something could not be written at the end, before hours are spent measuring."""
+    check_report_path(out)
+    if out.is_dir():
+        raise VitreousError(
+            f"{str(out)!r} is a folder; name a file for the report, {str(out / 'report.html')!r}."
+        )
+    for folder in (out.parent, *(folder.expanduser() for folder in folders if folder is not None)):
+        with explain_write_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+
+
+def _run(
+    models: Sequence[str],
+    options: MeasureOptions,
+    probe_settings: Settings,
+    analysis_settings: Settings,
+    out: Path,
+) -> None:
+    """Measure, also what is left of an interrupted run, and write the report."""
+    # torch comes with these, which takes seconds
+    from vitreous.measure.engine import analyse, inspect
+    from vitreous.measure.inspection import Inspection
+    from vitreous.measure.partial import Interrupted
+    from vitreous.report.guard import Guard
+
+    stored = [load_inspection(folder) for folder in options.also]
+    _check_roles(options, models, stored)
+    keep = out.with_name(f"{out.name}.partial")
+    first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun started
+    inspection, guard = Inspection({}), Guard()
+    shared: dict[str, Any] = {
+        name: getattr(options, name)
+        for name in ("split", "skip_corrupt", "image", "pretrained", "device", "seed")
+    }
+    try:
+        if probe_settings:
+            inspection = inspect(
+                list(models), options.data, probe_settings, limit=options.limit or 512,
+                batch=options.batch, keep=keep, **shared,
+            )  # fmt: skip
+        if analysis_settings and first:
+            if options.batch:
+                shared["batch"] = options.batch
+            inspection |= analyse(
+                list(models), options.data, analysis_settings, limit=options.limit,
+                keep=keep / "analyses", **shared,
+            )  # fmt: skip
+    except Interrupted as stop:
+        inspection |= stop.inspection or Inspection({})
+        if first and inspection:
+            _write(inspection, out, options, guard)
+            failures = "\n".join(guard.sentences())
+            console().print(failures, style="red", highlight=False, markup=False, soft_wrap=True)
+        raise
+    if first:
+        for other in stored:
+            inspection = add_stored(inspection, other)
+        _write(inspection, out, options, guard)
+        shutil.rmtree(keep, ignore_errors=True)
+        guard.check()
+
+
+def load_inspection(folder: str) -> Inspection:
+    """Load saved results from a folder; `nano` is the one that comes with the package."""
+    from vitreous.measure.inspection import Inspection  # pandas comes with it
+
+    return Inspection.load(NANO if folder == "nano" else folder)
+
+
+def _check_roles(
+    options: MeasureOptions, models: Sequence[str], stored: Sequence[Inspection]
+) -> None:
+    """Raise if `--role` names a model that is not in the report, before anything is measured."""
+    from vitreous.claims.facts import parse_roles  # numpy comes with it
+    from vitreous.report.models import model_names
+
+    known = [*models, *(name for inspection in stored for name in model_names(inspection))]
+    for name in parse_roles(options.role):
+        if name not in known:
+            raise UnknownName("model to inspect", name, known, "--role takes NAME=FACTS.")
+
+
+def add_stored(inspection: Inspection, stored: Inspection) -> Inspection:
+    """Return an inspection with the results that only `stored` has.
+
+    The anatomies are those of the first. The models of the second follow in `about["beside"]`, so
+    that each model has one colour in the whole report.
+    """
+    results = dict(inspection)
+    for name, result in stored.items():
+        if name not in inspection:
+            beside = dict.fromkeys([*inspection.anatomies, *result.about.get("beside", [])])
+            results[name] = replace(result, about={**result.about, "beside": list(beside)})
+    return type(inspection)(results, inspection.left_out, inspection.anatomies)
+
+
+def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Guard) -> None:
+    """Save the results, judge the claims, print the summary and write the report, in this order.
+
+    The results took the time, so they come first. `guard` notes what fails, and the rest is done.
+    """
+    from rich.text import Text
+
+    from vitreous.claims.facts import parse_roles
+    from vitreous.commands.judge import judge_inspection, note_failures
+    from vitreous.report import write
+    from vitreous.report.terminal import terminal_summary
+    from vitreous.report.verdicts import summary_text
+
+    written = [out]
+    if options.results is not None:
+        written.append(inspection.save(options.results))
+    judgement = guard.run(
+        "The verdicts",
+        lambda: judge_inspection(inspection, parse_roles(options.role)),
+        lambda _: None,
+    )
+    if judgement is not None:
+        note_failures(judgement.verdicts, guard)
+    screen = console()
+    screen.print(terminal_summary(inspection, guard))
+    if judgement is not None:
+        what = "The verdicts on the terminal"
+        screen.print(guard.run(what, lambda: Text(summary_text(judgement)), Text))
+    write(inspection, out, figures=options.figures, judgement=judgement, guard=guard)
+    if options.figures is not None:
+        written.append(options.figures)
+    if guard.failures and options.results is None:
+        # so that the report can be written again without measuring again
+        written.append(inspection.save(out.with_name(f"{out.stem}-results")))
+    screen.print(f"Wrote {', '.join(map(str, written))}", highlight=False, soft_wrap=True)

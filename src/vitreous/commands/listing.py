@@ -1,4 +1,4 @@
-"""`vitreous list`: the models, probes, analyses and recipes that have names."""
+"""`vitreous list`: names of models, probes, analyses and recipes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from cyclopts import App
 
 from vitreous.errors import VitreousError
 from vitreous.measure import analyses, probes
+from vitreous.training import recipes
 
-listing = App(name="list", help="What there is to choose from.")
+list_app = App(name="list", help="List models, probes, analyses or recipes.")
 
 
-@listing.command(name="models")
-def list_models(*, filter: str = "*", pretrained: bool = False) -> None:
+@list_app.command(name="models")
+def print_models(*, filter: str = "*", pretrained: bool = False) -> None:
     """List the models that can be opened by name.
 
     Example: vitreous list models --filter '*convnext*' --pretrained
@@ -23,43 +24,44 @@ def list_models(*, filter: str = "*", pretrained: bool = False) -> None:
     pretrained
         Only those with published weights, each with its tag.
     """
-    from vitreous.models import loading
+    from vitreous.models import loading  # torch comes with it
 
-    found = loading.list_models(filter, pretrained)
-    if not found:
+    models = loading.list_models(filter, pretrained)
+    if not models:
         raise VitreousError(
-            f"No model is called anything like {filter!r}; a pattern with stars, '*vit*', finds parts."
+            f"No model name matches {filter!r}; use stars to match a part of it: '*vit*'."
         )
-    print("\n".join(found))
+    print("\n".join(models))
 
 
-@listing.command(name="probes")
-def list_probes() -> None:
-    """List the questions that `inspect` asks.
+@list_app.command(name="probes")
+def print_probes() -> None:
+    """List the probes: measurements that `inspect` makes in one pass over the images.
 
     Example: vitreous list probes
     """
-    wide = max(map(len, probes.names()))
-    print("\n".join(f"{name:{wide}}  {probes.summary(name)}" for name in probes.names()))
+    _print_summaries({name: probes.summary(name) for name in probes.names()})
 
 
-@listing.command(name="analyses")
-def list_analyses() -> None:
-    """List the questions that need many passes, each a command of its own; `inspect --deep` asks them all.
+@list_app.command(name="analyses")
+def print_analyses() -> None:
+    """List the analyses: measurements that need many passes. `inspect --deep` runs them all.
 
     Example: vitreous list analyses
     """
-    wide = max(map(len, analyses.names()))
-    print("\n".join(f"{name:{wide}}  {analyses.summary(name)}" for name in analyses.names()))
+    _print_summaries({name: analyses.summary(name) for name in analyses.names()})
 
 
-@listing.command(name="recipes")
-def list_recipes() -> None:
-    """List the recipes that a model can be trained by, with the row of the catalogue each follows.
+@list_app.command(name="recipes")
+def print_recipes() -> None:
+    """List the recipes that a model can be trained with.
 
     Example: vitreous list recipes
     """
-    from vitreous.training import recipes
+    _print_summaries({name: recipes.summary(name) for name in recipes.names()})
 
-    wide = max(map(len, recipes.names()))
-    print("\n".join(f"{name:{wide}}  {recipes.summary(name)}" for name in recipes.names()))
+
+def _print_summaries(summaries: dict[str, str]) -> None:
+    width = max(map(len, summaries))
+    for name, summary in summaries.items():
+        print(f"{name:{width}}  {summary}")

@@ -13,11 +13,21 @@ from vitreous.image_size import square
 from vitreous.validation import check_ranges
 
 
-def study(
-    name: str = "sanity", /, *, data: str = "world:shapes", scale: str = "sanity", seeds: int = 1,
-    out: Path = Path("study"), image: ImageOption | None = None, workers: int | None = None, device: str = "auto",
-    executor: Literal["processes", "ray"] = "processes", address: str | None = None, dry_run: bool = False,
-) -> None:  # fmt: skip
+def run_study(
+    name: str = "sanity",
+    /,
+    *,
+    data: str = "world:shapes",
+    scale: str = "sanity",
+    seeds: int = 1,
+    out: Path = Path("study"),
+    image: ImageOption | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    executor: Literal["processes", "ray"] = "processes",
+    address: str | None = None,
+    dry_run: bool = False,
+) -> None:
     """Train and measure what a set of findings needs, and judge them.
 
     Example: vitreous study zoo --data tv:CIFAR10 --scale small --out studies/cifar10
@@ -27,14 +37,15 @@ def study(
     Parameters
     ----------
     name
-        zoo, data, hessian-sweeps, sweeps, alternet, convit, skips, masked or identities; sanity for all findings that
-        have a small version, all for all. build-up searches where attention belongs in a ResNet, and judges nothing.
+        zoo, data, hessian-sweeps, sweeps, alternet, convit, skips, masked or identities; sanity for
+        all findings that have a small version, all for all. build-up searches where attention
+        belongs in a ResNet, and judges nothing.
     data
         Images, as in `vitreous train`; small versions bring their own.
     scale
         sanity (two cores), small (one GPU) or paper.
     seeds
-        Trainings of each model.
+        Number of seeds: trainings of each model.
     out
         Folder of the study; several studies may share one.
     image
@@ -44,19 +55,20 @@ def study(
     device
         auto, cpu, cuda.
     executor
-        processes of this machine, or ray for many machines that see the same folder.
+        processes on this machine, or ray for many machines that share the folder.
     address
         Address of a Ray cluster, HOST:PORT or auto (default: one on this machine).
     dry_run
-        Only list what would be done, which findings it serves, and how long it takes by a measured throughput.
+        Only list the trainings, the findings each serves, and an estimate of the time they take.
     """
     _check_study(name, out, executor, data=data, seeds=seeds, workers=workers, image=image)
+    # torch and pandas come with these
     from vitreous.commands.judge import judge_folder
     from vitreous.studies import conduct
 
     ids, failed = conduct.study(
-        name, data, scale, seeds, out, image=square(image), workers=workers, device=device, executor=executor,
-        address=address, dry_run=dry_run, console=console(),
+        name, data, scale, seeds, out, image=square(image), workers=workers, device=device,
+        executor=executor, address=address, dry_run=dry_run, console=console(),
     )  # fmt: skip
     if ids:
         judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
@@ -65,8 +77,8 @@ def study(
 
 
 def _check_study(name: str, out: Path, executor: str, *, data: str, **numbers: Any) -> None:
-    """What a dry run has to find, too."""
-    from vitreous.claims import STUDIES
+    """Raise for options that are wrong, also in a dry run."""
+    from vitreous.claims import STUDIES  # numpy comes with it
 
     check_ranges(**numbers)
     naming.check(data)
@@ -76,7 +88,7 @@ def _check_study(name: str, out: Path, executor: str, *, data: str, **numbers: A
         )
     if any(part.is_file() for part in (out.expanduser(), *out.expanduser().parents)):
         raise VitreousError(
-            f"A study is kept in a folder, and a part of {str(out)!r} is a file; choose another out."
+            f"out={str(out)!r} has to be a folder, and a part of it is a file; choose another."
         )
     if executor == "ray" and find_spec("ray") is None:
         raise VitreousError(

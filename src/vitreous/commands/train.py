@@ -1,4 +1,4 @@
-"""`vitreous train`: its options, and what it does with them. Torch is imported only when they are known to be sound."""
+"""`vitreous train`: its options, checked before torch is imported, and the training itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from vitreous import model_names
 from vitreous.commands.terminal import ImageOption, console
-from vitreous.config import assignment
+from vitreous.config import Recipe, assignment
 from vitreous.data import naming
 from vitreous.errors import VitreousError
 from vitreous.training import recipes
@@ -21,45 +21,46 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
-    """Everything but the model.
+class TrainOptions:
+    """The options of `train`.
 
     Parameters
     ----------
     data
-        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK; world:shapes if not given.
+        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK (default: world:shapes).
     recipe
-        One of `vitreous list recipes`; quick if not given.
+        A recipe of `vitreous list recipes` (default: quick).
     set
         Change the recipe: --set epochs=20 --set augment.mixup=0.8 --set model.drop_path=0.1
     image
         Size of the images: a side (224) or 224x160.
     size
-        At most so many training images.
+        Maximum number of training images, class-balanced.
     test_size
-        At most so many test images.
+        Maximum number of test images, class-balanced.
     skip_corrupt
         Leave out files that cannot be decoded.
     fraction
         Train on this share of every class, 0.02 for 2 %.
     iso
-        With a fraction: as many epochs as ever, or as many images (more epochs).
+        With a fraction: the same number of epochs, or of samples (so more epochs).
     pretrained
-        Begin with the published weights of the model.
+        Start from the published weights of the model.
     teacher
-        The model that a distilling recipe learns from.
+        Name of the teacher, for recipes that distil.
     out
-        The run's folder; under runs/ if not given.
+        The run's folder (default: a new one under runs/).
     seed
         Random seed (default: 0).
     seeds
-        Train this many seeds, from --seed on, in one step if the model allows it; each has a run folder of its own.
+        Train this many seeds, from --seed on, in one step if the model allows it; each gets a run
+        folder.
     device
         auto, cpu, cuda, cuda:1 or mps.
     no_compile
-        Do not compile the model; on GPUs it is compiled.
+        Do not compile the model (default: compiled on GPUs).
     quiet
-        Show nothing while training.
+        Show no progress.
     """
 
     data: str = "world:shapes"
@@ -81,28 +82,30 @@ class Options:
     quiet: bool = False
 
     def check(self, model: str) -> None:
-        """Everything that can be known to be wrong before torch is imported."""
+        """Raise for what can be known to be wrong before torch is imported."""
         check_ranges(**vars(self))
-        recipes.named(self.recipe).but(**self.changes())
+        self.changed_recipe()
         if self.seeds > 1 and (self.pretrained or self.teacher is not None or self.fraction != 1):
             raise VitreousError(
-                "Several seeds start from random weights on all images: seeds goes with neither pretrained, teacher "
-                "nor fraction; train one seed at a time."
+                "Several seeds start from random weights on all images: seeds goes with neither "
+                "pretrained, teacher nor fraction; train one seed at a time."
             )
-        model_names.check_models([model, *([self.teacher] if self.teacher is not None else [])])
+        model_names.check_models([model] if self.teacher is None else [model, self.teacher])
         naming.check(self.data)
         if self.out is not None and self.out.expanduser().is_file():
             raise VitreousError(
-                f"{str(self.out)!r} is a file; a run is kept in a folder: choose another out."
+                f"out={str(self.out)!r} has to be a folder, and it is a file; choose another."
             )
 
-    def changes(self) -> dict[str, Any]:
-        """`set` as names and values."""
-        return dict(map(assignment, self.set))
+    def changed_recipe(self) -> Recipe:
+        """Return the recipe with the changes that `--set` asks for."""
+        return recipes.named(self.recipe).but(**dict(map(assignment, self.set)))
 
 
-def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*")] = None) -> None:
-    """Train a model and keep its record in a folder that `vitreous` opens again.
+def train_model(
+    model: str, /, *, options: Annotated[TrainOptions | None, Parameter(name="*")] = None
+) -> None:
+    """Train a model into a run folder, which other commands open as run:FOLDER.
 
     Example: vitreous train vit_nano --data world:shapes --recipe quick --set epochs=4
 
@@ -112,33 +115,30 @@ def train(model: str, /, *, options: Annotated[Options | None, Parameter(name="*
     Parameters
     ----------
     model
-        A name: ours (vit_ti/4), timm's, tv:NAME, MODULE:FUNCTION of your own; or run:FOLDER, nano:NAME to go on from
-        trained weights.
+        A name: ours (vit_ti/4), timm's, tv:NAME, MODULE:FUNCTION of your own; or run:FOLDER,
+        nano:NAME to start from trained weights.
     """
-    chosen = options or Options()
-    chosen.check(model)
-    for trained in run(model, chosen):
+    options = options or TrainOptions()
+    options.check(model)
+    for trained in _train(model, options):
         last = trained.records[-1]
-        accuracy = (
-            f": {1 - last['test_error']:.2%} of the test images right"
-            if "test_error" in last
-            else ""
-        )
+        accuracy = f": test accuracy {1 - last['test_error']:.2%}" if "test_error" in last else ""
         console().print(f"{trained.run.folder}{accuracy}", highlight=False, soft_wrap=True)
 
 
-def run(model: str, options: Options) -> list[Trained]:
-    """Recipe, images and teacher by their names, a fraction of the images if asked for, then training."""
+def _train(model: str, options: TrainOptions) -> list[Trained]:
+    """Load the data and the teacher by their names, and train one seed or several."""
+    # torch comes with these
     from vitreous.data import load
     from vitreous.data.subsets import fraction, iso_samples
     from vitreous.models.loading import load as load_model
-    from vitreous.training.loop import train as train_one
+    from vitreous.training.loop import train
     from vitreous.training.seeds import train_seeds
 
-    recipe = recipes.named(options.recipe).but(**options.changes())
-    how: dict[str, Any] = {"image": options.image, "skip_corrupt": options.skip_corrupt}
-    data = load(options.data, size=options.size, **how)
-    test = load(options.data, split="test", size=options.test_size, **how)
+    recipe = options.changed_recipe()
+    reading: dict[str, Any] = {"image": options.image, "skip_corrupt": options.skip_corrupt}
+    data = load(options.data, size=options.size, **reading)
+    test = load(options.data, split="test", size=options.test_size, **reading)
     if options.fraction != 1:
         data = fraction(data, options.fraction, seed=options.seed)
         if options.iso == "samples":
@@ -148,14 +148,14 @@ def run(model: str, options: Options) -> list[Trained]:
         "compile": False if options.no_compile else None,
     }  # fmt: skip
     if options.seeds > 1:
-        return train_seeds(
-            model, data, recipe, seeds=range(options.seed, options.seed + options.seeds), **shared
-        )
-    name = options.teacher
-    teacher = load_model(name, pretrained=not name.startswith(("run:", "nano:"))) if name else None
-    one: dict[str, Any] = {
-        "seed": options.seed,
-        "pretrained": options.pretrained,
-        "teacher": teacher,
-    }
-    return [train_one(model, data, recipe, **one, **shared)]
+        seeds = range(options.seed, options.seed + options.seeds)
+        return train_seeds(model, data, recipe, seeds=seeds, **shared)
+    teacher = None
+    if options.teacher is not None:
+        published = not options.teacher.startswith(("run:", "nano:"))
+        teacher = load_model(options.teacher, pretrained=published)
+    trained = train(
+        model, data, recipe, seed=options.seed, pretrained=options.pretrained, teacher=teacher,
+        **shared,
+    )  # fmt: skip
+    return [trained]

@@ -24,8 +24,8 @@ def __getattr__(name: str) -> Any:
     return write
 
 
-def check_ending(path: Path) -> None:
-    """Whether a report can be called so."""
+def check_report_path(path: Path) -> None:
+    """Raise if a file name does not end like an HTML file."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise VitreousError(
             f"A report is written as HTML, and {path.name!r} ends otherwise; call it report.html."

@@ -58,7 +58,7 @@ def picture(part: Part) -> str:
         f'<rect class="counts" x="{start:.1f}" y="20" width="{max(end - start, 0):.1f}" height="28"/>',
         f'<path class="axis" d="M{EDGE} {AXIS}H{WIDTH - EDGE}"/>',
         f'<path class="threshold" d="M{line:.1f} 18V48"/>',
-        _words(line, BELOW, _sign(part) + " " + given(part.threshold), "asked"),
+        _words(line, BELOW, threshold_sign(part) + " " + given(part.threshold), "asked"),
         *_nothing(part, scale),
         *_paper(part, scale),
         f'<path class="interval" d="M{low:.1f} {AXIS}H{high:.1f}M{low:.1f} {AXIS - 5}v10M{high:.1f} {AXIS - 5}v10"/>',
@@ -136,5 +136,6 @@ def _words(x: float, y: int, said: str, kind: str = "beside") -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y}" text-anchor="middle">{escape(said)}</text>'
 
 
-def _sign(part: Part) -> str:
+def threshold_sign(part: Part) -> str:
+    """Return how an effect has to compare with its threshold: ≥, >, ≤ or <."""
     return {"at least": "≥>", "at most": "≤<"}[part.side][part.strict]

@@ -12,7 +12,7 @@ from vitreous.claims.reading import unjudged
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
-from vitreous.report import attention, check_ending, models, origin, summary, surface, verdicts
+from vitreous.report import attention, check_report_path, models, origin, summary, surface, verdicts
 from vitreous.report.guard import Guard
 from vitreous.report.packing import block, digest, plain
 from vitreous.report.questions import GROUPS, arranged, question
@@ -57,7 +57,7 @@ def write(
             "There is nothing to report: the inspection has no results; ask at least one question."
         )
     target = Path(path).expanduser()
-    check_ending(target)
+    check_report_path(target)
     own = guard or Guard()
     text = page(inspection, judgement, own)
     try:
@@ -87,7 +87,7 @@ def page(
         f"default-src 'none'; script-src {' '.join(map(digest, filter(None, (script, library))))}; "
         f"style-src {digest(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    names = list(inspection.anatomies) or models.named(inspection)
+    names = list(inspection.anatomies) or models.model_names(inspection)
     looked = bool(inspection or inspection.left_out)
     title = f"Inside {escape(listed(names))}" if looked else "Verdicts"
     return "\n".join([

@@ -35,7 +35,7 @@ def section(
     ]
     says = asked.says or (_meaning(result) if result else "")
     lines += [f'<p class="says">{escape(says)}</p>'] if says else []
-    lines += guard.lines(f"What {name} comes to", _found, result) if result is not None else []
+    lines += guard.lines(f"The findings of {name}", _found, result) if result is not None else []
     lines += [component] if component else []
     if result is not None and not result.table.empty:
         lines += guard.lines(f"The figures of {name}", _figures, result, beside, guard)

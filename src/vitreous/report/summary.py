@@ -14,7 +14,7 @@ def lines(inspection: Inspection, guard: Guard) -> list[str]:
     found: list[str] = []
     for name in HEADLINES:
         if name in inspection:
-            found += guard.lines(f"What {name} comes to", _headline, inspection, name)
+            found += guard.lines(f"The findings of {name}", _headline, inspection, name)
     if not found:
         asked = several(len(inspection), "question was", "questions were")
         found = [f"<li>{asked} answered; the charts say what was found.</li>"]

@@ -105,8 +105,8 @@ def sentences(judgement: Judgement) -> Iterator[str]:
         yield f"The other {rest} need{'s' * (rest == 1)} models or measurements that are not here."
 
 
-def plain(judgement: Judgement) -> str:
-    """The same for a terminal, with the clearest ones."""
+def summary_text(judgement: Judgement) -> str:
+    """Return the sentences on all verdicts and the clearest of them, for the terminal."""
     clearest = [
         f"{verdict.claim.id} {verdict.outcome}" for verdict, _ in striking(judgement.measured)
     ]

@@ -1,0 +1,125 @@
+"""The summary of an inspection on the terminal: images, a row for each model, findings of analyses."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from functools import partial
+from html import unescape
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from vitreous.claims.reading import unjudged
+from vitreous.measure import analyses
+from vitreous.measure.inspection import Inspection
+from vitreous.report.findings import findings
+from vitreous.report.guard import Guard
+from vitreous.report.origin import images_of
+from vitreous.report.verdicts import warnings
+from vitreous.report.words import several
+from vitreous.results import Result
+
+MAX_REASONS = 6
+"""Lines about what was left out; the report has them all."""
+
+
+def terminal_summary(inspection: Inspection, guard: Guard) -> RenderableType:
+    """Return a screenful about an inspection; `guard` notes a part that cannot be rendered."""
+    parts: list[RenderableType] = []
+    for what, make in (
+        ("The line on the images", _images),
+        ("The warnings", _warnings),
+        ("The table on the terminal", _table),
+    ):
+        parts += guard.run(what, partial(make, inspection), lambda _: [])
+    for name in inspection:
+        if name in analyses.names():  # the probes have the table
+            what = f"The findings of {name}"
+            parts += guard.run(what, partial(_findings, inspection[name]), lambda _: [])
+    what = "The list of what was left out"
+    parts += guard.run(what, partial(_left_out, inspection), lambda _: [])
+    return Group(*parts)
+
+
+def _images(inspection: Inspection) -> list[RenderableType]:
+    if not inspection:
+        return []
+    first = next(iter(inspection.values()))
+    return [Text(f"{several(len(inspection), 'measurement')} on {images_of(first.about['data'])}")]
+
+
+def _warnings(inspection: Inspection) -> list[RenderableType]:
+    return [Text(sentence, style="yellow") for sentence in warnings(unjudged(inspection))]
+
+
+def _table(inspection: Inspection) -> list[RenderableType]:
+    columns = {name: cells for name, cells in _columns(inspection).items() if cells}
+    table = Table(box=None, header_style="bold")
+    table.add_column("model")
+    for name in columns:
+        table.add_column(name, justify="right")
+    for model in inspection.anatomies:
+        table.add_row(Text(model), *(cells.get(model, "–") for cells in columns.values()))
+    return [table]
+
+
+def _columns(inspection: Inspection) -> dict[str, dict[str, str]]:
+    """Return the cells of the table by column and model."""
+    cells: dict[str, dict[str, str]] = defaultdict(dict, weights={}, units={}, parameters={})
+    for result in inspection.values():
+        for model, about in result.about.get("models", {}).items():
+            if about.get("weights"):
+                cells["weights"][model] = about["weights"]
+    for model, anatomy in inspection.anatomies.items():
+        cells["units"][model] = str(len(anatomy.units))
+        cells["parameters"][model] = _short(anatomy.parameters)
+    if "cost" in inspection:
+        for row in inspection["cost"].table.itertuples():
+            cells["GFLOPs"][str(row.model)] = f"{row.gflops:.3g}"
+            cells["images/s"][str(row.model)] = f"{row.value:.4g}"
+    if "accuracy" in inspection:
+        table = inspection["accuracy"].table
+        for row in table[table["overall"] & (table["measure"] == "top-1")].itertuples():
+            cells["accuracy"][str(row.model)] = f"{row.value:.1%}"
+    if "calibration" in inspection:
+        table = inspection["calibration"].table
+        for measure in ("NLL", "ECE"):
+            for row in table[table["measure"] == measure].itertuples():
+                cells[measure][str(row.model)] = f"{row.value:.3f}"
+    return cells
+
+
+def _short(number: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g} {letter}"
+    return f"{number:g}"
+
+
+def _findings(result: Result) -> list[RenderableType]:
+    """Return the sentences on an analysis, without their HTML."""
+    plain = [unescape(re.sub("<[^>]+>", "", sentence)) for sentence in findings(result)]
+    return [Text(sentence.replace("\u00a0", " ")) for sentence in plain]
+
+
+def _left_out(inspection: Inspection) -> list[RenderableType]:
+    """Return lines on measurements that could not be made on a model, grouped by their reason."""
+    left_out = {name: result.about.get("left_out", {}) for name, result in inspection.items()}
+    measurements: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, models in (left_out | inspection.left_out).items():
+        for model, why in models.items():
+            if isinstance(why, str):  # otherwise it concerns some of its units only
+                measurements[model, why].append(name)
+    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for (model, why), names in measurements.items():
+        grouped[", ".join(names), why].append(model)
+    lines = [
+        f"Left out: {names} of {', '.join(models)}. {why}"
+        for (names, why), models in grouped.items()
+    ]
+    if len(lines) > MAX_REASONS:
+        more = len(lines) - MAX_REASONS
+        lines[MAX_REASONS:] = [f"… and {more} more, which the report lists."]
+    return [Text(line, style="dim") for line in lines]
