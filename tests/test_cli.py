@@ -108,7 +108,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         ("train vit_nano --recipe fats", "There is no recipe 'fats'. Did you mean fast"),
         ("train vit_nano --data wrld:shapes", "wrld"),
-        ("list models --filter resnet?x", "No model is called anything like 'resnet?x'"),
+        ("list models --filter resnet?x", "No model name matches 'resnet?x'"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(

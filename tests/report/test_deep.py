@@ -73,9 +73,9 @@ def test_probes_and_analyses_in_one_report(home: Path, capsys: pytest.CaptureFix
         ),
         (
             ["inspect", *QUICK, "--set", "lesion.what=skips"],
-            "lesion is set and not asked; add --deep",
+            "--set gives an option of lesion, which is not run; add --deep",
         ),
-        (["inspect", *QUICK, "--set", "what=skips"], "--set takes QUESTION.OPTION=VALUE"),
+        (["inspect", *QUICK, "--set", "what=skips"], "--set takes MEASUREMENT.OPTION=VALUE"),
         (
             ["lesion", *QUICK, "--set", "wat=skips"],
             "There is no option of lesion 'wat'. Did you mean what?",

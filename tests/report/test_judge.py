@@ -129,7 +129,7 @@ def damaged(home: Path, what: str) -> None:
         (
             "",
             ["study", "--only", ","],
-            "--only takes ids of claims, HDV-26,SLC-03 for one, and not ','.",
+            "--only takes ids of claims, for example HDV-26,SLC-03, not ','.",
         ),
         (
             "",

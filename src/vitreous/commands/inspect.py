@@ -316,9 +316,9 @@ def _check_roles(
 ) -> None:
     """Raise if `--role` names a model that is not in the report, before anything is measured."""
     from vitreous.claims.facts import parse_roles  # numpy comes with it
-    from vitreous.report.models import model_names
+    from vitreous.report.models import inspected_models
 
-    known = [*models, *(name for inspection in stored for name in model_names(inspection))]
+    known = [*models, *(name for inspection in stored for name in inspected_models(inspection))]
     for name in parse_roles(options.role):
         if name not in known:
             raise UnknownName("model to inspect", name, known, "--role takes NAME=FACTS.")
@@ -348,7 +348,7 @@ def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Gu
     from vitreous.claims.facts import parse_roles
     from vitreous.commands.judge import judge_inspection, note_failures
     from vitreous.report import write
-    from vitreous.report.terminal import terminal_summary
+    from vitreous.report.terminal_summary import terminal_summary
     from vitreous.report.verdicts import summary_text
 
     written = [out]

@@ -15,7 +15,7 @@ Column = tuple[str, Callable[[str], str]]
 """A heading, and what stands under it for a model."""
 
 
-def model_names(inspection: Inspection) -> list[str]:
+def inspected_models(inspection: Inspection) -> list[str]:
     """Return the names of the models that the results of an inspection mention."""
     found = [model for result in inspection.values() for model in result.about.get("models", {})]
     found += [model for why in inspection.left_out.values() for model in why]

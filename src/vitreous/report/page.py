@@ -87,7 +87,7 @@ def page(
         f"default-src 'none'; script-src {' '.join(map(digest, filter(None, (script, library))))}; "
         f"style-src {digest(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    names = list(inspection.anatomies) or models.model_names(inspection)
+    names = list(inspection.anatomies) or models.inspected_models(inspection)
     looked = bool(inspection or inspection.left_out)
     title = f"Inside {escape(listed(names))}" if looked else "Verdicts"
     return "\n".join([
