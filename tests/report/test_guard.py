@@ -20,11 +20,11 @@ from vitreous.commands.inspect import load_inspection
 from vitreous.commands.judge import judge_inspection
 from vitreous.errors import reason
 from vitreous.measure import analyses, probes
+from vitreous.measure.section import find_measurement
 from vitreous.models.runs import nanos
 from vitreous.report import (
     attention,
     effect,
-    findings,
     models,
     origin,
     sections,
@@ -156,14 +156,13 @@ def test_whatever_renders_a_part_may_fail(
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("name", [*findings.FINDINGS])
+@pytest.mark.parametrize("name", [*probes.names(), *analyses.names()])
 def test_a_sentence_that_fails(
     name: str, found: Inspection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if name not in found:
         pytest.skip("was not asked")
-    _, needs = findings.FINDINGS[name]
-    monkeypatch.setitem(findings.FINDINGS, name, (broken, needs))
+    monkeypatch.setattr(find_measurement(name), "sentences", broken)
     guard = Guard()
     text = page(Inspection({name: found[name]}, {}, found.anatomies), None, guard)
     assert list(guard.failures) == [f"The findings of {name}"]
@@ -221,7 +220,7 @@ def test_the_command_writes_the_rest_saves_the_results_and_exits_with_1(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("accuracy", "variance"):
-        monkeypatch.setitem(findings.FINDINGS, name, (broken, set()))
+        monkeypatch.setattr(find_measurement(name), "sentences", broken)
     drawn: Callable[..., Any] = Result.chart
     monkeypatch.setattr(
         Result, "chart", lambda self, *at: broken() if self.name == "variance" else drawn(self, *at)
@@ -260,7 +259,7 @@ FIGURES = ("a figure on the page", "and its file")
 def test_python_hears_of_it_too(
     small: tuple[Inspection, Judgement], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(findings.FINDINGS, "accuracy", (broken, set()))
+    monkeypatch.setattr(find_measurement("accuracy"), "sentences", broken)
     with pytest.raises(
         Unrendered, match="The findings of accuracy could not be rendered: Broken: on purpose"
     ):

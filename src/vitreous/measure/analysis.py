@@ -20,6 +20,7 @@ import torch
 from vitreous.data.dataset import Dataset
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, Setting
+from vitreous.measure.section import Measurement
 from vitreous.measure.subject import Model, Subject
 from vitreous.results import Result
 
@@ -55,7 +56,7 @@ class Bench:
             yield Batch(rows, data.images[part], data.labels[part], self.seed)
 
 
-class Analysis(ABC):
+class Analysis(Measurement, ABC):
     """One question. An instance is the question with its options, which are its fields.
 
     Calling it with models and images answers it: `Lesion()("nano:vit", "world:shapes")`. For each model that is not
@@ -63,10 +64,6 @@ class Analysis(ABC):
     result of all that was found.
     """
 
-    name: ClassVar[str]
-    """The one word of file, function, result, command and page."""
-    ids: ClassVar[tuple[str, ...]] = ()
-    """Rows of the catalogue."""
     split: ClassVar[str] = "test"
     """The images that are asked on, if nothing else is said."""
     fitted: ClassVar[str] = ""
@@ -75,8 +72,6 @@ class Analysis(ABC):
     """At most so many images, if nothing else is said."""
     marked: ClassVar[bool] = True
     """Whether answers are marked right or wrong, so that labels are needed and have to be the model's own classes."""
-    fleeting: ClassVar[tuple[str, ...]] = ()
-    """Columns that the clock decides, and that no two runs agree on."""
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         """Why a model cannot be asked, as a sentence; empty if it can."""

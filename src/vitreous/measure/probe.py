@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from vitreous.data.dataset import Dataset
 from vitreous.devices import Arriving, to_device
+from vitreous.measure.section import Measurement
 from vitreous.measure.subject import Subject
 from vitreous.random_numbers import row_generators
 from vitreous.results import Estimate, Interval, Result, from_replicates
@@ -197,7 +198,7 @@ def estimated(replicates: Tensor | np.ndarray, count: Any) -> Estimate:
     )
 
 
-class Probe(ABC):
+class Probe(Measurement, ABC):
     """One question. An instance serves one inspection; options are its arguments, with defaults.
 
     The order of calls: `begin`; then for every shard `start_shard`, and for every model `see` with each unit that was
@@ -206,14 +207,8 @@ class Probe(ABC):
     itself between `see` and `close` it forgets at `start_shard`: a shard is begun again where memory ran out.
     """
 
-    name: ClassVar[str]
-    """The one word of file, function, result and page."""
-    ids: ClassVar[tuple[str, ...]] = ()
-    """Rows of the catalogue."""
     sites: tuple[Site, ...] = ()
     """What to look at in every unit; nothing for questions to the weights or the output alone."""
-    fleeting: ClassVar[tuple[str, ...]] = ()
-    """Columns that the clock decides, and that no two runs agree on."""
     setting: Setting
 
     @property

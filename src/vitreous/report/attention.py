@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from vitreous.report.packing import block, plain
-from vitreous.report.words import escape, several
 from vitreous.results import Result
+from vitreous.results.words import escape, plural
 
 MOST = 24 << 20
 """Bytes of maps on one page, before they are compressed; with more, fewer images are taken."""
@@ -53,7 +53,7 @@ def component(result: Result) -> str:
     }
     fewer = [result.about["fewer"]] if "fewer" in result.about else []
     fewer += (
-        [f"{several(shown, 'image')} of {len(images)}, so that the page stays small."]
+        [f"{plural(shown, 'image')} of {len(images)}, so that the page stays small."]
         if shown < len(images)
         else []
     )

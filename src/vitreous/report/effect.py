@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite, isnan
 
 from vitreous.claims.claim import Part
-from vitreous.report.words import escape, measured, number
+from vitreous.results.words import escape, format_estimate, format_number
 
 WIDTH, HEIGHT, EDGE = 300, 66, 10
 """Of the picture, and what is left free at its sides."""
@@ -32,7 +32,9 @@ def wanted(part: Part) -> str:
 def found(part: Part) -> str:
     """The number and its interval, which an exact one has not."""
     exact = part.low == part.effect == part.high
-    return number(part.effect) if exact else measured(part.effect, part.low, part.high)
+    return (
+        format_number(part.effect) if exact else format_estimate(part.effect, part.low, part.high)
+    )
 
 
 def told(part: Part, mark: str = "{}") -> str:

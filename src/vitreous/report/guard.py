@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from vitreous.errors import VitreousError, reason
-from vitreous.report.words import escape
+from vitreous.results.words import escape
 
 T = TypeVar("T")
 

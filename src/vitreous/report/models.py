@@ -7,7 +7,7 @@ from typing import Any
 
 from vitreous.measure.inspection import Inspection
 from vitreous.palette import MODEL_COLOURS
-from vitreous.report.words import escape, number, share
+from vitreous.results.words import escape, format_number, format_percent
 from vitreous.specimen.anatomy import Anatomy
 from vitreous.specimen.drawing_svg import count
 
@@ -56,14 +56,17 @@ def _columns(inspection: Inspection) -> Iterator[Column]:
     mixers = ["mixer"] if any(a.counts().get("mixer") for a in anatomies.values()) else []
     for kind in ("attention", "conv", "mlp", "token-mlp", *mixers):
         yield kind, of(lambda a, kind=kind: str(a.counts().get(kind, "")))  # type: ignore[misc]
-    yield "GFLOPs", _measured(inspection, "cost", {}, lambda row: number(row["gflops"]))
-    yield "images/s", _measured(inspection, "cost", {}, lambda row: _with_ends(row, number))
+    yield "GFLOPs", _measured(inspection, "cost", {}, lambda row: format_number(row["gflops"]))
+    yield "images/s", _measured(inspection, "cost", {}, lambda row: _with_ends(row, format_number))
     top = {"measure": "top-1", "overall": True}
-    yield "accuracy", _measured(inspection, "accuracy", top, lambda row: _with_ends(row, share))
+    yield (
+        "accuracy",
+        _measured(inspection, "accuracy", top, lambda row: _with_ends(row, format_percent)),
+    )
     error = {"measure": "ECE", "overall": True}
     yield (
         "calibration error",
-        _measured(inspection, "calibration", error, lambda row: _with_ends(row, share)),
+        _measured(inspection, "calibration", error, lambda row: _with_ends(row, format_percent)),
     )
 
 

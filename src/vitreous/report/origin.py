@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from vitreous.measure.inspection import Inspection
-from vitreous.report.words import escape, several
+from vitreous.results.words import escape, plural
 
 
 def facts(inspection: Inspection) -> str:
@@ -16,7 +16,7 @@ def facts(inspection: Inspection) -> str:
     shown = []
     if data:
         shown.append(escape(images_of(data)))
-    shown.append(several(len(inspection), "question"))
+    shown.append(plural(len(inspection), "question"))
     if "date" in about:
         day = datetime.fromisoformat(about["date"])
         shown.append(f"{day.day} {day:%B %Y}")
@@ -35,7 +35,7 @@ def lines(inspection: Inspection) -> list[str]:
     rows = []
     if data:
         size = f"{data['images']:,} of {data.get('available', data['of']):,}"
-        classes = f", {several(data['classes'], 'class', 'classes')}" if data.get("classes") else ""
+        classes = f", {plural(data['classes'], 'class', 'classes')}" if data.get("classes") else ""
         rows.append(("images", f"{escape(data['name'])}, {escape(data['split'])}: {size}{classes}"))
         rows.append(("of the images", f"<code>{escape(data['fingerprint'])}</code>"))
     for model, known in _models(inspection).items():
@@ -72,7 +72,7 @@ def lines(inspection: Inspection) -> list[str]:
 def images_of(data: dict[str, Any]) -> str:
     """How many images of how many, of which data and which split."""
     seen, there = data["images"], data.get("available", data["images"])
-    count = several(seen, "image") if seen >= there else f"{seen:,} of {there:,} images"
+    count = plural(seen, "image") if seen >= there else f"{seen:,} of {there:,} images"
     return f"{count} of {data['name']} ({data['split']})"
 
 

@@ -11,14 +11,14 @@ from vitreous import __version__
 from vitreous.claims.reading import unjudged
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
+from vitreous.measure.section import GROUPS, arrange, section_of
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
 from vitreous.report import attention, check_report_path, models, origin, summary, surface, verdicts
 from vitreous.report.guard import Guard
 from vitreous.report.packing import block, digest, plain
-from vitreous.report.questions import GROUPS, arranged, question
 from vitreous.report.sections import section
 from vitreous.report.verdicts import Judgement, warnings
-from vitreous.report.words import escape, listed, several
+from vitreous.results.words import escape, join_words, plural
 from vitreous.specimen.drawing_svg import draw
 
 SCRIPTS = ("unpack.js", "charts.js", "attention.js", "verdicts.js", "page.js")
@@ -89,7 +89,7 @@ def page(
     )
     names = list(inspection.anatomies) or models.inspected_models(inspection)
     looked = bool(inspection or inspection.left_out)
-    title = f"Inside {escape(listed(names))}" if looked else "Verdicts"
+    title = f"Inside {escape(join_words(names))}" if looked else "Verdicts"
     return "\n".join([
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
@@ -134,9 +134,9 @@ def _contents(inspection: Inspection, judgement: Judgement | None) -> list[str]:
         '<li><a href="#summary">In short</a></li>',
         '<li><a href="#models">The models</a></li>',
     ]
-    for group, names in arranged([*inspection, *inspection.left_out]).items():
+    for group, names in arrange([*inspection, *inspection.left_out]).items():
         inside = "".join(
-            f'<li><a href="#{escape(n)}">{escape(question(n).asks)}</a></li>' for n in names
+            f'<li><a href="#{escape(n)}">{escape(section_of(n).title)}</a></li>' for n in names
         )
         lines.append(f'<li><a href="#{group}">{escape(GROUPS[group])}</a><ul>{inside}</ul></li>')
     return [*lines, '<li><a href="#origin">Where this comes from</a></li></ul></details></nav>']
@@ -155,7 +155,7 @@ def _head(inspection: Inspection, names: list[str]) -> list[str]:
         else ""
     )
     return [
-        f"<header><h1>Inside {listed([f'<span>{escape(name)}</span>' for name in names])}</h1>",
+        f"<header><h1>Inside {join_words([f'<span>{escape(name)}</span>' for name in names])}</h1>",
         f'<p class="facts">{origin.facts(inspection)}</p></header>',
         *(
             f'<p class="caution" role="note">{escape(each)}</p>'
@@ -168,7 +168,7 @@ def _head(inspection: Inspection, names: list[str]) -> list[str]:
 
 def _plain_head(judgement: Judgement | None) -> list[str]:
     """The same without models."""
-    judged = several(len(judgement.verdicts), "finding") if judgement else ""
+    judged = plural(len(judgement.verdicts), "finding") if judgement else ""
     return [
         f'<header><h1>Verdicts</h1><p class="facts">{judged} · vitreous {escape(__version__)}</p></header>',
         '<div class="bar"><div class="switches">',
@@ -196,7 +196,7 @@ def _anatomy(inspection: Inspection, names: list[str], guard: Guard) -> list[str
 
 def _questions(inspection: Inspection, guard: Guard) -> list[str]:
     lines: list[str] = []
-    for group, names in arranged([*inspection, *inspection.left_out]).items():
+    for group, names in arrange([*inspection, *inspection.left_out]).items():
         lines.append(f'<section class="group" id="{group}"><h2>{escape(GROUPS[group])}</h2>')
         for name in names:
             lines += guard.lines(f"The section on {name}", _question, inspection, name, guard)

@@ -7,12 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from vitreous.report.findings import findings
+from vitreous.measure.section import section_of, sentences_of
 from vitreous.report.guard import Guard
 from vitreous.report.packing import block, chart, plain
-from vitreous.report.questions import question
-from vitreous.report.words import escape, listed, number, several
 from vitreous.results import Result, View
+from vitreous.results.words import escape, format_number, join_words, plural
 
 ROWS = 8
 """Rows of a table that are shown; all of them are in the CSV."""
@@ -28,20 +27,20 @@ def section(
 ) -> list[str]:
     """The lines of a section; `component` is a picture that is no chart, before the charts, and `beside` one that goes
     with the first of them. Without a result, only why there is none."""
-    asked = question(name)
+    declared = section_of(name)
     lines = [
         f'<section class="question" id="{escape(name)}" aria-labelledby="{escape(name)}-asks">',
-        f'<h3 id="{escape(name)}-asks">{escape(asked.asks)}</h3>',
+        f'<h3 id="{escape(name)}-asks">{escape(declared.title)}</h3>',
     ]
-    says = asked.says or (_meaning(result) if result else "")
+    says = declared.explains or (_meaning(result) if result else "")
     lines += [f'<p class="says">{escape(says)}</p>'] if says else []
     lines += guard.lines(f"The findings of {name}", _found, result) if result is not None else []
     lines += [component] if component else []
     if result is not None and not result.table.empty:
         lines += guard.lines(f"The figures of {name}", _figures, result, beside, guard)
     notes = (
-        [f'<p class="paper"><b>In the papers.</b> {escape(asked.paper)}</p>']
-        if asked.paper and result
+        [f'<p class="paper"><b>In the papers.</b> {escape(declared.paper)}</p>']
+        if declared.paper and result
         else []
     )
     notes += guard.lines(f"What was left out of {name}", omitted, left_out)
@@ -59,7 +58,7 @@ def _figures(result: Result, beside: str, guard: Guard) -> list[str]:
 
 
 def _found(result: Result) -> list[str]:
-    said = findings(result)
+    said = sentences_of(result)
     return [f'<p class="found">{" ".join(said)}</p>'] if said else []
 
 
@@ -76,12 +75,12 @@ def across(views: Sequence[View]) -> set[int]:
 
 def figure(result: Result, view: View, i: int, wide: bool) -> list[str]:
     """A chart that is drawn when it comes into view, and how to read it."""
-    title = view.title or question(result.name).asks
+    title = view.title or section_of(result.name).title
     place = f"{result.name}-{i}"
     height = 320 if view.mark != "tiles" else 260
     notes = f"<b>How to read it.</b> {escape(view.how_to_read)}" if view.how_to_read else ""
     said = [
-        f"{escape(each.label)}: {number(each.value)}"
+        f"{escape(each.label)}: {format_number(each.value)}"
         for each in view.references
         if each.axis != "slope"
     ]
@@ -118,31 +117,28 @@ def omitted(left_out: Mapping[str, Any]) -> list[str]:
             units.setdefault(str(reason), []).append(unit)
         for reason, names in units.items():
             reasons.setdefault(reason, []).append(f"<b>{escape(model)}</b> ({_units(names)})")
-    lines = [f"<li>{listed(who)}: {escape(reason)}</li>" for reason, who in reasons.items()]
+    lines = [f"<li>{join_words(who)}: {escape(reason)}</li>" for reason, who in reasons.items()]
     return (
         [f'<div class="omitted"><b>Left out.</b><ul>{"".join(lines)}</ul></div>'] if lines else []
     )
 
 
 def _units(units: Sequence[str]) -> str:
-    shown = listed([f"<code>{escape(unit)}</code>" for unit in units[:3]])
+    shown = join_words([f"<code>{escape(unit)}</code>" for unit in units[:3]])
     return (
         shown
         if len(units) <= 3
-        else f"{several(len(units), 'unit')} from <code>{escape(units[0])}</code> on"
+        else f"{plural(len(units), 'unit')} from <code>{escape(units[0])}</code> on"
     )
 
 
 def numbers(result: Result) -> list[str]:
     """The first rows, what the columns mean, and everything as a file."""
     name, count = escape(result.name), len(result.table)
-    ids = ", ".join(escape(each) for each in result.about.get("ids", ()))
     options = "; ".join(
         f"{escape(k)} = {escape(_given(v))}" for k, v in result.about.get("options", {}).items()
     )
-    about = " · ".join(
-        filter(None, [several(count, "row"), f"asked with {options}" if options else "", ids])
-    )
+    about = plural(count, "row") + (f" · options: {options}" if options else "")
     says = "".join(
         f"<dt><code>{escape(c.name)}</code></dt><dd>{escape(c.says)}</dd>" for c in result.columns
     )
@@ -192,7 +188,7 @@ def table(result: Result) -> str:
 def _cell(value: Any) -> str:
     if pd.isna(value):
         return ""
-    return number(value, 4) if isinstance(value, float) else str(value)
+    return format_number(value, 4) if isinstance(value, float) else str(value)
 
 
 def _meaning(result: Result) -> str:

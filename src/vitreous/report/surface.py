@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from vitreous.palette import RAMPS, Theme
-from vitreous.report.words import escape, number
 from vitreous.results import Result
+from vitreous.results.words import escape, format_number
 
 SHADES = 24
 WIDTH, HEIGHT = 360, 290
@@ -60,9 +60,8 @@ def draw(grid: pd.DataFrame, top: float, model: str) -> str:
         *_frame(grid, top),
         *_patches(across, down - UP * np.maximum(heights, 0) / top, heights / top),
     ]
-    words = (
-        f"Surface of the loss of {escape(model)}, lowest {number(np.nanmin(heights))} in the plane."
-    )
+    lowest = format_number(np.nanmin(heights))
+    words = f"Surface of the loss of {escape(model)}, lowest {lowest} in the plane."
     return (
         f'<svg class="surface" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" fill="currentColor" font-size="11">'
         f"<title>{words}</title>{''.join(parts)}</svg>"
@@ -91,12 +90,12 @@ def _frame(grid: pd.DataFrame, top: float) -> Iterator[str]:
     for share in (0.0, 0.5, 1.0):
         at = floor - UP * share
         yield f'<path {line} d="M{left - 4} {at}h4"/>'
-        yield f'<text x="{left - 6}" y="{at + 4}" text-anchor="end">{number(share * top, 2)}</text>'
+        yield f'<text x="{left - 6}" y="{at + 4}" text-anchor="end">{format_number(share * top, 2)}</text>'
     yield f'<text x="{left}" y="{floor - UP - 10}" text-anchor="middle">NLL</text>'
     for side, name, ends in ((-1, "second", grid.index), (1, "first", grid.columns)):
         anchor = "end" if side < 0 else "start"
         x, y = middle + side * (ACROSS / 2 + 6), floor + DOWN / 2 + 16
-        reach = f"{number(float(ends[0]), 2)} to {number(float(ends[-1]), 2)}"
+        reach = f"{format_number(float(ends[0]), 2)} to {format_number(float(ends[-1]), 2)}"
         yield f'<text x="{x}" y="{y}" text-anchor="{anchor}">{name} direction</text>'
         yield f'<text x="{x}" y="{y + 14}" text-anchor="{anchor}" fill-opacity="0.68">{reach}</text>'
 

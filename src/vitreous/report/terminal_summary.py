@@ -14,12 +14,12 @@ from rich.text import Text
 from vitreous.claims.reading import unjudged
 from vitreous.measure import analyses
 from vitreous.measure.inspection import Inspection
-from vitreous.report.findings import findings
+from vitreous.measure.section import sentences_of
 from vitreous.report.guard import Guard
 from vitreous.report.origin import images_of
 from vitreous.report.verdicts import warnings
-from vitreous.report.words import several
 from vitreous.results import Result
+from vitreous.results.words import plural
 
 MAX_REASONS = 6
 """Lines about what was left out; the report has them all."""
@@ -47,7 +47,7 @@ def _images(inspection: Inspection) -> list[RenderableType]:
     if not inspection:
         return []
     first = next(iter(inspection.values()))
-    return [Text(f"{several(len(inspection), 'measurement')} on {images_of(first.about['data'])}")]
+    return [Text(f"{plural(len(inspection), 'measurement')} on {images_of(first.about['data'])}")]
 
 
 def _warnings(inspection: Inspection) -> list[RenderableType]:
@@ -100,7 +100,7 @@ def _short(number: float) -> str:
 
 def _findings(result: Result) -> list[RenderableType]:
     """Return the sentences on an analysis, without their HTML."""
-    plain = [unescape(re.sub("<[^>]+>", "", sentence)) for sentence in findings(result)]
+    plain = [unescape(re.sub("<[^>]+>", "", sentence)) for sentence in sentences_of(result)]
     return [Text(sentence.replace("\u00a0", " ")) for sentence in plain]
 
 

@@ -21,7 +21,7 @@ from vitreous.claims.together import OUTCOMES, of_chance
 from vitreous.measure import analyses
 from vitreous.report import effect
 from vitreous.report.guard import Guard
-from vitreous.report.words import escape, listed, several
+from vitreous.results.words import escape, join_words, plural
 
 SIGNS: dict[Outcome, str] = {"supported": "✓", "refuted": "✗", "inconclusive": "?"}
 SCALES: dict[Scale, str] = {
@@ -94,11 +94,11 @@ def sentences(judgement: Judgement) -> Iterator[str]:
     count = {
         outcome: sum(verdict.outcome == outcome for verdict in measured) for outcome in OUTCOMES
     }
-    which = listed(
+    which = join_words(
         [f"{n} {'is' if n == 1 else 'are'} {outcome}" for outcome, n in count.items() if n]
     )
     yield (
-        f"{len(measured) or 'None'} of {'the ' if total > 1 else ''}{several(total, 'finding')} could be judged on "
+        f"{len(measured) or 'None'} of {'the ' if total > 1 else ''}{plural(total, 'finding')} could be judged on "
         f"what was measured{': ' if which else ''}{which}."
     )
     if rest := total - len(measured):
@@ -192,13 +192,13 @@ def _who(judgement: Judgement) -> list[str]:
             str(each.facts["data"]) for each in judgement.exhibits if each.facts.get("data")
         )
     )
-    shown = f"Judged on {escape(listed(data))}." if data else ""
+    shown = f"Judged on {escape(join_words(data))}." if data else ""
     if len(said) > 8:
         return [
             f"<details><summary>{shown} {len(said)} kinds of models</summary><p>{', '.join(said)}</p></details>"
         ]
     return (
-        [f'<p class="quiet">{shown} In the words of the claims: {listed(said)}.</p>']
+        [f'<p class="quiet">{shown} In the words of the claims: {join_words(said)}.</p>']
         if said
         else []
     )
@@ -206,7 +206,7 @@ def _who(judgement: Judgement) -> list[str]:
 
 def _named(role: str, names: Sequence[str]) -> str:
     others = [name for name in names if name != role]
-    return f" is {escape(listed(others))}" if others else ""
+    return f" is {escape(join_words(others))}" if others else ""
 
 
 def _filters(judgement: Judgement) -> list[str]:
@@ -245,7 +245,7 @@ def _of_paper(
     for verdict in known:
         found += guard.lines(f"The verdict on {verdict.claim.id}", _verdict, verdict)
     if rest:
-        words = f"{several(len(rest), 'finding')} not measured here"
+        words = f"{plural(len(rest), 'finding')} not measured here"
         found.append(f'<details class="lacking"><summary>{words}</summary><ul>')
         for verdict in rest:
             found.append(
@@ -297,13 +297,13 @@ def _basis(verdict: Verdict) -> str:
     models = list(dict.fromkeys(told_facts(need.facts) for need in needs))
     results = list(dict.fromkeys(need.result.replace("_", " ") for need in needs))
     shown = (
-        listed(models)
+        join_words(models)
         if len(models) <= 4
         else f"{models[0]}, {models[1]} and {len(models) - 2} more models"
     )
-    seeds = f"{several(verdict.seeds, 'training')} of each" if verdict.seeds else ""
+    seeds = f"{plural(verdict.seeds, 'training')} of each" if verdict.seeds else ""
     where = f"{verdict.data} ({SCALES[verdict.scale]})" if verdict.data else ""
-    return escape(" · ".join(filter(None, [f"{listed(results)} of {shown}", seeds, where])))
+    return escape(" · ".join(filter(None, [f"{join_words(results)} of {shown}", seeds, where])))
 
 
 def _more(verdict: Verdict) -> list[str]:
@@ -400,7 +400,7 @@ def _needs(missing: Sequence[Need]) -> str:
         else "exact properties"
         for result, models in by_result.items()
     ]
-    return listed(said)
+    return join_words(said)
 
 
 def warnings(not_judged: Mapping[str, str]) -> list[str]:
@@ -415,5 +415,5 @@ def warnings(not_judged: Mapping[str, str]) -> list[str]:
             f"What you see is the architecture before training. No finding is judged on {it}."
         )
         rest = untrained if why == RANDOM else f"No finding is judged on {it}."
-        found.append(f"{why[0].upper()}{why[1:]}: {listed(names)}. {rest}")
+        found.append(f"{why[0].upper()}{why[1:]}: {join_words(names)}. {rest}")
     return found

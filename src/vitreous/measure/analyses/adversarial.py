@@ -15,7 +15,7 @@ flat in floating point, and an attack on it would not move.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,9 @@ from vitreous.measure.robustness.shifts import (
     chance_level,
     channel_statistics,
     check_options,
+    rank_by_mean_accuracy,
 )
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import Column, Result, View, tabulate
 
@@ -56,6 +58,13 @@ class Adversarial(ShiftAnalysis):
 
     name = "adversarial"
     ids = ("A4.17",)
+    section = Section(
+        "robustness",
+        "How small a change fools them?",
+        "Every pixel may change by a few levels of 255, in the direction in which the loss grows: "
+        "in one step (FGSM) or in several (PGD).",
+        order=3,
+    )
     limit = 128
 
     def __post_init__(self) -> None:
@@ -101,6 +110,10 @@ class Adversarial(ShiftAnalysis):
                     rows.append({**which, "epsilon": float(epsilon), **values})
         table, replicates = tabulate(rows, COLUMNS)
         return Result(self.name, table, COLUMNS, _views(bench), replicates=replicates)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        yield rank_by_mean_accuracy(result, "attacks")
 
 
 def fgsm(subject: Subject, pixels: Tensor, labels: Tensor, epsilon: float) -> Tensor:

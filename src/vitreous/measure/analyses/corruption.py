@@ -32,7 +32,9 @@ from vitreous.measure.robustness.shifts import (
     bootstrap_estimates,
     chance_level,
     interval_columns,
+    rank_by_mean_accuracy,
 )
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View, tabulate
 
@@ -58,6 +60,16 @@ class CorruptionAnalysis(ShiftAnalysis):
 
     name = "corruption"
     ids = ("A4.16",)
+    section = Section(
+        "robustness",
+        "What do noise, blur, weather and bad cameras cost?",
+        "Accuracy on images corrupted in nineteen ways, each at five severities, and how far "
+        "confidence falls along with it. mCE compares the errors with those of the first model.",
+        "Mean accuracy over fifteen corruptions and five severities is how Park & Kim (2022) and "
+        "the authors of CIFAR-10-C (Hendrycks & Dietterich 2019) measure robustness.",
+        order=1,
+        headline=9,
+    )
 
     def __post_init__(self) -> None:
         for kind in self.kinds:
@@ -171,6 +183,10 @@ class CorruptionAnalysis(ShiftAnalysis):
             for severity in self.severities:
                 values = scores.mean_row([_piece(kind, severity) for kind in kinds])
                 yield {**row, "severity": float(severity), **values}
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        yield rank_by_mean_accuracy(result, "corruptions")
 
 
 def _piece(kind: str, severity: int) -> str:

@@ -22,6 +22,7 @@ from torch import Tensor
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.resampling import resampled_ratios
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import (
     Column,
@@ -33,6 +34,8 @@ from vitreous.results import (
     tabulate,
     wilson,
 )
+from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.words import format_percent
 
 __all__ = ["CueConflict"]
 
@@ -46,6 +49,15 @@ class CueConflict(Analysis):
 
     name = "cue_conflict"
     ids = ("A4.34", "HDV-33")
+    section = Section(
+        "robustness",
+        "Do they rely on shape or on texture?",
+        "On images whose shape belongs to one class and whose texture to another, which of the "
+        "two the prediction follows.",
+        "Attention is taken to be biased towards shape, convolution towards texture (Park & Kim "
+        "2022).",
+        order=5,
+    )
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if why := super().unsuited(subject, bench):
@@ -109,6 +121,17 @@ class CueConflict(Analysis):
         table, replicates = tabulate(rows, COLUMNS)
         about = {"conflicting": int(conflicting.sum())}
         return Result(self.name, table, COLUMNS, VIEWS, about=about, replicates=replicates)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        decided = result.table[result.table["overall"] & result.table["value"].notna()]
+        yield rank_models(
+            mean_by_model(decided),
+            "{model} follows shape rather than texture most often, in {} of its decisions",
+            "{model} least often, in {}",
+            "{models} are tied on how often they follow shape, in {} to {} of their decisions",
+            format_percent,
+        )
 
 
 def _conflicting(bench: Bench) -> Tensor:

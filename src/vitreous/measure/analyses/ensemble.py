@@ -36,6 +36,7 @@ from vitreous.measure.robustness.shifts import (
     chance_level,
     interval_columns,
 )
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits, subjects
 from vitreous.results import (
     Column,
@@ -47,6 +48,8 @@ from vitreous.results import (
     tabulate,
     wilson,
 )
+from vitreous.results.comparing import bold, records
+from vitreous.results.words import format_estimate, format_percent
 
 __all__ = ["Ensemble"]
 
@@ -65,6 +68,14 @@ class Ensemble(Analysis):
 
     name = "ensemble"
     ids = ("A1.23", "HDV-55")
+    section = Section(
+        "output",
+        "How good are they together?",
+        "The probabilities of all models are averaged: how good is that mean, compared with each "
+        "model alone, and how often do two of them disagree?",
+        "Park & Kim (2022) interpret attention as such a mean, over positions instead of models.",
+        order=2,
+    )
 
     def __post_init__(self) -> None:
         self.others = (self.others,) if isinstance(self.others, str) else tuple(self.others)
@@ -134,6 +145,37 @@ class Ensemble(Analysis):
         table, replicates = tabulate(rows, COLUMNS)
         about = {"members": members}
         return Result(self.name, table, COLUMNS, _views(bench), about=about, replicates=replicates)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rows = records(result.table[result.table["single"]])
+        together = next(row for row in rows if row["part"] == "ensemble")
+        members = [row for row in rows if row["part"] == "member"]
+        best = min(members, key=lambda row: row["nll"])
+        if best["nll_change_low"] > 0:
+            comparison = "less than"
+        elif best["nll_change_high"] < 0:
+            comparison = "more than"
+        else:
+            comparison = "tied with"
+        accuracy = format_percent(together["value"], together["low"], together["high"])
+        nll = format_estimate(together["nll"], together["nll_low"], together["nll_high"])
+        alone = format_estimate(best["nll"], best["nll_low"], best["nll_high"])
+        yield (
+            f"The mean of {len(members)} models has {accuracy} right and an NLL of {nll}, {comparison} "
+            f"the best of them alone, {bold(best['model'])}, with {alone}."
+        )
+        pairs = result.table[
+            result.table["pair"] & (result.table["model"] != result.table["other"])
+        ]
+        if pairs.empty:
+            return
+        most = max(records(pairs), key=lambda row: row["disagreement"])
+        share = format_percent(
+            most["disagreement"], most["disagreement_low"], most["disagreement_high"]
+        )
+        one, other = bold(most["model"]), bold(most["other"])
+        yield f"{one} and {other} disagree most, on {share} of the images."
 
 
 def _classifiers(bench: Bench) -> list[Subject]:

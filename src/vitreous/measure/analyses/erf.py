@@ -30,9 +30,11 @@ from vitreous.errors import UnknownName
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, interval, where
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.random_numbers import row_generators
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.results.comparing import mean_by_model, rank_models
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Sites
 
@@ -90,6 +92,15 @@ class ERF(Analysis):
 
     name = "erf"
     ids = ("A4.26", "SLC-31")
+    section = Section(
+        "representation",
+        "How much of the image does a position depend on?",
+        "The absolute gradient of one position of a feature map with respect to the pixels: the "
+        "effective receptive field.",
+        "A ViT's are larger than a ResNet's from the beginning, global by the middle, and keep a "
+        "bright centre that skips carry (Raghu et al. 2021, Fig. 6).",
+        order=6,
+    )
     limit = 32
     marked = False
 
@@ -209,6 +220,19 @@ class ERF(Analysis):
             "area_99": most, "relative": radius / float(numbers["uniform"][i]), "value": radius, "low": low,
             "high": high, "n": len(data),
         }  # fmt: skip
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rows = result.table[result.table["shown"] & result.table["value"].notna()]
+        from_quarter = (rows["depth"] - 0.25).abs()
+        early = rows.loc[from_quarter.groupby(rows["model"], sort=False).idxmin()]
+        yield rank_models(
+            mean_by_model(early),
+            "At a quarter of its depth, {model} has the largest receptive field: a position "
+            "depends on pixels {} away on average",
+            "{model} the smallest, {}",
+            "At a quarter of their depth, receptive fields are tied: {} to {} pixels",
+        )
 
 
 def _grid(unit: Unit) -> Grid:

@@ -12,7 +12,7 @@ relies on shape should keep its accuracy without fine detail (Park & Kim 2022, s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,9 @@ from vitreous.measure.robustness.shifts import (
     chance_level,
     channel_statistics,
     check_options,
+    rank_by_mean_accuracy,
 )
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View, tabulate
 
@@ -48,6 +50,15 @@ class FrequencyPass(ShiftAnalysis):
 
     name = "frequency_pass"
     ids = ("A4.34", "HDV-33")
+    section = Section(
+        "robustness",
+        "Do they need coarse shape or fine detail?",
+        "Images are reduced to their low frequencies, which is a blur, or to their high "
+        "frequencies, which leaves edges and texture.",
+        "Attention should rely on shape and convolutions on texture, so that a ViT should lose "
+        "less without fine detail (Park & Kim 2022).",
+        order=4,
+    )
 
     def __post_init__(self) -> None:
         check_options("Cut-offs, in π,", self.cutoffs, 0, 1)
@@ -87,6 +98,10 @@ class FrequencyPass(ShiftAnalysis):
             pixels = ((image * std + mean).clamp(0, 1) * 255).round().byte().cpu()
             pictures.append(pixels.expand(3, -1, -1).permute(1, 2, 0).numpy())
         return np.stack(pictures)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        yield rank_by_mean_accuracy(result, "filtered images")
 
 
 COLUMNS = (

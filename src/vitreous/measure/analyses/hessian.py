@@ -41,6 +41,7 @@ from vitreous.measure.curvature.loss import Batches, Hessian, Stream, Weights, w
 from vitreous.measure.curvature.second_derivatives import quick
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import interval, times
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import (
     Column,
@@ -53,6 +54,8 @@ from vitreous.results import (
     mean_of_few,
     ratio_of_few,
 )
+from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.words import format_estimate, format_percent
 from vitreous.specimen.specimen import Specimen
 from vitreous.training.step import is_convolutional
 
@@ -89,6 +92,18 @@ class HessianSpectrum(Analysis):
 
     name = "hessian"
     ids = ("A4.02", "A4.03", "A4.04", "HDV-09", "HDV-10", "HDV-11", "HDV-13", "HDV-51", "X-04")
+    section = Section(
+        "curvature",
+        "How sharp is the loss?",
+        "The largest eigenvalues of the Hessian, for one small batch after the other: how much "
+        "the loss curves along its steepest directions. Negative eigenvalues are directions in "
+        "which it curves downwards.",
+        "A ViT's are smaller than a ResNet's throughout training, and early on many are negative "
+        "(Park & Kim 2022, Fig. 1c), on augmented images and with weight decay. On clean images "
+        "others find the opposite order (Chen et al. 2022).",
+        order=1,
+        headline=10,
+    )
     split = "train"
     limit = 256
 
@@ -241,6 +256,22 @@ class HessianSpectrum(Analysis):
                     "measure": measure,
                     **dict(zip(DENSITY, map(float, row), strict=True)),
                 }
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        images = result.about.get("options", {}).get("stream", "")
+        for column, what, show in (
+            ("positive", "mean positive eigenvalue", format_estimate),
+            ("negative", "share of negative eigenvalues", format_percent),
+        ):
+            rows = result.table[result.table[column]].dropna(subset="value")
+            yield rank_models(
+                mean_by_model(rows),
+                f"On {images} images the {what} is largest in {{model}}, {{}}",
+                "smallest in {model}, {}",
+                f"On {images} images {what}s are tied: {{}} to {{}}",
+                show,
+            )
 
 
 def _numbers(found: Spectrum) -> Numbers:

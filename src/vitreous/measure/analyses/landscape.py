@@ -38,8 +38,11 @@ from vitreous.measure.curvature.loss import Batches, Stream, Weights, require_fi
 from vitreous.measure.memory import halving
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import times
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Result
+from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.words import format_number
 from vitreous.storage.fingerprints import fingerprint, labelled
 
 __all__ = ["Landscape"]
@@ -86,6 +89,18 @@ class Landscape(Analysis):
 
     name = "landscape"
     ids = ("A4.05", "HDV-11", "HDV-51", "X-04", "X-32")
+    section = Section(
+        "curvature",
+        "How fast does the loss rise around the trained weights?",
+        "The loss on a plane through the trained weights, along two random directions in which "
+        "each filter moves in proportion to its norm. What weight decay adds is shown separately.",
+        "A ViT's landscape is flatter than a ResNet's towards the border and steeper at the "
+        "centre: at a tenth of the filters' norms the loss of ViT-Ti rises by 0.30 and that of "
+        "ResNet-50 by 0.21, at a half by 2.18 and 3.38 (Park & Kim 2022, Fig. 1a, and the numbers "
+        "released with it).",
+        order=2,
+        headline=11,
+    )
     split = "train"
 
     def __post_init__(self) -> None:
@@ -199,6 +214,20 @@ class Landscape(Analysis):
         table = pd.DataFrame(rows, columns=[column.name for column in relief.COLUMNS])
         table["direction"] = pd.Categorical(table["direction"], ["first", "second"])
         return Result(self.name, table, relief.COLUMNS, views, arrays, about)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rings = result.table[result.table["part"] == "ring"]
+        radii = {rings["radius"].max(): "Far from", rings["radius"].min(): "Close to"}
+        for radius, distance in sorted(radii.items()):
+            rows = rings[rings["radius"] == radius].dropna(subset="value")
+            at = f"{distance} the trained weights (radius {format_number(radius)})"
+            yield rank_models(
+                mean_by_model(rows),
+                f"{at} the loss of {{model}} rises most, by {{}}",
+                "that of {model} least, by {}",
+                f"{at} the rises of the loss are tied: {{}} to {{}}",
+            )
 
 
 def _plain(value: float) -> float | None:

@@ -41,9 +41,12 @@ from vitreous.measure.robustness.shifts import (
     chance_level,
     interval_columns,
 )
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.random_numbers import derive_seed, seeded
 from vitreous.results import Column, Result, View, estimate, tabulate
+from vitreous.results.comparing import bold, format_points, records
+from vitreous.results.words import format_estimate
 from vitreous.storage.fingerprints import checksum
 
 __all__ = ["McDropout"]
@@ -67,6 +70,16 @@ class McDropout(Analysis):
 
     name = "mc_dropout"
     ids = ("A1.23", "HDV-52", "HDV-55")
+    section = Section(
+        "output",
+        "Is a mean over passes with dropout better than one pass?",
+        "Dropout stays on while the images pass again and again, and probabilities are averaged: "
+        "the simplest estimate of a network's uncertainty.",
+        "With spatial smoothing two such passes are as good as fifty without it; attention is "
+        "interpreted as a mean of the same kind, over positions instead of passes (Park & Kim "
+        "2022, appendix B).",
+        order=3,
+    )
 
     def __post_init__(self) -> None:
         if not self.passes or list(self.passes) != sorted(set(self.passes)) or self.passes[0] < 1:
@@ -192,6 +205,22 @@ class McDropout(Analysis):
                     **bootstrap_estimates(changes, len(bench.data)),
                     **scores.row(which),
                 }
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        for row in records(result.table[result.table["overall"]]):
+            low, high = row["nll_change_low"], row["nll_change_high"]
+            if high < 0:
+                verdict = "an improvement"
+            elif low > 0:
+                verdict = "a deterioration"
+            else:
+                verdict = "within chance"
+            yield (
+                f"The mean over {row['passes']} passes with dropout changes the NLL of "
+                f"{bold(row['model'])} by {format_estimate(row['nll_change'], low, high)}, {verdict}, "
+                f"and its accuracy by {format_points(row, 'change')}."
+            )
 
 
 def _log_softmax(model: Forward, images: Tensor) -> Tensor:

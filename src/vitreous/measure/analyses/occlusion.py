@@ -9,7 +9,7 @@ from its number and the seed: a larger share masks all that a smaller one does, 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,9 @@ from vitreous.measure.robustness.shifts import (
     ShiftScores,
     chance_level,
     check_options,
+    rank_by_mean_accuracy,
 )
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View, tabulate
 
@@ -45,6 +47,13 @@ class Occlusion(ShiftAnalysis):
 
     name = "occlusion"
     ids = ("A4.17",)
+    section = Section(
+        "robustness",
+        "How much of the image can be missing?",
+        "Patches are masked at random, more and more of them, coarse and fine; all models miss "
+        "the same ones.",
+        order=6,
+    )
 
     def __post_init__(self) -> None:
         check_options("Shares of masked patches", self.shares, 0, 1)
@@ -87,6 +96,10 @@ class Occlusion(ShiftAnalysis):
                     rows.append({**which, "share": float(share), **values})
         table, replicates = tabulate(rows, COLUMNS)
         return Result(self.name, table, COLUMNS, _views(bench), replicates=replicates)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        yield rank_by_mean_accuracy(result, "masked patches")
 
 
 def patch_masks(

@@ -24,9 +24,12 @@ from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Setting
 from vitreous.measure.probes.cka import CKA, too_few
+from vitreous.measure.section import Section
 from vitreous.measure.streaming import Pass
 from vitreous.measure.subject import Subject, subjects
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.results.comparing import bold, code, records
+from vitreous.results.words import format_estimate
 from vitreous.specimen.observe import Site
 
 __all__ = ["SimilarityTo"]
@@ -75,6 +78,16 @@ class SimilarityTo(Analysis):
 
     name = "similarity_to"
     ids = ("A4.24", "SLC-26", "SLC-32")
+    section = Section(
+        "representation",
+        "Which units learned the same in another training?",
+        "Each unit is compared with the unit of the same name in another model, an earlier "
+        "checkpoint for example, by centred kernel alignment on the same images.",
+        "Lower units are similar from 3 % of the data on, upper ones need more; fine-tuning "
+        "leaves the first four or five blocks as they were (Raghu et al. 2021, Fig. 12 and "
+        "appendix G).",
+        order=7,
+    )
     marked = False
 
     def __post_init__(self) -> None:
@@ -153,3 +166,20 @@ class SimilarityTo(Analysis):
         view = replace(VIEW, facet="site") if table["site"].nunique() > 1 else VIEW
         about = {"reference": self.reference(bench).name, "without_value": without}
         return Result(self.name, table, COLUMNS, (view,), about=about)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rows = result.table[result.table["value"].notna()]
+        for model, units in rows.groupby("model", sort=False, observed=True):
+            compared = records(units)
+            most = max(compared, key=lambda row: row["value"])
+            least = min(compared, key=lambda row: row["value"])
+            texts = []
+            for row in (most, least):
+                cka = format_estimate(row["value"], row["low"], row["high"])
+                texts.append(f"{code(row['unit'])} (CKA {cka})")
+            first, second = texts
+            yield (
+                f"{bold(model)} is most similar to {bold(most['reference'])} in {first} and least "
+                f"in {second}."
+            )

@@ -34,6 +34,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature.loss import PREFIX
 from vitreous.measure.partial import Numbers
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View
 from vitreous.storage.run_folder import Run
@@ -130,6 +131,15 @@ class Trajectory(Analysis):
 
     name = "trajectory"
     ids = ("A4.06", "HDV-12", "X-05")
+    section = Section(
+        "curvature",
+        "Which path did the weights take?",
+        "How far the weights were from their final values at the stored checkpoints of a "
+        "training, and in which direction as seen from the end.",
+        "A smooth path was shown for ViT and an erratic one for ResNet in a first version of Park "
+        "& Kim 2022; the authors have withdrawn the figure, which could not be reproduced.",
+        order=3,
+    )
     limit = 4
     marked = False
 

@@ -21,8 +21,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.measure.probe import Batch, Probe, Sums, key
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import Column, Estimate, Reference, Result, View, estimate, tabulate, wilson
+from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.words import format_percent
 
 __all__ = ["Accuracy"]
 
@@ -44,6 +47,13 @@ class Accuracy(Probe):
 
     name = "accuracy"
     ids = ("A4.01",)
+    section = Section(
+        "overview",
+        "How accurate are they?",
+        "The share of images whose most probable class is the true one.",
+        order=1,
+        headline=1,
+    )
 
     def unsuited(self, subject: Subject) -> str:
         return self.setting.unmarkable(subject)
@@ -112,6 +122,17 @@ class Accuracy(Probe):
             yield _row(
                 subject, "top-1", self.setting.data.classes[number], right[1][number], count[number]
             )
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rows = result.table[result.table["overall"] & (result.table["measure"] == "top-1")]
+        yield rank_models(
+            mean_by_model(rows),
+            "{model} has the highest accuracy, {}",
+            "{model} the lowest, {}",
+            "{models} are tied on accuracy, with {} to {} of the images right",
+            format_percent,
+        )
 
 
 def _resampled(row: Mapping[str, Any], drawn: np.ndarray) -> Estimate:

@@ -11,14 +11,18 @@ published code does that, and heads that look at the class token then seem local
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
 from vitreous.measure.heads import PerHead, mean_distance
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import Column, Reference, View, estimate
+from vitreous.results import Column, Interval, Reference, Result, View, estimate
+from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.words import format_estimate
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import AttentionMap
 
@@ -34,6 +38,16 @@ class AttentionDistance(PerHead):
 
     name = "attention_distance"
     ids = ("A4.18", "SLC-09", "SLC-10", "VIT-13", "X-07")
+    section = Section(
+        "attention",
+        "How far do heads attend?",
+        "The mean distance, in pixels of the image, between a patch and what it attends to, for "
+        "each head.",
+        "Low layers have heads that attend near and heads that attend far, high layers attend "
+        "globally (Dosovitskiy et al. 2021, Fig. 7; Raghu et al. 2021, Fig. 3).",
+        order=1,
+        headline=3,
+    )
     value = estimate(
         "Attention-weighted distance, mean over queries and images.",
         label="distance",
@@ -98,3 +112,21 @@ class AttentionDistance(PerHead):
         geometry = self.geometry(subject, unit, seen, self.extent(subject, seen))
         value, elsewhere = mean_distance(geometry, seen.values, self.renormalise)
         return {"value": value, "elsewhere": elsewhere}
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        layers = result.table.drop_duplicates(["model", "unit"])
+        distances = mean_by_model(layers, ("mean", "mean_low", "mean_high"))
+        relative = result.table.groupby("model", sort=False, observed=True)["relative"].mean()
+        texts = {}
+        for model, mean in distances.items():
+            distance = format_estimate(*mean, cls.value[0].measure)
+            share = f"{100 * relative[model]:.0f}\u00a0%"
+            texts[mean] = f"{distance}, {share} of uniform attention"
+        yield rank_models(
+            distances,
+            "{model} attends farthest, on average {}",
+            "{model} nearest, {}",
+            "{models} are tied on how far they attend: {} to {}",
+            lambda *mean: texts[Interval(*mean)],
+        )

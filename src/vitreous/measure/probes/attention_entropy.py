@@ -9,13 +9,17 @@ answer here, the class token too: attention to it is a choice like any other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from vitreous.measure.heads import PerHead, latest_cross_entropy
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import Reference, View, estimate
+from vitreous.results import Reference, Result, View, estimate
+from vitreous.results.comparing import bold, code, records
+from vitreous.results.words import escape, format_estimate, format_number
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import AttentionMap
 
@@ -27,6 +31,13 @@ class AttentionEntropy(PerHead):
     """How widely heads spread their attention, in bits."""
 
     name = "attention_entropy"
+    section = Section(
+        "attention",
+        "Do heads focus or attend everywhere?",
+        "The entropy of attention: zero where a head attends to a single position, highest where "
+        "it attends to all alike.",
+        order=3,
+    )
     value = estimate(
         "Entropy of attention, mean over queries and images.", label="entropy", measure="bits"
     )
@@ -58,3 +69,16 @@ class AttentionEntropy(PerHead):
 
     def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
         return {"value": latest_cross_entropy(seen).diagonal(dim1=1, dim2=2)}
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        known = records(result.table.dropna(subset=["relative", "value"]))
+        if not known:
+            return
+        row = min(known, key=lambda row: row["relative"])
+        entropy = format_estimate(row["value"], row["low"], row["high"], "bits")
+        yield (
+            f"The most focused head is head {escape(row['head'])} of {code(row['unit'])} in "
+            f"{bold(row['model'])}: {entropy} of "
+            f"{format_number(row['uniform'])} under uniform attention."
+        )

@@ -29,6 +29,7 @@ from torch import Tensor
 from vitreous.measure.heads import cross_entropy, hidden
 from vitreous.measure.pictures import Pictured, coarser, token_matrix
 from vitreous.measure.probe import Batch, Setting, Sums, key, where
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.palette import RAMPS
 from vitreous.results import UNIT_COLUMNS, Column, Result, View
@@ -79,6 +80,14 @@ class AttentionMaps(Pictured):
 
     name = "attention_maps"
     ids = ("A4.30", "CVT-16")
+    section = Section(
+        "attention",
+        "What does a patch attend to?",
+        "Attention itself, image by image: choose a patch, a layer and a head.",
+        "Heads of ConViT's layer 2 keep to one offset, those of layer 10 follow content (d'Ascoli "
+        "et al. 2021, Fig. 4).",
+        order=5,
+    )
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)

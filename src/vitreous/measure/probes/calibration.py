@@ -34,6 +34,7 @@ from torch.nn import functional as F
 
 from vitreous.errors import VitreousError
 from vitreous.measure.probe import Batch, Probe, Setting, Sums, interval, key
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import (
     Column,
@@ -48,6 +49,8 @@ from vitreous.results import (
     wilson,
 )
 from vitreous.results.calibration_error import expected_calibration_error
+from vitreous.results.comparing import bold, mean_by_model, rank_models
+from vitreous.results.words import format_percent, join_words
 
 __all__ = ["Calibration"]
 
@@ -141,6 +144,16 @@ class Calibration(Probe):
 
     name = "calibration"
     ids = ("A4.15", "HDV-49")
+    section = Section(
+        "output",
+        "Are they well calibrated?",
+        "Images are binned by the confidence of the model; in each bin accuracy should equal "
+        "confidence. The mean gap is the expected calibration error (ECE).",
+        "Without augmentation models are over-confident, with strong augmentation under-confident "
+        "(Park & Kim 2022, appendix E).",
+        order=1,
+        headline=2,
+    )
     bins: int = 10
 
     def begin(self, setting: Setting) -> None:
@@ -225,6 +238,23 @@ class Calibration(Probe):
                 **_ends("value", gap),
                 "n": inside,
             }
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rows = result.table[result.table["overall"]]
+        errors = mean_by_model(rows[rows["measure"] == "ECE"])
+        yield rank_models(
+            {model: Interval(-e.mean, -e.high, -e.low) for model, e in errors.items()},
+            "{model} is best calibrated, with an ECE of {}",
+            "{model} worst, with {}",
+            "{models} are tied on calibration, with an ECE of {1} to {0}",
+            lambda value, low, high: format_percent(-value, -high, -low),
+        )
+        signed = mean_by_model(rows[rows["measure"] == "signed ECE"])
+        if under := [bold(model) for model, mean in signed.items() if mean.high < 0]:
+            yield f"Under-confident: {join_words(under)}."
+        if over := [bold(model) for model, mean in signed.items() if mean.low > 0]:
+            yield f"Over-confident: {join_words(over)}."
 
 
 def _parts(subject: Subject, sums: Mapping[str, Tensor]) -> dict[str, np.ndarray]:

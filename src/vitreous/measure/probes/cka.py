@@ -11,7 +11,7 @@ nevertheless, because the common product is over pairs of images.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from logging import getLogger
 from typing import Any, NamedTuple, cast, get_args
@@ -34,8 +34,11 @@ from vitreous.measure.alignment import (
     weighted_hsic,
 )
 from vitreous.measure.probe import Batch, Probe, Setting, Sums, estimated, interval, key
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, View, estimate
+from vitreous.results.comparing import bold, rank_models, stored_interval
+from vitreous.results.words import format_number
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import SITES, Site, Sites
 
@@ -124,6 +127,17 @@ class CKA(Probe):
 
     name = "cka"
     ids = ("A4.10", "A4.11", "A4.12", "A4.13", "A4.24", "SLC-03", "SLC-04", "SLC-05", "HDV-39")
+    section = Section(
+        "representation",
+        "Which units have similar representations?",
+        "Centred kernel alignment (CKA) compares two units by how they arrange the same images: 1 "
+        "where they agree on which images are alike, 0 where they have nothing in common. "
+        "Rotation and scale do not matter.",
+        "A ViT is uniform from its first to its last layer; a ResNet splits into stages (Raghu et "
+        "al. 2021, Fig. 1; Park & Kim 2022, Fig. 10).",
+        order=1,
+        headline=6,
+    )
 
     def __post_init__(self) -> None:
         given: Any = self.sites
@@ -232,6 +246,27 @@ class CKA(Probe):
         }
         views = (SELF, CROSS) if table["across"].any() else (SELF,)
         return Result(self.name, table, COLUMNS, views, about=about, replicates=drawn)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        stored = result.about.get("block_structure", {})
+        if structure := {model: stored_interval(each) for model, each in stored.items()}:
+            yield rank_models(
+                structure,
+                "{model} has the clearest stages: units of one stage are more similar than units "
+                "of two, by {} CKA",
+                "{model} is the most uniform, {}",
+                "{models} are tied on how clearly they split into stages: by {} to {} CKA",
+            )
+        between = result.table[result.table["across"]]
+        pairs = between.groupby("pair", sort=False, observed=True)["value"].mean()
+        if len(pairs) > 1:
+            most, least = str(pairs.idxmax()), str(pairs.idxmin())
+            yield (
+                f"Of all pairs of models, {bold(most)} are the most similar (mean CKA "
+                f"{format_number(pairs.max(), 2)} over all pairs of units) and {bold(least)} "
+                f"the least ({format_number(pairs.min(), 2)})."
+            )
 
 
 def _table(

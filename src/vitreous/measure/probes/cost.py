@@ -12,7 +12,7 @@ slowest and the fastest are the ends.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -26,9 +26,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from vitreous.errors import VitreousError
 from vitreous.measure.probe import Batch, Probe, Setting, Sums, key
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View
+from vitreous.results.comparing import bold, records
 from vitreous.results.view import Axis
+from vitreous.results.words import format_estimate, format_number
 
 __all__ = ["Cost"]
 
@@ -68,6 +71,15 @@ class Cost(Probe):
 
     name = "cost"
     ids = ("A4.33",)
+    section = Section(
+        "overview",
+        "What do they cost?",
+        "Parameters, floating-point operations per image, and images per second on the machine "
+        "that made this page.",
+        "ConViT's gated attention runs at 0.51 to 0.84 of the speed of DeiT's (d'Ascoli et al. "
+        "2021, Table 1).",
+        order=2,
+    )
     fleeting = ("value", "low", "high", "batch")
     images: int | None = None
     """In a batch whose time is taken; 8 on a CPU and 64 on a GPU, if not given."""
@@ -126,6 +138,17 @@ class Cost(Probe):
         if subject.name not in self._copies:
             self._copies[subject.name] = copy.deepcopy(subject.model).eval().to(subject.device)
         return self._copies[subject.name]
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rows = records(result.table)
+        light = min(rows, key=lambda row: row["gflops"])
+        fast = max(rows, key=lambda row: row["value"])
+        speed = format_estimate(fast["value"], fast["low"], fast["high"])
+        yield (
+            f"{bold(light['model'])} needs the fewest operations, {format_number(light['gflops'])} "
+            f"GFLOPs per image; {bold(fast['model'])} was the fastest here, {speed} images per second."
+        )
 
 
 def _row(subject: Subject, model: nn.Module, sums: Mapping[str, Tensor]) -> dict[str, Any]:

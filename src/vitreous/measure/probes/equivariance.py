@@ -31,6 +31,7 @@ from torch import Tensor
 from vitreous.measure.per_image import counted, mean
 from vitreous.measure.probe import Batch, Probe, Sums, key, where
 from vitreous.measure.probes.variance import variance
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
 from vitreous.specimen.anatomy import Grid, Unit
@@ -76,6 +77,13 @@ class Equivariance(Probe):
 
     name = "equivariance"
     ids = ("A4.35",)
+    section = Section(
+        "output",
+        "What happens when the image is shifted?",
+        "The image is shifted, and the features should shift with it; the output should not "
+        "change at all.",
+        order=4,
+    )
     columns = (
         *UNIT_COLUMNS,
         Column(

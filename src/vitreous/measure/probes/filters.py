@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, fx
 
 from vitreous.measure.probe import Batch, Probe, Sums, key
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View
 from vitreous.specimen.anatomy import Unit
@@ -101,6 +102,14 @@ class Filters(Probe):
 
     name = "filters"
     ids = ("A4.29", "VIT-08")
+    section = Section(
+        "weights",
+        "What does the first layer look for?",
+        "The principal components of the first layer's filters, as small pictures.",
+        "In a ViT-L/32 they look like a basis of low frequencies, colours and edges (Dosovitskiy "
+        "et al. 2021, Fig. 7).",
+        order=1,
+    )
     sites = ("before",)
     columns = (
         UNIT_COLUMNS[0],

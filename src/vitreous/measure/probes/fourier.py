@@ -27,8 +27,10 @@ from torch import Tensor
 
 from vitreous.measure.per_image import mean
 from vitreous.measure.probe import Batch, Each, Probe, Seen, key, where
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
+from vitreous.results.comparing import count_changes
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.centred import Centred
 from vitreous.specimen.observe import Feature, Sites
@@ -80,6 +82,17 @@ class Fourier(Probe):
 
     name = "fourier"
     ids = ("A4.07", "HDV-26", "HDV-27", "HDV-28", "HDV-29", "HDV-30", "HDV-31", "X-29", "X-30")
+    section = Section(
+        "frequency",
+        "Which units blur, which sharpen?",
+        "The amplitude of high frequencies in a feature map, relative to that of its mean, after "
+        "each unit. Attention should lower it, convolutions and MLPs raise it.",
+        "In a ViT-Ti on ImageNet attention lowers the amplitude at 1.0π in 9 of 12 blocks; the "
+        "stream ends at −2.3, below the −1.8 it began with. A ResNet-50 rises from −6.6 to −1.0 "
+        "(Park & Kim 2022, Fig. 2 and 8).",
+        order=1,
+        headline=5,
+    )
     sites = ("before", "out")
     columns = (
         *UNIT_COLUMNS,
@@ -232,3 +245,10 @@ class Fourier(Probe):
                 "highest": k == len(bins) - 1, "common": k == common,
                 "change": change[k], "value": found[k], "n": count[k],
             }  # fmt: skip
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rows = result.table[result.table["highest"]]
+        yield count_changes(
+            rows, "change_low", "change_high", 0.0, "weaken", "high-frequency detail", "strengthen"
+        )

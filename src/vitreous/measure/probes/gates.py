@@ -17,8 +17,11 @@ import pandas as pd
 from torch import Tensor
 
 from vitreous.measure.probe import Probe, where
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
+from vitreous.results.comparing import bold, code, records
+from vitreous.results.words import format_number
 
 __all__ = ["Gates"]
 
@@ -32,6 +35,14 @@ class Gates(Probe):
 
     name = "gates"
     ids = ("A4.20", "CVT-13", "CVT-14", "CVT-15")
+    section = Section(
+        "weights",
+        "Do heads attend by position or by content?",
+        "The gate of each head of gated positional attention: 1 attends by position, 0 by content.",
+        "Gates begin at 0.73 and fall in every layer; late layers end near 0 (d'Ascoli et al. "
+        "2021, Fig. 6).",
+        order=3,
+    )
     columns = (
         Column("head", "order", "The head."),
         Column(
@@ -76,6 +87,16 @@ class Gates(Probe):
             columns=[column.name for column in columns],
         )
         return Result(self.name, table, columns, self.views)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        for model, rows in result.table.groupby("model", sort=False, observed=True):
+            units = records(rows.sort_values("depth", kind="stable"))
+            first, last = (
+                f"{format_number(row['mean'])} in {code(row['unit'])}"
+                for row in (units[0], units[-1])
+            )
+            yield f"The mean gate of {bold(model)} is {first} and {last}."
 
 
 def gates(subject: Subject) -> dict[str, Tensor]:

@@ -9,6 +9,7 @@ in the precision of float32, is taken to give it the smallest number that float3
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -16,8 +17,10 @@ from torch import Tensor
 from vitreous.measure.heads import hidden, latest_cross_entropy, without_attention
 from vitreous.measure.per_image import PerImage
 from vitreous.measure.probe import Batch, Seen
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import Reference, View, estimate
+from vitreous.results import Reference, Result, View, estimate
+from vitreous.results.comparing import mean_by_model, rank_models
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
 
@@ -37,6 +40,12 @@ class HeadDiversity(PerImage):
 
     name = "head_diversity"
     ids = ("CVT-16",)
+    section = Section(
+        "attention",
+        "Do the heads of a layer attend to different things?",
+        "How much the attention of one head differs from that of the others in its layer.",
+        order=4,
+    )
     sites = ("attention",)
     value = estimate(
         "KL divergence between heads, mean over pairs, queries and images.",
@@ -75,3 +84,12 @@ class HeadDiversity(PerImage):
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.attention is not None
         return diversity(latest_cross_entropy(sites.attention.probabilities))
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        yield rank_models(
+            mean_by_model(result.table),
+            "The heads of {model} differ most from each other, by {} on average",
+            "those of {model} least, by {}",
+            "{models} are tied on how much heads differ: by {} to {}",
+        )

@@ -29,6 +29,7 @@ from vitreous.measure.per_image import mean
 from vitreous.measure.probe import Batch, Each, Probe, Seen, Setting, Sums, estimated, key, where
 from vitreous.measure.probes.cka import about_copies, too_few
 from vitreous.measure.probes.localisation import MINIBATCH
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, estimate, tabulate
 from vitreous.specimen.anatomy import Unit
@@ -92,6 +93,15 @@ class LocalHeads(Probe):
 
     name = "local_heads"
     ids = ("A4.25", "SLC-13")
+    section = Section(
+        "attention",
+        "Are local heads similar to convolutions?",
+        "The heads of the first attention unit, from nearest to farthest, compared with the early "
+        "units of a convolutional network.",
+        "The nearer a head attends, the more similar it is to early ResNet units: CKA between "
+        "0.25 and 0.60, falling with distance (Raghu et al. 2021, Fig. 5).",
+        order=7,
+    )
     sites = ("hidden", "attention", "out")
 
     def __post_init__(self) -> None:

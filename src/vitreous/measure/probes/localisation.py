@@ -36,8 +36,11 @@ from vitreous.measure.alignment import (
 )
 from vitreous.measure.probe import Batch, Probe, Sums, key, where
 from vitreous.measure.probes.cka import about_copies, too_few
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.results.comparing import rank_models, stored_interval
+from vitreous.results.words import format_percent
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Sites
 
@@ -131,6 +134,16 @@ class Localisation(Probe):
 
     name = "localisation"
     ids = ("A4.22", "SLC-19", "SLC-20")
+    section = Section(
+        "representation",
+        "Does a token still know where it came from?",
+        "Each token of the last block is compared, over many images, with the image at every "
+        "position.",
+        "Tokens of a ViT with a class token keep their position; those of a ResNet, or of a ViT "
+        "that averages its tokens, do not (Raghu et al. 2021, Fig. 9 and 10).",
+        order=4,
+        headline=7,
+    )
     sites = ("out",)
 
     def __post_init__(self) -> None:
@@ -220,6 +233,27 @@ class Localisation(Probe):
             table[column] = table[column].astype(float if column != "n" else np.int64)
         about = {"indices": indices, "images_compared": count, **about_copies(self.setting)}
         return Result(self.name, table, COLUMNS, (MAP, PROFILE), arrays=arrays, about=about)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        indices = result.about.get("indices", {})
+        rates = {
+            model: stored_interval(each["hit_rate"])
+            for model, each in indices.items()
+            if each.get("hit_rate")
+        }
+        sentence = rank_models(
+            rates,
+            "Final tokens keep their position best in {model}: {} of them are most similar to the "
+            "image at their own position",
+            "least in {model}, {}",
+            "{models} are tied on how many final tokens are most similar to the image at their own "
+            "position, {} to {}",
+            format_percent,
+        )
+        if sentence:
+            chance = max(float(each["chance"]) for each in indices.values())
+            yield f"{sentence[:-1]}; chance is {format_percent(chance)}."
 
 
 def last_with_places(subject: Subject) -> Unit | None:

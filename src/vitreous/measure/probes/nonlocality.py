@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vitreous.measure.probes.attention_distance import AttentionDistance
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import View, estimate
 from vitreous.specimen.observe import AttentionMap
@@ -26,6 +27,14 @@ class Nonlocality(AttentionDistance):
 
     name = "nonlocality"
     ids = ("A4.19", "CVT-10", "CVT-11", "CVT-12", "X-20")
+    section = Section(
+        "attention",
+        "How far do layers attend?",
+        "The same distance in patches, mean over the heads of a layer.",
+        "Uniform attention gives 7.28 patches on a grid of 14×14 and 4.14 on 8×8. ConViT begins "
+        "at 2.9, rises during training, and ends below DeiT (d'Ascoli et al. 2021, Fig. 5).",
+        order=2,
+    )
     value = estimate(
         "Attention-weighted distance in patches, mean over queries and images.",
         label="nonlocality",

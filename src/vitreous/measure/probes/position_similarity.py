@@ -26,9 +26,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vitreous.measure.probe import Probe
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.palette import OPPOSITES
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
+from vitreous.results.comparing import bold, records
+from vitreous.results.words import format_number, join_words
 from vitreous.specimen.anatomy import Grid
 
 __all__ = ["PositionSimilarity"]
@@ -169,6 +172,14 @@ class PositionSimilarity(Probe):
 
     name = "position_similarity"
     ids = ("A4.28", "VIT-04")
+    section = Section(
+        "weights",
+        "Has it learned where patches lie?",
+        "The cosine between the position embedding of one patch and those of all others.",
+        "Embeddings learned without any hint of two dimensions still have rows and columns "
+        "(Dosovitskiy et al. 2021, Fig. 7).",
+        order=2,
+    )
     columns = (
         UNIT_COLUMNS[0],
         Column("table", "order", "The weights that hold the embeddings."),
@@ -223,6 +234,16 @@ class PositionSimilarity(Probe):
         tiles = replace(self.tiles, x="table", facet="model") if several else self.tiles
         arrays = {"sheets": np.stack([sheet(each) for each in similar])}
         return Result(self.name, table, self.columns, (tiles, self.bars), arrays)
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        rows = records(result.table[result.table["index"] == "distance"])
+        values = [f"{format_number(row['value'], 2)} in {bold(row['model'])}" for row in rows]
+        if values:
+            yield (
+                "The rank correlation of the similarity and the distance of two positions is "
+                f"{join_words(values)}."
+            )
 
 
 def _rows(model: str, name: str, similar: Table) -> Iterator[dict[str, Any]]:

@@ -34,6 +34,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.heads import hidden
 from vitreous.measure.pictures import Pictured, token_matrix
 from vitreous.measure.probe import Batch, Sums, key, where
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
 from vitreous.specimen.anatomy import Unit
@@ -106,6 +107,14 @@ class Rollout(Pictured):
 
     name = "rollout"
     ids = ("A4.27", "X-10", "VIT-16")
+    section = Section(
+        "attention",
+        "Which patches does the output depend on?",
+        "Attention multiplied through all layers, including the skips: from which patches the "
+        "output token gathers its information.",
+        "It covers the object that gives the class (Dosovitskiy et al. 2021, Fig. 6).",
+        order=6,
+    )
 
     def __post_init__(self) -> None:
         if self.heads not in ("mean", "max"):

@@ -23,8 +23,10 @@ from torch import Tensor
 
 from vitreous.measure.per_image import mean
 from vitreous.measure.probe import Batch, Each, Probe, Seen, key, where
+from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
+from vitreous.results.comparing import mean_by_model, rank_models
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
 
@@ -48,6 +50,16 @@ class SkipRatio(Probe):
 
     name = "skip_ratio"
     ids = ("A4.21", "SLC-14", "SLC-15", "SLC-16")
+    section = Section(
+        "representation",
+        "Does the signal take the skip or the branch?",
+        "The norm of the skip connection over the norm of what the branch adds to it, for each "
+        "token.",
+        "In a ViT-B/16 skips carry the class token in the first half (ratios of 2 to 12) and "
+        "branches in the second; for the other tokens it is the reverse (Raghu et al. 2021, Fig. "
+        "7).",
+        order=3,
+    )
     sites = ("skip", "branch")
     columns = (
         *UNIT_COLUMNS,
@@ -157,3 +169,13 @@ class SkipRatio(Probe):
                 "value": ratio,
                 "n": int(count),
             }
+
+    @classmethod
+    def sentences(cls, result: Result) -> Iterator[str]:
+        spatial = result.table[result.table["token"] == "spatial"]
+        yield rank_models(
+            mean_by_model(spatial if len(spatial) else result.table),
+            "Skips carry most in {model}: {} times what branches add, mean over units",
+            "least in {model}: {} times",
+            "{models} are tied on how much skips carry: {} to {} times what branches add",
+        )

@@ -37,11 +37,14 @@ from vitreous.results import (
     Estimate,
     Interval,
     Reference,
+    Result,
     clustered_share,
     estimate,
     paired_change,
     wilson,
 )
+from vitreous.results.comparing import mean_by_model, rank_models
+from vitreous.results.words import format_percent
 
 CLEAN = "clean"
 BINS = 10
@@ -181,6 +184,17 @@ class ShiftScores:
         ece = estimates["ece"]
         estimates["ece"] = replace(ece, low=max(float(ece.low), 0.0))
         return with_intervals(estimates, exact) | {"n": count}
+
+
+def rank_by_mean_accuracy(result: Result, shifts: str) -> str:
+    """A sentence on which model keeps the highest accuracy, averaged over all shifts."""
+    return rank_models(
+        mean_by_model(result.table[result.table["overall"]]),
+        f"{{model}} withstands {shifts} best, with {{}} right on average",
+        "{model} worst, with {}",
+        f"{{models}} are tied on {shifts}, with {{}} to {{}} right on average",
+        format_percent,
+    )
 
 
 def bootstrap_estimates(replicates: Mapping[str, Array], count: int) -> dict[str, Estimate]:

@@ -1,4 +1,4 @@
-"""The sentences of the summary, from tables small enough to read."""
+"""Sections of measurements, and the sentences that sum up results: from tables small enough to read."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from report.conftest import EVIL
 from vitreous import Inspection, Result
+from vitreous.measure import analyses, probes
+from vitreous.measure.section import sentences_of
 from vitreous.report import summary
-from vitreous.report.comparing import Mean, apart, ranked
-from vitreous.report.findings import FINDINGS, findings
 from vitreous.report.guard import Guard
-from vitreous.report.words import ends, listed, measured, number, shares
-from vitreous.results import Column
+from vitreous.results import Column, Interval
+from vitreous.results.comparing import disjoint, rank_models
+from vitreous.results.words import (
+    format_estimate,
+    format_interval,
+    format_number,
+    format_percent,
+    join_words,
+)
 
 
 def made(name: str, rows: list[dict[str, Any]], **about: Any) -> Result:
@@ -27,8 +33,8 @@ def made(name: str, rows: list[dict[str, Any]], **about: Any) -> Result:
     return Result(name, table, columns, about=about)
 
 
-def said(result: Result) -> str:
-    return re.sub(r"</?(b|code)>", "", " ".join(findings(result))).replace("\u00a0", " ")
+def text_of(result: Result) -> str:
+    return re.sub(r"</?(b|code)>", "", " ".join(sentences_of(result))).replace("\u00a0", " ")
 
 
 def accuracies(**right: tuple[float, float, float]) -> Result:
@@ -52,37 +58,38 @@ def accuracies(**right: tuple[float, float, float]) -> Result:
     )
 
 
-def test_the_best_and_the_worst_are_named_where_their_intervals_are_apart() -> None:
-    found = said(accuracies(vit=(0.9, 0.88, 0.92), net=(0.5, 0.45, 0.55), mid=(0.7, 0.68, 0.72)))
+def test_best_and_worst_are_named_where_their_intervals_are_disjoint() -> None:
+    found = text_of(accuracies(vit=(0.9, 0.88, 0.92), net=(0.5, 0.45, 0.55), mid=(0.7, 0.68, 0.72)))
     assert found == (
-        "vit is right most often, on 90.0 % (88.0 to 92.0) of the images; net least often, on 50.0 % (45.0 to 55.0)."
+        "vit has the highest accuracy, 90.0 % (88.0 to 92.0); net the lowest, 50.0 % (45.0 to 55.0)."
     )
 
 
-def test_nobody_is_best_where_intervals_overlap() -> None:
-    found = said(accuracies(vit=(0.9, 0.8, 1.0), net=(0.85, 0.75, 0.95)))
+def test_models_are_tied_where_intervals_overlap() -> None:
+    found = text_of(accuracies(vit=(0.9, 0.8, 1.0), net=(0.85, 0.75, 0.95)))
     assert found == (
-        "Accuracy does not tell the two apart: 85.0 % (75.0 to 95.0) to 90.0 % (80.0 to 100.0) of the images are "
-        "right; the intervals overlap."
+        "The two are tied on accuracy, with 85.0 % (75.0 to 95.0) to 90.0 % (80.0 to 100.0) of the "
+        "images right (their intervals overlap)."
     )
 
 
-def test_who_is_too_close_to_the_best_is_said() -> None:
-    found = said(accuracies(vit=(0.9, 0.88, 0.92), net=(0.5, 0.45, 0.55), twin=(0.89, 0.87, 0.91)))
-    assert "of the images (twin too close to tell apart); net least often" in found
+def test_models_tied_with_the_best_are_named() -> None:
+    found = text_of(
+        accuracies(vit=(0.9, 0.88, 0.92), net=(0.5, 0.45, 0.55), twin=(0.89, 0.87, 0.91))
+    )
+    assert "the highest accuracy, 90.0 % (88.0 to 92.0), tied with twin; net the lowest" in found
 
 
-def test_without_intervals_nothing_is_told_apart() -> None:
+def test_without_intervals_nothing_is_disjoint() -> None:
     unknown = float("nan")
-    assert not apart(Mean(1.0, unknown, unknown), Mean(0.0, unknown, unknown))
+    assert not disjoint(Interval(1.0, unknown, unknown), Interval(0.0, unknown, unknown))
     assert (
-        said(accuracies(vit=(0.9, unknown, unknown)))
-        == "vit is right most often, on 90.0 % of the images."
+        text_of(accuracies(vit=(0.9, unknown, unknown))) == "vit has the highest accuracy, 90.0 %."
     )
 
 
 def test_a_name_is_escaped() -> None:
-    [sentence] = findings(accuracies(**{EVIL: (0.9, 0.88, 0.92)}))
+    [sentence] = sentences_of(accuracies(**{"<script>alert(1)</script>": (0.9, 0.88, 0.92)}))
     assert "<script>" not in sentence
     assert "<b>&lt;script&gt;" in sentence
 
@@ -102,7 +109,7 @@ def test_units_count_only_where_the_change_is_sure() -> None:
     rows.append(
         {"model": "vit", "kind": "stem", "ratio_low": float("nan"), "ratio_high": float("nan")}
     )
-    assert said(made("variance", rows)) == (
+    assert text_of(made("variance", rows)) == (
         "Attention lowers the variance of feature maps in 1 of 3 units and raises it in 1; MLPs lower it in 0 of 2 "
         "units and raise it in 2."
     )
@@ -113,8 +120,10 @@ def test_fine_detail_is_judged_at_the_highest_frequency_alone() -> None:
         {"model": "net", "kind": "conv", "highest": highest, "change_low": low, "change_high": high}
         for highest, low, high in ((True, 0.1, 0.2), (False, -2.0, -1.0), (True, -0.2, -0.1))
     ]
-    found = said(made("fourier", rows))
-    assert found == "Convolutions weaken fine detail in 1 of 2 units and strengthen it in 1."
+    found = text_of(made("fourier", rows))
+    assert (
+        found == "Convolutions weaken high-frequency detail in 1 of 2 units and strengthen it in 1."
+    )
 
 
 def test_distances_are_means_over_units_and_compared_with_uniform_attention() -> None:
@@ -125,9 +134,9 @@ def test_distances_are_means_over_units_and_compared_with_uniform_attention() ->
         for unit, mean in enumerate(means)
         for head in range(2)
     ]  # fmt: skip
-    assert said(made("attention_distance", rows)) == (
-        "far looks farthest, on average 7.00 px (6.00 to 8.00), 70 % of uniform attention; near nearest, 2.00 px "
-        "(1.00 to 3.00), 20 % of uniform attention."
+    assert text_of(made("attention_distance", rows)) == (
+        "far attends farthest, on average 7.00 pixels (6.00 to 8.00), 70 % of uniform attention; "
+        "near nearest, 2.00 pixels (1.00 to 3.00), 20 % of uniform attention."
     )
 
 
@@ -144,9 +153,9 @@ def test_the_best_calibrated_has_the_smallest_error() -> None:
         for model, v in (("vit", 0.05), ("net", 0.2))
         for measure, v in (("ECE", v), ("signed ECE", -v if model == "vit" else v))
     ]
-    assert said(made("calibration", rows)) == (
-        "vit is best calibrated: its confidence is off by 5.0 % (4.0 to 6.0) in the mean; net worst, by 20.0 % "
-        "(19.0 to 21.0). Less sure than right: vit. Surer than right: net."
+    assert text_of(made("calibration", rows)) == (
+        "vit is best calibrated, with an ECE of 5.0 % (4.0 to 6.0); net worst, with 20.0 % (19.0 to "
+        "21.0). Under-confident: vit. Over-confident: net."
     )
 
 
@@ -158,18 +167,18 @@ def test_cka_speaks_of_stages_and_of_pairs() -> None:
     blocks = {
         name: {"value": v, "low": v - 0.1, "high": v + 0.1} for name, v in (("a", 0.5), ("b", 0.1))
     }
-    found = said(made("cka", rows, block_structure=blocks))
-    assert found.startswith("a falls apart most into stages")
+    found = text_of(made("cka", rows, block_structure=blocks))
+    assert found.startswith("a has the clearest stages")
     assert "by 0.500 (0.400 to 0.600) CKA; b is the most uniform, 0.100" in found
     assert (
-        "a × b are the most alike (mean CKA 0.70 over all pairs of units) and a × c the least (0.10)"
+        "a × b are the most similar (mean CKA 0.70 over all pairs of units) and a × c the least (0.10)"
         in found
     )
 
 
-@pytest.mark.parametrize("name", FINDINGS)
+@pytest.mark.parametrize("name", [*probes.names(), *analyses.names()])
 def test_a_result_of_another_shape_has_no_sentence(name: str) -> None:
-    assert findings(made(name, [{"model": "vit", "something": 1.0}])) == []
+    assert sentences_of(made(name, [{"model": "vit", "something": 1.0}])) == []
 
 
 def test_the_summary_is_short_and_leads_to_the_charts() -> None:
@@ -183,8 +192,12 @@ def test_the_summary_is_short_and_leads_to_the_charts() -> None:
 
 
 def test_ranking_one_needs_no_other() -> None:
-    found = ranked(
-        {"a": Mean(1.0, 0.5, 1.5)}, "{model} has {}", "{model} less, {}", "{models} alike", measured
+    found = rank_models(
+        {"a": Interval(1.0, 0.5, 1.5)},
+        "{model} has {}",
+        "{model} less, {}",
+        "{models} alike",
+        format_estimate,
     )
     assert found == "<b>a</b> has 1.00 (0.500 to 1.50)."
 
@@ -195,18 +208,18 @@ def test_ranking_one_needs_no_other() -> None:
      (1.5e-9, "1.50e−09"), (99.96, "100.0")],
 )  # fmt: skip
 def test_numbers_have_three_digits(value: float, text: str) -> None:
-    assert number(value) == text
+    assert format_number(value) == text
 
 
 def test_words() -> None:
-    assert ends(0.9991, 0.9994) == "0.9991 to 0.9994"
-    assert ends(float("nan"), 1) == ""
-    assert shares(0.5, 0.4, 0.6) == "50.0\u00a0% (40.0 to 60.0)"
-    assert measured(3, 2, 4, "px") == "3.00\u00a0px (2.00 to 4.00)"
+    assert format_interval(0.9991, 0.9994) == "0.9991 to 0.9994"
+    assert format_interval(float("nan"), 1) == ""
+    assert format_percent(0.5, 0.4, 0.6) == "50.0\u00a0% (40.0 to 60.0)"
+    assert format_estimate(3, 2, 4, "px") == "3.00\u00a0px (2.00 to 4.00)"
     assert (
-        measured(1.0021, 1.0011, 1.0031) == "1.002 (1.001 to 1.003)"
+        format_estimate(1.0021, 1.0011, 1.0031) == "1.002 (1.001 to 1.003)"
     )  # and not 1.00, outside of it
-    assert [listed(list(names)) for names in ("", "a", "ab", "abc")] == [
+    assert [join_words(list(names)) for names in ("", "a", "ab", "abc")] == [
         "",
         "a",
         "a and b",
@@ -226,15 +239,16 @@ def test_what_passes_with_dropout_gain_has_a_direction_only_where_zero_is_left_o
         row("c", (0.2, 0.1, 0.3)),
         row("c", (9.0, 8.0, 10.0), overall=False),
     ]
-    text = said(made("mc_dropout", rows))
+    text = text_of(made("mc_dropout", rows))
     assert (
-        "50 passes with dropout changes the NLL of a by −0.200 (−0.300 to −0.100), for the better"
+        "50 passes with dropout changes the NLL of a by −0.200 (−0.300 to −0.100), an improvement"
         in text
     )
     assert (
-        "NLL of b by 0.200 (−0.100 to 0.300), not for sure, and its accuracy by 1.00 points" in text
+        "NLL of b by 0.200 (−0.100 to 0.300), within chance, and its accuracy by 1.00 points"
+        in text
     )
-    assert "NLL of c by 0.200 (0.100 to 0.300), for the worse" in text
+    assert "NLL of c by 0.200 (0.100 to 0.300), a deterioration" in text
     assert text.count("NLL") == 3
 
 
@@ -243,7 +257,7 @@ def test_what_passes_with_dropout_gain_has_a_direction_only_where_zero_is_left_o
     [
         ((0.1, 0.05, 0.2), "less than the best"),
         ((-0.1, -0.2, -0.05), "more than"),
-        ((0.1, -0.1, 0.2), "too close"),
+        ((0.1, -0.1, 0.2), "tied with the best"),
     ],
 )
 def test_an_ensemble_is_compared_with_its_best_member(
@@ -281,10 +295,10 @@ def test_an_ensemble_is_compared_with_its_best_member(
         {**pair, "disagreement": 0.25, "disagreement_low": 0.2, "disagreement_high": 0.3},
         {**pair, "model": "b", "disagreement": 0.9, "disagreement_low": 0.9, "disagreement_high": 0.9},
     ]  # fmt: skip
-    text = said(made("ensemble", rows))
+    text = text_of(made("ensemble", rows))
     assert text.startswith(
         "The mean of 2 models has 90.0 % (80.0 to 95.0) right and an NLL of 0.300 (0.290 to 0.310), "
     )
     assert words in text
     assert "alone, b, with 0.400" in text
-    assert "a and b differ most often, on 25.0 % (20.0 to 30.0) of the images." in text
+    assert "a and b disagree most, on 25.0 % (20.0 to 30.0) of the images." in text

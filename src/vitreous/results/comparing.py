@@ -1,0 +1,155 @@
+"""Sentences that compare models, for reports: means by model, and which models are tied.
+
+Two models differ only where their intervals do not overlap; otherwise they are tied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite, nan
+from typing import TYPE_CHECKING, Any
+
+from vitreous.results.intervals import Interval
+from vitreous.results.words import escape, format_estimate, join_words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KIND_PLURALS = {
+    "attention": "attention",
+    "conv": "convolutions",
+    "mlp": "MLPs",
+    "token-mlp": "token MLPs",
+    "mixer": "global token mixers",
+}
+"""Kinds of units as the subject of a sentence."""
+COUNTS = {2: "The two", 3: "All three", 4: "All four", 5: "All five", 6: "All six"}
+
+
+def bold(name: object) -> str:
+    """The name in bold, escaped for HTML."""
+    return f"<b>{escape(name)}</b>"
+
+
+def code(name: object) -> str:
+    """The name of a unit or option in a fixed-width font, escaped for HTML."""
+    return f"<code>{escape(name)}</code>"
+
+
+def stored_interval(stored: Mapping[str, float | None]) -> Interval:
+    """An interval from a result's `about`, where JSON knows no NaN and has None instead."""
+    ends = (stored.get(name) for name in ("value", "low", "high"))
+    return Interval(*(nan if end is None else float(end) for end in ends))
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as dicts."""
+    return [{str(key): value for key, value in row.items()} for row in table.to_dict("records")]
+
+
+def mean_by_model(
+    rows: pd.DataFrame, columns: tuple[str, str, str] = ("value", "low", "high")
+) -> dict[str, Interval]:
+    """The mean over each model's rows of a value and the ends of its interval.
+
+    The interval of a mean over units is the mean of their intervals, which is never too narrow:
+    exact where all units move together with the images drawn, otherwise they cancel in part.
+    """
+    means = rows.groupby("model", sort=False, observed=True)[list(columns)].mean()
+    return {
+        str(model): Interval(*map(float, row))
+        for model, row in zip(means.index, means.to_numpy(), strict=True)
+    }
+
+
+def disjoint(one: Interval, other: Interval) -> bool:
+    """Whether two intervals do not overlap; False where an end is NaN."""
+    return bool(one.low > other.high or other.low > one.high)
+
+
+def rank_models(
+    means: Mapping[str, Interval],
+    first: str,
+    last: str,
+    tied: str,
+    show: Callable[[float, float, float], str] = format_estimate,
+) -> str:
+    """A sentence on which model has the highest and which the lowest value, or that they are tied.
+
+    Parameters
+    ----------
+    means
+        Value and interval of each model; models whose value is not finite are left out.
+    first, last
+        Clauses on the model with the highest and the lowest value. `{model}` is its name, `{}` its
+        value.
+    tied
+        The clause instead of both where first and last are tied. `{models}` stands for "All three",
+        the first `{}` for the lowest and the second for the highest value.
+    show
+        Turns value, low and high into text.
+
+    Returns
+    -------
+    str
+        HTML; empty where no model has a value.
+    """
+    known = {model: mean for model, mean in means.items() if isfinite(mean.mean)}
+    if not known:
+        return ""
+    order = sorted(known, key=lambda model: -known[model].mean)
+    top, bottom = order[0], order[-1]
+    highest, lowest = show(*known[top]), show(*known[bottom])
+    if len(order) == 1:
+        return first.format(highest, model=bold(top)) + "."
+    if not disjoint(known[top], known[bottom]):
+        has_intervals = all(isfinite(end) for model in (top, bottom) for end in known[model])
+        why = "their intervals overlap" if has_intervals else "too few images for intervals"
+        models = COUNTS.get(len(known), f"All {len(known)}")
+        return f"{tied.format(lowest, highest, models=models)} ({why})."
+
+    def ties(model: str) -> str:
+        others = [
+            bold(other)
+            for other in order
+            if other != model and not disjoint(known[model], known[other])
+        ]
+        return f", tied with {join_words(others)}" if others else ""
+
+    start = first.format(highest, model=bold(top)) + ties(top)
+    end = last.format(lowest, model=bold(bottom)) + ties(bottom)
+    return f"{start}; {end}."
+
+
+def count_changes(
+    rows: pd.DataFrame, low: str, high: str, neutral: float, lower: str, what: str, raise_: str
+) -> str:
+    """A sentence on how many units of each kind lower something, and how many raise it.
+
+    A unit counts where the interval in the columns `low` and `high` excludes `neutral`. `lower`
+    and `raise_` are the verbs, `what` is their object.
+    """
+    known = rows[rows[low].notna()]
+    clauses: list[str] = []
+    for kind, subject in KIND_PLURALS.items():
+        units = known[known["kind"] == kind]
+        if units.empty:
+            continue
+        falls, rises = int((units[high] < neutral).sum()), int((units[low] > neutral).sum())
+        s = "s" if kind == "attention" else ""
+        it = "it" if clauses else what
+        clauses.append(
+            f"{subject} {lower}{s} {it} in {falls} of {len(units)} units and "
+            f"{raise_}{s} it in {rises}"
+        )
+    if not clauses:
+        return ""
+    text = "; ".join(clauses)
+    return text[0].upper() + text[1:] + "."
+
+
+def format_points(row: Mapping[str, Any], column: str = "value") -> str:
+    """A difference of two shares with its interval, in percentage points."""
+    prefix = "" if column == "value" else f"{column}_"
+    value, low, high = row[column], row[f"{prefix}low"], row[f"{prefix}high"]
+    return format_estimate(100 * value, 100 * low, 100 * high, "points")
