@@ -28,7 +28,7 @@ from vitreous.commands.inspect import (
     inspect_models,
 )
 from vitreous.commands.listing import list_app
-from vitreous.commands.study import run_study
+from vitreous.commands.study import pack_study, run_study, unpack_study
 from vitreous.commands.terminal import complain
 from vitreous.commands.train import TrainOptions, train_model
 from vitreous.config import FIELDS
@@ -52,8 +52,10 @@ app.command(show_data, name="data")
 app.command(check_installation, name="doctor")
 app.command(inspect_models, name="inspect")
 app.command(list_app)
+app.command(pack_study, name="pack")
 app.command(run_study, name="study")
 app.command(train_model, name="train")
+app.command(unpack_study, name="unpack")
 for _name in analyses.names():
     app.command(analysis_command(_name), name=_name, group="Analyses", help=analyses.summary(_name))
 

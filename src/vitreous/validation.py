@@ -26,6 +26,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "shard": (1, inf, "at least one image"),
     "seeds": (1, 10**6, "at least one training of each model"),
     "workers": (1, 4096, "at least one process"),
+    "until": (0, inf, "a number of minutes, 0 or more"),
     "fraction": (1e-9, 1, "a share above 0 and up to 1"),
 }
 """Smallest and largest value of the numbers that commands and functions share, and the range in words."""

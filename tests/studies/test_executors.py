@@ -74,7 +74,7 @@ def test_every_helper_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     order: list[str] = []
     monkeypatch.setattr(executors, "end_with_parent", lambda: order.append("watch"))
     monkeypatch.setattr(executors, "share", lambda *given: order.append("work"))
-    executors._help([], tmp_path, tiny(), "cpu")
+    executors._help([], tmp_path, tiny(), "cpu", running.NO_LIMITS)
     assert order == ["watch", "work"]
 
 

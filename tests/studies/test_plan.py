@@ -34,6 +34,18 @@ def test_what_claims_read_and_nothing_else() -> None:
     assert vit.serves == ("HDV-06",)
 
 
+def test_a_trained_network_has_an_untrained_control() -> None:
+    """What is measured at the end is measured at the start too, if it says anything of a network at chance."""
+    (cell,) = (
+        each for each in planned("SLC-31") if each.training and each.training.model == "vit_ti"
+    )
+    results = {sitting.facts.get("moment"): sitting.results for sitting in cell.sittings}
+    assert "erf" in results[None]
+    assert "erf" in results["start"]
+    for cell in planned("HDV-09", "HDV-51", "VIT-07"):
+        assert not [each for each in cell.sittings if each.facts.get("moment") == "start"]
+
+
 def test_nothing_after_the_warm_up_is_trained_that_nobody_reads() -> None:
     short = {
         cell.training.model: cell.training.recipe.epochs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +15,16 @@ import torch
 from threadpoolctl import threadpool_info
 
 from studies.tiny import CLAIMS, cells, equal, tiny
-from vitreous.claims.claim import judge
+from vitreous import claims
+from vitreous.claims.claim import find, judge
 from vitreous.claims.reading import load
 from vitreous.errors import VitreousError
+from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
 from vitreous.studies import running
 from vitreous.studies.conduct import remember
 from vitreous.studies.measuring import folder, measure, record
-from vitreous.studies.plan import Cell
+from vitreous.studies.plan import Cell, plan
 
 
 @pytest.fixture
@@ -198,6 +201,41 @@ def test_what_another_worker_saw_fail_is_not_tried_again_before_the_next_study(
     }
     assert not tried
     assert running.run([cell], tmp_path, tiny(), "cpu").done == [cell.key] == tried
+
+
+def test_seeds_of_one_configuration_are_trained_in_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ends where it ends alone, and says with whom it shared its steps."""
+    short = replace(tiny(), recipe=tiny().recipe.but(**{"model.depth": 1}))
+    planned = plan([find(claims.every(), "SLC-31")], short, "world:shapes", [0, 1])
+    vits = [replace(c, sittings=()) for c in planned if c.training and "vit" in c.training.model]
+    assert len(vits) == 2
+    running.run(vits, tmp_path / "alone", short, "cpu")
+    monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("It was trained alone."))
+    report = running.run(vits, tmp_path / "both", short, "cpu", limits=running.Limits(stack=True))
+    assert report.done == [cell.key for cell in vits]
+    for cell in vits:
+        both, alone = (Run(tmp_path / each / "trainings" / cell.key) for each in ("both", "alone"))
+        assert read_json(both.folder / "environment.json")["stacked_seeds"] == [0, 1]
+        for name, tensor in both.read_weights()[0].items():
+            torch.testing.assert_close(tensor, alone.read_weights()[0][name], atol=1e-5, rtol=1e-4)
+
+
+def test_a_cell_that_would_end_too_late_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither is one that waits for it; a shorter one is."""
+    tried: list[str] = []
+    monkeypatch.setattr(running, "do", lambda cell, *given: tried.append(cell.key))
+    monkeypatch.setattr(running, "trained", lambda key, root: key in tried)
+    pair = next(cell for cell in cells() if cell.training is None)
+    short, long = (cell for cell in cells() if cell.key in pair.follows)
+    limits = running.Limits(time.time() + 3600, {short.key: 60.0, long.key: 1e6})
+    report = running.run([short, long, pair], tmp_path, tiny(), "cpu", limits=limits)
+    assert tried == report.done == [short.key]
+    assert report.left == [long.key, pair.key]
+    assert not report.failed
 
 
 def test_every_cell_has_one_thread_and_its_own_random_numbers() -> None:

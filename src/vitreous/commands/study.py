@@ -26,6 +26,7 @@ def run_study(
     device: str = "auto",
     executor: Literal["processes", "ray"] = "processes",
     address: str | None = None,
+    until: float | None = None,
     dry_run: bool = False,
 ) -> None:
     """Train and measure what a set of findings needs, and judge them.
@@ -43,7 +44,7 @@ def run_study(
     data
         Images, as in `vitreous train`; small versions bring their own.
     scale
-        sanity (two cores), small (one GPU) or paper.
+        sanity (two cores), small (one GPU), paper, or reproduction (small networks, the paper's recipe).
     seeds
         Number of seeds: trainings of each model.
     out
@@ -58,17 +59,21 @@ def run_study(
         processes on this machine, or ray for many machines that share the folder.
     address
         Address of a Ray cluster, HOST:PORT or auto (default: one on this machine).
+    until
+        Minutes: start nothing that would not finish in time, by measured rates, and say what is left.
     dry_run
         Only list the trainings, the findings each serves, and an estimate of the time they take.
     """
-    _check_study(name, out, executor, data=data, seeds=seeds, workers=workers, image=image)
+    _check_study(
+        name, out, executor, data=data, seeds=seeds, workers=workers, image=image, until=until
+    )
     # torch and pandas come with these
     from vitreous.commands.judge import judge_folder
     from vitreous.studies import conduct
 
     ids, failed = conduct.study(
         name, data, scale, seeds, out, image=square(image), workers=workers, device=device,
-        executor=executor, address=address, dry_run=dry_run, console=console(),
+        executor=executor, address=address, dry_run=dry_run, console=console(), until=until,
     )  # fmt: skip
     if ids:
         judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
@@ -94,3 +99,49 @@ def _check_study(name: str, out: Path, executor: str, *, data: str, **numbers: A
         raise VitreousError(
             "The executor ray needs Ray, which is not installed: pip install 'vitreous[ray]'."
         )
+
+
+def pack_study(folder: Path, /, *, out: Path = Path("evidence.zip")) -> None:
+    """Pack the results of a study, without weights, into files of at most 16 MB.
+
+    Example: vitreous pack studies/cifar10 --out evidence.zip
+
+    Parameters
+    ----------
+    folder
+        Folder of the study.
+    out
+        Archive to write; evidence-1.zip, evidence-2.zip and so on where one is not enough.
+    """
+    from vitreous.studies.packing import pack_evidence
+
+    packed = pack_evidence(folder.expanduser(), out.expanduser())
+    for archive in packed.archives:
+        size = archive.stat().st_size / 1e6
+        console().print(f"{archive}: {size:.1f} MB", highlight=False)
+    console().print(
+        f"{packed.results} results and the records of {packed.trainings} trainings.",
+        highlight=False,
+    )
+    for name, why in packed.dropped.items():
+        console().print(f"Left out: {name} ({why}).", highlight=False)
+
+
+def unpack_study(*archives: Path, out: Path = Path("study")) -> None:
+    """Unpack results of `vitreous pack` into the folder of a study, which does not measure them again.
+
+    Example: vitreous unpack evidence.zip --out studies/cifar10
+
+    Parameters
+    ----------
+    archives
+        Archives of `vitreous pack`; of several parts, all.
+    out
+        Folder of the study, new or old.
+    """
+    from vitreous.studies.packing import unpack_evidence
+
+    if not archives:
+        raise VitreousError("Say which archives to unpack, evidence.zip for one.")
+    added = unpack_evidence([path.expanduser() for path in archives], out.expanduser())
+    console().print(f"{added} results are new in {str(out)!r}.", highlight=False)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,13 +16,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from vitreous.claims import STUDIES, of_study
 from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
+from vitreous.devices import choose_device
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.storage.atomic_files import Damaged, explain_write_errors, read_json, write_json
 from vitreous.studies import build_up, executors, running
-from vitreous.studies.dry_run import foresee, title
+from vitreous.studies.dry_run import foresee, spoken, title
+from vitreous.studies.estimates import estimate
 from vitreous.studies.measuring import STUDY
 from vitreous.studies.plan import Cell, plan
-from vitreous.studies.running import Report, Told
+from vitreous.studies.running import Limits, Report, Told
 from vitreous.studies.scales import scale_named
 
 log = logging.getLogger("vitreous")
@@ -40,10 +44,17 @@ class CellsFailed(VitreousError):
 
 def study(
     name: str, data: str, scale: str, seeds: int, out: Path, *, image: int | None, workers: int | None, device: str,
-    executor: Executor, address: str | None, dry_run: bool, console: Console,
+    executor: Executor, address: str | None, dry_run: bool, console: Console, until: float | None = None,
+    stack: bool | None = None,
 ) -> tuple[list[str], list[str]]:  # fmt: skip
     """Plan the cells of a study and do what is not done; the ids of the claims that can be judged then, and the keys
-    of the cells that failed."""
+    of the cells that failed.
+
+    `until` is in minutes: no cell is begun that would end later by its estimate. With `stack`, the seeds of one
+    configuration are trained in one step (default: on GPUs).
+    """
+    deadline = inf if until is None else time.time() + 60 * until
+    stack = choose_device(device).type == "cuda" if stack is None else stack
     workers = executors.usual(device) if workers is None else workers
     if seeds < 1 or workers < 1:
         raise VitreousError(
@@ -60,7 +71,27 @@ def study(
 
     def done(cells: Sequence[Cell]) -> Report:
         remember(out, {"data": data, "scale": scale, "image": image})
-        return work(cells, lambda told: do(cells, out, size, device, told), console)
+        limits = Limits(stack=stack)
+        if deadline < inf:
+            known = estimate(running.left(cells, out), out, device, stack)
+            limits = Limits(
+                deadline,
+                {key: each.training for key, each in known.items()},
+                {key: each.asking for key, each in known.items()},
+                stack,
+            )
+        report = work(cells, lambda told: do(cells, out, size, device, told, limits), console)
+        if report.left:
+            seconds = sum(
+                limits.training.get(key, 0.0) + limits.measuring.get(key, 0.0)
+                for key in report.left
+            )
+            console.print(
+                f"{len(report.left)} cells are left, about {spoken(seconds)}: they would not have ended in time. "
+                "Run the same command again.",
+                highlight=False,
+            )
+        return report
 
     if name == build_up.NAME:
         search = build_up.BuildUp(size, data, range(seeds), out, image)

@@ -11,7 +11,7 @@ import heapq
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean, median
@@ -32,7 +32,7 @@ from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
 from vitreous.studies.measuring import TRAININGS, missing
 from vitreous.studies.plan import Cell
-from vitreous.studies.running import trained
+from vitreous.studies.running import STACK, trained
 from vitreous.studies.training import Images, Training
 from vitreous.training import prepare
 from vitreous.training.loop import Course
@@ -72,6 +72,8 @@ class Speed:
     """Seconds that the first epoch takes longer than the others."""
     finished: bool = False
     """Known from finished trainings, and not from a few steps."""
+    seeds: int = 1
+    """Trainings that shared each step; `rate` is that of one of them."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,12 @@ class Estimate:
         return self.training + self.asking
 
 
-def estimate(cells: Sequence[Cell], root: Path, device: str = "auto") -> dict[str, Estimate]:
+def estimate(
+    cells: Sequence[Cell], root: Path, device: str = "auto", stack: bool = False
+) -> dict[str, Estimate]:
     """Of every cell by its key, done by one worker alone with one thread, as workers do.
+
+    With `stack`, seeds of one configuration are trained in one step, and each cell has its share of that.
 
     Images whose number is not known are loaded to be counted, which fails where the study would.
     """
@@ -127,19 +133,28 @@ def estimate(cells: Sequence[Cell], root: Path, device: str = "auto") -> dict[st
             name for (_, name), cost in zip(names, costs, strict=True) if cost is None
         )
         speed = speeds.get(networks.get(cell.key, ""))
-        lasting = duration(due[cell.key], speed) if speed else 0.0
+        lasting = 0.0
+        if speed:
+            alone = replace(due[cell.key], seed=0)
+            alike = sum(replace(each, seed=0) == alone for each in due.values()) if stack else 1
+            together = 1 if due[cell.key].follows else min(alike, STACK)
+            lasting = duration(due[cell.key], speed, together) / together
         asking, why = sum(filter(None, costs)), refused.get(networks.get(cell.key, ""), "")
         found[cell.key] = Estimate(lasting, asking, tuple(unknown), speed, why)
     return found
 
 
-def duration(training: Training, speed: Speed) -> float:
-    """Seconds of all steps and all tests."""
+def duration(training: Training, speed: Speed, seeds: int = 1) -> float:
+    """Seconds of all steps and all tests of so many seeds that are trained in one step.
+
+    More seeds than the speed was measured with take longer in proportion, fewer take no less: careful on both sides.
+    """
     recipe, (count, tested) = training.recipe, _counts(training.images)
     steps, batch = steps_of(count, recipe)
     whole = schedule(recipe, steps)
     tests = 0 if recipe.objective == "masked" else 2 + (whole.epochs - 1) // recipe.test_every
-    return speed.start + (whole.steps * batch + FORWARD * tests * tested) / speed.rate
+    longer = max(1.0, seeds / speed.seeds)
+    return speed.start + longer * (whole.steps * batch + FORWARD * tests * tested) / speed.rate
 
 
 def network(training: Training, count: int) -> str:
@@ -163,8 +178,10 @@ def finished(root: Path, device: torch.device) -> dict[str, Speed]:
         try:
             run = Run(folder)
             epochs = [each for each in run.records() if "images_per_second" in each]
-            if not epochs or read_json(folder / "environment.json")["device"] != here:
+            environment = read_json(folder / "environment.json")
+            if not epochs or environment["device"] != here:
                 continue
+            together = len(environment.get("stacked_seeds", [0]))
             said = run.identity
             model = next(
                 said["model"][how]["name"] for how in ("build", "load") if how in said["model"]
@@ -175,15 +192,16 @@ def finished(root: Path, device: torch.device) -> dict[str, Speed]:
             )
         except (OSError, ValueError, KeyError, StopIteration, VitreousError):
             continue  # half deleted, or being written
-        found.setdefault(name, []).append(_recorded(epochs))
-    return {
-        name: Speed(
-            1 / fmean(1 / each.rate for each in speeds),
-            fmean(each.start for each in speeds),
-            finished=True,
-        )
-        for name, speeds in found.items()
-    }
+        found.setdefault(name, []).append(replace(_recorded(epochs), seeds=together))
+    return {name: _mean(speeds) for name, speeds in found.items()}
+
+
+def _mean(speeds: Sequence[Speed]) -> Speed:
+    """The mean speed of those finished trainings that shared their steps with the most others."""
+    most = max(each.seeds for each in speeds)
+    same = [each for each in speeds if each.seeds == most]
+    rate = 1 / fmean(1 / each.rate for each in same)
+    return Speed(rate, fmean(each.start for each in same), finished=True, seeds=most)
 
 
 def _recorded(epochs: Sequence[Mapping[str, Any]]) -> Speed:

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ from vitreous.devices import choose_device
 from vitreous.errors import VitreousError
 from vitreous.studies.plan import Cell
 from vitreous.studies.running import (
+    NO_LIMITS,
     WAIT,
+    Limits,
     Report,
     State,
     Told,
@@ -61,21 +64,27 @@ def usual(device: str) -> int:
 
 
 def processes(
-    cells: Sequence[Cell], root: Path, scale: Scale, device: str, told: Told, workers: int
+    cells: Sequence[Cell],
+    root: Path,
+    scale: Scale,
+    device: str,
+    told: Told,
+    limits: Limits = NO_LIMITS,
+    workers: int = 1,
 ) -> Report:
     """So many workers, each with a GPU of its own where there are GPUs; this is the first, and tells how it goes."""
     cells = begin(cells, root)
     context = multiprocessing.get_context("spawn")
     helpers = [
         context.Process(
-            target=_help, args=(cells, root, scale, _device(device, number)), daemon=True
+            target=_help, args=(cells, root, scale, _device(device, number), limits), daemon=True
         )
         for number in range(1, workers)
     ]
     for helper in helpers:
         helper.start()
     try:
-        return share(cells, root, scale, _device(device, 0), told)
+        return share(cells, root, scale, _device(device, 0), told, limits)
     finally:
         for helper in helpers:
             helper.terminate()
@@ -83,11 +92,11 @@ def processes(
             helper.join()
 
 
-def _help(cells: Sequence[Cell], root: Path, scale: Scale, device: str) -> None:
+def _help(cells: Sequence[Cell], root: Path, scale: Scale, device: str, limits: Limits) -> None:
     """What stops a helper it keeps to itself: the first process finds its cell undone and says what there is to say."""
     end_with_parent()
     with contextlib.suppress(KeyboardInterrupt, VitreousError):
-        share(cells, root, scale, device)
+        share(cells, root, scale, device, silent, limits)
 
 
 def end_with_parent() -> None:
@@ -115,14 +124,18 @@ def _gpus_here(device: str) -> int:
 
 
 def cluster(
-    cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent, workers: int = 1,
-    address: str | None = None,
+    cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent,
+    limits: Limits = NO_LIMITS, workers: int = 1, address: str | None = None,
 ) -> Report:  # fmt: skip
     """On a Ray cluster: the one at `address`, or one of this machine's with so many CPUs that ends with the study.
 
     A cell takes a GPU where the cluster has GPUs and a CPU otherwise. All machines have this version of Vitreous and
     see the study's folder, and the images, at the same place.
     """
+    if limits.deadline < inf:
+        raise VitreousError(
+            "A limit of time holds on one machine only: leave out --until or --executor ray."
+        )
     root = root.expanduser().resolve()
     cells = begin(cells, root)
     for cell in cells:
@@ -249,7 +262,7 @@ class Dispatch:
         """Send what waits for nothing any more."""
         for cell in list(self.waiting.values()):
             if why := unmet(cell, self.report):
-                enter(self.report, self.waiting.pop(cell.key), why, self.told)
+                enter(self.report, self.waiting.pop(cell.key), "failed", why, self.told)
             elif not any(key in self.ours and key not in self.report.done for key in cell.follows):
                 self.out[self.send(cell)] = self.waiting.pop(cell.key)
         if self.out and (oldest := next(iter(self.out.values()))).key != self.shown:
@@ -294,7 +307,7 @@ class Dispatch:
         if state == "held":
             self.held[cell.key] = cell
         else:
-            enter(self.report, cell, why, self.told)
+            enter(self.report, cell, state, why, self.told)
 
     def stop(self) -> None:
         """Ask workers to stop: a training saves its state."""

@@ -4,10 +4,12 @@ that name, and put into a folder with an index that is written last. Results tha
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import pandas as pd
@@ -30,6 +32,7 @@ from vitreous.results import Column, Result
 from vitreous.results.files import intact
 from vitreous.storage.atomic_files import explain_write_errors, read_json, write_json
 from vitreous.storage.fingerprints import checksum
+from vitreous.storage.locks import Busy, hold_lock
 from vitreous.storage.run_folder import Run
 from vitreous.studies.identities import identities
 from vitreous.studies.plan import Sitting
@@ -78,43 +81,84 @@ def _index(home: Path) -> dict[str, Any]:
 
 
 def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") -> Path:
-    """Whatever is missing, and the index anew."""
-    home = folder(sitting, root)
-    known = _index(home)
-    left_out = dict(known.get("left_out", {}))
-    seconds = dict(known.get("seconds", {}))
+    """Measure what is missing, and return the folder that holds the results and their index."""
+    for names in groups(missing(sitting, root), scale):
+        measure_group(sitting, names, root, scale, device)
+    return folder(sitting, root)
+
+
+def groups(names: Sequence[str], scale: Scale) -> list[tuple[str, ...]]:
+    """Split results into those measured together: the record of the training, the probes of one
+    pass over as many images, and each analysis by itself."""
+    found: list[tuple[str, ...]] = [
+        (name,) for name in ("identities", "training", "trajectory") if name in names
+    ]
+    passes: dict[int | None, list[str]] = {}
+    for name in names:
+        if name in probes.names():
+            passes.setdefault(_limit(name, scale), []).append(name)
+    found += [tuple(each) for each in passes.values()]
+    many = [name for name in names if name in analyses.names() and name != "trajectory"]
+    return [*found, *((name,) for name in many)]
+
+
+def _limit(name: str, scale: Scale) -> int | None:
+    """Return the number of images of a probe's pass; None for all."""
+    return None if name in EVERY else scale.counts.get(name, PASS)
+
+
+def measure_group(
+    sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, device: str = "auto"
+) -> None:
+    """Measure results of one group (see `groups`), save them, and enter them into the index."""
     began = perf_counter()
-    wanted = missing(sitting, root)
-    for found in _measured(sitting, wanted, root, scale, device):
-        for result in found.values():
-            result.save(home)
-        left_out |= {name: "; ".join(why.values()) for name, why in found.left_out.items()}
-        taken, began = perf_counter() - began, perf_counter()
-        seconds |= {name: round(taken / len(found), 3) for name in found}
-    names = dict.fromkeys((*known.get("results", {}), *sitting.results))
-    sums = {name: sum_ for name, sum_ in known.get("checksums", {}).items() if name not in wanted}
-    paths = [path for name in names if intact(path := home / f"{name}.json", sums.get(name))]
-    there = [Result.load(path) for path in paths]
-    counts = [int(result.about.get("data", {}).get("classes", 0)) for result in there]
-    index = {
-        "key": home.name,
-        "study": _study(root),
-        "facts": dict(sitting.facts),
-        "name": "" if sitting.training is None else sitting.name,
-        "other": sitting.beside.name if sitting.beside else "",
-        "classes": max(counts, default=0),
-        "results": {result.name: list(marks(result)) for result in there},
-        "checksums": {
-            result.name: checksum(read_json(path))
-            for result, path in zip(there, paths, strict=True)
-        },
-        "left_out": left_out,
-        "seconds": seconds,
-    }
+    inspection = _measured(sitting, names, root, scale, device)
+    home = folder(sitting, root)
+    for result in inspection.values():
+        result.save(home)
+    taken = (perf_counter() - began) / max(1, len(inspection))
     with explain_write_errors(home):
         home.mkdir(parents=True, exist_ok=True)
-    write_json(home / INDEX, index)
-    return home
+    with _index_lock(home, root):
+        known = _index(home)
+        sums = known.get("checksums", {})
+        kept = {
+            name: mark
+            for name, mark in known.get("results", {}).items()
+            if name not in inspection and intact(home / f"{name}.json", sums.get(name))
+        }
+        new = {name: list(marks(result)) for name, result in inspection.items()}
+        classes = [
+            int(each.about.get("data", {}).get("classes", 0)) for each in inspection.values()
+        ]
+        left_out = {name: "; ".join(why.values()) for name, why in inspection.left_out.items()}
+        index = {
+            "key": home.name,
+            "study": _study(root),
+            "training": "" if sitting.training is None else sitting.training.key,
+            "facts": dict(sitting.facts),
+            "name": "" if sitting.training is None else sitting.name,
+            "other": sitting.beside.name if sitting.beside else "",
+            "classes": max(known.get("classes", 0), *classes, 0),
+            "results": kept | new,
+            "checksums": {name: sums[name] for name in kept if name in sums}
+            | {name: checksum(read_json(home / f"{name}.json")) for name in new},
+            "left_out": known.get("left_out", {}) | left_out,
+            "seconds": known.get("seconds", {}) | dict.fromkeys(new, round(taken, 3)),
+        }
+        write_json(home / INDEX, index)
+
+
+@contextlib.contextmanager
+def _index_lock(home: Path, root: Path) -> Iterator[None]:
+    """Hold the lock of an index, waiting for another process that is writing it."""
+    while True:
+        try:
+            with hold_lock(root / "locks" / f"{home.name}.index.lock", "writing an index"):
+                yield
+            return
+        except Busy:
+            sleep(0.05)
 
 
 def _study(root: Path) -> dict[str, Any]:
@@ -127,57 +171,35 @@ def _study(root: Path) -> dict[str, Any]:
 
 def _measured(
     sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, device: str
-) -> Iterator[Inspection]:
-    """Answers, a few at a time, so that what there is can be kept."""
+) -> Inspection:
+    """Measure the results of one group."""
     if sitting.training is None:
-        yield Inspection({"identities": identities()})
-        return
+        return Inspection({"identities": identities()})
     run = Run(root / TRAININGS / sitting.training.key)
     if "training" in names:
-        yield Inspection({"training": record(run, sitting.name)})
-    if not set(names) - {"training"}:
-        return
+        return Inspection({"training": record(run, sitting.name)})
     given, side = sitting.training.images, sitting.facts.get("resolution")
-    train = images(given, "train", side)
-    test = images(
-        given, "held_out" if sitting.facts.get("measured") == "held_out" else "test", side
-    )
+    held_out = sitting.facts.get("measured") == "held_out"
+    test = images(given, "held_out" if held_out else "test", side)
     if "trajectory" in names:
         way = analyse(f"run:{run.folder}", test, "trajectory", device=device)["trajectory"]
-        yield Inspection({"trajectory": replace(way, table=way.table.assign(model=sitting.name))})
-    models = {
-        each.name: _model(each, root, test)
-        for each in (sitting, sitting.beside)
-        if each is not None
+        return Inspection({"trajectory": replace(way, table=way.table.assign(model=sitting.name))})
+    both = [each for each in (sitting, sitting.beside) if each is not None]
+    models = {each.name: _model(each, root, test) for each in both}
+    if names[0] in probes.names():
+        asked = {name: scale.asks.get(name, {}) for name in names}
+        return inspect(models, test, asked, limit=_limit(names[0], scale), device=device)
+    (name,) = names
+    shown = {
+        "train": images(given, "train", side),
+        "test": _conflicting(sitting) if name == "cue_conflict" else test,
     }
-    for asked, limit in _passes([name for name in names if name in probes.names()], scale):
-        yield inspect(
-            models,
-            test,
-            {name: scale.asks.get(name, {}) for name in asked},
-            limit=limit,
-            device=device,
-        )
-    for name in names:
-        if name not in analyses.names() or name == "trajectory":
-            continue
-        shown = {"train": train, "test": _conflicting(sitting) if name == "cue_conflict" else test}
-        ways = [
-            analyse(models, shown, {name: options}, limit=scale.counts.get(name), device=device)
-            for options in _ways(sitting, name, scale)
-        ]
-        yield _joined(name, ways)
-
-
-def _passes(names: Sequence[str], scale: Scale) -> Iterator[tuple[list[str], int | None]]:
-    """Questions that are asked together, and on how many images."""
-    for limit in dict.fromkeys(
-        None if name in EVERY else scale.counts.get(name, PASS) for name in names
-    ):
-        yield (
-            [n for n in names if (None if n in EVERY else scale.counts.get(n, PASS)) == limit],
-            limit,
-        )
+    limit = scale.counts.get(name)
+    ways = [
+        analyse(models, shown, {name: options}, limit=limit, device=device)
+        for options in _ways(sitting, name, scale)
+    ]
+    return _joined(name, ways)
 
 
 def _ways(sitting: Sitting, name: str, scale: Scale) -> list[dict[str, Any]]:
@@ -240,6 +262,7 @@ def _displace(larger: nn.Module, model: nn.Module, how: str) -> None:
         new.table.copy_(rows)
 
 
+@lru_cache(maxsize=2)
 def images(given: Images, split: str, side: int | None = None) -> Dataset:
     """Of a training: its share of the training images, those `held_out` of them, or the test images; at another
     resolution if one is given."""
@@ -282,7 +305,7 @@ def record(run: Run, name: str) -> Result:
         Column("head", "quantity", "The head, from 0; -1 for what has none."),
         Column("value", "quantity", "The number."),
     )
-    about = {"versions": versions(), "data": {"fingerprint": run.identity["data"].get("test", "")}}
+    about = {"versions": versions(), "data": {"fingerprint": run.identity["test"]["fingerprint"]}}
     return Result("training", table, columns, about=about)
 
 

@@ -23,6 +23,14 @@ MOMENTS = {"start": "initial", "warmup": "warmup", "33": "33", "66": "66", None:
 """What claims call a moment, and what a run does."""
 EARLY = {"start", "warmup"}
 """Moments for which a training need not go on after its warm-up."""
+NO_CONTROL = frozenset(
+    {"training", "trajectory", "hessian", "landscape", "corruption", "adversarial", "similarity_to"}
+)
+"""Results without an untrained control: those that describe the course of training, and those about
+the loss or the robustness of a classifier, which a network at chance does not have."""
+CHANCE = frozenset({"accuracy", "calibration"})
+"""Results that an untrained network has at chance level. They need no control of their own, but are
+measured along with other controls."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +98,7 @@ def plan(
                     told(facts), {"facts": facts, "results": {}, "claims": {}}
                 )
                 entry["results"][need.result] = entry["claims"][claim.id] = None
+    _add_controls(wanted)
     early = _early([entry["facts"] for entry in wanted.values()])
     cells: dict[str, Cell] = {}
     for entry in wanted.values():
@@ -98,6 +107,25 @@ def plan(
         )
         _enter(cells, sitting, tuple(entry["claims"]))
     return _ordered(cells)
+
+
+def _add_controls(wanted: dict[str, dict[str, Any]]) -> None:
+    """Add the untrained control of every network that is measured at the end of its training: the
+    same results at its start. What a network shows before training is no effect of training."""
+    for entry in list(wanted.values()):
+        facts, results = entry["facts"], set(entry["results"]) - NO_CONTROL
+        trained_twice = "pretrained" in facts or "tuned" in facts
+        if "moment" in facts or "beside" in facts or trained_twice or not results - CHANCE:
+            continue
+        if facts["model"] == "identities" or "measured" in facts:
+            continue
+        start = checked(
+            facts["model"],
+            {name: value for name, value in facts.items() if name != "model"} | {"moment": "start"},
+        )
+        control = wanted.setdefault(told(start), {"facts": start, "results": {}, "claims": {}})
+        control["results"] |= dict.fromkeys(sorted(results))
+        control["claims"] |= entry["claims"]
 
 
 def _seeds(claim: Claim, scale: Scale, seeds: Sequence[int]) -> Sequence[int]:
@@ -150,7 +178,8 @@ def _sitting(
     other = _sitting(_other(facts), (), scale, data, image, early) if "beside" in facts else None
     training = realise(facts, scale, data, image, short=_whose(facts) in early)
     where = "" if facts["data"] == data else facts["data"]
-    if _whose({**facts, "data": where, "seed": 0}) in _watched(scale.thresholds(data)):
+    kind = _whose({**facts, "data": where, "seed": 0})
+    if scale.keep_epochs and kind in _watched(scale.thresholds(data)):
         training = replace(training, recipe=training.recipe.but(keep="epochs"))
     return Sitting(facts, results, training, other)
 

@@ -20,9 +20,10 @@ import contextlib
 import shutil
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -42,6 +43,7 @@ from vitreous.studies.scales import Scale
 from vitreous.studies.training import Training
 from vitreous.training.adapt import adapt
 from vitreous.training.loop import train
+from vitreous.training.seeds import train_seeds
 
 WAIT = 0.5
 """Seconds before a cell that another process holds is looked at again."""
@@ -53,13 +55,43 @@ class Report:
 
     done: list[str]
     failed: dict[str, str]
+    left: list[str] = field(default_factory=list)
+    """Cells that were not begun because they would not have finished in time."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How cells are done: until when, and whether seeds are trained together."""
+
+    deadline: float = inf
+    """By `time.time`; a cell that would end later is not begun."""
+    training: Mapping[str, float] = field(default_factory=dict)
+    """Estimated seconds of training of each cell, by key."""
+    measuring: Mapping[str, float] = field(default_factory=dict)
+    """Estimated seconds of measuring of each cell, by key."""
+    stack: bool = False
+    """Whether trainings that differ in their seed alone are trained in one step."""
+
+    def allow(self, cell: Cell, peers: Sequence[Cell] = ()) -> bool:
+        """Whether a cell, and the training of others together with it, would end in time."""
+        if self.deadline == inf:
+            return True
+        trainings = sum(self.training.get(each.key, 0.0) for each in (cell, *peers))
+        return time.time() + trainings + self.measuring.get(cell.key, 0.0) <= self.deadline
+
+
+NO_LIMITS = Limits()
+STACK = 8
+"""Most seeds that are trained in one step."""
+PACKED = "packed.json"
+"""In the folder of a training whose results were unpacked and whose weights were left behind."""
 
 
 Told = Callable[[Cell, str], None]
-"""Called with a cell and what became of it: 'begun', 'done', 'failed'."""
-State = Literal["done", "failed", "held", "lost"]
+"""Called with a cell and what became of it: 'begun', 'done', 'failed', 'left'."""
+State = Literal["done", "failed", "held", "lost", "left"]
 """What came of an attempt. Held: another process is at it, or what it follows is not there yet. Lost: it failed and has
-taken the GPU with it, which refuses this process from now on."""
+taken the GPU with it, which refuses this process from now on. Left: it would not have finished in time."""
 
 
 def silent(cell: Cell, state: str) -> None:
@@ -67,9 +99,17 @@ def silent(cell: Cell, state: str) -> None:
 
 
 def finished(cell: Cell, root: Path) -> bool:
-    """Whether nothing is left to do."""
-    begun = cell.training is None or trained(cell.training.key, root)
-    return begun and not any(missing(sitting, root) for sitting in cell.sittings)
+    """Whether nothing is left to do. Results that were unpacked need no weights."""
+    if any(missing(sitting, root) for sitting in cell.sittings):
+        return False
+    key = cell.training.key if cell.training else ""
+    return not key or trained(key, root) or packed(key, root)
+
+
+def packed(key: str, root: Path) -> bool:
+    """Whether the results of this training were unpacked here, without its weights."""
+    home = root / TRAININGS / key
+    return (home / PACKED).is_file() and not (home / "weights").exists()
 
 
 def left(cells: Sequence[Cell], root: Path) -> list[Cell]:
@@ -96,10 +136,15 @@ def _final_step(folder: Path, run: str, inode: int, size: int, written: int) -> 
 
 
 def run(
-    cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent
+    cells: Sequence[Cell],
+    root: Path,
+    scale: Scale,
+    device: str = "auto",
+    told: Told = silent,
+    limits: Limits = NO_LIMITS,
 ) -> Report:
     """All cells, here, one after the other."""
-    return share(begin(cells, root), root, scale, device, told)
+    return share(begin(cells, root), root, scale, device, told, limits)
 
 
 def begin(cells: Sequence[Cell], root: Path) -> list[Cell]:
@@ -111,19 +156,30 @@ def begin(cells: Sequence[Cell], root: Path) -> list[Cell]:
 
 
 def share(
-    cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent
+    cells: Sequence[Cell],
+    root: Path,
+    scale: Scale,
+    device: str = "auto",
+    told: Told = silent,
+    limits: Limits = NO_LIMITS,
 ) -> Report:
-    """The cells that nobody else does; those that another process is at are waited for."""
+    """Do the cells that nobody else does; those that another process is at are waited for."""
     report = Report([], {})
     waiting = list(cells)
     while waiting:
         held = []
         for cell in waiting:
-            state, why = _awaited(cell, report) or attempt(cell, root, scale, device, told)
+            if why := unmet(cell, report):
+                state: State = "failed"
+            elif any(key in report.left for key in cell.follows):
+                state = "left"
+            else:
+                peers = _peers(cell, waiting, root) if limits.stack else []
+                state, why = attempt(cell, root, scale, device, told, peers, limits)
             if state == "held":
                 held.append(cell)
                 continue
-            enter(report, cell, why, told)
+            enter(report, cell, state, why, told)
             if state == "lost":
                 raise VitreousError(
                     f"The GPU gave up at cell {cell.key} ({why}) and takes no more work from this process. What is "
@@ -135,9 +191,20 @@ def share(
     return report
 
 
-def _awaited(cell: Cell, report: Report) -> tuple[State, str] | None:
-    why = unmet(cell, report)
-    return ("failed", why) if why else None
+def _peers(cell: Cell, cells: Sequence[Cell], root: Path) -> list[Cell]:
+    """The other cells whose trainings differ from this one's in nothing but the seed and are not done."""
+    if cell.training is None or cell.training.follows or trained(cell.training.key, root):
+        return []
+    alone = replace(cell.training, seed=0)
+    return [
+        each
+        for each in cells
+        if each is not cell
+        and each.training is not None
+        and replace(each.training, seed=0) == alone
+        and not (trained(each.training.key, root) or packed(each.training.key, root))
+        and not noted(each, root)
+    ][: STACK - 1]
 
 
 def unmet(cell: Cell, report: Report) -> str:
@@ -146,30 +213,49 @@ def unmet(cell: Cell, report: Report) -> str:
     return f"It waits for {failed[0]}, which failed." if failed else ""
 
 
-def enter(report: Report, cell: Cell, why: str, told: Told) -> None:
-    """A cell that is over into the report, as failed if there is a reason for that."""
-    if why:
-        report.failed[cell.key] = why
-    else:
+def enter(report: Report, cell: Cell, state: State, why: str, told: Told) -> None:
+    """A cell that is over into the report."""
+    if state == "left":
+        report.left.append(cell.key)
+    elif state == "done":
         report.done.append(cell.key)
-    told(cell, "failed" if why else "done")
+    else:
+        report.failed[cell.key] = why
+    told(cell, "failed" if state == "lost" else state)
 
 
 def attempt(
-    cell: Cell, root: Path, scale: Scale, device: str = "auto", told: Told = silent
+    cell: Cell,
+    root: Path,
+    scale: Scale,
+    device: str = "auto",
+    told: Told = silent,
+    peers: Sequence[Cell] = (),
+    limits: Limits = NO_LIMITS,
 ) -> tuple[State, str]:
-    """Do a cell, unless another process is at it, did it, or noted that it fails; what became of it, and why."""
+    """Do a cell, unless another process is at it, did it, or noted that it fails; what became of it, and why.
+
+    The trainings of `peers` differ from that of the cell in their seed alone and are done with it.
+    """
     with locked(lock(cell, root)) as mine:
-        if not mine or not all(trained(key, root) for key in cell.follows):
+        if not mine:
             return "held", ""
         try:
             if finished(cell, root):
                 _forget(cell, root)
-            elif why := noted(cell, root):
+                return "done", ""
+            if lost := [key for key in cell.follows if packed(key, root)]:
+                return "failed", note(cell, root, _no_weights(lost[0], root))
+            if not all(trained(key, root) for key in cell.follows):
+                return "held", ""
+            if why := noted(cell, root):
                 return "failed", why
-            else:
-                told(cell, "begun")
-                do(cell, root, scale, device)
+            if not limits.allow(cell, peers):
+                return "left", ""
+            told(cell, "begun")
+            if peers:
+                _train_stacked([cell, *peers], root, device)
+            do(cell, root, scale, device)
         except VitreousError as error:
             return "failed", note(cell, root, str(error) or type(error).__name__)
         except Exception as error:
@@ -179,11 +265,20 @@ def attempt(
     return "done", ""
 
 
+def _no_weights(key: str, root: Path) -> str:
+    return (
+        f"The weights of training {key} were left behind when its results were packed; delete "
+        f"{str(root / TRAININGS / key)!r} to train it again."
+    )
+
+
 def do(cell: Cell, root: Path, scale: Scale, device: str = "auto") -> None:
     """Train, unless that is done, and measure what is missing."""
     if cell.training is not None:
         if _checkpoint_lost(cell, root):
             shutil.rmtree(root / TRAININGS / cell.training.key)
+        if packed(cell.training.key, root):
+            raise VitreousError(_no_weights(cell.training.key, root))
         if not trained(cell.training.key, root):
             with alike(cell.training.seed):
                 _train(cell.training, root, device)
@@ -235,6 +330,29 @@ def _train(training: Training, root: Path, device: str) -> None:
         model, data, recipe, test=test, out=root / TRAININGS / training.key, seed=training.seed, device=device,
         teacher=teacher(training.teacher, root) if training.teacher else None, show=False,
     )  # fmt: skip
+
+
+def _train_stacked(cells: Sequence[Cell], root: Path, device: str) -> None:
+    """Train several seeds of one configuration in one step; those that another process is at are left to it."""
+    with contextlib.ExitStack() as stack:
+        first, *others = cells
+        free = [each for each in others if stack.enter_context(locked(lock(each, root)))]
+        trainings = [each.training for each in (first, *free) if each.training is not None]
+        left = [each for each in trainings if not trained(each.key, root)]
+        if len(left) < 2:
+            return
+        training = left[0]
+        with alike(training.seed):
+            train_seeds(
+                training.model,
+                images(training.images, "train"),
+                training.recipe,
+                seeds=[each.seed for each in left],
+                test=images(training.images, "test"),
+                out=[root / TRAININGS / each.key for each in left],
+                device=device,
+                show=False,
+            )
 
 
 def lock(cell: Cell, root: Path) -> Path:

@@ -8,7 +8,7 @@ all networks are trained alike (0.4 of the catalogue), so that what differs betw
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from vitreous.claims.facts import MODELS
@@ -63,6 +63,8 @@ class Scale:
     """By name of the images: how many times as long all networks are trained on them."""
     last: Mapping[str, str] = field(default_factory=dict)
     """By model: the last unit before the head, where `linear_probe` has a probe for every single position (SLC-22)."""
+    keep_epochs: bool = True
+    """Whether the weights of every epoch are kept of networks whose trajectory a claim reads."""
 
     def build(self, model: str, size: str = "") -> Build:
         """Of this model and size, unless there is none."""
@@ -259,11 +261,26 @@ PAPER = Scale(
     last={"vit": "blocks.11.mlp", "resnet": "layer4.2"},
 )
 
-SCALES = {scale.name: scale for scale in (SANITY, SMALL, PAPER)}
+REPRODUCTION = replace(
+    SMALL,
+    name="reproduction",
+    builds={
+        **SMALL.builds,
+        "swin": _sized(_patched("swin_ti", 2, window=2), _patched("swin_s", 2, window=2)),
+    },
+    recipe=named("hdv_cifar").but(test_every=5),
+    asks=PAPER.asks,
+    counts={**SMALL.counts, "hessian": 640, "corruption": 1000},
+    keep_epochs=False,
+)
+"""The networks of `small` with Park and Kim's recipe as published (5 + 300 epochs at batch 96). Only
+Swin differs: with windows of 4 x 4 patches, 8 of its 12 blocks would see the whole image."""
+
+SCALES = {scale.name: scale for scale in (SANITY, SMALL, PAPER, REPRODUCTION)}
 
 
 def scale_named(name: str) -> Scale:
-    """`sanity`, `small` or `paper`."""
+    """`sanity`, `small`, `paper` or `reproduction`."""
     if name not in SCALES:
         raise UnknownName("scale", name, SCALES, f"Scales are {', '.join(SCALES)}.")
     return SCALES[name]

@@ -39,7 +39,7 @@ def train_seeds(
     *,
     seeds: Sequence[int],
     test: Dataset | None = None,
-    out: Path | str | None = None,
+    out: Path | str | Sequence[Path] | None = None,
     device: str = "auto",
     compile: bool | None = None,
     show: bool = True,
@@ -53,7 +53,8 @@ def train_seeds(
     seeds
         The random seeds. Each run equals the single run of its seed (on a CPU in float32, up to rounding).
     out
-        The folder that holds one run per seed, `seed-0` and so on; by default each run is named under `runs/`.
+        The folder that holds one run per seed, `seed-0` and so on, or one folder per seed; by default each run is
+        named under `runs/`.
 
     Other arguments are those of `train`. A model with dropout is trained one seed after the other, with a notice.
 
@@ -72,9 +73,13 @@ def train_seeds(
     compile = where.type == "cuda" if compile is None else compile
     with defer_interrupts() as stop, contextlib.ExitStack() as stack:
         courses, runs = [], []
-        for seed in seeds:
+        for number, seed in enumerate(seeds):
             course, identity = _course(model, data, test, recipe, seed, where, compile)
-            run = Run(Path(out) / f"seed-{seed}" if out else Path("runs") / prepare.title(identity))
+            if out is None:
+                folder = Path("runs") / prepare.title(identity)
+            else:
+                folder = Path(out) / f"seed-{seed}" if isinstance(out, Path | str) else out[number]
+            run = Run(folder)
             stack.enter_context(run.hold(identity, course.bytes(), "training"))
             course.resume(run)
             courses.append(course)

@@ -1,0 +1,450 @@
+"""The reproduction on real images, in parts that each fit one GPU for half an hour.
+
+    python benchmarks/campaign.py run --slice 1 --part 1 --minutes 25 --data data/cifar10 --out campaign
+    python benchmarks/campaign.py pack --slice 1 --part 1 --data data/cifar10 --out campaign --to packed
+
+`run` trains the seeds of one network in one step and measures what the claims of its slice read. One
+process measures checkpoints while others are still to come, as long as training ends in time; the
+others begin when training is over. What matters most is measured first, and nothing is begun that
+would end after `--minutes`. It ends with `pack`: evidence without weights, and the final weights of
+every seed in half precision. Interrupted? Run the same command again: it resumes.
+
+`--data` is how the names of the numpy files begin, as in `npz:data/cifar10`. The name that results
+carry is without the folder, so that parts from different machines can be put together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+import torch
+from safetensors.torch import save
+
+from vitreous import claims
+from vitreous.claims.facts import told
+from vitreous.errors import VitreousError
+from vitreous.storage.run_folder import Run
+from vitreous.studies import running
+from vitreous.studies.conduct import remember
+from vitreous.studies.estimates import asked
+from vitreous.studies.measuring import (
+    TRAININGS,
+    folder,
+    groups,
+    measure_group,
+    missing,
+)
+from vitreous.studies.packing import pack_evidence
+from vitreous.studies.plan import Cell, Sitting, plan
+from vitreous.studies.running import Limits, alike, locked, trained
+from vitreous.studies.scales import Scale, scale_named
+from vitreous.training import loop
+from vitreous.training.optim import schedule
+from vitreous.training.step import steps_of
+
+Item = tuple[Sitting, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Which claims, at which scale, and which networks are trained in which part."""
+
+    claims: str
+    scale: str
+    parts: dict[int, tuple[str, ...]]
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+
+SLICES = {
+    1: Slice(
+        "HDV-01 HDV-02 HDV-05 HDV-06 HDV-09 HDV-10 HDV-11 HDV-13 HDV-19 HDV-21 HDV-22 HDV-26 HDV-27 "
+        "HDV-28 HDV-29 HDV-30 HDV-31 HDV-32 HDV-34 HDV-35 HDV-36 HDV-37 HDV-38 HDV-39 HDV-40 HDV-41 "
+        "HDV-42 HDV-49 HDV-50 HDV-51 HDV-54 SLC-03 SLC-04 SLC-05 SLC-06 SLC-07 SLC-08 SLC-14 SLC-15 "
+        "SLC-16 SLC-19 SLC-20 SLC-21 SLC-22 SLC-23 SLC-24 SLC-25 SLC-31 VIT-04 VIT-13 VIT-14",
+        "reproduction",
+        {
+            1: ("vit",),
+            2: ("resnet",),
+            3: ("vit pool=gap",),
+            4: ("swin",),
+            5: ("pit",),
+            6: ("mixer",),
+        },
+    )
+}
+MORE = ("fourier", "attention_entropy", "head_diversity", "nonlocality")
+"""Probes that cost little in the same pass, for claims that other networks are asked about today."""
+RANKS = (
+    ("final", "training"),
+    ("final", "probes"),
+    ("initial", "probes"),
+    ("final", "hessian"),
+    ("warmup", "hessian"),
+    ("final", "linear_probe"),
+    ("final", "lesion"),
+    ("final", "erf"),
+    ("final", "landscape"),
+    ("final", "corruption"),
+    ("final", "adversarial"),
+    ("final", "occlusion"),
+    ("initial", "linear_probe"),
+    ("initial", "lesion"),
+    ("initial", "erf"),
+    ("initial", "occlusion"),
+    ("clean", "hessian"),
+    ("66", "hessian"),
+    ("33", "hessian"),
+)
+"""Checkpoint and measurement, what matters most first."""
+SECONDS = {"hessian": 60.0, "probes": 30.0, "training": 1.0}
+"""How long a measurement takes before one has been measured; 30 s for the others."""
+RESERVE = 270.0
+"""Seconds that are kept for measuring after training."""
+HALVES = 15 << 20
+"""Bytes of one file of weights."""
+ZOO = ("vit", "vit pool=gap", "resnet", "convit", "deit")
+"""Networks whose final weights are kept."""
+
+
+def cells_of(which: Slice, part: int, scale: Scale, data: str) -> list[Cell]:
+    """The cells of the networks of a part, with the additional probes."""
+    about = [claim for claim in claims.every() if claim.id in which.claims.split()]
+    found = []
+    for cell in plan(about, scale, data, which.seeds):
+        own = {_network(sitting) for sitting in cell.sittings}
+        if cell.training is not None and own and own <= set(which.parts[part]):
+            found.append(replace(cell, sittings=tuple(map(_extended, cell.sittings))))
+    return found
+
+
+def _network(sitting: Sitting) -> str:
+    left_out = ("moment", "measured", "beside", "data", "seed")
+    return told({name: value for name, value in sitting.facts.items() if name not in left_out})
+
+
+def _extended(sitting: Sitting) -> Sitting:
+    """A trained network at its end, and before training, is measured by more than claims read."""
+    if sitting.moment not in ("initial", "final") or "measured" in sitting.facts:
+        return sitting
+    return replace(sitting, results=tuple(sorted({*sitting.results, *MORE})))
+
+
+def toy(scale: Scale) -> Scale:
+    """The same at a size for a few minutes of one core."""
+    builds = dict(scale.builds)
+    for name in ("vit", "mixer"):
+        build = builds[name][""]
+        builds[name] = {"": replace(build, options={**build.options, "depth": 2})}
+    return replace(
+        scale,
+        builds=builds,
+        recipe=scale.recipe.but(epochs=5, warmup=1, batch=16, test_every=2),
+        images=replace(scale.images, size=64, test_size=64),
+        counts=dict.fromkeys(("hessian", "landscape", "erf", "corruption", "adversarial"), 16)
+        | dict.fromkeys(("occlusion", "linear_probe", "lesion", "band_noise"), 32),
+        asks={
+            **scale.asks,
+            "landscape": {**scale.asks["landscape"], "points": 3},
+            "corruption": {"severities": (1,)},
+            "linear_probe": {"shots": (2,)},
+        },
+    )
+
+
+# --- training and measuring ---
+
+
+def train(cells: Sequence[Cell], root: Path, scale: Scale, device: str) -> None:
+    """Train all seeds of a network in one step, and nothing else."""
+    loop.SAVE_EVERY = 120.0  # a state of 64 MB a seed; a part that is killed loses two minutes
+    only = [replace(cell, sittings=()) for cell in cells]
+    report = running.run(only, root, scale, device, limits=Limits(stack=True))
+    for key, why in report.failed.items():
+        print(f"training {key} failed: {why}", flush=True)
+
+
+def items(cells: Sequence[Cell], root: Path, scale: Scale) -> list[tuple[int, Item]]:
+    """What is still to be measured, what matters most first, all seeds before the next kind."""
+    found: list[tuple[int, Item]] = []
+    for cell in cells:
+        for sitting in cell.sittings:
+            due = groups(missing(sitting, root), scale)
+            found += [(_rank(sitting, names), (sitting, names)) for names in due]
+    return sorted(found, key=lambda each: (each[0], each[1][0].facts["seed"]))
+
+
+def _rank(sitting: Sitting, names: Sequence[str]) -> int:
+    moment = str(sitting.facts.get("measured") or sitting.moment)
+    kind = (moment, _kind(names))
+    return RANKS.index(kind) if kind in RANKS else len(RANKS)
+
+
+def _kind(names: Sequence[str]) -> str:
+    if len(names) > 1 or names[0] in ("accuracy", "calibration", *MORE):
+        return "probes"
+    return names[0]
+
+
+def ready(sitting: Sitting, root: Path, names: Sequence[str]) -> bool:
+    """Whether its checkpoint is there; the record of a training is complete at its end."""
+    assert sitting.training is not None
+    run = Run(root / TRAININGS / sitting.training.key)
+    if "training" in names:
+        return trained(sitting.training.key, root)
+    return (run.folder / "weights" / f"{sitting.moment}.safetensors").is_file()
+
+
+def measure(
+    cells: Sequence[Cell], root: Path, scale: Scale, device: str, deadline: float, early: bool
+) -> None:
+    """Measure what is there and nobody else is at, until all is done or time is up."""
+    failed: set[tuple[Path, tuple[str, ...]]] = set()
+    while True:
+        training = not all(trained(cell.key, root) for cell in cells)
+        todo = [each for _, each in items(cells, root, scale)]
+        todo = [each for each in todo if (folder(each[0], root), each[1]) not in failed]
+        if not todo or time.time() > deadline:
+            return
+        if training and (not early or late(cells, root, deadline)):
+            time.sleep(2)
+            continue
+        known = asked(root)
+        for sitting, names in todo:
+            if not ready(sitting, root, names) or not _in_time(sitting, names, known, deadline):
+                continue
+            home = folder(sitting, root)
+            with locked(root / "locks" / f"{home.name}-{names[0]}.lock") as mine:
+                if not mine or not set(names) & set(missing(sitting, root)):
+                    continue
+                began = time.time()
+                try:
+                    with alike(0):
+                        measure_group(sitting, names, root, scale, device)
+                    print(f"{told(sitting.facts)}: {', '.join(names)}, {time.time() - began:.0f} s")
+                except torch.AcceleratorError:
+                    raise
+                except Exception as error:
+                    failed.add((home, names))
+                    print(f"{told(sitting.facts)}: {names} FAILED: {type(error).__name__}: {error}")
+                sys.stdout.flush()
+                break
+        else:
+            if not training and all(
+                not _in_time(sitting, names, known, deadline) for sitting, names in todo
+            ):
+                return
+            time.sleep(1)
+
+
+def _in_time(
+    sitting: Sitting, names: Sequence[str], known: dict[tuple[str, str], float], deadline: float
+) -> bool:
+    model = str(sitting.facts["model"])
+    guess = SECONDS.get(_kind(names), 30.0) / len(names)
+    seconds = sum(known.get((model, name), known.get(("", name), guess)) for name in names)
+    return time.time() + seconds <= deadline
+
+
+def late(cells: Sequence[Cell], root: Path, deadline: float) -> bool:
+    """Whether training, at the rate of its last epochs, would leave too little time for the rest."""
+    left = remaining(cells, root)
+    return left is not None and time.time() + left > deadline - RESERVE
+
+
+def remaining(cells: Sequence[Cell], root: Path) -> float | None:
+    """Seconds that training still takes, at the rate of its last epochs; None before the third."""
+    longest = None
+    for cell in cells:
+        assert cell.training is not None
+        run = Run(root / TRAININGS / cell.key)
+        try:
+            records = run.records()
+            count = int(run.identity["data"]["images"])
+        except (VitreousError, OSError, ValueError):
+            continue
+        if len(records) < 4:
+            continue
+        steps, _ = steps_of(count, cell.training.recipe)
+        epochs = schedule(cell.training.recipe, steps).epochs - records[-1]["epoch"]
+        rate = sum(each["seconds"] for each in records[-3:]) / 3
+        longest = max(
+            longest or 0.0, 1.05 * rate * epochs
+        )  # tests and records are not in `seconds`
+    return longest
+
+
+# --- what comes back ---
+
+
+def pack(cells: Sequence[Cell], root: Path, to: Path) -> None:
+    """Evidence in archives, and final weights in half precision, each file below 16 MB."""
+    to.mkdir(parents=True, exist_ok=True)
+    packed = pack_evidence(root, to / "evidence.zip")
+    print(f"{packed.results} results, {packed.trainings} trainings: {_sizes(packed.archives)}")
+    for cell in cells:
+        assert cell.training is not None
+        name = _network(cell.sittings[0])
+        if name not in ZOO or not trained(cell.key, root):
+            continue
+        tensors, notes = Run(root / TRAININGS / cell.key).read_weights()
+        half = {
+            key: value.to(torch.bfloat16).contiguous() if value.is_floating_point() else value
+            for key, value in tensors.items()
+        }
+        about = {"training": cell.key, "model": name, "seed": str(cell.training.seed)}
+        content = save(half, about | {"step": str(notes["step"])})
+        stem = f"{name.replace(' ', '-').replace('=', '-')}-seed-{cell.training.seed}.safetensors"
+        parts = range(0, len(content), HALVES)
+        for number, begin in enumerate(parts, 1):
+            suffix = "" if len(parts) == 1 else f".{number}"
+            (to / f"{stem}{suffix}").write_bytes(content[begin : begin + HALVES])
+    for each in items_left(cells, root):
+        print(f"not measured: {each}")
+
+
+def items_left(cells: Sequence[Cell], root: Path) -> Iterator[str]:
+    """What is missing, model by model."""
+    for cell in cells:
+        for sitting in cell.sittings:
+            if names := missing(sitting, root):
+                yield f"{told(sitting.facts)}: {', '.join(names)}"
+
+
+def _sizes(paths: Sequence[Path]) -> str:
+    return ", ".join(f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in paths)
+
+
+# --- several processes ---
+
+
+def mps(home: Path) -> dict[str, str]:
+    """Environment in which processes share the GPU; empty where that does not work."""
+    if shutil.which("nvidia-cuda-mps-control") is None:
+        return {}
+    pipes = {
+        "CUDA_MPS_PIPE_DIRECTORY": str(home / "mps"),
+        "CUDA_MPS_LOG_DIRECTORY": str(home / "mps"),
+    }
+    (home / "mps").mkdir(parents=True, exist_ok=True)
+    there = {**os.environ, **pipes}
+    subprocess.run(["nvidia-cuda-mps-control", "-d"], env=there, check=False)
+    tried = subprocess.run(
+        [sys.executable, "-c", "import torch; torch.ones(8, device='cuda').sum().item()"],
+        env=there,
+        check=False,
+        timeout=90,
+    )
+    if tried.returncode == 0:
+        return pipes
+    subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", env=there, check=False, timeout=30)
+    return {}
+
+
+def run(given: argparse.Namespace, cells: Sequence[Cell], root: Path, scale: Scale) -> None:
+    """Start the processes, say every ten seconds how it goes, and pack at the end."""
+    began = time.time()
+    deadline = began + 60 * given.minutes
+    shared = mps(given.out) if given.device != "cpu" and torch.cuda.is_available() else {}
+    print(f"processes share the GPU through MPS: {bool(shared)}", flush=True)
+    command = [sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]]
+    command[2] = "work"
+    environment = {**os.environ, **shared, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    low = {**environment, "CUDA_MPS_CLIENT_PRIORITY": "1"}
+    working = []
+    for number in range(given.workers + 1):
+        role = ["--worker", str(number), "--deadline", str(deadline)]
+        with (given.out / f"worker-{number}.log").open("ab") as log:
+            working.append(
+                subprocess.Popen(
+                    [*command, *role],
+                    env=environment if number == 0 else low,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd=given.cwd,
+                )
+            )
+    try:
+        while any(each.poll() is None for each in working):
+            time.sleep(10 if given.device != "cpu" else 2)
+            print(status(cells, root, scale, began, deadline), flush=True)
+            done = time.time() > deadline and all(trained(cell.key, root) for cell in cells)
+            if done and time.time() > deadline + 15:
+                break
+    finally:
+        for each in working:
+            if each.poll() is None:
+                each.terminate()
+        for each in working:
+            each.wait(timeout=60)
+    pack(cells, root, given.to or given.out / "packed")
+    (given.out / "done").write_text("done\n")
+
+
+def status(cells: Sequence[Cell], root: Path, scale: Scale, began: float, deadline: float) -> str:
+    """One line: minutes, epochs, accuracy, and how much is left."""
+    words = [f"{(time.time() - began) / 60:.1f} of {(deadline - began) / 60:.1f} min"]
+    for cell in cells:
+        try:
+            records = Run(root / TRAININGS / cell.key).records()
+        except (VitreousError, OSError):
+            continue
+        if records:
+            errors = [each["test_error"] for each in records if "test_error" in each]
+            words.append(f"epoch {records[-1]['epoch']} {1 - errors[-1]:.2%}")
+    left = remaining(cells, root)
+    words.append("" if left is None else f"training ends in {left / 60:.1f} min")
+    words.append(f"{len(items(cells, root, scale))} measurements left")
+    return "; ".join(filter(None, words))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("run", "work", "pack", "list"))
+    parser.add_argument("--slice", type=int, choices=SLICES, default=1)
+    parser.add_argument("--part", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=25.0)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("campaign"))
+    parser.add_argument("--to", type=Path)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--workers", type=int, default=6, help="processes that measure")
+    parser.add_argument("--toy", action="store_true", help="a few images and epochs")
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    given.cwd, given.out = Path.cwd(), given.out.resolve()
+    given.to = given.to.resolve() if given.to else None
+    given.out.mkdir(parents=True, exist_ok=True)
+    os.chdir(given.data.resolve().parent)
+    which = SLICES[given.slice]
+    scale = toy(scale_named(which.scale)) if given.toy else scale_named(which.scale)
+    name = f"npz:{given.data.name}"
+    cells, root = cells_of(which, given.part, scale, name), given.out / "study"
+    remember(root, {"data": name, "scale": scale.name, "image": None})
+    if given.what == "run":
+        run(given, cells, root, scale)
+    elif given.what == "pack":
+        pack(cells, root, given.to or given.out / "packed")
+    elif given.what == "list":
+        for _, (sitting, names) in items(cells, root, scale):
+            print(f"{told(sitting.facts)}: {', '.join(names)}")
+    elif given.worker == 0:
+        train(cells, root, scale, given.device)
+    else:
+        measure(cells, root, scale, given.device, given.deadline, early=given.worker == 1)
+
+
+if __name__ == "__main__":
+    main()
