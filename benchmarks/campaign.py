@@ -87,7 +87,6 @@ MORE = ("fourier", "attention_entropy", "head_diversity", "nonlocality")
 RANKS = (
     ("final", "training"),
     ("final", "probes"),
-    ("initial", "probes"),
     ("final", "hessian"),
     ("warmup", "hessian"),
     ("final", "linear_probe"),
@@ -97,19 +96,23 @@ RANKS = (
     ("final", "corruption"),
     ("final", "adversarial"),
     ("final", "occlusion"),
+    ("initial", "probes"),
+    ("clean", "hessian"),
+    ("66", "hessian"),
+    ("33", "hessian"),
     ("initial", "linear_probe"),
     ("initial", "lesion"),
     ("initial", "erf"),
     ("initial", "occlusion"),
-    ("clean", "hessian"),
-    ("66", "hessian"),
-    ("33", "hessian"),
 )
-"""Checkpoint and measurement, what matters most first."""
+"""Checkpoint and measurement, what matters most first. Weights at the start can be made again from
+the seed, so what is measured on them comes last where nothing else is to be had."""
 SECONDS = {"hessian": 60.0, "probes": 30.0, "training": 1.0}
 """How long a measurement takes before one has been measured; 30 s for the others."""
-RESERVE = 270.0
-"""Seconds that are kept for measuring after training."""
+RESERVE = 150.0
+"""Seconds that are kept for measuring after training: nobody measures while training is late."""
+AFTER = 60.0
+"""Seconds for measuring where training itself ends too late."""
 HALVES = 15 << 20
 """Bytes of one file of weights."""
 ZOO = ("vit", "vit pool=gap", "resnet", "convit", "deit")
@@ -209,11 +212,13 @@ def measure(
 ) -> None:
     """Measure what is there and nobody else is at, until all is done or time is up."""
     failed: set[tuple[Path, tuple[str, ...]]] = set()
+    planned = deadline
     while True:
         training = not all(trained(cell.key, root) for cell in cells)
+        deadline = end_of(cells, root, planned)
         todo = [each for _, each in items(cells, root, scale)]
         todo = [each for each in todo if (folder(each[0], root), each[1]) not in failed]
-        if not todo or time.time() > deadline:
+        if not todo or (time.time() > deadline and not training):
             return
         if training and (not early or late(cells, root, deadline)):
             time.sleep(2)
@@ -244,6 +249,14 @@ def measure(
             ):
                 return
             time.sleep(1)
+
+
+def end_of(cells: Sequence[Cell], root: Path, deadline: float) -> float:
+    """When measuring ends: at the deadline, or a little after training that ended too late."""
+    ends = [root / TRAININGS / cell.key / "weights" / "final.safetensors" for cell in cells]
+    if not all(path.is_file() for path in ends):
+        return deadline
+    return max(deadline, max(path.stat().st_mtime for path in ends) + AFTER)
 
 
 def _in_time(
@@ -377,8 +390,8 @@ def run(given: argparse.Namespace, cells: Sequence[Cell], root: Path, scale: Sca
         while any(each.poll() is None for each in working):
             time.sleep(10 if given.device != "cpu" else 2)
             print(status(cells, root, scale, began, deadline), flush=True)
-            done = time.time() > deadline and all(trained(cell.key, root) for cell in cells)
-            if done and time.time() > deadline + 15:
+            over = time.time() > end_of(cells, root, deadline) + 15
+            if over and all(trained(cell.key, root) for cell in cells):
                 break
     finally:
         for each in working:
