@@ -41,6 +41,7 @@ from vitreous.studies.measuring import (
     TRAININGS,
     folder,
     groups,
+    images,
     measure_group,
     missing,
 )
@@ -213,6 +214,10 @@ def measure(
     """Measure what is there and nobody else is at, until all is done or time is up."""
     failed: set[tuple[Path, tuple[str, ...]]] = set()
     planned = deadline
+    for given in {cell.training.images for cell in cells if cell.training}:
+        images(given, "train"), images(given, "test")  # so that nobody waits for them later
+    if device != "cpu" and torch.cuda.is_available():
+        torch.ones(8, device="cuda").sum().item()
     while True:
         training = not all(trained(cell.key, root) for cell in cells)
         deadline = end_of(cells, root, planned)
