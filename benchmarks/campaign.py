@@ -83,7 +83,7 @@ SLICES = {
         },
     )
 }
-MORE = ("fourier", "attention_entropy", "head_diversity", "nonlocality")
+MORE = ("fourier", "attention_entropy", "head_diversity", "nonlocality", "filters", "cost")
 """Probes that cost little in the same pass, for claims that other networks are asked about today."""
 RANKS = (
     ("final", "training"),
@@ -152,6 +152,7 @@ def toy(scale: Scale) -> Scale:
     return replace(
         scale,
         builds=builds,
+        last={"vit": "blocks.1.mlp", "resnet": "layer4.1"},
         recipe=scale.recipe.but(epochs=5, warmup=1, batch=16, test_every=2),
         images=replace(scale.images, size=64, test_size=64),
         counts=dict.fromkeys(("hessian", "landscape", "erf", "corruption", "adversarial"), 16)
