@@ -62,4 +62,4 @@ def test_localisation_on_two_grids_is_not_compared() -> None:
     given[0].results["localisation"].about["indices"]["resnet"]["grid"] = [2 * SIDE, 2 * SIDE]
     look = Look(given)
     assert not localised(look("vit", beside="resnet"), "contrast").known
-    assert "grids [4, 4] and [8, 8]" in look.notes[0]
+    assert "grids of 16 and 64 cells" in look.notes[0]

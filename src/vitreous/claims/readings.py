@@ -6,6 +6,7 @@ also how a study knows what to measure.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -114,17 +115,35 @@ def identity(rows: Rows, measure: str) -> Array:
 @reads("cka")
 def block_structure(rows: Rows) -> Array:
     """Mean CKA of units of one stage minus that of two; of thirds where there is one stage only (A4.13)."""
-    found = rows.result.about.get("block_structure", {}).get(rows.exhibit.name, {})
-    if found.get("value") is None:
-        raise Unreadable(f"cka of {rows.exhibit.name} has no block structure")
-    return draw(
-        f"{rows.exhibit.name}/block structure",
-        *(_known(found[end]) for end in ("value", "low", "high")),
-    )
+    model = rows.exhibit.name
+    stored = rows.result.about.get("block_structure", {}).get(model, {})
+    return draw(f"{model}/block structure", *of_model(rows, "block_structure", model, stored))
 
 
-def _known(value: float | None) -> float:
-    return np.nan if value is None else value
+def of_model(
+    rows: Rows, column: str, model: str, stored: Mapping[str, float | None]
+) -> tuple[float, float, float]:
+    """Value, low and high of a number that a model has once, the same in all of its rows.
+
+    `stored` has it in results of version 0.1, whose tables lack the column.
+    """
+    table = rows.result.table
+    if column in table.columns:
+        known = table[(table["model"] == model) & table[column].notna()]
+        stored = (
+            {}
+            if known.empty
+            else {
+                "value": known[column].iloc[0],
+                "low": known[f"{column}_low"].iloc[0],
+                "high": known[f"{column}_high"].iloc[0],
+            }
+        )
+    ends = (stored.get(end) for end in ("value", "low", "high"))
+    value, low, high = (np.nan if end is None else float(end) for end in ends)
+    if np.isnan(value):
+        raise Unreadable(f"{rows.result.name} of {model!r} has no {column}")
+    return value, low, high
 
 
 # How far attention looks.

@@ -8,9 +8,9 @@ otherwise in portions that fit into a processor's cache.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import ref
 
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from vitreous.measure.per_image import PerImage, mean
-from vitreous.measure.probe import Batch, Each, Seen, Setting, interval, key
+from vitreous.measure.probe import Batch, Each, Seen, Setting, estimated, key
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, tabulate
 from vitreous.specimen.anatomy import Unit
@@ -159,79 +159,58 @@ class PerHead(PerImage):
         return found
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        table, replicates = tabulate(
-            self.rows(sums, asked), (*UNIT_COLUMNS, *self.axes, *self.value)
-        )
-        units = [
-            self._beside(key(s, u), sums)
-            for s in asked
-            for u in s.specimen.units
-            if key(s, u, "sum") in sums
-        ]
-        for name in units[0] if units else ():
-            table[name] = np.concatenate(
-                [unit[name] for unit in units]
-            )  # rows are in the order of the units
-        table["relative"] = table["value"] / table["uniform"].where(table["uniform"] > 0)
-        ranks = table.groupby(["model", "unit"], sort=False)["value"].rank(
-            method="first", na_option="bottom"
-        )
-        table["rank"] = ranks.astype(int)
         label, measure = self.value[0].label, self.value[0].measure
         columns = (
             *UNIT_COLUMNS,
             *self.axes,
+            Column("rank", "order", "Rank of the head in its unit by value, 1 for the smallest."),
             Column(
-                "rank",
-                "order",
-                "Place of the head among those of its unit by value, 1 for the smallest.",
+                "uniform", "quantity", "Value under uniform attention.", measure, f"{label}, uniform"
             ),
             Column(
-                "uniform",
-                "quantity",
-                "The value under uniform attention.",
-                measure,
-                f"{label}, uniform",
-            ),
-            Column(
-                "relative",
-                "quantity",
-                "Value relative to that of uniform attention.",
-                "",
+                "relative", "quantity", "Value over that of uniform attention.", "",
                 f"{label} / uniform",
             ),
             Column(
-                "mean",
-                "quantity",
-                "Mean over the heads of the unit.",
-                measure,
+                "mean", "quantity", "Mean over the heads of the unit.", measure,
                 f"{label}, mean over heads",
             ),
             Column("mean_low", "quantity", "Lower end of its 95 % interval.", measure),
             Column("mean_high", "quantity", "Upper end of its 95 % interval.", measure),
             *self.beside,
             *self.value,
-        )
-        return Result(
-            self.name, table, columns, _referred(self.views, table), replicates=replicates
-        )
+        )  # fmt: skip
+        table, replicates = tabulate(self.rows(sums, asked), columns)
+        views = _with_uniform(self.views, table)
+        return Result(self.name, table, columns, views, replicates=replicates)
 
-    def _beside(self, name: str, sums: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-        """(heads,) of what stands beside the values of a unit, also where it is the same for all heads."""
+    def _rows(
+        self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
+    ) -> Iterator[dict[str, Any]]:
+        name = key(subject, unit)
         total, count = (sums[f"{name}/{part}"].numpy() for part in ("sum", "count"))
         with np.errstate(invalid="ignore", divide="ignore"):
-            over = interval((total / count).mean(-1), int(count[0].max(initial=0)))
-        found = {"mean": over.mean, "mean_low": over.low, "mean_high": over.high}
-        found["uniform"] = (
-            sums[f"{name}/uniform"].numpy() if f"{name}/uniform" in sums else np.array(np.nan)
-        )
-        found |= {
+            over_heads = (total / count).mean(-1)
+        over_heads = estimated(over_heads, int(count[0].max(initial=0)))
+        uniform = float(sums.get(f"{name}/uniform", torch.tensor(torch.nan)))
+        averages = {
             column.name: mean(sums, f"{name}/{column.name}")[0].value for column in self.beside
         }
-        return {column: np.broadcast_to(value, count.shape[1:]) for column, value in found.items()}
+        rows = list(super()._rows(subject, unit, sums))
+        order = np.argsort([row["value"].value for row in rows], kind="stable")  # NaN comes last
+        ranks = np.argsort(order) + 1
+        for head, row in enumerate(rows):
+            yield {
+                **row,
+                "rank": int(ranks[head]),
+                "uniform": uniform,
+                "relative": float(row["value"].value) / uniform if uniform > 0 else np.nan,
+                "mean": over_heads,
+                **{column: values[head] for column, values in averages.items()},
+            }
 
 
-def _referred(views: Sequence[View], table: pd.DataFrame) -> tuple[View, ...]:
+def _with_uniform(views: Sequence[View], table: pd.DataFrame) -> tuple[View, ...]:
     """The views, with uniform attention as a line where it is one number, to a percent, for all units of a model."""
     found: dict[float, list[str]] = {}
     for model, rows in table.groupby("model", sort=False):

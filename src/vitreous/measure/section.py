@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from vitreous.measure import analyses, probes
 from vitreous.results import Result
+from vitreous.results.words import escape
 
 GROUPS = {
     "overview": "At a glance",
@@ -89,18 +90,21 @@ def section_of(name: str) -> Section:
 
 
 def sentences_of(result: Result) -> list[str]:
-    """Sentences that sum up a result, as HTML.
+    """Sentences that sum up a result, as HTML; none for an empty table.
 
-    None for an empty table, and none where the table lacks a column that they need, as that of a
-    result stored by an older version may.
+    A result stored by an older version may lack a column that they need; then one sentence says so.
     """
     measurement = find_measurement(result.name)
     if measurement is None or result.table.empty:
         return []
     try:
         return [sentence for sentence in measurement.sentences(result) if sentence]
-    except KeyError:
-        return []
+    except KeyError as error:
+        missing = escape(error.args[0])
+        return [
+            f"This result of {escape(result.name)} is from another version of Vitreous, without "
+            f"the column {missing}; measure it again for a summary."
+        ]
 
 
 def arrange(names: Iterable[str]) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ Two models differ only where their intervals do not overlap; otherwise they are 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import isfinite, nan
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from vitreous.results.intervals import Interval
@@ -34,12 +34,6 @@ def bold(name: object) -> str:
 def code(name: object) -> str:
     """The name of a unit or option in a fixed-width font, escaped for HTML."""
     return f"<code>{escape(name)}</code>"
-
-
-def stored_interval(stored: Mapping[str, float | None]) -> Interval:
-    """An interval from a result's `about`, where JSON knows no NaN and has None instead."""
-    ends = (stored.get(name) for name in ("value", "low", "high"))
-    return Interval(*(nan if end is None else float(end) for end in ends))
 
 
 def records(table: pd.DataFrame) -> list[dict[str, Any]]:

@@ -299,16 +299,21 @@ def test_wrong_options() -> None:
 def test_block_structure_by_hand() -> None:
     """A4.13: stages where there are several, thirds where there is one; stem and head in none."""
     result = ask({"vit": vit(), "resnet": resnet()})
-    found = result.about["block_structure"]
-    assert found["vit"]["groups"] == "thirds"
-    assert found["resnet"]["groups"] == "stages"
+    structure = result.table[result.table["within"]].drop_duplicates("model").set_index("model")
+    assert dict(structure["groups"]) == {"vit": "thirds", "resnet": "stages"}
     values = square(result, "vit", "vit")[1:-1, 1:-1]
     third = np.array([0, 0, 1, 1, 2, 2])
     pairs = [(i, j) for i in range(6) for j in range(i)]
     within = np.mean([values[i, j] for i, j in pairs if third[i] == third[j]])
     across = np.mean([values[i, j] for i, j in pairs if third[i] != third[j]])
-    assert found["vit"]["value"] == pytest.approx(within - across)
-    assert found["vit"]["low"] < found["vit"]["value"] < found["vit"]["high"]
+    vit_row = structure.loc["vit"]
+    assert vit_row["block_structure"] == pytest.approx(within - across)
+    assert vit_row["block_structure_low"] < within - across < vit_row["block_structure_high"]
+    rows = (result.table["model"] == "vit") & result.table["within"]
+    drawn = result.draws("block_structure")[1:, rows.to_numpy()]
+    assert np.isfinite(drawn).all()
+    assert (drawn == drawn[:, :1]).all()
+    assert result.table.loc[result.table["across"], "block_structure"].isna().all()
 
 
 def test_two_views_and_the_model_untouched() -> None:

@@ -18,7 +18,14 @@ from specimen.toys import Convolutional, Patches, Residual, Transformer, settled
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
 from vitreous.measure.probes import localisation
-from vitreous.measure.probes.localisation import Localisation, contrast, displaced, hits, patches
+from vitreous.measure.probes.localisation import (
+    DRAWN,
+    Localisation,
+    contrast,
+    displaced,
+    hits,
+    patches,
+)
 from vitreous.measure.subject import subjects
 from vitreous.results import Result
 
@@ -102,14 +109,17 @@ def test_by_the_book() -> None:
 def test_keeping_and_mixing_places() -> None:
     """A projection of each patch keeps its place; a convolutional net with large strides says little of any."""
     data = noise(64)
-    kept = ask(settled(Keeps()), data).about["indices"]["m"]
-    assert kept["grid"] == [4, 4]
-    assert kept["hit_rate"]["value"] == 1
-    assert kept["contrast"]["low"] > 0.1
-    net = ask(settled(Convolutional(Residual(8, 8, 2), Residual(8, 8, 2))), data).about["indices"][
-        "m"
-    ]
-    assert net["contrast"]["value"] < kept["contrast"]["value"]
+    result = ask(settled(Keeps()), data)
+    kept = result.table.iloc[0]
+    assert kept["chance"] == 1 / 16
+    assert kept["hit_rate"] == 1
+    assert kept["contrast_low"] > 0.1
+    drawn = result.draws("contrast")[1:, 0]
+    assert np.isfinite(drawn).sum() == DRAWN  # the others are not computed
+    reach = stats.t.ppf(0.975, DRAWN - 1) * np.nanstd(drawn, ddof=1)
+    assert kept["contrast_high"] == pytest.approx(kept["contrast"] + reach, rel=1e-3)
+    net = ask(settled(Convolutional(Residual(8, 8, 2), Residual(8, 8, 2))), data).table.iloc[0]
+    assert net["contrast"] < kept["contrast"]
 
 
 def test_the_middle_of_the_picture() -> None:
@@ -129,9 +139,7 @@ def test_parts_of_a_shard_and_a_coarser_grid() -> None:
     whole, parts = ask(model, data), ask(model, data, batch=5)
     np.testing.assert_allclose(whole.arrays["m"], parts.arrays["m"], atol=1e-5)
     assert ask(model, data, grid=2).arrays["m"].shape == (2, 2, 2, 2)
-    assert (
-        ask(model, data, grid=2).about["indices"]["m"]["hit_rate"]["value"] is None
-    )  # there is no interior
+    assert ask(model, data, grid=2).table["hit_rate"].isna().all()  # there is no interior
 
 
 def test_minibatches_are_the_same_however_images_are_divided(
@@ -171,14 +179,11 @@ def test_unsuited() -> None:
 
 def test_few_replicates_have_students_interval() -> None:
     replicates = np.array([[0.5], [0.4], [0.6], [0.7], [0.3]])
-    reach = float(
-        stats.t.ppf(0.975, 3) * np.std([0.4, 0.6, 0.7, 0.3], ddof=1)
-    )  # four replicates of ten images
-    np.testing.assert_allclose(
-        np.ravel(localisation._spread(replicates, 10)), [0.5, 0.5 - reach, 0.5 + reach]
-    )
-    two = float(stats.t.ppf(0.975, 1) / stats.t.ppf(0.975, 3)) * reach  # and of two
-    np.testing.assert_allclose(
-        np.ravel(localisation._spread(replicates, 2)), [0.5, 0.5 - two, 0.5 + two]
-    )
-    assert np.isnan(localisation._spread(replicates, 1)[1]).all()
+    reach = stats.t.ppf(0.975, 3) * np.std([0.4, 0.6, 0.7, 0.3], ddof=1)
+    four = localisation._estimate(replicates, 10)  # four replicates of ten images
+    assert [four.low[0], four.high[0]] == pytest.approx([0.5 - reach, 0.5 + reach])
+    reach *= stats.t.ppf(0.975, 1) / stats.t.ppf(0.975, 3)
+    two = localisation._estimate(replicates, 2)  # and of two
+    assert [two.low[0], two.high[0]] == pytest.approx([0.5 - reach, 0.5 + reach])
+    assert np.isnan(localisation._estimate(replicates, 1).low).all()
+    assert localisation._estimate(replicates, 2, (0, 1)).high == 1

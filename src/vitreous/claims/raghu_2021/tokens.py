@@ -11,7 +11,7 @@ from vitreous.claims.evidence import Look, Rows, Unreadable, reads
 from vitreous.claims.measure import Array, Measure, beside, draw
 from vitreous.claims.raghu_2021.book import claim
 from vitreous.claims.raghu_2021.probes import probe
-from vitreous.claims.readings import accuracy
+from vitreous.claims.readings import accuracy, of_model
 from vitreous.results import mean_of_few
 
 RATES = (None, 0.4)
@@ -20,11 +20,18 @@ RATES = (None, 0.4)
 
 def _index(rows: Rows, measure: str, model: str) -> Array:
     """Of the map of final tokens by patches: `hit_rate` of interior tokens, or `contrast`."""
-    found = rows.result.about.get("indices", {}).get(model, {}).get(measure, {})
-    if found.get("value") is None:
-        raise Unreadable(f"localisation of {model!r} has no {measure}")
-    ends = (np.nan if found[end] is None else found[end] for end in ("value", "low", "high"))
-    return draw(f"{model}/localisation/{measure}", *ends)
+    stored = rows.result.about.get("indices", {}).get(model, {}).get(measure, {})
+    return draw(f"{model}/localisation/{measure}", *of_model(rows, measure, model, stored))
+
+
+def _cells(rows: Rows, model: str) -> int | None:
+    """Number of cells of the grid that a model was compared on."""
+    table = rows.result.table
+    if "chance" in table.columns:
+        chances = table.loc[table["model"] == model, "chance"]
+        return None if chances.empty else round(1 / chances.iloc[0])
+    grid = rows.result.about.get("indices", {}).get(model, {}).get("grid")
+    return None if grid is None else grid[0] * grid[1]  # a result of version 0.1
 
 
 @reads("localisation")
@@ -38,10 +45,11 @@ def localised(rows: Rows, measure: str, times: float = 1.0) -> Array:
     """An index of a model minus so many times that of the one beside it. Both are to be seen on the same grid, the
     coarser of the two (its option `grid`), because chance is another on another."""
     names = rows.exhibit.name, rows.exhibit.other
-    grids = [rows.result.about.get("indices", {}).get(name, {}).get("grid") for name in names]
-    if grids[0] != grids[1]:
+    cells = [_cells(rows, name) for name in names]
+    if cells[0] != cells[1]:
         raise Unreadable(
-            f"localisation of {names[0]!r} and {names[1]!r} is on grids {grids[0]} and {grids[1]}"
+            f"localisation of {names[0]!r} and {names[1]!r} is on grids of {cells[0]} and "
+            f"{cells[1]} cells"
         )
     one, other = (_index(rows, measure, name) for name in names)
     return one - times * other

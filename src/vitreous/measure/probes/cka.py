@@ -33,11 +33,11 @@ from vitreous.measure.alignment import (
     vectors,
     weighted_hsic,
 )
-from vitreous.measure.probe import Batch, Probe, Setting, Sums, estimated, interval, key
+from vitreous.measure.probe import REPEATS, Batch, Probe, Setting, Sums, estimated, key
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, View, estimate
-from vitreous.results.comparing import bold, rank_models, stored_interval
+from vitreous.results.comparing import bold, mean_by_model, rank_models
 from vitreous.results.words import format_number
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import SITES, Site, Sites
@@ -64,11 +64,17 @@ COLUMNS = (
     Column("pair", "category", "The model, or the two models, whose layers are compared."),
     Column("within", "category", "Whether both layers are in one model."),
     Column("across", "category", "Whether they are in two."),
+    Column("groups", "category", "Whether block structure compares stages or thirds of the model."),
+    Column("block_structure", "quantity", "CKA within groups of units less that across them."),
+    Column("block_structure_low", "quantity", "Lower end of its 95 % interval."),
+    Column("block_structure_high", "quantity", "Upper end of its 95 % interval."),
     *estimate(
         "Centred kernel alignment: 1 alike up to rotation and scale, 0 nothing in common.",
         label="CKA",
     ),
 )
+"""Groups and block structure are those of a model, the same in all rows that compare its layers."""
+STRUCTURE = ("block_structure", "block_structure_low", "block_structure_high")
 SELF = View(
     "heatmap",
     x="other_layer",
@@ -235,7 +241,6 @@ class CKA(Probe):
             "images_left_out": int(sums.get("left_out", torch.zeros(()))),
             **about_copies(self.setting),
             "without_value": reasons,
-            "block_structure": block_structure(self.layers, self.pairs.numpy(), values, count),
         }
         found = estimated(values, count)
         table, pair = _table(self.layers, seen > 0, self.pairs.numpy(), found, count)
@@ -244,20 +249,21 @@ class CKA(Probe):
                 table["value"].to_numpy(dtype=np.float64), found.replicates[:, pair].T
             )
         }
+        structure = block_structure(self.layers, self.pairs.numpy(), values, count)
+        drawn |= _add_block_structure(table, structure)
         views = (SELF, CROSS) if table["across"].any() else (SELF,)
         return Result(self.name, table, COLUMNS, views, about=about, replicates=drawn)
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
-        stored = result.about.get("block_structure", {})
-        if structure := {model: stored_interval(each) for model, each in stored.items()}:
-            yield rank_models(
-                structure,
-                "{model} has the clearest stages: units of one stage are more similar than units "
-                "of two, by {} CKA",
-                "{model} is the most uniform, {}",
-                "{models} are tied on how clearly they split into stages: by {} to {} CKA",
-            )
+        models = result.table[result.table["within"]].drop_duplicates("model")
+        yield rank_models(
+            mean_by_model(models, STRUCTURE),
+            "{model} has the clearest stages: units of one stage are more similar than units "
+            "of two, by {} CKA",
+            "{model} is the most uniform, {}",
+            "{models} are tied on how clearly they split into stages: by {} to {} CKA",
+        )
         between = result.table[result.table["across"]]
         pairs = between.groupby("pair", sort=False, observed=True)["value"].mean()
         if len(pairs) > 1:
@@ -291,15 +297,23 @@ def _table(
     return table.assign(n=count), pair
 
 
+class BlockStructure(NamedTuple):
+    """How far a model splits into stages."""
+
+    groups: str
+    """What is compared: "stages", or "thirds" of a model of a single stage."""
+    difference: Estimate
+    """Mean CKA of two units of one group, minus that of units of two groups."""
+
+
 def block_structure(
     layers: Sequence[Layer], pairs: np.ndarray, values: np.ndarray, count: int
-) -> dict[str, dict[str, Any]]:
-    """A4.13, for each model: mean CKA of two units of one stage, minus that of units of two stages.
+) -> dict[str, BlockStructure]:
+    """The block structure of each model, from the CKA (1 + REPEATS, pairs) of pairs (2, pairs).
 
-    Stem and head belong to no stage. A model of a single stage is divided into thirds. Nothing of a model that has
-    nothing to compare.
+    Stem and head belong to no stage. A model with nothing to compare is left out.
     """
-    found: dict[str, dict[str, Any]] = {}
+    structures: dict[str, BlockStructure] = {}
     one, other = pairs
     for model in dict.fromkeys(layer.subject.name for layer in layers):
         inner = np.array([_counts(layer, model, layers[-1].site) for layer in layers])
@@ -307,23 +321,31 @@ def block_structure(
         staged = len(set(stages[inner].tolist())) > 1
         groups = stages if staged else (np.cumsum(inner) - 1) * 3 // max(int(inner.sum()), 1)
         here = inner[one] & inner[other] & (one != other) & ~np.isnan(values[0])
-        parts = [here & (alike == (groups[one] == groups[other])) for alike in (True, False)]
-        if not all(part.any() for part in parts):
+        same = groups[one] == groups[other]
+        if not (here & same).any() or not (here & ~same).any():
             continue
-        within, across = (values[:, part].mean(1) for part in parts)
-        value, low, high = (float(each) for each in interval(within - across, count))
-        row = {
-            "value": value,
-            "low": low,
-            "high": high,
-            "within": float(within[0]),
-            "across": float(across[0]),
-        }
-        found[model] = {
-            "groups": "stages" if staged else "thirds",
-            **{k: _or_none(v) for k, v in row.items()},
-        }
-    return found
+        difference = values[:, here & same].mean(1) - values[:, here & ~same].mean(1)
+        structures[model] = BlockStructure(
+            "stages" if staged else "thirds", estimated(difference, count)
+        )
+    return structures
+
+
+def _add_block_structure(
+    table: pd.DataFrame, structures: Mapping[str, BlockStructure]
+) -> dict[str, Replicates]:
+    """Add columns to the rows that compare two layers of one model; returns their replicates."""
+    model = table["model"].where(table["within"])
+    table["groups"] = ""
+    drawn = np.full((len(table), REPEATS), np.nan)
+    for column in STRUCTURE:
+        table[column] = np.nan
+    for name, (groups, difference) in structures.items():
+        rows = (model == name).to_numpy()
+        table.loc[rows, "groups"] = groups
+        table.loc[rows, list(STRUCTURE)] = difference.value, difference.low, difference.high
+        drawn[rows] = difference.replicates
+    return {STRUCTURE[0]: Replicates.of(table[STRUCTURE[0]].to_numpy(), drawn)}
 
 
 def _counts(layer: Layer, model: str, site: Site) -> bool:
@@ -332,10 +354,6 @@ def _counts(layer: Layer, model: str, site: Site) -> bool:
         and layer.site == site
         and layer.unit.kind not in ("stem", "head")
     )
-
-
-def _or_none(value: float) -> float | None:
-    return value if np.isfinite(value) else None
 
 
 def too_few(images: int, estimator: Estimator) -> str:

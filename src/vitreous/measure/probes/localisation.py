@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from scipy.special import stdtrit
@@ -34,12 +33,21 @@ from vitreous.measure.alignment import (
     ratio,
     weighted_hsic,
 )
-from vitreous.measure.probe import Batch, Probe, Sums, key, where
+from vitreous.measure.probe import REPEATS, Batch, Probe, Sums, key, where
 from vitreous.measure.probes.cka import about_copies, too_few
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
-from vitreous.results.comparing import rank_models, stored_interval
+from vitreous.results import (
+    UNIT_COLUMNS,
+    Column,
+    Estimate,
+    Reference,
+    Result,
+    View,
+    estimate,
+    tabulate,
+)
+from vitreous.results.comparing import mean_by_model, rank_models
 from vitreous.results.words import format_percent
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Sites
@@ -48,8 +56,8 @@ __all__ = ["Localisation"]
 
 MINIBATCH = 128
 """Images that are compared with each other, as for CKA (SLC-02)."""
-REPEATS = 40
-"""Resamplings: fewer than elsewhere, because each is a map of tokens by patches. Their spread makes the intervals."""
+DRAWN = 40
+"""Bootstrap replicates that are computed: fewer than elsewhere, as each is a map of tokens by patches."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column(
@@ -57,10 +65,20 @@ COLUMNS = (
     ),
     Column("right", "order", "How many places to the right of the token the patch lies."),
     Column("distance", "quantity", "From the token's place to the patch, in sides of the image."),
+    Column("chance", "quantity", "Hit rate of a model whose tokens know nothing of their place."),
+    Column(
+        "hit_rate", "quantity", "Share of inner tokens most similar to the patch at their place."
+    ),
+    Column("hit_rate_low", "quantity", "Lower end of the 95 % interval of the hit rate."),
+    Column("hit_rate_high", "quantity", "Upper end of the 95 % interval of the hit rate."),
+    Column("contrast", "quantity", "CKA with the patch at a token's place less that with others."),
+    Column("contrast_low", "quantity", "Lower end of the 95 % interval of the contrast."),
+    Column("contrast_high", "quantity", "Upper end of the 95 % interval of the contrast."),
     *estimate(
         "Centred kernel alignment of token and patch across images, mean over tokens.", label="CKA"
     ),
 )
+"""Chance, hit rate and contrast are those of the model, the same in each of its rows."""
 MAP = View(
     "heatmap",
     x="right",
@@ -195,7 +213,7 @@ class Localisation(Probe):
                 continue
             device = grams[0].device
             pixels = patches(shard.prepared(subject).float().to(device), self.places(unit))
-            weights = shard.on(device, "weights")[: 1 + REPEATS]
+            weights = shard.on(device, "weights")[: 1 + DRAWN]
             for tokens, places in zip(grams, chosen, strict=True):
                 seen, counts = centred_gram(columns(pixels, places)), columns(weights, places)
                 found = {
@@ -210,7 +228,7 @@ class Localisation(Probe):
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         rows: list[dict[str, Any]] = []
-        arrays, indices = {}, {}
+        arrays = {}
         count = int(sums.get("images", torch.zeros(())))
         for subject in asked:
             unit = last_with_places(subject)
@@ -221,29 +239,23 @@ class Localisation(Probe):
             )
             maps, grid = doubled(ratio(cross, token, patch)), self.places(unit)
             arrays[subject.name] = maps[0].reshape(*grid, *grid).astype(np.float32)
-            rows.extend(_rows(subject, unit, displaced(maps, grid), count))
-            indices[subject.name] = {
-                "grid": list(grid),
+            row = {
+                **where(subject, unit),
                 "chance": 1 / (grid[0] * grid[1]),
-                "hit_rate": _measured(hits(maps, grid), count, 0.0),
-                "contrast": _measured(contrast(maps), count, -2.0),
+                "hit_rate": _estimate(hits(maps, grid), count, (0, 1)),
+                "contrast": _estimate(contrast(maps), count, (-2, 1)),
+                "n": count,
             }
-        table = pd.DataFrame(rows, columns=[c.name for c in COLUMNS])
-        for column in (c.name for c in COLUMNS if c.kind == "quantity"):
-            table[column] = table[column].astype(float if column != "n" else np.int64)
-        about = {"indices": indices, "images_compared": count, **about_copies(self.setting)}
-        return Result(self.name, table, COLUMNS, (MAP, PROFILE), arrays=arrays, about=about)
+            rows += [{**row, **cell} for cell in _cells(displaced(maps, grid), count)]
+        table, replicates = tabulate(rows, COLUMNS)
+        about = {"images_compared": count, **about_copies(self.setting)}
+        return Result(self.name, table, COLUMNS, (MAP, PROFILE), arrays, about, replicates)
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
-        indices = result.about.get("indices", {})
-        rates = {
-            model: stored_interval(each["hit_rate"])
-            for model, each in indices.items()
-            if each.get("hit_rate")
-        }
+        models = result.table.drop_duplicates("model")
         sentence = rank_models(
-            rates,
+            mean_by_model(models, ("hit_rate", "hit_rate_low", "hit_rate_high")),
             "Final tokens keep their position best in {model}: {} of them are most similar to the "
             "image at their own position",
             "least in {model}, {}",
@@ -252,8 +264,8 @@ class Localisation(Probe):
             format_percent,
         )
         if sentence:
-            chance = max(float(each["chance"]) for each in indices.values())
-            yield f"{sentence[:-1]}; chance is {format_percent(chance)}."
+            chance = format_percent(models["chance"].max())
+            yield f"{sentence.removesuffix('.')}; chance is {chance}."
 
 
 def last_with_places(subject: Subject) -> Unit | None:
@@ -266,43 +278,39 @@ def last_with_places(subject: Subject) -> Unit | None:
     return found[-1] if found else None
 
 
-def _rows(subject: Subject, unit: Unit, maps: np.ndarray, count: int) -> Iterator[dict[str, Any]]:
-    """From below upwards, as a heat-map is drawn, so that above is above."""
-    value, low, high = _spread(maps, count)
-    height, width = ((side + 1) // 2 for side in value.shape)
-    for i, j in np.ndindex(value.shape):
-        i = value.shape[0] - 1 - i
+def _cells(maps: np.ndarray, count: int) -> Iterator[dict[str, Any]]:
+    """Rows of the table, one per displacement, from (replicates, 2h - 1, 2w - 1) means.
+
+    They run from below upwards, as a heat map is drawn, so that above is above.
+    """
+    found = _estimate(maps, count)
+    height, width = ((side + 1) // 2 for side in maps.shape[1:])
+    for i, j in np.ndindex(maps.shape[1:]):
+        i = maps.shape[1] - 1 - i
         down, right = i - height + 1, j - width + 1
-        away = {
+        yield {
             "down": str(down),
             "right": str(right),
             "distance": float(np.hypot(down / height, right / width)),
-        }
-        yield {
-            **where(subject, unit),
-            **away,
-            "value": value[i, j],
-            "low": low[i, j],
-            "high": high[i, j],
-            "n": count,
+            "value": found[i, j],
         }
 
 
-def _spread(replicates: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Value and 95 % interval from the spread of few replicates: theirs is known to as many degrees of freedom."""
+def _estimate(
+    replicates: np.ndarray, count: int, limits: tuple[float, float] | None = None
+) -> Estimate:
+    """Value, 95 % interval and replicates from (1 + DRAWN, …), clipped to `limits`.
+
+    The spread of few replicates is known to as many degrees of freedom. The replicates that were
+    not drawn are NaN, so that there are as many as everywhere.
+    """
     value = np.asarray(replicates[0])
     freedom = min(count, len(replicates) - 1) - 1
     reach = stdtrit(max(freedom, 1), 0.975) * replicates[1:].std(0, ddof=1)
     reach = np.where(count > 1, reach, np.nan)
-    return value, value - reach, value + reach
-
-
-def _measured(replicates: np.ndarray, count: int, least: float) -> dict[str, float | None]:
-    found = (float(np.clip(each, least, 1)) for each in _spread(replicates, count))
-    return dict(
-        zip(
-            ("value", "low", "high"),
-            (each if np.isfinite(each) else None for each in found),
-            strict=True,
-        )
-    )
+    low, high = value - reach, value + reach
+    if limits is not None:
+        value, low, high = (np.clip(end, *limits) for end in (value, low, high))
+    drawn = np.full((REPEATS, *value.shape), np.nan)
+    drawn[: len(replicates) - 1] = replicates[1:]
+    return Estimate(value, low, high, drawn)
