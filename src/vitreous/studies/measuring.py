@@ -289,7 +289,9 @@ def _conflicting(sitting: Sitting) -> Dataset:
 
 def record(run: Run, name: str) -> Result:
     """The record of a training in long form: one row for each number of each epoch (A4.01, A4.19, A4.20)."""
-    rows = [row for epoch in run.records() for row in _rows(epoch)]
+    epochs = list(run.records())
+    rows = [row for epoch in epochs for row in _rows(epoch)]
+    rows += list(_amounts(epochs))
     blank = {"reading": "", "layer": -1, "head": -1}
     table = pd.DataFrame([{"model": name, **blank, **row} for row in rows])
     columns = (
@@ -305,8 +307,28 @@ def record(run: Run, name: str) -> Result:
         Column("head", "quantity", "The head, from 0; -1 for what has none."),
         Column("value", "quantity", "The number."),
     )
-    about = {"versions": versions(), "data": {"fingerprint": run.identity["test"]["fingerprint"]}}
+    about = {
+        "versions": versions(),
+        "data": {"fingerprint": run.identity["test"]["fingerprint"]},
+        "recipe": run.identity["recipe"],
+    }
     return Result("training", table, columns, about=about)
+
+
+def _amounts(epochs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Steps so far, and the sum of their learning rates, after every epoch.
+
+    The rate of an epoch is the one it is recorded with, which is that of its last step.
+    """
+    steps, rate_sum = 0, 0.0
+    for epoch in epochs:
+        if "step" not in epoch:
+            continue
+        done = int(epoch["step"])
+        rate_sum += (done - steps) * float(epoch.get("lr") or 0.0)
+        steps = done
+        for measure, value in (("steps", float(steps)), ("rate_sum", rate_sum)):
+            yield {"measure": measure, "epoch": epoch["epoch"], "value": value}
 
 
 def _rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
