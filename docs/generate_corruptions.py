@@ -16,8 +16,8 @@ from torch import Tensor
 
 from vitreous.data.corruptions import EXTRA, GROUPS, KINDS, corrupt
 from vitreous.data.corruptions.published import Corruption
-from vitreous.data.draws import Draws
 from vitreous.data.frequency import keep, ring
+from vitreous.data.random_streams import RandomStreams
 
 PAGE = Path(__file__).parent / "corruptions.md"
 SIDE = 96
@@ -132,7 +132,7 @@ def strengths(five: tuple[tuple[Any, ...], ...]) -> str:
 
 def scene() -> Tensor:
     """A picture, uint8 (3, side, side): a sun and a hill before clouds that have the spectrum of photographs."""
-    noise = Draws("a scene", 0, 1, torch.device("cpu")).normal(3, SIDE, SIDE)
+    noise = RandomStreams("a scene", 0, 1, torch.device("cpu")).normal(3, SIDE, SIDE)
     fast = torch.fft.fftfreq(SIDE)
     rough = torch.fft.ifft2(
         torch.fft.fft2(noise) / (fast[:, None] ** 2 + fast**2).sqrt().clamp(min=1 / SIDE)

@@ -23,7 +23,7 @@ SCRIPTS = [
 ]
 
 TIERS = (
-    ("errors", "hub", "interrupts", "random_numbers", "unit_kinds"),
+    ("errors", "hub", "interrupts", "progress", "random_numbers", "unit_kinds"),
     ("image_size", "model_names", "palette", "storage", "validation"),
     ("results", "config", "devices", "distributed"),
     ("models", "data", "specimen"),

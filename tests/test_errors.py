@@ -10,7 +10,7 @@ from vitreous.errors import (
     UnknownName,
     VitreousError,
     for_command_line,
-    nearest,
+    nearest_names,
 )
 
 
@@ -26,9 +26,9 @@ def test_unknown_name_without_neighbours() -> None:
 
 def test_nearest_is_best_first_and_bounded() -> None:
     known = ["blocks.1.attn", "blocks.0.attn", "blocks.0.mlp", "blocks.10.attn", "head"]
-    assert nearest("blocks.0.attn", known, count=2)[0] == "blocks.0.attn"
-    assert len(nearest("blocks.0.attn", known, count=2)) == 2
-    assert nearest("blocks.0.attn", iter(known))[0] == "blocks.0.attn"
+    assert nearest_names("blocks.0.attn", known, count=2)[0] == "blocks.0.attn"
+    assert len(nearest_names("blocks.0.attn", known, count=2)) == 2
+    assert nearest_names("blocks.0.attn", iter(known))[0] == "blocks.0.attn"
 
 
 def test_one_base_class() -> None:

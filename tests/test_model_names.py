@@ -13,14 +13,14 @@ import torchvision
 
 import vitreous
 from vitreous import model_names
-from vitreous.data import naming, world
+from vitreous.data import dataset_names, world
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.models import loading, registry, runs
 
 
 def test_they_are_those_of_the_libraries_themselves() -> None:
     assert {name: list(f.sizes) for name, f in registry.FAMILIES.items()} == model_names.families()
-    assert list(world.TASKS) == list(naming.TASKS), "mend naming.TASKS"
+    assert list(world.TASKS) == list(dataset_names.TASKS), "mend dataset_names.TASKS"
     assert runs.nanos() == model_names.bundled()
     theirs = {name for name in timm.list_models() if not name.startswith(registry.TIMM_PREFIX)}
     assert theirs == model_names.timm_names()

@@ -16,7 +16,7 @@ from vitreous.palette import (
     PAPERS,
     RAMPS,
     Theme,
-    contrast,
+    contrast_ratio,
     ink_on,
 )
 
@@ -83,19 +83,21 @@ def lab(rgb: Any) -> Any:
 
 
 def test_contrast_against_known_values() -> None:
-    assert contrast("#000000", "#FFFFFF") == pytest.approx(21)
-    assert contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.005)
-    assert contrast("#FFFFFF", "#0000FF") == pytest.approx(8.59, abs=0.005)
-    assert all(contrast(ink_on(kind), colour) >= 4.5 for kind, colour in KIND_COLOURS.items())
+    assert contrast_ratio("#000000", "#FFFFFF") == pytest.approx(21)
+    assert contrast_ratio("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.005)
+    assert contrast_ratio("#FFFFFF", "#0000FF") == pytest.approx(8.59, abs=0.005)
+    assert all(contrast_ratio(ink_on(kind), colour) >= 4.5 for kind, colour in KIND_COLOURS.items())
     assert all(
-        contrast(paper, colour) >= 1.8
+        contrast_ratio(paper, colour) >= 1.8
         for _, paper in PAPERS.values()
         for colour in KIND_COLOURS.values()
     )
     assert all(
-        contrast(paper, colour) >= 2.5 for _, paper in PAPERS.values() for colour in MODEL_COLOURS
+        contrast_ratio(paper, colour) >= 2.5
+        for _, paper in PAPERS.values()
+        for colour in MODEL_COLOURS
     )
     for theme, (_, paper) in PAPERS.items():
-        assert all(contrast(paper, colour) >= 4.5 for colour in OUTCOME_COLOURS[theme].values()), (
-            "they are text"
-        )
+        assert all(
+            contrast_ratio(paper, colour) >= 4.5 for colour in OUTCOME_COLOURS[theme].values()
+        ), "they are text"

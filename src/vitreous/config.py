@@ -1,7 +1,8 @@
 """What a training is made of, as plain values: `Recipe` and the `Augment` inside it. No torch here.
 
-A recipe is frozen, checks itself, goes to JSON and back, and is changed with `recipe.but(epochs=20, **{"augment.mixup":
-0.8})`. The papers' recipes (section D of the catalogue) are functions in `vitreous.recipes`.
+A recipe is frozen, checks itself, goes to JSON and back, and is changed with `recipe.but(epochs=20,
+**{"augment.mixup": 0.8})`. The papers' recipes (section D of the catalogue) are functions in
+`vitreous.recipes`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ Moments = Literal["none", "moments", "epochs"]
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """What happens to a training image, in this order; every number is drawn for each image on its own."""
+    """What happens to a training image, in this order; every number is drawn for each image on
+    its own."""
 
     crop: Literal["none", "pad", "resized"] = (
         "pad"  # shifted by up to `padding` pixels, or an area cut out and resized
@@ -35,7 +37,9 @@ class Augment:
     mix_prob: float = 1.0  # share of batches that are mixed at all
     switch_prob: float = 0.5  # of those, the share mixed by CutMix, where both are on
     smoothing: float = 0.0  # label smoothing
-    repeats: int = 1  # times each image appears in a batch, augmented anew; the last one fewer where they do not divide
+    # times each image appears in a batch, augmented anew; the last one fewer where they do not
+    # divide
+    repeats: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +108,8 @@ class Recipe:
             raise VitreousError(f"The recipe {self.name!r} cannot be followed: {'; '.join(wrong)}.")
 
     def but(self, **changes: Any) -> Recipe:
-        """The same with some fields changed; a dot reaches inside: `augment.mixup`, `model.drop_path`."""
+        """The same with some fields changed; a dot reaches inside: `augment.mixup`,
+        `model.drop_path`."""
         own: dict[str, Any] = {}
         inside: dict[str, dict[str, Any]] = {"augment": {}, "model": {}}
         for key, value in changes.items():
@@ -126,7 +131,8 @@ class Recipe:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Recipe:
-        """What `to_json` gave; fields that this version does not know are an error, because they would be ignored."""
+        """What `to_json` gave; fields that this version does not know are an error, because they
+        would be ignored."""
         inner = {f"augment.{key}": value for key, value in given.get("augment", {}).items()}
         return cls().but(
             **{key: value for key, value in given.items() if key != "augment"}, **inner

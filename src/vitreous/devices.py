@@ -1,8 +1,8 @@
 """Devices: choosing one, and copies to and from a GPU that do not make it wait.
 
-`to_device` and `to_memory` start a copy through pinned memory on a stream of its own, and return a function that
-returns the tensor. A plain `.to()` or `.cpu()` first waits for all work that the GPU was given so far, after which the
-GPU waits for the next.
+`to_device` and `to_memory` start a copy through pinned memory on a stream of its own, and return a
+function that returns the tensor. A plain `.to()` or `.cpu()` first waits for all work that the GPU
+was given so far, after which the GPU waits for the next.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Arriving = Callable[[], Tensor]
 
 
 def choose_device(device: str | torch.device) -> torch.device:
-    """The device of a name; `auto` is this process's GPU if there is one, then Apple's, then the CPU."""
+    """The device of a name; `auto` is this process's GPU if there is one, then Apple's, then the
+    CPU."""
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
@@ -63,7 +64,8 @@ def to_device(tensor: Tensor, device: torch.device) -> Arriving:
 def to_memory(tensor: Tensor) -> Arriving:
     """Start copying a tensor to main memory; the call waits for that copy and for nothing later.
 
-    The tensor must not change any more. What arrives from a GPU is in pinned memory: copy it to keep it.
+    The tensor must not change any more. What arrives from a GPU is in pinned memory: copy it to
+    keep it.
     """
     if tensor.device.type != "cuda":
         return tensor.cpu

@@ -1,8 +1,9 @@
 """One training on many processes: `torchrun --nproc-per-node 4 -m vitreous train …`.
 
-Every process holds the data, draws the random numbers of the full batch and computes its rows of it; DDP averages the
-gradients. The result is that of one process with the same batch, up to the order of additions, with two exceptions:
-batch-norm statistics are global on GPUs only (torch cannot do that on CPUs), and dropout masks differ.
+Every process holds the data, draws the random numbers of the full batch and computes its rows of
+it; DDP averages the gradients. The result is that of one process with the same batch, up to the
+order of additions, with two exceptions: batch-norm statistics are global on GPUs only (torch cannot
+do that on CPUs), and dropout masks differ.
 """
 
 from __future__ import annotations
@@ -91,7 +92,8 @@ class Processes:
 def join_processes(device: torch.device) -> Processes:
     """Join the processes that `torchrun` started, if any.
 
-    A process stays joined until it ends: joining a second time would find the addresses of the first.
+    A process stays joined until it ends: joining a second time would find the addresses of the
+    first.
     """
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Processes()

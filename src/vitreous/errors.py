@@ -1,4 +1,5 @@
-"""Errors that are part of the interface: one sentence saying what was asked, what was found and what to do."""
+"""Errors that are part of the interface: one sentence saying what was asked, what was found and
+what to do."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ HOME = str(Path(__file__).parent)
 
 
 class VitreousError(Exception):
-    """Anything a user can cause and can mend. The command line prints it without a traceback and exits with `code`."""
+    """Anything a user can cause and can mend. The command line prints it without a traceback and
+    exits with `code`."""
 
     code: ClassVar[int] = 2
 
@@ -22,7 +24,7 @@ class UnknownName(VitreousError):
     """A name that does not exist, with the nearest ones that do."""
 
     def __init__(self, what: str, name: str, known: Iterable[str], hint: str = "") -> None:
-        self.nearest = nearest(name, known)
+        self.nearest = nearest_names(name, known)
         meant = f" Did you mean {', '.join(self.nearest)}?" if self.nearest else ""
         super().__init__(f"There is no {what} {name!r}.{meant}{' ' + hint if hint else ''}")
 
@@ -32,20 +34,22 @@ class NotExportable(VitreousError):
 
 
 class VitreousWarning(UserWarning):
-    """Something about a model that you should know, and that does not keep it from being measured."""
+    """Something about a model that you should know, and that does not keep it from being
+    measured."""
 
 
 class BadImages(VitreousError):
     """Images of a shape, type or device the model was not opened for."""
 
 
-def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+def nearest_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The known names closest to `name`, best first."""
     return get_close_matches(name, list(dict.fromkeys(known)), n=count, cutoff=0.5)
 
 
 class InYourCode(VitreousError):
-    """Something that a function of the user's raised: where in their file first, then our sentence."""
+    """Something that a function of the user's raised: where in their file first, then our
+    sentence."""
 
     def __init__(self, name: str, error: BaseException) -> None:
         frames = [
@@ -78,11 +82,12 @@ _VALUE = r"(?:\([^()]*\)|'[^']*'|[\w.:/+-]*[\w/])"
 
 
 def for_command_line(sentence: str, options: Iterable[str], settings: Iterable[str] = ()) -> str:
-    """A sentence that speaks of arguments as Python has them, `image=224`, for people who type `--image 224`.
+    """A sentence that speaks of arguments as Python has them, `image=224`, for people who type
+    `--image 224`.
 
-    Errors are raised far below any command and say `name=value`. Only the options of the command that was given are
-    translated, and nothing within quotes or after a dot, which is somebody's own text. `settings` are given with
-    `--set`.
+    Errors are raised far below any command and say `name=value`. Only the options of the command
+    that was given are translated, and nothing within quotes or after a dot, which is somebody's own
+    text. `settings` are given with `--set`.
     """
     known = {*options, *(() if "--set" in sentence else settings)}
     names = "|".join(sorted(map(re.escape, known), key=len, reverse=True))

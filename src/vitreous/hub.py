@@ -1,4 +1,5 @@
-"""Peace with the Hugging Face hub: whether it answers is found out once and quickly, and then nobody waits for it."""
+"""Peace with the Hugging Face hub: whether it answers is found out once and quickly, and then
+nobody waits for it."""
 
 from __future__ import annotations
 
@@ -16,12 +17,14 @@ from urllib.request import getproxies
 log = logging.getLogger("vitreous")
 
 PATIENCE = 3.0
-"""Seconds in which the hub has to answer before we go on without it; its own client takes 23 to find out."""
+"""Seconds in which the hub has to answer before we go on without it; its own client takes 23 to
+find out."""
 
 
 @cache
 def reachable() -> bool:
-    """Whether the hub answers. Asked once a process; a 'no' is announced once and means the local cache only."""
+    """Whether the hub answers. Asked once a process; a 'no' is announced once and means the
+    local cache only."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -29,14 +32,15 @@ def reachable() -> bool:
             "Offline, as HF_HUB_OFFLINE asks: what is not in the local cache cannot be had."
         )
         return False
-    if "https" in getproxies() or answers(constants.ENDPOINT):
+    if "https" in getproxies() or is_listening(constants.ENDPOINT):
         return True
     log.warning("The hub cannot be reached: what is not in the local cache cannot be had.")
     return False
 
 
-def answers(url: str) -> bool:
-    """Whether somebody listens at `url`. In a thread, because looking up a name obeys no timeout."""
+def is_listening(url: str) -> bool:
+    """Whether somebody listens at `url`. In a thread, because looking up a name obeys no
+    timeout."""
     place, heard = urlsplit(url), SimpleQueue[bool]()
 
     def knock() -> None:

@@ -1,4 +1,5 @@
-"""Image sizes as users give them: a side, (height, width) or (channels, height, width); 3x224x160 on the command line.
+"""Image sizes as users give them: a side, (height, width) or (channels, height, width); 3x224x160
+on the command line.
 
 No torch here: the command line rejects a wrong size at once.
 """
@@ -16,13 +17,15 @@ ImageSize = int | Sequence[int]
 """A side, (height, width) or (channels, height, width)."""
 
 LARGEST = 16_384
-"""Of a side, and of the number of channels: a typing error is caught before it asks for terabytes of memory."""
+"""Of a side, and of the number of channels: a typing error is caught before it asks for
+terabytes of memory."""
 
 FORMS = "a side (224), height and width (224x160) or channels, height and width (3x224x160)"
 
 
 def image_size(image: Any) -> tuple[int, ...]:
-    """(height, width) or (channels, height, width) of what was given; a single number is the side of a square.
+    """(height, width) or (channels, height, width) of what was given; a single number is the side
+    of a square.
 
     >>> image_size(224), image_size([3, 224, 160])
     ((224, 224), (3, 224, 160))
@@ -36,7 +39,8 @@ def image_size(image: Any) -> tuple[int, ...]:
         sizes = ()
     if len(sizes) not in (2, 3) or not all(1 <= size <= LARGEST for size in sizes):
         raise VitreousError(
-            "image= takes a side, (height, width) or (channels, height, width), whole numbers from 1 to "
+            "image= takes a side, (height, width) or (channels, height, width), whole numbers from "
+            "1 to "
             f"{LARGEST}, and not {_short(image)}."
         )
     return sizes
@@ -55,12 +59,13 @@ def square(image: ImageSize | None) -> int | None:
     side = sides(image)
     if isinstance(side, tuple):
         raise VitreousError(
-            f"A study takes square images and not {spell(side)}; say image={side[0]}, for one."
+            f"A study takes square images and not {format_size(side)}; say image={side[0]}, for "
+            "one."
         )
     return side
 
 
-def spell(shape: Sequence[int]) -> str:
+def format_size(shape: Sequence[int]) -> str:
     """A size as it is read and typed: 3x224x160."""
     return "x".join(map(str, shape))
 

@@ -1,4 +1,5 @@
-"""Ctrl-C and SIGTERM: noted instead of obeyed while a step is computed, so that it is finished and saved."""
+"""Ctrl-C and SIGTERM: noted instead of obeyed while a step is computed, so that it is finished
+and saved."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def defer_interrupts(processes: int = 1) -> Iterator[list[int]]:
-    """Yield a list that receives the number of the first SIGINT or SIGTERM; the second one is obeyed at once.
+    """Yield a list that receives the number of the first SIGINT or SIGTERM; the second one is
+    obeyed at once.
 
     Nothing is caught among several `processes`, which would not stop at the same step, or outside
     the main thread, where Python has no signal handlers.

@@ -1,4 +1,5 @@
-"""The colours of Vitreous and the marks that go with them, the same in drawings, charts and reports."""
+"""The colours of Vitreous and the marks that go with them, the same in drawings, charts and
+reports."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ KIND_COLOURS: dict[Kind, str] = {
     "downsample": "#454C88",
     "head": "#5F4E69",
 }
-"""One colour a kind. Any two differ by at least 15 in CIELAB, also as seen with protanopia, deuteranopia or tritanopia;
-white reads on all of them but the pale mlp, so that the kind that fills half of a transformer stays quiet."""
+"""One colour a kind. Any two differ by at least 15 in CIELAB, also as seen with protanopia,
+deuteranopia or tritanopia; white reads on all of them but the pale mlp, so that the kind that
+fills half of a transformer stays quiet."""
 
 MODEL_COLOURS = (
     "#3355DD",
@@ -32,8 +34,8 @@ MODEL_COLOURS = (
     "#FF66AA",
     "#884444",
 )
-"""Models, and categories that have no colour of their own, in order. Any two differ by at least 25 in CIELAB for the
-same eyes, and all stand out from light and from dark paper."""
+"""Models, and categories that have no colour of their own, in order. Any two differ by at least
+25 in CIELAB for the same eyes, and all stand out from light and from dark paper."""
 
 RAMPS: dict[Theme, tuple[str, ...]] = {
     "light": ("#F7F4EE", "#F3D3A2", "#E59A6F", "#C25C6B", "#863A7A", "#4A2A72", "#1E1B4B"),
@@ -51,8 +53,8 @@ OUTCOME_COLOURS: dict[Theme, dict[str, str]] = {
     "light": {"supported": "#0069A8", "refuted": "#B8400A", "inconclusive": "#6A6F78"},
     "dark": {"supported": "#5CB8FF", "refuted": "#FF9566", "inconclusive": "#AEB5C0"},
 }
-"""What became of a claim. Blue and orange, which every eye tells apart, where green and red would be the habit; all
-read as text on their paper."""
+"""What became of a claim. Blue and orange, which every eye tells apart, where green and red
+would be the habit; all read as text on their paper."""
 
 PAPERS: dict[Theme, tuple[str, str]] = {
     "light": ("#1B1F24", "#FFFFFF"),
@@ -69,11 +71,12 @@ REACH_GLYPHS: dict[Reach, str] = {
     "linear": "M6 0H8V2L2 8H0V6Z",
     "unknown": "M0 0H8V8H0ZM1 1V7H7V1Z",
 }
-"""What an attention unit looks at, as an SVG path (even-odd) in a square of 8: everything, a window of it, a coarser
-grid, one token, channels, a kernel; an empty square where it cannot be told."""
+"""What an attention unit looks at, as an SVG path (even-odd) in a square of 8: everything, a
+window of it, a coarser grid, one token, channels, a kernel; an empty square where it cannot be
+told."""
 
 
-def contrast(one: str, other: str) -> float:
+def contrast_ratio(one: str, other: str) -> float:
     """Contrast of two colours (`#RRGGBB`) after WCAG 2, from 1 to 21."""
 
     def luminance(colour: str) -> float:
@@ -89,4 +92,4 @@ def contrast(one: str, other: str) -> float:
 
 def ink_on(kind: Kind) -> str:
     """What to write in on this kind's colour: white or near-black, whichever reads better."""
-    return max(("#FFFFFF", "#101214"), key=lambda ink: contrast(ink, KIND_COLOURS[kind]))
+    return max(("#FFFFFF", "#101214"), key=lambda ink: contrast_ratio(ink, KIND_COLOURS[kind]))

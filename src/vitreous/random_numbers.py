@@ -1,8 +1,9 @@
-"""Every way to turn a seed and a purpose into random numbers. All randomness of the package begins here.
+"""Every way to turn a seed and a purpose into random numbers. All randomness of the package begins
+here.
 
-Results, runs and bundled models depend on the formulas, so they never change. Images have their own streams, on any
-device, in `vitreous.data.random_streams`; where a seed is used as it is, plain `np.random.default_rng(seed)` or
-`torch.Generator().manual_seed(seed)` stands.
+Results, runs and bundled models depend on the formulas, so they never change. Images have their own
+streams, on any device, in `vitreous.data.random_streams`; where a seed is used as it is, plain
+`np.random.default_rng(seed)` or `torch.Generator().manual_seed(seed)` stands.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def torch_generator(*purpose: object) -> torch.Generator:
 
 @contextlib.contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed torch's global generators inside the block, on the CPU and a GPU `device`; restore them after it."""
+    """Seed torch's global generators inside the block, on the CPU and a GPU `device`; restore
+    them after it."""
     import torch
 
     devices = [device] if device is not None and device.type == "cuda" else []

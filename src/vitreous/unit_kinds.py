@@ -9,7 +9,7 @@ Kind = Literal[
 ]
 Reach = Literal["global", "windowed", "reduced", "class", "channel", "linear", "unknown"]
 Weights = Literal["probabilities", "mixed", "positive", "signed"]
-"""What attention multiplies values with: rows that sum to one; such rows with heads mixed afterwards; weights that do
-not sum to one; weights that can be negative."""
+"""What attention multiplies values with: rows that sum to one; such rows with heads mixed
+afterwards; weights that do not sum to one; weights that can be negative."""
 
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -1,4 +1,5 @@
-"""Checks of arguments and options: against their annotations, and against the ranges of common numbers."""
+"""Checks of arguments and options: against their annotations, and against the ranges of common
+numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "until": (0, inf, "a number of minutes, 0 or more"),
     "fraction": (1e-9, 1, "a share above 0 and up to 1"),
 }
-"""Smallest and largest value of the numbers that commands and functions share, and the range in words."""
+"""Smallest and largest value of the numbers that commands and functions share, and the range in
+words."""
 
 
 def check_ranges(**given: Any) -> None:
@@ -79,7 +81,8 @@ def annotation_in_words(hint: Any) -> str:
 
 
 def as_tuples(value: Any) -> Any:
-    """The same value with tuples for lists at every depth, so that reading JSON returns what was written."""
+    """The same value with tuples for lists at every depth, so that reading JSON returns what was
+    written."""
     if isinstance(value, Mapping):
         return {key: as_tuples(inner) for key, inner in value.items()}
     return tuple(map(as_tuples, value)) if isinstance(value, (list, tuple)) else value

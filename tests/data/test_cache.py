@@ -17,9 +17,9 @@ import pytest
 
 from data.pictures import chw, noise, save, tree
 from vitreous.data import load, loading
-from vitreous.data.sources import cache as store
-from vitreous.data.sources.cache import Images
+from vitreous.data.sources import image_cache
 from vitreous.data.sources.decode import Faults, decode
+from vitreous.data.sources.image_cache import Images
 from vitreous.data.sources.listing import Listing
 from vitreous.errors import VitreousError
 
@@ -30,7 +30,7 @@ PIXELS = chw(noise(5, 4, 4))
 @pytest.fixture
 def kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Everything is worth keeping."""
-    monkeypatch.setattr(store, "WORTH", 0.0)
+    monkeypatch.setattr(image_cache, "WORTH", 0.0)
     return cache
 
 
@@ -50,7 +50,7 @@ def entries(cache: Path) -> list[str]:
 @pytest.mark.parametrize("memory", [0, 1 << 20])
 def test_made_once_and_read_ever_after(kept: Path, memory: int) -> None:
     for make in (fill, never):
-        images, faults = store.images(kept, "key", SHAPE, make, memory=memory)
+        images, faults = image_cache.cached_images(kept, "key", SHAPE, make, memory=memory)
         assert (images == PIXELS).all()
         assert faults == {3: "torn"}
         assert isinstance(images, np.memmap) == (memory == 0)
@@ -59,7 +59,7 @@ def test_made_once_and_read_ever_after(kept: Path, memory: int) -> None:
 
 
 def test_what_took_no_time_is_not_kept(cache: Path) -> None:
-    store.images(cache, "key", SHAPE, fill, memory=1 << 20)
+    image_cache.cached_images(cache, "key", SHAPE, fill, memory=1 << 20)
     assert entries(cache) == []
 
 
@@ -70,7 +70,7 @@ def test_what_took_no_time_is_not_kept(cache: Path) -> None:
 def test_a_damaged_entry_is_made_again(kept: Path, damage: str, memory: int) -> None:
     """Also one that looks well, one bit or one name being wrong."""
     for key, add in {"key": 0, "other": 1}.items():
-        store.images(kept, key, SHAPE, partial(fill, add=add), memory=1 << 20)
+        image_cache.cached_images(kept, key, SHAPE, partial(fill, add=add), memory=1 << 20)
     file = kept / "images/key/images.npy"
     if damage == "cut":
         os.truncate(file, 150)
@@ -88,20 +88,22 @@ def test_a_damaged_entry_is_made_again(kept: Path, damage: str, memory: int) -> 
         for name in names:
             (kept / "images/other" / name).replace(kept / "images/key" / name)
     for make in (fill, never):
-        assert (store.images(kept, "key", SHAPE, make, memory=memory)[0] == PIXELS).all()
+        assert (
+            image_cache.cached_images(kept, "key", SHAPE, make, memory=memory)[0] == PIXELS
+        ).all()
 
 
 @pytest.mark.parametrize(
     "damage", [lambda text: text.replace("12345", "12355"), lambda text: text[:9], str.upper]
 )
 def test_a_damaged_note_is_made_again(kept: Path, damage: Callable[[str], str]) -> None:
-    assert store.note(kept, "key", lambda: [12345]) == [12345]
-    assert store.note(kept, "key", lambda: [0]) == [12345]
+    assert image_cache.cached_value(kept, "key", lambda: [12345]) == [12345]
+    assert image_cache.cached_value(kept, "key", lambda: [0]) == [12345]
     file = kept / "notes" / "key.json"
     shutil.copy(file, file.with_name("other.json"))
-    assert store.note(kept, "other", lambda: [1]) == [1]
+    assert image_cache.cached_value(kept, "other", lambda: [1]) == [1]
     file.write_text(damage(file.read_text()))
-    assert store.note(kept, "key", lambda: [12345]) == [12345]
+    assert image_cache.cached_value(kept, "key", lambda: [12345]) == [12345]
 
 
 def test_an_interrupted_decoding_leaves_nothing(kept: Path) -> None:
@@ -109,15 +111,15 @@ def test_an_interrupted_decoding_leaves_nothing(kept: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        store.images(kept, "key", SHAPE, interrupted, memory=0)
+        image_cache.cached_images(kept, "key", SHAPE, interrupted, memory=0)
     assert entries(kept) == []
 
 
 def test_what_was_abandoned_is_cleared_away(kept: Path) -> None:
-    for name, age in {"draft-old": 3 * store.ABANDONED, "draft-new": 60}.items():
+    for name, age in {"draft-old": 3 * image_cache.ABANDONED, "draft-new": 60}.items():
         (kept / "images" / name).mkdir(parents=True)
         os.utime(kept / "images" / name, (time.time() - age,) * 2)
-    store.images(kept, "key", SHAPE, fill, memory=0)
+    image_cache.cached_images(kept, "key", SHAPE, fill, memory=0)
     assert entries(kept) == ["draft-new", "key"]
 
 
@@ -127,9 +129,9 @@ def test_a_cache_that_cannot_be_written_is_no_error(
 ) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("a file where the folder should be")
-    images, _ = store.images(blocked, "key", SHAPE, fill, memory=memory)
+    images, _ = image_cache.cached_images(blocked, "key", SHAPE, fill, memory=memory)
     assert (images == PIXELS).all()
-    assert store.note(blocked, "key", lambda: [1]) == [1]
+    assert image_cache.cached_value(blocked, "key", lambda: [1]) == [1]
 
 
 def test_a_full_disk_is_found_before_anything_is_mapped(
@@ -139,7 +141,7 @@ def test_a_full_disk_is_found_before_anything_is_mapped(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
-    images, _ = store.images(kept, "key", SHAPE, fill, memory=0)
+    images, _ = image_cache.cached_images(kept, "key", SHAPE, fill, memory=0)
     assert (images == PIXELS).all()
     assert not isinstance(images, np.memmap)
     assert entries(kept) == []
@@ -149,7 +151,7 @@ RACER = """
 import sys, time
 from pathlib import Path
 import numpy as np
-from vitreous.data.sources import cache
+from vitreous.data.sources import image_cache
 
 home, me = Path(sys.argv[1]), sys.argv[2]
 cache.WORTH = 0.0
@@ -161,21 +163,21 @@ def slow(out):
         time.sleep(0.01)
     return {}
 
-images, _ = cache.images(home, "key", (5, 3, 4, 4), slow, memory=0)
+images, _ = image_cache.cached_images(home, "key", (5, 3, 4, 4), slow, memory=0)
 assert (images.ravel() == np.arange(240)).all()
 """
 
 
 def test_two_processes_at_once(kept: Path) -> None:
     """Both are decoding before either has finished."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(store.__file__).parents[3])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(image_cache.__file__).parents[3])}
     both = [
         subprocess.Popen([sys.executable, "-c", RACER, str(kept), me], env=environment)
         for me in "ab"
     ]
     assert [process.wait(60) for process in both] == [0, 0]
     assert entries(kept) == ["key"]
-    images, _ = store.images(kept, "key", SHAPE, never, memory=0)
+    images, _ = image_cache.cached_images(kept, "key", SHAPE, never, memory=0)
     assert (images.ravel() == np.arange(240)).all()
 
 

@@ -25,7 +25,7 @@ from vitreous.data.corruptions.frost import MEANS, STDS, panes
 from vitreous.data.corruptions.plasma import plasma
 from vitreous.data.corruptions.published import HAIR
 from vitreous.data.corruptions.spatter import distances, edges, water
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 Array = npt.NDArray[Any]
 Make = Callable[..., Array]
@@ -33,41 +33,41 @@ CPU = torch.device("cpu")
 SIDES = {"cifar": 32, "imagenet": 112}
 
 
-def normal(draws: Draws, *shape: int) -> Array:
+def normal(draws: RandomStreams, *shape: int) -> Array:
     return draws.normal(*shape).numpy()[0].astype(float)
 
 
-def uniform(draws: Draws, *shape: int) -> Array:
+def uniform(draws: RandomStreams, *shape: int) -> Array:
     return draws.uniform(*shape).numpy()[0].astype(float)
 
 
-def shares(draws: Draws, *shape: int) -> Array:
+def shares(draws: RandomStreams, *shape: int) -> Array:
     """The middles of 2 ** 16 parts of [0, 1]."""
     return (draws.words(*shape).numpy()[0].astype(float) + 2**15 + 0.5) / 2**16
 
 
-def gaussian_noise(x: Array, draws: Draws, scale: float) -> Array:
+def gaussian_noise(x: Array, draws: RandomStreams, scale: float) -> Array:
     return x + scale * normal(draws, *x.shape)
 
 
-def speckle_noise(x: Array, draws: Draws, scale: float) -> Array:
+def speckle_noise(x: Array, draws: RandomStreams, scale: float) -> Array:
     return x + x * scale * normal(draws, *x.shape)
 
 
-def shot_noise(x: Array, draws: Draws, photons: int) -> Array:
+def shot_noise(x: Array, draws: RandomStreams, photons: int) -> Array:
     return stats.poisson.ppf(shares(draws, *x.shape), np.maximum(x * photons, 1e-30)) / photons
 
 
-def impulse_noise(x: Array, draws: Draws, share: float) -> Array:
+def impulse_noise(x: Array, draws: RandomStreams, share: float) -> Array:
     drawn = shares(draws, *x.shape)
     return np.where(drawn < share / 2, 1.0, np.where(drawn < share, 0.0, x))
 
 
-def gaussian_blur(x: Array, draws: Draws, sigma: float) -> Array:
+def gaussian_blur(x: Array, draws: RandomStreams, sigma: float) -> Array:
     return np.stack([ndimage.gaussian_filter(c, sigma, mode="nearest", truncate=4.0) for c in x])
 
 
-def defocus_blur(x: Array, draws: Draws, radius: float, sigma: float) -> Array:
+def defocus_blur(x: Array, draws: RandomStreams, radius: float, sigma: float) -> Array:
     reach, half = (8, 1) if radius <= 8 else (int(radius), 2)
     y, z = np.mgrid[-reach : reach + 1, -reach : reach + 1]
     disk = (y**2 + z**2 <= radius**2).astype(float)
@@ -75,7 +75,7 @@ def defocus_blur(x: Array, draws: Draws, radius: float, sigma: float) -> Array:
     return np.stack([ndimage.correlate(c, disk, mode="mirror") for c in x])
 
 
-def glass_blur(x: Array, draws: Draws, sigma: float, reach: int, times: int) -> Array:
+def glass_blur(x: Array, draws: RandomStreams, sigma: float, reach: int, times: int) -> Array:
     levels = np.floor(gaussian_blur(x, draws, sigma) * 255 + HAIR)
     height, width = x.shape[1:]
     for _ in range(times):
@@ -99,7 +99,7 @@ def moved(x: Array, angle: float, radius: int, sigma: float) -> Array:
     return total
 
 
-def motion_blur(x: Array, draws: Draws, radius: int, sigma: float) -> Array:
+def motion_blur(x: Array, draws: RandomStreams, radius: int, sigma: float) -> Array:
     return moved(x, float(draws.uniform(low=-math.pi / 4, high=math.pi / 4)), radius, sigma)
 
 
@@ -112,12 +112,12 @@ def zoomed(x: Array, factor: float) -> Array:
     return large[:, trim : trim + side, trim : trim + side]
 
 
-def zoom_blur(x: Array, draws: Draws, largest: float, step: float) -> Array:
+def zoom_blur(x: Array, draws: RandomStreams, largest: float, step: float) -> Array:
     layers = [zoomed(x, factor) for factor in np.arange(1, largest + step / 2, step)]
     return np.mean([x, *layers], axis=0)
 
 
-def snow(x: Array, draws: Draws, *strength: float) -> Array:
+def snow(x: Array, draws: RandomStreams, *strength: float) -> Array:
     mean, std, size, least, radius, sigma, keep = strength
     cut = math.ceil(x.shape[1] / size)
     noise = np.full((1, *x.shape[1:]), np.nan)  # all that is cut off
@@ -136,7 +136,7 @@ def snow(x: Array, draws: Draws, *strength: float) -> Array:
     )
 
 
-def frost(x: Array, draws: Draws, image: float, ice: float, scale: float) -> Array:
+def frost(x: Array, draws: RandomStreams, image: float, ice: float, scale: float) -> Array:
     side = x.shape[1]
     glass = panes(scale, side, torch.device("cpu"))
     drawn = uniform(draws, 3) * [5, glass.shape[2] - side + 1, glass.shape[3] - side + 1]
@@ -144,7 +144,7 @@ def frost(x: Array, draws: Draws, image: float, ice: float, scale: float) -> Arr
     return image * x + ice * glass[which, :, top : top + side, left : left + side].numpy()
 
 
-def fog(x: Array, draws: Draws, thickness: float, decay: float) -> Array:
+def fog(x: Array, draws: RandomStreams, thickness: float, decay: float) -> Array:
     """Diamond and square, point by point."""
     side = 2 ** math.ceil(math.log2(x.shape[1]))
     noise = draws.coarse(side, side, low=-1, high=1)[0].numpy()
@@ -179,21 +179,21 @@ def hsv(x: Array, change: Callable[[Any, Any, Any], tuple[Any, Any, Any]]) -> Ar
     return np.array(pixels).T.reshape(x.shape)
 
 
-def brightness(x: Array, draws: Draws, more: float) -> Array:
+def brightness(x: Array, draws: RandomStreams, more: float) -> Array:
     return hsv(x, lambda h, s, v: (h, s, min(v + more, 1)))
 
 
-def saturate(x: Array, draws: Draws, factor: float, more: float) -> Array:
+def saturate(x: Array, draws: RandomStreams, factor: float, more: float) -> Array:
     return hsv(x, lambda h, s, v: (h, min(max(s * factor + more, 0), 1), v))
 
 
-def contrast(x: Array, draws: Draws, factor: float) -> Array:
+def contrast(x: Array, draws: RandomStreams, factor: float) -> Array:
     mean = x.mean((1, 2), keepdims=True)
     return (x - mean) * factor + mean
 
 
 def elastic_transform(
-    x: Array, draws: Draws, strength: float, sigma: float, corners: float
+    x: Array, draws: RandomStreams, strength: float, sigma: float, corners: float
 ) -> Array:
     side = x.shape[1]
     middle, third = side // 2, side // 3
@@ -218,13 +218,13 @@ def elastic_transform(
     )
 
 
-def pixelate(x: Array, draws: Draws, share: float) -> Array:
+def pixelate(x: Array, draws: RandomStreams, share: float) -> Array:
     side = x.shape[1]
     small = picture(x).resize((int(side * share), int(side * share)), Image.Resampling.BOX)
     return np.asarray(small.resize((side, side), Image.Resampling.BOX)).transpose(2, 0, 1) / 255
 
 
-def jpeg_compression(x: Array, draws: Draws, quality: int) -> Array:
+def jpeg_compression(x: Array, draws: RandomStreams, quality: int) -> Array:
     file = io.BytesIO()
     picture(x).save(file, "JPEG", quality=quality)
     return np.asarray(Image.open(file)).transpose(2, 0, 1) / 255
@@ -234,7 +234,7 @@ def picture(x: Array) -> Image.Image:
     return Image.fromarray((x * 255).round().astype(np.uint8).transpose(1, 2, 0))
 
 
-def spatter(x: Array, draws: Draws, *strength: Any) -> Array:
+def spatter(x: Array, draws: RandomStreams, *strength: Any) -> Array:
     mean, std, sigma, least, much, what = strength
     liquid = gaussian_blur(mean + std * normal(draws, 1, *x.shape[1:]), draws, sigma)[0]
     if what == "mud":
@@ -273,7 +273,7 @@ def test_corruption_equals_its_definition(kind: str, size: Any) -> None:
     strengths = KINDS[kind].cifar if size == "cifar" else KINDS[kind].imagenet
     for severity, strength in enumerate(strengths, 1):
         got = corrupt(images, kind, severity, seed=7, first=11, size=size)[0].numpy().astype(int)
-        draws = Draws(f"{kind} {severity} 7", 11, 1, torch.device("cpu"))
+        draws = RandomStreams(f"{kind} {severity} 7", 11, 1, torch.device("cpu"))
         wanted = BY_HAND[kind](images[0].numpy() / 255, draws, *strength)
         difference = np.abs(got - np.floor(np.clip(wanted, 0, 1) * 255 + HAIR))
         assert difference.max() <= 1 or kind == "spatter", (severity, difference.max())
@@ -325,10 +325,10 @@ def test_numpy_and_torch_agree(what: str, monkeypatch: pytest.MonkeyPatch) -> No
     """What runs on numpy on a CPU runs on torch on a GPU; here both, on a CPU."""
     make: dict[str, Callable[[Callable[..., Any]], Any]] = {
         "water": lambda kind: water(
-            kind(Draws("drops", 0, 2, CPU).normal(40, 30, mean=140, std=90).clamp_(0, 255))
+            kind(RandomStreams("drops", 0, 2, CPU).normal(40, 30, mean=140, std=90).clamp_(0, 255))
         ),
-        "plasma": lambda kind: plasma(Draws("clouds", 0, 2, CPU), 32, 1.7),
-        "sources": lambda kind: _sources(Draws("glass", 0, 2, CPU), 40, 30, 2, 3),
+        "plasma": lambda kind: plasma(RandomStreams("clouds", 0, 2, CPU), 32, 1.7),
+        "sources": lambda kind: _sources(RandomStreams("glass", 0, 2, CPU), 40, 30, 2, 3),
     }
     by_numpy = make[what](torch.Tensor.numpy)
     for module in ("plasma", "blur"):

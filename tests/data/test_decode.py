@@ -12,8 +12,15 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from data.pictures import chw, encoded, noise
-from vitreous.data.sources.decode import cut, decode, fitted, picture, side_of, size_of
-from vitreous.data.sources.listing import listing
+from vitreous.data.sources.decode import (
+    cut_sheet,
+    decode,
+    fit_to,
+    shared_size,
+    sheet_side,
+    upright_rgb,
+)
+from vitreous.data.sources.listing import list_all
 
 
 def stored(image: Image.Image, kind: str, **options: Any) -> bytes:
@@ -23,7 +30,7 @@ def stored(image: Image.Image, kind: str, **options: Any) -> bytes:
 
 
 def seen(content: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    image = picture(content)
+    image = upright_rgb(content)
     assert image.mode == "RGB"
     return np.asarray(image)
 
@@ -90,7 +97,7 @@ def test_pictures_are_turned_as_exif_says(orientation: int) -> None:
     exif[0x0112] = orientation
     content = stored(Image.fromarray(np.ascontiguousarray(turn)), "PNG", exif=exif.tobytes())
     assert (seen(content) == upright).all()
-    assert size_of(listing([content], [0], ["a"], str, "")) == (4, 6)
+    assert shared_size(list_all([content], [0], ["a"], str, "")) == (4, 6)
 
 
 def test_of_an_animation_the_first_frame() -> None:
@@ -115,7 +122,7 @@ def test_resizing_is_that_of_torchvision(height: int, width: int, side: int) -> 
     image = Image.fromarray(noise(1, height, width)[0])
     theirs = v2.Compose([v2.Resize(side, v2.InterpolationMode.BICUBIC), v2.CenterCrop(side)])(image)
     difference = np.abs(
-        fitted(image, (side, side)).astype(int) - chw(np.asarray(theirs)).astype(int)
+        fit_to(image, (side, side)).astype(int) - chw(np.asarray(theirs)).astype(int)
     )
     assert difference.max() <= 1
 
@@ -124,7 +131,7 @@ def test_height_and_width_may_differ() -> None:
     image = Image.fromarray(
         np.repeat(np.arange(40, dtype=np.uint8)[:, None, None], 60, 1).repeat(3, 2)
     )
-    out = fitted(image, (10, 30))
+    out = fit_to(image, (10, 30))
     assert out.shape == (3, 10, 30)
     assert (
         np.abs(out[0, :, 15] - (10.5 + 2 * np.arange(10))).max() <= 1.5
@@ -134,10 +141,10 @@ def test_height_and_width_may_differ() -> None:
 def test_a_sheet_is_cut_row_by_row() -> None:
     images = noise(6, 4, 4)
     sheet = images.reshape(2, 3, 4, 4, 3).transpose(0, 2, 1, 3, 4).reshape(8, 12, 3)
-    parts = [np.asarray(part) for part in cut(Image.fromarray(sheet), 6)]
+    parts = [np.asarray(part) for part in cut_sheet(Image.fromarray(sheet), 6)]
     assert (np.stack(parts) == images).all()
     with pytest.raises(ValueError, match="a sheet of 12x8 pixels cannot hold 5 equal squares"):
-        side_of((12, 8), 5)
+        sheet_side((12, 8), 5)
 
 
 def test_many_at_once_and_each_where_it_belongs(tmp_path: Path) -> None:
@@ -145,7 +152,7 @@ def test_many_at_once_and_each_where_it_belongs(tmp_path: Path) -> None:
     contents = [encoded(each) for each in images]
     contents[17], contents[170] = b"not a picture", contents[170][:60]
     rows = np.setdiff1d(np.arange(300), [3, 4, 200])
-    some = listing(contents, np.zeros(300, int), ["a"], str, "").take(rows)
+    some = list_all(contents, np.zeros(300, int), ["a"], str, "").take(rows)
     out = np.zeros((len(rows), 3, 6, 6), np.uint8)
     faults = decode(some, (6, 6), out.__setitem__, "noise")
     assert {int(rows[position]) for position in faults} == {17, 170}
@@ -157,7 +164,7 @@ def test_many_at_once_and_each_where_it_belongs(tmp_path: Path) -> None:
 def test_images_of_one_size_or_of_many() -> None:
     def sizes(*shapes: tuple[int, int]) -> tuple[int, int] | None:
         contents = [encoded(noise(1, *shape)[0]) for shape in shapes]
-        return size_of(listing(contents, np.zeros(len(contents), int), ["a"], str, ""))
+        return shared_size(list_all(contents, np.zeros(len(contents), int), ["a"], str, ""))
 
     assert sizes((4, 6), (4, 6)) == (4, 6)
     assert sizes((4, 6), (6, 4)) is None

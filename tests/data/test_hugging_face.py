@@ -88,7 +88,7 @@ def test_without_the_hub_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         return False
 
     hub.reachable.cache_clear()
-    monkeypatch.setattr(hub, "answers", silent)
+    monkeypatch.setattr(hub, "is_listening", silent)
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr(hub, "getproxies", dict)

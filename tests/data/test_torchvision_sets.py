@@ -145,6 +145,4 @@ def test_without_a_network_one_sentence(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_all_the_names_exist() -> None:
-    assert [
-        name for name in torchvision_sets.NAMES if not hasattr(torchvision.datasets, name)
-    ] == []
+    assert [name for name in torchvision_sets.SETS if not hasattr(torchvision.datasets, name)] == []

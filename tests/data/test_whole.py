@@ -13,7 +13,7 @@ from PIL import Image
 import vitreous
 from vitreous.cli import main
 from vitreous.data import load
-from vitreous.data.loading import _announced
+from vitreous.data.loading import _warn_once
 
 
 def folder(home: Path, count: int = 60) -> str:
@@ -36,7 +36,7 @@ def arrays(home: Path, count: int = 60) -> str:
 
 @pytest.fixture(autouse=True)
 def _anew() -> None:
-    _announced.cache_clear()
+    _warn_once.cache_clear()
 
 
 @pytest.mark.parametrize("make", [folder, arrays])

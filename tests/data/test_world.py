@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from vitreous.data import world
+from vitreous.data.world import tasks
 from vitreous.errors import UnknownName, VitreousError
 
 
@@ -43,7 +44,7 @@ def rows(images: Tensor) -> set[bytes]:
 def test_no_image_is_in_two_splits_or_two_seeds_or_twice(task: str) -> None:
     sets = [
         world.load(task, size=1024, split=split, seed=seed)
-        for split in world.SIZES
+        for split in tasks.SIZES
         for seed in (0, 1)
     ]
     assert len(set.union(*(rows(data.images) for data in sets))) == 1024 * len(sets)

@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor, nn
 
 from vitreous.data import world
-from vitreous.data.world.stimuli import MOTIFS, SYMBOLS, pattern
+from vitreous.data.world.stimuli import MOTIFS, SYMBOLS, bitmap
 
 
 def chance(counts: Tensor) -> bool:
@@ -88,7 +88,7 @@ def matches(images: Tensor, stamp: Tensor) -> Tensor:
 @pytest.mark.parametrize(("task", "kinds", "swing"), [("syn-b", 8, 64), ("syn-b:four", 4, 32)])
 def test_b_one_motif_once_where_the_box_says(task: str, kinds: int, swing: int) -> None:
     data = world.load(task, size=1024)
-    found = torch.stack([matches(data.images, pattern(text)) for _, text in MOTIFS], 1)
+    found = torch.stack([matches(data.images, bitmap(text)) for _, text in MOTIFS], 1)
     assert data.labels.unique().tolist() == list(range(kinds)) == list(range(len(data.classes)))
     noise = data.images[(data.images != 16) & (data.images != 240)]
     assert (int(noise.min()), int(noise.max())) == (128 - swing, 127 + swing)
@@ -182,7 +182,7 @@ def test_c_offsets_within_patches_do_not_depend_on_the_place() -> None:
 @pytest.mark.parametrize("image", [16, 32])
 def test_d_symbols_are_where_the_boxes_say_and_the_label_is_their_equality(image: int) -> None:
     data = world.load("syn-d", size=512, image=image)
-    found = torch.stack([matches(data.images, pattern(text)) for _, text in SYMBOLS], 1)
+    found = torch.stack([matches(data.images, bitmap(text)) for _, text in SYMBOLS], 1)
     for which in range(2):
         x, y, *_ = data.truth["boxes"][:, which].unbind(1)
         assert found[torch.arange(512), data.truth["symbols"][:, which], y, x].all()

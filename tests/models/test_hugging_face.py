@@ -187,8 +187,8 @@ def test_offline_is_quick_and_says_so_once(name: str, caplog: pytest.LogCaptureF
 def test_somebody_listens_or_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        assert hub.answers(url)
-    assert not hub.answers(url)
+        assert hub.is_listening(url)
+    assert not hub.is_listening(url)
 
 
 def test_a_name_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_a_name_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(hub, "PATIENCE", 0.1)
     monkeypatch.setattr(socket, "create_connection", hang)
     start = time.monotonic()
-    assert not hub.answers("https://nowhere.invalid")
+    assert not hub.is_listening("https://nowhere.invalid")
     assert time.monotonic() - start < 0.9
 
 
@@ -211,7 +211,7 @@ def test_the_switch_is_put_back(
     from huggingface_hub import constants
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(hub, "answers", lambda url: False)
+    monkeypatch.setattr(hub, "is_listening", lambda url: False)
     monkeypatch.setattr(hub, "getproxies", dict)
     with caplog.at_level(logging.WARNING), pytest.raises(VitreousError, match="cannot be reached"):
         loading.load("hf:nobody/nothing")

@@ -115,7 +115,7 @@ def test_any_statistic_has_the_replicates_that_resampling_images_gives() -> None
 
     names = [found.table["unit"].iloc[place] for place in (5, 3)]
     specimen = vitreous.open("nano:vit")
-    subject = vitreous.data.subsets.spread(data.labels.numpy(), 0)
+    subject = vitreous.data.subsets.class_balanced_order(data.labels.numpy(), 0)
     shown = data.take(torch.from_numpy(subject))
     seen = specimen.observe(shown.normalise(shown.images), ("out",), names)
     each = []

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.palette import KIND_COLOURS, PAPERS, REACH_GLYPHS, contrast
+from vitreous.palette import KIND_COLOURS, PAPERS, REACH_GLYPHS, contrast_ratio
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.drawing_svg import count, svg
 from vitreous.specimen.folding import panels
@@ -82,12 +82,15 @@ def test_text_can_be_read(anatomies: list[Anatomy], theme: Any) -> None:
     for group in of_class(root, "unit"):
         box = of_class(group, "box")[0].get("fill", "")
         for mark in chain(group.iter(f"{SVG}text"), group.iter(f"{SVG}path")):
-            assert contrast(mark.get("fill", mark.get("stroke", "")), box) >= 4.5
+            assert contrast_ratio(mark.get("fill", mark.get("stroke", "")), box) >= 4.5
     ink, paper = PAPERS[theme]
     ground = mixed(ink, paper, 0.045)
     for text in root.iter(f"{SVG}text"):
         if text.get("fill") is None:
-            assert contrast(mixed(ink, ground, float(text.get("fill-opacity", "1"))), ground) >= 4.5
+            assert (
+                contrast_ratio(mixed(ink, ground, float(text.get("fill-opacity", "1"))), ground)
+                >= 4.5
+            )
             assert float(text.get("font-size", "0")) >= 10
 
 

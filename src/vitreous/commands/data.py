@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from vitreous.commands.terminal import ImageOption, console
-from vitreous.data import naming
+from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import VitreousError
 from vitreous.validation import check_ranges
 
@@ -50,14 +50,14 @@ def show_data(
             f"A contact sheet ends in .png, .jpg or .webp, and {str(out)!r} does not."
         )
     check_ranges(size=size, seed=seed)
-    naming.check(name, split)
-    from vitreous.data import load, sheet, summary  # torch comes with them
+    check_dataset(name, split)
+    from vitreous.data import load  # torch comes with them
 
     dataset = load(
         name, split=split or "train", whole=split is None, image=image, size=size, seed=seed,
         skip_corrupt=skip_corrupt, root=root,
     )  # fmt: skip
-    console().print(summary.table(dataset))
+    console().print(summary_table(dataset))
     if out is not None:
-        sheet.save(sheet.sheet(dataset, seed=seed), out)
+        save_contact_sheet(contact_sheet(dataset, seed=seed), out)
         console().print(f"Wrote {out}", highlight=False)

@@ -18,7 +18,7 @@ from cyclopts import Parameter
 from vitreous import model_names
 from vitreous.commands.terminal import ImageOption, console
 from vitreous.config import assignment
-from vitreous.data import naming
+from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.report import check_report_path
@@ -233,7 +233,7 @@ def _check_and_run(
     """Check everything that needs no model, then measure and write the report."""
     check_ranges(**vars(options))
     model_names.check_models(models)
-    naming.check(options.data, options.split)
+    check_dataset(options.data, options.split)
     settings = parse_settings(options, analysis)
     out = report_path(options, analysis)
     _check_writable(out, options.figures, options.results)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from vitreous.commands.terminal import ImageOption, console
-from vitreous.data import naming
+from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import square
 from vitreous.validation import check_ranges
@@ -86,7 +86,7 @@ def _check_study(name: str, out: Path, executor: str, *, data: str, **numbers: A
     from vitreous.claims import STUDIES  # numpy comes with it
 
     check_ranges(**numbers)
-    naming.check(data)
+    check_dataset(data)
     if name not in (*STUDIES, "build-up"):
         raise UnknownName(
             "study", name, (*STUDIES, "build-up"), f"Studies are {', '.join(STUDIES)} and build-up."

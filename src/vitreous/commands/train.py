@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from vitreous import model_names
 from vitreous.commands.terminal import ImageOption, console
 from vitreous.config import Recipe, assignment
-from vitreous.data import naming
+from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import VitreousError
 from vitreous.training import recipes
 from vitreous.validation import check_ranges
@@ -91,7 +91,7 @@ class TrainOptions:
                 "pretrained, teacher nor fraction; train one seed at a time."
             )
         model_names.check_models([model] if self.teacher is None else [model, self.teacher])
-        naming.check(self.data)
+        check_dataset(self.data)
         if self.out is not None and self.out.expanduser().is_file():
             raise VitreousError(
                 f"out={str(self.out)!r} has to be a folder, and it is a file; choose another."

@@ -1,4 +1,5 @@
-"""Images and labels: every source in one spelling, the embedded world, subsets, augmentation and corruptions."""
+"""Images and labels: every source in one spelling, the embedded world, subsets, augmentation and
+corruptions."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ if TYPE_CHECKING:
     from vitreous.data.loading import load as load
 
 _HOMES = {"Dataset": "vitreous.data.dataset", "load": "vitreous.data.loading"}
-"""Where each public name lives. They load on first use, so that importing the room costs nothing."""
+"""Where each public name lives. They load on first use, so that importing the room costs
+nothing."""
 
 __all__ = ["Dataset", "load"]
 

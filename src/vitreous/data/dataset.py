@@ -1,4 +1,4 @@
-"""`Dataset`: labelled images as one uint8 tensor, whatever they came from."""
+"""`Dataset`: labelled images as one uint8 tensor, from any source."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images and what is known of them: in memory, on the GPU (`to`) or mapped from a file, a tensor all the same."""
+    """Images, labels and their normalisation. The tensors are in memory, on a GPU (`to`) or
+    mapped from a file."""
 
     images: Tensor  # uint8 (n, 3, height, width)
-    labels: Tensor  # int64 (n,); -1 where nobody knows
+    labels: Tensor  # int64 (n,); -1 for unknown
     classes: tuple[str, ...]  # () if no image has a label
-    name: str  # how it was asked for: "folder:photos", "world:shapes"
+    name: str  # the name it was loaded by: "folder:photos", "world:shapes"
     split: str = "train"
     mean: Triple = (0.485, 0.456, 0.406)  # of the channels, in [0, 1]
     std: Triple = (0.229, 0.224, 0.225)
-    truth: Mapping[str, Tensor] = field(
-        default_factory=dict
-    )  # what else is known of each image: boxes, factors, …
+    # Other tensors (n, …) known of each image: boxes, factors, …
+    truth: Mapping[str, Tensor] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()  # files that could not be decoded and were left out
-    total: int = 0  # images of the split that these were taken from; 0 if nobody counted
+    total: int = 0  # images of the split before `size` was applied; 0 if unknown
 
     def __repr__(self) -> str:
         height, width = self.image
@@ -51,14 +51,14 @@ class Dataset:
         return replace(self, images=self.images[index], labels=self.labels[index], truth=truth)
 
     def to(self, device: torch.device | str) -> Dataset:
-        """The same on another device."""
+        """The same images on another device."""
         truth = {key: value.to(device) for key, value in self.truth.items()}
         return replace(
             self, images=self.images.to(device), labels=self.labels.to(device), truth=truth
         )
 
     def normalise(self, images: Tensor) -> Tensor:
-        """uint8 images as the model wants them: float32, channels centred and scaled by `mean` and `std`."""
+        """uint8 images as float32, their channels centred and scaled by `mean` and `std`."""
         mean = torch.tensor(self.mean, device=images.device).view(3, 1, 1)
         std = torch.tensor(self.std, device=images.device).view(3, 1, 1)
         return (images.float() / 255 - mean) / std

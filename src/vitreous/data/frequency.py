@@ -1,7 +1,8 @@
 """Images by spatial frequency: noise within a band (A4.08), low-pass and high-pass filters (A4.34).
 
-Frequencies are in radians a pixel, from 0 to π. Bands are square, as in the paper: the frequency of a wave is the
-larger of its two along the axes, so that π is the fastest that pixels can hold in either direction.
+Frequencies are in radians a pixel, from 0 to π. Bands are square, as in the paper: the frequency of
+a wave is the larger of its two along the axes, so that π is the fastest that pixels can hold in
+either direction.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import BadImages, VitreousError
 
 Definition = Literal["paper", "equal", "released"]
@@ -25,11 +26,12 @@ def ring(
     width: float | None = None,
     definition: Definition = "paper",
 ) -> Tensor:
-    """Which waves of an image (height, width) lie in a band: bool, zero frequency in the middle, ready to be drawn.
+    """Which waves of an image (height, width) lie in a band: bool, zero frequency in the middle,
+    ready to be drawn.
 
-    The paper's ring is frequency ± width / 2, lower end included, so that neighbouring rings share nothing and miss
-    nothing. The released code's is a square of whole waves less a smaller one, and has one row and column too many
-    towards negative frequencies.
+    The paper's ring is frequency ± width / 2, lower end included, so that neighbouring rings share
+    nothing and miss nothing. The released code's is a square of whole waves less a smaller one, and
+    has one row and column too many towards negative frequencies.
     """
     width = _checked(frequency, width, definition)
     low, high = frequency - width / 2, frequency + width / 2
@@ -53,24 +55,26 @@ def band_noise(
     first: int = 0,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """Noise F⁻¹(F(δ) ⊙ ring) to be added to images of this shape (n, c, h, w), in the images' own units.
+    """Noise F⁻¹(F(δ) ⊙ ring) to be added to images of this shape (n, c, h, w), in the images' own
+    units.
 
     - `"paper"`: δ is normal, and `strength` is its root mean square in each image, exactly, before the ring;
     - `"equal"`: the same, but `strength` is the root mean square of what is left: all bands are equally strong;
     - `"released"`: δ is ± `strength`, the ring is that of the released code (frequency ± 0.2 radians).
 
-    The paper does not say how strong its noise was. δ is a function of (seed, place in the data set) alone, the same
-    for all frequencies; `first` is the place of the first image.
+    The paper does not say how strong its noise was. δ is a function of (seed, place in the data
+    set) alone, the same for all frequencies; `first` is the place of the first image.
     """
     images, channels, *image = shape
     mask = ring((image[0], image[1]), frequency, width, definition).to(device)
     if not bool(mask.any()):
         finest = 2 * math.pi / max(image)
         raise VitreousError(
-            f"No wave of a {image[0]}x{image[1]} image lies in the band around {frequency:.4g}; its frequencies are "
+            f"No wave of a {image[0]}x{image[1]} image lies in the band around {frequency:.4g}; "
+            "its frequencies are "
             f"multiples of {finest:.4g}, so ask for a width of {finest:.4g} or more."
         )
-    delta = Draws(f"band noise {seed}", first, images, torch.device(device)).normal(
+    delta = RandomStreams(f"band noise {seed}", first, images, torch.device(device)).normal(
         channels, *image
     )
     delta = (
@@ -88,7 +92,8 @@ def low_pass(images: Tensor, cutoff: float) -> Tensor:
 
 
 def high_pass(images: Tensor, cutoff: float) -> Tensor:
-    """Float images (…, h, w) without waves up to `cutoff`, the mean among them: what `low_pass` takes away."""
+    """Float images (…, h, w) without waves up to `cutoff`, the mean among them: what `low_pass`
+    takes away."""
     return keep(images, torch.fft.fftshift(_fastest(_size(images)) > cutoff + 1e-9))
 
 
@@ -96,14 +101,16 @@ def keep(images: Tensor, mask: Tensor) -> Tensor:
     """The waves of float images (…, h, w) that a mask like `ring`'s names."""
     if not images.is_floating_point():
         raise BadImages(
-            f"Filters take float images, and these are {str(images.dtype)[6:]}; convert with images / 255."
+            f"Filters take float images, and these are {str(images.dtype)[6:]}; convert with "
+            "images / 255."
         )
     centred = torch.fft.ifftshift(mask.to(images.device))
     return torch.fft.ifft2(torch.fft.fft2(images) * centred).real.to(images.dtype)
 
 
 def _fastest(image: tuple[int, int]) -> Tensor:
-    """The larger of the two frequencies of each wave, float64 (h, w), in the order of the Fourier transform."""
+    """The larger of the two frequencies of each wave, float64 (h, w), in the order of the
+    Fourier transform."""
     down, right = (
         torch.fft.fftfreq(length, dtype=torch.float64).abs() * 2 * math.pi for length in image
     )
@@ -111,7 +118,8 @@ def _fastest(image: tuple[int, int]) -> Tensor:
 
 
 def _released_square(image: tuple[int, int], end: float) -> Tensor:
-    """The waves -k, …, k - 1 along both axes, zero in the middle, where k is `end` in whole waves of the image."""
+    """The waves -k, …, k - 1 along both axes, zero in the middle, where k is `end` in whole
+    waves of the image."""
     axes = []
     for length in image:
         wave = torch.arange(length) - length // 2
@@ -137,7 +145,8 @@ def _checked(frequency: float, width: float | None, definition: Definition) -> f
         )
     if not 0 <= frequency <= math.pi:
         raise VitreousError(
-            f"A frequency lies between 0 and π = 3.1416 radians a pixel, and {frequency:g} does not."
+            f"A frequency lies between 0 and π = 3.1416 radians a pixel, and {frequency:g} does "
+            "not."
         )
     width = WIDTHS[definition] if width is None else width
     if width <= 0:

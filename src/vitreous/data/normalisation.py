@@ -1,7 +1,7 @@
-"""Mean and standard deviation of a set's channels: of its training split, whichever split is asked for.
+"""Mean and standard deviation of a set's channels, always those of its training split.
 
-They are measured on the reference images (see `loading`), over all their pixels, and do not depend on how many images
-are taken: a model trained on all of a set can be tested on a part of it.
+They are measured over all pixels of the reference images (see `loading`) and do not depend on how
+many images are loaded: a model trained on all of a set can be tested on a part of it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitreous.data.dataset import Triple
-from vitreous.data.sources import cache as store
 from vitreous.data.sources.decode import decode
-from vitreous.data.sources.listing import Listing, Rows, key_of
+from vitreous.data.sources.image_cache import cached_value
+from vitreous.data.sources.listing import Listing, Rows, cache_key
 
-KNOWN: dict[str, tuple[Triple, Triple]] = {
+PUBLISHED: dict[str, tuple[Triple, Triple]] = {
     "cifar10": ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)),
     "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
 }
-"""What the papers use (catalogue D1), by the last word of the name at torchvision or Hugging Face.
+"""The papers' values, by the last word of the name at torchvision or Hugging Face.
 
-The deviations of CIFAR-10 are smaller than those of its pixels (.247 .243 .262); so are the papers'.
+The deviations of CIFAR-10 are smaller than those of its pixels (.247 .243 .262); so are the
+papers'.
 """
 
 
@@ -32,49 +33,49 @@ def normalisation(
     reference: Listing,
     size: tuple[int, int],
     home: Path,
-    have: tuple[Listing, NDArray[np.uint8]],
+    decoded: tuple[Listing, NDArray[np.uint8]],
 ) -> tuple[Triple, Triple]:
-    """Mean and standard deviation. What one already has decoded is not decoded again if it holds the reference."""
+    """Mean and standard deviation of the reference images; those among `decoded` are not decoded
+    again."""
     source, _, where = name.partition(":")
-    known = KNOWN.get(where.rpartition("/")[2].lower())
-    if known is not None and source in ("tv", "hf"):
-        return known
+    published = PUBLISHED.get(where.rpartition("/")[2].lower())
+    if published is not None and source in ("tv", "hf"):
+        return published
 
     def measure() -> tuple[Triple, Triple]:
-        listing, images = have
-        same = listing.pictures is reference.pictures or (
-            listing.key != "" and listing.key == reference.key
-        )
+        listing, images = decoded
+        same_key = listing.key != "" and listing.key == reference.key
         rows = np.flatnonzero(np.isin(listing.rows, reference.rows))
-        here = same and len(rows) == len(reference)
-        return moments(levels(images, rows) if here else _levels_of(name, reference, size))
+        if (listing.pictures is reference.pictures or same_key) and len(rows) == len(reference):
+            return _mean_and_std(_histogram(images, rows))
+        return _mean_and_std(_histogram_of_undecoded(name, reference, size))
 
-    key = (
-        key_of(reference.key, reference.rows.tobytes(), size, "normalisation")
-        if reference.key
-        else ""
-    )
-    mean, std = store.note(home, key, measure)
+    key = ""
+    if reference.key:
+        key = cache_key(reference.key, reference.rows.tobytes(), size, "normalisation")
+    mean, std = cached_value(home, key, measure)
     return tuple(mean), tuple(std)
 
 
-def _levels_of(name: str, reference: Listing, size: tuple[int, int]) -> NDArray[np.int64]:
-    """Levels of images that are decoded for nothing else, and not kept."""
+def _histogram_of_undecoded(
+    name: str, reference: Listing, size: tuple[int, int]
+) -> NDArray[np.int64]:
+    """The histogram of images that are decoded for nothing else and not kept."""
     if isinstance(reference.pictures, np.ndarray) and reference.pictures.shape[1:3] == size:
-        return levels(reference.pictures.transpose(0, 3, 1, 2), reference.rows)
-    total, turn = np.zeros((3, 256), np.int64), Lock()
+        return _histogram(reference.pictures.transpose(0, 3, 1, 2), reference.rows)
+    total, lock = np.zeros((3, 256), np.int64), Lock()
 
-    def put(_: int, pixels: NDArray[np.uint8]) -> None:
-        counted = levels(pixels[None], np.zeros(1, np.int64))
-        with turn:
-            np.add(total, counted, out=total)
+    def add(_: int, pixels: NDArray[np.uint8]) -> None:
+        counts = _histogram(pixels[None], np.zeros(1, np.int64))
+        with lock:
+            np.add(total, counts, out=total)
 
-    decode(reference, size, put, f"training images of {name}")
+    decode(reference, size, add, f"training images of {name}")
     return total
 
 
-def levels(images: NDArray[np.uint8], rows: Rows) -> NDArray[np.int64]:
-    """How often each of the 256 levels occurs in each of the three channels; grey counts for all three."""
+def _histogram(images: NDArray[np.uint8], rows: Rows) -> NDArray[np.int64]:
+    """(3, 256): how often each level occurs in each channel; grey counts for all three."""
     total = np.zeros((3, 256), np.int64)
     for part in np.array_split(rows, max(len(rows) // 256, 1)):
         pixels = np.broadcast_to(images[part], (len(part), 3, *images.shape[2:]))
@@ -82,13 +83,11 @@ def levels(images: NDArray[np.uint8], rows: Rows) -> NDArray[np.int64]:
     return total
 
 
-def moments(total: NDArray[np.int64]) -> tuple[Triple, Triple]:
-    """Mean and deviation in [0, 1]; the deviation is at least one level, or images of one colour would be infinite."""
-    share, value = total / max(int(total[0].sum()), 1), np.arange(256) / 255
+def _mean_and_std(histogram: NDArray[np.int64]) -> tuple[Triple, Triple]:
+    """In [0, 1]; the deviation is at least one level, or images of one colour would become
+    infinite."""
+    share, value = histogram / max(int(histogram[0].sum()), 1), np.arange(256) / 255
     mean = share @ value
     std = np.sqrt((share * (value - mean[:, None]) ** 2).sum(1)).clip(1 / 255)
-    return (float(mean[0]), float(mean[1]), float(mean[2])), (
-        float(std[0]),
-        float(std[1]),
-        float(std[2]),
-    )
+    (r, g, b), (rs, gs, bs) = mean.tolist(), std.tolist()
+    return (r, g, b), (rs, gs, bs)

@@ -1,7 +1,7 @@
-"""Parts of a set, as the papers take them: the same share of every class (A3.11, A3.12, A3.23).
+"""Parts of a data set with the same share of every class.
 
-For one seed a smaller share is always contained in a larger one, so that a curve over data sizes adds images and never
-exchanges them.
+For one seed a smaller share is always contained in a larger one, so that a curve over data sizes
+adds images and never exchanges them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,30 @@ from vitreous.errors import VitreousError
 
 
 def fraction(data: Dataset, share: float, *, seed: int = 0, first: bool = False) -> Dataset:
-    """A share of each class, `int(share · n)` of its n images: drawn by `seed`, or the `first` ones as they are listed.
+    """A share of each class, in the order of the data set.
 
-    How Vision Transformers work takes them at random and ConViT takes the first (A3.11). Images keep their order.
+    Parameters
+    ----------
+    data : Dataset
+    share : float
+        Above 0, at most 1. A class of n images keeps `int(share * n)`.
+    seed : int
+        Chooses the images (as in Park & Kim 2022).
+    first : bool
+        Take the first images of each class instead (as in d'Ascoli et al. 2021).
+
+    Examples
+    --------
+    >>> from vitreous.data import load
+    >>> len(fraction(load("world:shapes", size=100), 0.5))
+    48
     """
     return data.take(_rows(_chosen(data, share, seed, first)))
 
 
 def split_off(data: Dataset, share: float, *, seed: int = 0) -> tuple[Dataset, Dataset]:
-    """The set in two parts, the second a share of each class: for validation. Every image is in one of them."""
+    """The data set in two parts, for training and validation; the second is a share of each
+    class."""
     chosen = _chosen(data, share, seed, first=False)
     return data.take(_rows(~chosen)), data.take(_rows(chosen))
 
@@ -42,51 +57,52 @@ def first_classes(data: Dataset, count: int) -> Dataset:
 
 
 def iso_samples(epochs: int, share: float) -> int:
-    """Epochs over a share of the images in which a model sees as many as in `epochs` over all of them (A3.12)."""
-    _check(share)
+    """Epochs over a share of the images in which a model sees as many as in `epochs` over all of
+    them."""
+    _check_share(share)
     return round(epochs / share)
 
 
-def spread(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """All rows, in an order whose every beginning holds the classes in proportion, as nearly as can be."""
+def class_balanced_order(labels: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """All rows, (n,), in a random order whose every beginning holds the classes in proportion."""
     drawn = np.random.default_rng(seed).permutation(len(labels))
-    place, count = _places(labels[drawn])
-    return drawn[np.argsort((place + 0.5) / count, kind="stable")]
+    rank, count = _rank_in_class(labels[drawn])
+    return drawn[np.argsort((rank + 0.5) / count, kind="stable")]
 
 
 def _chosen(data: Dataset, share: float, seed: int, first: bool) -> NDArray[np.bool_]:
-    """Which rows belong to a share of each class."""
-    _check(share)
+    """(n,) which rows belong to a share of each class."""
+    _check_share(share)
     labels = data.labels.cpu().numpy()
-    order = (
-        np.arange(len(labels)) if first else np.random.default_rng(seed).permutation(len(labels))
-    )
-    place, count = _places(labels[order])
+    order = np.arange(len(labels))
+    if not first:
+        order = np.random.default_rng(seed).permutation(len(labels))
+    rank, count = _rank_in_class(labels[order])
     wanted = np.floor(share * count + 1e-9).astype(np.int64)  # 0.29 · 100 is 28.999999999999996
     for label in np.unique(labels[order][wanted == 0]).tolist():
         name = data.classes[label] if label >= 0 else "no class"
-        found = int((labels == label).sum())
+        number = int((labels == label).sum())
         raise VitreousError(
-            f"{share:g} of {name!r} is no image at all, as it has {found}; take a larger share."
+            f"{share:g} of {name!r} is no image at all, as it has {number}; take a larger share."
         )
     chosen = np.zeros(len(labels), dtype=bool)
-    chosen[order[place < wanted]] = True
+    chosen[order[rank < wanted]] = True
     return chosen
 
 
-def _places(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each row how many of its class come before it, and how many there are."""
+def _rank_in_class(labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """For each row, how many of its class come before it, and how many there are."""
     _, which, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    together = np.argsort(which, kind="stable")
-    place = np.empty(len(labels), np.int64)
-    place[together] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return place, counts[which]
+    by_class = np.argsort(which, kind="stable")
+    rank = np.empty(len(labels), np.int64)
+    rank[by_class] = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rank, counts[which]
 
 
 def _rows(chosen: NDArray[np.bool_]) -> Tensor:
     return torch.from_numpy(np.flatnonzero(chosen))
 
 
-def _check(share: float) -> None:
+def _check_share(share: float) -> None:
     if not 0 < share <= 1:
         raise VitreousError(f"A share is above 0 and at most 1, and not {share:g}.")

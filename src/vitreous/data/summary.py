@@ -1,4 +1,4 @@
-"""What a set of images is made of, as a table for the terminal."""
+"""A data set as a table for the terminal: size, classes, normalisation and fingerprint."""
 
 from __future__ import annotations
 
@@ -11,39 +11,41 @@ SHOWN = 12
 """Classes that are listed before the rest is summed up."""
 
 
-def counts(data: Dataset) -> list[tuple[str, int]]:
-    """Each class and how many images it has; those without a label come last."""
-    found = [(name, int((data.labels == label).sum())) for label, name in enumerate(data.classes)]
-    unknown = int((data.labels < 0).sum())
-    return found + [("without a label", unknown)] * bool(unknown)
-
-
-def table(data: Dataset) -> Table:
+def summary_table(data: Dataset) -> Table:
     """Images, size, classes, normalisation and fingerprint."""
     height, width = data.image
-    shown = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    shown.add_column(style="dim")
-    shown.add_column(overflow="fold")
-    shown.add_row("set", Text(f"{data.name} · {data.split}"))
-    shown.add_row(
-        "images",
-        Text(f"{len(data):,} of {height}×{width}, {data.images.nbytes / 2**20:,.1f} MiB as uint8"),
-    )
-    shown.add_row("classes", Text(_classes(data)))
-    shown.add_row("mean", Text("  ".join(f"{value:.4f}" for value in data.mean)))
-    shown.add_row("std", Text("  ".join(f"{value:.4f}" for value in data.std)))
-    shown.add_row("fingerprint", Text(data.fingerprint))
+    size = f"{len(data):,} of {height}×{width}, {data.images.nbytes / 2**20:,.1f} MiB as uint8"
+    rows = {
+        "set": f"{data.name} · {data.split}",
+        "images": size,
+        "classes": _classes(data),
+        "mean": "  ".join(f"{value:.4f}" for value in data.mean),
+        "std": "  ".join(f"{value:.4f}" for value in data.std),
+        "fingerprint": data.fingerprint,
+    }
     if data.skipped:
-        shown.add_row(
-            "skipped",
-            Text(f"{len(data.skipped)} that cannot be decoded: {', '.join(data.skipped[:3])} …"),
-        )
-    return shown
+        names = ", ".join(data.skipped[:3])
+        rows["skipped"] = f"{len(data.skipped)} that cannot be decoded: {names} …"
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, text in rows.items():
+        table.add_row(name, Text(text))
+    return table
+
+
+def class_counts(data: Dataset) -> list[tuple[str, int]]:
+    """Each class and its number of images; images without a label come last."""
+    counts = [(name, int((data.labels == label).sum())) for label, name in enumerate(data.classes)]
+    unknown = int((data.labels < 0).sum())
+    if unknown:
+        counts.append(("without a label", unknown))
+    return counts
 
 
 def _classes(data: Dataset) -> str:
-    found = counts(data)
-    listed = ", ".join(f"{name} {count}" for name, count in found[:SHOWN])
-    rest = [count for _, count in found[SHOWN:]]
+    counts = class_counts(data)
+    listed = ", ".join(f"{name} {count}" for name, count in counts[:SHOWN])
+    rest = [count for _, count in counts[SHOWN:]]
     more = f" and {len(rest)} more of {min(rest)} to {max(rest)}" if rest else ""
     return f"{len(data.classes)}: {listed}{more}"

@@ -11,7 +11,7 @@ import torch
 from vitreous.data.dataset import Dataset
 from vitreous.data.loading import load
 from vitreous.data.sources.listing import NoSplit
-from vitreous.data.subsets import spread
+from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.measure.analysis import Analysis
@@ -114,7 +114,7 @@ def choose_images(
         raise VitreousError(
             f"The set {data.name!r} is empty: there is no image to inspect models on."
         )
-    rows = spread(data.labels.cpu().numpy(), seed)[: limit or len(data)]
+    rows = class_balanced_order(data.labels.cpu().numpy(), seed)[: limit or len(data)]
     return replace(data.take(torch.from_numpy(rows)), total=data.total or len(data))
 
 

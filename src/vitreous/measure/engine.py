@@ -18,7 +18,6 @@ import torch
 
 from vitreous import __version__
 from vitreous.data.dataset import Dataset
-from vitreous.data.progress import progress
 from vitreous.devices import choose_device
 from vitreous.distributed import Processes, join_processes
 from vitreous.errors import UnknownName, VitreousError
@@ -39,6 +38,7 @@ from vitreous.measure.probe import Probe, Setting
 from vitreous.measure.steadiness import check_steady
 from vitreous.measure.streaming import Forward, Pass
 from vitreous.measure.subject import Model, Subject, subjects
+from vitreous.progress import progress
 from vitreous.results import Result
 from vitreous.validation import check_ranges
 

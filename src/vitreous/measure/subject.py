@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitreous.data.dataset import Dataset
-from vitreous.data.progress import progress
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize
+from vitreous.progress import progress
 from vitreous.random_numbers import seeded
 from vitreous.specimen.opening import open as open_model
 from vitreous.specimen.specimen import Specimen

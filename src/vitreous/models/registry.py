@@ -19,7 +19,7 @@ import timm.models
 from timm.data import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from torch import Tensor, nn
 
-from vitreous.errors import UnknownName, VitreousError, nearest
+from vitreous.errors import UnknownName, VitreousError, nearest_names
 from vitreous.models.weights import mark
 from vitreous.validation import annotation_in_words, as_tuples, fits_annotation
 
@@ -308,7 +308,7 @@ def _check_options(chosen: Family, given: Mapping[str, Any]) -> Iterable[str]:
     hints = get_type_hints(chosen.fields or chosen.make)
     for key, value in given.items():
         if key not in chosen.options:
-            near = nearest(key, chosen.options)
+            near = nearest_names(key, chosen.options)
             meant = f" (did you mean {' or '.join(near)}?)" if near else ""
             yield f"there is no option {key!r}{meant}, only {', '.join(chosen.options)}"
         elif not fits_annotation(value, hints[key]):

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from vitreous.errors import VitreousError
-from vitreous.image_size import image_size, spell
+from vitreous.image_size import format_size, image_size
 from vitreous.specimen.graph import EXAMPLE_BATCH
 from vitreous.specimen.state import undisturbed
 
@@ -276,4 +276,4 @@ def _search(model: nn.Module, channels: int | None) -> Shape:
 
 
 def _listed(shapes: Iterable[Shape]) -> str:
-    return ", ".join(map(spell, shapes)) + ", …"
+    return ", ".join(map(format_size, shapes)) + ", …"

@@ -8,7 +8,7 @@ from collections import deque
 from torch import nn
 
 from vitreous.errors import NotExportable
-from vitreous.image_size import spell
+from vitreous.image_size import format_size
 from vitreous.specimen.inputs import Shape, accepted
 
 NAMES = {
@@ -65,16 +65,16 @@ def does_not_run(model: nn.Module, shape: Shape, error: BaseException | None) ->
     found = next(accepted(model), None)
     if found is not None:
         return NotExportable(
-            f"{name} does not run on images of {spell(shape)} ({first_line(error)}), but it runs on {spell(found)}: "
-            f"say image={found}."
+            f"{name} does not run on images of {format_size(shape)} ({first_line(error)}), but it "
+            f"runs on {format_size(found)}: say image={found}."
         )
     if (takes := likely_takes(model, error)) is not None:
         return NotExportable(
             f"{name} takes {takes} and not a batch of images ({first_line(error)}); {_way_out(model)}."
         )
     return NotExportable(
-        f"{name} does not run on images of {spell(shape)}, nor of any usual size ({first_line(error)}); if it takes "
-        f"images, say image=(channels, height, width); if not, {_way_out(model)}."
+        f"{name} does not run on images of {format_size(shape)}, nor of any usual size "
+        f"({first_line(error)}); if it takes images, say image=(channels, height, width); if not, {_way_out(model)}."
     )
 
 

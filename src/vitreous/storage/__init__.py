@@ -1,1 +1,2 @@
-"""Files on disk: atomic writes, checksums and fingerprints, locks, and the folder of a training run."""
+"""Files on disk: atomic writes, checksums and fingerprints, locks, and the folder of a training
+run."""

@@ -1,9 +1,12 @@
-"""Atomic writes with checksums: a file is there complete or not at all, and damage to it is noticed when it is read.
+"""Atomic writes with checksums: a file is there complete or not at all, and damage to it is noticed
+when it is read.
 
-JSON objects carry the SHA-256 of their values under `sha256`, so reformatting them by hand does no harm. Safetensors
-files carry, in the metadata of their header, the SHA-256 of the file with that field filled with zeros.
+JSON objects carry the SHA-256 of their values under `sha256`, so reformatting them by hand does no
+harm. Safetensors files carry, in the metadata of their header, the SHA-256 of the file with that
+field filled with zeros.
 
-Files that Vitreous 0.1 wrote have no checksum. They are read with a warning, or refused with `strict`.
+Files that Vitreous 0.1 wrote have no checksum. They are read with a warning, or refused with
+`strict`.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ log = logging.getLogger("vitreous")
 CHECKSUM_FIELD = "sha256"
 _ZEROS = b"0" * 64
 _CHECKSUM = re.compile(rb'\\"sha256\\": \\"([0-9a-f]{64})\\"')
-"""The checksum in the header of a safetensors file. It is JSON within JSON, like the notes beside it: safetensors
-writes several fields of metadata in no fixed order, and equal tensors have to give equal bytes."""
+"""The checksum in the header of a safetensors file. It is JSON within JSON, like the notes
+beside it: safetensors writes several fields of metadata in no fixed order, and equal tensors
+have to give equal bytes."""
 _without_checksum: list[Path] = []
 """The first file without a checksum: one warning stands for all."""
 
@@ -48,7 +52,8 @@ class Damaged(VitreousError):
 
 @contextlib.contextmanager
 def explain_write_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError inside the block into a `VitreousError` that says why `path` cannot be written."""
+    """Turn an OSError inside the block into a `VitreousError` that says why `path` cannot be
+    written."""
     try:
         yield
     except OSError as error:
@@ -85,7 +90,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_partial_files(folder: Path) -> None:
-    """Remove what killed processes were writing; only for the process that holds the folder's lock."""
+    """Remove what killed processes were writing; only for the process that holds the folder's
+    lock."""
     for path in folder.glob(".*.part"):
         with contextlib.suppress(OSError):
             path.unlink()
@@ -98,7 +104,8 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path, *, strict: bool = False) -> dict[str, Any]:
-    """Read what `write_json` wrote, without the checksum; raise `Damaged` if the content has changed."""
+    """Read what `write_json` wrote, without the checksum; raise `Damaged` if the content has
+    changed."""
     try:
         value = json.loads(_read_bytes(path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -132,7 +139,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
 
 
 def read_tensors(path: Path, *, strict: bool = False) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read the tensors and notes that `write_tensors` wrote; raise `Damaged` if the content has changed."""
+    """Read the tensors and notes that `write_tensors` wrote; raise `Damaged` if the content has
+    changed."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 

@@ -1,4 +1,5 @@
-"""Checksums of JSON values and fingerprints of tensors: short texts that differ when the content differs.
+"""Checksums of JSON values and fingerprints of tensors: short texts that differ when the content
+differs.
 
 Stored files, run folders and results contain them, so these formulas never change.
 """
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
 
 def checksum(value: Any) -> str:
-    """SHA-256 of a value that JSON can hold, as 64 hexadecimal digits; formatting does not matter."""
+    """SHA-256 of a value that JSON can hold, as 64 hexadecimal digits; formatting does not
+    matter."""
     plain = json.loads(json.dumps(value))  # numbers as keys become text before they are sorted
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 

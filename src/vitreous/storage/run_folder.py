@@ -1,4 +1,5 @@
-"""The folder of a training run: plain files that can be copied and compared, and that survive `kill -9` at any time.
+"""The folder of a training run: plain files that can be copied and compared, and that survive `kill
+-9` at any time.
 
     recipe.json              what the result depends on: model, data, recipe, seed
     environment.json         what it should not depend on: versions, device, command
@@ -7,9 +8,9 @@
     state.safetensors        everything that resuming needs, including the metrics
     previous.safetensors     the state before that one, until the run is finished
 
-Every file carries a checksum (`atomic_files`) that also covers its run and its name: a file that is damaged, or copied
-from another run or another place in this one, is never used. Each line of metrics contains a checksum of itself and the
-line before.
+Every file carries a checksum (`atomic_files`) that also covers its run and its name: a file that is
+damaged, or copied from another run or another place in this one, is never used. Each line of
+metrics contains a checksum of itself and the line before.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ class Run:
         raise UnknownName("checkpoint", checkpoint, self.checkpoints(), hint)
 
     def read_weights(self, checkpoint: str = "final") -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The weights at a checkpoint, and what was noted with them; an error if they are damaged."""
+        """The weights at a checkpoint, and what was noted with them; an error if they are
+        damaged."""
         try:
             return self.load(f"weights/{self.weights(checkpoint).name}")
         except Damaged as error:
@@ -158,7 +160,8 @@ class Run:
 
     @contextlib.contextmanager
     def hold(self, identity: Mapping[str, Any], need: int, activity: str) -> Iterator[None]:
-        """Lock the folder inside the block, after checking everything that could stop a run in its last epoch.
+        """Lock the folder inside the block, after checking everything that could stop a run in its
+        last epoch.
 
         Parameters
         ----------
@@ -175,7 +178,8 @@ class Run:
             free = shutil.disk_usage(self.folder).free
             if free < need:
                 raise VitreousError(
-                    f"The run needs about {need >> 20} MiB in {str(self.folder)!r} and {free >> 20} MiB are free: "
+                    f"The run needs about {need >> 20} MiB in {str(self.folder)!r} and "
+                    f"{free >> 20} MiB are free: "
                     "make room, choose another --out, or keep fewer weights (--set keep=none)."
                 )
             for folder in (self.folder, self.folder / "weights"):
@@ -216,7 +220,8 @@ class Run:
                 continue  # damaged, so it will not be used
             if notes.get("run") != self._id:
                 raise VitreousError(
-                    f"{str(self.folder)!r} holds another run: {path.name} belongs to it, and its {RECIPE} is gone. "
+                    f"{str(self.folder)!r} holds another run: {path.name} belongs to it, and its "
+                    f"{RECIPE} is gone. "
                     "Choose another --out, or remove that folder."
                 )
 
@@ -229,7 +234,8 @@ class Run:
         write_tensors(self.folder / name, tensors, {**notes, "run": self.id, "file": name})
 
     def load(self, name: str, saved_as: str = "") -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and notes of a file that `save` wrote (as `saved_as`); `Damaged` if it is another's."""
+        """Tensors and notes of a file that `save` wrote (as `saved_as`); `Damaged` if it is
+        another's."""
         path, sealed = self.folder / name, self.sealed
         tensors, notes = read_tensors(path, strict=sealed)
         if not sealed and "run" not in notes:
@@ -240,7 +246,8 @@ class Run:
         return tensors, notes
 
     def save_state(self, tensors: Mapping[str, Tensor], last: bool, **notes: Any) -> None:
-        """Write the state and keep the one before, for the case that this one is damaged, until the `last`."""
+        """Write the state and keep the one before, for the case that this one is damaged, until
+        the `last`."""
         with explain_write_errors(self.state):
             if self.state.exists():
                 os.replace(self.state, self.folder / PREVIOUS)
@@ -259,7 +266,8 @@ class Run:
             return None
 
     def records_up_to(self, length: int) -> list[dict[str, Any]]:
-        """The metrics in the first `length` bytes: a state of Vitreous 0.1 has only their length."""
+        """The metrics in the first `length` bytes: a state of Vitreous 0.1 has only their
+        length."""
         content = self.metrics.read_bytes()[:length] if self.metrics.is_file() else b""
         remedy = f"delete {str(self.folder)!r} and train again"
         if len(content) < length:

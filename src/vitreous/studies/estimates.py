@@ -24,10 +24,10 @@ from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
 from vitreous.config import Recipe
 from vitreous.data import load
 from vitreous.data.dataset import Dataset
-from vitreous.data.progress import progress
 from vitreous.devices import choose_device
 from vitreous.distributed import Processes
 from vitreous.errors import VitreousError
+from vitreous.progress import progress
 from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
 from vitreous.studies.measuring import TRAININGS, missing

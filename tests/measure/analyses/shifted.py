@@ -57,9 +57,9 @@ def levels(images: Tensor) -> Tensor:
 
 def chosen(data: Dataset, seed: int = 0) -> Dataset:
     """In the order in which an analysis sees them: the classes take turns."""
-    from vitreous.data.subsets import spread
+    from vitreous.data.subsets import class_balanced_order
 
-    return data.take(torch.from_numpy(spread(data.labels.numpy(), seed)))
+    return data.take(torch.from_numpy(class_balanced_order(data.labels.numpy(), seed)))
 
 
 def shapes(count: int = 12) -> Dataset:

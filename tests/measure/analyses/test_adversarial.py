@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from measure.analyses.shifted import Linear, answered, chosen, noise
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analyses.adversarial import Adversarial, fgsm, pgd
 from vitreous.measure.subject import USUAL, subjects
@@ -71,7 +71,7 @@ def test_no_attack_leaves_the_ball_or_the_range_and_pgd_finds_more_than_fgsm() -
     pixels = data.images.double() / 255
     pixels[:4], pixels[4:8] = 0, 1
     losses = {}
-    start = Draws("attack 0", 0, 30, torch.device("cpu"))
+    start = RandomStreams("attack 0", 0, 30, torch.device("cpu"))
     attacked = {
         "fgsm": fgsm(subject, pixels, data.labels, 0.03),
         "pgd": pgd(subject, pixels, data.labels, 0.03, 20, start),

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import vitreous
 from vitreous.data.dataset import Dataset
-from vitreous.data.subsets import spread
+from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import VitreousError
 from vitreous.measure.analyses.hessian import HessianSpectrum, curve, summaries
 from vitreous.measure.subject import subjects
@@ -61,7 +61,7 @@ def dense(number: int, decay: float = 0.0) -> np.ndarray:
     """Of one batch, by torch."""
     model = Small().double()
     subject = subjects(model, image=32)[0].shown(data())
-    rows = spread(data().labels.numpy(), 0)[number * SIZE : (number + 1) * SIZE]
+    rows = class_balanced_order(data().labels.numpy(), 0)[number * SIZE : (number + 1) * SIZE]
     images, labels = subject.prepare(data().images[rows]), data().labels[rows]
     named = {name: value.detach() for name, value in model.named_parameters()}
     sizes = [value.numel() for value in named.values()]

@@ -16,7 +16,7 @@ import vitreous
 from measure.probes.noise import noise
 from specimen.toys import Block, Transformer, settled
 from vitreous.data.dataset import Dataset
-from vitreous.data.subsets import spread
+from vitreous.data.subsets import class_balanced_order
 from vitreous.measure.subject import Subject, subjects
 from vitreous.results import Result
 from vitreous.specimen.attention_geometry import Places
@@ -90,7 +90,7 @@ def subject(specimen: Specimen) -> Subject:
 def passing(count: int) -> Dataset:
     """The images in the order in which they pass."""
     data = noise(count)
-    return data.take(torch.from_numpy(spread(data.labels.numpy(), 0)))
+    return data.take(torch.from_numpy(class_balanced_order(data.labels.numpy(), 0)))
 
 
 def look(specimen: Specimen, count: int = 2) -> Observation:

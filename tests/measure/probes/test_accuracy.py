@@ -13,7 +13,7 @@ import torch
 
 import vitreous
 from measure.looks import images, vit
-from vitreous.data.subsets import spread
+from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import VitreousError
 from vitreous.measure.probe import REPEATS, times
 from vitreous.measure.probes.accuracy import rank
@@ -133,7 +133,7 @@ def test_resamplings_by_hand_and_from_disk(tmp_path: Path) -> None:
     again = vitreous.inspect("nano:vit@warmup", data, ["accuracy"], shard=30, device="cpu", seed=3)[
         "accuracy"
     ]
-    passed = data.take(spread(data.labels.numpy(), 3).tolist())
+    passed = data.take(class_balanced_order(data.labels.numpy(), 3).tolist())
     with torch.no_grad():
         right = load("nano:vit@warmup")(passed.normalise(passed.images)).argmax(1) == passed.labels
     weights = np.stack([times(row, 3) for row in range(30)], 1)
@@ -143,7 +143,7 @@ def test_resamplings_by_hand_and_from_disk(tmp_path: Path) -> None:
     assert len(kept) == 1 + REPEATS
     np.testing.assert_allclose(
         kept, wanted, atol=1e-3 * np.std(wanted)
-    )  # half precision, in units of the spread
+    )  # half precision, in units of the class_balanced_order
     assert again.replicates == found.replicates
 
 

@@ -14,7 +14,7 @@ from measure.probes.noise import noise
 from measure.probes.test_alignment import cka_by_the_book
 from specimen.toys import WIDTH, Block, Convolutional, Residual, Transformer, settled
 from vitreous.data.dataset import Dataset
-from vitreous.data.subsets import spread
+from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.probes.cka import CKA
 from vitreous.measure.subject import subjects
@@ -40,7 +40,7 @@ def ask(models: object, data: Dataset | None = None, **options: object) -> Resul
 
 def shown(data: Dataset) -> Dataset:
     """In the order in which an inspection takes the images."""
-    return data.take(torch.from_numpy(spread(data.labels.numpy(), 0)))
+    return data.take(torch.from_numpy(class_balanced_order(data.labels.numpy(), 0)))
 
 
 def square(result: Result, one: str, other: str) -> np.ndarray:

@@ -1,8 +1,10 @@
-"""Augmentation of whole batches on the device of the model, random for each image (A3.09, A3.10, A3.24).
+"""Augmentation of whole batches on the device of the model, random for each image (A3.09, A3.10,
+A3.24).
 
-All randomness is in `Augmenter.draw`, a function of a generator: numbers for every image of a batch, and a few for the
-batch. The rest is tensor arithmetic that `torch.compile` takes as one graph. So several processes that draw the same
-numbers can each compute their own rows of one and the same batch.
+All randomness is in `Augmenter.draw`, a function of a generator: numbers for every image of a
+batch, and a few for the batch. The rest is tensor arithmetic that `torch.compile` takes as one
+graph. So several processes that draw the same numbers can each compute their own rows of one and
+the same batch.
 """
 
 from __future__ import annotations
@@ -48,7 +50,8 @@ class Normalise:
 
 
 class Augmenter:
-    """What an `Augment` says, done to batches of images of one size. Built once per run; it keeps no state.
+    """What an `Augment` says, done to batches of images of one size. Built once per run; it keeps
+    no state.
 
     ```python
     augmenter = Augmenter(recipe.augment, image=data.image, classes=len(data.classes), mean=data.mean, std=data.std)
@@ -67,7 +70,8 @@ class Augmenter:
         self.mixes = augment.mix_prob > 0 and (augment.mixup > 0 or augment.cutmix > 0)
 
     def draw(self, n: int, generator: torch.Generator) -> Draw:
-        """The random numbers of a batch of n, on the device of the generator, which does not wait for them."""
+        """The random numbers of a batch of n, on the device of the generator, which does not
+        wait for them."""
         width = sum(self.numbers)
         numbers = torch.rand(
             mixing.NUMBERS + n * width, generator=generator, device=generator.device
@@ -77,9 +81,11 @@ class Augmenter:
     def __call__(
         self, images: Tensor, labels: Tensor, draw: Draw, *, rows: slice | None = None
     ) -> tuple[Tensor, Tensor]:
-        """uint8 images and labels of a whole batch to float32 images and soft targets of `rows`, by default all.
+        """uint8 images and labels of a whole batch to float32 images and soft targets of `rows`, by
+        default all.
 
-        Rows are computed from themselves and their mixing partners alone, and are exactly those of the whole result.
+        Rows are computed from themselves and their mixing partners alone, and are exactly those of
+        the whole result.
         """
         self.check(images, labels, draw)
         wanted = slice(None) if rows is None else rows
@@ -100,7 +106,8 @@ class Augmenter:
         return mixed, mixing.mix_targets(targets, targets.flip(0), mix)[wanted]
 
     def alter(self, images: Tensor, settings: list[tuple[Tensor, ...]], rows: slice) -> Tensor:
-        """What happens to each image alone. Settings are of the whole batch, images of these rows."""
+        """What happens to each image alone. Settings are of the whole batch, images of these
+        rows."""
         for stage, own in zip(self.stages, settings, strict=True):
             images = stage(images, *(each[rows] for each in own))
         return images
@@ -109,12 +116,14 @@ class Augmenter:
         """Shapes and types, which are known without looking at a value."""
         if images.dtype != torch.uint8 or images.shape[1:] != (3, *self.image):
             raise BadImages(
-                f"Augmentation was set up for uint8 images (n, 3, {self.image[0]}, {self.image[1]}) and was given "
+                f"Augmentation was set up for uint8 images (n, 3, {self.image[0]}, "
+                f"{self.image[1]}) and was given "
                 f"{str(images.dtype).removeprefix('torch.')} {tuple(images.shape)}."
             )
         if not len(images) == len(labels) == len(draw.images):
             raise VitreousError(
-                f"A batch is augmented as a whole, but there are {len(images)} images, {len(labels)} labels and "
+                f"A batch is augmented as a whole, but there are {len(images)} images, "
+                f"{len(labels)} labels and "
                 f"numbers drawn for {len(draw.images)}."
             )
 
@@ -124,7 +133,8 @@ def stages(augment: Augment, image: tuple[int, int], mean: Triple, std: Triple) 
     low, high = augment.area
     if not 0 < low <= high <= 1:
         raise VitreousError(
-            f"augment.area {augment.area} is not a range of shares of an image, such as (0.08, 1.0)."
+            f"augment.area {augment.area} is not a range of shares of an image, such as (0.08, "
+            "1.0)."
         )
     found: list[Stage] = []
     if augment.crop == "pad" and augment.padding:

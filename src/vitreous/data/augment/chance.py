@@ -1,7 +1,9 @@
-"""Uniform numbers in [0, 1) turned into what is drawn from them, in batches, without loops that depend on the numbers.
+"""Uniform numbers in [0, 1) turned into what is drawn from them, in batches, without loops that
+depend on the numbers.
 
-Everything random about an augmented image is a function of uniform numbers that were drawn beforehand (`augment.draw`).
-So the same numbers give the same image on every process, whatever part of a batch it computes.
+Everything random about an augmented image is a function of uniform numbers that were drawn
+beforehand (`augment.draw`). So the same numbers give the same image on every process, whatever part
+of a batch it computes.
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ def normal(uniform: Tensor) -> Tensor:
 
 
 def beta(first: Tensor, second: Tensor, alpha: float) -> Tensor:
-    """Beta(alpha, alpha) from two numbers, for every alpha above 0: no rejection, so nothing waits for the device.
+    """Beta(alpha, alpha) from two numbers, for every alpha above 0: no rejection, so nothing waits
+    for the device.
 
-    Bailey's polar method gives Student's t with 2 alpha degrees of freedom, and t / sqrt(2 alpha + t²) is 2 Beta - 1
-    (Devroye 1996, Random variate generation in one line of code).
+    Bailey's polar method gives Student's t with 2 alpha degrees of freedom, and t / sqrt(2 alpha +
+    t²) is 2 Beta - 1 (Devroye 1996, Random variate generation in one line of code).
     """
     across = torch.cos(2 * math.pi * second)
     square = (first ** (-1 / alpha) - 1) * across**2
@@ -56,10 +59,11 @@ def choose(index: Tensor, values: Sequence[float]) -> Tensor:
 
 
 def noise(seed: Tensor, shape: tuple[int, int, int]) -> Tensor:
-    """Standard normal numbers (image, *shape), a function of each image's seed in [0, 1) and the place alone.
+    """Standard normal numbers (image, *shape), a function of each image's seed in [0, 1) and the
+    place alone.
 
-    A hash of the place instead of a generator: nothing has to be drawn or kept for pixels that no one looks at. The
-    normal has 2**14 levels, up to 4 standard deviations.
+    A hash of the place instead of a generator: nothing has to be drawn or kept for pixels that no
+    one looks at. The normal has 2**14 levels, up to 4 standard deviations.
     """
     levels = 1 << 14
     table = normal((torch.arange(levels, device=seed.device) + 0.5) / levels)

@@ -1,4 +1,5 @@
-"""Colours of uint8 images, changed as Pillow changes them, in batches: every result is whole levels again (A3.09)."""
+"""Colours of uint8 images, changed as Pillow changes them, in batches: every result is whole
+levels again (A3.09)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ ORDERS = tuple(itertools.permutations(range(3)))
 
 
 def grey(images: Tensor) -> Tensor:
-    """Luminance (image, 1, height, width), int32, by Pillow's fixed-point weights of red, green and blue."""
+    """Luminance (image, 1, height, width), int32, by Pillow's fixed-point weights of red, green
+    and blue."""
     red, green, blue = images.int().split(1, dim=1)
     return (red * 19595 + green * 38470 + blue * 7471 + 32768) >> 16
 
@@ -88,7 +90,8 @@ def posterise(images: Tensor, bits: Tensor) -> Tensor:
 
 
 def auto_contrast(images: Tensor, _: Tensor) -> Tensor:
-    """Each channel stretched to 0 … 255; in float64, because what is cut off depends on Pillow's rounding."""
+    """Each channel stretched to 0 … 255; in float64, because what is cut off depends on Pillow's
+    rounding."""
     exact = torch.float32 if images.device.type == "mps" else torch.float64
     low, high = (
         edge.to(exact)
@@ -100,7 +103,8 @@ def auto_contrast(images: Tensor, _: Tensor) -> Tensor:
 
 
 def equalise(images: Tensor, _: Tensor) -> Tensor:
-    """Each channel's levels made as even as whole numbers allow, by a table from its cumulative histogram."""
+    """Each channel's levels made as even as whole numbers allow, by a table from its cumulative
+    histogram."""
     places = images.flatten(2).long()
     counts = torch.zeros(*places.shape[:2], 256, dtype=torch.int32, device=images.device)
     counts = counts.scatter_add(2, places, torch.ones_like(places, dtype=torch.int32))
@@ -113,7 +117,8 @@ def equalise(images: Tensor, _: Tensor) -> Tensor:
 
 
 class Jitter:
-    """Brightness, contrast and saturation, each by a factor within `strength` of 1, in any order."""
+    """Brightness, contrast and saturation, each by a factor within `strength` of 1, in any
+    order."""
 
     numbers = 4
 

@@ -1,4 +1,5 @@
-"""Random erasing: a rectangle of the normalised image becomes noise (timm's mode "pixel", A3.09)."""
+"""Random erasing: a rectangle of the normalised image becomes noise (timm's mode "pixel",
+A3.09)."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ RATIOS = (0.3, 1 / 0.3)
 
 
 class Erasing:
-    """Some images lose a rectangle; its shape is drawn anew up to ten times until it fits, then nothing happens."""
+    """Some images lose a rectangle; its shape is drawn anew up to ten times until it fits, then
+    nothing happens."""
 
     numbers = 2 * TRIES + 4
 
@@ -25,7 +27,8 @@ class Erasing:
         self.height, self.width = image
 
     def settle(self, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Top, left, height and width (0 for nothing) of each rectangle, and the seed of its noise."""
+        """Top, left, height and width (0 for nothing) of each rectangle, and the seed of its
+        noise."""
         happens, down, along, seed = uniform[:, 2 * TRIES :].unbind(1)
         area = between(uniform[:, :TRIES], *AREA) * (self.height * self.width)
         ratio = between(uniform[:, TRIES : 2 * TRIES], *map(math.log, RATIOS)).exp()

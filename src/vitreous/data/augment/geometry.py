@@ -1,4 +1,5 @@
-"""Where the pixels of an image come from: shifted, mirrored, cut out and resized, or sampled along an affine map."""
+"""Where the pixels of an image come from: shifted, mirrored, cut out and resized, or sampled
+along an affine map."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ RATIOS = (3 / 4, 4 / 3)
 
 
 class Shift:
-    """A crop of the image's own size out of the image with a black margin (torchvision's RandomCrop with padding)."""
+    """A crop of the image's own size out of the image with a black margin (torchvision's
+    RandomCrop with padding)."""
 
     numbers = 2
 
@@ -49,11 +51,13 @@ class Flip:
 
 
 class ResizedCrop:
-    """A part of random area and shape, resized to the whole (torchvision's RandomResizedCrop), bicubic.
+    """A part of random area and shape, resized to the whole (torchvision's RandomResizedCrop),
+    bicubic.
 
-    Shapes that do not fit are drawn anew up to ten times; then the largest middle part of a permitted shape is taken.
-    Resizing is a product with one matrix for rows and one for columns, which hold Pillow's own weights (antialiased
-    where an image shrinks), so that a batch is two matrix products, whatever the sizes of its parts.
+    Shapes that do not fit are drawn anew up to ten times; then the largest middle part of a
+    permitted shape is taken. Resizing is a product with one matrix for rows and one for columns,
+    which hold Pillow's own weights (antialiased where an image shrinks), so that a batch is two
+    matrix products, whatever the sizes of its parts.
     """
 
     numbers = 2 * TRIES + 2
@@ -120,10 +124,11 @@ def bicubic(distance: Tensor) -> Tensor:
 def affine(
     images: Tensor, matrix: Tensor, fill: tuple[float, float, float], *, cubic: bool
 ) -> Tensor:
-    """Each pixel (x, y) taken from (a x + b y + c, d x + e y + f), bilinear or bicubic, as Pillow's transform does.
+    """Each pixel (x, y) taken from (a x + b y + c, d x + e y + f), bilinear or bicubic, as Pillow's
+    transform does.
 
-    `matrix` holds a … f of each image, in pixels whose centres lie at halves. What lies outside is `fill`; neighbours
-    beyond the edge repeat it. The identity is exact.
+    `matrix` holds a … f of each image, in pixels whose centres lie at halves. What lies outside is
+    `fill`; neighbours beyond the edge repeat it. The identity is exact.
     """
     height, width = images.shape[2:]
     a, b, c, d, e, f = (each.view(-1, 1, 1) for each in matrix.unbind(1))
@@ -147,7 +152,8 @@ def affine(
 
 
 def neighbours(place: Tensor, size: int, cubic: bool) -> tuple[Tensor, Tensor]:
-    """The two or, for a cubic, four pixels around each place along one axis, and their weights: (image, pixel, place).
+    """The two or, for a cubic, four pixels around each place along one axis, and their weights:
+    (image, pixel, place).
 
     The cubic is Keys' with a = -1, which is Pillow's for transforms.
     """
@@ -160,6 +166,7 @@ def neighbours(place: Tensor, size: int, cubic: bool) -> tuple[Tensor, Tensor]:
 
 
 def weigh(values: Tensor, weights: Tensor) -> Tensor:
-    """The weighted mean over dimension 2, as differences from the first value: what is flat stays as it is."""
+    """The weighted mean over dimension 2, as differences from the first value: what is flat
+    stays as it is."""
     first = values[:, :, :1]
     return first.squeeze(2) + ((values - first) * weights).sum(2)

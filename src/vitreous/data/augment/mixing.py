@@ -1,7 +1,7 @@
 """Mixup and CutMix with their soft targets, decided once for a whole batch as in timm (A3.09).
 
-Image i of n is mixed with image n - 1 - i. One draw decides whether the batch is mixed, by which of the two, and how
-much; label smoothing is part of the targets, mixed or not.
+Image i of n is mixed with image n - 1 - i. One draw decides whether the batch is mixed, by which of
+the two, and how much; label smoothing is part of the targets, mixed or not.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def mix_targets(own: Tensor, partners: Tensor, mix: Mix) -> Tensor:
 
 
 def targets(labels: Tensor, classes: int, smoothing: float) -> Tensor:
-    """Probabilities (image, class): `smoothing` is spread over all classes, the rest is the label's."""
+    """Probabilities (image, class): `smoothing` is spread over all classes, the rest is the
+    label's."""
     off = smoothing / classes
     return torch.where(
         labels[:, None] == torch.arange(classes, device=labels.device), 1 - smoothing + off, off

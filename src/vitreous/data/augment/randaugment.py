@@ -1,7 +1,8 @@
-"""RandAugment as timm has it: in each of a few layers one of fifteen operations or none, of a noisy strength (A3.09).
+"""RandAugment as timm has it: in each of a few layers one of fifteen operations or none, of a noisy
+strength (A3.09).
 
-Every image has its own operation. The five geometric ones are one affine map with different numbers; the ten others are
-in `colour`. Levels are whole again after every layer.
+Every image has its own operation. The five geometric ones are one affine map with different
+numbers; the ten others are in `colour`. Levels are whole again after every layer.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ def read(text: str) -> Spelling:
     wrong = [section for section, match in zip(sections, found, strict=True) if match is None]
     if start != "rand" or wrong:
         raise VitreousError(
-            f"RandAugment was asked for as {text!r}, of which {wrong[0] if wrong else start!r} is not known; "
+            f"RandAugment was asked for as {text!r}, of which {wrong[0] if wrong else start!r} is "
+            "not known; "
             f"write it as 'rand-m9-n2-mstd1.0', with {KNOWN}."
         )
     said = {match[1]: float(match[2]) for match in found if match}
@@ -126,7 +128,8 @@ class RandAugment:
         self.numbers = 5 * self.said.layers
 
     def settle(self, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of each image and layer: the operation's code, its argument, and its affine map, bilinear and bicubic."""
+        """Of each image and layer: the operation's code, its argument, and its affine map,
+        bilinear and bicubic."""
         which, happens, strength, sign, interpolation = uniform.unflatten(1, (-1, 5)).unbind(2)
         code = torch.where(happens <= self.said.probability, integer(which, len(self.ops)), NONE)
         change = choose(code, [*(op.slope for op in self.ops), 0.0]) * self.level(strength)
@@ -174,7 +177,8 @@ class RandAugment:
     def layer(
         self, images: Tensor, code: Tensor, argument: Tensor, linear: Tensor, cubic: Tensor
     ) -> Tensor:
-        """One operation for each image, or none. All see the images as they came in: no image has two."""
+        """One operation for each image, or none. All see the images as they came in: no image
+        has two."""
         before = images
         images = before.clone()
         share = self.said.probability / len(self.ops)

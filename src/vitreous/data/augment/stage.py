@@ -13,9 +13,10 @@ from torch import Tensor
 class Stage(Protocol):
     """One thing that happens to every image of a batch, to each in its own way.
 
-    `settle` turns uniform numbers (image, `numbers`) into settings, tensors whose rows belong to the images; the call
-    applies them. Two steps, because settings are always computed for the whole batch and images for a part of it:
-    what a row looks like must not depend on which part it was computed in.
+    `settle` turns uniform numbers (image, `numbers`) into settings, tensors whose rows belong to
+    the images; the call applies them. Two steps, because settings are always computed for the whole
+    batch and images for a part of it: what a row looks like must not depend on which part it was
+    computed in.
     """
 
     @property
@@ -34,11 +35,13 @@ def only(
     *settings: Tensor,
     share: float,
 ) -> Tensor:
-    """`images` with those that need it taken from `transform(before, *settings)`; on a CPU `images` is overwritten.
+    """`images` with those that need it taken from `transform(before, *settings)`; on a CPU `images`
+    is overwritten.
 
-    An operation of RandAugment concerns one image in thirty, so transforming all would be work for nothing. On a CPU
-    just these are picked. On a GPU, and compiled, shapes may not depend on the data: there `capacity` rows are
-    transformed, those that need it first, and the results of the others are dropped.
+    An operation of RandAugment concerns one image in thirty, so transforming all would be work for
+    nothing. On a CPU just these are picked. On a GPU, and compiled, shapes may not depend on the
+    data: there `capacity` rows are transformed, those that need it first, and the results of the
+    others are dropped.
     """
     if picks(images):
         rows = needed.nonzero().squeeze(1)
@@ -56,16 +59,19 @@ def only(
 
 
 def capacity(count: int, share: float) -> int:
-    """Rows to reserve where each of `count` is needed with probability `share`: ten standard deviations above the mean.
+    """Rows to reserve where each of `count` is needed with probability `share`: ten standard
+    deviations above the mean.
 
-    That there are more happens less than once in 10^18 batches; the images beyond would stay unchanged.
+    That there are more happens less than once in 10^18 batches; the images beyond would stay
+    unchanged.
     """
     mean = count * share
     return min(count, math.ceil(mean + 10 * math.sqrt(mean * (1 - share))) + 10)
 
 
 def first(needed: Tensor, count: int) -> Tensor:
-    """The row numbers of the first `count` that are needed; where there are fewer, row 0 again and again."""
+    """The row numbers of the first `count` that are needed; where there are fewer, row 0 again
+    and again."""
     place = needed.cumsum(0) - 1
     place = torch.where(needed & (place < count), place, count)
     rows = torch.zeros(count + 1, dtype=torch.int64, device=needed.device)

@@ -1,8 +1,10 @@
-"""The corruptions of CIFAR-10-C and ImageNet-C (A4.16): fifteen kinds and four extra, five severities, in batches.
+"""The corruptions of CIFAR-10-C and ImageNet-C (A4.16): fifteen kinds and four extra, five
+severities, in batches.
 
     corrupt(images, "fog", 3)
 
-Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and perturbations", ICLR 2019.
+Hendrycks and Dietterich, "Benchmarking neural network robustness to common corruptions and
+perturbations", ICLR 2019.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from vitreous.data.corruptions.noise import gaussian_noise, impulse_noise, shot_
 from vitreous.data.corruptions.published import Corruption, Size
 from vitreous.data.corruptions.spatter import spatter
 from vitreous.data.corruptions.weather import fog, frost, snow
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import BadImages, UnknownName, VitreousError
 
 GROUPS: dict[str, tuple[Corruption, ...]] = {
@@ -49,7 +51,8 @@ KINDS = {
 }
 
 AT_ONCE = {"cpu": 1 << 17, "cuda": 1 << 27}
-"""Values worked on at a time: on a CPU what its cache holds, on a GPU what leaves room for a model."""
+"""Values worked on at a time: on a CPU what its cache holds, on a GPU what leaves room for a
+model."""
 
 
 @torch.no_grad()
@@ -64,14 +67,15 @@ def corrupt(
 ) -> Tensor:
     """Images uint8 (n, 3, h, w), corrupted; on the same device.
 
-    `first` is the place of the first image in its data set: what is random depends on (seed, kind, severity, place)
-    and nothing else, so that batches of any size give the same images. `size` chooses between the two published sets
-    of strengths; without it, images with sides below 96 pixels get CIFAR's. Values are rounded down, as published.
+    `first` is the place of the first image in its data set: what is random depends on (seed, kind,
+    severity, place) and nothing else, so that batches of any size give the same images. `size`
+    chooses between the two published sets of strengths; without it, images with sides below 96
+    pixels get CIFAR's. Values are rounded down, as published.
     """
     _check(images, kind, severity, size)
     corruption = KINDS[kind]
     size = size or ("cifar" if max(images.shape[-2:]) < 96 else "imagenet")
-    draws = partial(Draws, f"{kind} {severity} {seed}", device=images.device)
+    draws = partial(RandomStreams, f"{kind} {severity} {seed}", device=images.device)
     rows = max(1, AT_ONCE.get(images.device.type, 1 << 24) // max(1, math.prod(images.shape[1:])))
     if 0 < len(images) <= rows:
         return corruption(images, partial(draws, first, len(images)), severity, size)
@@ -95,6 +99,8 @@ def _check(images: Tensor, kind: str, severity: int, size: str | None) -> None:
         raise UnknownName("set of strengths", size, ("cifar", "imagenet"))
     if images.dtype != torch.uint8 or images.ndim != 4 or images.shape[1] != 3:
         raise BadImages(
-            f"Corruptions take uint8 images (n, 3, height, width), and these are {str(images.dtype)[6:]} "
-            f"{tuple(images.shape)}; corrupt before normalising, or convert with (images * 255).round().byte()."
+            "Corruptions take uint8 images (n, 3, height, width), and these are "
+            f"{str(images.dtype)[6:]} "
+            f"{tuple(images.shape)}; corrupt before normalising, or convert with (images * "
+            "255).round().byte()."
         )

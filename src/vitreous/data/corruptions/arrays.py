@@ -1,6 +1,8 @@
-"""Numpy on a CPU, torch elsewhere: with one image, a step takes torch longer to begin than numpy to finish.
+"""Numpy on a CPU, torch elsewhere: with one image, a step takes torch longer to begin than numpy to
+finish.
 
-The functions used have the same names and arguments in both, so that what is written with `library` runs on either.
+The functions used have the same names and arguments in both, so that what is written with `library`
+runs on either.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ def look(x: Array, places: Array) -> Array:
 
 
 def framed(x: Array, rows: tuple[int, int], columns: tuple[int, int], value: float = 0) -> Array:
-    """Arrays (n, h, w) with so many more rows above and below, and columns left and right, of a value."""
+    """Arrays (n, h, w) with so many more rows above and below, and columns left and right, of a
+    value."""
     (images, height, width), (above, below), (left, right) = x.shape, rows, columns
     shape = (images, above + height + below, left + width + right)
     done = np.full(shape, value, x.dtype) if isinstance(x, np.ndarray) else x.new_full(shape, value)
@@ -47,8 +50,9 @@ def framed(x: Array, rows: tuple[int, int], columns: tuple[int, int], value: flo
 class Around:
     """What lies around each pixel of arrays (n, h, w), as lines (n, h * (w + 2)), row behind row.
 
-    Numpy needs half as long for one line as for many short ones. The two pixels between rows mean nothing, and `rows`
-    leaves them out. Outside are zeros or, in scipy's words, the "nearest" pixels or the "mirror" image.
+    Numpy needs half as long for one line as for many short ones. The two pixels between rows mean
+    nothing, and `rows` leaves them out. Outside are zeros or, in scipy's words, the "nearest"
+    pixels or the "mirror" image.
     """
 
     def __init__(self, x: Array, outside: Literal["zeros", "nearest", "mirror"] = "zeros") -> None:

@@ -1,4 +1,5 @@
-"""Blur: out of focus, behind frosted glass, of a moving or zooming camera, and the plain Gaussian."""
+"""Blur: out of focus, behind frosted glass, of a moving or zooming camera, and the plain
+Gaussian."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from torch import Tensor
 from vitreous.data.corruptions.arrays import look, native, places
 from vitreous.data.corruptions.filters import correlate, drag, enlarging, inside, smooth, spectra
 from vitreous.data.corruptions.published import HAIR, published
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 
 @published(
@@ -39,7 +40,8 @@ def _defocus(radius: float, sigma: float, height: int, width: int, device: torch
 
 @lru_cache(maxsize=16)
 def disk(radius: float, sigma: float) -> Tensor:
-    """The softened disk without the zeros around it. The Gaussian has 3 taps (5 where the radius is above 8)."""
+    """The softened disk without the zeros around it. The Gaussian has 3 taps (5 where the radius
+    is above 8)."""
     reach, taps = (8, 3) if radius <= 8 else (int(radius), 5)
     square = torch.arange(-reach, reach + 1, dtype=torch.float64) ** 2
     filled = (square[:, None] + square <= radius**2).double()
@@ -61,12 +63,16 @@ def disk(radius: float, sigma: float) -> Tensor:
     cifar=[(0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)],
     imagenet=[(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)],
 )
-def glass_blur(images: Tensor, draws: Draws, sigma: float, reach: int, times: int) -> Tensor:
-    """Blur, then let each pixel take the value of one up to `reach` away, several times, and blur again.
+def glass_blur(
+    images: Tensor, draws: RandomStreams, sigma: float, reach: int, times: int
+) -> Tensor:
+    """Blur, then let each pixel take the value of one up to `reach` away, several times, and blur
+    again.
 
-    The published loop means to swap two pixels but copies one: from the bottom right to the top left, a pixel takes
-    what its partner holds at that moment, which may have come from elsewhere already. So the sources form chains, which
-    are followed for all pixels at once by doubling the distance jumped.
+    The published loop means to swap two pixels but copies one: from the bottom right to the top
+    left, a pixel takes what its partner holds at that moment, which may have come from elsewhere
+    already. So the sources form chains, which are followed for all pixels at once by doubling the
+    distance jumped.
     """
     blurred = smooth(images, sigma).add_(HAIR).floor_().flatten(2)
     mixed = torch.empty_like(blurred)
@@ -78,11 +84,12 @@ def glass_blur(images: Tensor, draws: Draws, sigma: float, reach: int, times: in
     return smooth(mixed.view(images.shape), sigma)
 
 
-def _sources(draws: Draws, height: int, width: int, reach: int, times: int) -> Tensor:
+def _sources(draws: RandomStreams, height: int, width: int, reach: int, times: int) -> Tensor:
     """For each pixel, int32 (n, h * w), where its value comes from.
 
-    A pixel takes what its partner held before the sweep or, if the partner lies further on and so had its turn, what
-    that one took. Places of the second kind are written as negative numbers, and looked up until none is left.
+    A pixel takes what its partner held before the sweep or, if the partner lies further on and so
+    had its turn, what that one took. Places of the second kind are written as negative numbers, and
+    looked up until none is left.
     """
     pixels, choices = height * width, 2 * reach
     moves = native(draws.words(times, height, width).int())
@@ -126,8 +133,9 @@ def _counted(count: int, device: torch.device) -> Tensor:
     cifar=[(6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)],
     imagenet=[(10, 3), (15, 5), (15, 8), (15, 12), (20, 15)],
 )
-def motion_blur(images: Tensor, draws: Draws, radius: int, sigma: float) -> Tensor:
-    """Trail off to the right, up to 45 degrees up or down: half a normal curve of 2 radius + 1 pixels."""
+def motion_blur(images: Tensor, draws: RandomStreams, radius: int, sigma: float) -> Tensor:
+    """Trail off to the right, up to 45 degrees up or down: half a normal curve of 2 radius + 1
+    pixels."""
     return drag(images, draws, 0, radius, sigma)
 
 
@@ -154,7 +162,8 @@ def zoom_blur(images: Tensor, largest: float, step: float) -> Tensor:
 
 @lru_cache(maxsize=5)
 def _zooms(height: int, width: int, factors: tuple[float, ...], device: torch.device) -> Tensor:
-    """All of it as one sparse matrix (h * w, h * w): some thirty pixels of an image in each of the blurred one."""
+    """All of it as one sparse matrix (h * w, h * w): some thirty pixels of an image in each of
+    the blurred one."""
     total: Any = sparse.eye_array(height * width)
     for factor in factors:
         down, right = (

@@ -1,4 +1,5 @@
-"""What cameras and programs do: contrast, brightness and saturation, a bent picture, large pixels, JPEG."""
+"""What cameras and programs do: contrast, brightness and saturation, a bent picture, large
+pixels, JPEG."""
 
 from __future__ import annotations
 
@@ -13,14 +14,15 @@ from torch import Tensor
 
 from vitreous.data.corruptions.filters import Blocks, blocks, downwards, rightwards, smooth
 from vitreous.data.corruptions.published import HAIR, published
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 
 @published(cifar=[0.05, 0.1, 0.15, 0.2, 0.3], imagenet=[0.1, 0.2, 0.3, 0.4, 0.5])
 def brightness(images: Tensor, more: float) -> Tensor:
     """Raise the value of hue, saturation and value by so much, at most to one.
 
-    Hue and saturation are ratios of the channels, so all three are multiplied alike; black becomes grey.
+    Hue and saturation are ratios of the channels, so all three are multiplied alike; black becomes
+    grey.
     """
     value = images.amax(1, keepdim=True)
     raised = (value + 255 * more).clamp_(max=255)
@@ -38,9 +40,11 @@ def contrast(images: Tensor, factor: float) -> Tensor:
     imagenet=[(0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)],
 )
 def saturate(images: Tensor, factor: float, more: float) -> Tensor:
-    """Multiply the saturation of hue, saturation and value by a factor and raise it; severities 1 and 2 fade.
+    """Multiply the saturation of hue, saturation and value by a factor and raise it; severities 1
+    and 2 fade.
 
-    At constant hue and value the channels keep their proportions below the largest. Grey has no hue; red, as published.
+    At constant hue and value the channels keep their proportions below the largest. Grey has no
+    hue; red, as published.
     """
     value, least = images.amax(1, keepdim=True), images.amin(1, keepdim=True)
     saturation = least.neg_().add_(value).div_(value.clamp(min=1))
@@ -71,9 +75,10 @@ def saturate(images: Tensor, factor: float, more: float) -> Tensor:
     ],
 )
 def elastic_transform(
-    images: Tensor, draws: Draws, strength: float, sigma: float, corners: float
+    images: Tensor, draws: RandomStreams, strength: float, sigma: float, corners: float
 ) -> Tensor:
-    """Move three corners of a square at random, then every pixel by a smoothed random field; in parts of the side."""
+    """Move three corners of a square at random, then every pixel by a smoothed random field; in
+    parts of the side."""
     height, width = images.shape[-2:]
     side = min(height, width)
     images = _sample(images, _affine(draws, height, width, corners * side), last=True)
@@ -94,9 +99,9 @@ def _middles(length: int, device: torch.device) -> Tensor:
     return (2 * torch.arange(length, device=device) + 1) / length - 1
 
 
-def _affine(draws: Draws, height: int, width: int, most: float) -> Tensor:
-    """Where each pixel comes from, x and y, (n, 2, h, w), if three corners move by up to `most` along each axis; from
-    -1, the middle of the first pixel, to 1, that of the last."""
+def _affine(draws: RandomStreams, height: int, width: int, most: float) -> Tensor:
+    """Where each pixel comes from, x and y, (n, 2, h, w), if three corners move by up to `most`
+    along each axis; from -1, the middle of the first pixel, to 1, that of the last."""
     third = min(height, width) // 3
     before = [width // 2, height // 2] + third * np.array([[1, 1], [1, -1], [-1, -1]])
     after = before + np.array(draws.uniform(3, 2, low=-most, high=most).tolist()).reshape(-1, 3, 2)
@@ -116,8 +121,8 @@ def _affine(draws: Draws, height: int, width: int, most: float) -> Tensor:
 
 
 def _sample(images: Tensor, grid: Tensor, *, last: bool) -> Tensor:
-    """Images at the places x and y of a grid (n, 2, h, w), by linear interpolation; mirrored at the last pixel, or else
-    at the edge."""
+    """Images at the places x and y of a grid (n, 2, h, w), by linear interpolation; mirrored at
+    the last pixel, or else at the edge."""
     grid = grid.movedim(1, 3)
     return F.grid_sample(
         images, grid, mode="bilinear", padding_mode="reflection", align_corners=last
@@ -126,7 +131,8 @@ def _sample(images: Tensor, grid: Tensor, *, last: bool) -> Tensor:
 
 @published(cifar=[0.95, 0.9, 0.85, 0.75, 0.65], imagenet=[0.6, 0.5, 0.4, 0.3, 0.25], whole=True)
 def pixelate(images: Tensor, share: float) -> Tensor:
-    """Shrink to this share of the side, by means of whole pixels as Pillow's box filter has them, and enlarge again."""
+    """Shrink to this share of the side, by means of whole pixels as Pillow's box filter has
+    them, and enlarge again."""
     sizes = [(length, max(int(length * share), 1)) for length in images.shape[-2:]]
     (down, y), (right, x) = (_boxes(*each, images.device) for each in sizes)
     narrow = (
@@ -138,8 +144,8 @@ def pixelate(images: Tensor, share: float) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _boxes(length: int, fewer: int, device: torch.device) -> tuple[Blocks, Tensor]:
-    """The matrix (fewer, length) that averages, for each large pixel, the small ones whose centres it covers; and the
-    large pixel in which each small one lies."""
+    """The matrix (fewer, length) that averages, for each large pixel, the small ones whose
+    centres it covers; and the large pixel in which each small one lies."""
     places = torch.arange(length)
     middle = (torch.arange(fewer).double() + 0.5) * (length / fewer)
     apart = places + 0.5 - middle[:, None]

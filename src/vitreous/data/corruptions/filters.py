@@ -1,4 +1,5 @@
-"""Linear filters on batches: smoothing and zooming as two matrices, any kernel by Fourier transform."""
+"""Linear filters on batches: smoothing and zooming as two matrices, any kernel by Fourier
+transform."""
 
 from __future__ import annotations
 
@@ -11,15 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 Border = Literal["nearest", "reflect", "mirror"]
-"""What lies outside, in scipy's words: the last pixel again; the image mirrored at its edge (cba|abc); mirrored at its
-last pixel (cb|abc)."""
+"""What lies outside, in scipy's words: the last pixel again; the image mirrored at its edge
+(cba|abc); mirrored at its last pixel (cb|abc)."""
 
 
 def inside(places: Tensor, length: int, border: Border) -> Tensor:
-    """The pixels that stand for integer places in and outside an image of this length, however far outside."""
+    """The pixels that stand for integer places in and outside an image of this length, however
+    far outside."""
     if border == "nearest" or length == 1:
         return places.clamp(0, length - 1)
     if border == "reflect":
@@ -44,7 +46,8 @@ def extend(x: Tensor, rows: tuple[int, int], columns: tuple[int, int], border: B
 
 BLOCK = 32
 Blocks = tuple[tuple[slice, slice, Tensor], ...]
-"""A matrix without most of its zeros, a few rows at a time: these rows, the columns they reach, and what is there."""
+"""A matrix without most of its zeros, a few rows at a time: these rows, the columns they reach,
+and what is there."""
 
 
 def blocks(matrix: Tensor, device: torch.device) -> Blocks:
@@ -77,7 +80,8 @@ def downwards(x: Tensor, matrix: Blocks) -> Tensor:
 
 
 def smooth(x: Tensor, sigma: float, border: Border = "nearest", truncate: float = 4.0) -> Tensor:
-    """Gaussian blur of (…, h, w), cut off at `truncate` sigmas; along each axis one product with a matrix."""
+    """Gaussian blur of (…, h, w), cut off at `truncate` sigmas; along each axis one product with
+    a matrix."""
     if sigma <= 0:
         return x
     short = 2 * int(truncate * sigma + 0.5) + BLOCK <= min(x.shape[-2:])
@@ -88,8 +92,9 @@ def smooth(x: Tensor, sigma: float, border: Border = "nearest", truncate: float 
 
 
 def _smooth_short(x: Tensor, sigma: float, truncate: float) -> Tensor:
-    """The same where kernels are short: some pixels in a row, with those around them, times one small matrix. All these
-    products along an axis are one call, which for one image takes half to three quarters of the time."""
+    """The same where kernels are short: some pixels in a row, with those around them, times one
+    small matrix. All these products along an axis are one call, which for one image takes half
+    to three quarters of the time."""
     height, width = x.shape[-2:]
     tall, wide = (-(-length // BLOCK) for length in (height, width))
     right, down = _bands(sigma, truncate, tall, wide)
@@ -113,8 +118,8 @@ def _smooth_short(x: Tensor, sigma: float, truncate: float) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _bands(sigma: float, truncate: float, tall: int, wide: int) -> tuple[Tensor, Tensor]:
-    """The matrix from pixels and those around them to the pixels blurred, so often: (wide, 2 radius + BLOCK, BLOCK);
-    and transposed, (tall, BLOCK, 2 radius + BLOCK)."""
+    """The matrix from pixels and those around them to the pixels blurred, so often: (wide, 2
+    radius + BLOCK, BLOCK); and transposed, (tall, BLOCK, 2 radius + BLOCK)."""
     kernel = _kernel(sigma, truncate)
     band = torch.zeros(len(kernel) - 1 + BLOCK, BLOCK)
     for place, weight in enumerate(kernel.tolist()):
@@ -133,7 +138,8 @@ def _kernel(sigma: float, truncate: float) -> Tensor:
 def smoothing(
     length: int, sigma: float, border: Border, truncate: float, device: torch.device
 ) -> Blocks:
-    """The matrix (length, length) that blurs a line; what a kernel reaches outside counts for the pixel found there."""
+    """The matrix (length, length) that blurs a line; what a kernel reaches outside counts for
+    the pixel found there."""
     kernel = _kernel(sigma, truncate)
     offsets = torch.arange(len(kernel)) - len(kernel) // 2
     found = inside(torch.arange(length)[:, None] + offsets, length, border)
@@ -144,7 +150,8 @@ def smoothing(
 
 
 def correlate(x: Tensor, spectrum: Tensor, origin: tuple[int, int], border: Border) -> Tensor:
-    """Sum over (j, i) of kernel[j, i] times the image at (y + j - origin y, x + i - origin x), by Fourier transform.
+    """Sum over (j, i) of kernel[j, i] times the image at (y + j - origin y, x + i - origin x), by
+    Fourier transform.
 
     `x` is (n, c, h, w); `spectrum` that of its `spectra`, one for each image or one for all.
     """
@@ -158,14 +165,16 @@ def correlate(x: Tensor, spectrum: Tensor, origin: tuple[int, int], border: Bord
 
 
 def spectra(kernels: Tensor, height: int, width: int) -> Tensor:
-    """What `correlate` needs of kernels (n or 1, kh, kw) for images of this size, complex (n or 1, 1, …)."""
+    """What `correlate` needs of kernels (n or 1, kh, kw) for images of this size, complex (n or
+    1, 1, …)."""
     tall, wide = kernels.shape[-2:]
     size = [_quick(height + tall - 1), 2 * _quick(-(-(width + wide - 1) // 2))]
     return torch.fft.rfft2(kernels, s=size).conj().resolve_conj().unsqueeze(1)
 
 
 def _quick(length: int) -> int:
-    """The next length without prime factors above five, for which the Fourier transform is quick."""
+    """The next length without prime factors above five, for which the Fourier transform is
+    quick."""
     while True:
         rest = length
         for prime in (2, 3, 5):
@@ -195,8 +204,8 @@ def _zooming(length: int, factor: float, device: torch.device) -> Tensor:
 
 
 def enlarging(length: int, factor: float) -> Tensor:
-    """The matrix, float64 (length, length), that enlarges the middle of a line by linear interpolation between the
-    centres of its outermost pixels."""
+    """The matrix, float64 (length, length), that enlarges the middle of a line by linear
+    interpolation between the centres of its outermost pixels."""
     part = middle(length, factor)
     large = round(part * factor)
     places = (torch.arange(length).double() + (large - length) // 2) * (
@@ -206,11 +215,13 @@ def enlarging(length: int, factor: float) -> Tensor:
     return (1 - near.abs()).clamp(min=0)
 
 
-def drag(x: Tensor, draws: Draws, towards: float, radius: int, sigma: float) -> Tensor:
-    """Blur images (n, c, h, w) by a motion within 45 degrees of `towards`, one for each, as ImageMagick has it.
+def drag(x: Tensor, draws: RandomStreams, towards: float, radius: int, sigma: float) -> Tensor:
+    """Blur images (n, c, h, w) by a motion within 45 degrees of `towards`, one for each, as
+    ImageMagick has it.
 
-    Half a normal curve of 2 radius + 1 steps of one pixel, each rounded to the nearest pixel (a half downwards); the
-    last pixel again lies outside. On a CPU this is an addition for each step, quicker than a Fourier transform.
+    Half a normal curve of 2 radius + 1 steps of one pixel, each rounded to the nearest pixel (a
+    half downwards); the last pixel again lies outside. On a CPU this is an addition for each step,
+    quicker than a Fourier transform.
     """
     angles = draws.uniform(low=math.radians(towards - 45), high=math.radians(towards + 45))
     extremes = [math.radians(towards + turn) for turn in (-45, 0, 45)]
@@ -239,7 +250,8 @@ def drag(x: Tensor, draws: Draws, towards: float, radius: int, sigma: float) -> 
 
 
 def _steps(angle: float, weights: list[float]) -> dict[tuple[int, int], float]:
-    """How far down and right each step of a motion leads, and its weight; all weights add up to one."""
+    """How far down and right each step of a motion leads, and its weight; all weights add up to
+    one."""
     total, found = sum(weights), defaultdict[tuple[int, int], float](float)
     for step, weight in enumerate(weights):
         found[math.ceil(step * math.sin(angle) - 0.5), math.ceil(step * math.cos(angle) - 0.5)] += (

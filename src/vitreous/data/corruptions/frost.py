@@ -1,8 +1,8 @@
 """Frosted panes, grown rather than photographed: feathers of ice on clouded glass.
 
-The original corruption adds photographs that cannot be shipped. These panes are drawn once by a fixed rule: ferns with
-stems that bend and side branches at sixty degrees, as ice has them, on a plasma fractal. Brightness, contrast and tint
-are those of the five photographs, channel by channel.
+The original corruption adds photographs that cannot be shipped. These panes are drawn once by a
+fixed rule: ferns with stems that bend and side branches at sixty degrees, as ice has them, on a
+plasma fractal. Brightness, contrast and tint are those of the five photographs, channel by channel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vitreous.data.corruptions.filters import smooth
 from vitreous.data.corruptions.plasma import plasma
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 SIDE = 512
 FERNS, STEPS, BRANCHES, TWIGS = 500, 100, 24, 20
@@ -26,7 +26,8 @@ STDS = ((27, 16, 15), (21, 22, 23), (21, 22, 23), (28, 28, 30), (44, 43, 42))
 
 @lru_cache(maxsize=4)
 def panes(scale: float, least: int, device: torch.device) -> Tensor:
-    """Five panes, float (5, 3, side, side) in [0, 1], shrunk to this scale but never smaller than `least` pixels."""
+    """Five panes, float (5, 3, side, side) in [0, 1], shrunk to this scale but never smaller
+    than `least` pixels."""
     side = max(round(SIDE * scale), least + least // 8)
     ice = _grown()
     if side != SIDE:
@@ -39,7 +40,7 @@ def panes(scale: float, least: int, device: torch.device) -> Tensor:
 @lru_cache(maxsize=1)
 def _grown() -> Tensor:
     """The panes at full size."""
-    draws = Draws("frosted panes", 0, len(MEANS), torch.device("cpu"))
+    draws = RandomStreams("frosted panes", 0, len(MEANS), torch.device("cpu"))
     ice = smooth(_ferns(draws), 0.5, "reflect").sqrt()
     ice -= 0.7 * smooth(
         ice, 4, "reflect"
@@ -51,8 +52,9 @@ def _grown() -> Tensor:
     return (mean + std * ice[:, None]).clamp(0, 1)
 
 
-def _ferns(draws: Draws) -> Tensor:
-    """How much ice lies on each pixel, (panes, side, side): what all branches of all ferns leave behind."""
+def _ferns(draws: RandomStreams) -> Tensor:
+    """How much ice lies on each pixel, (panes, side, side): what all branches of all ferns leave
+    behind."""
     length = draws.uniform(FERNS, 1, low=12, high=110)
     heading = draws.uniform(FERNS, 1, high=2 * math.pi) + draws.normal(
         FERNS, 1, std=0.6
@@ -76,7 +78,8 @@ def _ferns(draws: Draws) -> Tensor:
 
 
 def _deposit(points: Tensor, weights: Tensor) -> Tensor:
-    """Add weights at points (panes, …, 2), wrapping round, each shared among the four pixels nearest to it."""
+    """Add weights at points (panes, …, 2), wrapping round, each shared among the four pixels
+    nearest to it."""
     flat = points.flatten(1, -2)
     low = flat.floor()
     ice = torch.zeros(len(points), SIDE * SIDE)

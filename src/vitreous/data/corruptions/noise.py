@@ -1,4 +1,5 @@
-"""Noise: of the sensor (gaussian), of few photons (shot), of dead pixels (impulse), of coherent light (speckle)."""
+"""Noise: of the sensor (gaussian), of few photons (shot), of dead pixels (impulse), of coherent
+light (speckle)."""
 
 from __future__ import annotations
 
@@ -9,22 +10,23 @@ from torch import Tensor
 
 from vitreous.data.corruptions.arrays import native, places
 from vitreous.data.corruptions.published import HAIR, published
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 
 @published(cifar=[0.04, 0.06, 0.08, 0.09, 0.10], imagenet=[0.08, 0.12, 0.18, 0.26, 0.38])
-def gaussian_noise(images: Tensor, draws: Draws, scale: float) -> Tensor:
+def gaussian_noise(images: Tensor, draws: RandomStreams, scale: float) -> Tensor:
     """Add normal noise with this standard deviation."""
     return draws.normal(*images.shape[1:], std=255 * scale).add_(images)
 
 
 @published(cifar=[500, 250, 100, 75, 50], imagenet=[60, 25, 12, 5, 3], whole=True)
-def shot_noise(images: Tensor, draws: Draws, photons: int) -> Tensor:
+def shot_noise(images: Tensor, draws: RandomStreams, photons: int) -> Tensor:
     """Count photons: Poisson, with this many for full brightness.
 
-    An image has 256 levels, so there are 256 Poisson distributions, and drawing is a look into the inverses of their
-    cumulative sums. A table of buckets answers where a bucket holds one level only; a search in the sums, each raised
-    by its level so that all are one sorted list, answers for the others.
+    An image has 256 levels, so there are 256 Poisson distributions, and drawing is a look into the
+    inverses of their cumulative sums. A table of buckets answers where a bucket holds one level
+    only; a search in the sums, each raised by its level so that all are one sorted list, answers
+    for the others.
     """
     sums, shades, buckets = _poisson(photons, images.device)
     levels = images.flatten()
@@ -44,9 +46,9 @@ BUCKETS = 2048
 
 @lru_cache(maxsize=10)
 def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """For each level, float64 (256, counts): the level plus the probability of at most that many photons. Then, int16,
-    the level that a count is seen as, and (256 * BUCKETS) that of all draws in [i, i + 1) / BUCKETS, or -1 where they
-    differ."""
+    """For each level, float64 (256, counts): the level plus the probability of at most that many
+    photons. Then, int16, the level that a count is seen as, and (256 * BUCKETS) that of all
+    draws in [i, i + 1) / BUCKETS, or -1 where they differ."""
     most = int(photons + 8 * photons**0.5 + 8)  # the chance of more is below 1e-9
     levels, counts = (torch.arange(many, dtype=torch.float64)[:, None] for many in (256, most))
     sums = torch.special.gammaincc(counts.mT + 1, levels * (photons / 255))
@@ -62,8 +64,9 @@ def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor
 @published(
     cifar=[0.01, 0.02, 0.03, 0.05, 0.07], imagenet=[0.03, 0.06, 0.09, 0.17, 0.27], whole=True
 )
-def impulse_noise(images: Tensor, draws: Draws, share: float) -> Tensor:
-    """Replace this share of the values, each channel on its own, half of them by black and half by white."""
+def impulse_noise(images: Tensor, draws: RandomStreams, share: float) -> Tensor:
+    """Replace this share of the values, each channel on its own, half of them by black and half
+    by white."""
     drawn = draws.words(*images.shape[1:])
     kept, white = (drawn >= round((part - 0.5) * 2**16) for part in (share, share / 2))
     return (
@@ -72,6 +75,7 @@ def impulse_noise(images: Tensor, draws: Draws, share: float) -> Tensor:
 
 
 @published(cifar=[0.06, 0.1, 0.12, 0.16, 0.2], imagenet=[0.15, 0.2, 0.35, 0.45, 0.6])
-def speckle_noise(images: Tensor, draws: Draws, scale: float) -> Tensor:
-    """Add normal noise in proportion to the brightness, with this standard deviation at full brightness."""
+def speckle_noise(images: Tensor, draws: RandomStreams, scale: float) -> Tensor:
+    """Add normal noise in proportion to the brightness, with this standard deviation at full
+    brightness."""
     return draws.normal(*images.shape[1:], mean=1.0, std=scale).mul_(images)

@@ -6,14 +6,16 @@ import torch
 from torch import Tensor
 
 from vitreous.data.corruptions.arrays import library, native
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 
-def plasma(draws: Draws, side: int, decay: float) -> Tensor:
-    """Diamond-square heights (n, side, side) in [0, 1] on a torus; each level's noise is decay² times smaller.
+def plasma(draws: RandomStreams, side: int, decay: float) -> Tensor:
+    """Diamond-square heights (n, side, side) in [0, 1] on a torus; each level's noise is decay²
+    times smaller.
 
-    (The published code takes its falling amplitude twice, as a factor and as a range.) A level fills the middle of
-    every square with the mean of its corners, then the middle of every edge with the mean of its four neighbours.
+    (The published code takes its falling amplitude twice, as a factor and as a range.) A level
+    fills the middle of every square with the mean of its corners, then the middle of every edge
+    with the mean of its four neighbours.
     """
     noise = native(draws.coarse(side, side, low=-1, high=1))
     lib = library(noise)

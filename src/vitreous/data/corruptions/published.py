@@ -1,6 +1,8 @@
-"""What a corruption is: a function of images, and five published strengths for small and five for large images.
+"""What a corruption is: a function of images, and five published strengths for small and five for
+large images.
 
-Strengths are those of the code that made CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich 2019; A4.16).
+Strengths are those of the code that made CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich 2019;
+A4.16).
 """
 
 from __future__ import annotations
@@ -12,19 +14,21 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 Size = Literal["cifar", "imagenet"]
 HAIR = 5e-4
-"""Of a level, added before rounding down, because float32 leaves untouched values a hair below their whole number."""
+"""Of a level, added before rounding down, because float32 leaves untouched values a hair below
+their whole number."""
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """`apply(images, *strength)` on float images (n, 3, h, w), its own, in levels; what leaves 0 … 255 is clipped.
+    """`apply(images, *strength)` on float images (n, 3, h, w), its own, in levels; what leaves 0 …
+    255 is clipped.
 
-    With `whole`, on uint8 images: what is defined on whole levels needs no detour. With `random`, what it draws from
-    comes after the images.
+    With `whole`, on uint8 images: what is defined on whole levels needs no detour. With `random`,
+    what it draws from comes after the images.
     """
 
     name: str
@@ -36,7 +40,7 @@ class Corruption:
     whole: bool
 
     def __call__(
-        self, images: Tensor, draws: Callable[[], Draws], severity: int, size: Size
+        self, images: Tensor, draws: Callable[[], RandomStreams], severity: int, size: Size
     ) -> Tensor:
         """Corrupted uint8 images; values are rounded down, as published."""
         strength = (self.cifar if size == "cifar" else self.imagenet)[severity - 1]

@@ -1,4 +1,5 @@
-"""Spatter: water or mud on the lens. Water is a layer whose rims catch the light, found by edges and distances."""
+"""Spatter: water or mud on the lens. Water is a layer whose rims catch the light, found by edges
+and distances."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from torch import Tensor
 from vitreous.data.corruptions.arrays import Around, Array, framed, library, native
 from vitreous.data.corruptions.filters import smooth
 from vitreous.data.corruptions.published import published
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 WATER, MUD = (175, 238, 238), (63, 42, 20)
 
@@ -31,7 +32,7 @@ WATER, MUD = (175, 238, 238), (63, 42, 20)
 )
 def spatter(
     images: Tensor,
-    draws: Draws,
+    draws: RandomStreams,
     mean: float,
     std: float,
     sigma: float,
@@ -39,7 +40,8 @@ def spatter(
     strength: float,
     what: str,
 ) -> Tensor:
-    """Where smoothed normal noise is above `least` lies water, added as bright as `strength`, or mud, blurred by it."""
+    """Where smoothed normal noise is above `least` lies water, added as bright as `strength`, or
+    mud, blurred by it."""
     liquid = smooth(draws.normal(*images.shape[-2:], mean=255 * mean, std=255 * std), sigma)
     if what == "water":
         bright = torch.as_tensor(water(native(liquid.mul_(liquid >= 255 * least)))).mul_(strength)
@@ -54,9 +56,11 @@ def spatter(
 
 
 def water(liquid: Array) -> Array:
-    """How bright drops are, (n, h, w), up to one: thickness in levels times an embossed, equalised distance to rims.
+    """How bright drops are, (n, h, w), up to one: thickness in levels times an embossed, equalised
+    distance to rims.
 
-    Distances are exact, where the original has OpenCV's approximation by paths over a 5x5 mask (2 % off at most).
+    Distances are exact, where the original has OpenCV's approximation by paths over a 5x5 mask (2 %
+    off at most).
     """
     lib = library(liquid)
     level = lib.floor(liquid)
@@ -77,8 +81,8 @@ def water(liquid: Array) -> Array:
 
 
 def edges(level: Array, low: int = 50, high: int = 150) -> Array:
-    """Canny's edges of (n, h, w) with whole levels to 255: bool; Sobel slopes, |dx| + |dy|, edges above `low` that
-    touch one above `high`."""
+    """Canny's edges of (n, h, w) with whole levels to 255: bool; Sobel slopes, |dx| + |dy|,
+    edges above `low` that touch one above `high`."""
     lib = library(level)
     around = Around(lib.asarray(level, dtype=lib.int16), "nearest")
     dx = around(0, 1) - around(0, -1)
@@ -119,8 +123,9 @@ def _linked(found: Array, ridge: Array) -> Array:
 def distances(found: Array, most: int) -> Array:
     """Distance of each pixel of (n, h, w) to the nearest one found, at most `most`.
 
-    In its row by steps of one, two, four, … pixels, to the left and to the right; then the least over the rows around.
-    Rows lie behind each other, with pixels between them that are too many to be crossed.
+    In its row by steps of one, two, four, … pixels, to the left and to the right; then the least
+    over the rows around. Rows lie behind each other, with pixels between them that are too many to
+    be crossed.
     """
     lib, (images, height, width) = library(found), found.shape
     wide = width + most
@@ -160,7 +165,8 @@ def _mean3(x: Array) -> Array:
 
 
 def _equalised(level: Array) -> Array:
-    """Levels (n, h, w), rounded down, spread so that their histogram is flat; images of one level stay as they are."""
+    """Levels (n, h, w), rounded down, spread so that their histogram is flat; images of one
+    level stay as they are."""
     lib, (images, height, width) = library(level), level.shape
     mine = lib.asarray(level, dtype=lib.int64)
     mine += 256 * (lib.cumsum(lib.ones_like(mine[:, :1, :1]), axis=0) - 1)

@@ -1,4 +1,5 @@
-"""Weather: snow, frost, fog. Where the originals need ImageMagick or photographs, see each function."""
+"""Weather: snow, frost, fog. Where the originals need ImageMagick or photographs, see each
+function."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from vitreous.data.corruptions.filters import drag, middle, zoom
 from vitreous.data.corruptions.frost import panes
 from vitreous.data.corruptions.plasma import plasma
 from vitreous.data.corruptions.published import HAIR, published
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 
 
 @published(
@@ -30,7 +31,7 @@ from vitreous.data.draws import Draws
 )
 def snow(
     images: Tensor,
-    draws: Draws,
+    draws: RandomStreams,
     mean: float,
     std: float,
     size: float,
@@ -39,9 +40,11 @@ def snow(
     sigma: float,
     keep: float,
 ) -> Tensor:
-    """Flakes: normal noise enlarged by `size`, kept above `least`, blurred upwards; once more upside down.
+    """Flakes: normal noise enlarged by `size`, kept above `least`, blurred upwards; once more
+    upside down.
 
-    The picture itself pales: a share 1 - keep is replaced by 1.5 times its grey plus a half, where that is brighter.
+    The picture itself pales: a share 1 - keep is replaced by 1.5 times its grey plus a half, where
+    that is brighter.
     """
     height, width = images.shape[-2:]
     seen = (middle(length, size) for length in (height, width))
@@ -57,11 +60,11 @@ def snow(
     cifar=[(1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)],
     imagenet=[(1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)],
 )
-def frost(images: Tensor, draws: Draws, image: float, ice: float, scale: float) -> Tensor:
+def frost(images: Tensor, draws: RandomStreams, image: float, ice: float, scale: float) -> Tensor:
     """Add a random piece of a frosted pane, at this scale, to the image, each with its weight.
 
-    The original has five photographs of frost; here are five panes grown by `vitreous.data.corruptions.frost` with the
-    brightness, contrast and tint of those photographs.
+    The original has five photographs of frost; here are five panes grown by
+    `vitreous.data.corruptions.frost` with the brightness, contrast and tint of those photographs.
     """
     height, width = images.shape[-2:]
     all_panes = panes(scale, max(height, width), images.device)
@@ -76,7 +79,7 @@ def frost(images: Tensor, draws: Draws, image: float, ice: float, scale: float) 
     cifar=[(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)],
     imagenet=[(1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)],
 )
-def fog(images: Tensor, draws: Draws, thickness: float, decay: float) -> Tensor:
+def fog(images: Tensor, draws: RandomStreams, thickness: float, decay: float) -> Tensor:
     """Add a plasma fractal of this thickness, then darken so that the brightest value stays."""
     height, width = images.shape[-2:]
     brightest = images.amax((1, 2, 3), keepdim=True)

@@ -1,1 +1,2 @@
-"""Where images come from, a source a file: each lists what it holds, and decoding and caching are the same for all."""
+"""Sources of images, one per file: each lists what it holds; decoding and caching are the same
+for all."""

@@ -1,4 +1,5 @@
-"""`hf:name`: a set on the Hugging Face hub, or a folder of one, read with their `datasets` package."""
+"""`hf:name`: a data set on the Hugging Face hub, or a folder of one, read with the `datasets`
+package."""
 
 from __future__ import annotations
 
@@ -9,8 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from vitreous.data.sources.arrays import label_numbers
-from vitreous.data.sources.listing import WORDS, Listing, NoSplit, few, hold_out, key_of, listing
+from vitreous.data.sources.listing import (
+    SPLIT_NAMES,
+    LazyPictures,
+    Listing,
+    NoSplit,
+    cache_key,
+    enumerate_few,
+    hold_out,
+    label_numbers,
+    list_all,
+)
 from vitreous.errors import VitreousError
 from vitreous.hub import offline, reachable
 
@@ -18,11 +28,11 @@ SAVED = ("dataset_dict.json", "dataset_info.json", "state.json")
 """Files that `save_to_disk` leaves in a folder."""
 
 LABELS = ("label", "labels", "fine_label")
-"""Columns of labels that are taken before any other."""
+"""Columns of labels that are preferred to others."""
 
 
-def find(where: str, split: str, root: Path) -> Listing:
-    """The images of one split: the column of images and the column of labels are found by their types."""
+def list_hugging_face(where: str, split: str, root: Path) -> Listing:
+    """The images of one split; the types of the columns say which hold images and labels."""
     try:
         import datasets
     except ModuleNotFoundError as error:
@@ -32,14 +42,12 @@ def find(where: str, split: str, root: Path) -> Listing:
     splits = _splits(where)
     if split == "all":
         return _listing(where, datasets.concatenate_datasets(list(splits.values())))
-    if len(splits) == 1 and set(splits) <= set(WORDS["train"]):
-        whole = _listing(where, next(iter(splits.values())))
-        return hold_out(whole, split, [str(row) for row in range(len(whole))])
-    word = next((word for word in WORDS[split] if word in splits), None)
+    if len(splits) == 1 and set(splits) <= set(SPLIT_NAMES["train"]):
+        return hold_out(_listing(where, next(iter(splits.values()))), split)
+    word = next((word for word in SPLIT_NAMES[split] if word in splits), None)
     if word is None:
-        raise NoSplit(
-            f"'hf:{where}' has no split {split!r}, only {few(list(splits))}; ask for that one."
-        )
+        known = enumerate_few(list(splits))
+        raise NoSplit(f"'hf:{where}' has no split {split!r}, only {known}; ask for that one.")
     return _listing(where, splits[word])
 
 
@@ -51,53 +59,42 @@ def _splits(where: str) -> dict[str, Any]:
     folder = Path(path).expanduser()
     try:
         if any((folder / name).is_file() for name in SAVED):
-            found = datasets.load_from_disk(str(folder))
+            loaded = datasets.load_from_disk(str(folder))
         elif folder.exists():
-            found = datasets.load_dataset(str(folder), config or None)
+            loaded = datasets.load_dataset(str(folder), config or None)
         else:
             with nullcontext() if reachable() else offline():
-                found = datasets.load_dataset(path, config or None)
+                loaded = datasets.load_dataset(path, config or None)
     except (OSError, ValueError, RuntimeError) as error:
         why = str(error).partition("\n")[0].rstrip(".") or type(error).__name__
         raise VitreousError(f"Cannot load 'hf:{where}': {why}.") from error
-    return dict(found) if isinstance(found, dict) else {"train": found}
+    return dict(loaded) if isinstance(loaded, dict) else {"train": loaded}
 
 
 def _listing(where: str, table: Any) -> Listing:
     import datasets
 
-    images = [name for name, kind in table.features.items() if isinstance(kind, datasets.Image)]
+    features = table.features
+    images = [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
     if len(images) != 1:
-        kinds = few(
-            [f"{name} ({type(kind).__name__})" for name, kind in table.features.items()], most=8
-        )
+        columns = [f"{name} ({type(kind).__name__})" for name, kind in features.items()]
         raise VitreousError(
-            f"'hf:{where}' has {len(images)} columns of images and should have one; it has {kinds}."
+            f"'hf:{where}' has {len(images)} columns of images and should have one; it has "
+            f"{enumerate_few(columns, most=8)}."
         )
-    named = [name for name, kind in table.features.items() if isinstance(kind, datasets.ClassLabel)]
-    column = next((name for name in (*LABELS, *named) if name in table.features), None)
+    named = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
+    column = next((name for name in (*LABELS, *named) if name in features), None)
     names: Sequence[str] | None = ()
     labels = np.full(len(table), -1)
     if column is not None:
-        names = getattr(table.features[column], "names", None)
-        known = np.array([-1 if label is None else label for label in table[column]])
-        labels = label_numbers(known, len(table), f"The column {column!r} of 'hf:{where}'")
+        names = getattr(features[column], "names", None)
+        numbers = np.array([-1 if label is None else label for label in table[column]])
+        labels = label_numbers(numbers, len(table), f"The column {column!r} of 'hf:{where}'")
     encoded = table.cast_column(images[0], datasets.Image(decode=False))
-    key = key_of(table._fingerprint)
-    return listing(
-        Pictures(encoded, images[0]), labels, names, lambda row: f"'hf:{where}', image {row}", key
-    )
 
-
-class Pictures(Sequence[Any]):
-    """The encoded pictures of a table, read when they are asked for."""
-
-    def __init__(self, table: Any, column: str) -> None:
-        self.table, self.column = table, column
-
-    def __len__(self) -> int:
-        return len(self.table)
-
-    def __getitem__(self, row: Any) -> Any:
-        cell = self.table[row][self.column]
+    def read(row: int) -> bytes | Path:
+        cell = encoded[row][images[0]]
         return cell["bytes"] if cell["bytes"] is not None else Path(cell["path"])
+
+    pictures, key = LazyPictures(len(table), read), cache_key(table._fingerprint)
+    return list_all(pictures, labels, names, lambda row: f"'hf:{where}', image {row}", key)

@@ -1,7 +1,9 @@
-"""`Listing`: what a source holds, before a picture is decoded, and how a set without splits is split.
+"""`Listing`: the pictures of a source before they are decoded, and the held-out split of a set
+without splits.
 
-Every source (`folder`, `npz`, `torchvision_sets`, `hugging_face`) has one function, `find(where, split, root)`, that
-gives a listing. Decoding, caching, normalising and all checks come after it and are the same for all.
+Every source M (`folder`, `npz`, `torchvision_sets`, `hugging_face`) has a function `list_M(where,
+split, root)` that returns a listing. Decoding, caching, normalising and all checks come after it
+and are the same for all.
 """
 
 from __future__ import annotations
@@ -19,14 +21,15 @@ from vitreous.errors import VitreousError
 
 Rows = NDArray[np.int64]
 
-WORDS = {
+SPLIT_NAMES = {
     "train": ("train", "training", "trainval"),
     "test": ("test", "testing", "val", "valid", "validation"),
     "val": ("val", "valid", "validation"),
 }
-"""What a split is called in the wild, the best word first: a set that is validated but not tested is tested on that."""
+"""Other people's names for a split, best first: a set with a validation but no test split is
+tested on that."""
 
-EVERY = tuple(dict.fromkeys(word for words in WORDS.values() for word in words))
+ALL_SPLIT_NAMES = tuple(dict.fromkeys(word for words in SPLIT_NAMES.values() for word in words))
 
 HELD_OUT = 0.1
 """Share of each class that is the test split of a set without splits."""
@@ -38,20 +41,17 @@ class NoSplit(VitreousError):
 
 @dataclass(frozen=True)
 class Listing:
-    """Pictures nobody has opened yet, and their labels."""
+    """Pictures that are not decoded yet, and their labels."""
 
-    pictures: (
-        Sequence[Any] | NDArray[np.uint8]
-    )  # paths, encoded bytes, Pillow images; or one array (n, h, w, 1 or 3)
-    labels: Rows  # of `rows`; -1 where nobody knows
-    classes: tuple[str, ...] | None  # None where classes have numbers but no names
-    called: Callable[[int], str]  # what a row is called in an error: its path, or file and position
-    key: str  # changes whenever the pixels might have; "" if that cannot be told
-    rows: Rows  # which of the images are meant, in this order
+    # Paths, encoded bytes or Pillow images; or one array (n, h, w, 1 or 3).
+    pictures: Sequence[Any] | NDArray[np.uint8]
+    labels: Rows  # of `rows`; -1 for unknown
+    classes: tuple[str, ...] | None  # None if classes have numbers but no names
+    describe_row: Callable[[int], str]  # for errors: a path, or a file and a position
+    key: str  # changes whenever the pixels might have; "" if that is unknown
+    rows: Rows  # the images that are meant, in this order
     per: int = 1  # images in one picture: more than one is a sheet, a grid of equal squares
-    whole: Listing | None = (
-        None  # all images, where the set has no splits of its own and these are held out of it
-    )
+    complete: Listing | None = None  # all images, if the set has no splits and these are held out
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -60,70 +60,111 @@ class Listing:
         return replace(self, rows=self.rows[index], labels=self.labels[index])
 
 
-def listing(
+class LazyPictures(Sequence[Any]):
+    """Pictures that are read one by one, each time they are needed."""
+
+    def __init__(self, length: int, read: Callable[[int], Any]) -> None:
+        self._length, self._read = length, read
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, row: Any) -> Any:
+        return self._read(row)
+
+
+def list_all(
     pictures: Sequence[Any] | NDArray[np.uint8],
     labels: Sequence[int] | NDArray[Any],
     classes: Sequence[str] | None,
-    called: Callable[[int], str],
+    describe_row: Callable[[int], str],
     key: str,
     per: int = 1,
 ) -> Listing:
-    """All images there are, in order."""
-    known = np.asarray(labels, dtype=np.int64)
+    """A listing of all pictures, in order."""
+    numbers = np.asarray(labels, dtype=np.int64)
     names = None if classes is None else tuple(str(each) for each in classes)
-    return Listing(pictures, known, names, called, key, np.arange(len(known)), per)
+    return Listing(pictures, numbers, names, describe_row, key, np.arange(len(numbers)), per)
 
 
-def hold_out(whole: Listing, split: str, names: Sequence[str]) -> Listing:
-    """`split` of a set that has none: a tenth of each class is for testing, always the same.
+def hold_out(complete: Listing, split: str, names: Sequence[str] | None = None) -> Listing:
+    """One split of a set without splits: a tenth of each class is for testing, always the same.
 
-    Which tenth is decided by a hash of each image's name, so that it does not depend on order, machine or seed. A class
-    of one image is for training only.
+    A hash of each image's name (by default its row number) decides which tenth, so that it does not
+    depend on the order, the machine or a seed. A class of one image is for training only.
     """
     if split == "all":
-        return whole
-    held = np.zeros(len(whole), dtype=bool)
-    draw = np.array(
-        [hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest() for name in names]
-    )
-    for label in np.unique(whole.labels):
-        rows = np.flatnonzero(whole.labels == label)
+        return complete
+    names = [str(row) for row in range(len(complete))] if names is None else names
+    hashes = [hashlib.sha256(name.encode(errors="surrogateescape")).hexdigest() for name in names]
+    order, held = np.array(hashes), np.zeros(len(complete), dtype=bool)
+    for label in np.unique(complete.labels):
+        rows = np.flatnonzero(complete.labels == label)
         count = max(round(HELD_OUT * len(rows)), 1) if len(rows) > 1 else 0
-        held[rows[np.argsort(draw[rows])[:count]]] = True
-    return replace(
-        whole.take(np.flatnonzero(held if split in ("test", "val") else ~held)), whole=whole
-    )
+        held[rows[np.argsort(order[rows])[:count]]] = True
+    chosen = held if split in ("test", "val") else ~held
+    return replace(complete.take(np.flatnonzero(chosen)), complete=complete)
 
 
-def key_of(*parts: object) -> str:
-    """One short word for whatever `parts` say."""
+def cache_key(*parts: object) -> str:
+    """24 hexadecimal digits that change when a part changes."""
     return hashlib.sha256(repr(parts).encode(errors="surrogateescape")).hexdigest()[:24]
 
 
-def stamps(files: Iterable[Path]) -> list[tuple[str, int, int]]:
+def file_stamps(files: Iterable[Path]) -> list[tuple[str, int, int]]:
     """Path, length and time of change of each file: what a decoded copy of it depends on."""
-    return [
-        (str(path.absolute()), stat.st_size, stat.st_mtime_ns)
-        for path in files
-        for stat in (path.stat(),)
-    ]
+    stats = ((path, path.stat()) for path in files)
+    return [(str(path.absolute()), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
 
 
 def check_classes(what: str, here: Sequence[str], there: Sequence[str]) -> None:
-    """The classes of a split have to be those of the training split, in the same order."""
+    """Raise unless a split has the classes of the training split, in the same order."""
     if list(here) == list(there):
         return
     extra, missing = sorted(set(here) - set(there)), sorted(set(there) - set(here))
-    parts = [f"{few(extra)} only here"] * bool(extra) + [f"{few(missing)} only there"] * bool(
-        missing
-    )
-    differ = " and ".join(parts) or "another order"
+    parts = []
+    if extra:
+        parts.append(f"{enumerate_few(extra)} only here")
+    if missing:
+        parts.append(f"{enumerate_few(missing)} only there")
+    difference = " and ".join(parts) or "another order"
     raise VitreousError(
-        f"The classes of {what} differ from those of the training split: {differ}; make them the same."
+        f"The classes of {what} differ from those of the training split: {difference}; make them "
+        "the same."
     )
 
 
-def few(names: Sequence[str], most: int = 5) -> str:
-    """The first of them, and how many more there are."""
+def enumerate_few(names: Sequence[str], most: int = 5) -> str:
+    """The first names, and how many more there are."""
     rest = len(names) - most
     return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def channels_last(array: NDArray[Any], what: str) -> NDArray[np.uint8]:
+    """A view of uint8 images as (n, h, w, 1 or 3), from any usual order of axes."""
+    if array.dtype != np.uint8:
+        raise VitreousError(
+            f"{what} is {array.dtype}; images are uint8, 0 to 255: convert it and save it again."
+        )
+    if array.ndim == 3:
+        return array[..., None]
+    if array.ndim == 4 and array.shape[3] in (1, 3):
+        return array
+    if array.ndim == 4 and array.shape[1] in (1, 3):
+        return array.transpose(0, 2, 3, 1)
+    shape = "x".join(map(str, array.shape))
+    raise VitreousError(
+        f"{what} is of shape {shape}; images are n x h x w, n x h x w x 3 or n x 3 x h x w."
+    )
+
+
+def label_numbers(array: NDArray[Any], count: int, what: str) -> NDArray[np.int64]:
+    """Labels as integers, one for each of `count` images."""
+    flat = array.reshape(-1)
+    if not np.issubdtype(flat.dtype, np.integer):
+        raise VitreousError(f"{what} is {flat.dtype}; labels are integers, counted from 0.")
+    if len(flat) != count:
+        raise VitreousError(
+            f"{what} has {len(flat)} labels for {count} images; there has to be one for each."
+        )
+    return flat.astype(np.int64)

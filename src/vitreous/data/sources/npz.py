@@ -1,4 +1,5 @@
-"""`npz:path`: numpy files, which hold pictures as arrays, encoded one after the other, or encoded in sheets.
+"""`npz:path`: numpy files with pictures as arrays, encoded one after the other, or encoded in
+sheets.
 
 | arrays in a file | what they are |
 |---|---|
@@ -7,9 +8,10 @@
 | `bytes`, `offsets`, `labels` | picture i is encoded in `bytes[offsets[i]:offsets[i + 1]]` |
 | `class_names` | strings, if the classes have names |
 
-With k labels for each encoded picture it is a sheet: a grid of k equal squares, row by row. A path can be a file,
-several with commas between, a pattern, a folder, or how the names begin: `npz:data/cifar10` is `data/cifar10*.npz`.
-Files with "train", "test" or "val" in their name hold that split.
+With k labels for each encoded picture it is a sheet: a grid of k equal squares, row by row. A path
+can be a file, several with commas between, a pattern, a folder, or how the names begin:
+`npz:data/cifar10` is `data/cifar10*.npz`. Files with "train", "test" or "val" in their name hold
+that split.
 """
 
 from __future__ import annotations
@@ -26,31 +28,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vitreous.data.sources.arrays import channels_last, label_numbers
 from vitreous.data.sources.listing import (
-    EVERY,
-    WORDS,
+    ALL_SPLIT_NAMES,
+    SPLIT_NAMES,
     Listing,
     NoSplit,
+    cache_key,
+    channels_last,
     check_classes,
-    few,
+    enumerate_few,
+    file_stamps,
     hold_out,
-    key_of,
-    listing,
-    stamps,
+    label_numbers,
+    list_all,
 )
 from vitreous.errors import VitreousError
 
-MARK = re.compile(f"(?<![a-z])({'|'.join(EVERY)})(?![a-z])")
-"""A split in the name of a file."""
+SPLIT_IN_NAME = re.compile(f"(?<![a-z])({'|'.join(ALL_SPLIT_NAMES)})(?![a-z])")
 
-WHOLE = (("images", "labels"), ("bytes", "labels"))
-"""Names of the arrays in a file that does not tell splits apart."""
+WITHOUT_SPLIT = (("images", "labels"), ("bytes", "labels"))
+"""Names of the arrays in a file that has no splits."""
 
 
 @dataclass(frozen=True)
-class Part:
-    """What one file holds of a split."""
+class _Part:
+    """The images of one split in one file."""
 
     file: Path
     name: str  # of the array
@@ -60,74 +62,74 @@ class Part:
     per: int = 1
 
 
-def find(where: str, split: str, root: Path) -> Listing:
+def list_npz(where: str, split: str, root: Path) -> Listing:
     """The images of one split, in the order of the files."""
-    found = files(where)
-    marks = {file: mark[1] for file in found if (mark := MARK.search(file.stem.lower()))}
-    if marks and split != "all":
-        word = next((word for word in WORDS[split] if word in marks.values()), None)
+    files = npz_files(where)
+    split_of = {
+        file: match[1] for file in files if (match := SPLIT_IN_NAME.search(file.stem.lower()))
+    }
+    if split_of and split != "all":
+        word = next((word for word in SPLIT_NAMES[split] if word in split_of.values()), None)
         if word is None:
-            names = few([file.name for file in found])
+            names = enumerate_few([file.name for file in files])
             raise NoSplit(
-                f"No file of 'npz:{where}' holds the split {split!r}, only {names} is there; ask for another."
+                f"No file of 'npz:{where}' holds the split {split!r}, only {names} is there; ask "
+                "for another."
             )
-        found = [file for file in found if marks.get(file) == word]
-    parts = [part for file in found for part in _parts(file, split)]
+        files = [file for file in files if split_of.get(file) == word]
+    parts = [part for file in files for part in _parts(file, split)]
     if not parts:
         raise NoSplit(f"'npz:{where}' has no arrays for the split {split!r}; ask for another.")
-    whole = _joined(parts)
-    if marks or parts[0].name not in dict(WHOLE):
-        return whole
-    if split != "all" and (whole.labels < 0).all():
+    listing = _join(parts)
+    if split_of or parts[0].name not in dict(WITHOUT_SPLIT):
+        return listing
+    if split != "all" and (listing.labels < 0).all():
         raise NoSplit(f"'npz:{where}' holds images but no labels; split 'all' takes them without.")
-    return hold_out(whole, split, [str(row) for row in range(len(whole))])
+    return hold_out(listing, split)
 
 
-def files(where: str) -> list[Path]:
-    """All that a name means."""
-    return [file for part in where.split(",") for file in _files(part.strip())]
+def npz_files(where: str) -> list[Path]:
+    """The files of a name: files, patterns, folders or beginnings of names, with commas between."""
+    files = []
+    for part in map(str.strip, where.split(",")):
+        path = Path(part).expanduser()
+        if path.is_file():
+            files.append(path)
+            continue
+        patterns = [str(path), str(path / "*.npz") if path.is_dir() else f"{path}*.npz"]
+        names = {name for pattern in patterns for name in glob(pattern) if name.endswith(".npz")}
+        if not names:
+            raise VitreousError(
+                f"There is no file {part!r}, and none whose name begins so and ends in .npz."
+            )
+        files += sorted(map(Path, names))
+    return files
 
 
-def _files(part: str) -> list[Path]:
-    """A file, a pattern, a folder, or how names begin."""
-    path = Path(part).expanduser()
-    if path.is_file():
-        return [path]
-    patterns = [str(path), str(path / "*.npz") if path.is_dir() else f"{path}*.npz"]
-    found = {Path(name) for pattern in patterns for name in glob(pattern) if name.endswith(".npz")}
-    if not found:
-        raise VitreousError(
-            f"There is no file {part!r}, and none whose name begins so and ends in .npz."
-        )
-    return sorted(found)
-
-
-def _parts(file: Path, split: str) -> Iterator[Part]:
-    """What a file holds of a split; of `all`, everything."""
+def _parts(file: Path, split: str) -> Iterator[_Part]:
+    """The images of a split in a file; for `all`, of every split."""
     if not zipfile.is_zipfile(file):
         raise VitreousError(f"{str(file)!r} is not an npz file, or is damaged.")
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            words = EVERY if split == "all" else WORDS[split]
-            pairs = [
-                pair
-                for word in words
-                for pair in ((f"x_{word}", f"y_{word}"), (f"{word}_images", f"{word}_labels"))
-            ]
-            found = [pair for pair in (*WHOLE, *pairs) if pair[0] in arrays.files]
-            if not found and not any(MARK.search(name) for name in arrays.files):
-                there = few(arrays.files) or "nothing"
+            pairs = list(WITHOUT_SPLIT)
+            for word in ALL_SPLIT_NAMES if split == "all" else SPLIT_NAMES[split]:
+                pairs += [(f"x_{word}", f"y_{word}"), (f"{word}_images", f"{word}_labels")]
+            present = [pair for pair in pairs if pair[0] in arrays.files]
+            if not present and not any(SPLIT_IN_NAME.search(name) for name in arrays.files):
+                there = enumerate_few(arrays.files) or "nothing"
                 raise VitreousError(
                     f"{str(file)!r} has no arrays 'images' and 'labels', it has {there}."
                 )
             names = arrays["class_names"] if "class_names" in arrays.files else None
             classes = None if names is None else tuple(names.astype(str).tolist())
-            for images, labels in found if split == "all" else found[:1]:
-                yield _part(file, arrays, images, labels, classes)
+            for images, labels in present if split == "all" else present[:1]:
+                yield _read_part(file, arrays, images, labels, classes)
     except (zipfile.BadZipFile, OSError, ValueError, AttributeError, TypeError) as error:
         if "pickle" in str(error):
             raise VitreousError(
-                f"{str(file)!r} holds Python objects: a pickle, which can run code, so Vitreous does not load it; "
+                f"{str(file)!r} holds Python objects: a pickle, which can run code, so Vitreous "
+                "does not load it; "
                 "save images as uint8, labels as integers and names as np.array(names, dtype=str)."
             ) from error
         raise VitreousError(
@@ -135,65 +137,60 @@ def _parts(file: Path, split: str) -> Iterator[Part]:
         ) from error
 
 
-def _part(
+def _read_part(
     file: Path, arrays: Any, images: str, labels: str, classes: tuple[str, ...] | None
-) -> Part:
-    what = f"{images!r} of {str(file)!r}"
+) -> _Part:
+    per = 1
+    pictures: NDArray[np.uint8] | list[bytes]
     known = arrays[labels] if labels in arrays.files else None
-    if images != "bytes":
-        pictures = channels_last(arrays[images], what)
-        known = np.full(len(pictures), -1) if known is None else known
-        return Part(
-            file,
-            images,
-            pictures,
-            label_numbers(known, len(pictures), f"{labels!r} of {str(file)!r}"),
-            classes,
-        )
+    if images == "bytes":
+        pictures = _encoded(file, arrays)
+        if known is not None:
+            per = max(len(known) // max(len(pictures), 1), 1)
+    else:
+        pictures = channels_last(arrays[images], f"{images!r} of {str(file)!r}")
+    if known is None:
+        known = np.full(len(pictures), -1)
+    numbers = label_numbers(known, len(pictures) * per, f"{labels!r} of {str(file)!r}")
+    return _Part(file, images, pictures, numbers, classes, per)
+
+
+def _encoded(file: Path, arrays: Any) -> list[bytes]:
+    """The encoded pictures in the arrays 'bytes' and 'offsets'."""
     if "offsets" not in arrays.files:
         raise VitreousError(
-            f"{str(file)!r} has 'bytes' but no 'offsets', which say where each picture begins and ends."
+            f"{str(file)!r} has 'bytes' but no 'offsets', which say where each picture begins and "
+            "ends."
         )
     content, offsets = arrays["bytes"].tobytes(), arrays["offsets"].tolist()
     if offsets != sorted(offsets) or offsets[0] < 0 or offsets[-1] > len(content):
         raise VitreousError(
             f"The 'offsets' of {str(file)!r} do not lie in order within its {len(content)} 'bytes'."
         )
-    encoded = [content[start:end] for start, end in pairwise(offsets)]
-    known = np.full(len(encoded), -1) if known is None else known
-    per = max(len(known) // max(len(encoded), 1), 1)
-    return Part(
-        file,
-        images,
-        encoded,
-        label_numbers(known, len(encoded) * per, f"'labels' of {str(file)!r}"),
-        classes,
-        per,
-    )
+    return [content[start:end] for start, end in pairwise(offsets)]
 
 
-def _joined(parts: list[Part]) -> Listing:
-    """Several files as one."""
+def _join(parts: list[_Part]) -> Listing:
+    """The images of several files, which must be of one kind, as one listing."""
     first = parts[0]
     for part in parts[1:]:
         check_classes(str(part.file), part.classes or (), first.classes or ())
-        kinds = [(each.per, np.shape(each.pictures)[1:]) for each in (first, part)]
-        if kinds[0] != kinds[1]:
+        if (part.per, np.shape(part.pictures)[1:]) != (first.per, np.shape(first.pictures)[1:]):
             raise VitreousError(
-                f"{str(first.file)!r} and {str(part.file)!r} hold images of different kinds; load one."
+                f"{str(first.file)!r} and {str(part.file)!r} hold images of different kinds; load "
+                "one."
             )
     starts = np.cumsum([0, *(len(part.labels) for part in parts)])
 
-    def called(row: int) -> str:
+    def describe_row(row: int) -> str:
         which = int(np.searchsorted(starts, row, side="right")) - 1
         return f"{parts[which].file}, image {row - starts[which]}"
 
-    if isinstance(first.pictures, np.ndarray):
-        pictures: Any = (
-            first.pictures if len(parts) == 1 else np.concatenate([part.pictures for part in parts])
-        )
-    else:
+    pictures: Any = first.pictures
+    if not isinstance(pictures, np.ndarray):
         pictures = [picture for part in parts for picture in part.pictures]
+    elif len(parts) > 1:
+        pictures = np.concatenate([part.pictures for part in parts])
     labels = np.concatenate([part.labels for part in parts])
-    key = key_of(stamps(part.file for part in parts), [part.name for part in parts])
-    return listing(pictures, labels, first.classes, called, key, first.per)
+    key = cache_key(file_stamps(part.file for part in parts), [part.name for part in parts])
+    return list_all(pictures, labels, first.classes, describe_row, key, first.per)

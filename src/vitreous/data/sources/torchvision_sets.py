@@ -1,14 +1,15 @@
-"""`tv:CIFAR10`: the image classification sets of torchvision, downloaded when they are not there yet.
+"""`tv:CIFAR10`: torchvision's sets for image classification, downloaded if they are not there yet.
 
-They are told apart by what their constructors take (`train=` or `split=`) and not by a table of our own. A set that
-keeps its images in one array gives them at once; any other is asked for its pictures one by one.
+The parameters of their constructors (`train=` or `split=`) tell them apart, not a table of ours. A
+set that keeps its images in one array is read at once; from any other, pictures are read one by
+one.
 """
 
 from __future__ import annotations
 
 import inspect
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,92 +17,94 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vitreous.data.sources.arrays import channels_last
-from vitreous.data.sources.listing import WORDS, Listing, NoSplit, hold_out, key_of, listing, stamps
+from vitreous.data.sources.listing import (
+    SPLIT_NAMES,
+    LazyPictures,
+    Listing,
+    NoSplit,
+    cache_key,
+    channels_last,
+    file_stamps,
+    hold_out,
+    list_all,
+)
 from vitreous.errors import UnknownName, VitreousError
 
-NAMES = (
-    *("CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "KMNIST", "SVHN", "STL10", "USPS", "SEMEION"),
-    *(
-        "Caltech101",
-        "Caltech256",
-        "CLEVRClassification",
-        "Country211",
-        "DTD",
-        "EuroSAT",
-        "FER2013",
-        "FGVCAircraft",
-    ),
-    *("Flowers102", "Food101", "GTSRB", "Imagenette", "ImageNet", "OxfordIIITPet", "PCAM"),
-    *("RenderedSST2", "StanfordCars", "SUN397", "FakeData"),
-)
+SETS = (
+    "CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "KMNIST", "SVHN", "STL10", "USPS", "SEMEION",
+    "Caltech101", "Caltech256", "CLEVRClassification", "Country211", "DTD", "EuroSAT", "FER2013", "FGVCAircraft",
+    "Flowers102", "Food101", "GTSRB", "Imagenette", "ImageNet", "OxfordIIITPet", "PCAM",
+    "RenderedSST2", "StanfordCars", "SUN397", "FakeData",
+)  # fmt: skip
 """Sets of one label an image; torchvision has others, of boxes, captions, flow and video."""
 
 STALLED = 20.0
-"""Seconds a download may stand still."""
+"""Seconds without data after which a download is given up."""
 
 
-def find(where: str, split: str, root: Path) -> Listing:
-    """The images of one split. A set without splits has a tenth held out, as everywhere."""
+def list_torchvision_sets(where: str, split: str, root: Path) -> Listing:
+    """The images of one split."""
     import torchvision.datasets
 
-    check_name(where)
+    check_torchvision_set(where)
     kind = getattr(torchvision.datasets, where)
-    takes = inspect.signature(kind).parameters
-    given = {"root": str(root)} if "root" in takes else {}
-    if "train" in takes and split in ("train", "test"):
-        return _listing(
-            where, split, _made(where, kind, {**given, "train": split == "train"}), root
-        )
-    if "split" in takes and split in WORDS:
-        return _listing(where, split, _by_word(where, kind, given, split), root)
-    if "train" in takes or "split" in takes:
+    parameters = inspect.signature(kind).parameters
+    given = {"root": str(root)} if "root" in parameters else {}
+    if "train" in parameters and split in ("train", "test"):
+        dataset = _build(where, kind, {**given, "train": split == "train"})
+        return _listing(where, split, dataset, root)
+    if "split" in parameters and split in SPLIT_NAMES:
+        return _listing(where, split, _build_split(where, kind, given, split), root)
+    if "train" in parameters or "split" in parameters:
         raise NoSplit(f"'tv:{where}' has no split {split!r}; ask for 'train' or 'test'.")
-    whole = _listing(where, "", _made(where, kind, given), root)
-    return hold_out(whole, split, [str(row) for row in range(len(whole))])
+    return hold_out(_listing(where, "", _build(where, kind, given), root), split)
 
 
-def check_name(where: str) -> None:
-    """Whether there is such a set."""
-    if where not in NAMES:
-        raise UnknownName("classification set in torchvision", where, NAMES)
+def check_torchvision_set(where: str) -> None:
+    """Raise if there is no such set."""
+    if where not in SETS:
+        raise UnknownName("classification set in torchvision", where, SETS)
 
 
-def _by_word(where: str, kind: Any, given: dict[str, Any], split: str) -> Any:
-    """The set calls its splits as it likes, and says so only when asked for one that it does not have."""
-    for word in WORDS[split]:
+def _build_split(where: str, kind: Any, given: dict[str, Any], split: str) -> Any:
+    """The set with whichever of our names for a split it accepts; it rejects others with a
+    ValueError."""
+    for word in SPLIT_NAMES[split]:
         try:
-            return _made(where, kind, {**given, "split": word})
+            return _build(where, kind, {**given, "split": word})
         except ValueError as error:
             if "Unknown value" not in str(error):
                 raise
     raise NoSplit(f"'tv:{where}' has no split {split!r}; ask for another.")
 
 
-def _made(where: str, kind: Any, given: dict[str, Any]) -> Any:
-    """The set as torchvision gives it, which is downloaded if its files are not there."""
+def _build(where: str, kind: Any, given: dict[str, Any]) -> Any:
+    """The torchvision data set; its files are downloaded if missing."""
     try:
         return kind(**given)
-    except (RuntimeError, OSError) as error:  # how it says that files are missing
+    except (RuntimeError, OSError) as error:  # torchvision's way to say that files are missing
         if "download" not in inspect.signature(kind).parameters:
             raise VitreousError(
-                f"The files of 'tv:{where}' are not in {given['root']!r}: {_line(error)}."
+                f"The files of 'tv:{where}' are not in {given['root']!r}: {_first_line(error)}."
             ) from error
     except ImportError as error:
-        raise VitreousError(f"torchvision cannot read 'tv:{where}': {_line(error)}.") from error
+        raise VitreousError(
+            f"torchvision cannot read 'tv:{where}': {_first_line(error)}."
+        ) from error
     try:
-        with _impatient():
+        with _download_timeout():
             return kind(**given, download=True)
     except (RuntimeError, OSError) as error:
         raise VitreousError(
-            f"'tv:{where}' is not in {given['root']!r} and cannot be downloaded ({_line(error)}); "
+            f"'tv:{where}' is not in {given['root']!r} and cannot be downloaded "
+            f"({_first_line(error)}); "
             "name the folder where it is with root."
         ) from error
 
 
 @contextmanager
-def _impatient() -> Iterator[None]:
-    """torchvision waits for a silent server for ever; here it gives up."""
+def _download_timeout() -> Iterator[None]:
+    """Without it, torchvision waits for a silent server for ever."""
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(STALLED)
     try:
@@ -111,47 +114,33 @@ def _impatient() -> Iterator[None]:
 
 
 def _listing(where: str, split: str, dataset: Any, root: Path) -> Listing:
-    data = getattr(dataset, "data", None)  # one array or tensor, if the set is small
-    whole = None if data is None else channels_last(np.asarray(data), f"The images of 'tv:{where}'")
-    pictures = Pictures(dataset) if whole is None else whole
+    array = getattr(dataset, "data", None)  # one array or tensor, if the set is small
+    pictures: Any
+    if array is None:
+        pictures = LazyPictures(len(dataset), lambda row: dataset[row][0])
+    else:
+        pictures = channels_last(np.asarray(array), f"The images of 'tv:{where}'")
     names = getattr(dataset, "classes", None) or getattr(dataset, "categories", None)
-    classes = (
-        None if names is None else [name if isinstance(name, str) else name[0] for name in names]
-    )
-    files = (
-        sorted(path for path in root.rglob("*") if path.is_file())
-        if hasattr(dataset, "root")
-        else []
-    )
-    key = key_of(where, split, len(dataset), stamps(files))
-    return listing(
-        pictures, _labels(dataset), classes, lambda row: f"'tv:{where}', image {row}", key
-    )
+    classes = None
+    if names is not None:
+        classes = [name if isinstance(name, str) else name[0] for name in names]
+    files = []
+    if hasattr(dataset, "root"):
+        files = sorted(path for path in root.rglob("*") if path.is_file())
+    key = cache_key(where, split, len(dataset), file_stamps(files))
+    labels = _labels(dataset)
+    return list_all(pictures, labels, classes, lambda row: f"'tv:{where}', image {row}", key)
 
 
 def _labels(dataset: Any) -> NDArray[np.int64]:
-    """From wherever the set keeps them; as a last resort every image is opened for its label."""
-    for place in ("targets", "labels", "_labels", "y"):
-        found = np.asarray(getattr(dataset, place, ()))
-        if found.shape == (len(dataset),):
-            return found.astype(np.int64)
-    return np.array(
-        [int(label) for _, label in getattr(dataset, "_samples", None) or dataset], dtype=np.int64
-    )
+    """From the attribute that has them; as a last resort every image is opened for its label."""
+    for attribute in ("targets", "labels", "_labels", "y"):
+        values = np.asarray(getattr(dataset, attribute, ()))
+        if values.shape == (len(dataset),):
+            return values.astype(np.int64)
+    samples = getattr(dataset, "_samples", None) or dataset
+    return np.array([int(label) for _, label in samples], dtype=np.int64)
 
 
-class Pictures(Sequence[Any]):
-    """The pictures of a set, without their labels."""
-
-    def __init__(self, dataset: Any) -> None:
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, row: Any) -> Any:
-        return self.dataset[row][0]
-
-
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".") or type(error).__name__

@@ -1,4 +1,4 @@
-"""Random fields whose amplitude falls as a power of frequency: 1/f is what photographs of nature have."""
+"""Random fields whose amplitude falls as a power of frequency; photographs of nature have 1/f."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-FIELDS = 16  # in a bank; with their windows some 150,000 different cuttings
-STEPS = (
-    64  # a bank holds multiples of 1/64, so that the last bit of a Fourier transform cannot be seen
-)
+FIELDS = 16  # in a bank; with their windows some 150,000 different crops
+STEPS = 64  # a bank holds multiples of 1/64, which hides rounding of the Fourier transform
 
 
 def falloff(side: int, beta: float) -> Tensor:
-    """f^-beta for the frequencies f of a real transform (side, side // 2 + 1), and nothing for the mean."""
+    """f^-beta for the frequencies f of a real transform (side, side // 2 + 1); 0 for the mean."""
     across, down = torch.fft.rfftfreq(side, 1 / side), torch.fft.fftfreq(side, 1 / side)
     gain = (across**2 + down[:, None] ** 2).sqrt() ** -beta
     gain[0, 0] = 0
@@ -22,13 +20,13 @@ def falloff(side: int, beta: float) -> Tensor:
 
 
 def filtered(noise: Tensor, gain: Tensor) -> Tensor:
-    """Noise (..., side, side) whose frequencies have been multiplied by `gain`."""
+    """Noise (..., side, side) with its frequencies multiplied by `gain`."""
     return torch.fft.irfft2(torch.fft.rfft2(noise) * gain, s=noise.shape[-2:])
 
 
 @lru_cache(maxsize=8)
 def bank(image: int, beta: float) -> Tensor:
-    """Fields (16, 4·image, 4·image) of unit variance, made once: what is drawn are windows of them."""
+    """Fields (16, 4·image, 4·image) of unit variance, made once; scenes use windows of them."""
     side = 4 * image
     generator = torch.Generator().manual_seed(1)
     noise = torch.rand(FIELDS, side, side, generator=generator, dtype=torch.float64)
@@ -38,7 +36,8 @@ def bank(image: int, beta: float) -> Tensor:
 
 
 def windows(image: int, beta: float, which: Tensor, across: Tensor, down: Tensor) -> Tensor:
-    """One window (image, image) of the bank for each of three numbers in [0, 1): the field, and where in it."""
+    """Windows (n, image, image) of the bank; three numbers in [0, 1) choose the field and the
+    place."""
     fields = bank(image, beta)
     side, room = fields.shape[-1], fields.shape[-1] - image + 1
     start = (which * FIELDS).long() * side**2 + (down * room).long() * side + (across * room).long()

@@ -1,8 +1,8 @@
 """Ten shapes as signed distances: negative inside, positive outside, in units of the object's size.
 
-Each is a function of two planes, x to the right and y upwards, and fits into the circle of radius one. Only sums,
-products, roots and comparisons are used, so that a scene comes out the same on every machine; distances are exact near
-the outline, which is where anti-aliasing looks at them.
+Each is a function of two planes, x to the right and y upwards, and fits into the circle of radius
+one. Only sums, products, roots and comparisons are used, so that scenes are the same on every
+machine. Distances are exact near the outline, where anti-aliasing needs them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ Shape = Callable[[Tensor, Tensor], Tensor]
 
 
 def length(x: Tensor, y: Tensor) -> Tensor:
+    """The length of each vector (x, y)."""
     return (x * x).addcmul_(y, y).sqrt_()
 
 
-def fold_in_five(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The point mirrored into the 36° right of the upward axis, twice at either side: five-fold symmetry."""
+def _fold_in_five(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Mirror each point into the 36° right of the upward axis: five-fold symmetry."""
     a, b = cos(pi / 5), sin(pi / 5)
     for _ in range(2):
         x = x.abs()
@@ -30,65 +31,65 @@ def fold_in_five(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return x.abs_(), y
 
 
-def line(x: Tensor, y: Tensor, start: tuple[float, float], end: tuple[float, float]) -> Tensor:
-    """Distance from the line through two points, positive on its left as seen when going from `start` to `end`."""
+def _line(x: Tensor, y: Tensor, start: tuple[float, float], end: tuple[float, float]) -> Tensor:
+    """Distance from the line through two points, positive left of the way from `start` to `end`."""
     (ax, ay), (bx, by) = start, end
     scale = 1 / sqrt((bx - ax) ** 2 + (by - ay) ** 2)
     along_x, along_y = (bx - ax) * scale, (by - ay) * scale
     return (y * along_x).sub_(x, alpha=along_y).add_(ax * along_y - ay * along_x)
 
 
-def disc(x: Tensor, y: Tensor) -> Tensor:
+def _disc(x: Tensor, y: Tensor) -> Tensor:
     return length(x, y).sub_(0.84)
 
 
-def square(x: Tensor, y: Tensor) -> Tensor:
+def _square(x: Tensor, y: Tensor) -> Tensor:
     return torch.maximum(x.abs(), y.abs()).sub_(0.7)
 
 
-def triangle(x: Tensor, y: Tensor) -> Tensor:
-    return torch.maximum(line(x.abs(), y, (0, 1), (sqrt(3) / 2, -0.5)), -0.5 - y)
+def _triangle(x: Tensor, y: Tensor) -> Tensor:
+    return torch.maximum(_line(x.abs(), y, (0, 1), (sqrt(3) / 2, -0.5)), -0.5 - y)
 
 
-def star(x: Tensor, y: Tensor) -> Tensor:
+def _star(x: Tensor, y: Tensor) -> Tensor:
     inner = 0.45
-    return line(*fold_in_five(x, y), (0, 1), (inner * sin(pi / 5), inner * cos(pi / 5)))
+    return _line(*_fold_in_five(x, y), (0, 1), (inner * sin(pi / 5), inner * cos(pi / 5)))
 
 
-def cross(x: Tensor, y: Tensor) -> Tensor:
+def _cross(x: Tensor, y: Tensor) -> Tensor:
     x, y = x.abs(), y.abs()
     return torch.maximum(torch.maximum(x, y).sub_(0.93), torch.minimum(x, y).sub_(0.29))
 
 
-def ring(x: Tensor, y: Tensor) -> Tensor:
+def _ring(x: Tensor, y: Tensor) -> Tensor:
     return length(x, y).sub_(0.69).abs_().sub_(0.23)
 
 
-def heart(x: Tensor, y: Tensor) -> Tensor:
+def _heart(x: Tensor, y: Tensor) -> Tensor:
     """A square on its corner, and a disc on each of its upper edges."""
     x, a = x.abs(), 0.5
     upper = length(x - a / sqrt(2), y - a / sqrt(2)).sub_(a)
     return torch.minimum(upper, (x + y.abs()).mul_(sqrt(0.5)).sub_(a))
 
 
-def crescent(x: Tensor, y: Tensor) -> Tensor:
+def _crescent(x: Tensor, y: Tensor) -> Tensor:
     return torch.maximum(length(x, y).sub_(0.95), 0.74 - length(x - 0.46, y))
 
 
-def arrow(x: Tensor, y: Tensor) -> Tensor:
+def _arrow(x: Tensor, y: Tensor) -> Tensor:
     x = x.abs()
-    head = torch.maximum(line(x, y, (0, 0.98), (0.8, 0.1)), 0.1 - y)
+    head = torch.maximum(_line(x, y, (0, 0.98), (0.8, 0.1)), 0.1 - y)
     shaft = torch.maximum(x - 0.27, (y + 0.35).abs_().sub_(0.57))
     return torch.minimum(head, shaft)
 
 
-def flower(x: Tensor, y: Tensor) -> Tensor:
-    """Five petals, drawn as one disc seen in five mirrors, round a heart of the same stuff."""
-    px, py = fold_in_five(x, y)
+def _flower(x: Tensor, y: Tensor) -> Tensor:
+    """Five petals, which are one disc in five mirrors, round a disc."""
+    px, py = _fold_in_five(x, y)
     return torch.minimum(length(px, py - 0.58).sub_(0.36), length(x, y).sub_(0.36))
 
 
 SHAPES: dict[str, Shape] = {
-    each.__name__: each
-    for each in (disc, square, triangle, star, cross, ring, heart, crescent, arrow, flower)
-}
+    "disc": _disc, "square": _square, "triangle": _triangle, "star": _star, "cross": _cross,
+    "ring": _ring, "heart": _heart, "crescent": _crescent, "arrow": _arrow, "flower": _flower,
+}  # fmt: skip

@@ -1,7 +1,9 @@
-"""The five tasks of the catalogue, SYN-A to SYN-E: each needs one ability of a model and, as far as can be, no other.
+"""Five synthetic tasks, SYN-A to SYN-E: each needs one ability of a model and, if possible, no
+other.
 
-A drawer takes a generator, a number of images and their side, and gives pictures (n, 3, side, side) in uint8 and what
-is true of them. All but SYN-E are grey or nearly so: nothing but what the task is about tells the classes apart.
+Each function takes a generator, a number of images and their side, and returns uint8 images
+(n, 3, side, side) and what is true of them. All but SYN-E are grey or nearly so: only what the task
+is about tells the classes apart.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ MOTIFS = (
     ("step", "#..###..#"),
     ("boot", "#..##.##."),
 )
-"""Five of nine pixels lit in each, so that counting bright pixels tells nothing; any two, mirrored or
-not, differ in four or more."""
+"""Each has five of nine pixels lit, so that counting bright pixels does not help; any two, mirrored
+or not, differ in four or more."""
 SYMBOLS = (
     ("ring", "#####..##..#####"),
     ("columns", "#.#.#.#.#.#.#.#."),
@@ -38,27 +40,27 @@ SYMBOLS = (
 BETAS = (0.4, 0.7, 1.0, 1.3, 1.6)
 
 
-def integers(generator: torch.Generator, high: int, count: int) -> Tensor:
+def _integers(generator: torch.Generator, high: int, count: int) -> Tensor:
     return torch.randint(high, (count,), generator=generator)
 
 
-def grey_noise(generator: torch.Generator, count: int, side: int, swing: int = 64) -> Tensor:
-    """Every pixel drawn on its own: one place is like another, whatever way the image is cut into patches."""
+def _grey_noise(generator: torch.Generator, count: int, side: int, swing: int = 64) -> Tensor:
+    """Uniform noise, each pixel drawn alone: all places are alike, for any patch size."""
     return torch.randint(
         128 - swing, 128 + swing, (count, 1, side, side), generator=generator, dtype=torch.uint8
     ).repeat(1, 3, 1, 1)
 
 
-def pattern(text: str) -> Tensor:
+def bitmap(text: str) -> Tensor:
     """A square of bright (#) and dark (.) pixels."""
     side = round(len(text) ** 0.5)
-    return torch.tensor([240 if mark == "#" else 16 for mark in text], dtype=torch.uint8).view(
-        side, side
-    )
+    levels = [240 if mark == "#" else 16 for mark in text]
+    return torch.tensor(levels, dtype=torch.uint8).view(side, side)
 
 
-def paste(images: Tensor, stamps: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Put one stamp (n, h, w) or (n, 3, h, w) on each image, its corner at (x, y); gives the boxes."""
+def _paste(images: Tensor, stamps: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Put one stamp (n, h, w) or (n, 3, h, w) on each image, its corner at (x, y); return the
+    boxes."""
     height, width = stamps.shape[-2:]
     rows = (y[:, None] + torch.arange(height))[:, :, None]
     columns = (x[:, None] + torch.arange(width))[:, None, :]
@@ -68,20 +70,19 @@ def paste(images: Tensor, stamps: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return torch.stack([x, y, x + width, y + height], 1)
 
 
-def gratings(generator: torch.Generator, count: int, side: int, cues: str = "independent") -> Drawn:
+def draw_gratings(
+    generator: torch.Generator, count: int, side: int, cues: str = "independent"
+) -> Drawn:
     """SYN-A: a fine grating inside a coarse blob. Either may be the label: texture or shape.
 
-    `cues` says how the two go together: "independent", "agree" (class k of both) or "conflict" (never the same class).
-    Low frequencies carry the blob and high ones the grating, which is what HDV-33 and A4.34 ask about.
+    `cues` relates the two: "independent", "agree" (class k of both) or "conflict" (never the same
+    class). Low frequencies carry the blob and high ones the grating.
     """
     kinds = len(BLOBS)
-    shape, texture = integers(generator, kinds, count), integers(generator, kinds, count)
+    shape, texture = _integers(generator, kinds, count), _integers(generator, kinds, count)
     if cues != "independent":
-        texture = (
-            shape
-            if cues == "agree"
-            else (shape + 1 + integers(generator, kinds - 1, count)) % kinds
-        )
+        others = 0 if cues == "agree" else 1 + _integers(generator, kinds - 1, count)
+        texture = (shape + others) % kinds
     dice = torch.rand(6, count, 1, 1, generator=generator)
     steps = torch.arange(side) + 0.5
     cx, cy = (side * (0.5 + 0.1 * (2 * die - 1)) for die in dice[:2])
@@ -90,63 +91,57 @@ def gratings(generator: torch.Generator, count: int, side: int, cues: str = "ind
     angle = (pi / kinds * texture)[:, None, None]
     phase = (x * angle.cos() + y * angle.sin()) / period + dice[5]
     wave = (phase - phase.round()).abs_().mul_(4).sub_(1)
-    cover = (0.5 - blob_distance(x, y, shape, radius, turn)).clamp_(0, 1)
-    light = (
-        90
-        + cover * (60 + 45 * wave)
-        + 20 * (torch.rand(count, side, side, generator=generator) - 0.5)
-    )
+    cover = (0.5 - _blob_distance(x, y, shape, radius, turn)).clamp_(0, 1)
+    noise = torch.rand(count, side, side, generator=generator)
+    light = 90 + cover * (60 + 45 * wave) + 20 * (noise - 0.5)
     images = light.clamp_(0, 255).to(torch.uint8)[:, None].repeat(1, 3, 1, 1)
     return images, {"shape": shape, "texture": texture, "cx": cx.flatten(), "cy": cy.flatten()}
 
 
-def blob_distance(x: Tensor, y: Tensor, shape: Tensor, radius: Tensor, turn: Tensor) -> Tensor:
-    """Distance, about, from an outline whose radius swings by lobes: radius · (1 + depth · cos(lobes · angle))."""
+def _blob_distance(x: Tensor, y: Tensor, shape: Tensor, radius: Tensor, turn: Tensor) -> Tensor:
+    """Approximate distance from the outline radius · (1 + depth · cos(lobes · angle))."""
     lobes = torch.tensor([0, 2, 3, 4])[shape][:, None, None]
     depth = torch.tensor([0.0, 0.45, 0.35, 0.3])[shape][:, None, None]
     swing = (lobes * torch.atan2(y, x) + turn).cos()
     return (x * x + y * y).sqrt() - radius * (1 + depth * swing)
 
 
-def motifs(
+def draw_motifs(
     generator: torch.Generator, count: int, side: int, kinds: int = len(MOTIFS), swing: int = 64
 ) -> Drawn:
-    """SYN-B: which of so many 3 × 3 motifs occurs once, anywhere, on noise. Local, and the same everywhere.
+    """SYN-B: which 3 × 3 motif occurs once, anywhere, on noise. Local, and the same everywhere.
 
-    Fewer motifs on fainter noise are the same task for those who see only some thousand images: a transformer needs
-    many more to notice eight of them in noise of half their contrast, and stays at chance until then.
+    Fewer motifs on fainter noise are the same task for small data sets: with eight motifs in noise
+    of half their contrast a transformer needs many thousand images to leave chance.
     """
-    motif = integers(generator, kinds, count)
-    stamps = torch.stack([pattern(text) for _, text in MOTIFS])[motif]
-    x, y = integers(generator, side - 2, count), integers(generator, side - 2, count)
-    images = grey_noise(generator, count, side, swing)
-    return images, {"motif": motif, "box": paste(images, stamps, x, y)}
+    motif = _integers(generator, kinds, count)
+    stamps = torch.stack([bitmap(text) for _, text in MOTIFS])[motif]
+    x, y = _integers(generator, side - 2, count), _integers(generator, side - 2, count)
+    images = _grey_noise(generator, count, side, swing)
+    return images, {"motif": motif, "box": _paste(images, stamps, x, y)}
 
 
-def places(generator: torch.Generator, count: int, side: int) -> Drawn:
+def draw_places(generator: torch.Generator, count: int, side: int) -> Drawn:
     """SYN-C: where a fixed object sits: in which quadrant, row or column of a 4 × 4 board of cells.
 
-    The place within the cell is drawn without regard to the cell and every pixel of the noise on its own, so that
-    images of two classes are the same up to exchanging cells: the set of patches, for any patch that divides a cell,
-    tells nothing about the label, and a model that does not know positions stays at chance (VIT-01). The noise is
-    faint: what is asked is where the object is, and in strong noise a transformer takes long to notice it at all.
+    The place within the cell does not depend on the cell, nor does the noise. Images of two classes
+    are therefore the same up to exchanging cells: for any patch size that divides a cell, the set
+    of patches has no information about the label, and a model without positions stays at chance.
+    The noise is faint, because in strong noise a transformer takes long to notice the object at
+    all.
     """
     cell = side // 4
-    stamp = bullseye(cell * 3 // 4)
-    row, column = integers(generator, 4, count), integers(generator, 4, count)
+    stamp = _bullseye(cell * 3 // 4)
+    row, column = _integers(generator, 4, count), _integers(generator, 4, count)
     room = cell - len(stamp[0]) + 1
-    x, y = (cell * line + integers(generator, room, count) for line in (column, row))
-    images = grey_noise(generator, count, side, swing=16)
-    box = paste(images, stamp.expand(count, -1, -1, -1), x, y)
-    return images, {
-        "quadrant": row // 2 * 2 + column // 2,
-        "row": row,
-        "column": column,
-        "box": box,
-    }
+    x, y = (cell * line + _integers(generator, room, count) for line in (column, row))
+    images = _grey_noise(generator, count, side, swing=16)
+    box = _paste(images, stamp.expand(count, -1, -1, -1), x, y)
+    quadrant = row // 2 * 2 + column // 2
+    return images, {"quadrant": quadrant, "row": row, "column": column, "box": box}
 
 
-def bullseye(side: int) -> Tensor:
+def _bullseye(side: int) -> Tensor:
     """A yellow target (3, side, side) with a dark ring."""
     steps = torch.arange(side) - (side - 1) / 2
     far = (steps**2 + steps[:, None] ** 2).sqrt() / (side / 2)
@@ -155,35 +150,32 @@ def bullseye(side: int) -> Tensor:
     return colours[dark.long()].permute(2, 0, 1)
 
 
-def pairs(generator: torch.Generator, count: int, side: int) -> Drawn:
-    """SYN-D: do two symbols, at least half the image apart, agree? Each alone tells nothing; half the time they do."""
+def draw_pairs(generator: torch.Generator, count: int, side: int) -> Drawn:
+    """SYN-D: whether two symbols, at least half the image apart, agree, as they do half the
+    time."""
     kinds, cells = len(SYMBOLS), side // 4
-    same = integers(generator, 2, count)
-    first = integers(generator, kinds, count)
-    second = (first + (1 - same) * (1 + integers(generator, kinds - 1, count))) % kinds
-    lines = torch.cartesian_prod(
-        *[torch.arange(cells)] * 4
-    )  # row and column of one cell, row and column of the other
+    same = _integers(generator, 2, count)
+    first = _integers(generator, kinds, count)
+    second = (first + (1 - same) * (1 + _integers(generator, kinds - 1, count))) % kinds
+    # Row and column of one cell, row and column of the other.
+    lines = torch.cartesian_prod(*[torch.arange(cells)] * 4)
     apart = (lines[:, :2] - lines[:, 2:]).abs().amax(1) >= cells // 2
-    y1, x1, y2, x2 = (4 * lines[apart][integers(generator, int(apart.sum()), count)]).unbind(1)
-    stamps = torch.stack([pattern(text) for _, text in SYMBOLS])
-    images = grey_noise(generator, count, side)
-    boxes = [paste(images, stamps[first], x1, y1), paste(images, stamps[second], x2, y2)]
-    return images, {
-        "same": same,
-        "symbols": torch.stack([first, second], 1),
-        "boxes": torch.stack(boxes, 1),
-    }
+    y1, x1, y2, x2 = (4 * lines[apart][_integers(generator, int(apart.sum()), count)]).unbind(1)
+    stamps = torch.stack([bitmap(text) for _, text in SYMBOLS])
+    images = _grey_noise(generator, count, side)
+    boxes = [_paste(images, stamps[first], x1, y1), _paste(images, stamps[second], x2, y2)]
+    symbols = torch.stack([first, second], 1)
+    return images, {"same": same, "symbols": symbols, "boxes": torch.stack(boxes, 1)}
 
 
-def clouds(generator: torch.Generator, count: int, side: int) -> Drawn:
-    """SYN-E: noise whose amplitude falls as 1/f^beta; beta is the label. All have one mean and one contrast."""
-    beta = integers(generator, len(BETAS), count)
+def draw_clouds(generator: torch.Generator, count: int, side: int) -> Drawn:
+    """SYN-E: noise with amplitude 1/f^beta; beta is the label. Mean and contrast are the same
+    for all."""
+    beta = _integers(generator, len(BETAS), count)
     gain = torch.stack([falloff(side, exponent) for exponent in BETAS])[beta]
     fields = filtered(torch.rand(count, 3, side, side, generator=generator), gain[:, None])
-    mix = torch.tensor(
-        [[1.0, 0.4, 0.1], [1.0, 0.0, -0.2], [1.0, -0.4, 0.1]]
-    )  # mostly brightness, a little colour
+    # Mostly brightness, a little colour.
+    mix = torch.tensor([[1.0, 0.4, 0.1], [1.0, 0.0, -0.2], [1.0, -0.4, 0.1]])
     mixed = torch.bmm(mix.expand(count, 3, 3), fields.flatten(2))
     mixed *= 42 / mixed.std(dim=(1, 2), keepdim=True)
     images = mixed.add_(128.5).clamp_(0, 255).to(torch.uint8).view(count, 3, side, side)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Bench, Found
 from vitreous.measure.probe import Batch
@@ -92,7 +92,9 @@ class Adversarial(ShiftAnalysis):
         if attack == "fgsm":
             attacked = fgsm(subject, pixels, labels, radius)
         else:
-            start = Draws(f"attack {batch.seed}", int(batch.rows[0]), len(batch), images.device)
+            start = RandomStreams(
+                f"attack {batch.seed}", int(batch.rows[0]), len(batch), images.device
+            )
             attacked = pgd(subject, pixels, labels, radius, self.steps, start)
         return (attacked - mean) / std
 
@@ -124,7 +126,12 @@ def fgsm(subject: Subject, pixels: Tensor, labels: Tensor, epsilon: float) -> Te
 
 
 def pgd(
-    subject: Subject, pixels: Tensor, labels: Tensor, epsilon: float, steps: int, start: Draws
+    subject: Subject,
+    pixels: Tensor,
+    labels: Tensor,
+    epsilon: float,
+    steps: int,
+    start: RandomStreams,
 ) -> Tensor:
     """Climb the loss within the ball from a random start; per image, the visited point with the largest loss."""
     low, high = _ball(pixels, epsilon)

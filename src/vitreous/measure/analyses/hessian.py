@@ -33,7 +33,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature.lanczos import BASIS, Spectrum, extreme
@@ -185,7 +185,7 @@ class HessianSpectrum(Analysis):
         rows = torch.arange(first * self.size, (first + count) * self.size).split(self.size)
         images, targets = (torch.stack(each) for each in zip(*map(batches, rows), strict=True))
         hessian = Hessian(specimen, given, images, targets, bench.batch)
-        drawn = Draws(f"hessian {bench.seed}", first, count, images.device).uniform(
+        drawn = RandomStreams(f"hessian {bench.seed}", first, count, images.device).uniform(
             sum(hessian.sizes)
         )
         start = torch.where(drawn < 0.5, -1.0, 1.0).to(images.dtype)

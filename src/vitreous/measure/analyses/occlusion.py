@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitreous.data.draws import Draws
+from vitreous.data.random_streams import RandomStreams
 from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Bench, Found
 from vitreous.measure.probe import Batch
@@ -106,7 +106,7 @@ def patch_masks(
     grid: int, share: float, size: tuple[int, int], batch: Batch, device: torch.device
 ) -> Tensor:
     """Return which pixels are masked, bool (b, h, w)."""
-    draws = Draws(f"occlusion {grid} {batch.seed}", int(batch.rows[0]), len(batch), device)
+    draws = RandomStreams(f"occlusion {grid} {batch.seed}", int(batch.rows[0]), len(batch), device)
     order = draws.uniform(grid * grid)
     first = order.argsort(1)[:, : round(share * grid * grid)]
     hidden = torch.zeros_like(order, dtype=torch.bool).scatter_(1, first, True)

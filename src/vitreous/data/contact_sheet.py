@@ -1,4 +1,4 @@
-"""A contact sheet: some images of a set with the name of the class under each, to see at a glance what one has."""
+"""A contact sheet: some images of a data set in one picture, with the class under each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from vitreous.data.dataset import Dataset
-from vitreous.data.subsets import spread
+from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import VitreousError
 
 TILE = 128  # pixels; small images are enlarged by a whole number, so that a pixel stays a square
@@ -18,35 +18,34 @@ PAPER, INK, FADED, FRAME = "#fcfcfa", "#22242a", "#7a7d85", "#e4e4de"
 COLUMNS, LINES = 10, 6
 
 
-def sheet(data: Dataset, *, seed: int = 0) -> Image.Image:
-    """The picture. Few classes have a line each; of many one sees an image of each, evenly chosen."""
-    lines = choose(data.labels.cpu().numpy(), seed)
+def contact_sheet(data: Dataset, *, seed: int = 0) -> Image.Image:
+    """Draw the sheet: a line for each class if there are few, else an image of each of some
+    classes."""
+    lines = choose_rows(data.labels.cpu().numpy(), seed)
     width, height = _tile(data.image)
     across = max(map(len, lines)) * (width + GAP) - GAP
     down = len(lines) * (height + CAPTION + GAP) - GAP
     paper = Image.new("RGB", (max(across, 360) + 2 * MARGIN, down + HEADING + 2 * MARGIN), PAPER)
     draw = ImageDraw.Draw(paper)
-    title, small = ImageFont.load_default(20), ImageFont.load_default(13)
-    draw.text(
-        (MARGIN, MARGIN - 6),
-        _short(f"{data.name} · {data.split}", title, paper.width - 2 * MARGIN),
-        INK,
-        title,
-    )
+    large, small = ImageFont.load_default(20), ImageFont.load_default(13)
+    title = _shortened(f"{data.name} · {data.split}", large, paper.width - 2 * MARGIN)
+    draw.text((MARGIN, MARGIN - 6), title, INK, large)
     facts = f"{len(data):,} images · {data.image[0]}x{data.image[1]} · {len(data.classes)} classes"
     draw.text((MARGIN, MARGIN + 20), facts, FADED, small)
-    for i, j, row in ((i, j, row) for i, line in enumerate(lines) for j, row in enumerate(line)):
-        left, top = MARGIN + j * (width + GAP), MARGIN + HEADING + i * (height + CAPTION + GAP)
-        paper.paste(_drawn(data, row, (width, height)), (left, top))
-        draw.rectangle((left - 1, top - 1, left + width, top + height), outline=FRAME)
-        label = int(data.labels[row])
-        name = _short(data.classes[label] if label >= 0 else "–", small, width)
-        draw.text((left + width / 2, top + height + 4), name, INK, small, anchor="ma")
+    for i, line in enumerate(lines):
+        top = MARGIN + HEADING + i * (height + CAPTION + GAP)
+        for j, row in enumerate(line):
+            left = MARGIN + j * (width + GAP)
+            paper.paste(_enlarged(data, row, (width, height)), (left, top))
+            draw.rectangle((left - 1, top - 1, left + width, top + height), outline=FRAME)
+            label = int(data.labels[row])
+            name = _shortened(data.classes[label] if label >= 0 else "–", small, width)
+            draw.text((left + width / 2, top + height + 4), name, INK, small, anchor="ma")
     return paper
 
 
-def save(picture: Image.Image, path: Path) -> None:
-    """Written where it was asked for, or one sentence why not."""
+def save_contact_sheet(picture: Image.Image, path: Path) -> None:
+    """Write the picture in the format of the suffix."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         picture.save(path)
@@ -54,9 +53,9 @@ def save(picture: Image.Image, path: Path) -> None:
         raise VitreousError(f"Cannot write {str(path)!r}: {error.strerror or error}.") from error
 
 
-def choose(labels: NDArray[np.int64], seed: int) -> list[list[int]]:
+def choose_rows(labels: NDArray[np.int64], seed: int) -> list[list[int]]:
     """Rows to show, line by line: a line for each of few classes, or an image of each of many."""
-    order = spread(labels, seed)
+    order = class_balanced_order(labels, seed)
     classes = np.unique(labels)
     by_class = {
         label: order[labels[order] == label][: COLUMNS * LINES].tolist()
@@ -64,18 +63,18 @@ def choose(labels: NDArray[np.int64], seed: int) -> list[list[int]]:
     }
     if 1 < len(classes) <= 2 * LINES:
         return [rows[:COLUMNS] for rows in by_class.values()]
-    picked = classes[
-        np.unique(np.linspace(0, len(classes) - 1, COLUMNS * LINES).astype(np.int64))
-    ].tolist()
-    shown = by_class[picked[0]] if len(classes) == 1 else [by_class[label][0] for label in picked]
+    if len(classes) == 1:
+        shown = by_class[int(classes[0])]
+    else:
+        evenly = np.linspace(0, len(classes) - 1, COLUMNS * LINES).astype(np.int64)
+        shown = [by_class[label][0] for label in classes[np.unique(evenly)].tolist()]
     return [shown[start : start + COLUMNS] for start in range(0, len(shown), COLUMNS)]
 
 
-def _drawn(data: Dataset, row: int, size: tuple[int, int]) -> Image.Image:
-    """An image as large as it is on the sheet."""
+def _enlarged(data: Dataset, row: int, size: tuple[int, int]) -> Image.Image:
     image = Image.fromarray(data.images[row].permute(1, 2, 0).contiguous().cpu().numpy())
-    smooth = size[0] < image.width
-    return image.resize(size, Image.Resampling.LANCZOS if smooth else Image.Resampling.NEAREST)
+    shrinks = size[0] < image.width
+    return image.resize(size, Image.Resampling.LANCZOS if shrinks else Image.Resampling.NEAREST)
 
 
 def _tile(image: tuple[int, int]) -> tuple[int, int]:
@@ -85,8 +84,7 @@ def _tile(image: tuple[int, int]) -> tuple[int, int]:
     return max(round(width * scale), 1), max(round(height * scale), 1)
 
 
-def _short(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: float) -> str:
-    """As much of it as fits."""
+def _shortened(text: str, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, width: float) -> str:
     if font.getlength(text) <= width:
         return text
     while text and font.getlength(text + "…") > width:

@@ -1,4 +1,4 @@
-"""A progress bar for whatever takes longer than two seconds, and nothing for what does not."""
+"""A progress bar for what takes longer than two seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ PATIENCE = 2.0
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function to call with the number of things just done. Only a terminal sees the bar."""
+    """Yield a function to call with the number of items just finished; only a terminal shows the
+    bar."""
+    # Imported here because rich.progress would slow down the start of every command.
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -23,22 +25,22 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     )
 
     console = Console(stderr=True)
-    columns = (
+    text, count, left = (
         TextColumn("{task.description}"),
-        BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    off = not console.is_terminal
+    bar = Progress(text, BarColumn(), count, left, console=console, transient=True, disable=off)
     task = bar.add_task(what, total=total)
     begun = monotonic()
 
-    def forward(count: int) -> None:
+    def advance(count: int) -> None:
         bar.advance(task, count)
         if not bar.live.is_started and monotonic() - begun > PATIENCE:
             bar.start()
 
     try:
-        yield forward
+        yield advance
     finally:
         bar.stop()

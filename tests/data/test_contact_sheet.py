@@ -12,8 +12,8 @@ from rich.console import Console
 
 from vitreous.cli import main
 from vitreous.data import Dataset, load
-from vitreous.data.sheet import COLUMNS, LINES, MARGIN, choose, sheet
-from vitreous.data.summary import SHOWN, counts, table
+from vitreous.data.contact_sheet import COLUMNS, LINES, MARGIN, choose_rows, contact_sheet
+from vitreous.data.summary import SHOWN, class_counts, summary_table
 
 
 def flat(labels: list[int], classes: int, side: int = 16) -> Dataset:
@@ -25,34 +25,34 @@ def flat(labels: list[int], classes: int, side: int = 16) -> Dataset:
 def shown(data: Dataset) -> str:
     console = Console(width=200)
     with console.capture() as caught:
-        console.print(table(data))
+        console.print(summary_table(data))
     return caught.get()
 
 
 def test_few_classes_have_a_line_each() -> None:
     labels = np.array([2] * 30 + [0] * 3 + [1] * 12)
-    lines = choose(labels, seed=0)
+    lines = choose_rows(labels, seed=0)
     assert [labels[line].tolist() for line in lines] == [[0] * 3, [1] * COLUMNS, [2] * COLUMNS]
     assert len({row for line in lines for row in line}) == 3 + 2 * COLUMNS
 
 
 def test_of_many_classes_one_image_each() -> None:
     few, many = np.arange(40).repeat(5), np.arange(1000).repeat(2)
-    assert [label for line in choose(few, 0) for label in few[line]] == list(range(40))
-    lines = choose(many, 0)
+    assert [label for line in choose_rows(few, 0) for label in few[line]] == list(range(40))
+    lines = choose_rows(many, 0)
     found = [label for line in lines for label in many[line]]
     assert len(found) == len(set(found)) == COLUMNS * LINES
     assert found[0] == 0
     assert found[-1] == 999
-    assert sorted(choose(np.zeros(3, int), 0)[0]) == [0, 1, 2]
-    assert len(choose(np.full(500, -1), 0)) == LINES
+    assert sorted(choose_rows(np.zeros(3, int), 0)[0]) == [0, 1, 2]
+    assert len(choose_rows(np.full(500, -1), 0)) == LINES
 
 
 @pytest.mark.parametrize("side", [8, 32, 50, 300])
 def test_every_image_is_on_the_sheet_in_its_colour(side: int) -> None:
     """The colours of the first column, read back from the picture."""
     data = flat([10, 60, 110, 160] * 3, 161, side)
-    picture = np.asarray(sheet(data))
+    picture = np.asarray(contact_sheet(data))
     column = [tuple(pixel) for pixel in picture[:, MARGIN + 5].tolist()]
     assert [value for value in (10, 60, 110, 160) if (value,) * 3 in column] == [10, 60, 110, 160]
     assert column.index((10,) * 3) < column.index((60,) * 3) < column.index((160,) * 3)
@@ -62,7 +62,7 @@ def test_small_images_keep_sharp_pixels() -> None:
     images = torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
     images[..., ::2] = 255
     picture = np.asarray(
-        sheet(Dataset(images, torch.zeros(1, dtype=torch.int64), ("stripes",), "toy"))
+        contact_sheet(Dataset(images, torch.zeros(1, dtype=torch.int64), ("stripes",), "toy"))
     )
     line = picture[-60, MARGIN : MARGIN + 128, 0]
     assert line.tolist() == ([255] * 16 + [0] * 16) * 4
@@ -71,8 +71,8 @@ def test_small_images_keep_sharp_pixels() -> None:
 def test_images_without_labels_are_shown_too() -> None:
     data = flat([0, 0], 0)
     bare = Dataset(data.images, torch.tensor([-1, -1]), (), "toy", "all")
-    assert sheet(bare).height > 100
-    assert counts(bare) == [("without a label", 2)]
+    assert contact_sheet(bare).height > 100
+    assert class_counts(bare) == [("without a label", 2)]
 
 
 def test_the_table_counts_and_abbreviates() -> None:

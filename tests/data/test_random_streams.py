@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from vitreous.data.draws import Draws, _scrambled_there, scrambled
+from vitreous.data.random_streams import RandomStreams, _scramble_tensor_, scramble_
 
 CPU = torch.device("cpu")
 
@@ -23,12 +23,12 @@ def test_it_is_splitmix64() -> None:
     states = np.random.default_rng(0).integers(0, 2**64, 500, dtype=np.uint64)
     wanted = [splitmix(int(state)) for state in states]
     signed = torch.from_numpy(states.astype(np.int64))
-    assert [int(got) % 2**64 for got in _scrambled_there(signed.clone())] == wanted
-    assert [int(got) for got in scrambled(states)] == wanted
+    assert [int(got) % 2**64 for got in _scramble_tensor_(signed.clone())] == wanted
+    assert [int(got) for got in scramble_(states)] == wanted
 
 
 def test_distributions() -> None:
-    draws = Draws("a test", 0, 4, CPU)
+    draws = RandomStreams("a test", 0, 4, CPU)
     assert stats.kstest(draws.uniform(20000).flatten().numpy(), "uniform").pvalue > 0.01
     assert stats.kstest(draws.normal(20001).flatten().numpy(), "norm").pvalue > 0.01
     shifted = draws.normal(101, 99, mean=3.0, std=0.5)
@@ -46,11 +46,11 @@ def test_distributions() -> None:
 
 
 def test_streams_are_independent_and_their_own() -> None:
-    both = Draws("a test", 5, 2, CPU)
+    both = RandomStreams("a test", 5, 2, CPU)
     first, second = both.normal(4000), both.normal(4000)
-    alone = Draws("a test", 6, 1, CPU)
+    alone = RandomStreams("a test", 6, 1, CPU)
     assert torch.equal(alone.normal(4000), first[1:])
     assert torch.equal(alone.normal(4000), second[1:])
-    others = [first[0], first[1], second[0], Draws("another", 5, 1, CPU).normal(4000)[0]]
+    others = [first[0], first[1], second[0], RandomStreams("another", 5, 1, CPU).normal(4000)[0]]
     together = torch.corrcoef(torch.stack(others)) - torch.eye(4)
     assert together.abs().max() < 0.06

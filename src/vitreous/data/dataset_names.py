@@ -1,7 +1,8 @@
-"""Which images there are by name, known without importing torch: a wrong name is reported within a second."""
+"""Names of data sets, checked without importing torch: a wrong name is reported within a second."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from vitreous.errors import UnknownName, VitreousError
@@ -9,58 +10,47 @@ from vitreous.errors import UnknownName, VitreousError
 SPLITS = ("train", "test", "val", "all")
 
 SOURCES = {"folder": "folder", "npz": "npz", "tv": "torchvision_sets", "hf": "hugging_face"}
-"""Prefix and module; each module has a function `find(where, split, root)`."""
+"""Prefix and module of `vitreous.data.sources`; a module M has a function `list_M(where, split,
+root)`."""
 
 TASKS = (
     "shapes", "textures", "colours", "cues", "conflict", "syn-a:shape", "syn-a:texture", "syn-a:cues", "syn-a:conflict",
     "syn-b", "syn-b:four", "syn-c", "syn-c:row", "syn-c:column", "syn-d", "syn-e",
 )  # fmt: skip
-"""Of the embedded world, as a test finds them there."""
+"""Tasks of the embedded world; a test compares them with `vitreous.data.world.TASKS`."""
 
 
-def check(name: str, split: str | None = None) -> None:
-    """An error if there are no such images; what only a download could tell passes."""
+def check_dataset(name: str, split: str | None = None) -> None:
+    """Raise if there is no such data set or split; names that only a download can check pass."""
     source, colon, where = name.partition(":")
     if split is not None and split not in SPLITS:
         raise UnknownName("split", split, SPLITS, f"A split is one of {', '.join(SPLITS)}.")
     if not colon or source not in (*SOURCES, "world"):
-        raise unknown(name, source)
+        raise _unknown_source(name, source)
     if not where.strip():
         raise VitreousError(f"{name!r} names no images: something has to follow the colon.")
     if "\0" in where:
         raise VitreousError(f"{name!r} holds a NUL character, which no name of a file has.")
     if source == "world" and where not in TASKS:
         raise UnknownName("task of the world", where, TASKS, f"There are {', '.join(TASKS)}.")
+    checks = {"folder": "top_folder", "npz": "npz_files", "tv": "check_torchvision_set"}
+    if source not in checks:
+        return
     try:
-        _check_source(source, where)
+        module = import_module(f"vitreous.data.sources.{SOURCES[source]}")
+        getattr(module, checks[source])(where)
     except (OSError, RuntimeError) as error:  # too long, not to be read, a user who does not exist
         raise VitreousError(
             f"{name!r} cannot be read: {getattr(error, 'strerror', None) or error}."
         ) from None
 
 
-def _check_source(source: str, where: str) -> None:
-    if source == "folder":
-        from vitreous.data.sources.folder import top
-
-        top(where)
-    elif source == "npz":
-        from vitreous.data.sources.npz import files
-
-        files(where)
-    elif source == "tv":
-        from vitreous.data.sources.torchvision_sets import check_name
-
-        check_name(where)
-
-
-def unknown(name: str, source: str) -> VitreousError:
-    """Of a name without a known prefix."""
+def _unknown_source(name: str, source: str) -> VitreousError:
     try:
-        there = bool(name) and Path(name).expanduser().exists()
+        exists = bool(name) and Path(name).expanduser().exists()
     except (OSError, ValueError, RuntimeError):
-        there = False
-    if there:
+        exists = False
+    if exists:
         kind = "npz" if name.endswith(".npz") else "folder"
         return VitreousError(
             f"{name!r} does not say what it is; a folder or file is written '{kind}:{name}'."

@@ -8,7 +8,7 @@ import pytest
 import rich.console
 from rich.console import Console
 
-from vitreous.data import progress
+from vitreous import progress
 
 
 def shown(monkeypatch: pytest.MonkeyPatch, patience: float, terminal: bool) -> str:
