@@ -154,7 +154,7 @@ import numpy as np
 from vitreous.data.sources import image_cache
 
 home, me = Path(sys.argv[1]), sys.argv[2]
-cache.WORTH = 0.0
+image_cache.WORTH = 0.0
 
 def slow(out):
     out[:] = np.arange(240, dtype=np.uint8).reshape(5, 3, 4, 4)
