@@ -51,7 +51,10 @@ def show_data(
         )
     check_ranges(size=size, seed=seed)
     check_dataset(name, split)
-    from vitreous.data import load  # torch comes with them
+    # Here, because torch comes with them.
+    from vitreous.data import load
+    from vitreous.data.contact_sheet import contact_sheet, save_contact_sheet
+    from vitreous.data.summary import summary_table
 
     dataset = load(
         name, split=split or "train", whole=split is None, image=image, size=size, seed=seed,
