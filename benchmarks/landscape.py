@@ -231,13 +231,13 @@ def _clocked(run: Callable[[], object]) -> float:
 @torch.no_grad()
 def _passes(count: int, copies: int) -> None:
     """One pass: how long the host takes to hand out its work, and how long until it is done."""
-    from vitreous.measure.curvature.copies import scores, stackable
+    from vitreous.measure.curvature.copies import scores_at, with_stackable_attention
     from vitreous.measure.curvature.loss import weights
     from vitreous.measure.subject import subjects
 
     (subject,) = subjects(model(), image=32, device=torch.device("cuda"))
     images = prepared(data(count).images).cuda()
-    specimen = stackable(subject.specimen) if copies > 1 else subject.specimen
+    specimen = with_stackable_attention(subject.specimen) if copies > 1 else subject.specimen
     moved = {name: value for name, value in weights(specimen).items() if value.ndim > 1}
     if copies > 1:
         moved = {
@@ -247,7 +247,7 @@ def _passes(count: int, copies: int) -> None:
     for _ in range(6):
         torch.cuda.synchronize()
         began = time.perf_counter()
-        scores(specimen, moved, images, copies if copies > 1 else 0)
+        scores_at(specimen, moved, images, copies if copies > 1 else 0)
         handed.append(time.perf_counter() - began)
         torch.cuda.synchronize()
         done.append(time.perf_counter() - began)

@@ -11,7 +11,13 @@ from torch.nn import functional as F
 
 import vitreous
 from vitreous.errors import VitreousError
-from vitreous.measure.curvature.copies import attend, lean, scores, stackable, with_statistics
+from vitreous.measure.curvature.copies import (
+    attend,
+    scores_at,
+    with_fused_linear,
+    with_stackable_attention,
+    with_statistics,
+)
 from vitreous.measure.curvature.loss import weights
 
 
@@ -51,9 +57,9 @@ def stacked(specimen: Any, copies: int) -> dict[str, Tensor]:
 def test_copies_side_by_side_are_the_copies_one_by_one() -> None:
     specimen = vitreous.open(Mixing(), image=32)
     moved, images = stacked(specimen, 3), torch.randn(4, 3, 32, 32)
-    together = scores(stackable(specimen), moved, images, 3)
+    together = scores_at(with_stackable_attention(specimen), moved, images, 3)
     for i in range(3):
-        alone = scores(specimen, {name: value[i] for name, value in moved.items()}, images)
+        alone = scores_at(specimen, {name: value[i] for name, value in moved.items()}, images)
         torch.testing.assert_close(together[i], alone, rtol=1e-4, atol=1e-5)
     assert together[0].sub(together[1]).abs().max() > 1e-2
 
@@ -62,15 +68,15 @@ def test_copies_side_by_side_are_the_copies_one_by_one() -> None:
 @pytest.mark.parametrize("at_a_time", [1, 3, 4, 9])
 def test_some_images_after_the_other(at_a_time: int) -> None:
     """Every one of them with the weights that were given, and the model has its own again afterwards."""
-    specimen = lean(vitreous.open(Mixing(), image=32))
+    specimen = with_fused_linear(vitreous.open(Mixing(), image=32))
     own = {name: value.clone() for name, value in specimen.state_dict().items()}
     moved, images = (
         {name: value[0] for name, value in stacked(specimen, 1).items()},
         torch.randn(4, 3, 32, 32),
     )
-    together, plain = scores(specimen, moved, images), scores(specimen, {}, images)
+    together, plain = scores_at(specimen, moved, images), scores_at(specimen, {}, images)
     torch.testing.assert_close(
-        scores(specimen, moved, images, at_a_time=at_a_time), together, rtol=1e-4, atol=1e-5
+        scores_at(specimen, moved, images, at_a_time=at_a_time), together, rtol=1e-4, atol=1e-5
     )
     assert together.sub(plain).abs().max() > 1e-2
     assert all(torch.equal(value, own[name]) for name, value in specimen.state_dict().items())
@@ -100,7 +106,7 @@ def test_attention_of_copies_with_masks_of_any_shape(
 @torch.no_grad()
 def test_lean_layers_compute_the_same() -> None:
     specimen, images = vitreous.open(Mixing(), image=32), torch.randn(4, 3, 32, 32)
-    thrifty = lean(specimen)
+    thrifty = with_fused_linear(specimen)
     torch.testing.assert_close(thrifty(images), specimen(images), rtol=1e-5, atol=1e-6)
     targets = [str(node.target) for node in thrifty.module.graph.nodes]
     if any("_linear_pointwise" in target for target in targets):
@@ -109,7 +115,7 @@ def test_lean_layers_compute_the_same() -> None:
         )  # the one whose input is needed as well
         assert not any("aten.linear" in target for target in targets)
     double = vitreous.open(Mixing().double(), image=32)
-    assert lean(double) is double
+    assert with_fused_linear(double) is double
 
 
 @torch.no_grad()
@@ -129,7 +135,7 @@ def test_only_the_token_that_is_read_off_is_computed_to_the_end(pool: str) -> No
         **how, global_pool=pool, fc_norm=False
     ).eval()
     specimen, images = vitreous.open(model, image=32), torch.randn(4, 3, 32, 32)
-    thrifty = lean(specimen)
+    thrifty = with_fused_linear(specimen)
     torch.testing.assert_close(thrifty(images), specimen(images), rtol=1e-5, atol=1e-6)
     sizes: list[int] = []
 
@@ -163,4 +169,4 @@ def test_statistics_of_the_batch() -> None:
 def test_no_score_for_each_class() -> None:
     specimen = vitreous.open(nn.Sequential(nn.Conv2d(3, 4, 3)), image=8)
     with pytest.raises(VitreousError, match="no score for each class"):
-        scores(specimen, {}, torch.zeros(1, 3, 8, 8))
+        scores_at(specimen, {}, torch.zeros(1, 3, 8, 8))

@@ -6,7 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from vitreous.measure.curvature.directions import Plane, direction, still
+from vitreous.measure.curvature.directions import (
+    Plane,
+    parameters_without_filters,
+    random_direction,
+)
 from vitreous.measure.curvature.loss import weights
 from vitreous.measure.subject import subjects
 from vitreous.models.loading import load
@@ -26,7 +30,7 @@ LEFT = {"head.bias", "pos_embed", "relative_position_bias_table", "cls_token"}
 
 
 def test_every_filter_is_as_long_as_that_of_the_weights() -> None:
-    found = direction("random", given(), LEFT, 0, 0)
+    found = random_direction("random", given(), LEFT, 0, 0)
     assert set(found) == {"conv.weight", "head.weight"}
     for name, moved in found.items():
         ratio = moved.flatten(1).norm(dim=1) / given()[name].flatten(1).norm(dim=1)
@@ -39,7 +43,7 @@ def test_vectors_are_one_filter_and_zeros_stay_zeros() -> None:
         "dead.weight": torch.zeros(3, 4),
         "alone": torch.ones(()),
     }
-    found = direction("random", bias, (), 0, 0)
+    found = random_direction("random", bias, (), 0, 0)
     assert found["head.bias"].norm() == pytest.approx(float(bias["head.bias"].norm()))
     assert found["alone"].abs() == pytest.approx(1.0)
     assert not found["zero"].any()
@@ -48,7 +52,7 @@ def test_vectors_are_one_filter_and_zeros_stay_zeros() -> None:
 
 def test_the_official_variant() -> None:
     """Everything of two or more axes that is not called a position, every column at the length of the weight's."""
-    found = direction("official", given(), (), 3, 1)
+    found = random_direction("official", given(), (), 3, 1)
     assert set(found) == {"conv.weight", "head.weight", "cls_token"}
     for name, weight in given().items():
         if name in found:
@@ -59,7 +63,7 @@ def test_the_official_variant() -> None:
 def test_the_official_variant_number_by_number() -> None:
     from vitreous.random_numbers import torch_generator
 
-    found = direction("official", given(), (), 3, 1)["head.weight"]
+    found = random_direction("official", given(), (), 3, 1)["head.weight"]
     generator = torch_generator(3, "direction", 1, "head.weight")
     b, w = (
         torch.randn(10, 6, generator=generator, dtype=torch.float64).tolist(),
@@ -74,12 +78,12 @@ def test_the_official_variant_number_by_number() -> None:
 
 
 def test_directions_depend_on_seed_axis_and_name_alone() -> None:
-    one = direction("random", given(), LEFT, 0, 0)
-    alone = direction("random", {"head.weight": given()["head.weight"]}, (), 0, 0)
+    one = random_direction("random", given(), LEFT, 0, 0)
+    alone = random_direction("random", {"head.weight": given()["head.weight"]}, (), 0, 0)
     assert torch.equal(one["head.weight"], alone["head.weight"])
-    others = [direction("random", given(), LEFT, *which) for which in ((1, 0), (0, 1))]
+    others = [random_direction("random", given(), LEFT, *which) for which in ((1, 0), (0, 1))]
     assert len({fingerprint(*labelled(each)) for each in (one, *others)}) == 3
-    again = direction("random", given(), LEFT, 0, 0)
+    again = random_direction("random", given(), LEFT, 0, 0)
     assert fingerprint(*labelled(one)) == fingerprint(*labelled(again))
     flat, other = (
         torch.cat([value.flatten() for value in each.values()]) for each in (one, others[1])
@@ -91,15 +95,19 @@ def test_what_stays_in_a_model() -> None:
     model = load("nano:alternet")
     (subject,) = subjects(model)
     origin = weights(subject.specimen)
-    moved = set(direction("random", origin, still(model), 0, 0))
+    moved = set(random_direction("random", origin, parameters_without_filters(model), 0, 0))
     assert moved
     assert all(name.endswith("weight") and origin[name].ndim > 1 for name in moved)
-    assert moved == set(direction("random", origin, still(subject.specimen), 0, 0))
+    assert moved == set(
+        random_direction("random", origin, parameters_without_filters(subject.specimen), 0, 0)
+    )
 
 
 def test_a_plane_at_several_places_at_once() -> None:
     origin = given()
-    plane = Plane(origin, tuple(direction("random", origin, LEFT, 0, axis) for axis in (0, 1)))
+    plane = Plane(
+        origin, tuple(random_direction("random", origin, LEFT, 0, axis) for axis in (0, 1))
+    )
     where = torch.tensor([[0.0, 0.0], [0.5, -0.25]], dtype=torch.float64)
     stacked = plane.at(where)
     for name in plane.moving:
@@ -113,7 +121,7 @@ def test_a_plane_at_several_places_at_once() -> None:
 
 
 def test_a_module_without_names_of_ours() -> None:
-    assert still(nn.Sequential(nn.Conv1d(2, 1, 3), nn.Linear(4, 1))) == {
+    assert parameters_without_filters(nn.Sequential(nn.Conv1d(2, 1, 3), nn.Linear(4, 1))) == {
         "0.bias",
         "1.bias",
         "0.weight",

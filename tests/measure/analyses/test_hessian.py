@@ -15,7 +15,7 @@ import vitreous
 from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import VitreousError
-from vitreous.measure.analyses.hessian import HessianSpectrum, curve, summaries
+from vitreous.measure.analyses.hessian import HessianSpectrum, density, summaries
 from vitreous.measure.subject import subjects
 from vitreous.results import wilson
 
@@ -162,11 +162,13 @@ def test_curves_are_densities() -> None:
     rng = np.random.default_rng(0)
     points = [(rng.normal(size=5) * 10, np.full(5, 0.2)) for _ in range(8)]
     for wide in (None, 0.01):
-        at, found = curve(
+        at, found = density(
             points, np.concatenate([np.ones((1, 8)), rng.poisson(1.0, (4, 8)) + 0.0]), wide
         )
         np.testing.assert_allclose(np.trapezoid(found, at, axis=1), 1.0, atol=0.01)
-    at, found = curve([(np.array([3.0]), np.ones(1))], np.ones((1, 1)), None)  # a single eigenvalue
+    at, found = density(
+        [(np.array([3.0]), np.ones(1))], np.ones((1, 1)), None
+    )  # a single eigenvalue
     assert at[np.argmax(found[0])] == pytest.approx(3.0)
 
 

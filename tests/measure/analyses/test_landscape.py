@@ -20,7 +20,7 @@ from vitreous.measure.analyses import landscape as module
 from vitreous.measure.analyses.landscape import Landscape
 from vitreous.measure.analysis import Bench
 from vitreous.measure.choosing import choose_images
-from vitreous.measure.curvature.copies import scores
+from vitreous.measure.curvature.copies import scores_at
 from vitreous.measure.curvature.relief import surface
 from vitreous.measure.partial import Interrupted
 from vitreous.measure.probe import Setting
@@ -281,10 +281,10 @@ def test_memory_that_does_not_suffice_takes_fewer_copies(monkeypatch: pytest.Mon
         seen.append(copies)
         if copies > 3:
             raise torch.OutOfMemoryError("too little")
-        return scores(specimen, moved, images, copies)
+        return scores_at(specimen, moved, images, copies)
 
     plain = asked(Small())
-    monkeypatch.setattr(module, "scores", greedy)
+    monkeypatch.setattr(module, "scores_at", greedy)
     found = asked(Small(), {"copies": 12})
     assert [seen.count(copies) for copies in (12, 6)] == [1, 1]
     assert set(seen) == {0, 12, 6, 3}
@@ -298,10 +298,10 @@ def test_copies_of_several_pieces_pass_together(monkeypatch: pytest.MonkeyPatch)
         specimen: Any, moved: Any, images: Tensor, copies: int = 0, at_a_time: int = 0
     ) -> Tensor:
         seen.append(copies)
-        return scores(specimen, moved, images, copies)
+        return scores_at(specimen, moved, images, copies)
 
     plain = asked(Small(), {"points": 7})
-    monkeypatch.setattr(module, "scores", counted)
+    monkeypatch.setattr(module, "scores_at", counted)
     for copies, passes in ((100, [0, 48]), (20, [0, 20, 20, 8])):
         found = asked(Small(), {"points": 7, "copies": copies})
         assert seen == passes  # the centre, and then all others, whatever piece they are of

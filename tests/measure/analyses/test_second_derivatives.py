@@ -18,8 +18,11 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import vitreous
-from vitreous.measure.curvature.loss import Hessian, weights
-from vitreous.measure.curvature.second_derivatives import quick
+from vitreous.errors import VitreousError
+from vitreous.measure.curvature import second_attention, second_operations
+from vitreous.measure.curvature.loss import Hessian, check_second_derivatives, weights
+from vitreous.measure.curvature.second_derivatives import with_fast_second_derivatives
+from vitreous.measure.curvature.second_operations import pop_deferred
 from vitreous.measure.subject import logits
 
 
@@ -166,7 +169,7 @@ def _flat(vector: dict[str, Tensor], i: int) -> Tensor:
 
 def test_the_model_computes_the_same_and_fused_attention_is_gone() -> None:
     specimen = vitreous.open(small("timm vit"), image=16)
-    other, images = quick(specimen), torch.randn(2, 3, 16, 16).double()
+    other, images = with_fast_second_derivatives(specimen), torch.randn(2, 3, 16, 16).double()
     torch.testing.assert_close(other(images), specimen(images))
     names = [str(node.target) for node in other.module.graph.nodes]
     assert not [name for name in names if "scaled_dot_product" in name]
@@ -181,7 +184,7 @@ def test_gradients_alone_are_the_models() -> None:
         torch.randn(2, 3, 16, 16).double(),
     )
     found = []
-    for each in (specimen, quick(specimen)):
+    for each in (specimen, with_fast_second_derivatives(specimen)):
         given = {
             name: value.detach().requires_grad_() for name, value in sorted(each.named_parameters())
         }
@@ -215,4 +218,78 @@ def test_a_product_that_broke_off_leaves_nothing_behind() -> None:
 
 def test_what_has_no_graph_stays_as_it_is() -> None:
     specimen = vitreous.open(small("timm vit"), image=16, units=["blocks.0", "blocks.1"])
-    assert quick(specimen) is specimen
+    assert with_fast_second_derivatives(specimen) is specimen
+
+
+def shown(specimen: Any, batches: int = 1) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    torch.manual_seed(3)
+    images = torch.randn(batches, 3, 3, 16, 16).double()
+    return weights(specimen), images, torch.tensor([[0, 3, 1], [2, 2, 0]][:batches])
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_check_accepts_every_family(name: str, dtype: torch.dtype) -> None:
+    if name == "timm convnext":
+        pytest.skip("takes images of 32 pixels")
+    specimen = vitreous.open(small(name).to(dtype), image=16)
+    given, images, targets = shown(specimen, batches=2)
+    check_second_derivatives(specimen, given, images.to(dtype), targets)
+
+
+def _without(name: str, number: int) -> Callable[[Any], tuple[Any, ...] | None]:
+    """Forget one of the deferred terms of a function, as an autograd that runs in another order would."""
+
+    def pop(ctx: Any) -> tuple[Any, ...] | None:
+        deferred = pop_deferred(ctx)
+        if deferred is None or type(ctx).__name__ != name:
+            return deferred
+        changed = list(deferred)
+        changed[number] = torch.zeros_like(changed[number])
+        return tuple(changed)
+
+    return pop
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("PointwiseFunctionBackward", 1),
+        ("LayerNormFunctionBackward", 2),
+        ("LinearFunctionBackward", 0),
+        ("AttentionFunctionBackward", 1),
+        ("AttentionFunctionBackward", 4),
+    ],
+)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_broken_second_derivative_is_an_error(
+    name: str, number: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specimen = vitreous.open(small("timm vit").to(dtype), image=16)
+    given, images, targets = shown(specimen)
+    check_second_derivatives(specimen, given, images.to(dtype), targets)
+    for module in (second_attention, second_operations):
+        monkeypatch.setattr(module, "pop_deferred", _without(name, number))
+    with pytest.raises(VitreousError, match="differ from torch's own by"):
+        check_second_derivatives(specimen, given, images.to(dtype), targets)
+
+
+def test_no_spectrum_and_no_eigenvectors_are_computed_from_broken_second_derivatives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = small("timm vit").float()
+    data = vitreous.data.Dataset(
+        torch.randint(0, 256, (8, 3, 16, 16), dtype=torch.uint8),
+        torch.arange(8) % 4,
+        tuple("abcd"),
+        "noise",
+        "train",
+    )
+    monkeypatch.setattr(second_operations, "pop_deferred", _without("PointwiseFunctionBackward", 1))
+    asked: list[dict[str, Any]] = [
+        {"hessian": {"size": 4, "top": 1}},
+        {"landscape": {"directions": "eigenvectors", "points": 3}},
+    ]
+    for analysis in asked:
+        with pytest.raises(VitreousError, match="Second derivatives of VisionTransformer"):
+            vitreous.analyse(model, data, analysis, image=16)

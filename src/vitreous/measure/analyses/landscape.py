@@ -1,11 +1,13 @@
-"""How the loss changes around the trained weights (A4.05).
+"""How the loss changes around the trained weights.
 
-    NLL(x, y) = mean over images of  -log softmax(f(image; w'))[label]        L2(x, y) = ½ · weight_decay · |w'|²
+    NLL(x, y) = mean over images of  -log softmax(f(image; w'))[label]
+    L2(x, y) = ½ · weight_decay · |w'|²
 
-at w' = w + x·d₁ + y·d₂, on a grid around the weights w, along two random directions, each filter of which is as long as
-the same filter of w (see `directions`). The two terms are kept apart, and so is Σ‖W‖, the sum of norms that Park and
-Kim plot instead of L2 (X-32). The centre is the trained model itself, to the last bit. They find a ViT's landscape
-flatter than a ResNet's (HDV-11), farther out at least: in their own numbers (C5) the ViT is steeper near the centre.
+at w' = w + x·d₁ + y·d₂, on a grid around the weights w, along two random directions, each filter of
+which is as long as the same filter of w (see `curvature/directions.py`). The two terms are kept
+apart, and so is Σ‖W‖, the sum of norms that Park & Kim 2022 plot instead of L2. The centre is the
+trained model itself, to the last bit. They find a ViT's landscape flatter than a ResNet's (Fig. 1a),
+at least farther out: in their own numbers the ViT is steeper near the centre.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -26,21 +28,27 @@ from torch.nn import functional as F
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.curvature import relief
-from vitreous.measure.curvature.copies import Statistics, lean, scores, stackable, with_statistics
+from vitreous.measure.curvature.copies import (
+    Statistics,
+    scores_at,
+    with_fused_linear,
+    with_stackable_attention,
+    with_statistics,
+)
 from vitreous.measure.curvature.directions import (
     Kind,
     Plane,
-    direction,
     eigenvectors,
-    still,
+    parameters_without_filters,
+    random_direction,
 )
 from vitreous.measure.curvature.loss import Batches, Stream, Weights, require_finite, weights
 from vitreous.measure.memory import halving
 from vitreous.measure.partial import Numbers
-from vitreous.measure.probe import times
+from vitreous.measure.resampling import bootstrap_weights
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import Result
+from vitreous.results import Result, tabulate
 from vitreous.results.comparing import mean_by_model, rank_models
 from vitreous.results.words import format_number
 from vitreous.storage.fingerprints import fingerprint, labelled
@@ -48,44 +56,44 @@ from vitreous.storage.fingerprints import fingerprint, labelled
 __all__ = ["Landscape"]
 
 GROUP = 16
-"""Points of a piece."""
+"""Points per piece."""
 MOST = 128
-"""Copies in one pass; more do not keep a GPU busier."""
+"""Maximum number of copies in one pass; more do not keep a GPU busier."""
 FEW = 32
-"""Images that pass a CPU at a time."""
+"""Images per pass on a CPU."""
 SHARD = 128
 """Images that are augmented together, whatever fits into memory."""
 KEPT = 1 << 30
 """Bytes of prepared images to keep from one point to the next."""
 SMALL = 1 << 16
-"""Parameters up to which directions are stored with the result; of longer ones there is a fingerprint."""
+"""Largest number of parameters whose directions are stored with the result, besides their fingerprint."""
 
 
 @dataclass
 class Landscape(Analysis):
-    """How the loss changes around the trained weights."""
+    """Loss on a grid around the trained weights."""
 
     directions: Kind = "random"
-    """`random`: filter-wise normalised; `official`: as the code of How Do Vision Transformers Work? does it;
-    `eigenvectors`: of length one, along which the loss of the first 128 images is curved most."""
+    """`random`: filter-wise normalised; `official`: as in the code of Park & Kim 2022; `eigenvectors`:
+    the leading ones of the Hessian of the first 128 images, of length one."""
     points: int = 21
-    """Along each direction; odd, so that the trained weights are one of them."""
+    """Points along each direction; odd, so that the trained weights are one of them."""
     reach: float = 1.0
-    """How far the grid goes; at 1 every filter has moved by its own length."""
+    """Extent of the grid; at 1 every filter has moved by its own length."""
     dimensions: int = 2
-    """1 for a line along the first direction only."""
+    """2, or 1 for a line along the first direction."""
     vectors: bool = False
-    """Whether biases, norms, positions and tokens move too; each is then one filter (a table: one for each row)."""
+    """Whether biases, norms, positions and tokens move too, each as one filter (a table: one per row)."""
     stream: Stream = "clean"
-    """The images alone, or `augmented`, as training shows them."""
+    """`clean` images, or `augmented` ones, as in training."""
     recipe: str = "hdv_cifar"
-    """Whose augmentation."""
+    """Recipe whose augmentation is used."""
     weight_decay: float = 0.05
     """Of the L2 term."""
     statistics: Statistics = "running"
-    """Of batch normalisation: those of the training, or, at every point anew, those of each `batch` of 128 images."""
+    """Of batch norm: `running` ones of the training, or at every point those of each `batch` of 128 images."""
     copies: int = 0
-    """Points in one pass; 0 for as many as fit on a GPU, at most 128, and one on a CPU."""
+    """Points in one pass (default: 0, as many as fit on a GPU, at most 128, and one on a CPU)."""
 
     name = "landscape"
     ids = ("A4.05", "HDV-11", "HDV-51", "X-04", "X-32")
@@ -113,16 +121,16 @@ class Landscape(Analysis):
                 raise UnknownName("option of landscape", str(value), get_args(kind))
         if self.points < 3 or self.points % 2 == 0:
             raise VitreousError(
-                f"A landscape of {self.points} points has no middle; take an odd number, 3 or more."
+                f"A landscape of {self.points} points has no middle; use an odd number, 3 or more."
             )
         if self.dimensions not in (1, 2) or not 0 < self.reach < math.inf or self.copies < 0:
             raise VitreousError(
-                f"A landscape has 1 or 2 dimensions, a positive reach and no negative number of copies, and not "
-                f"{self.dimensions}, {self.reach:g} and {self.copies}."
+                "A landscape has 1 or 2 dimensions, a positive reach and no negative number of "
+                f"copies, not {self.dimensions}, {self.reach:g} and {self.copies}."
             )
         if self.vectors and self.directions != "random":
             raise VitreousError(
-                "vectors=True is for random directions; the others know which parameters they move."
+                "vectors=True is for random directions; the others define which parameters move."
             )
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
@@ -132,7 +140,7 @@ class Landscape(Analysis):
 
     @property
     def where(self) -> Tensor:
-        """(points, dimensions) places on the grid, row by row; the middle one is exactly zero."""
+        """Points of the grid, row by row, (points, dimensions); the middle one is exactly zero."""
         half = self.points // 2
         line = torch.arange(-half, half + 1, dtype=torch.float64) / half * self.reach
         if self.dimensions == 1:
@@ -141,29 +149,33 @@ class Landscape(Analysis):
         return torch.stack([x.flatten(), y.flatten()], 1)
 
     def plane(self, subject: Subject, bench: Bench) -> Plane:
-        """What the grid lies in."""
+        """Return the line or plane that the grid lies in."""
         origin = weights(subject.specimen)
         axes: Iterable[Weights]
         if self.directions == "eigenvectors":
-            shown = self.batches(subject, bench)(torch.arange(min(SHARD, len(bench.data))))
+            images, targets = self.batches(subject, bench)(
+                torch.arange(min(SHARD, len(bench.data)))
+            )
             axes = eigenvectors(
-                subject.specimen, origin, *shown, bench.batch, self.dimensions, bench.seed
+                subject.specimen, origin, images, targets, bench.batch, self.dimensions, bench.seed
             )
         else:
-            left = set() if self.vectors else still(subject.model or subject.specimen)
+            fixed: set[str] = set()
+            if not self.vectors:
+                fixed = parameters_without_filters(subject.model or subject.specimen)
             axes = (
-                direction(self.directions, origin, left, bench.seed, axis)
+                random_direction(self.directions, origin, fixed, bench.seed, axis)
                 for axis in range(self.dimensions)
             )
         plane = Plane(origin, tuple(axes))
         if not plane.moving:
             raise VitreousError(
-                f"{subject.name} has no weight with filters to move; take vectors=True."
+                f"{subject.name} has no weight with filters to move; use vectors=True."
             )
         return plane
 
     def batches(self, subject: Subject, bench: Bench) -> Batches:
-        """Images as the loss sees them."""
+        """Return the batches of the loss."""
         return Batches(subject, bench.data, self.stream, self.recipe, bench.seed)
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
@@ -177,43 +189,39 @@ class Landscape(Analysis):
         yield _Grid(self, subject, bench)
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        classes, where = len(bench.data.classes), self.where.numpy()
-        rows, arrays, drawn, statistics = [], {}, {}, {}
+        classes = len(bench.data.classes)
+        rows: list[dict[str, Any]] = []
+        arrays: dict[str, np.ndarray] = {}
+        fingerprints: dict[str, list[str]] = {}
         for subject in asked:
             parts = [found[subject.name][piece] for piece in self.pieces(subject, bench)]
-            heights = relief.heights(parts, len(bench.data), self.weight_decay)
-            mine = [{"model": subject.name, **row} for row in relief.rows(where, heights, classes)]
-            rows += mine
-            statistics[subject.name] = {
-                row["measure"]: _plain(row["value"]) for row in mine if row["part"] == "whole"
-            }
-            prints = {
-                bytes(each.flatten().tolist()).hex()
-                for each in (part["directions"] for part in parts)
-            }
-            if len(prints) > 1:
-                raise VitreousError(
-                    f"The pieces of {subject.name} are of different directions; begin in a new folder."
-                )
-            long = prints.pop()
-            drawn[subject.name] = [long[i : i + 16] for i in range(0, len(long), 16)]
+            heights = relief.join_heights(parts, len(bench.data), self.weight_decay)
+            points = relief.landscape_rows(self.where.numpy(), heights, classes)
+            rows += [{"model": subject.name, **row} for row in points]
+            fingerprints[subject.name] = _fingerprints(parts, subject.name)
             if sum(value.numel() for value in weights(subject.specimen).values()) <= SMALL:
                 for i, axis in enumerate(self.plane(subject, bench).axes):
                     flat = torch.cat([axis[name].flatten() for name in axis])
                     arrays[f"direction {i + 1} of {subject.name}"] = flat.cpu().numpy()
-        about = {
-            "directions": {"kind": self.directions, "seed": bench.seed, "fingerprints": drawn},
-            "statistics": statistics,
-        }
-        step = (
-            "is a distance of 1 in the space of weights"
-            if self.directions == "eigenvectors"
-            else relief.FILTERS
-        )
-        views = relief.views(self.dimensions, classes, step)
-        table = pd.DataFrame(rows, columns=[column.name for column in relief.COLUMNS])
+        table, replicates = tabulate(rows, relief.COLUMNS)
         table["direction"] = pd.Categorical(table["direction"], ["first", "second"])
-        return Result(self.name, table, relief.COLUMNS, views, arrays, about)
+        whole = table[table["part"] == "whole"]
+        statistics: dict[str, dict[str, float | None]] = {each.name: {} for each in asked}
+        for model, measure, value in zip(
+            whole["model"], whole["measure"], whole["value"], strict=True
+        ):
+            statistics[model][measure] = float(value) if math.isfinite(value) else None
+        about = {
+            "directions": {
+                "kind": self.directions, "seed": bench.seed, "fingerprints": fingerprints,
+            },
+            "statistics": statistics,
+        }  # fmt: skip
+        step = relief.FILTERS
+        if self.directions == "eigenvectors":
+            step = "is a distance of 1 in parameter space"
+        views = relief.landscape_views(self.dimensions, classes, step)
+        return Result(self.name, table, relief.COLUMNS, views, arrays, about, replicates)
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
@@ -230,114 +238,120 @@ class Landscape(Analysis):
             )
 
 
-def _plain(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+def _fingerprints(parts: Sequence[Numbers], model: str) -> list[str]:
+    """Return the fingerprint of each direction; raise if pieces have different ones."""
+    known = {bytes(part["directions"].flatten().tolist()).hex() for part in parts}
+    if len(known) > 1:
+        raise VitreousError(
+            f"The pieces of {model} are of different directions; start in a new folder."
+        )
+    joined = known.pop()
+    return [joined[i : i + 16] for i in range(0, len(joined), 16)]
 
 
 class _Grid:
     """Losses of one model at the points of a grid."""
 
-    def __init__(self, asked: Landscape, subject: Subject, bench: Bench) -> None:
-        self.bench, self.name, self.where = bench, subject.name, asked.where
-        self.asked, self.subject = asked, subject
-        self.batches = asked.batches(subject, bench)
-        self.whole = asked.statistics == "batch"
-        self.itself = with_statistics(subject.specimen, asked.statistics)
-        self.batch = asked.copies or (1 if subject.device.type == "cpu" else MOST)
-        self.moved = stackable(self.itself) if self.batch > 1 else lean(self.itself)
-        drawn = np.stack([times(row, bench.seed) for row in range(len(bench.data))], 1)
-        self.weights = torch.cat(
-            [torch.ones(1, len(bench.data), dtype=torch.float64), torch.from_numpy(drawn)]
-        )
-        self.kept: dict[int, tuple[Tensor, Tensor]] = {}
-        self.middle = len(self.where) // 2
-        self.found: dict[int, Tensor] = {}
-        """Losses of the middle, and of points that were done beside those of a piece that was asked for."""
+    def __init__(self, analysis: Landscape, subject: Subject, bench: Bench) -> None:
+        self.analysis, self.subject, self.bench = analysis, subject, bench
+        self.points = analysis.where
+        self.centre = len(self.points) // 2
+        self.batches = analysis.batches(subject, bench)
+        self.by_batch = analysis.statistics == "batch"
+        self.trained = with_statistics(subject.specimen, analysis.statistics)
+        self.batch = analysis.copies or (1 if subject.device.type == "cpu" else MOST)
+        """Points in one pass; halved when memory runs out."""
+        rewrite = with_stackable_attention if self.batch > 1 else with_fused_linear
+        self.movable = rewrite(self.trained)
+        self.weights = torch.from_numpy(bootstrap_weights(range(len(bench.data)), bench.seed))
+        self.prepared: dict[int, tuple[Tensor, Tensor]] = {}
+        self.known: dict[int, Tensor] = {}
+        """Losses of the centre, and of points that were computed together with an earlier piece."""
 
     @cached_property
     def plane(self) -> Plane:
-        """Made with the first piece, which can be begun again where memory does not suffice."""
-        return self.asked.plane(self.subject, self.bench)
+        """Computed with the first piece, so that the engine can retry it when memory runs out."""
+        return self.analysis.plane(self.subject, self.bench)
 
     @cached_property
-    def prints(self) -> Tensor:
-        return torch.tensor(
-            [list(bytes.fromhex(fingerprint(*labelled(axis)))) for axis in self.plane.axes]
-        )
+    def fingerprints(self) -> Tensor:
+        digests = [bytes.fromhex(fingerprint(*labelled(axis))) for axis in self.plane.axes]
+        return torch.tensor([list(digest) for digest in digests])
 
     @torch.no_grad()
     def __call__(self, piece: str) -> Numbers:
         first, last = map(int, piece.split(" to "))
-        if (
-            self.middle not in self.found
-        ):  # before anything else, because without it there is nothing to compare with
-            self.found[self.middle] = require_finite(self.centre(), self.name)
-        waiting = [point for point in range(first, len(self.where)) if point not in self.found]
-        while waiting and waiting[0] <= last:
-            found = halving(self, len(waiting), lambda: self.losses(waiting[: self.batch]))
-            self.found.update(zip(waiting[: len(found)], found, strict=True))
-            del waiting[: len(found)]
-        losses = torch.stack([self.found[point] for point in range(first, last + 1)])
-        self.found = {
-            point: each
-            for point, each in self.found.items()
-            if point > last or point == self.middle
-        }
-        nll, right = losses.unbind(-1)
-        squares = self.plane.squares(self.where[first : last + 1])
+        if self.centre not in self.known:  # first of all: every rise is relative to it
+            self.known[self.centre] = require_finite(self.losses_of_centre(), self.subject.name)
+        left = [point for point in range(first, len(self.points)) if point not in self.known]
+        while left and left[0] <= last:
+            losses = halving(self, len(left), lambda: self.losses(left[: self.batch]))
+            self.known.update(zip(left[: len(losses)], losses, strict=True))
+            del left[: len(losses)]
+        nll, right = torch.stack([self.known[i] for i in range(first, last + 1)]).unbind(-1)
+        for point in [each for each in self.known if each <= last and each != self.centre]:
+            del self.known[point]
+        squares = self.plane.squares(self.points[first : last + 1])
         return {
-            "nll": self.summed(nll), "right": self.summed(right), "count": self.weights.sum(1),
-            "square": squares.sum(1), "norms": squares.clamp_min(0).sqrt().sum(1), "directions": self.prints,
-        }  # fmt: skip
+            "nll": self.resample(nll),
+            "right": self.resample(right),
+            "count": self.weights.sum(1),
+            "square": squares.sum(1),
+            "norms": squares.clamp_min(0).sqrt().sum(1),
+            "directions": self.fingerprints,
+        }
 
-    def summed(self, values: Tensor) -> Tensor:
-        """(points, draws); what was measured, the first, is a plain sum, as one has it of the model alone: a product
-        adds in an order that depends on the processor."""
-        return torch.cat([values.contiguous().sum(1, keepdim=True), values @ self.weights[1:].T], 1)
+    def resample(self, values: Tensor) -> Tensor:
+        """Sum over images, as measured and in each resample, (points, 1 + REPEATS)."""
+        # As measured it is a plain sum, as for the model alone: a matrix product adds in an order
+        # that depends on the processor.
+        measured = values.contiguous().sum(1, keepdim=True)
+        return torch.cat([measured, values @ self.weights[1:].T], 1)
 
-    def centre(self) -> Tensor:
-        """Losses of the model itself; on a GPU they also show how many copies there is memory for."""
+    def losses_of_centre(self) -> Tensor:
+        """Return the losses of the trained model; on a GPU, also find how many copies fit."""
         device = self.subject.device
         if device.type != "cuda":
-            return self.losses([self.middle])[0]
+            return self.losses([self.centre])[0]
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
-        found = self.losses([self.middle])[0]
-        own = torch.cuda.max_memory_allocated(device) - before
-        moved = 2 * sum(value.nbytes for value in self.plane.origin.values())
+        losses = self.losses([self.centre])[0]
+        activations = torch.cuda.max_memory_allocated(device) - before
+        parameters = 2 * sum(value.nbytes for value in self.plane.origin.values())
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        room = torch.cuda.mem_get_info(device)[0] + cached
-        self.batch = max(1, min(self.batch, room // (2 * (own + moved))))
-        return found
+        free = torch.cuda.mem_get_info(device)[0] + cached
+        self.batch = max(1, min(self.batch, free // (2 * (activations + parameters))))
+        return losses
 
     def losses(self, group: list[int]) -> Tensor:
-        """(points, images, 2) NLL and whether the answer was right."""
+        """Return NLL, and whether the answer is right, at some points, (points, images, 2)."""
         stacked = self.batch > 1 and len(group) > 1
-        centre = group == [self.middle]
-        specimen, moved = (
-            (self.itself, {}) if centre else (self.moved, self.plane.at(self.where[group]))
-        )
+        specimen, moved = self.trained, {}
+        at_a_time = 0
+        if group != [self.centre]:
+            specimen, moved = self.movable, self.plane.at(self.points[group])
+            if not self.by_batch and self.subject.device.type == "cpu":
+                at_a_time = FEW
         if not stacked:
             moved = {name: value[0] for name, value in moved.items()}
-        few = 0 if centre or self.whole or self.subject.device.type != "cpu" else FEW
-        found = []
+        parts = []
         for images, targets in self.images():
-            given = scores(specimen, moved, images, len(group) if stacked else 0, few).double()
-            given = given if stacked else given[None]
+            copies = len(group) if stacked else 0
+            scores = scores_at(specimen, moved, images, copies, at_a_time).double()
+            scores = scores if stacked else scores[None]
             wanted = targets.expand(len(group), *targets.shape)
-            nll = F.cross_entropy(given.flatten(0, 1), wanted.flatten(0, 1), reduction="none")
-            best = targets if targets.ndim == 1 else targets.argmax(1)
-            found.append(
-                torch.stack([nll.view(len(group), -1), (given.argmax(2) == best).double()], -1)
-            )
-        return torch.cat(found, 1).cpu()
+            nll = F.cross_entropy(scores.flatten(0, 1), wanted.flatten(0, 1), reduction="none")
+            labels = targets if targets.ndim == 1 else targets.argmax(1)
+            right = (scores.argmax(2) == labels).double()
+            parts.append(torch.stack([nll.view(len(group), -1), right], -1))
+        return torch.cat(parts, 1).cpu()
 
     def images(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Images and targets, as many at a time as fit."""
-        size = SHARD if self.whole else self.bench.batch
+        """Yield prepared images and targets, as many at a time as fit."""
+        size = SHARD if self.by_batch else self.bench.batch
         for rows in torch.arange(len(self.bench.data)).split(SHARD):
             first = int(rows[0])
-            images, targets = self.kept.get(first) or self.batches(rows)
+            images, targets = self.prepared.get(first) or self.batches(rows)
             if images[0].nbytes * len(self.bench.data) <= KEPT:
-                self.kept[first] = images, targets
+                self.prepared[first] = images, targets
             yield from zip(images.split(size), targets.split(size), strict=True)

@@ -1,11 +1,11 @@
-"""A model at many places in the space of its weights: one after the other, or several copies in one pass.
+"""A model at many points of parameter space: one after the other, or several copies in one pass.
 
-On a GPU a small model leaves most of it idle, and `torch.func.vmap` over stacked weights fills it: every product with a
-weight becomes one product for all copies. On a CPU the products themselves are what takes the time, and copies pass one
-by one; there a graph is used in which a linear layer, with the GELU behind it, is a single oneDNN operation, which
-saves a pass over the activations for the bias and one for the GELU, and in which the last block of a model that reads
-its answer off one token computes that token alone; and few images pass at a time, so that what one layer hands to the
-next stays in the processor's cache.
+A small model leaves most of a GPU idle. `torch.func.vmap` over stacked weights fills it: every product
+with a weight becomes one product for all copies. On a CPU copies run one by one, and three things
+save time: a linear layer, with the GELU after it, is a single oneDNN operation (no extra pass over
+the activations for the bias, and none for the GELU); the last block of a model that classifies by
+one token computes only that token; and few images run at a time, so that activations stay in the
+processor's cache.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from torch import Tensor, fx, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
-from vitreous.measure.curvature import loss
-from vitreous.measure.curvature.loss import Weights
+from vitreous.measure.curvature.loss import PREFIX, Weights, class_scores
 from vitreous.measure.readout.one_token import one_token
 from vitreous.specimen.specimen import Specimen
 
@@ -26,34 +25,44 @@ Statistics = Literal["running", "batch"]
 aten = torch.ops.aten
 
 
-def scores(
+def scores_at(
     specimen: Specimen, moved: Weights, images: Tensor, copies: int = 0, at_a_time: int = 0
 ) -> Tensor:
-    """(b, classes) with some parameters elsewhere; (copies, b, classes) if those are stacked. All images pass together
-    unless it is said how many at a time."""
+    """Return logits with some parameters replaced.
+
+    Parameters
+    ----------
+    moved
+        The replaced parameters; stacked, (copies, …), if `copies` is given.
+    at_a_time
+        Images per pass (default: all).
+
+    Returns
+    -------
+    (b, classes), or (copies, b, classes).
+    """
     if copies:
-        return vmap(lambda given: loss.scores(specimen, given, images))(dict(moved))
+        return vmap(lambda given: class_scores(specimen, given, images))(dict(moved))
     if not 0 < at_a_time < len(images):
-        return loss.scores(specimen, moved, images)
-    inside = {f"specimen.{loss.PREFIX}{name}": value for name, value in moved.items()}
+        return class_scores(specimen, moved, images)
+    inside = {f"specimen.{PREFIX}{name}": value for name, value in moved.items()}
     return cast("Tensor", functional_call(_InParts(specimen, at_a_time), inside, (images,)))
 
 
 class _InParts(nn.Module):
-    """Some images after the other, with the same weights, which are put in place once."""
+    """Runs a few images at a time, so that `functional_call` replaces the weights only once."""
 
     def __init__(self, specimen: Specimen, at_a_time: int) -> None:
         super().__init__()
         self.specimen, self.at_a_time = specimen, at_a_time
 
     def forward(self, images: Tensor) -> Tensor:
-        return torch.cat(
-            [loss.scores(self.specimen, {}, part) for part in images.split(self.at_a_time)]
-        )
+        parts = images.split(self.at_a_time)
+        return torch.cat([class_scores(self.specimen, {}, part) for part in parts])
 
 
 def with_statistics(specimen: Specimen, statistics: Statistics) -> Specimen:
-    """Batch normalisation with the mean and variance of what passes instead of those of the training, if asked for."""
+    """Return the model with batch norm by the statistics of each batch, if `statistics` is "batch"."""
     if statistics == "running" or not hasattr(specimen.module, "graph"):
         return specimen
 
@@ -66,8 +75,8 @@ def with_statistics(specimen: Specimen, statistics: Statistics) -> Specimen:
     return specimen._edited(edit, "with statistics of the batch")
 
 
-def stackable(specimen: Specimen) -> Specimen:
-    """The same model with an attention that takes stacked copies in one call."""
+def with_stackable_attention(specimen: Specimen) -> Specimen:
+    """Return the same model with an attention that takes stacked copies in one call."""
     if not hasattr(specimen.module, "graph"):
         return specimen
 
@@ -84,12 +93,12 @@ def attend(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
     is_causal: bool = False, **more: Any,
 ) -> Tensor:  # fmt: skip
-    """Fused attention; dropout is at rest."""
-    return cast("Tensor", _Attend.apply(query, key, value, attn_mask, is_causal, more))
+    """Compute fused attention, without dropout; `torch.vmap` makes stacked copies a larger batch."""
+    return cast("Tensor", _StackableAttention.apply(query, key, value, attn_mask, is_causal, more))
 
 
-class _Attend(torch.autograd.Function):
-    """torch goes through stacked copies one by one; for us they are a larger batch."""
+class _StackableAttention(torch.autograd.Function):
+    """Fused attention with a vmap rule: torch's own runs the copies one by one."""
 
     @staticmethod
     def forward(
@@ -104,45 +113,43 @@ class _Attend(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        """There are no gradients here."""
+        """Save nothing: no gradients are computed here."""
 
     @staticmethod
     def vmap(info: Any, dims: tuple[int | None, ...], *given: Any) -> tuple[Tensor, int]:
-        count, (*tensors, mask), rest = info.batch_size, given[:4], given[4:]
+        copies = info.batch_size
+        query, key, value, mask, *rest = given
+        query, key, value = (
+            _copies_first(each, dim, copies)
+            for each, dim in zip((query, key, value), dims, strict=False)
+        )
         if mask is not None:
-            axis = None if dims[3] is None else dims[3] % mask.ndim
-            batch = (
-                tensors[0].shape[0 if dims[0] else 1]
-                if dims[0] is not None
-                else tensors[0].shape[0]
-            )
-            mask = _front(mask, axis, count)
+            mask = _copies_first(mask, None if dims[3] is None else dims[3] % mask.ndim, copies)
             while mask.ndim < 5:  # copies, images, heads, queries, keys
                 mask = mask.unsqueeze(1)
-            mask = mask.expand(count, batch, *mask.shape[2:]).flatten(0, 1)
-        flat = [
-            _front(each, dim, count).flatten(0, 1) for each, dim in zip(tensors, dims, strict=False)
-        ]
-        query, key, value = flat
-        return _Attend.forward(query, key, value, mask, *rest).unflatten(0, (count, -1)), 0
+            mask = mask.expand(copies, query.shape[1], *mask.shape[2:]).flatten(0, 1)
+        flat = (each.flatten(0, 1) for each in (query, key, value))
+        outputs = _StackableAttention.forward(*flat, mask, *rest)
+        return outputs.unflatten(0, (copies, -1)), 0
 
 
-def _front(given: Tensor, dim: int | None, count: int) -> Tensor:
-    """With the copies as first axis."""
-    return given.expand(count, *given.shape) if dim is None else given.movedim(dim, 0)
+def _copies_first(tensor: Tensor, dim: int | None, copies: int) -> Tensor:
+    """Make the copies the first axis."""
+    return tensor.expand(copies, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
 
 
-def lean(specimen: Specimen) -> Specimen:
-    """The same model for a CPU: linear layers, and GELUs behind them, as one oneDNN operation each, and only of the
-    token that is read off."""
+def with_fused_linear(specimen: Specimen) -> Specimen:
+    """Return the same model for a CPU: linear layers, with the GELU after them, as oneDNN operations.
+
+    `mkldnn::_linear_pointwise` is what torch's own compiler emits, and private to torch: where it is
+    missing the model stays as it is. Tests compare it with the model, to float32 precision.
+    """
     weight = next(specimen.parameters(), torch.empty(0))
-    fits = (
-        weight.device.type == "cpu"
-        and weight.dtype == torch.float32
-        and torch.backends.mkldnn.is_available()
-    )
+    float32_on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     fused = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
-    if not fits or fused is None or not hasattr(specimen.module, "graph"):
+    if not float32_on_cpu or not torch.backends.mkldnn.is_available() or fused is None:
+        return specimen
+    if not hasattr(specimen.module, "graph"):
         return specimen
 
     def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
@@ -151,20 +158,19 @@ def lean(specimen: Specimen) -> Specimen:
             if node.target is aten.linear.default:
                 _fuse(node, fused.default)
 
-    return specimen._edited(edit, "with lean linear layers")
+    return specimen._edited(edit, "with fused linear layers")
 
 
 def _fuse(node: fx.Node, fused: Any) -> None:
+    """Replace a linear layer, and the GELU that is its only user, by one fused operation."""
     images, weight, bias = (*node.args, None)[:3]
     users = list(node.users)
-    curved = users[0] if len(users) == 1 and users[0].target is aten.gelu.default else None
-    algorithm = (
-        "none"
-        if curved is None
-        else str(curved.kwargs.get("approximate", (*curved.args, "none")[1]))
-    )
+    gelu = users[0] if len(users) == 1 and users[0].target is aten.gelu.default else None
     node.target, node.kwargs = fused, {}
-    node.args = (images, weight, bias, "none" if curved is None else "gelu", [], algorithm)
-    if curved is not None:
-        curved.replace_all_uses_with(node)
-        node.graph.erase_node(curved)
+    if gelu is None:
+        node.args = (images, weight, bias, "none", [], "none")
+        return
+    algorithm = str(gelu.kwargs.get("approximate", (*gelu.args, "none")[1]))
+    node.args = (images, weight, bias, "gelu", [], algorithm)
+    gelu.replace_all_uses_with(node)
+    node.graph.erase_node(gelu)

@@ -1,13 +1,14 @@
-"""Directions in the space of weights, and the plane that two of them span (A4.05).
+"""Directions in parameter space, and the plane that two of them span.
 
-    random      d[i] = g[i] · |w[i]| / |g[i]|                      for every filter i, an output row of a weight
-    official    d[…, j] = g[…, j] · |w[…, j]| / (|g[…, j]| + 1e-7)  for every column j, norms over the first axis
+    random      d[i] = g[i] · |w[i]| / |g[i]|                       per filter i, an output row
+    official    d[…, j] = g[…, j] · |w[…, j]| / (|g[…, j]| + 1e-7)  per column j, norms over axis 0
 
-of Gaussian numbers g. The first is what filter-wise normalisation is meant to be (Li et al. 2018); the second is what
-the code of How Do Vision Transformers Work? computes (X-32), for whoever wants its pictures. Biases, norms, positions
-and tokens have no filters and stay where they are; the official variant moves tokens, and tables of positions that are
-not called `pos_embed` or `relative_position`, as its code does. Eigenvectors of the Hessian have length one and move
-all parameters: along them the loss is curved most, at the centre by the eigenvalue.
+with Gaussian g. The first is filter-wise normalisation as Li et al. 2018 define it; the second is
+what the code of Park & Kim 2022 computes, to reproduce its figures. Biases, norms, positions and
+tokens have no filters and do not move; the official variant moves tokens, and tables of positions
+that are not called `pos_embed` or `relative_position`, as its code does. Eigenvectors of the Hessian
+have length one and move all parameters: the loss is curved most along them, at the centre by the
+eigenvalue.
 """
 
 from __future__ import annotations
@@ -21,45 +22,47 @@ import torch
 from torch import Tensor, nn
 
 from vitreous.measure.curvature.lanczos import extreme
-from vitreous.measure.curvature.loss import PREFIX, Hessian, Weights
+from vitreous.measure.curvature.loss import (
+    PREFIX,
+    Hessian,
+    Weights,
+    check_second_derivatives,
+)
 from vitreous.random_numbers import torch_generator
 from vitreous.specimen.specimen import Specimen
 from vitreous.training.optim import undecayed
 
 Kind = Literal["random", "official", "eigenvectors"]
 SPARED = ("pos_embed", "relative_position")
-"""Words in the names of what the official variant leaves where it is."""
+"""Words in the names of parameters that the official variant does not move."""
 
 
-def still(model: nn.Module) -> set[str]:
-    """Names of the parameters without filters: one-dimensional ones, tables of positions, tokens."""
+def parameters_without_filters(model: nn.Module) -> set[str]:
+    """Return the names of one-dimensional parameters, tables of positions, and tokens."""
     shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
     tables = {name for name, shape in shapes.items() if len(shape) == 3 and shape[0] == 1}
     return {name.removeprefix(PREFIX) for name in undecayed(model) | tables}
 
 
-def direction(
-    kind: Kind, given: Weights, left: Collection[str], seed: int, axis: int
+def random_direction(
+    kind: Kind, given: Weights, fixed: Collection[str], seed: int, axis: int
 ) -> dict[str, Tensor]:
-    """The parameters that move, and where to. Numbers depend on seed, axis and a parameter's name alone, so that two
-    moments of one training are seen along the same directions, each at its own scale."""
-    found = {}
+    """Draw a `random` or `official` direction: the parameters that move, and by how much.
+
+    Numbers depend on the seed, the axis and a parameter's name only, so two checkpoints of one
+    training move along the same direction, each at its own scale. `random` leaves out those `fixed`.
+    """
+    direction = {}
     for name, weight in given.items():
         if kind == "official" and (weight.ndim < 2 or any(word in name for word in SPARED)):
             continue
-        if kind == "random" and name in left:
+        if kind == "random" and name in fixed:
             continue
         generator = torch_generator(seed, "direction", axis, name)
-        drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(
-            weight.device
-        )
-        scaled = (
-            by_filter(drawn, weight.double())
-            if kind == "random"
-            else by_column(drawn, weight.double())
-        )
-        found[name] = scaled.to(weight.dtype)
-    return found
+        drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+        normalise = _by_filter if kind == "random" else _by_column
+        direction[name] = normalise(drawn.to(weight.device), weight.double()).to(weight.dtype)
+    return direction
 
 
 def eigenvectors(
@@ -71,9 +74,12 @@ def eigenvectors(
     count: int,
     seed: int,
 ) -> tuple[dict[str, Tensor], ...]:
-    """Of the Hessian of the loss on these images: those of the eigenvalues of largest size, of either sign.
+    """Return the `count` leading eigenvectors of the Hessian of the loss on these images.
 
-    A sign of its own an eigenvector has not: its largest entry is positive."""
+    Leading means of largest |eigenvalue|. The sign of an eigenvector is arbitrary: the largest entry
+    is made positive.
+    """
+    check_second_derivatives(specimen, given, images[None], targets[None])
     hessian = Hessian(specimen, given, images[None], targets[None], at_once)
     generator = torch_generator(seed, "eigenvectors")
     start = torch.randn(1, sum(hessian.sizes), generator=generator).to(images)
@@ -85,21 +91,21 @@ def eigenvectors(
     return tuple(axes)
 
 
-def by_filter(drawn: Tensor, weight: Tensor) -> Tensor:
-    """Every output row at the length of the weight's; a vector is one filter. Rows of zeros do not move."""
+def _by_filter(drawn: Tensor, weight: Tensor) -> Tensor:
+    """Scale every output row to the norm of the weight's; a vector is one filter."""
     rows = drawn.reshape(1, -1) if drawn.ndim < 2 else drawn.flatten(1)
     length = weight.reshape_as(rows).norm(dim=1, keepdim=True)
     return (rows * (length / rows.norm(dim=1, keepdim=True))).reshape_as(drawn)
 
 
-def by_column(drawn: Tensor, weight: Tensor) -> Tensor:
-    """As the official code has it: norms over the outputs, for every input (and place in a kernel) on its own."""
+def _by_column(drawn: Tensor, weight: Tensor) -> Tensor:
+    """Scale as the official code does: norms over the outputs, per input and kernel position."""
     return drawn * (weight.norm(dim=0, keepdim=True) / (drawn.norm(dim=0, keepdim=True) + 1e-7))
 
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """Weights, and the directions in which they are moved, one or two."""
+    """The line or plane through some weights along one or two directions."""
 
     origin: Weights
     axes: tuple[Weights, ...]
@@ -109,39 +115,36 @@ class Plane:
         return tuple(name for name in self.origin if any(name in axis for axis in self.axes))
 
     def at(self, where: Tensor) -> dict[str, Tensor]:
-        """The parameters that have moved, at `where` (axes,); at zero they are the model's to the last bit.
+        """Return the moving parameters at a point (axes,); at zero they are exactly the model's.
 
-        At several places (p, axes) they are stacked, (p, …)."""
-        found = {}
+        At several points (p, axes) they are stacked, (p, …).
+        """
+        moved = {}
         there: dict[tuple[torch.device, torch.dtype], Tensor] = {}
         for name in self.moving:
             value = self.origin[name]
             home = value.device, value.dtype
-            there.setdefault(
-                home, there.get(home, where).to(*home)
-            )  # a GPU waits for every number that is sent
+            if home not in there:  # sent once: every transfer makes a GPU wait
+                there[home] = where.to(*home)
             steps = there[home].reshape(*where.shape, *(1,) * value.ndim)
             for i, axis in enumerate(self.axes):
                 if name in axis:
                     value = torch.addcmul(value, steps.select(where.ndim - 1, i), axis[name])
-            found[name] = value
-        return found
+            moved[name] = value
+        return moved
 
     def squares(self, where: Tensor) -> Tensor:
-        """(p, parameters) squared norms of all parameters at places (p, axes), in float64 from their products."""
+        """Return the squared norm of every parameter at points (p, axes), (p, parameters) in float64."""
         here = torch.cat([torch.ones(len(where), 1, dtype=torch.float64), where.double().cpu()], 1)
         return torch.einsum("pi,nij,pj->pn", here, self._products, here)
 
     @cached_property
     def _products(self) -> Tensor:
-        """(parameters, 1 + axes, 1 + axes) of every parameter and its directions with each other."""
-        found = []
+        """Inner products of every parameter and its directions, (parameters, 1 + axes, 1 + axes)."""
+        products = []
         for name, weight in self.origin.items():
-            still = torch.zeros_like(weight)
-            flat = (
-                torch.stack([weight, *(axis.get(name, still) for axis in self.axes)])
-                .flatten(1)
-                .double()
-            )
-            found.append(flat @ flat.T)
-        return torch.stack(found).cpu()
+            zeros = torch.zeros_like(weight)
+            vectors = torch.stack([weight, *(axis.get(name, zeros) for axis in self.axes)])
+            flat = vectors.flatten(1).double()
+            products.append(flat @ flat.T)
+        return torch.stack(products).cpu()

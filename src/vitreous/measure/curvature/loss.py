@@ -1,9 +1,10 @@
-"""The loss as a function of the parameters, its Hessian times vectors, and the ends of the Hessian's spectrum.
+"""The loss as a function of the parameters, and products of its Hessian with vectors.
 
-    NLL(w) = mean over a fixed batch of  -Σ_c target_c log softmax(f_w(image))_c        L2(w) = ½ · decay · |w|²
+    NLL(w) = mean over a fixed batch of  -Σ_c target_c log softmax(f_w(image))_c
 
-are kept apart: the second is known exactly and shifts every eigenvalue by `decay`. The model's own weights are never
-written; the loss is called with a dict of tensors instead of them (`torch.func.functional_call`).
+An L2 term ½ · decay · |w|² is known exactly: it shifts every eigenvalue by `decay`. The model's
+weights are never written: the loss takes a dict of tensors in their place
+(`torch.func.functional_call`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from vitreous.data.augment import Augmenter
 from vitreous.data.dataset import Dataset, Triple
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.measure.curvature.second_derivatives import quick
+from vitreous.measure.curvature.second_derivatives import with_fast_second_derivatives
 from vitreous.measure.subject import Subject, logits
 from vitreous.random_numbers import torch_generator
 from vitreous.specimen.anatomy import Unit
@@ -32,66 +33,71 @@ from vitreous.training import recipes
 
 Stream = Literal["augmented", "clean"]
 Weights = Mapping[str, Tensor]
-"""Parameters by the path under which the user knows them, `blocks.0.attn.qkv.weight`."""
+"""Parameters by their path in the original model, such as `blocks.0.attn.qkv.weight`."""
 PREFIX = "module."
-"""What a specimen puts before a path."""
+"""Prefix of a specimen's parameters."""
+CHECKED = 4
+"""Images in the check of second derivatives."""
+TOLERANCE = 30.0
+"""Accepted gap between two products, in roots of the machine epsilon: 1 % in float32."""
 
 
 @contextmanager
 def twice_differentiable() -> Iterator[None]:
-    """Gradients are on, and fused attention, which has no second derivative, is computed step by step; then as before.
+    """Enable gradients, and replace fused attention, which has no second derivative, by its math version.
 
-    Fused kernels stay switched off for whoever else computes in this process meanwhile."""
+    The choice of kernel holds for the whole process, also for other threads, until the end.
+    """
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
         yield
 
 
 def weights(specimen: Specimen, where: str = "") -> dict[str, Tensor]:
-    """Parameters that the output depends on, detached; all, or those of `where`.
+    """Return the parameters that the output depends on, detached, frozen or not.
 
-    `where` is `stage 2`, a kind (`attention`), a unit by path, glob or label (`blocks.*.mlp`, `1.3`), or a pattern of
-    parameters (`blocks.0.attn.qkv.*`). Buffers are none, and nor are parameters that nothing uses; whether a parameter
-    was frozen in training does not matter.
+    Parameters
+    ----------
+    where
+        All of them (default), or those of `stage 2`, a kind (`attention`), a unit by path, glob or
+        label (`blocks.*.mlp`, `1.3`), or a pattern of parameters (`blocks.0.attn.qkv.*`).
     """
     used = _used(specimen)
-    found = {
+    chosen = {
         name.removeprefix(PREFIX): value.detach()
         for name, value in specimen.named_parameters()
         if value.is_floating_point() and name.removeprefix(PREFIX) in used
     }
-    chosen = {
-        name: found[name] for name in found if not where or name in _chosen(specimen, where, found)
-    }
+    if where:
+        names = _matching(specimen, where, chosen)
+        chosen = {name: value for name, value in chosen.items() if name in names}
     if not chosen:
-        raise VitreousError(
-            f"{specimen.anatomy.model} has no parameters, so its loss has no shape to look at."
-        )
+        raise VitreousError(f"{specimen.anatomy.model} has no parameters, so its loss is constant.")
     half = next((value.dtype for value in chosen.values() if value.dtype.itemsize < 4), None)
     if half is not None:
         raise VitreousError(
-            f"{specimen.anatomy.model} computes in {str(half).removeprefix('torch.')}, too coarse for second "
-            "derivatives; give it as model.float()."
+            f"{specimen.anatomy.model} computes in {str(half).removeprefix('torch.')}, too coarse for "
+            "second derivatives; give it as model.float()."
         )
     return chosen
 
 
-def _chosen(specimen: Specimen, where: str, known: Weights) -> set[str]:
+def _matching(specimen: Specimen, where: str, known: Weights) -> set[str]:
+    """Return the names of the parameters that `where` means."""
     units = _units(specimen, where)
-    found = {name for unit in units for name in of_unit(specimen, unit)}
-    found |= {name for name in known if fnmatchcase(name, where)}
-    if units and not found & set(known):
+    names = {name for unit in units for name in unit_parameters(specimen, unit)}
+    names |= {name for name in known if fnmatchcase(name, where)}
+    if units and not names & set(known):
         raise VitreousError(
             f"Of {specimen.anatomy.model}, {where!r} has no parameters; choose another part."
         )
-    if not found:
-        names = [*known, *(unit.name for unit in specimen.units)]
+    if not names:
         raise UnknownName(
             "part",
             where,
-            names,
+            [*known, *(unit.name for unit in specimen.units)],
             "Parts are 'stage 2', a kind, a unit's path or label, or a pattern of parameters.",
         )
-    return found
+    return names
 
 
 def _units(specimen: Specimen, where: str) -> tuple[Unit, ...]:
@@ -104,8 +110,8 @@ def _units(specimen: Specimen, where: str) -> tuple[Unit, ...]:
         return ()
 
 
-def of_unit(specimen: Specimen, unit: Unit) -> set[str]:
-    """Names of the parameters that a unit computes with, read off the graph between its input and its output."""
+def unit_parameters(specimen: Specimen, unit: Unit) -> set[str]:
+    """Return the names of the parameters between a unit's input and output in the graph."""
     graph, wiring = _graph(specimen), getattr(specimen, "_wiring", {}).get(unit.name)
     if graph is None or wiring is None:
         names = (name.removeprefix(PREFIX) for name, _ in specimen.named_parameters())
@@ -118,7 +124,7 @@ def of_unit(specimen: Specimen, unit: Unit) -> set[str]:
 
 
 def _used(specimen: Specimen) -> set[str]:
-    """Names of the parameters that reach the output."""
+    """Return the names of the parameters that the output depends on."""
     graph = _graph(specimen)
     if graph is None:
         return {name.removeprefix(PREFIX) for name, _ in specimen.named_parameters()}
@@ -135,71 +141,66 @@ def _used(specimen: Specimen) -> set[str]:
 
 
 def _graph(specimen: Specimen) -> fx.Graph | None:
-    """None for units named by hand, whose model is run as it is."""
+    """Return the graph; None if units were named by hand, and the model runs as it is."""
     return getattr(specimen.module, "graph", None)
 
 
 def _behind(roots: list[fx.Node], outside: set[fx.Node]) -> set[fx.Node]:
-    """The roots and all they are computed from, up to what lies outside."""
+    """Return the roots and all their ancestors, up to the nodes outside."""
     queue = [node for node in roots if node not in outside]
-    seen = set(queue)
+    reached = set(queue)
     while queue:
-        fresh = set(queue.pop().all_input_nodes) - seen - outside
-        seen |= fresh
-        queue.extend(fresh)
-    return seen
+        new = set(queue.pop().all_input_nodes) - reached - outside
+        reached |= new
+        queue.extend(new)
+    return reached
 
 
-def called(specimen: Specimen, given: Weights, images: Tensor) -> Any:
-    """What a model gives with these instead of some of its weights, or buffers."""
+def forward_with(specimen: Specimen, given: Weights, images: Tensor) -> Any:
+    """Run a model with these tensors in place of some of its parameters or buffers."""
     named = {PREFIX + name: value for name, value in given.items()}
     return functional_call(specimen, named, (images,)) if named else specimen(images)
 
 
-def scores(specimen: Specimen, given: Weights, images: Tensor) -> Tensor:
-    """(b, classes) with these instead of some of the weights."""
-    found = logits(called(specimen, given, images))
-    if found is None:
+def class_scores(specimen: Specimen, given: Weights, images: Tensor) -> Tensor:
+    """Return logits (b, classes), with these tensors in place of some of the parameters."""
+    scores = logits(forward_with(specimen, given, images))
+    if scores is None:
         raise VitreousError(
             f"{specimen.anatomy.model} gives no score for each class, so it has no loss."
         )
-    return found
+    return scores
 
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """Mean cross-entropy of one batch as a function of some of the parameters; the others stay as they are."""
+    """Mean cross-entropy of one batch as a function of some of the parameters; the others are fixed."""
 
     specimen: Specimen
     images: Tensor
-    """As the model wants them."""
+    """(b, c, h, w) prepared for the model."""
     targets: Tensor
     """(b,) classes, or (b, classes) shares."""
 
     def __call__(self, given: Weights) -> Tensor:
-        return F.cross_entropy(scores(self.specimen, given, self.images), self.targets)
-
-
-def l2(given: Weights, decay: float) -> Tensor:
-    """½ · decay · |w|², whose Hessian is decay times the identity."""
-    return 0.5 * decay * torch.stack([value.square().sum() for value in given.values()]).sum()
+        return F.cross_entropy(class_scores(self.specimen, given, self.images), self.targets)
 
 
 def require_finite(value: Tensor, model: str, what: str = "loss") -> Tensor:
-    """The value, or an error that says that it is none."""
+    """Return the value; raise if it is not finite."""
     if not bool(value.isfinite().all()):
         raise VitreousError(
-            f"The {what} of {model} is not finite on these images; train it with a lower rate, or load another "
-            "checkpoint."
+            f"The {what} of {model} is not finite on these images; train it with a lower learning "
+            "rate, or load another checkpoint."
         )
     return value
 
 
 class Batches:
-    """Batches as the loss sees them: the images alone (`clean`), or as training shows them (`augmented`).
+    """Batches of the loss: images as they are (`clean`), or augmented as in training (`augmented`).
 
-    An augmented batch is a function of its rows and the seed: crop, flip, RandAugment, mixing and smoothed labels are
-    those of `recipe`, drawn for these rows whenever and wherever they are asked for.
+    An augmented batch is a function of its rows and the seed: crop, flip, RandAugment, mixing and
+    smoothed labels are those of `recipe`, and the same whenever and wherever they are drawn.
     """
 
     def __init__(
@@ -220,7 +221,7 @@ class Batches:
             )
 
     def __call__(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Images as the model wants them and targets, on its device."""
+        """Return prepared images and targets, on the model's device."""
         images, labels = self.data.images[rows], self.data.labels[rows].to(self.subject.device)
         clean = self.subject.prepare(images)
         if self.augmenter is None:
@@ -233,7 +234,7 @@ class Batches:
         return shown.to(clean.dtype), targets.to(clean.dtype)
 
     def _generator(self, rows: Tensor) -> torch.Generator:
-        """On the CPU, so that a GPU sees the same images."""
+        """Draw on the CPU, so that a GPU sees the same images."""
         return torch_generator(self.seed, "augmented", *rows.tolist())
 
     def _resized(self, images: Tensor) -> Tensor:
@@ -247,23 +248,31 @@ class Batches:
 
 
 def _triple(given: tuple[float, ...], channels: int) -> Triple:
-    """Of colours; a grey model's counts for all three."""
+    """Return a number per colour; a grey model's one counts for all three."""
     red, green, blue = given[:channels] * (3 // channels)
     return red, green, blue
 
 
 class Hessian:
-    """Second derivatives of the loss of several batches, each for itself, times one vector for each.
+    """Products of the loss's Hessian with vectors, for several batches at once.
 
-    The graph of the gradients is made once and gone through for every product. Where the images of a batch are more
-    than fit into memory, it is made anew for every part of them at every product instead.
+    The graph of the gradients is built once and run for every product. If a batch does not fit into
+    memory, the graph is built anew for every part of it in every product.
+
+    Parameters
+    ----------
+    given
+        The parameters that the Hessian is over.
+    images, targets
+        (batches, b, …) prepared images and their targets.
+    at_once
+        Maximum number of images in memory, of all batches together.
     """
 
     def __init__(
         self, specimen: Specimen, given: Weights, images: Tensor, targets: Tensor, at_once: int
     ) -> None:
-        """`images` (batches, b, …) and `targets` (batches, b, …), of which `at_once` in all may be in memory."""
-        self.specimen = quick(specimen)
+        self.specimen = with_fast_second_derivatives(specimen)
         self.sizes = [value.numel() for value in given.values()]
         self.given = {
             name: value.expand(len(images), *value.shape).requires_grad_()
@@ -276,13 +285,12 @@ class Hessian:
             self.graph = self._gradients(*self.parts[0]) if len(self.parts) == 1 else None
 
     def __call__(self, vectors: Tensor) -> Tensor:
-        """(batches, n) to (batches, n)."""
+        """Multiply one vector per batch, (batches, n) to (batches, n)."""
         with twice_differentiable():
             if self.graph is not None:
                 return self._product(self.graph, vectors, keep=True)
-            return torch.stack(
-                [self._product(self._gradients(*part), vectors) for part in self.parts]
-            ).sum(0)
+            products = [self._product(self._gradients(*part), vectors) for part in self.parts]
+            return torch.stack(products).sum(0)
 
     def _gradients(self, images: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
         share = images.shape[1] / self.count
@@ -291,9 +299,8 @@ class Hessian:
             return Loss(self.specimen, images, targets)(given)
 
         if len(images) == 1:
-            total = loss(
-                {name: value[0] for name, value in self.given.items()}, images[0], targets[0]
-            )
+            first = {name: value[0] for name, value in self.given.items()}
+            total = loss(first, images[0], targets[0])
         else:
             total = torch.vmap(loss)(self.given, images, targets).sum()
         require_finite(total, self.specimen.anatomy.model)
@@ -304,13 +311,53 @@ class Hessian:
     def _product(
         self, gradients: tuple[Tensor, ...], vectors: Tensor, keep: bool = False
     ) -> Tensor:
-        parts = zip(vectors.split(self.sizes, 1), gradients, strict=True)
-        curved = [
-            (gradient, part.view_as(gradient)) for part, gradient in parts if gradient.requires_grad
-        ]
-        outputs, along = zip(*curved, strict=True)
+        curved, along = [], []
+        for part, gradient in zip(vectors.split(self.sizes, 1), gradients, strict=True):
+            if gradient.requires_grad:  # it does not where the loss is linear in a parameter
+                curved.append(gradient)
+                along.append(part.view_as(gradient))
         given = list(self.given.values())
-        found = torch.autograd.grad(
-            outputs, given, along, retain_graph=keep, materialize_grads=True
+        products = torch.autograd.grad(
+            curved, given, along, retain_graph=keep, materialize_grads=True
         )
-        return torch.cat([each.flatten(1) for each in found], 1)
+        return torch.cat([each.flatten(1) for each in products], 1)
+
+
+def check_second_derivatives(
+    specimen: Specimen, given: Weights, images: Tensor, targets: Tensor
+) -> None:
+    """Compare one product of `Hessian` with torch's own, and raise if they differ by more than rounding.
+
+    Torch's own is double backward through the unmodified graph. A few images suffice: the operations
+    are the same for any number. With several batches, two are used, so that `torch.vmap` is checked
+    too. The vector is random, so that no parameter escapes.
+    """
+    images, targets = images[:2, :CHECKED], targets[:2, :CHECKED]
+    hessian = Hessian(specimen, given, images, targets, images.shape[0] * images.shape[1])
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(len(images), sum(hessian.sizes), generator=generator).to(images)
+    vectors /= vectors.norm(dim=1, keepdim=True)
+    ours = hessian(vectors)[0]
+
+    leaves = {name: value.detach().requires_grad_() for name, value in given.items()}
+    values = list(leaves.values())
+    with twice_differentiable():
+        loss = Loss(specimen, images[0], targets[0])(leaves)
+        gradients = torch.autograd.grad(loss, values, create_graph=True, materialize_grads=True)
+        along = torch.cat([each.flatten() for each in gradients]) @ vectors[0]
+        products = torch.autograd.grad(along, values, materialize_grads=True)
+    theirs = torch.cat([each.flatten() for each in products])
+    if not bool((ours.isfinite() & theirs.isfinite()).all()):
+        return  # Lanczos iteration raises on its first product, and says what overflows
+
+    rounding = float(torch.finfo(images.dtype).eps) ** 0.5
+    # A flat loss has products of nearly zero, all rounding: smaller ones count as this size.
+    size = max(float(theirs.norm()), rounding)
+    gap = float((ours - theirs).norm()) / size
+    if not gap <= TOLERANCE * rounding:
+        raise VitreousError(
+            f"Second derivatives of {specimen.anatomy.model} differ from torch's own by {gap:.2g} "
+            f"of their size, where rounding explains {TOLERANCE * rounding:.2g}: torch "
+            f"{torch.__version__} runs autograd in an order that Vitreous does not expect. Use "
+            "another version of torch, and report this."
+        )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.curvature.loss import called
+from vitreous.measure.curvature.loss import forward_with
 from vitreous.measure.probes.gates import PARAMETER
 from vitreous.measure.probes.position_similarity import NAMED, RELATIVE
 from vitreous.specimen.anatomy import Unit
@@ -222,7 +222,7 @@ def _attending(specimen: Specimen, name: str, places: Places, change: str, means
 
 
 def _masked(specimen: Specimen, weights: Mapping[str, Tensor], means: Means) -> Model:
-    return partial(called, specimen, weights)
+    return partial(forward_with, specimen, weights)
 
 
 def _owner(specimen: Specimen, name: str) -> Unit | None:
