@@ -260,8 +260,9 @@ class HessianSpectrum(Analysis):
             band = np.maximum(np.stack(interval(dense, len(batches))), 0)
             band = np.where(band >= least * band[0].max(), band, np.nan)
             for i, where in enumerate(at.tolist()):
-                value = Estimate(*band[:, i], dense[1:, i])
-                yield {**blank, "measure": measure, "at": where, "density": value}
+                value, low, high = band[:, i]
+                known = Estimate(value, low, high, dense[1:, i])
+                yield {**blank, "measure": measure, "at": where, "density": known}
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:

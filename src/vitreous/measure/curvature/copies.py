@@ -128,8 +128,8 @@ class _StackableAttention(torch.autograd.Function):
             while mask.ndim < 5:  # copies, images, heads, queries, keys
                 mask = mask.unsqueeze(1)
             mask = mask.expand(copies, query.shape[1], *mask.shape[2:]).flatten(0, 1)
-        flat = (each.flatten(0, 1) for each in (query, key, value))
-        outputs = _StackableAttention.forward(*flat, mask, *rest)
+        query, key, value = (each.flatten(0, 1) for each in (query, key, value))
+        outputs = _StackableAttention.forward(query, key, value, mask, *rest)
         return outputs.unflatten(0, (copies, -1)), 0
 
 
