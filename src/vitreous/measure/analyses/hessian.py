@@ -261,8 +261,8 @@ class HessianSpectrum(Analysis):
             band = np.where(band >= least * band[0].max(), band, np.nan)
             for i, where in enumerate(at.tolist()):
                 value, low, high = band[:, i]
-                known = Estimate(value, low, high, dense[1:, i])
-                yield {**blank, "measure": measure, "at": where, "density": known}
+                at_point = Estimate(value, low, high, dense[1:, i])
+                yield {**blank, "measure": measure, "at": where, "density": at_point}
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
