@@ -8,7 +8,11 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from vitreous.results.calibration_error import _Bins, expected_calibration_error, nearest
+from vitreous.results.calibration_error import (
+    _Bins,
+    _nearest_with_sum,
+    expected_calibration_error,
+)
 
 
 def one_bin(n: int, right: int, confidence: float) -> tuple[list[float], ...]:
@@ -82,7 +86,7 @@ def test_a_calibrated_model_has_none() -> None:
 def test_nearest_against_an_optimiser(total: float) -> None:
     rng = np.random.default_rng(3)
     sizes, variances = rng.random(5) * 0.1, rng.random(5) + 0.1
-    found = nearest(sizes, variances, total)
+    found = _nearest_with_sum(sizes, variances, total)
     assert found.sum() == pytest.approx(total, abs=1e-12)
     assert (found >= 0).all()
 
@@ -108,10 +112,10 @@ def test_what_is_drawn_scatters_as_images_do() -> None:
     drawn = (
         np.abs(count * confidence - rng.binomial(count, confidence - sizes / share)).sum(1) / 200
     )
-    ours = bins.drawn(0.15)
+    ours = bins.simulated_ece(0.15)
     assert ours.mean() == pytest.approx(drawn.mean(), rel=0.01)
     assert ours.std() == pytest.approx(drawn.std(), rel=0.05)
-    assert bins.expected(0.15) == pytest.approx(drawn.mean(), rel=0.01)
+    assert bins.expected_ece(0.15) == pytest.approx(drawn.mean(), rel=0.01)
     np.testing.assert_allclose(
         np.quantile(ours, [0.025, 0.975]), np.quantile(drawn, [0.025, 0.975]), rtol=0.05
     )

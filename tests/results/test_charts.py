@@ -18,7 +18,7 @@ from results.conftest import MADE, VIEWS, distances, filters, reliability, simil
 from vitreous.errors import VitreousError
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS, Theme
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, style
-from vitreous.results.charts import svg
+from vitreous.results.charts import chart_svg
 
 
 def spec(result: Result, view: int = 0, theme: Theme = "light") -> dict[str, Any]:
@@ -60,14 +60,14 @@ def test_every_view_is_valid_and_stands_alone(name: str, view: int, theme: Theme
     assert all("url" not in node.get("data", {}) for node in nodes(whole))
     json.dumps(whole, allow_nan=False)
     assert whole["config"]["background"] == PAPERS[theme][1]
-    drawn = svg(result.chart(view, theme))
+    drawn = chart_svg(result.chart(view, theme))
     assert PAPERS[theme][1].lower() in drawn.lower()
     assert "NaN" not in drawn
     assert result.views[view].title in drawn
 
 
 def test_labels_are_written() -> None:
-    drawn = svg(distances("vit", "convit").chart())
+    drawn = chart_svg(distances("vit", "convit").chart())
     for words in (
         "distance (pixels)",
         "depth",
@@ -78,8 +78,8 @@ def test_labels_are_written() -> None:
         "attention",
     ):
         assert f">{words}<" in drawn
-    assert ">frequency (π)<" in svg(spectrum().chart())
-    assert ">as sure as right<" in svg(reliability().chart())
+    assert ">frequency (π)<" in chart_svg(spectrum().chart())
+    assert ">as sure as right<" in chart_svg(reliability().chart())
 
 
 def test_bands_lie_behind_the_marks_at_their_depths() -> None:
@@ -99,7 +99,7 @@ def test_bands_lie_behind_the_marks_at_their_depths() -> None:
     assert scale["range"] == [KIND_COLOURS["stem"], KIND_COLOURS["attention"], KIND_COLOURS["head"]]
     assert first["encoding"]["x"]["scale"]["domain"] == [-0.25, 1.25]
     # In the picture 440 pixels are 1.5 of depth, so the middle band is a third of them, from 146.67 on.
-    drawn = svg(result.chart())
+    drawn = chart_svg(result.chart())
     assert re.search(r'd="M146\.6\d+,0h146\.6\d+v260h-146', drawn)
 
 
@@ -109,7 +109,7 @@ def test_ribbons_keep_their_own_opacity() -> None:
     assert ribbon["mark"]["opacity"] == style.RIBBON
     assert (ribbon["encoding"]["y"]["field"], ribbon["encoding"]["y2"]["field"]) == ("low", "high")
     assert all("opacity" not in line["mark"] for line in marks(whole, "line"))
-    drawn = svg(distances("vit").chart(1))
+    drawn = chart_svg(distances("vit").chart(1))
     assert f'opacity="{style.RIBBON}"' in drawn
 
 
@@ -142,9 +142,9 @@ def test_heat_maps_have_square_cells_and_the_ramp_of_the_theme() -> None:
             np.linspace(0, 1, 7).tolist()
         )
     assert whole["encoding"]["y"]["sort"] == ["u3", "u2", "u1", "u0"]
-    assert len(re.findall(r'aria-roledescription="rect mark"', svg(similarity().chart()))) == 15, (
-        "a hole has no cell"
-    )
+    assert (
+        len(re.findall(r'aria-roledescription="rect mark"', chart_svg(similarity().chart()))) == 15
+    ), "a hole has no cell"
 
 
 def test_a_hundred_by_a_hundred_cells() -> None:
@@ -179,7 +179,7 @@ def test_models_that_differ_have_a_strip_each() -> None:
 
 
 def test_tiles_are_the_pictures() -> None:
-    drawn = svg(filters().chart())
+    drawn = chart_svg(filters().chart())
     assert "data:image/png;base64," in drawn
     assert all(f">{i}<" in drawn for i in range(1, 6))
 
@@ -206,7 +206,7 @@ def test_an_empty_table_draws_an_empty_chart() -> None:
         table=result.table.head(0),
         views=(View("line", "depth", "value", "model", bands=True),),
     )
-    assert "distance (pixels)" in svg(empty.chart())
+    assert "distance (pixels)" in chart_svg(empty.chart())
 
 
 def test_a_view_shows_the_rows_that_say_yes() -> None:
@@ -235,7 +235,7 @@ def test_groups_of_tiles_stand_under_their_names() -> None:
     )
     views = (View("tiles", "component", facet="model", array="tiles"),)
     result = replace(filters(), table=table, columns=columns, views=views)
-    assert all(f">{word}<" in svg(result.chart()) for word in ("a", "b", "5"))
+    assert all(f">{word}<" in chart_svg(result.chart()) for word in ("a", "b", "5"))
     _, ax = result.plot()
     places = {text.get_text(): text.get_position() for text in ax.texts}
     assert places["a"][1] < places["1"][1] == places["3"][1] < places["b"][1] < places["4"][1]
@@ -245,7 +245,7 @@ def test_groups_of_tiles_stand_under_their_names() -> None:
     narrowed = replace(
         result, table=table.assign(shown=table["model"] == "a"), views=(fewer,), arrays=tiles
     )
-    assert ">b<" not in svg(narrowed.chart())
+    assert ">b<" not in chart_svg(narrowed.chart())
     with pytest.raises(VitreousError, match="has 3 pictures and the table 5 rows"):
         replace(narrowed, table=table)
 

@@ -13,42 +13,41 @@ from results.conftest import distances, reliability, similarity, spectrum
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, RAMPS
 from vitreous.results import Column, Reference, Result, View
 from vitreous.results.panels import (
-    bands,
-    blend,
-    dashed,
-    levels,
-    panels,
-    shades,
-    spans,
-    thinned,
-    units_to_bands,
+    bar_spans,
+    colour_scale,
+    column_levels,
+    depth_limits,
+    model_bands,
+    ramp_colour,
+    spaced_labels,
+    split_panels,
+    unit_bands,
     value_limits,
-    x_limits,
 )
 
 
 def test_bands_reach_half_way_to_their_neighbours() -> None:
     units = [["conv2", "conv", 0.4], ["stem", "stem", 0.0], ["head", "head", 1.0]]
-    found = [(b.start, b.end, b.kind, b.unit) for b in units_to_bands("net", units)]
+    found = [(b.start, b.end, b.kind, b.unit) for b in model_bands("net", units)]
     assert found == [
         (-0.2, 0.2, "stem", "stem"),
         (0.2, 0.7, "conv", "conv2"),
         (0.7, 1.3, "head", "head"),
     ]
-    assert [(b.start, b.end) for b in units_to_bands("net", [["a", "conv", 0.5]])] == [(0.0, 1.0)]
-    assert units_to_bands("net", []) == []
+    assert [(b.start, b.end) for b in model_bands("net", [["a", "conv", 0.5]])] == [(0.0, 1.0)]
+    assert model_bands("net", []) == []
 
 
 def test_bands_come_from_all_units_where_they_are_known() -> None:
     result = distances("vit")
-    rows = [(b.start, b.end, b.kind) for b in bands(result, result.table)]
+    rows = [(b.start, b.end, b.kind) for b in unit_bands(result, result.table)]
     assert rows == [
         (-0.25, 0.25, "attention"),
         (0.25, 0.75, "attention"),
         (0.75, 1.25, "attention"),
     ]
     known = replace(result, about={"units": {"vit": [["a", "attention", 0.0], ["m", "mlp", 1.0]]}})
-    assert [(b.start, b.end, b.kind) for b in bands(known, known.table)] == [
+    assert [(b.start, b.end, b.kind) for b in unit_bands(known, known.table)] == [
         (-0.5, 0.5, "attention"),
         (0.5, 1.5, "mlp"),
     ]
@@ -56,29 +55,32 @@ def test_bands_come_from_all_units_where_they_are_known() -> None:
 
 def test_models_share_bands_only_where_they_are_alike() -> None:
     same = distances("vit", "deit")
-    assert [b.lanes for b in bands(same, same.table)] == [1, 1, 1]
+    assert [b.lanes for b in unit_bands(same, same.table)] == [1, 1, 1]
     table = same.table.copy()
     table.loc[table["model"] == "deit", "kind"] = "conv"
     other = replace(same, table=table)
-    assert [(b.model, b.lane, b.lanes) for b in bands(other, table)] == [("vit", 0, 2)] * 3 + [
+    assert [(b.model, b.lane, b.lanes) for b in unit_bands(other, table)] == [("vit", 0, 2)] * 3 + [
         ("deit", 1, 2)
     ] * 3
 
 
 def test_a_model_has_its_colour_also_where_others_could_not_be_asked() -> None:
     result = replace(distances("vit", "alternet"), about={"beside": ["vit", "resnet", "alternet"]})
-    found = shades(result, result.views[0], "light")
+    found = colour_scale(result, result.views[0], "light")
     assert found is not None
-    assert (found.of("vit"), found.of("alternet")) == (MODEL_COLOURS[0], MODEL_COLOURS[2])
+    assert (found.colour_of("vit"), found.colour_of("alternet")) == (
+        MODEL_COLOURS[0],
+        MODEL_COLOURS[2],
+    )
 
 
 def test_panels_hold_each_row_once() -> None:
     result = distances("vit", "deit")
-    parts = panels(result, result.views[1])
+    parts = split_panels(result, result.views[1])
     assert [part.title for part in parts] == ["vit", "deit"]
     assert [part.rows["model"].unique().tolist() for part in parts] == [["vit"], ["deit"]]
-    assert x_limits(parts[0], result.views[1]) == (-0.25, 1.25)
-    assert [part.title for part in panels(result, result.views[0])] == [""]
+    assert depth_limits(parts[0]) == (-0.25, 1.25)
+    assert [part.title for part in split_panels(result, result.views[0])] == [""]
 
 
 def test_order_of_levels() -> None:
@@ -88,36 +90,36 @@ def test_order_of_levels() -> None:
     })  # fmt: skip
     columns = tuple(Column(name, "order", "x") for name in map(str, table))
     result = Result("x", table, columns)
-    assert levels(result, "kind") == ["stem", "attention", "mlp"]
-    assert levels(result, "head") == [2, 10]
-    assert levels(result, "unit") == ["b", "a"]
-    assert levels(result, "size") == ["small", "large"]
+    assert column_levels(result, "kind") == ["stem", "attention", "mlp"]
+    assert column_levels(result, "head") == [2, 10]
+    assert column_levels(result, "unit") == ["b", "a"]
+    assert column_levels(result, "size") == ["small", "large"]
 
 
 def test_colours_are_those_of_the_palette() -> None:
     result = distances("vit", "deit")
-    models = shades(result, result.views[0], "dark")
+    models = colour_scale(result, result.views[0], "dark")
     assert models is not None
     assert (models.levels, models.colours) == (("vit", "deit"), MODEL_COLOURS[:2])
-    kinds = shades(result, View("line", "depth", "value", "kind"), "light")
+    kinds = colour_scale(result, View("line", "depth", "value", "kind"), "light")
     assert kinds is not None
-    assert kinds.of("attention") == KIND_COLOURS["attention"]
-    heads = shades(result, result.views[1], "light")
+    assert kinds.colour_of("attention") == KIND_COLOURS["attention"]
+    heads = colour_scale(result, result.views[1], "light")
     assert heads is not None
     assert heads.colours == (RAMPS["light"][2], RAMPS["light"][-1])
-    depth = shades(spectrum(), spectrum().views[0], "light")
+    depth = colour_scale(spectrum(), spectrum().views[0], "light")
     assert depth is not None
     assert depth.ends == (0.0, 1.0)
     many = distances(*(f"m{i}" for i in range(10)))
-    ten = shades(many, many.views[0], "light")
+    ten = colour_scale(many, many.views[0], "light")
     assert ten is not None
-    assert ten.of("m8") == ten.of("m0")
-    assert [dashed(ten, f"m{i}") for i in (0, 7, 8, 9)] == [False, False, True, True]
+    assert ten.colour_of("m8") == ten.colour_of("m0")
+    assert [ten.is_dashed(f"m{i}") for i in (0, 7, 8, 9)] == [False, False, True, True]
 
 
 def test_blend_is_linear_between_stops() -> None:
     ramp = ("#000000", "#102030", "#FFFFFF")
-    assert [blend(ramp, w) for w in (0, 0.25, 0.5, 1, 7, -1)] == [
+    assert [ramp_colour(ramp, w) for w in (0, 0.25, 0.5, 1, 7, -1)] == [
         "#000000", "#081018", "#102030", "#FFFFFF", "#FFFFFF", "#000000",
     ]  # fmt: skip
 
@@ -149,17 +151,17 @@ def test_limits_hold_everything_that_is_drawn() -> None:
 
 def test_bars_over_a_quantity_share_its_steps() -> None:
     result = reliability()
-    rows = spans(result, result.views[0], result.table)
+    rows = bar_spans(result, result.views[0], result.table)
     first: Any = rows[rows["confidence"] == 0.1]
     np.testing.assert_allclose(first["start"], [0.1 - 0.092, 0.1])
     np.testing.assert_allclose(first["end"], [0.1, 0.1 + 0.092])
     alone = replace(result.views[0], facet="model")
     np.testing.assert_allclose(
-        spans(result, alone, result.table)["end"] - result.table["confidence"], 0.092
+        bar_spans(result, alone, result.table)["end"] - result.table["confidence"], 0.092
     )
 
 
 def test_labels_keep_apart() -> None:
-    assert list(thinned(5, 100, 11)) == [0, 1, 2, 3, 4]
-    assert list(thinned(100, 400, 11)) == list(range(0, 100, 3))
-    assert not list(thinned(0, 0, 11))
+    assert list(spaced_labels(5, 100, 11)) == [0, 1, 2, 3, 4]
+    assert list(spaced_labels(100, 400, 11)) == list(range(0, 100, 3))
+    assert not list(spaced_labels(0, 0, 11))

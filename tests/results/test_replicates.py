@@ -78,7 +78,7 @@ def test_rows_of_several_results_and_some_of_them() -> None:
     both = Result.join([one, two])
     np.testing.assert_array_equal(both.draws(), np.concatenate([one.draws(), two.draws()], 1))
     chosen = np.array([True, False, False, True, False, True, False])
-    np.testing.assert_array_equal(both.where(chosen).draws(), both.draws()[:, chosen])
+    np.testing.assert_array_equal(both.select(chosen).draws(), both.draws()[:, chosen])
 
 
 def test_an_estimate_beside_plain_numbers() -> None:

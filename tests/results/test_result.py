@@ -155,5 +155,5 @@ def test_repr_is_one_line() -> None:
 
 
 def test_a_view_that_is_not_there() -> None:
-    with pytest.raises(VitreousError, match="View 2 of result 'cka' was asked for; it has 2"):
+    with pytest.raises(VitreousError, match="has 2 views, counted from 0, and none is view 2"):
         similarity().view(2)

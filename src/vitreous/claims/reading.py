@@ -16,8 +16,7 @@ from vitreous.claims.evidence import Evidence, Exhibit
 from vitreous.claims.facts import checked, spoken, told
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
-from vitreous.results.files import AGAIN, INSPECTION, read_index, stored
-from vitreous.results.files import load as load_result
+from vitreous.results.files import INDEX_NAME, REMEDY, load_indexed, load_result, read_index
 from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
@@ -54,23 +53,24 @@ def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
     if (home / EXHIBITS).is_dir():
         folders = sorted(index.parent for index in (home / EXHIBITS).glob(f"*/{INDEX}"))
         return Evidence([exhibit(folder) for folder in folders])
-    if (home / INSPECTION).is_file():
+    if (home / INDEX_NAME).is_file():
         try:
             index = read_index(home)
             readers = {
-                name: partial(stored, home, name, facts) for name, facts in index["results"].items()
+                name: partial(load_indexed, home, name, header)
+                for name, header in index["results"].items()
             }
             kinds = {
                 name: [unit["kind"] for unit in raw["units"]]
                 for name, raw in index["anatomies"].items()
             }
         except (KeyError, TypeError, AttributeError) as error:
-            raise Damaged(home / INSPECTION, f"{type(error).__name__}: {error}", AGAIN) from None
+            raise Damaged(home / INDEX_NAME, f"{type(error).__name__}: {error}", REMEDY) from None
         found = Stored(readers)
         return Evidence(_models(found, {**kinds, **_units(found)}, roles or {}), unjudged(found))
     raise VitreousError(
         f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as studies have, nor an "
-        f"{INSPECTION}, as `vitreous inspect --results` and `Inspection.save` write it."
+        f"{INDEX_NAME}, as `vitreous inspect --results` and `Inspection.save` write it."
     )
 
 

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
-from vitreous.results.files import AGAIN, INSPECTION, forget, pack, read_index, stored
+from vitreous.results.files import (
+    INDEX_NAME,
+    REMEDY,
+    encode_result,
+    load_indexed,
+    read_index,
+    remove_old_data,
+)
 from vitreous.specimen.anatomy import Anatomy
 from vitreous.storage.atomic_files import (
     Damaged,
@@ -26,8 +33,6 @@ from vitreous.storage.locks import hold_lock
 if TYPE_CHECKING:
     from vitreous.measure.probe import Setting
     from vitreous.measure.subject import Subject
-
-INDEX = INSPECTION
 
 
 class Inspection(Mapping[str, Result]):
@@ -90,7 +95,7 @@ class Inspection(Mapping[str, Result]):
 
     def _save(self, home: Path) -> None:
         """Files of numbers never replace others; the index, which is written next, is the step from old to new."""
-        packed = {name: pack(result, name) for name, result in self._results.items()}
+        packed = {name: encode_result(result, name) for name, result in self._results.items()}
         contents = {name: content for _, own in packed.values() for name, content in own.items()}
         before = _names(home)
         for name, content in contents.items():
@@ -102,11 +107,11 @@ class Inspection(Mapping[str, Result]):
                 name: json.loads(anatomy.to_json()) for name, anatomy in self.anatomies.items()
             },
         }
-        write_json(home / INDEX, index)
+        write_json(home / INDEX_NAME, index)
         for name, (facts, _) in packed.items():  # for those who read one result alone
             write_json(home / f"{name}.json", facts)
         with explain_write_errors(home):
-            forget(home, {*before, *packed}, set(contents))
+            remove_old_data(home, {*before, *packed}, set(contents))
             for name in before - packed.keys():
                 (home / f"{name}.json").unlink(missing_ok=True)
 
@@ -114,17 +119,19 @@ class Inspection(Mapping[str, Result]):
     def load(cls, folder: Path | str) -> Inspection:
         """What `save` wrote."""
         home = Path(folder).expanduser()
-        if not (home / INDEX).is_file():
-            raise VitreousError(f"There is no inspection in {str(home)!r}: it has no {INDEX}.")
+        if not (home / INDEX_NAME).is_file():
+            raise VitreousError(f"There is no inspection in {str(home)!r}: it has no {INDEX_NAME}.")
         index = read_index(home)
-        results = {name: stored(home, name, facts) for name, facts in index["results"].items()}
+        results = {
+            name: load_indexed(home, name, facts) for name, facts in index["results"].items()
+        }
         try:
             anatomies = {
                 name: Anatomy.from_json(json.dumps(raw)) for name, raw in index["anatomies"].items()
             }
             return cls(results, index["left_out"], anatomies)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Damaged(home / INDEX, f"{type(error).__name__} {error}", AGAIN) from None
+            raise Damaged(home / INDEX_NAME, f"{type(error).__name__} {error}", REMEDY) from None
 
 
 def _names(home: Path) -> set[str]:

@@ -13,8 +13,7 @@ from vitreous.report.guard import Guard
 from vitreous.report.sections import csv
 from vitreous.report.surface import grids
 from vitreous.results import Result
-from vitreous.results.charts import SUFFIXES
-from vitreous.results.charts import write as write_chart
+from vitreous.results.charts import SUFFIXES, save_chart
 from vitreous.specimen.drawing import save
 
 Make = Callable[[], list[Path]]
@@ -50,7 +49,7 @@ def _files(inspection: Inspection, folder: Path) -> Iterator[tuple[str, Make]]:
 def _chart(result: Result, i: int, folder: Path) -> list[Path]:
     drawn = result.chart(i)
     stem = result.name if i == 0 else f"{result.name}-{i + 1}"
-    return [write_chart(drawn, folder / f"{stem}{suffix}") for suffix in SUFFIXES]
+    return [save_chart(drawn, folder / f"{stem}{suffix}") for suffix in SUFFIXES]
 
 
 def _tables(result: Result, folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from vitreous.palette import OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import Result, View
-from vitreous.results.panels import shades
+from vitreous.results.panels import colour_scale
 
 Change = tuple[list[str | int], Any]
 """Where in a chart, and what is there instead."""
@@ -78,7 +78,7 @@ def _night(result: Result, view: View) -> dict[str, str]:
         for by_day, by_night in every
         for day, night in zip(by_day, by_night, strict=True)
     }
-    light, dark = (shades(result.narrowed(view), view, theme) for theme in ("light", "dark"))
+    light, dark = (colour_scale(result.rows_of(view), view, theme) for theme in ("light", "dark"))
     if light and dark:
         known |= dict(zip(light.colours, dark.colours, strict=True))
     return known

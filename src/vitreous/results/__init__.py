@@ -1,8 +1,7 @@
-"""Results: what every question about a model is answered with. A tidy table, what its columns mean, how to look at it,
-and where it came from.
+"""Results of measurements: tidy tables with declared columns, intervals, replicates and figures.
 
-Nothing here needs torch, so that stored results can be read, drawn and judged anywhere; pandas and the drawing
-libraries are imported when they are first used.
+Nothing here needs torch, so saved results can be read, drawn and judged anywhere. pandas and the
+drawing libraries are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from vitreous.results.intervals import change_of_sums as change_of_sums
     from vitreous.results.intervals import clustered_share as clustered_share
     from vitreous.results.intervals import from_replicates as from_replicates
-    from vitreous.results.intervals import listed as listed
     from vitreous.results.intervals import mean_of_few as mean_of_few
     from vitreous.results.intervals import mean_of_sums as mean_of_sums
     from vitreous.results.intervals import paired_change as paired_change
@@ -46,7 +44,6 @@ _HOMES = {
     "clustered_share": "intervals",
     "estimate": "column",
     "from_replicates": "intervals",
-    "listed": "intervals",
     "mean_of_few": "intervals",
     "mean_of_sums": "intervals",
     "paired_change": "intervals",
@@ -56,9 +53,9 @@ _HOMES = {
 }
 
 __all__ = [
-    "UNIT_COLUMNS", "Column", "Estimate", "Interval", "Reference", "Replicates", "Result", "View", "bootstrap_mean",
-    "change_of_sums", "clustered_share", "estimate", "from_replicates", "listed", "mean_of_few", "mean_of_sums",
-    "paired_change", "ratio_of_few", "tabulate", "wilson",
+    "UNIT_COLUMNS", "Column", "Estimate", "Interval", "Reference", "Replicates", "Result", "View",
+    "bootstrap_mean", "change_of_sums", "clustered_share", "estimate", "from_replicates",
+    "mean_of_few", "mean_of_sums", "paired_change", "ratio_of_few", "tabulate", "wilson",
 ]  # fmt: skip
 
 

@@ -1,19 +1,22 @@
-"""The expected calibration error (ECE) without its bias, and an interval that holds.
+"""The expected calibration error (ECE) without its bias, and its confidence interval.
 
     plain ECE = Σ_bins |ĝ|,   ĝ = Σ_images of the bin (confidence − right) / n
 
-is never below zero, so noise raises it: 40 images of a perfectly calibrated model give 0.08 to 0.16. What
-is wanted is Σ |g| with g the mean of ĝ over samples, the plain ECE of infinitely many images.
+is never below zero, so noise raises it: 40 images of a perfectly calibrated model give 0.08 to
+0.16. The quantity to estimate is Σ |g| with g the expectation of ĝ: the plain ECE of infinitely
+many images.
 
-A hypothesis is a value T of Σ |g|. The gaps that go with it are those nearest to the measured ones: g minimises
-Σ (|g| − |ĝ|)² / variance with Σ |g| = T, so each gap moves in proportion to its variance and stops at zero. Under them
-ĝ is about normal, with the covariance of means of n images, (E[(confidence − right)²; bin] δ − g gᵀ) / n. Then
+A hypothesis is a value T of Σ |g|. Its gaps g are those nearest to the measured ones: they minimise
+Σ (|g| − |ĝ|)² / variance with Σ |g| = T, so each gap moves in proportion to its variance and stops
+at zero. Given g, ĝ is about normal with the covariance of means of n images,
+(E[(confidence − right)²; bin] δ − g gᵀ) / n. Then
 
-    value        the T for which the plain ECE is expected to be what was measured; 0 if even that of T = 0 is larger
-    low, high    the smallest and largest T under which a plain ECE that large, or that small, has a chance above 2.5 %
+    value    the T for which the expected plain ECE is the measured one; 0 if it is larger at T = 0
+    low      the smallest T under which a plain ECE this large has a probability above 2.5 %
+    high     the largest T under which a plain ECE this small has a probability above 2.5 %
 
-which is a test inverted, as Wilson's interval of a share is. Of a calibrated model the value is 0 about every other
-time, and `low` is 0 in at least 95 % of samples.
+This inverts a test, as Wilson's interval of a share does. For a calibrated model the value is 0 in
+about half of the samples, and `low` is 0 in at least 95 % of them.
 """
 
 from __future__ import annotations
@@ -28,8 +31,9 @@ from numpy.typing import ArrayLike, NDArray
 from vitreous.results.intervals import Interval
 
 DRAWS = 800
+"""Simulated samples for each hypothesis."""
 STEPS = 14
-"""Halvings of [0, 1]: an end is known to 0.00003."""
+"""Bisections of [0, 1]: an end of the interval is known to 0.00003."""
 
 Array = NDArray[np.float64]
 
@@ -37,32 +41,41 @@ Array = NDArray[np.float64]
 def expected_calibration_error(
     count: ArrayLike, confidence: ArrayLike, squares: ArrayLike, right: ArrayLike
 ) -> Interval:
-    """Debiased ECE and its 95 % interval from the sums in every bin (bins,): images, confidences, their squares, and
-    how many the model has right. Without an interval for a single image, NaN for none."""
-    sums = (np.asarray(each, dtype=np.float64) for each in (count, confidence, squares, right))
-    inside, sure, square, hits = sums
-    filled = inside > 0
-    n = float(inside.sum())
-    if not n or not np.isfinite(sure).all():
+    """Return the debiased ECE and its 95 % interval from sums in bins.
+
+    A single image has no interval; without images everything is NaN.
+
+    Parameters
+    ----------
+    count, confidence, squares, right
+        Sums (bins,): number of images, confidences, squared confidences, correct predictions.
+    """
+    counts, confidences, squared, hits = (
+        np.asarray(each, dtype=np.float64) for each in (count, confidence, squares, right)
+    )
+    filled = counts > 0
+    n = float(counts.sum())
+    if not n or not np.isfinite(confidences).all():
         return Interval(np.nan, np.nan, np.nan)
+    counts = counts[filled]
     bins = _Bins(
-        n,
-        inside[filled] / n,
-        sure[filled] / inside[filled],
-        square[filled] / inside[filled],
-        hits[filled],
+        n=n,
+        share=counts / n,
+        confidence=confidences[filled] / counts,
+        square=squared[filled] / counts,
+        right=hits[filled],
     )
     plain = float(np.abs(bins.gaps).sum())
     if n < 2:
         return Interval(plain, np.nan, np.nan)
-    value = _crossing(lambda total: bins.expected(total) - plain)
-    low = _crossing(lambda total: float(np.quantile(bins.drawn(total), 0.975)) - plain)
-    high = _crossing(lambda total: float(np.quantile(bins.drawn(total), 0.025)) - plain)
+    value = _root(lambda total: bins.expected_ece(total) - plain)
+    low = _root(lambda total: float(np.quantile(bins.simulated_ece(total), 0.975)) - plain)
+    high = _root(lambda total: float(np.quantile(bins.simulated_ece(total), 0.025)) - plain)
     return Interval(value, min(low, value), max(high, value))
 
 
-def _crossing(rising: Callable[[float], float]) -> float:
-    """Where a rising function of [0, 1] passes zero; the nearer end if it does not."""
+def _root(rising: Callable[[float], float]) -> float:
+    """Return the zero of an increasing function on [0, 1], or the nearer end if it has none."""
     if rising(0.0) >= 0:
         return 0.0
     low, high = 0.0, 1.0
@@ -74,80 +87,79 @@ def _crossing(rising: Callable[[float], float]) -> float:
 
 @cache
 def _normal(bins: int) -> Array:
-    """(DRAWS, bins) the same whenever asked for, and symmetric."""
+    """Return fixed normal numbers (DRAWS, bins), symmetric around 0."""
     half = np.random.default_rng(bins).standard_normal((DRAWS // 2, bins))
     return np.concatenate([half, -half])
 
 
 @dataclass(frozen=True)
 class _Bins:
-    """Bins that hold images, (bins,) each."""
+    """Statistics of the bins that hold images; all arrays are (bins,)."""
 
     n: float
+    """Number of images in all bins."""
     share: Array
+    """Share of the images."""
     confidence: Array
-    """Mean."""
+    """Mean confidence."""
     square: Array
-    """Mean square of the confidence."""
+    """Mean squared confidence."""
     right: Array
-    """Images that the model has right."""
+    """Number of correct predictions."""
 
     @property
     def gaps(self) -> Array:
         return self.share * self.confidence - self.right / self.n
 
     def hypothesis(self, total: float) -> tuple[Array, Array]:
-        """Sizes of the gaps that add up to `total`, nearest to those measured, and n times their variances before the
-        mean is taken off."""
+        """Return the sizes |g| with sum `total` nearest to the measured ones, and second moments.
+
+        The second moments are n times the variances of ĝ, before the squared mean is subtracted.
+        """
         accuracy = (self.right + self.confidence) / (self.share * self.n + 1)
-        sizes = nearest(
-            np.abs(self.gaps), self.share * np.maximum(accuracy * (1 - accuracy), 1e-6), total
-        )
+        variances = self.share * np.maximum(accuracy * (1 - accuracy), 1e-6)
+        sizes = _nearest_with_sum(np.abs(self.gaps), variances, total)
         over = self.gaps >= 0
         room = self.share * np.where(over, self.confidence, 1 - self.confidence)
-        over = np.where(
-            sizes > room, ~over, over
-        )  # an accuracy above 1 or below 0: the gap is one the other way
+        # a larger gap would need an accuracy above 1 or below 0: it is one of the other sign
+        over = np.where(sizes > room, ~over, over)
         sizes = np.minimum(sizes, self.share * np.where(over, self.confidence, 1 - self.confidence))
-        wanted = np.clip(self.confidence - np.where(over, 1, -1) * sizes / self.share, 0, 1)
-        powers = (
-            self.square - 2 * self.confidence * wanted + wanted
-        )  # mean of (confidence − right)²
-        return sizes, self.share * np.maximum(powers, 1e-12)
+        implied = np.clip(self.confidence - np.where(over, 1, -1) * sizes / self.share, 0, 1)
+        moments = self.square - 2 * self.confidence * implied + implied  # of confidence − right
+        return sizes, self.share * np.maximum(moments, 1e-12)
 
-    def expected(self, total: float) -> float:
-        """Mean of the plain ECE: of the sizes of normal numbers (the folded normal distribution)."""
+    def expected_ece(self, total: float) -> float:
+        """Return the expected plain ECE under a hypothesis: a sum of folded normal means."""
         from scipy.special import ndtr
 
-        sizes, powers = self.hypothesis(total)
-        spread = np.sqrt(np.maximum(powers - sizes**2, 1e-15) / self.n)
+        sizes, moments = self.hypothesis(total)
+        spread = np.sqrt(np.maximum(moments - sizes**2, 1e-15) / self.n)
         at = sizes / spread
         folded = spread * np.sqrt(2 / np.pi) * np.exp(-(at**2) / 2) + sizes * (1 - 2 * ndtr(-at))
         return float(folded.sum())
 
-    def drawn(self, total: float) -> Array:
-        """(DRAWS,) plain ECEs as they might have come out."""
-        sizes, powers = self.hypothesis(total)
-        length = min(float((sizes**2 / powers).sum()), 1.0)
-        part = (
-            (1 - np.sqrt(1 - length)) / length if length > 1e-12 else 0.5
-        )  # leaves the covariance powers − g gᵀ
+    def simulated_ece(self, total: float) -> Array:
+        """Return simulated plain ECEs (DRAWS,) under a hypothesis."""
+        sizes, moments = self.hypothesis(total)
+        length = min(float((sizes**2 / moments).sum()), 1.0)
+        # the factor that gives the noise the covariance diag(moments) − g gᵀ
+        factor = (1 - np.sqrt(1 - length)) / length if length > 1e-12 else 0.5
         normal = _normal(len(sizes))
-        along = normal @ (sizes / np.sqrt(powers))
-        off = normal * np.sqrt(powers) - part * along[:, None] * sizes
-        found: Array = np.abs(sizes + off / np.sqrt(self.n)).sum(1)
-        return found
+        along = normal @ (sizes / np.sqrt(moments))
+        noise = normal * np.sqrt(moments) - factor * along[:, None] * sizes
+        errors: Array = np.abs(sizes + noise / np.sqrt(self.n)).sum(1)
+        return errors
 
 
-def nearest(sizes: Array, variances: Array, total: float) -> Array:
-    """Numbers of at least 0 that add up to `total` with the least Σ (number − size)² / variance."""
+def _nearest_with_sum(sizes: Array, variances: Array, total: float) -> Array:
+    """Return numbers ≥ 0 with sum `total` that minimise Σ (number − size)² / variance."""
     missing = total - sizes.sum()
     if missing >= 0:
         return sizes + missing * variances / variances.sum()
     order = np.argsort(-sizes / variances)
-    shift = (total - np.cumsum(sizes[order])) / np.cumsum(
-        variances[order]
-    )  # if so many stay above zero
-    stay = np.flatnonzero((sizes / variances)[order] + shift > 0)
-    found: Array = np.maximum(sizes + (shift[stay[-1]] if len(stay) else -np.inf) * variances, 0)
-    return found
+    # entry k: the shift, in units of the variance, if the first k + 1 numbers stay above zero
+    shifts = (total - np.cumsum(sizes[order])) / np.cumsum(variances[order])
+    positive = np.flatnonzero((sizes / variances)[order] + shifts > 0)
+    shift = shifts[positive[-1]] if len(positive) else -np.inf
+    numbers: Array = np.maximum(sizes + shift * variances, 0)
+    return numbers

@@ -1,4 +1,4 @@
-"""Views as Altair charts, data inside; and charts as files, through vl-convert, without browser or network."""
+"""Views as Altair charts that contain their data, and charts as files, by vl-convert."""
 
 from __future__ import annotations
 
@@ -15,94 +15,93 @@ import pandas as pd
 from vitreous.errors import VitreousError
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import style
-from vitreous.results.montage import montage, montage_png
+from vitreous.results.montage import label_texts, montage, montage_png
 from vitreous.results.panels import (
     Drawing,
     Panel,
-    levels,
-    panels,
-    spans,
-    thinned,
-    written,
-    x_limits,
+    bar_spans,
+    column_levels,
+    depth_limits,
+    level_text,
+    spaced_labels,
 )
 from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
 from vitreous.unit_kinds import KINDS
 
 SUFFIXES = (".svg", ".png", ".pdf")
+Encoding = dict[str, Any]
+"""Arguments of `encode`."""
 
 
 def chart(result: Result, view: View, theme: Theme) -> alt.TopLevelMixin:
-    """The whole picture: a panel, or several in rows of up to three."""
-    result = result.narrowed(view)
+    """Return a view as a chart: one panel, or several in rows of up to three."""
+    result = result.rows_of(view)
     datasets: Any = alt.Undefined
     if view.mark == "tiles":
         drawn: Any = _tiles(result, view, theme)
     else:
-        drawing = _Drawing(result, view, theme)
-        parts = panels(result, view)
-        wide = len(parts) == 1
-        drawn = drawing.panel(parts[0], wide) if wide and not view.facet else None
-        if drawn is None:
-            each = [
-                drawing.panel(part, wide).properties(title=_quiet(part.title)) for part in parts
-            ]
-            columns = 2 if len(each) == 4 else 3
-            drawn = alt.concat(*each, columns=columns).resolve_scale(
-                color="shared", fill="shared", strokeDash="shared"
-            )
+        drawing = _ChartDrawing(result, view, theme)
+        drawn = drawing.all_panels()
         datasets = drawing.datasets
-    titled = {"title": alt.Title(view.title)} if view.title else {}
-    drawn = drawn.properties(**titled, config=style.vega(theme))
-    drawn.datasets = datasets  # as a property every row would be checked against the schema
+    title = {"title": alt.Title(view.title)} if view.title else {}
+    drawn = drawn.properties(**title, config=style.vega(theme))
+    drawn.datasets = datasets  # passed as a property, every row would be checked by the schema
     return drawn
 
 
-def write(drawn: alt.TopLevelMixin, path: Path) -> Path:
-    """Save a chart as the suffix says."""
+def save_chart(drawn: alt.TopLevelMixin, path: Path) -> Path:
+    """Save a chart in the format of the suffix; return the path."""
     if path.suffix.lower() not in SUFFIXES:
         raise VitreousError(
-            f"A figure was asked for as {path.name!r}; it can be written as {', '.join(SUFFIXES)}."
+            f"A figure cannot be saved as {path.name!r}; its name ends in {', '.join(SUFFIXES)}."
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn.save(str(path), scale_factor=2 if path.suffix.lower() == ".png" else 1)
     return path
 
 
-def svg(drawn: alt.TopLevelMixin) -> str:
-    """A chart as SVG text."""
+def chart_svg(drawn: alt.TopLevelMixin) -> str:
+    """Return a chart as SVG text."""
     text = StringIO()
     drawn.save(text, format="svg")
     return text.getvalue()
 
 
-def png(drawn: alt.TopLevelMixin, scale: float) -> bytes:
-    """A chart as a PNG file."""
+def chart_png(drawn: alt.TopLevelMixin, scale: float) -> bytes:
+    """Return a chart as the content of a PNG file."""
     content = BytesIO()
     drawn.save(content, format="png", scale_factor=scale)
     return content.getvalue()
 
 
-class _Drawing(Drawing):
-    """What the panels of one chart share."""
+class _ChartDrawing(Drawing):
+    """What the panels of one chart share, and one method for each mark."""
 
     def __init__(self, result: Result, view: View, theme: Theme) -> None:
         super().__init__(result, view, theme)
-        present = {band.kind for panel in panels(result, view) for band in panel.bands}
-        self.kinds = [
-            kind for kind in KINDS if kind in present
-        ]  # of all panels, which share one legend
+        present = {band.kind for panel in self.panels for band in panel.bands}
+        self.kinds = [kind for kind in KINDS if kind in present]  # one legend for all panels
         self.datasets: dict[str, list[dict[str, Any]]] = {}
-        """Rows by name: altair copies what stands in a layer at every step, and layers share their rows."""
-        self.tooltip = [
-            alt.Tooltip(
-                f"{c.name}:{_type(c.kind)}",
-                title=c.title,
-                **({"format": ".4~g"} if c.kind == "quantity" else {}),
-            )
-            for c in result.columns
-        ]
+        """Rows by name: layers share them, and altair would copy them at every step."""
+        self.tooltip = []
+        for column in result.columns:
+            quantity = column.kind == "quantity"
+            number = {"format": ".4~g"} if quantity else {}
+            shorthand = f"{column.name}:{'Q' if quantity else 'N'}"
+            self.tooltip.append(alt.Tooltip(shorthand, title=column.title, **number))
+
+    def all_panels(self) -> Any:
+        wide = len(self.panels) == 1
+        if wide and not self.view.facet:
+            return self.panel(self.panels[0], wide)
+        each = []
+        for panel in self.panels:
+            size = style.SIZES["axis"]
+            title = alt.Title(panel.title, fontSize=size, fontWeight="normal", offset=6)
+            each.append(self.panel(panel, wide).properties(title=title))
+        drawn = alt.concat(*each, columns=2 if len(each) == 4 else 3)
+        return drawn.resolve_scale(color="shared", fill="shared", strokeDash="shared")
 
     def data(self, rows: pd.DataFrame) -> alt.NamedData:
         name = f"rows{len(self.datasets)}"
@@ -113,161 +112,146 @@ class _Drawing(Drawing):
         if self.view.mark == "heatmap":
             return self.heatmap(panel)
         width, height = (440, 260) if wide else (230, 180)
-        marks = {"line": self.line, "scatter": self.scatter, "bar": self.bar}[self.view.mark](
-            panel, width
-        )
+        draw_marks = {"line": self.line, "scatter": self.scatter, "bar": self.bar}[self.view.mark]
+        marks = draw_marks(panel, width)
         layers = [*self.bands(panel, height), *marks]
         for reference in self.view.references:
             layers += self.reference(reference, panel)
         return alt.layer(*layers).properties(width=width, height=height)
 
-    def x(self, panel: Panel, width: float, **more: Any) -> alt.X:
+    def x(self, panel: Panel, width: float = 0, field: str = "", **more: Any) -> alt.X:
+        """Return the encoding of the x axis, for the column of the view or another `field`."""
         column = self.result.column(self.view.x)
         if column.kind != "quantity":
-            shown = levels(self.result, self.view.x, panel.rows)
-            longest = max((len(str(level)) for level in shown), default=0)
-            turned = longest * len(shown) * 6.5 > width
-            values = [shown[i] for i in thinned(len(shown), width, 13 if turned else 1)]
+            levels = column_levels(self.result, self.view.x, panel.rows)
+            longest = max((len(str(level)) for level in levels), default=0)
+            turned = longest * len(levels) * 6.5 > width
+            values = [levels[i] for i in spaced_labels(len(levels), width, 13 if turned else 1)]
             axis = alt.Axis(labelAngle=-40 if turned else 0, values=values, labelOverlap=False)
-            return alt.X(f"{column.name}:N", title=column.title, sort=shown, axis=axis, **more)
-        ends = x_limits(panel, self.view)
-        log = "x" in self.view.log
-        scale = alt.Scale(
-            type="log" if log else "linear", nice=False, **({} if log else {"zero": False}),
-            **({"domain": list(ends)} if ends else {} if log else {"padding": 8}),
-        )  # fmt: skip
-        axis = alt.Axis(tickCount=6, **({"values": [0, 0.2, 0.4, 0.6, 0.8, 1]} if ends else {}))
-        return alt.X(f"{column.name}:Q", title=column.title, scale=scale, axis=axis, **more)
+            shorthand = field or f"{column.name}:N"
+            return alt.X(shorthand, title=column.title, sort=levels, axis=axis, **more)
+        limits = depth_limits(panel)
+        scale: Encoding = {"type": "linear", "nice": False, "zero": False}
+        if "x" in self.view.log:
+            scale = {"type": "log", "nice": False}
+        if limits:
+            scale["domain"] = list(limits)
+        elif "x" not in self.view.log:
+            scale["padding"] = 8
+        ticks = {"values": [0, 0.2, 0.4, 0.6, 0.8, 1]} if limits else {}
+        axis = alt.Axis(tickCount=6, **ticks)
+        shorthand = field or f"{column.name}:Q"
+        return alt.X(shorthand, title=column.title, scale=alt.Scale(**scale), axis=axis, **more)
 
     def y(self, name: str = "") -> alt.Y:
+        """Return the encoding of the y axis, for the column of the view or another."""
         column = self.result.column(self.view.y)
+        name = name or column.name
         if column.kind != "quantity":
-            return alt.Y(
-                f"{name or column.name}:N",
-                title=column.title,
-                sort=levels(self.result, self.view.y),
-            )
-        kind: Any = "log" if "y" in self.view.log else "linear"
-        domain = {"domain": list(self.limits)} if self.limits else {}
-        zero = {} if kind == "log" else {"zero": False}
-        scale = alt.Scale(type=kind, nice=False, clamp=bool(self.view.limits), **zero, **domain)
-        return alt.Y(
-            f"{name or column.name}:Q", title=column.title, scale=scale, axis=alt.Axis(tickCount=5)
-        )
+            levels = column_levels(self.result, self.view.y)
+            return alt.Y(f"{name}:N", title=column.title, sort=levels)
+        scale: Encoding = {"type": "linear", "nice": False, "zero": False}
+        if "y" in self.view.log:
+            scale = {"type": "log", "nice": False}
+        if self.limits:
+            scale["domain"] = list(self.limits)
+        scale["clamp"] = bool(self.view.limits)
+        axis = alt.Axis(tickCount=5)
+        return alt.Y(f"{name}:Q", title=column.title, scale=alt.Scale(**scale), axis=axis)
 
-    def colour(self) -> dict[str, Any]:
-        """Encodings that tell lines apart; every layer carries its own opacity, none inherits one."""
-        if self.shades is None:
+    def interval(self) -> Encoding:
+        """Return the encoding of the two ends of an interval."""
+        return {"y": self.y(self.view.low), "y2": alt.Y2(f"{self.view.high}:Q")}
+
+    def colour(self) -> Encoding:
+        """Return the encoding of colours; each layer sets its own opacity."""
+        if self.scale is None:
             return {"color": alt.ColorValue(MODEL_COLOURS[0])}
-        column, found = self.result.column(self.view.colour), self.shades
-        if found.ends:
-            stops = np.linspace(*found.ends, len(found.colours)).tolist()
-            scale = alt.Scale(domain=stops, range=list(found.colours))
+        column, colours = self.result.column(self.view.colour), list(self.scale.colours)
+        if self.scale.ends:
+            stops = np.linspace(*self.scale.ends, len(colours)).tolist()
+            scale = alt.Scale(domain=stops, range=colours)
             return {"color": alt.Color(f"{column.name}:Q", title=column.title, scale=scale)}
-        scale = alt.Scale(domain=list(found.levels), range=list(found.colours))
+        scale = alt.Scale(domain=list(self.scale.levels), range=colours)
         named = self.view.colour in (self.view.facet, self.view.x)
         legend = None if named else alt.Legend(symbolOpacity=1)  # not that of the ribbons
-        return {
-            "color": alt.Color(f"{column.name}:N", title=column.title, scale=scale, legend=legend)
-        }
+        shorthand = f"{column.name}:N"
+        return {"color": alt.Color(shorthand, title=column.title, scale=scale, legend=legend)}
 
-    def dashes(self) -> dict[str, Any]:
-        """Where there are more lines than colours."""
-        found = self.shades
-        if (
-            found is None
-            or found.ends
-            or len(found.levels) <= len(MODEL_COLOURS)
-            or self.view.colour == "kind"
-        ):
+    def dashes(self) -> Encoding:
+        """Return the encoding of dashes if there are more lines than colours."""
+        if self.scale is None or self.view.colour == "kind":
             return {}
-        if self.result.column(self.view.colour).kind == "order":
+        levels, column = list(self.scale.levels), self.result.column(self.view.colour)
+        dashed = [self.scale.is_dashed(level) for level in levels]
+        if column.kind == "order" or not any(dashed):
             return {}
-        pattern = [[1, 0] if i < len(MODEL_COLOURS) else [5, 3] for i in range(len(found.levels))]
-        scale = alt.Scale(domain=list(found.levels), range=pattern)
-        title = self.result.column(self.view.colour).title
-        return {"strokeDash": alt.StrokeDash(f"{self.view.colour}:N", title=title, scale=scale)}
+        scale = alt.Scale(domain=levels, range=[[5, 3] if each else [1, 0] for each in dashed])
+        return {"strokeDash": alt.StrokeDash(f"{column.name}:N", title=column.title, scale=scale)}
 
     def line(self, panel: Panel, width: float) -> list[Any]:
-        base, colour = self.data(panel.rows), self.colour()
-        x, y = self.x(panel, width), self.y()
-        apart = [f"{name}:N" for name in (self.view.detail,) if name]
-        if self.shades and self.shades.ends:
-            apart.append(f"{self.view.colour}:N")
-        detail = {"detail": [alt.Detail(name) for name in apart]} if apart else {}
-        order = (
-            {"order": alt.Order(f"{self.view.x}:Q")}
-            if self.result.column(self.view.x).kind == "quantity"
-            else {}
-        )
+        base, colour = alt.Chart(self.data(panel.rows)), self.colour()
+        x, y, thin = self.x(panel, width), self.y(), bool(self.view.detail)
+        details = [self.view.detail] if thin else []
+        if self.scale and self.scale.ends:  # a ramp does not split lines by itself
+            details.append(self.view.colour)
+        detail = {"detail": [alt.Detail(f"{name}:N") for name in details]} if details else {}
+        order = {"order": alt.Order(f"{self.view.x}:Q")} if self.is_quantity(self.view.x) else {}
         layers = []
         if self.view.low:
-            ribbon = alt.Chart(base).mark_area(opacity=style.RIBBON, strokeWidth=0)
-            layers.append(
-                ribbon.encode(
-                    x=x,
-                    y=self.y(self.view.low),
-                    y2=alt.Y2(f"{self.view.high}:Q"),
-                    **colour,
-                    **detail,
-                )
-            )
-        thin = bool(self.view.detail)
-        lines = alt.Chart(base).mark_line(
-            strokeWidth=1.3 if thin else 2, strokeCap="round", strokeJoin="round"
-        )
+            ribbon = base.mark_area(opacity=style.RIBBON, strokeWidth=0)
+            layers.append(ribbon.encode(x=x, **self.interval(), **colour, **detail))
+        stroke = 1.3 if thin else 2
+        lines = base.mark_line(strokeWidth=stroke, strokeCap="round", strokeJoin="round")
         layers.append(lines.encode(x=x, y=y, **colour, **detail, **order, **self.dashes()))
-        few = panel.rows[self.view.x].nunique() <= 40
-        points = alt.Chart(base).mark_point(
-            filled=True, size=(14 if thin else 30) if few else 30, opacity=1 if few else 0
-        )
+        if panel.rows[self.view.x].nunique() <= 40:
+            points = base.mark_point(filled=True, size=14 if thin else 30, opacity=1)
+        else:  # invisible, for the tooltips
+            points = base.mark_point(filled=True, size=30, opacity=0)
         layers.append(points.encode(x=x, y=y, tooltip=self.tooltip, **colour))
         return layers
 
     def scatter(self, panel: Panel, width: float) -> list[Any]:
-        base, colour = self.data(panel.rows), self.colour()
+        base, colour = alt.Chart(self.data(panel.rows)), self.colour()
         x = self.x(panel, width)
-        points = alt.Chart(base).mark_point(filled=True, size=34, opacity=0.8)
+        points = base.mark_point(filled=True, size=34, opacity=0.8)
         return [
-            *self.whiskers(base, x, {}, colour),
+            *self.whiskers(base, {"x": x, **colour}),
             points.encode(x=x, y=self.y(), tooltip=self.tooltip, **colour),
         ]
 
     def bar(self, panel: Panel, width: float) -> list[Any]:
-        colour, x = self.colour(), self.x(panel, width)
         floor = alt.Y2Datum(0) if "y" not in self.view.log else alt.Undefined
-        if self.result.column(self.view.x).kind == "quantity":
-            rows = spans(self.result, self.view, panel.rows)
-            middle = self.data(rows.assign(middle=(rows["start"] + rows["end"]) / 2))
-            ends = {"x": self.x(panel, width, bandPosition=0), "x2": alt.X2("end:Q")}
-            ends["x"].shorthand = "start:Q"
-            bars = alt.Chart(middle).mark_bar(cornerRadiusEnd=1.5, opacity=0.9)
-            x.shorthand = "middle:Q"
-            drawn = bars.encode(**ends, y=self.y(), y2=floor, tooltip=self.tooltip, **colour)
-            return [drawn, *self.whiskers(middle, x, {}, {"color": alt.ColorValue(self.ink)})]
-        base, beside = self.data(panel.rows), {}
-        if self.shades and self.view.colour not in (self.view.x, self.view.facet):
-            beside = {
-                "xOffset": alt.XOffset(f"{self.view.colour}:N", sort=list(self.shades.levels))
-            }
-        bars = alt.Chart(base).mark_bar(cornerRadiusEnd=2, opacity=0.9)
-        drawn = bars.encode(x=x, y=self.y(), y2=floor, tooltip=self.tooltip, **colour, **beside)
-        return [drawn, *self.whiskers(base, x, beside, {"color": alt.ColorValue(self.ink)})]
+        place: Encoding
+        radius: float
+        if self.is_quantity(self.view.x):
+            rows = bar_spans(self.result, self.view, panel.rows)
+            rows = rows.assign(middle=(rows["start"] + rows["end"]) / 2)
+            start = self.x(panel, width, "start:Q", bandPosition=0)
+            place, middle = (
+                {"x": start, "x2": alt.X2("end:Q")},
+                {"x": self.x(panel, width, "middle:Q")},
+            )
+            radius = 1.5
+        else:
+            rows, place, radius = panel.rows, {"x": self.x(panel, width)}, 2
+            if self.scale and self.view.colour not in (self.view.x, self.view.facet):
+                levels = list(self.scale.levels)
+                place["xOffset"] = alt.XOffset(f"{self.view.colour}:N", sort=levels)
+            middle = place
+        base = alt.Chart(self.data(rows))
+        bars = base.mark_bar(cornerRadiusEnd=radius, opacity=0.9)
+        drawn = bars.encode(**place, y=self.y(), y2=floor, tooltip=self.tooltip, **self.colour())
+        return [drawn, *self.whiskers(base, {**middle, "color": alt.ColorValue(self.ink)})]
 
-    def whiskers(
-        self, base: Any, x: alt.X, beside: dict[str, Any], colour: dict[str, Any]
-    ) -> list[Any]:
+    def whiskers(self, base: alt.Chart, place: Encoding) -> list[Any]:
         if not self.view.low:
             return []
-        rule = alt.Chart(base).mark_rule(strokeWidth=1.2, opacity=0.7)
-        return [
-            rule.encode(
-                x=x, y=self.y(self.view.low), y2=alt.Y2(f"{self.view.high}:Q"), **beside, **colour
-            )
-        ]
+        rule = base.mark_rule(strokeWidth=1.2, opacity=0.7)
+        return [rule.encode(**self.interval(), **place)]
 
     def bands(self, panel: Panel, height: float) -> list[Any]:
-        """Kinds of units behind everything; strips at the foot where models differ, in the order of the legend."""
+        """Return the kinds of units behind everything; strips at the bottom if models differ."""
         if not panel.bands:
             return []
         scale = alt.Scale(domain=self.kinds, range=[KIND_COLOURS[kind] for kind in self.kinds])
@@ -275,70 +259,55 @@ class _Drawing(Drawing):
             symbolOpacity=2.2 * style.BAND, symbolType="square", symbolStrokeWidth=0, symbolSize=130
         )
         fill = alt.Fill("kind:N", title="kind of unit", scale=scale, legend=legend)
+        tooltip = [alt.Tooltip(f"{name}:N") for name in ("model", "unit", "kind")]
+        x, lanes = self.x(panel, field="start:Q"), panel.bands[0].lanes
         layers = []
-        for lane in range(panel.bands[0].lanes):
+        for lane in range(lanes):
             rows = pd.DataFrame([vars(band) for band in panel.bands if band.lane == lane])
-            x = self.x(panel, 0)
-            x.shorthand = "start:Q"
-            foot = height - (panel.bands[0].lanes - 1 - lane) * (style.LANE + 1)
-            whole = panel.bands[0].lanes == 1
-            edges = {} if whole else {"y": alt.YValue(foot - style.LANE), "y2": alt.Y2Value(foot)}
-            opacity = style.BAND if whole else 0.6
-            rect = alt.Chart(self.data(rows)).mark_rect(opacity=opacity, strokeWidth=0)
-            tooltip = [alt.Tooltip(f"{name}:N") for name in ("model", "unit", "kind")]
-            layers.append(rect.encode(x=x, x2=alt.X2("end:Q"), fill=fill, tooltip=tooltip, **edges))
-            if not whole and self.view.colour == "model":
-                whose = alt.Chart(alt.Data(values=[{"model": rows["model"][0]}])).mark_point(
-                    shape="square",
-                    filled=True,
-                    size=style.LANE**2 - 12,
-                    opacity=1,
+            base = alt.Chart(self.data(rows))
+            place = {"x": x, "x2": alt.X2("end:Q"), "fill": fill, "tooltip": tooltip}
+            if lanes == 1:
+                layers.append(base.mark_rect(opacity=style.BAND, strokeWidth=0).encode(**place))
+                continue
+            foot = height - (lanes - 1 - lane) * (style.LANE + 1)
+            edges = {"y": alt.YValue(foot - style.LANE), "y2": alt.Y2Value(foot)}
+            layers.append(base.mark_rect(opacity=0.6, strokeWidth=0).encode(**place, **edges))
+            if self.view.colour == "model":
+                square = alt.Chart(alt.Data(values=[{"model": rows["model"][0]}])).mark_point(
+                    shape="square", filled=True, size=style.LANE**2 - 12, opacity=1,
                     xOffset=style.LANE,
-                )
-                layers.append(
-                    whose.encode(
-                        x=alt.XValue("width"), y=alt.YValue(foot - style.LANE / 2), **self.colour()
-                    )
-                )
+                )  # fmt: skip
+                beside = {"x": alt.XValue("width"), "y": alt.YValue(foot - style.LANE / 2)}
+                layers.append(square.encode(**beside, **self.colour()))
         return layers
 
     def reference(self, reference: Reference, panel: Panel) -> list[Any]:
-        """A dashed line and its words, in a halo of paper that keeps the data off them."""
-        look = {"color": self.ink, "opacity": 0.7}
+        """Return a dashed line and its label."""
+        stroke: Encoding = {
+            "color": self.ink, "opacity": 0.7, "strokeDash": [4, 3], "strokeWidth": 1.2,
+        }  # fmt: skip
         if reference.axis == "slope":
-            ends = panel.rows[self.view.x].astype(float)
-            line = [
-                {"rx": x, "ry": reference.value * x, "label": reference.label}
-                for x in (0.0, float(ends.max()))
+            end = float(panel.rows[self.view.x].astype(float).max())
+            points = [
+                {"rx": x, "ry": reference.value * x, "label": reference.label} for x in (0.0, end)
             ]
-            x, y = self.x(panel, 0), self.y("ry")
-            x.shorthand = "rx:Q"
-            stroke = alt.Chart(alt.Data(values=line)).mark_line(
-                strokeDash=[4, 3], strokeWidth=1.2, **look
-            )
-            return [
-                stroke.encode(x=x, y=y),
-                *self.words(line[1:], {"x": x, "y": y}, align="right", dx=-10, dy=-2),
-            ]
+            place = {"x": self.x(panel, field="rx:Q"), "y": self.y("ry")}
+            line = alt.Chart(alt.Data(values=points)).mark_line(**stroke).encode(**place)
+            return [line, *self.label(points[1:], place, align="right", dx=-10, dy=-2)]
         values = [{"at": reference.value, "label": reference.label}]
-        rule = alt.Chart(alt.Data(values=values)).mark_rule(
-            strokeDash=[4, 3], strokeWidth=1.2, **look
-        )
+        rule = alt.Chart(alt.Data(values=values)).mark_rule(**stroke)
         if reference.axis == "x":
-            x = self.x(panel, 0)
-            x.shorthand = "at:Q"
+            x = self.x(panel, field="at:Q")
             place = {"x": x, "y": alt.YValue(0)}
-            return [
-                rule.encode(x=x),
-                *self.words(values, place, align="left", baseline="top", dx=4, dy=2),
-            ]
-        place = {"y": self.y("at"), "x": alt.XValue("width")}
-        return [
-            rule.encode(y=self.y("at")),
-            *self.words(values, place, align="right", baseline="bottom", dx=-4, dy=-2),
-        ]
+            label = self.label(values, place, align="left", baseline="top", dx=4, dy=2)
+            return [rule.encode(x=x), *label]
+        y = self.y("at")
+        place = {"y": y, "x": alt.XValue("width")}
+        label = self.label(values, place, align="right", baseline="bottom", dx=-4, dy=-2)
+        return [rule.encode(y=y), *label]
 
-    def words(self, values: list[dict[str, Any]], place: dict[str, Any], **where: Any) -> list[Any]:
+    def label(self, values: list[dict[str, Any]], place: Encoding, **where: Any) -> list[Any]:
+        """Return text with a halo in the colour of the paper, so that data do not cover it."""
         base, size = alt.Chart(alt.Data(values=values)), style.SIZES["label"]
         halo = base.mark_text(
             fontSize=size, color=self.paper, stroke=self.paper, strokeWidth=4, opacity=0.8, **where
@@ -347,101 +316,78 @@ class _Drawing(Drawing):
         return [layer.encode(text=alt.Text("label:N"), **place) for layer in (halo, ink)]
 
     def heatmap(self, panel: Panel) -> Any:
-        """Square cells, grey where there is no number; rows from the bottom up, so that diagonals rise."""
+        """Return square cells, grey where there is no number; rows run from bottom to top."""
         view, result = self.view, self.result
-        across, up = levels(result, view.x, panel.rows), levels(result, view.y, panel.rows)
+        across, up = (column_levels(result, name, panel.rows) for name in (view.x, view.y))
         step = max(min(math.floor(320 / max(len(across), len(up), 1)), 26), 4)
-        axes = []
-        for shown in (across, up):
-            values = [shown[i] for i in thinned(len(shown), step * len(shown), 11)]
-            said = (
-                "format(datum.value, '.2~f')"
-                if any(isinstance(level, float) for level in shown)
-                else alt.Undefined
-            )
-            axes.append(
-                alt.Axis(
-                    values=values,
-                    labelOverlap=False,
-                    ticks=False,
-                    domain=False,
-                    grid=False,
-                    labelFontSize=10,
-                    labelExpr=said,
-                )
-            )
-        turned = max((len(written(level)) for level in across), default=0) * 6 > step
-        axes[0].labelAngle = -90 if turned else 0
+        turned = max((len(level_text(level)) for level in across), default=0) * 6 > step
+        x_axis, y_axis = _cell_axis(across, step), _cell_axis(up, step)
+        x_axis.labelAngle = -90 if turned else 0
         colours = OPPOSITES[self.theme] if view.middle is not None else RAMPS[self.theme]
         domain = np.linspace(*self.limits, len(colours)).tolist() if self.limits else alt.Undefined
-        colour = alt.Color(
-            f"{view.colour}:Q", title=result.column(view.colour).title,
-            scale=alt.Scale(domain=domain, range=list(colours), clamp=True),
-        )  # fmt: skip
-        x = alt.X(f"{view.x}:N", title=result.column(view.x).title, sort=across, axis=axes[0])
-        y = alt.Y(f"{view.y}:N", title=result.column(view.y).title, sort=up[::-1], axis=axes[1])
-        cells = (
-            alt.Chart(self.data(panel.rows))
-            .mark_rect()
-            .encode(x=x, y=y, color=colour, tooltip=self.tooltip)
+        scale = alt.Scale(domain=domain, range=list(colours), clamp=True)
+        cells = alt.Chart(self.data(panel.rows)).mark_rect()
+        cells = cells.encode(
+            x=alt.X(f"{view.x}:N", title=result.column(view.x).title, sort=across, axis=x_axis),
+            y=alt.Y(f"{view.y}:N", title=result.column(view.y).title, sort=up[::-1], axis=y_axis),
+            color=alt.Color(
+                f"{view.colour}:Q", title=result.column(view.colour).title, scale=scale
+            ),
+            tooltip=self.tooltip,
         )
         hole = alt.ViewBackground(fill=self.ink, fillOpacity=style.HOLE, stroke=None)
         return cells.properties(width=alt.Step(step), height=alt.Step(step), view=hole)
 
 
+def _cell_axis(levels: list[Any], step: int) -> alt.Axis:
+    """Return the axis of a heat-map: labels that do not overlap, and nothing else."""
+    numbers = any(isinstance(level, float) for level in levels)
+    return alt.Axis(
+        values=[levels[i] for i in spaced_labels(len(levels), step * len(levels), 11)],
+        labelExpr="format(datum.value, '.2~f')" if numbers else alt.Undefined,
+        labelFontSize=10, labelOverlap=False, ticks=False, domain=False, grid=False,
+    )  # fmt: skip
+
+
 def _tiles(result: Result, view: View, theme: Theme) -> Any:
-    """Pictures as one image, what is written above each as text over it."""
-    sheet = montage(
-        result.arrays[view.array], *(_written(result, name) for name in (view.x, view.facet))
+    """Return images as one image, their labels as text over it."""
+    ink, paper = PAPERS[theme]
+    sheet = montage(result.arrays[view.array], *label_texts(result, view))
+    content = base64.b64encode(montage_png(sheet, paper)).decode()
+    data = alt.Data(values=[{"picture": f"data:image/png;base64,{content}"}])
+    image = alt.Chart(data).mark_image(
+        width=sheet.width, height=sheet.height, align="left", baseline="top"
     )
-    picture = (
-        "data:image/png;base64," + base64.b64encode(montage_png(sheet, PAPERS[theme][1])).decode()
-    )
-    width, height = sheet.width, sheet.height
-    whole = alt.Chart(alt.Data(values=[{"picture": picture}])).mark_image(
-        width=width, height=height, align="left", baseline="top"
-    )
-    image = whole.encode(url=alt.Url("picture:N"), x=alt.XValue(0), y=alt.YValue(0))
-    words = [
+    layers: list[Any] = [image.encode(url=alt.Url("picture:N"), x=alt.XValue(0), y=alt.YValue(0))]
+    labels = [
         {"label": label, "x": x, "y": y}
         for label, (x, y) in zip(sheet.labels, sheet.corners, strict=False)
     ]
-    over = [{"label": label, "x": 0, "y": y} for label, y in sheet.headings]
-    look = {"align": "left", "baseline": "bottom", "dy": -3, "color": PAPERS[theme][0]}
+    headings = [{"label": label, "x": 0, "y": y} for label, y in sheet.headings]
     place = {
-        "x": alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, width], nice=False)),
-        "y": alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[height, 0], nice=False)),
+        "x": alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, sheet.width], nice=False)),
+        "y": alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[sheet.height, 0], nice=False)),
     }
-    layers = [image]
-    for entries, size, opacity in ((words, 10, style.QUIET), (over, style.SIZES["axis"], 1.0)):
+    for entries, size, opacity in (
+        (labels, 10, style.QUIET),
+        (headings, style.SIZES["axis"], 1.0),
+    ):
         if entries:
             text = alt.Chart(alt.Data(values=entries)).mark_text(
-                fontSize=size, opacity=opacity, **look
+                fontSize=size, opacity=opacity, align="left", baseline="bottom", dy=-3, color=ink
             )
             layers.append(text.encode(**place, text=alt.Text("label:N")))
-    return alt.layer(*layers).properties(width=width, height=height)
-
-
-def _written(result: Result, name: str) -> list[str]:
-    return [str(value) for value in result.table[name]] if name else []
-
-
-def _quiet(words: str) -> alt.Title:
-    return alt.Title(words, fontSize=style.SIZES["axis"], fontWeight="normal", offset=6)
-
-
-def _type(kind: str) -> str:
-    return "Q" if kind == "quantity" else "N"
+    return alt.layer(*layers).properties(width=sheet.width, height=sheet.height)
 
 
 def _records(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows as JSON has them; what is not a number is null."""
-    plain = rows.astype(object).where(rows.notna(), None)
-    records = [
-        {str(k): v.item() if isinstance(v, np.generic) else v for k, v in row.items()}
-        for row in plain.to_dict("records")
-    ]
-    return [
-        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
-        for row in records
-    ]
+    """Return rows as JSON can hold them: what is no finite number is null."""
+    records = []
+    for row in rows.astype(object).where(rows.notna(), None).to_dict("records"):
+        record = {}
+        for name, entry in row.items():
+            value = entry.item() if isinstance(entry, np.generic) else entry
+            infinite = isinstance(value, float) and not math.isfinite(value)
+            record[str(name)] = None if infinite else value
+        records.append(record)
+    return records

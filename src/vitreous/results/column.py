@@ -1,4 +1,4 @@
-"""Columns say what they hold, so that axes, tooltips and tables of contents need not be written twice."""
+"""Declared columns: what each holds, in which unit, and how an axis calls it."""
 
 from __future__ import annotations
 
@@ -12,17 +12,28 @@ ColumnKind = Literal["quantity", "category", "order"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a result: a quantity lies on an axis, a category has names, an order has names that follow each
-    other (blocks, heads, bins)."""
+    """The declaration of one column.
+
+    Parameters
+    ----------
+    name
+        As in the table.
+    kind
+        "quantity" for numbers on an axis, "category" for names, "order" for names that follow each
+        other (blocks, heads, bins).
+    says
+        What it holds, in one sentence.
+    measure
+        The unit of a quantity: pixels, π, %.
+    label
+        The label of an axis (default: the name).
+    """
 
     name: str
     kind: ColumnKind
     says: str
-    """What it holds, in one sentence."""
     measure: str = ""
-    """What a quantity is measured in: pixels, π, %."""
     label: str = ""
-    """What to write on an axis; the name, where nothing is given."""
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -31,12 +42,13 @@ class Column:
             )
         if self.kind not in get_args(ColumnKind):
             raise VitreousError(
-                f"Column {self.name!r} is a {self.kind!r}; it has to be a quantity, a category or an order."
+                f"Column {self.name!r} is a {self.kind!r}; it has to be a quantity, a category or "
+                "an order."
             )
 
     @property
     def title(self) -> str:
-        """As on an axis: `distance (pixels)`."""
+        """Return the label with its unit, as `distance (pixels)`."""
         label = self.label or self.name.replace("_", " ")
         return f"{label} ({self.measure})" if self.measure else label
 
@@ -50,13 +62,13 @@ UNIT_COLUMNS = (
         "depth", "quantity", "Position among the model's units, 0 for the first and 1 for the last."
     ),
 )
-"""Where in a model a row was measured; the first columns of a table."""
+"""The first columns of a table: the unit of the model that a row is about."""
 
 
 def estimate(
     says: str, *, label: str = "", measure: str = ""
 ) -> tuple[Column, Column, Column, Column]:
-    """A measured value, its interval and the number of images it rests on; the last columns of a table."""
+    """Return the last columns of a table: a value, its 95 % interval and the number of images."""
     label = label or "value"
     return (
         Column("value", "quantity", says, measure, label),
@@ -70,7 +82,8 @@ FIRST = tuple(column.name for column in UNIT_COLUMNS)
 LAST = ("value", "low", "high", "n")
 
 
-def ordered(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of columns in the order of every table: where, what in particular, how much."""
-    own = [name for name in names if name not in FIRST + LAST]
-    return (*(n for n in FIRST if n in names), *own, *(n for n in LAST if n in names))
+def column_order(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return column names in the order of every table: unit, details, value with interval."""
+    first = [name for name in FIRST if name in names]
+    last = [name for name in LAST if name in names]
+    return (*first, *(name for name in names if name not in FIRST + LAST), *last)

@@ -1,9 +1,9 @@
-"""Results on disk: `NAME.json` says everything but the numbers; a parquet file has the table, safetensors files
-the arrays and the bootstrap replicates.
+"""Results on disk: `NAME.json` is the header, a parquet file has the table, safetensors files the
+arrays and the bootstrap replicates.
 
-The numbers' files carry a digest of their content in their name and are written first; replacing the JSON, which names
-them, is the one moment at which a new result takes the place of an old one. All three can be read without Vitreous.
-The JSON carries a checksum of itself and the checksums of the others.
+The names of these data files contain a digest of their content, and they are written first.
+Replacing the header, which names them, is the step at which a new result replaces an old one. All
+files can be read without Vitreous. The header has its own checksum and those of the data files.
 """
 
 from __future__ import annotations
@@ -31,55 +31,53 @@ from vitreous.storage.atomic_files import (
 from vitreous.storage.fingerprints import checksum
 
 FORMAT = 1
-AGAIN = "measure it again or copy it anew"
-INSPECTION = "inspection.json"
-"""The index of results that were saved together."""
-Facts = dict[str, Any]
-"""All of a result but its numbers, and the names and checksums of the files that have those."""
+REMEDY = "measure it again or copy it anew"
+INDEX_NAME = "inspection.json"
+"""File name of the index of results that were saved together."""
+Header = dict[str, Any]
+"""A result without its numbers, and the names and checksums of the files that have them."""
+
+# pyarrow and safetensors are imported where they are used: both take long to import
 
 
-def save(result: Result, path: Path) -> Path:
-    """Write a result; `Result.save` says the rest."""
+def save_result(result: Result, path: Path) -> Path:
+    """Save a result to a folder or to a `.json`; return the path of the `.json`."""
     path = path.expanduser()
     target = path if path.suffix == ".json" else path / f"{result.name}.json"
-    facts, contents = pack(result, target.stem)
+    header, contents = encode_result(result, target.stem)
     with explain_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     for name, content in contents.items():
         write_bytes(target.with_name(name), content)
-    write_json(target, facts)
-    index = target.with_name(INSPECTION)
-    used = index.read_text(encoding="utf-8", errors="replace") if index.is_file() else ""
+    write_json(target, header)
+    index = target.with_name(INDEX_NAME)
+    index_text = index.read_text(encoding="utf-8", errors="replace") if index.is_file() else ""
+    indexed = {name for name in _data_files(target) if name in index_text}
     with explain_write_errors(target):
-        forget(
-            target.parent,
-            [target.stem],
-            {name for name in data_files(target) if name in used} | set(contents),
-        )
+        remove_old_data(target.parent, [target.stem], indexed | set(contents))
     return target
 
 
-def pack(result: Result, stem: str) -> tuple[Facts, dict[str, bytes]]:
-    """A result as facts, and the content of its files by name."""
-    parts = {"table": (".parquet", _parquet(result))}
+def encode_result(result: Result, stem: str) -> tuple[Header, dict[str, bytes]]:
+    """Return the header of a result, and the content of its data files by file name."""
+    from safetensors.numpy import save
+
+    parts = {"table": (".parquet", _table_bytes(result))}
     if result.arrays:
-        from safetensors.numpy import save as as_safetensors
-
-        parts["arrays"] = (".safetensors", as_safetensors(dict(result.arrays)))
+        parts["arrays"] = (".safetensors", save(dict(result.arrays)))
     if result.replicates:
-        from safetensors.numpy import save as as_safetensors
-
-        drawn: dict[str, Any] = {
-            f"{name}/deviations": each.deviations for name, each in result.replicates.items()
-        }
-        drawn |= {f"{name}/spread": each.spread for name, each in result.replicates.items()}
-        parts["replicates"] = (".safetensors", as_safetensors(drawn))
+        tensors: dict[str, Any] = {}
+        for name, each in result.replicates.items():
+            tensors[f"{name}/deviations"] = each.deviations
+            tensors[f"{name}/spread"] = each.spread
+        parts["replicates"] = (".safetensors", save(tensors))
     files, contents = {}, {}
     for part, (suffix, content) in parts.items():
         digest = hashlib.sha256(content).hexdigest()
         name = f"{stem}.{digest[:8]}{suffix}"
-        files[part], contents[name] = {"name": name, "sha256": digest}, content
-    facts = {
+        files[part] = {"name": name, "sha256": digest}
+        contents[name] = content
+    header = {
         "format": FORMAT,
         "name": result.name,
         "columns": [asdict(column) for column in result.columns],
@@ -87,100 +85,10 @@ def pack(result: Result, stem: str) -> tuple[Facts, dict[str, bytes]]:
         "about": result.about,
         "files": files,
     }
-    return facts, contents
+    return header, contents
 
 
-def load(path: Path, expected: str | None = None) -> Result:
-    """Read a result; `Result.load` says the rest. `expected` is the checksum that the JSON should have."""
-    path = _found(path.expanduser())
-    return unpack(_facts(path, expected), path)
-
-
-def intact(path: Path, expected: str | None) -> bool:
-    """Whether a result is there and as it was saved."""
-    try:
-        for file in _facts(path, expected)["files"].values():
-            _read(path, **file)
-    except (VitreousError, KeyError, TypeError, AttributeError):
-        return False
-    return True
-
-
-def _facts(path: Path, expected: str | None) -> Facts:
-    try:
-        facts = read_json(path)
-    except Damaged as error:
-        raise _damaged(path, error.why) from None
-    if expected is not None and checksum(facts) != expected:
-        raise _damaged(path, "it is not the result that the index beside it names")
-    return facts
-
-
-def unpack(facts: Mapping[str, Any], path: Path) -> Result:
-    """What `pack` took apart; `path` is the file that has the facts, and the others are beside it."""
-    from pyarrow import BufferReader  # type: ignore[import-untyped]
-    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
-
-    try:
-        version = facts["format"]
-        columns, views = facts["columns"], facts["views"]
-    except (KeyError, TypeError) as error:
-        raise _damaged(path, f"{type(error).__name__} {error}") from None
-    if not isinstance(version, int) or version > FORMAT:
-        raise VitreousError(
-            f"{str(path)!r} has format {version} and this Vitreous reads up to {FORMAT}; install a newer Vitreous."
-        )
-    try:
-        parts = {part: _read(path, **file) for part, file in facts["files"].items()}
-        arrays = {}
-        if "arrays" in parts:
-            from safetensors.numpy import load as from_safetensors
-
-            arrays = from_safetensors(parts["arrays"])
-        replicates = _replicates(parts["replicates"]) if "replicates" in parts else {}
-        # what pandas would do, at half the time: tables are small, and a study has hundreds
-        table = (
-            ParquetFile(BufferReader(parts["table"]))
-            .read(use_threads=False)
-            .to_pandas(use_threads=False)
-        )
-        declared = tuple(Column(**column) for column in columns)
-        seen = tuple(View.from_dict(view) for view in views)
-        return Result(facts["name"], table, declared, seen, arrays, facts["about"], replicates)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(path, f"{type(error).__name__} {error}") from None
-
-
-def _replicates(content: bytes) -> dict[str, Replicates]:
-    from safetensors.numpy import load as from_safetensors
-
-    found = from_safetensors(content)
-    names = [name.removesuffix("/spread") for name in found if name.endswith("/spread")]
-    return {
-        name: Replicates(found[f"{name}/deviations"], found[f"{name}/spread"]) for name in names
-    }
-
-
-def read_index(folder: Path) -> dict[str, Any]:
-    """The index of results that were saved together; that of Vitreous 0.1 has names instead of facts."""
-    path = folder / INSPECTION
-    try:
-        index = read_json(path)
-        names = index["results"]
-        index["results"] = names if isinstance(names, dict) else {str(name): None for name in names}
-    except Damaged as error:
-        raise Damaged(path, error.why, AGAIN) from None
-    except (KeyError, TypeError) as error:
-        raise Damaged(path, f"{type(error).__name__} {error}", AGAIN) from None
-    return index
-
-
-def stored(folder: Path, name: str, facts: Mapping[str, Any] | None) -> Result:
-    """A result of an index."""
-    return load(folder / f"{name}.json") if facts is None else unpack(facts, folder / INSPECTION)
-
-
-def _parquet(result: Result) -> bytes:
+def _table_bytes(result: Result) -> bytes:
     buffer = BytesIO()
     try:
         result.table.to_parquet(buffer)
@@ -191,21 +99,48 @@ def _parquet(result: Result) -> bytes:
     return buffer.getvalue()
 
 
-def _found(path: Path) -> Path:
+def load_result(path: Path, expected: str | None = None) -> Result:
+    """Load a result from its `.json` or a folder with one; `expected` is the header's checksum."""
+    path = _find_header(path.expanduser())
+    return decode_result(_read_header(path, expected), path)
+
+
+def is_intact(path: Path, expected: str | None) -> bool:
+    """Whether a result is there and all its files are as they were saved."""
+    try:
+        for file in _read_header(path, expected)["files"].values():
+            _read_data(path, **file)
+    except (VitreousError, KeyError, TypeError, AttributeError):
+        return False
+    return True
+
+
+def _find_header(path: Path) -> Path:
     if path.is_file():
         return path
-    inside = sorted(path.glob("*.json"))
-    if len(inside) == 1:
-        return inside[0]
-    if not inside:
+    headers = sorted(path.glob("*.json"))
+    if len(headers) == 1:
+        return headers[0]
+    if not headers:
         raise VitreousError(
             f"There is no result in {str(path)!r}; give the .json that save returned."
         )
-    names = ", ".join(each.name for each in inside[:4]) + (" …" if len(inside) > 4 else "")
-    raise VitreousError(f"{str(path)!r} holds {len(inside)} results; choose one of {names}.")
+    names = ", ".join(each.name for each in headers[:4]) + (" …" if len(headers) > 4 else "")
+    raise VitreousError(f"{str(path)!r} holds {len(headers)} results; choose one of {names}.")
 
 
-def _read(path: Path, name: str, sha256: str) -> bytes:
+def _read_header(path: Path, expected: str | None) -> Header:
+    try:
+        header = read_json(path)
+    except Damaged as error:
+        raise _damaged(path, error.why) from None
+    if expected is not None and checksum(header) != expected:
+        raise _damaged(path, "it is not the result that the index beside it names")
+    return header
+
+
+def _read_data(path: Path, name: str, sha256: str) -> bytes:
+    """Return the content of a data file beside the header `path`, checked."""
     file = path.with_name(Path(name).name)
     if not file.is_file():
         raise VitreousError(
@@ -220,21 +155,85 @@ def _read(path: Path, name: str, sha256: str) -> bytes:
     return content
 
 
+def decode_result(header: Mapping[str, Any], path: Path) -> Result:
+    """Return the result of a header that is in the file `path`; the data files are beside it."""
+    from pyarrow import BufferReader  # type: ignore[import-untyped]
+    from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
+    from safetensors.numpy import load
+
+    try:
+        version = header["format"]
+        columns, views = header["columns"], header["views"]
+    except (KeyError, TypeError) as error:
+        raise _damaged(path, f"{type(error).__name__} {error}") from None
+    if not isinstance(version, int) or version > FORMAT:
+        raise VitreousError(
+            f"{str(path)!r} has format {version} and this Vitreous reads up to {FORMAT}; install a "
+            "newer Vitreous."
+        )
+    try:
+        data = {part: _read_data(path, **file) for part, file in header["files"].items()}
+        # pandas.read_parquet takes twice as long: tables are small, and a study has hundreds
+        parquet = ParquetFile(BufferReader(data["table"]))
+        table = parquet.read(use_threads=False).to_pandas(use_threads=False)
+        tensors = load(data["replicates"]) if "replicates" in data else {}
+        names = [name.removesuffix("/spread") for name in tensors if name.endswith("/spread")]
+        return Result(
+            name=header["name"],
+            table=table,
+            columns=tuple(Column(**column) for column in columns),
+            views=tuple(View.from_dict(view) for view in views),
+            arrays=load(data["arrays"]) if "arrays" in data else {},
+            about=header["about"],
+            replicates={
+                name: Replicates(tensors[f"{name}/deviations"], tensors[f"{name}/spread"])
+                for name in names
+            },
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _damaged(path, f"{type(error).__name__} {error}") from None
+
+
 def _damaged(path: Path, why: str) -> VitreousError:
-    return VitreousError(f"{str(path)!r} is no result of Vitreous or is damaged ({why}); {AGAIN}.")
+    return VitreousError(f"{str(path)!r} is no result of Vitreous or is damaged ({why}); {REMEDY}.")
 
 
-def data_files(target: Path) -> list[str]:
-    """Names of the files of numbers that belong, or belonged, to a result."""
+def read_index(folder: Path) -> dict[str, Any]:
+    """Return the index of results saved together: `results` maps names to headers.
+
+    The index of Vitreous 0.1 has names only; their header is None here.
+    """
+    path = folder / INDEX_NAME
+    try:
+        index = read_json(path)
+        results = index["results"]
+        if not isinstance(results, dict):
+            index["results"] = {str(name): None for name in results}
+    except Damaged as error:
+        raise Damaged(path, error.why, REMEDY) from None
+    except (KeyError, TypeError) as error:
+        raise Damaged(path, f"{type(error).__name__} {error}", REMEDY) from None
+    return index
+
+
+def load_indexed(folder: Path, name: str, header: Mapping[str, Any] | None) -> Result:
+    """Load one of the results that `read_index` lists."""
+    if header is None:
+        return load_result(folder / f"{name}.json")
+    return decode_result(header, folder / INDEX_NAME)
+
+
+def _data_files(target: Path) -> list[str]:
+    """Return the names of all data files, current or old, of the result with this header."""
     patterns = (".????????.parquet", ".????????.safetensors")
     return [
         path.name for end in patterns for path in target.parent.glob(glob.escape(target.stem) + end)
     ]
 
 
-def forget(folder: Path, stems: Iterable[str], kept: set[str]) -> None:
-    """Remove the numbers of results that were here before."""
+def remove_old_data(folder: Path, stems: Iterable[str], kept: set[str]) -> None:
+    """Delete the data files of some results, except those to keep."""
     for stem in stems:
-        for name in data_files(folder / f"{stem}.json"):
+        for name in _data_files(folder / f"{stem}.json"):
             if name not in kept:
                 (folder / name).unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""Many small pictures on one sheet: filters, attention maps."""
+"""Many small images on one sheet: filters, attention maps."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby
@@ -12,42 +12,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitreous.errors import VitreousError
+from vitreous.results.result import Result
+from vitreous.results.view import View
 
 WIDTH, GAP, WORDS, HEADING = 560, 8, 16, 22
 
 
 @dataclass(frozen=True)
 class Montage:
-    """Pictures as bytes (n, h, w, 3) or (n, h, w), the size at which each is shown, and where its corner is."""
+    """The layout of a sheet; all sizes are in points."""
 
     pictures: NDArray[np.uint8]
+    """(n, h, w, 3) or (n, h, w)"""
     tile: tuple[int, int]
-    """Width and height in points."""
+    """Width and height at which each image is shown."""
     corners: list[tuple[int, int]]
+    """The upper left corner of each image."""
     width: int
     height: int
     labels: Sequence[str]
     headings: list[tuple[str, int]]
-    """What stands over a group of pictures, and the foot of its line."""
+    """The text over each group of images, and the y of its baseline."""
 
 
 def montage(
     pictures: NDArray[np.generic], labels: Sequence[str] = (), groups: Sequence[str] = ()
 ) -> Montage:
-    """Lay out pictures: whole numbers are bytes, others lie between 0 and 1; about as many across as fill a line, and
-    pictures of many pixels larger. With a group for each picture, every group begins a line under its name."""
-    if (
-        pictures.ndim not in (3, 4)
-        or (pictures.ndim == 4 and pictures.shape[-1] != 3)
-        or not pictures.size
-    ):
+    """Return the layout of images on a sheet.
+
+    Parameters
+    ----------
+    pictures
+        (n, h, w) or (n, h, w, 3): bytes, or floats between 0 and 1.
+    labels
+        The text above each image, if any.
+    groups
+        The group of each image, if any; every group begins a line under its name.
+    """
+    grey, colour = pictures.ndim == 3, pictures.ndim == 4 and pictures.shape[-1] == 3
+    if not (grey or colour) or not pictures.size:
         raise VitreousError(
-            f"Tiles were asked of an array of shape {pictures.shape}; they are (n, h, w) or (n, h, w, 3)."
+            f"An array of shape {pictures.shape} cannot be shown as tiles; they are (n, h, w) or "
+            "(n, h, w, 3)."
         )
     count, high, wide = pictures.shape[:3]
-    parts = [
-        list(group) for _, group in groupby(range(count), lambda i: groups[i] if groups else "")
-    ]
+    by_group = groupby(range(count), lambda i: groups[i] if groups else "")
+    parts = [list(group) for _, group in by_group]
     longest = max(map(len, parts))
     across = min(longest, max(math.ceil(math.sqrt(1.6 * longest)), 4))
     width = min((WIDTH - GAP * (across - 1)) // across, max(wide, 112))
@@ -65,26 +75,35 @@ def montage(
         ]
         y = corners[-1][1] + tile[1] + GAP
     scale = 1.0 if pictures.dtype == np.uint8 else 255.0
-    bytes_ = np.clip(np.round(np.nan_to_num(pictures.astype(np.float64)) * scale), 0, 255).astype(
-        np.uint8
+    scaled = np.round(np.nan_to_num(pictures.astype(np.float64)) * scale)
+    return Montage(
+        np.clip(scaled, 0, 255).astype(np.uint8),
+        tile,
+        corners,
+        across * (tile[0] + GAP) - GAP,
+        y - GAP,
+        labels,
+        headings,
     )
-    return Montage(bytes_, tile, corners, across * (tile[0] + GAP) - GAP, y - GAP, labels, headings)
+
+
+def label_texts(result: Result, view: View) -> Iterator[list[str]]:
+    """Yield the labels of a view's tiles, then their groups; each may be empty."""
+    for name in (view.x, view.facet):
+        yield [str(value) for value in result.table[name]] if name else []
 
 
 def montage_png(sheet: Montage, paper: str) -> bytes:
-    """The sheet as a PNG, two pixels to a point; pixels stay sharp unless there is no room for them."""
+    """Return the sheet as a PNG, two pixels to a point; images are only smoothed to shrink them."""
     from PIL import Image
 
     canvas = Image.new("RGB", (2 * sheet.width, 2 * sheet.height), paper)
     smaller = sheet.pictures.shape[2] > 2 * sheet.tile[0]
-    how = Image.Resampling.BOX if smaller else Image.Resampling.NEAREST
+    method = Image.Resampling.BOX if smaller else Image.Resampling.NEAREST
+    size = (2 * sheet.tile[0], 2 * sheet.tile[1])
     for picture, (x, y) in zip(sheet.pictures, sheet.corners, strict=True):
-        resized = (
-            Image.fromarray(picture)
-            .convert("RGB")
-            .resize((2 * sheet.tile[0], 2 * sheet.tile[1]), how)
-        )
-        canvas.paste(resized, (2 * x, 2 * y))
+        image = Image.fromarray(picture).convert("RGB")
+        canvas.paste(image.resize(size, method), (2 * x, 2 * y))
     content = BytesIO()
     canvas.save(content, "PNG", optimize=True)
     return content.getvalue()

@@ -1,4 +1,4 @@
-"""A result as the output of a notebook's cell: the main picture and the first rows, without script or network."""
+"""A result as the output of a notebook cell: the main figure and the first rows, no scripts."""
 
 from __future__ import annotations
 
@@ -10,53 +10,55 @@ from io import BytesIO
 import pandas as pd
 
 from vitreous.palette import PAPERS
-from vitreous.results.charts import png, svg
+from vitreous.results.charts import chart_png, chart_svg
 from vitreous.results.result import Result
 from vitreous.results.style import FONT
 
 ROWS = 6
-MOST = 36_000
-"""Bytes of a picture; a notebook with fifty results stays small enough to mail."""
+MAX_BYTES = 36_000
+"""Maximum size of a figure, so that a notebook with fifty results is small enough to mail."""
 
 
-def html(result: Result) -> str:
-    """In the ink of the notebook around it; a picture of too many marks for SVG becomes a PNG on light paper."""
-    facts = f"{len(result.table)} rows"
-    read = escape(result.views[0].how_to_read) if result.views else ""
+def result_html(result: Result) -> str:
+    """Return a result as HTML in the colours of the notebook around it."""
+    how_to_read = escape(result.views[0].how_to_read) if result.views else ""
+    summary = f"{escape(result.name)}: {len(result.table)} rows"
     return (
-        f'<div style="overflow-x: auto">{_picture(result)}'
-        f'<p style="max-width: 46em; opacity: 0.8; margin: 4px 0">{read}</p>'
-        f'<details><summary style="cursor: pointer">{escape(result.name)}: {facts}</summary>\n'
+        f'<div style="overflow-x: auto">{_figure(result)}'
+        f'<p style="max-width: 46em; opacity: 0.8; margin: 4px 0">{how_to_read}</p>'
+        f'<details><summary style="cursor: pointer">{summary}</summary>\n'
         f"{_table(result)}</details></div>\n"
     )
 
 
-def _picture(result: Result) -> str:
+def _figure(result: Result) -> str:
+    """Return the main figure as SVG, or as a PNG on light paper if that is too large."""
     if not result.views or result.table.empty:
         return ""
     chart = result.chart()
-    drawn = "" if result.views[0].mark in ("heatmap", "tiles") else _inked(svg(chart))
-    if 0 < len(drawn) <= MOST:
-        return drawn
+    if result.views[0].mark not in ("heatmap", "tiles"):
+        drawn = _inherit_colours(chart_svg(chart))
+        if len(drawn) <= MAX_BYTES:
+            return drawn
     for scale in (2.0, 1.5, 1.0, 0.7, 0.5):
-        content = _fewer_colours(png(chart, scale))
-        if len(content) <= MOST * 3 // 4:
+        content = _fewer_colours(chart_png(chart, scale))
+        if len(content) <= MAX_BYTES * 3 // 4:
             break
-    width = round(
-        int.from_bytes(content[16:20], "big") / scale
-    )  # a PNG says its width in its first header
+    width = round(int.from_bytes(content[16:20], "big") / scale)  # from the header of the PNG
     encoded = base64.b64encode(content).decode()
-    words = escape(result.views[0].title or result.name, quote=True)
-    return f'<img alt="{words}" width="{width}" style="max-width: 100%" src="data:image/png;base64,{encoded}">'
+    title = escape(result.views[0].title or result.name, quote=True)
+    return (
+        f'<img alt="{title}" width="{width}" style="max-width: 100%" '
+        f'src="data:image/png;base64,{encoded}">'
+    )
 
 
-def _inked(drawn: str) -> str:
-    """An SVG without its paper, in the ink and the font of what is around it, numbers to a hundredth of a pixel."""
+def _inherit_colours(drawn: str) -> str:
+    """Return an SVG without paper, in the colour and font around it, numbers with two decimals."""
     ink, paper = PAPERS["light"]
+    halo = rf'<text[^>]*fill="{paper}"[^>]*>[^<]*</text>'
     drawn = re.sub(rf'<rect[^>]*fill="{paper}"[^>]*/>', "", drawn, flags=re.IGNORECASE)
-    drawn = re.sub(
-        rf'<text[^>]*fill="{paper}"[^>]*>[^<]*</text>', "", drawn, flags=re.IGNORECASE
-    )  # halos
+    drawn = re.sub(halo, "", drawn, flags=re.IGNORECASE)
     drawn = re.sub(ink, "currentColor", drawn, flags=re.IGNORECASE)
     drawn = re.sub(r' (font-family|aria-[a-z]+)="[^"]*"', "", drawn)
     drawn = re.sub(r"(\d\.\d\d)\d+", r"\1", drawn)
@@ -64,13 +66,12 @@ def _inked(drawn: str) -> str:
 
 
 def _fewer_colours(content: bytes) -> bytes:
-    """A PNG of at most 255 colours, a third of the size and hard to tell from the first."""
+    """Return a PNG with at most 255 colours: a third of the size, and it looks the same."""
     from PIL import Image
 
+    image = Image.open(BytesIO(content)).convert("RGB")
     smaller = BytesIO()
-    Image.open(BytesIO(content)).convert("RGB").quantize(255, dither=Image.Dither.NONE).save(
-        smaller, "PNG", optimize=True
-    )
+    image.quantize(255, dither=Image.Dither.NONE).save(smaller, "PNG", optimize=True)
     return smaller.getvalue()
 
 

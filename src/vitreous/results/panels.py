@@ -1,11 +1,13 @@
-"""What a view comes to before anything is drawn: panels, bands, colours, the ends of axes. The two drawing libraries
-share it, so that a picture in a paper and the one in a report are the same."""
+"""What both drawing libraries share: panels, bands, colours and limits of axes.
+
+So a figure drawn with matplotlib and the same view in a report agree.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +22,10 @@ from vitreous.unit_kinds import KINDS, Kind
 
 @dataclass(frozen=True)
 class Band:
-    """The stretch of depth that belongs to one unit, in one of `lanes` lanes: one a model, where models differ."""
+    """The range of depth that belongs to one unit.
+
+    If the models of a panel differ, each has a lane of its own; otherwise there is one lane.
+    """
 
     start: float
     end: float
@@ -33,181 +38,217 @@ class Band:
 
 @dataclass(frozen=True)
 class Panel:
+    """One panel of a view: its title, the rows of the table it shows, and its bands."""
+
     title: str
     rows: pd.DataFrame
     bands: tuple[Band, ...]
 
 
 @dataclass(frozen=True)
-class Shades:
-    """What a column is coloured by: one colour for each level, or a ramp between two numbers where there are none."""
+class ColourScale:
+    """The colours of a column: one for each level, or a ramp between two numbers (`ends`)."""
 
     levels: tuple[Any, ...]
     colours: tuple[str, ...]
     ends: tuple[float, float] | None = None
 
-    def of(self, level: Any) -> str:
-        return self.colours[self.levels.index(level)]
+    def colour_of(self, level: Any) -> str:
+        """Return the colour of a level, or of a number on a ramp."""
+        if self.ends is None:
+            return self.colours[self.levels.index(level)]
+        low, high = self.ends
+        return ramp_colour(self.colours, (level - low) / ((high - low) or 1))
+
+    def is_dashed(self, level: Any) -> bool:
+        """Whether a line needs dashes, because its colour is already another model's."""
+        return self.ends is None and level in self.levels[len(MODEL_COLOURS) :]
 
 
-def panels(result: Result, view: View) -> list[Panel]:
-    """The view's panels in order; one, without a title, where it has no facet."""
+class Drawing:
+    """What the panels of one figure share, with either drawing library."""
+
+    def __init__(self, result: Result, view: View, theme: Theme) -> None:
+        self.result, self.view, self.theme = result, view, theme
+        self.ink, self.paper = PAPERS[theme]
+        self.panels = split_panels(result, view)
+        self.scale = colour_scale(result, view, theme)
+        self.limits = value_limits(result, view)
+
+    def is_quantity(self, name: str) -> bool:
+        """Whether a column holds numbers for an axis."""
+        return self.result.column(name).kind == "quantity"
+
+
+def split_panels(result: Result, view: View) -> list[Panel]:
+    """Return the panels of a view in order; without a facet it is one, without a title."""
     parts: list[tuple[str, pd.DataFrame]] = [("", result.table)]
     if view.facet:
         column = result.table[view.facet]
-        parts = [
-            (str(level), result.table[column == level]) for level in levels(result, view.facet)
-        ]
-    return [Panel(title, rows, bands(result, rows) if view.bands else ()) for title, rows in parts]
+        levels = column_levels(result, view.facet)
+        parts = [(str(level), result.table[column == level]) for level in levels]
+    return [
+        Panel(title, rows, unit_bands(result, rows) if view.bands else ()) for title, rows in parts
+    ]
 
 
-def levels(result: Result, name: str, rows: pd.DataFrame | None = None) -> list[Any]:
-    """The entries of a column in the order in which to show them: kinds in theirs, categories of pandas in theirs,
-    numbers by size, the rest as they first occur."""
+def column_levels(result: Result, name: str, rows: pd.DataFrame | None = None) -> list[Any]:
+    """Return the distinct entries of a column in the order in which to show them.
+
+    Kinds and pandas' categories have an order, numbers are sorted, other entries come in the order
+    in which they first occur.
+    """
     column = (result.table if rows is None else rows)[name].dropna()
     if name == "kind" and set(column) <= set(KINDS):
         return [kind for kind in KINDS if kind in set(column)]
     if isinstance(column.dtype, pd.CategoricalDtype):
         return [entry for entry in column.cat.categories if entry in set(column)]
-    found = column.unique().tolist()
-    return sorted(found) if pd.api.types.is_numeric_dtype(column.dtype) else found
+    entries = column.unique().tolist()
+    return sorted(entries) if pd.api.types.is_numeric_dtype(column.dtype) else entries
 
 
-def bands(result: Result, rows: pd.DataFrame) -> tuple[Band, ...]:
-    """Bands of the models in `rows`, from all units of a model where the result knows them, from its rows otherwise.
+def unit_bands(result: Result, rows: pd.DataFrame) -> tuple[Band, ...]:
+    """Return the bands of the models in `rows`.
 
-    Models made of the same kinds at the same depths share one set.
+    They come from all units of a model where the metadata has them, otherwise from the rows. Models
+    with the same kinds at the same depths share one lane.
     """
-    models = rows["model"].unique().tolist()
     known = result.about.get("units", {})
-    each = [
-        units_to_bands(model, known.get(model) or _units(rows[rows["model"] == model]))
-        for model in models
-    ]
-    if all(_outline(one) == _outline(each[0]) for one in each[1:]):
-        return tuple(each[0]) if each else ()
+    lanes: list[list[Band]] = []
+    for model in rows["model"].unique().tolist():
+        own = rows[rows["model"] == model][["unit", "kind", "depth"]]
+        units = known.get(model) or own.drop_duplicates("depth").values.tolist()
+        lanes.append(model_bands(model, units))
+    outlines = [[(band.start, band.kind) for band in lane] for lane in lanes]
+    if all(outline == outlines[0] for outline in outlines[1:]):
+        return tuple(lanes[0]) if lanes else ()
     return tuple(
-        Band(b.start, b.end, b.kind, b.unit, b.model, lane, len(each))
-        for lane, one in enumerate(each)
-        for b in one
+        replace(band, lane=number, lanes=len(lanes))
+        for number, lane in enumerate(lanes)
+        for band in lane
     )
 
 
-def units_to_bands(model: str, units: Sequence[Sequence[Any]]) -> list[Band]:
-    """From name, kind and depth: each unit reaches half-way to its neighbours, the outermost as far out as in."""
+def model_bands(model: str, units: Sequence[Sequence[Any]]) -> list[Band]:
+    """Return the bands of one model from name, kind and depth of its units.
+
+    Each unit reaches half-way to its neighbours; the first and the last reach as far outwards.
+    """
     placed = sorted(units, key=lambda unit: unit[2])
     depths = [float(unit[2]) for unit in placed]
+    if not depths:
+        return []
     if len(depths) == 1:
         return [Band(depths[0] - 0.5, depths[0] + 0.5, placed[0][1], placed[0][0], model)]
     middles = [(one + other) / 2 for one, other in pairwise(depths)]
-    edges = [2 * depths[0] - middles[0], *middles, 2 * depths[-1] - middles[-1]] if depths else []
+    edges = [2 * depths[0] - middles[0], *middles, 2 * depths[-1] - middles[-1]]
     return [
         Band(start, end, kind, name, model)
         for (name, kind, _), (start, end) in zip(placed, pairwise(edges), strict=True)
     ]
 
 
-def _units(rows: pd.DataFrame) -> list[list[Any]]:
-    return rows[["unit", "kind", "depth"]].drop_duplicates("depth").values.tolist()
+def colour_scale(result: Result, view: View, theme: Theme) -> ColourScale | None:
+    """Return the colours of lines, points and bars; None for views without such colours.
 
-
-def _outline(bands: Sequence[Band]) -> list[tuple[float, str]]:
-    return [(band.start, band.kind) for band in bands]
-
-
-def shades(result: Result, view: View, theme: Theme) -> Shades | None:
-    """Colours of lines, points and bars: kinds have theirs, other names take the models', numbers a ramp whose palest
-    part, which would be lost on the paper, is left out."""
+    Kinds have fixed colours, other categories take those of models, and numbers a ramp without its
+    palest part, which would not stand out from the paper.
+    """
     if not view.colour or view.mark == "heatmap":
         return None
-    column, found = result.column(view.colour), levels(result, view.colour)
+    column, levels = result.column(view.colour), column_levels(result, view.colour)
     ramp = RAMPS[theme][2:]
     if column.kind == "quantity":
-        return Shades((), ramp, (min(found, default=0.0), max(found, default=1.0)))
+        return ColourScale((), ramp, (min(levels, default=0.0), max(levels, default=1.0)))
     if view.colour == "kind":
-        return Shades(tuple(found), tuple(KIND_COLOURS.get(level, "#888888") for level in found))
-    if column.kind == "order":
-        steps = [blend(ramp, i / max(len(found) - 1, 1)) for i in range(len(found))]
-        return Shades(tuple(found), tuple(steps))
-    beside = result.about.get("beside", ()) if view.colour == "model" else ()
-    place = {level: beside.index(level) if level in beside else i for i, level in enumerate(found)}
-    return Shades(
-        tuple(found), tuple(MODEL_COLOURS[place[level] % len(MODEL_COLOURS)] for level in found)
-    )
+        colours = [KIND_COLOURS.get(level, "#888888") for level in levels]
+    elif column.kind == "order":
+        last = max(len(levels) - 1, 1)
+        colours = [ramp_colour(ramp, number / last) for number in range(len(levels))]
+    else:
+        models = result.about.get("beside", []) if view.colour == "model" else []
+        places = [
+            models.index(level) if level in models else number
+            for number, level in enumerate(levels)
+        ]
+        colours = [MODEL_COLOURS[place % len(MODEL_COLOURS)] for place in places]
+    return ColourScale(tuple(levels), tuple(colours))
 
 
-def blend(ramp: Sequence[str], where: float) -> str:
-    """The colour at `where` (0 to 1) of a ramp, linear between its stops."""
-    place = min(max(where, 0.0), 1.0) * (len(ramp) - 1)
+def ramp_colour(ramp: Sequence[str], position: float) -> str:
+    """Return the colour at a position (0 to 1) of a ramp, linear between its stops."""
+    place = min(max(position, 0.0), 1.0) * (len(ramp) - 1)
     left = min(int(place), len(ramp) - 2)
-    pairs = (
-        (int(ramp[left][i : i + 2], 16), int(ramp[left + 1][i : i + 2], 16)) for i in (1, 3, 5)
-    )
-    return "#" + "".join(f"{round(a + (b - a) * (place - left)):02X}" for a, b in pairs)
-
-
-def dashed(shades: Shades | None, level: Any) -> bool:
-    """Whether a line needs dashes, because its colour was already given to another model."""
-    return shades is not None and not shades.ends and level in shades.levels[len(MODEL_COLOURS) :]
+    mixed = ""
+    for i in (1, 3, 5):
+        low, high = int(ramp[left][i : i + 2], 16), int(ramp[left + 1][i : i + 2], 16)
+        mixed += f"{round(low + (high - low) * (place - left)):02X}"
+    return f"#{mixed}"
 
 
 def value_limits(result: Result, view: View) -> tuple[float, float] | None:
-    """Ends of the value axis, one for all panels: what is drawn on it, intervals and references too, and a little air.
+    """Return the limits of the value axis, or of the colours of a heat-map, for all panels.
 
-    Bars begin at zero. None where the values are names, or there are none.
+    They include intervals, references and a margin; bars begin at zero. None if the values are
+    names, or there are none.
     """
     if view.limits or view.mark == "tiles":
         return view.limits
     names = [view.colour] if view.mark == "heatmap" else [view.y, view.low, view.high]
     if result.column(names[0]).kind != "quantity":
         return None
-    found = np.concatenate([result.table[name].to_numpy(dtype=float) for name in names if name])
-    extra = [reference.value for reference in view.references if reference.axis == "y"]
-    found = np.concatenate([found, extra, [0.0] if view.mark == "bar" else []])
-    found = found[np.isfinite(found) & ((found > 0) | ("y" not in view.log))]
-    if not len(found):
+    columns = [result.table[name].to_numpy(dtype=float) for name in names if name]
+    references = [reference.value for reference in view.references if reference.axis == "y"]
+    values = np.concatenate([*columns, references, [0.0] if view.mark == "bar" else []])
+    values = values[np.isfinite(values) & ((values > 0) | ("y" not in view.log))]
+    if not len(values):
         return None
-    low, high = float(found.min()), float(found.max())
+    low, high = float(values.min()), float(values.max())
     if view.mark == "heatmap":
-        reach = (
-            max(abs(low - view.middle), abs(high - view.middle)) if view.middle is not None else 0
-        )
-        return (low, high) if view.middle is None else (view.middle - reach, view.middle + reach)
-    strips = max((band.lanes for panel in panels(result, view) for band in panel.bands), default=0)
-    above = 2.5 if high in extra else 1.0  # room for a reference's words above its line
-    below = (
-        0.0 if view.mark == "bar" and low == 0 else 1.0 + strips * (strips > 1)
-    )  # and for strips of bands
+        if view.middle is None:
+            return low, high
+        reach = max(abs(low - view.middle), abs(high - view.middle))
+        return view.middle - reach, view.middle + reach
+    lanes = max(
+        (band.lanes for panel in split_panels(result, view) for band in panel.bands), default=0
+    )
+    above = 2.5 if high in references else 1.0  # room for the label of a reference above its line
+    below = 1.0 + (lanes if lanes > 1 else 0)  # room for strips of bands
+    if view.mark == "bar" and low == 0:
+        below = 0.0
     if "y" in view.log:
-        air = (high / low) ** 0.05 if high > low else 1.1
-        return low / air**below, high * air**above
-    air = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
-    return low - below * air, high + above * air
+        margin = (high / low) ** 0.05 if high > low else 1.1
+        return low / margin**below, high * margin**above
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
+    return low - below * margin, high + above * margin
 
 
-def x_limits(panel: Panel, view: View) -> tuple[float, float] | None:
-    """Ends of the axis of depth where it has bands: those of the outermost units."""
+def depth_limits(panel: Panel) -> tuple[float, float] | None:
+    """Return the limits of an axis of depth with bands; None for a panel without bands."""
     if not panel.bands:
         return None
     return min(band.start for band in panel.bands), max(band.end for band in panel.bands)
 
 
-def spans(result: Result, view: View, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows of a bar view over a quantity with the two ends of each bar, `start` and `end`: as wide as the closest bars
-    are apart, shared out among the colours."""
+def bar_spans(result: Result, view: View, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a bar view over a quantity with columns `start` and `end` of each bar.
+
+    All bars at one place are together as wide as the distance of the closest two places.
+    """
     places = np.unique(result.table[view.x].to_numpy(dtype=float))
     width = float(np.diff(places).min()) if len(places) > 1 else 1.0
-    groups = levels(result, view.colour) if view.colour and view.colour != view.facet else [None]
-    each = 0.92 * width / len(groups)
-    lane = rows[view.colour].map(groups.index).astype(float) if len(groups) > 1 else 0.0
-    start = rows[view.x].astype(float) - 0.46 * width + each * lane
+    split = bool(view.colour) and view.colour != view.facet
+    levels = column_levels(result, view.colour) if split else [None]
+    each = 0.92 * width / len(levels)
+    number = rows[view.colour].map(levels.index).astype(float) if len(levels) > 1 else 0.0
+    start = rows[view.x].astype(float) - 0.46 * width + each * number
     return rows.assign(start=start, end=start + each)
 
 
-def groups(
+def group_rows(
     rows: pd.DataFrame, names: Sequence[str]
 ) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """Rows that make one line, by the named columns, in the order in which they first occur."""
+    """Yield the rows that share their entries in some columns, with these entries by column."""
     if not names:
         yield {}, rows
         return
@@ -215,21 +256,11 @@ def groups(
         yield dict(zip(names, key, strict=True)), part
 
 
-def written(level: Any) -> str:
-    """A level beside an axis; two places suffice for a number there."""
+def level_text(level: Any) -> str:
+    """Return the label of a level; two decimals suffice for a number."""
     return f"{level:.2f}".rstrip("0").rstrip(".") if isinstance(level, float) else str(level)
 
 
-def thinned(count: int, room: float, size: float) -> range:
-    """Which of `count` labels of `size` to write so that they keep apart in `room`."""
+def spaced_labels(count: int, room: float, size: float) -> range:
+    """Return which of `count` labels of a `size` to show, so that they do not overlap in `room`."""
     return range(0, count, max(math.ceil(count * size / room), 1) if room else 1)
-
-
-class Drawing:
-    """What the panels of one figure share, whichever library draws them."""
-
-    def __init__(self, result: Result, view: View, theme: Theme) -> None:
-        self.result, self.view, self.theme = result, view, theme
-        self.ink, self.paper = PAPERS[theme]
-        self.shades = shades(result, view, theme)
-        self.limits = value_limits(result, view)

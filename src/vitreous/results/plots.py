@@ -1,4 +1,4 @@
-"""Views drawn with matplotlib, for papers and for those who want an `ax` to go on with."""
+"""Views drawn with matplotlib, for papers and for further work on an `ax`."""
 
 from __future__ import annotations
 
@@ -22,80 +22,80 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from vitreous.errors import VitreousError
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, RAMPS, Theme
 from vitreous.results import style
-from vitreous.results.montage import montage
+from vitreous.results.montage import label_texts, montage
 from vitreous.results.panels import (
     Drawing,
     Panel,
-    blend,
-    dashed,
-    groups,
-    levels,
-    panels,
-    spans,
-    thinned,
-    written,
-    x_limits,
+    bar_spans,
+    column_levels,
+    depth_limits,
+    group_rows,
+    level_text,
+    spaced_labels,
 )
 from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
 from vitreous.unit_kinds import KINDS, Kind
 
-Look = dict[str, Any]
+Artist = dict[str, Any]
 """Arguments of matplotlib's functions."""
 
 
 def plot(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Figure, Any]:
-    """Draw a view into `ax`, or into a figure of its own, which a view of several panels always has."""
-    result = result.narrowed(view)
+    """Draw a view into `ax`, or into a new figure; return the figure and its axes."""
+    result = result.rows_of(view)
     with mpl.rc_context(style.matplotlib(theme)):
         if view.mark == "tiles":
-            return _tiles(result, view, ax, theme)
-        parts = panels(result, view)
-        if ax is not None and len(parts) > 1:
+            return _tiles(result, view, ax)
+        drawing = _PlotDrawing(result, view, theme)
+        if ax is None:
+            return drawing.figure()
+        if len(drawing.panels) > 1:
             raise VitreousError(
-                f"A view of {result.name!r} has {len(parts)} panels and was given one ax; leave ax out, or select "
-                f"the rows of one {view.facet} first."
+                f"A view of {result.name!r} has {len(drawing.panels)} panels and was given one ax; "
+                f"leave ax out, or select the rows of one {view.facet} first."
             )
-        drawing = _Drawing(result, view, theme)
-        if ax is not None:
-            drawing.panel(ax, parts[0])
-            ax.set_title(parts[0].title or view.title)
-            drawing.legend(ax.figure, [ax], outside=False)
-            return ax.get_figure(root=True) or plt.figure(), ax
-        return drawing.figure(parts)
+        drawing.panel(ax, drawing.panels[0])
+        ax.set_title(drawing.panels[0].title or view.title)
+        drawing.legend(ax.figure, [ax], outside=False)
+        return ax.get_figure(root=True) or plt.figure(), ax
 
 
-class _Drawing(Drawing):
-    """What the panels of one figure share."""
+class _PlotDrawing(Drawing):
+    """What the panels of one figure share, and one method for each mark."""
 
     def __init__(self, result: Result, view: View, theme: Theme) -> None:
         super().__init__(result, view, theme)
         self.kinds: set[Kind] = set()
+        """Kinds of units drawn as bands, for the legend."""
 
-    def figure(self, parts: list[Panel]) -> tuple[Figure, Any]:
-        across = len(parts) if len(parts) <= 3 else 2 if len(parts) == 4 else 3
-        down = math.ceil(len(parts) / across)
-        square = self.view.mark == "heatmap"
-        one, many = ((5.2, 4.6), (3.5, 3.6)) if square else ((5.8, 3.4), (2.7, 2.3))
-        wide, high = one if len(parts) == 1 else many
-        size = (wide * across + (0.9 if square and len(parts) > 1 else 0.6), high * down + 0.3)
-        fig, axes = plt.subplots(
-            down, across, figsize=size, squeeze=False, layout="constrained", sharey=not square
-        )
-        fig.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]
-        for i, (ax, part) in enumerate(zip(axes.flat, parts, strict=False)):
-            self.panel(ax, part)
-            ax.set_title(part.title, fontsize=9)
-            if i % across and not square:
+    def figure(self) -> tuple[Figure, Any]:
+        count, square = len(self.panels), self.view.mark == "heatmap"
+        across = {1: 1, 2: 2, 4: 2}.get(count, 3)
+        down = math.ceil(count / across)
+        if count == 1:
+            width, height = (5.2, 4.6) if square else (5.8, 3.4)
+        else:
+            width, height = (3.5, 3.6) if square else (2.7, 2.3)
+        extra = 0.9 if square and count > 1 else 0.6
+        figure, axes = plt.subplots(
+            down, across, figsize=(width * across + extra, height * down + 0.3), squeeze=False,
+            layout="constrained", sharey=not square,
+        )  # fmt: skip
+        figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]
+        for number, (ax, panel) in enumerate(zip(axes.flat, self.panels, strict=False)):
+            self.panel(ax, panel)
+            ax.set_title(panel.title, fontsize=9)
+            if number % across and not square:
                 ax.set_ylabel("")
-        for ax in axes.flat[len(parts) :]:
+        for ax in axes.flat[count:]:
             ax.set_axis_off()
         if self.view.title:
-            fig.suptitle(self.view.title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-        self.legend(fig, list(axes.flat), outside=True)
-        return fig, axes[0, 0] if len(parts) == 1 and not self.view.facet else axes.ravel()[
-            : len(parts)
-        ]
+            figure.suptitle(self.view.title, x=0.01, ha="left", fontsize=11, fontweight="bold")
+        self.legend(figure, list(axes.flat), outside=True)
+        if count == 1 and not self.view.facet:
+            return figure, axes[0, 0]
+        return figure, axes.ravel()[:count]
 
     def panel(self, ax: Axes, panel: Panel) -> None:
         if self.view.mark == "heatmap":
@@ -108,6 +108,7 @@ class _Drawing(Drawing):
             self.reference(ax, reference, panel)
 
     def axes(self, ax: Axes, panel: Panel) -> None:
+        """Set labels, scales, limits and ticks."""
         view = self.view
         ax.set_xlabel(self.result.column(view.x).title)
         ax.set_ylabel(self.result.column(view.y).title)
@@ -123,44 +124,39 @@ class _Drawing(Drawing):
                 axis.set_minor_formatter(NullFormatter())
         if self.limits:
             ax.set_ylim(*self.limits)
-        ends = x_limits(panel, view)
-        if ends:
-            ax.set_xlim(*ends)
-        if self.result.column(view.x).kind != "quantity":
-            shown = levels(self.result, view.x, panel.rows)
-            chosen = thinned(len(shown), 36, 1)
-            turned = max((len(str(level)) for level in shown), default=0) * len(shown) > 60
-            look: Look = (
-                {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if turned else {}
-            )
-            ax.set_xticks(list(chosen), [str(shown[i]) for i in chosen], **look)
+        if limits := depth_limits(panel):
+            ax.set_xlim(*limits)
+        if not self.is_quantity(view.x):
+            levels = column_levels(self.result, view.x, panel.rows)
+            shown = spaced_labels(len(levels), 36, 1)
+            longest = max((len(str(level)) for level in levels), default=0)
+            turned: Artist = {}
+            if longest * len(levels) > 60:
+                turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+            ax.set_xticks(list(shown), [str(levels[i]) for i in shown], **turned)
 
     def places(self, panel: Panel, rows: pd.DataFrame) -> np.ndarray:
-        """Where rows lie on the x axis: at their quantity, or at the number of their name."""
-        if self.result.column(self.view.x).kind == "quantity":
+        """Return where rows lie on the x axis: at their number, or at the index of their name."""
+        if self.is_quantity(self.view.x):
             return rows[self.view.x].to_numpy(dtype=float)
-        shown = levels(self.result, self.view.x, panel.rows)
-        return np.array([shown.index(level) for level in rows[self.view.x]], dtype=float)
+        levels = column_levels(self.result, self.view.x, panel.rows)
+        return np.array([levels.index(level) for level in rows[self.view.x]], dtype=float)
 
     def colour(self, level: Any) -> str:
-        found = self.shades
-        if found is None or level is None or level != level:
+        if self.scale is None or level is None or level != level:
             return MODEL_COLOURS[0]
-        if found.ends:
-            low, high = found.ends
-            return blend(found.colours, (level - low) / ((high - low) or 1))
-        return found.of(level)
+        return self.scale.colour_of(level)
 
-    def parts(self, rows: pd.DataFrame, *names: str) -> Iterator[tuple[str, Any, pd.DataFrame]]:
-        """Rows of one colour (and of one of what else is named), with it."""
-        for key, part in groups(
-            rows, list(dict.fromkeys(name for name in (self.view.colour, *names) if name))
-        ):
-            yield self.colour(key.get(self.view.colour)), key.get(self.view.colour), part
+    def by_colour(self, rows: pd.DataFrame, detail: str = "") -> Iterator[tuple[Any, pd.DataFrame]]:
+        """Yield a level of the colour's column and its rows, also split by the column `detail`."""
+        names = dict.fromkeys(name for name in (self.view.colour, detail) if name)
+        for key, part in group_rows(rows, list(names)):
+            yield key.get(self.view.colour), part
 
     def line(self, ax: Axes, panel: Panel) -> None:
         thin = bool(self.view.detail)
-        for colour, level, part in self.parts(panel.rows, self.view.detail):
+        for level, part in self.by_colour(panel.rows, self.view.detail):
+            colour = self.colour(level)
             order = np.argsort(self.places(panel, part), kind="stable")
             rows, x = part.iloc[order], self.places(panel, part)[order]
             if self.view.low:
@@ -168,208 +164,151 @@ class _Drawing(Drawing):
                     rows[name].to_numpy(dtype=float) for name in (self.view.low, self.view.high)
                 )
                 ax.fill_between(x, low, high, color=colour, alpha=style.RIBBON, linewidth=0)
-            dots: Look = (
-                {"marker": "o", "markersize": 2.2 if thin else 3.2}
-                if len(np.unique(x)) <= 40
-                else {}
-            )
-            dash = (
-                "--"
-                if dashed(self.shades, level)
-                and self.result.column(self.view.colour).kind == "category"
-                else "-"
-            )
+            dots: Artist = {}
+            if len(np.unique(x)) <= 40:
+                dots = {"marker": "o", "markersize": 2.2 if thin else 3.2}
+            dashed = self.scale is not None and self.scale.is_dashed(level)
+            dashed = dashed and self.result.column(self.view.colour).kind == "category"
             ax.plot(
-                x,
-                rows[self.view.y],
-                color=colour,
-                linestyle=dash,
-                linewidth=1.0 if thin else 1.6,
-                **dots,
-            )
+                x, rows[self.view.y], color=colour, linestyle="--" if dashed else "-",
+                linewidth=1.0 if thin else 1.6, **dots,
+            )  # fmt: skip
 
     def scatter(self, ax: Axes, panel: Panel) -> None:
-        for colour, _, rows in self.parts(panel.rows):
-            x = self.places(panel, rows)
+        for level, rows in self.by_colour(panel.rows):
+            x, colour = self.places(panel, rows), self.colour(level)
             self.whiskers(ax, x, rows, colour)
             ax.scatter(x, rows[self.view.y], s=16, color=colour, alpha=0.8, linewidths=0, zorder=3)
 
     def bar(self, ax: Axes, panel: Panel) -> None:
         rows = panel.rows
-        if self.result.column(self.view.x).kind == "quantity":
-            rows = spans(self.result, self.view, rows)
+        if self.is_quantity(self.view.x):
+            rows = bar_spans(self.result, self.view, rows)
         else:
-            beside = self.shades and self.view.colour not in (self.view.x, self.view.facet)
-            count = len(self.shades.levels) if self.shades and beside else 1
-            lane = (
-                rows[self.view.colour].map(self.shades.levels.index).astype(float)
-                if self.shades and beside
-                else 0.0
-            )
-            start = self.places(panel, rows) - 0.4 + 0.8 / count * lane
-            rows = rows.assign(start=start, end=start + 0.8 / count)
-        for colour, _, part in self.parts(rows):
+            width: float = 0.8
+            number: Any = 0.0
+            if self.scale and self.view.colour not in (self.view.x, self.view.facet):
+                width = 0.8 / len(self.scale.levels)
+                number = rows[self.view.colour].map(self.scale.levels.index).astype(float)
+            start = self.places(panel, rows) - 0.4 + width * number
+            rows = rows.assign(start=start, end=start + width)
+        for level, part in self.by_colour(rows):
             middle = ((part["start"] + part["end"]) / 2).to_numpy(dtype=float)
-            ax.bar(
-                middle,
-                part[self.view.y],
-                width=(part["end"] - part["start"]) * 0.95,
-                color=colour,
-                alpha=0.9,
-            )
+            widths = (part["end"] - part["start"]) * 0.95
+            ax.bar(middle, part[self.view.y], width=widths, color=self.colour(level), alpha=0.9)
             self.whiskers(ax, middle, part, self.ink)
 
     def whiskers(self, ax: Axes, x: np.ndarray, rows: pd.DataFrame, colour: str) -> None:
         if self.view.low:
-            ax.vlines(
-                x, rows[self.view.low], rows[self.view.high], color=colour, alpha=0.7, linewidth=1
-            )
+            low, high = rows[self.view.low], rows[self.view.high]
+            ax.vlines(x, low, high, color=colour, alpha=0.7, linewidth=1)
 
     def bands(self, ax: Axes, panel: Panel) -> None:
-        """Kinds of units behind everything; strips at the foot where models differ, in the order of the legend."""
-        lane = 0.035
+        """Draw the kinds of units behind everything, in strips at the bottom if models differ."""
+        height = 0.035
         for band in panel.bands:
             self.kinds.add(band.kind)
-            whole = band.lanes == 1
-            foot = (band.lanes - 1 - band.lane) * (lane + 0.004)
-            low, high, alpha = (0, 1, style.BAND) if whole else (foot, foot + lane, 0.6)
-            ax.axvspan(
-                band.start,
-                band.end,
-                low,
-                high,
-                color=KIND_COLOURS[band.kind],
-                alpha=alpha,
-                lw=0,
-                zorder=0.5,
-            )
-            if not whole and self.view.colour == "model":
-                mark: Look = {
-                    "color": self.colour(band.model),
-                    "marker": "s",
-                    "markersize": 4,
-                    "clip_on": False,
-                }
-                ax.plot(1.015, foot + lane / 2, transform=ax.transAxes, **mark)
+            foot = (band.lanes - 1 - band.lane) * (height + 0.004)
+            low, high, alpha = 0.0, 1.0, style.BAND
+            if band.lanes > 1:
+                low, high, alpha = foot, foot + height, 0.6
+            colour = KIND_COLOURS[band.kind]
+            ax.axvspan(band.start, band.end, low, high, color=colour, alpha=alpha, lw=0, zorder=0.5)
+            if band.lanes > 1 and self.view.colour == "model":
+                ax.plot(
+                    1.015, foot + height / 2, transform=ax.transAxes, color=self.colour(band.model),
+                    marker="s", markersize=4, clip_on=False,
+                )  # fmt: skip
 
     def reference(self, ax: Axes, reference: Reference, panel: Panel) -> None:
-        """A dashed line and its words, in a halo of paper that keeps the data off them."""
-        look: Look = {"color": self.ink, "alpha": 0.7, "linewidth": 0.9, "linestyle": (0, (4, 3))}
+        """Draw a dashed line and its label, with a halo so that data do not cover it."""
+        stroke: Artist = {
+            "color": self.ink,
+            "alpha": 0.7,
+            "linewidth": 0.9,
+            "linestyle": (0, (4, 3)),
+        }
         value = reference.value
-        place: Look
+        label: Artist
         if reference.axis == "slope":
             end = float(panel.rows[self.view.x].max())
-            ax.plot([0, end], [0, value * end], **look)
-            place = {"xy": (end, value * end), "xytext": (-8, 0), "ha": "right", "va": "center"}
+            ax.plot([0, end], [0, value * end], **stroke)
+            label = {"xy": (end, value * end), "xytext": (-8, 0), "ha": "right", "va": "center"}
         elif reference.axis == "x":
-            ax.axvline(value, **look)
-            place = {
-                "xy": (value, 1),
-                "xytext": (3, -2),
-                "xycoords": ax.get_xaxis_transform(),
-                "va": "top",
-            }
+            ax.axvline(value, **stroke)
+            across = ax.get_xaxis_transform()
+            label = {"xy": (value, 1), "xytext": (3, -2), "xycoords": across, "va": "top"}
         else:
-            ax.axhline(value, **look)
-            place = {
-                "xy": (1, value),
-                "xytext": (-3, 2),
-                "xycoords": ax.get_yaxis_transform(),
-                "ha": "right",
-            }
+            ax.axhline(value, **stroke)
+            across = ax.get_yaxis_transform()
+            label = {"xy": (1, value), "xytext": (-3, 2), "xycoords": across, "ha": "right"}
         halo = [withStroke(linewidth=2.5, foreground=self.paper, alpha=0.8)]
         ax.annotate(
-            reference.label, textcoords="offset points", fontsize=8, path_effects=halo, **place
+            reference.label, textcoords="offset points", fontsize=8, path_effects=halo, **label
         )
 
     def heatmap(self, ax: Axes, panel: Panel) -> None:
         view, result = self.view, self.result
-        across, up = levels(result, view.x, panel.rows), levels(result, view.y, panel.rows)
+        across, up = (column_levels(result, name, panel.rows) for name in (view.x, view.y))
         cells = np.full((len(up), len(across)), np.nan)
-        columns, rows = (
-            [shown.index(level) for level in panel.rows[name]]
-            for shown, name in ((across, view.x), (up, view.y))
-        )
+        columns = [across.index(level) for level in panel.rows[view.x]]
+        rows = [up.index(level) for level in panel.rows[view.y]]
         cells[rows, columns] = panel.rows[view.colour].to_numpy(dtype=float)
         ax.imshow(
-            cells,
-            cmap=self.colours(),
-            norm=self.norm(),
-            origin="lower",
-            interpolation="nearest",
-            aspect="equal",
-        )
-        for names, ticks, labels, turn in (
-            (across, ax.set_xticks, ax.set_xlabel, 90),
-            (up, ax.set_yticks, ax.set_ylabel, 0),
-        ):
-            chosen = thinned(len(names), 24, 1)
-            short = max((len(written(name)) for name in names), default=0) * len(names) < 40
-            ticks(
-                list(chosen),
-                [written(names[i]) for i in chosen],
-                fontsize=6.5,
-                rotation=0 if short else turn,
-            )
-            labels(result.column(view.x if names is across else view.y).title)
+            cells, cmap=self.colour_map(), norm=self.norm(), origin="lower",
+            interpolation="nearest", aspect="equal",
+        )  # fmt: skip
+        for levels, set_ticks, angle in ((across, ax.set_xticks, 90), (up, ax.set_yticks, 0)):
+            shown = spaced_labels(len(levels), 24, 1)
+            longest = max((len(level_text(level)) for level in levels), default=0)
+            angle = 0 if longest * len(levels) < 40 else angle
+            labels = [level_text(levels[i]) for i in shown]
+            set_ticks(list(shown), labels, fontsize=6.5, rotation=angle)
+        ax.set(xlabel=result.column(view.x).title, ylabel=result.column(view.y).title)
         ax.set_facecolor((self.ink, style.HOLE))
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
 
-    def colours(self) -> LinearSegmentedColormap:
+    def colour_map(self) -> LinearSegmentedColormap:
         stops = OPPOSITES[self.theme] if self.view.middle is not None else RAMPS[self.theme]
-        if self.view.mark != "heatmap" and self.shades:
-            stops = self.shades.colours
+        if self.view.mark != "heatmap" and self.scale:
+            stops = self.scale.colours
         return LinearSegmentedColormap.from_list("vitreous", list(stops))
 
     def norm(self) -> Normalize:
-        ends = self.shades.ends if self.shades else self.limits
+        ends = self.scale.ends if self.scale else self.limits
         return Normalize(*(ends or (0, 1)))
 
-    def legend(self, fig: Any, axes: list[Axes], *, outside: bool) -> None:
-        """A bar of colours for numbers; names and kinds beside the panels, so that they cover nothing."""
+    def legend(self, figure: Any, axes: list[Axes], *, outside: bool) -> None:
+        """Draw a colour bar for numbers, and a legend of names and kinds."""
         view = self.view
-        if view.mark == "heatmap" or (self.shades and self.shades.ends):
-            bar = fig.colorbar(
-                ScalarMappable(self.norm(), self.colours()),
-                ax=axes,
-                shrink=0.6,
-                aspect=22,
-                pad=0.02,
-            )
+        if view.mark == "heatmap" or (self.scale and self.scale.ends):
+            colours = ScalarMappable(self.norm(), self.colour_map())
+            bar = figure.colorbar(colours, ax=axes, shrink=0.6, aspect=22, pad=0.02)
             bar.set_label(self.result.column(view.colour).title)
             bar.outline.set_visible(False)
         entries: list[Any] = []
-        if self.shades and not self.shades.ends and view.colour not in (view.facet, view.x):
-            for level in self.shades.levels:
-                look: Look = {
-                    "linestyle": "none",
-                    "marker": "s" if view.mark == "bar" else "o",
-                    "markersize": 5,
-                }
-                entries.append(Line2D([], [], color=self.colour(level), label=str(level), **look))
-        entries += [
-            Patch(color=KIND_COLOURS[kind], alpha=2.2 * style.BAND, lw=0, label=kind)
-            for kind in KINDS
-            if kind in self.kinds
-        ]
+        if self.scale and not self.scale.ends and view.colour not in (view.facet, view.x):
+            marker = "s" if view.mark == "bar" else "o"
+            for level in self.scale.levels:
+                symbol: Artist = {"linestyle": "none", "marker": marker, "markersize": 5}
+                entries.append(Line2D([], [], color=self.colour(level), label=str(level), **symbol))
+        for kind in KINDS:
+            if kind in self.kinds:
+                colour, alpha = KIND_COLOURS[kind], 2.2 * style.BAND
+                entries.append(Patch(color=colour, alpha=alpha, lw=0, label=kind))
         if entries and outside:
-            fig.legend(handles=entries, loc="outside right upper", handlelength=1.2)
+            figure.legend(handles=entries, loc="outside right upper", handlelength=1.2)
         elif entries:
             axes[0].legend(handles=entries, handlelength=1.2)
 
 
-def _tiles(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Figure, Any]:
-    """Pictures side by side in one axes, in points."""
-    names = (
-        [str(value) for value in result.table[name]] if name else []
-        for name in (view.x, view.facet)
-    )
-    sheet = montage(result.arrays[view.array], *names)
+def _tiles(result: Result, view: View, ax: Axes | None) -> tuple[Figure, Any]:
+    """Draw images side by side in one axes, in points."""
+    sheet = montage(result.arrays[view.array], *label_texts(result, view))
     if ax is None:
-        _, ax = plt.subplots(
-            figsize=(sheet.width / 90, (sheet.height + 30) / 90), layout="constrained"
-        )
+        size = (sheet.width / 90, (sheet.height + 30) / 90)
+        _, ax = plt.subplots(figsize=size, layout="constrained")
     for picture, (x, y) in zip(sheet.pictures, sheet.corners, strict=True):
         extent = (x, x + sheet.tile[0], y + sheet.tile[1], y)
         ax.imshow(picture, extent=extent, interpolation="nearest", cmap="gray", vmin=0, vmax=255)

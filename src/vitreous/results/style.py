@@ -1,4 +1,4 @@
-"""One look for all charts: sizes, greys and fonts, as Vega-Lite and as matplotlib want them said."""
+"""One style for all charts: sizes, greys and fonts, for Vega-Lite and for matplotlib."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from typing import Any
 
 from vitreous.palette import PAPERS, Theme
 
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', sans-serif"
+FONT = (
+    "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'Liberation Sans', "
+    "sans-serif"
+)
 FAMILIES = ("Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans")
 SIZES = {"title": 14, "axis": 12, "label": 11}
 GRID, AXIS, QUIET = 0.12, 0.45, 0.75
-"""How much of the ink goes into grid lines, axes and lesser words."""
+"""Opacity of grid lines, axes and less important text."""
 BAND = 0.20
+"""Opacity of the bands of units."""
 RIBBON = 0.18
+"""Opacity of the ribbon of an interval."""
 HOLE = 0.25
-"""How much ink is in a cell without a number, a grey that no ramp has."""
+"""Opacity of a heat-map's cell without a number: a grey that no ramp has."""
 LANE = 8
-"""Height in pixels of a strip of bands where several models have their own."""
+"""Height in pixels of a strip of bands where each model has its own."""
 
 
 def vega(theme: Theme) -> dict[str, Any]:
-    """Config of a Vega-Lite chart."""
+    """Return the config of a Vega-Lite chart."""
     ink, paper = PAPERS[theme]
-    words = {
+    text = {
         "labelColor": ink,
         "titleColor": ink,
         "labelFontSize": SIZES["label"],
@@ -34,40 +39,46 @@ def vega(theme: Theme) -> dict[str, Any]:
         "padding": 12,
         "view": {"stroke": None},
         "title": {
-            "color": ink, "fontSize": SIZES["title"], "fontWeight": 600, "anchor": "start", "offset": 12,
-            "subtitleColor": ink,
+            "color": ink, "fontSize": SIZES["title"], "fontWeight": 600, "anchor": "start",
+            "offset": 12, "subtitleColor": ink,
         },
         "axis": {
-            **words, "titleFontWeight": "normal", "titlePadding": 8, "labelOpacity": QUIET, "labelLimit": 160,
-            "gridColor": ink, "gridOpacity": GRID, "domainColor": ink, "domainOpacity": AXIS,
+            **text, "titleFontWeight": "normal", "titlePadding": 8, "labelOpacity": QUIET,
+            "labelLimit": 160, "gridColor": ink, "gridOpacity": GRID, "domainColor": ink,
+            "domainOpacity": AXIS,
             "tickColor": ink, "tickOpacity": AXIS, "tickSize": 4,
         },
         "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
         "axisX": {"grid": False},
         "legend": {
-            **words, "titleFontWeight": "normal", "labelLimit": 220, "symbolStrokeWidth": 2.5, "gradientLength": 140,
-            "gradientThickness": 10, "rowPadding": 4,
+            **text, "titleFontWeight": "normal", "labelLimit": 220, "symbolStrokeWidth": 2.5,
+            "gradientLength": 140, "gradientThickness": 10, "rowPadding": 4,
         },
         "concat": {"spacing": 24},
     }  # fmt: skip
 
 
 def matplotlib(theme: Theme) -> Any:
-    """Settings for `matplotlib.rc_context`: in force while we draw, never left behind. Fonts by their own names,
-    because those of a generic family are looked up later, when the settings are the user's again."""
+    """Return settings for `matplotlib.rc_context`, which last only while we draw.
+
+    Fonts have their own names: those of a generic family are looked up when the figure is rendered,
+    and then the settings are the user's again.
+    """
     from matplotlib.font_manager import fontManager
 
     ink, paper = PAPERS[theme]
     present = set(fontManager.get_font_names())
     return {
         "figure.facecolor": paper, "axes.facecolor": paper,
-        "text.color": ink, "axes.labelcolor": ink, "axes.titlecolor": ink, "axes.edgecolor": (ink, AXIS),
-        "xtick.color": (ink, AXIS), "ytick.color": (ink, AXIS), "xtick.labelcolor": ink, "ytick.labelcolor": ink,
-        "grid.color": ink, "grid.alpha": GRID, "grid.linewidth": 0.8, "axes.axisbelow": True,
+        "text.color": ink, "axes.labelcolor": ink, "axes.titlecolor": ink,
+        "axes.edgecolor": (ink, AXIS), "xtick.color": (ink, AXIS), "ytick.color": (ink, AXIS),
+        "xtick.labelcolor": ink, "ytick.labelcolor": ink, "grid.color": ink,
+        "grid.alpha": GRID, "grid.linewidth": 0.8, "axes.axisbelow": True,
         "font.family": [name for name in FAMILIES if name in present],
-        "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "xtick.labelsize": 8, "ytick.labelsize": 8,
-        "legend.fontsize": 8, "legend.frameon": False, "axes.titlelocation": "left",
-        "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "ytick.major.size": 0,
-        "ytick.minor.size": 0, "xtick.major.size": 3, "axes.linewidth": 0.8, "lines.solid_capstyle": "round",
+        "font.size": 9, "axes.titlesize": 10, "axes.labelsize": 9, "xtick.labelsize": 8,
+        "ytick.labelsize": 8, "legend.fontsize": 8, "legend.frameon": False,
+        "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+        "axes.spines.left": False, "ytick.major.size": 0, "ytick.minor.size": 0,
+        "xtick.major.size": 3, "axes.linewidth": 0.8, "lines.solid_capstyle": "round",
         "figure.dpi": 120,
     }  # fmt: skip

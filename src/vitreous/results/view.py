@@ -1,4 +1,4 @@
-"""How a result is looked at, as plain data: it can be stored, tested, and drawn by more than one library."""
+"""Views: how to draw a result, as data that can be stored and drawn by more than one library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Axis = Literal["x", "y"]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A line to compare with: chance, uniform attention, a paper's value."""
+    """A line to compare with: chance, uniform attention, the value of a paper."""
 
     value: float
     label: str
@@ -25,13 +25,14 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One picture of a result. `x`, `y`, `colour`, `facet`, `detail`, `low`, `high` and `where` name columns."""
+    """One figure of a result; `x`, `y`, `colour`, `facet`, `detail`, `low`, `high` and `where` are
+    names of columns."""
 
     mark: Mark
     x: str = ""
     y: str = ""
     colour: str = ""
-    """A heat-map's value; otherwise what lines, points and bars are told apart by."""
+    """The value of a heat-map; otherwise what distinguishes lines, points and bars."""
     facet: str = ""
     """One panel for each of its values."""
     detail: str = ""
@@ -41,22 +42,22 @@ class View:
     references: tuple[Reference, ...] = ()
     log: tuple[Axis, ...] = ()
     limits: tuple[float, float] | None = None
-    """Ends of the y axis, or of a heat-map's colours; from the data where not given."""
+    """Limits of the y axis, or of the colours of a heat-map (default: from the data)."""
     middle: float | None = None
-    """Where a heat-map's two opposite colours meet; without it colours run from little to much."""
+    """The centre of a diverging colour scale of a heat-map (default: a sequential scale)."""
     bands: bool = False
-    """Kinds of units behind an axis of depth."""
+    """Whether to show the kinds of units as bands behind an axis of depth."""
     where: str = ""
-    """A column of yes and no: only rows that say yes are drawn."""
+    """A column of booleans: only rows with True are drawn."""
     array: str = ""
-    """Tiles only: pictures, one for each row drawn; `x` says what is written above each, `facet` what above a group."""
+    """Tiles only: the array of images, one for each row; `x` labels each, `facet` each group."""
     title: str = ""
     how_to_read: str = ""
-    """Two sentences for who sees this kind of picture for the first time."""
+    """Two sentences for readers who see this kind of figure for the first time."""
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> View:
-        """The inverse of `dataclasses.asdict`, also after JSON."""
+        """Return the view of which `raw` is `dataclasses.asdict`, also after JSON."""
         values: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()
         }
@@ -64,20 +65,15 @@ class View:
         return cls(**values)
 
     def check(self, columns: Mapping[str, Column], arrays: Mapping[str, Any]) -> None:
-        """Refuse what cannot be drawn, when the result is made and not when somebody looks at it."""
+        """Raise if the view cannot be drawn: when the result is made, not when it is drawn."""
         if self.mark not in get_args(Mark):
-            raise UnknownName(
-                "mark", self.mark, get_args(Mark), f"Marks are {', '.join(get_args(Mark))}."
-            )
+            marks = get_args(Mark)
+            raise UnknownName("mark", self.mark, marks, f"Marks are {', '.join(marks)}.")
         for role in ("x", "y", "colour", "facet", "detail", "low", "high", "where"):
             name = getattr(self, role)
             if name and name not in columns:
-                raise UnknownName(
-                    f"column (the view's {role})",
-                    name,
-                    columns,
-                    f"Columns are {', '.join(columns)}.",
-                )
+                hint = f"Columns are {', '.join(columns)}."
+                raise UnknownName(f"column (the view's {role})", name, columns, hint)
         needed = {"heatmap": ("x", "y", "colour"), "tiles": ("array",)}.get(self.mark, ("x", "y"))
         missing = [role for role in needed if not getattr(self, role)]
         if missing or bool(self.low) != bool(self.high):
@@ -87,5 +83,6 @@ class View:
             raise UnknownName("array (the view's tiles)", self.array, arrays)
         if self.bands and (self.x != "depth" or not {"model", "unit", "kind"} <= set(columns)):
             raise VitreousError(
-                f"A view has bands over {self.x!r}; they need x='depth' and columns model, unit and kind."
+                f"A view has bands over {self.x!r}; they need x='depth' and columns model, unit "
+                "and kind."
             )

@@ -214,12 +214,10 @@ class BuildUp:
 
     def write(self, outcome: Result) -> list[Path]:
         """As a table and as a picture."""
-        from vitreous.results import charts  # which takes a second
-
         files = [self.root / f"build_up{suffix}" for suffix in (".csv", ".svg")]
         with explain_write_errors(self.root):
             outcome.table.to_csv(files[0], index=False)
-            charts.write(outcome.chart(), files[1])
+            outcome.figure(files[1])
         return files
 
 

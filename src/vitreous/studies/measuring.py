@@ -29,7 +29,7 @@ from vitreous.measure.inspection import Inspection, versions
 from vitreous.models.positions import Learned1d
 from vitreous.models.runs import from_run
 from vitreous.results import Column, Result
-from vitreous.results.files import intact
+from vitreous.results.files import is_intact
 from vitreous.storage.atomic_files import explain_write_errors, read_json, write_json
 from vitreous.storage.fingerprints import checksum
 from vitreous.storage.locks import Busy, hold_lock
@@ -63,7 +63,7 @@ def missing(sitting: Sitting, root: Path) -> list[str]:
     index = _index(home)
     sums = index.get("checksums", {})
     there = {
-        name for name in index.get("results", {}) if intact(home / f"{name}.json", sums.get(name))
+        name for name in index.get("results", {}) if is_intact(home / f"{name}.json", sums.get(name))
     }
     return [
         name
@@ -125,7 +125,7 @@ def measure_group(
         kept = {
             name: mark
             for name, mark in known.get("results", {}).items()
-            if name not in inspection and intact(home / f"{name}.json", sums.get(name))
+            if name not in inspection and is_intact(home / f"{name}.json", sums.get(name))
         }
         new = {name: list(marks(result)) for name, result in inspection.items()}
         classes = [
