@@ -194,7 +194,7 @@ def test_figures_are_written_as_their_suffix_says(tmp_path: Path) -> None:
     assert points is not None
     assert wide == pytest.approx(2 * int(points[1]), abs=2)
     with pytest.raises(
-        VitreousError, match=r"as 'a.gif'; it can be written as \.svg, \.png, \.pdf"
+        VitreousError, match=r"as 'a.gif'; its name ends in \.svg, \.png, \.pdf"
     ):
         result.figure(tmp_path / "a.gif")
 
@@ -246,7 +246,7 @@ def test_groups_of_tiles_stand_under_their_names() -> None:
         result, table=table.assign(shown=table["model"] == "a"), views=(fewer,), arrays=tiles
     )
     assert ">b<" not in chart_svg(narrowed.chart())
-    with pytest.raises(VitreousError, match="has 3 pictures and the table 5 rows"):
+    with pytest.raises(VitreousError, match="has 3 images and the table 5 rows"):
         replace(narrowed, table=table)
 
 

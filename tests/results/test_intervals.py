@@ -68,7 +68,7 @@ def test_equal_values_have_an_interval_without_width() -> None:
 def test_what_has_no_mean_is_refused() -> None:
     with pytest.raises(VitreousError, match=r"shape \(0, 3\)"):
         bootstrap_mean(np.zeros((0, 3)))
-    with pytest.raises(VitreousError, match="confidence 95"):
+    with pytest.raises(VitreousError, match="confidence of an interval is 95"):
         bootstrap_mean([1.0, 2.0], confidence=95)
 
 

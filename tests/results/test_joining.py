@@ -56,7 +56,7 @@ def test_arrays_go_under_each_other() -> None:
 
 def test_unlike_results_are_not_joined() -> None:
     with pytest.raises(
-        VitreousError, match="'attention_distance' and 'cka' answer different questions"
+        VitreousError, match="'attention_distance' and 'cka' are of different measurements"
     ):
         Result.join([distances("vit"), similarity()])
     one = similarity()
