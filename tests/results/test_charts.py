@@ -193,9 +193,7 @@ def test_figures_are_written_as_their_suffix_says(tmp_path: Path) -> None:
     points = re.search(r'width="(\d+)"', (tmp_path / "new" / "a.svg").read_text())
     assert points is not None
     assert wide == pytest.approx(2 * int(points[1]), abs=2)
-    with pytest.raises(
-        VitreousError, match=r"as 'a.gif'; its name ends in \.svg, \.png, \.pdf"
-    ):
+    with pytest.raises(VitreousError, match=r"as 'a.gif'; its name ends in \.svg, \.png, \.pdf"):
         result.figure(tmp_path / "a.gif")
 
 

@@ -63,7 +63,9 @@ def missing(sitting: Sitting, root: Path) -> list[str]:
     index = _index(home)
     sums = index.get("checksums", {})
     there = {
-        name for name in index.get("results", {}) if is_intact(home / f"{name}.json", sums.get(name))
+        name
+        for name in index.get("results", {})
+        if is_intact(home / f"{name}.json", sums.get(name))
     }
     return [
         name

@@ -24,7 +24,7 @@ from typing import Any
 from vitreous.claims.facts import told
 from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
 from vitreous.errors import VitreousError
-from vitreous.results.files import intact
+from vitreous.results.files import is_intact
 from vitreous.storage.atomic_files import (
     Damaged,
     explain_write_errors,
@@ -110,7 +110,7 @@ def _contents(root: Path, paths: Iterable[Path]) -> dict[str, bytes]:
 
 
 def _intact(home: Path, name: str, index: Mapping[str, Any]) -> bool:
-    return intact(home / f"{name}.json", index.get("checksums", {}).get(name))
+    return is_intact(home / f"{name}.json", index.get("checksums", {}).get(name))
 
 
 def _files_of(home: Path, name: str) -> list[Path]:
