@@ -194,8 +194,8 @@ def _ours(first: nn.Module, second: nn.Module, images: Tensor) -> Run:
             for unit, feature in zip(
                 subject.specimen.units, given[subject.name].values(), strict=True
             ):
-                probe.see(subject, unit, Sites(after=Feature(feature, None)), batch)
-        return _cross(probe.answer(probe.close(batch), asked).table)
+                probe.update(subject, unit, Sites(after=Feature(feature, None)), batch)
+        return _cross(probe.answer(probe.end_shard(batch), asked).table)
 
     return run
 

@@ -131,7 +131,7 @@ def test_options_are_plain_and_said_in_the_record(name: str) -> None:
 def test_shards_add_up_to_one_pass(name: str) -> None:
     passing, parts = sums(name, PARTS, PARTS)
     assert len(parts) == (
-        3 if passing.probes[0].together == 1 else 1
+        3 if passing.probes[0].shard_multiple == 1 else 1
     )  # images that are compared are in one shard
     assert {value.dtype for part in parts for value in part.values()} <= {torch.float64}
     same(answered(passing, added(parts)), whole(name)[1], but=probes.named(name).fleeting)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from specimen.toys import Block, Convolutional, Residual, Transformer, settled
 from vitreous.data.dataset import Dataset
 from vitreous.measure.per_image import PerImage
-from vitreous.measure.probe import Batch, Probe, Sums, interval, key
+from vitreous.measure.probe import Batch, Probe, Sums, interval, sum_key
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View, estimate
 from vitreous.specimen.anatomy import Unit
@@ -63,18 +63,18 @@ class Roll(Probe):
         seen[batch.rows] += 1
         return seen
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
-        return {key(subject, unit): self._seen(batch)}
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+        return {sum_key(subject, unit): self._seen(batch)}
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         self.events.append(f"{subject.name} {len(batch)} {'whole' if batch.whole else 'part'}")
         brightness = batch.images.double().mean((1, 2, 3))
         return {
-            key(subject, what="end"): self._seen(batch),
-            key(subject, what="bright"): batch.total(brightness),
+            sum_key(subject, what="end"): self._seen(batch),
+            sum_key(subject, what="bright"): batch.total(brightness),
         }
 
-    def close(self, shard: Batch) -> Sums:
+    def end_shard(self, shard: Batch) -> Sums:
         return {"close": self._seen(shard), "count": batch_count(shard)}
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
@@ -82,12 +82,12 @@ class Roll(Probe):
         counts = sums["count"]
         for subject in asked:
             every = [
-                sums[key(subject, unit)]
+                sums[sum_key(subject, unit)]
                 for unit in subject.specimen.units
-                if key(subject, unit) in sums
+                if sum_key(subject, unit) in sums
             ]
-            every += [sums[key(subject, what="end")], sums["close"]]
-            found = interval(sums[key(subject, what="bright")] / counts, int(counts[0]))
+            every += [sums[sum_key(subject, what="end")], sums["close"]]
+            found = interval(sums[sum_key(subject, what="bright")] / counts, int(counts[0]))
             ends = dict(zip(("value", "low", "high"), map(float, found), strict=True))
             least, most = torch.stack(every).min(0).values, torch.stack(every).max(0).values
             for number in range(len(least)):

@@ -285,10 +285,10 @@ class Greedy(Roll):
     room = 9
     error: BaseException = torch.OutOfMemoryError("CUDA out of memory")
 
-    def end(self, *given: Any) -> Sums:
+    def update_output(self, *given: Any) -> Sums:
         if len(given[2]) > self.room:
             raise self.error
-        return super().end(*given)
+        return super().update_output(*given)
 
 
 @pytest.mark.parametrize(
@@ -360,9 +360,11 @@ def test_the_bar_counts_every_image_once_even_after_a_shortage() -> None:
     class Late(Greedy):
         """Memory runs out in the second model, when the first has passed."""
 
-        def end(self, *given: Any) -> Sums:
+        def update_output(self, *given: Any) -> Sums:
             return (
-                super().end(*given) if given[0].name == "Convolutional" else Roll.end(self, *given)
+                super().update_output(*given)
+                if given[0].name == "Convolutional"
+                else Roll.update_output(self, *given)
             )
 
     counted: list[int] = []

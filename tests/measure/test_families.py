@@ -17,14 +17,7 @@ from specimen import zoo
 from vitreous.cli import main
 from vitreous.measure import probes
 
-FAMILIES = (
-    "vit",
-    "swin",
-    "convnext",
-    "tv resnet",
-    "hf dinov2",
-    "hf clip",
-)
+FAMILIES = ("vit", "swin", "convnext", "tv resnet", "hf dinov2", "hf clip")
 NEEDS_NOTHING = {"cka", "cost", "equivariance", "filters", "fourier", "skip_ratio", "variance"}
 """Questions that every network with a stem, a grid and skips can be asked."""
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 import torch
 
-from vitreous.measure.per_image import counted, mean
+from vitreous.measure.per_image import mean_over_images, sum_over_images
 from vitreous.measure.probe import REPEATS, Batch, interval, streams, times
 
 
@@ -21,7 +21,7 @@ def batch(rows: torch.Tensor, seed: int = 0) -> Batch:
 
 def test_a_mean_has_scipys_interval() -> None:
     values = torch.from_numpy(np.random.default_rng(0).gamma(2.0, size=400))
-    found, count = mean(counted(batch(torch.arange(400)), {"x": values}), "x")
+    found, count = mean_over_images(sum_over_images(batch(torch.arange(400)), {"x": values}), "x")
     expected = scipy.stats.bootstrap(
         (values.numpy(),),
         np.mean,
@@ -44,7 +44,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     held = []
     for trial in range(trials):  # other images each time, so that the resamplings are others too
         rows = torch.arange(size) + trial * size
-        found, _ = mean(counted(batch(rows), {"x": values[:, trial]}), "x")
+        found, _ = mean_over_images(sum_over_images(batch(rows), {"x": values[:, trial]}), "x")
         held.append(bool(found.low <= 0 <= found.high))
     assert 0.90 < np.mean(held) < 0.98
 
@@ -74,11 +74,13 @@ def test_sums_of_arrays_and_of_numbers() -> None:
 
 def test_images_with_nothing_to_say_do_not_count() -> None:
     values = torch.tensor([1.0, torch.nan, 3.0, torch.nan])
-    found, count = mean(counted(batch(torch.arange(4)), {"x": values}), "x")
+    found, count = mean_over_images(sum_over_images(batch(torch.arange(4)), {"x": values}), "x")
     assert found.value == 2
     assert count == 2
     assert found.low < 1 < 3 < found.high  # two images tell very little
-    nothing, none = mean(counted(batch(torch.arange(4)), {"x": torch.full((4,), torch.nan)}), "x")
+    nothing, none = mean_over_images(
+        sum_over_images(batch(torch.arange(4)), {"x": torch.full((4,), torch.nan)}), "x"
+    )
     assert none == 0
     assert np.isnan([nothing.value, nothing.low, nothing.high]).all()
 

@@ -46,7 +46,7 @@ def _choose(given: Chosen[T] | None, registry: Registry, kind: type[T]) -> tuple
             chosen.append(each)
         elif isinstance(each, str):
             options = given[each] if isinstance(given, Mapping) else {}
-            check_options(each, registry.named(each), options)
+            validate_options(each, registry.named(each), options)
             chosen.append(registry.named(each)(**options))
         else:
             raise VitreousError(
@@ -67,7 +67,7 @@ def options_of(question: Any) -> dict[str, Any]:
     return {name: getattr(question, name) for name in _options(type(question))}
 
 
-def check_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> None:
+def validate_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> None:
     """Whether a question has these options and takes these values; an error with the nearest name or the choices."""
     known = _options(kind)
     hints = get_type_hints(kind) if known else {}

@@ -18,8 +18,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vitreous.measure.per_image import PerImage, mean
-from vitreous.measure.probe import Batch, Each, Seen, Setting, estimated, key
+from vitreous.measure.per_image import PerImage, mean_over_images
+from vitreous.measure.probe import Batch, PerImageValues, Setting, Updates, estimated, sum_key
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, tabulate
 from vitreous.specimen.anatomy import Unit
@@ -36,7 +36,7 @@ HIDDEN = {
 }
 
 
-def hidden(unit: Unit) -> str | None:
+def why_hidden(unit: Unit) -> str | None:
     """Why a unit has no probabilities to look at; empty if it is no attention, None if it has."""
     if unit.kind != "attention":
         return ""
@@ -99,7 +99,7 @@ def latest_cross_entropy(seen: AttentionMap) -> Tensor:
     return latest_entropies(seen.values, None, lambda: cross_entropy(seen.values, seen.queries))
 
 
-def uniform(seen: AttentionMap, unit: Unit, image: int) -> AttentionMap:
+def uniform_attention(seen: AttentionMap, unit: Unit, image: int) -> AttentionMap:
     """Equal attention to all keys that a query may attend to. Which those are shows in one image where a mask may be:
     windows that were rolled over the border of the image hold pairs that never see each other."""
     values = seen.values[image]
@@ -127,7 +127,7 @@ class PerHead(PerImage):
         return without_attention(subject)
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
-        return hidden(unit)
+        return why_hidden(unit)
 
     @abstractmethod
     def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
@@ -141,21 +141,23 @@ class PerHead(PerImage):
         self, subject: Subject, unit: Unit, seen: AttentionMap, extent: tuple[float, float]
     ) -> AttentionGeometry:
         """Made once for every unit."""
-        name = key(subject, unit)
+        name = sum_key(subject, unit)
         if name not in self.geometries:
             self.geometries[name] = AttentionGeometry.of(seen.places, extent, seen.values)
         return self.geometries[name]
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
         if sites.attention is None:  # an edit has taken it out
             return {}
         seen = sites.attention.probabilities
-        found: dict[str, Tensor | Each] = {}
+        found: dict[str, Tensor | PerImageValues] = {}
         if (first := (batch.rows == 0).nonzero()).numel():
-            even = uniform(seen, unit, int(first[0, 0]))
-            found[key(subject, unit, "uniform")] = self.measures(subject, unit, even)["value"][0, 0]
+            even = uniform_attention(seen, unit, int(first[0, 0]))
+            found[sum_key(subject, unit, "uniform")] = self.measures(subject, unit, even)["value"][
+                0, 0
+            ]
         for name, values in self.measures(subject, unit, seen).items():
-            found[key(subject, unit, "" if name == "value" else name)] = Each(values)
+            found[sum_key(subject, unit, "" if name == "value" else name)] = PerImageValues(values)
         return found
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
@@ -187,14 +189,15 @@ class PerHead(PerImage):
     def _rows(
         self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
     ) -> Iterator[dict[str, Any]]:
-        name = key(subject, unit)
+        name = sum_key(subject, unit)
         total, count = (sums[f"{name}/{part}"].numpy() for part in ("sum", "count"))
         with np.errstate(invalid="ignore", divide="ignore"):
             over_heads = (total / count).mean(-1)
         over_heads = estimated(over_heads, int(count[0].max(initial=0)))
         uniform = float(sums.get(f"{name}/uniform", torch.tensor(torch.nan)))
         averages = {
-            column.name: mean(sums, f"{name}/{column.name}")[0].value for column in self.beside
+            column.name: mean_over_images(sums, f"{name}/{column.name}")[0].value
+            for column in self.beside
         }
         rows = list(super()._rows(subject, unit, sums))
         order = np.argsort([row["value"].value for row in rows], kind="stable")  # NaN comes last

@@ -10,7 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vitreous.measure.probe import Batch, Each, Probe, Seen, Sums, estimated, key, where
+from vitreous.measure.probe import (
+    Batch,
+    PerImageValues,
+    Probe,
+    Sums,
+    Updates,
+    estimated,
+    sum_key,
+    where,
+)
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Result, View, tabulate
 from vitreous.specimen.anatomy import Unit
@@ -34,8 +43,8 @@ class PerImage(Probe):
         """What the column of an axis holds: 0, 1, 2, … unless a probe knows better."""
         return range(size)
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
-        return {key(subject, unit): Each(self.values(subject, unit, sites))}
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
+        return {sum_key(subject, unit): PerImageValues(self.values(subject, unit, sites))}
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         columns = (*UNIT_COLUMNS, *self.axes, *self.value)
@@ -48,14 +57,14 @@ class PerImage(Probe):
             row
             for subject in asked
             for unit in subject.specimen.units
-            if key(subject, unit, "sum") in sums
+            if sum_key(subject, unit, "sum") in sums
             for row in self._rows(subject, unit, sums)
         ]
 
     def _rows(
         self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
     ) -> Iterator[dict[str, Any]]:
-        found, count = mean(sums, key(subject, unit))
+        found, count = mean_over_images(sums, sum_key(subject, unit))
         names = [
             self.entries(subject, unit, axis, size) for axis, size in enumerate(found.value.shape)
         ]
@@ -64,7 +73,7 @@ class PerImage(Probe):
             yield {**where(subject, unit), **at, "value": found[place], "n": count[place]}
 
 
-def counted(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
+def sum_over_images(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
     """Sums of what is known, and how often something was, for all names at once."""
     sums: Sums = {}
     for device in dict.fromkeys(values.device for values in given.values()):
@@ -83,7 +92,7 @@ def counted(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
     return sums
 
 
-def mean(sums: Mapping[str, Tensor], name: str) -> tuple[Estimate, np.ndarray]:
+def mean_over_images(sums: Mapping[str, Tensor], name: str) -> tuple[Estimate, np.ndarray]:
     """Mean over the images that had something to say, and their number."""
     total, count = (sums[f"{name}/{part}"].numpy() for part in ("sum", "count"))
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.heads import hidden, without_attention
-from vitreous.measure.probe import Batch, Probe, Setting, Sums, key
+from vitreous.measure.heads import why_hidden, without_attention
+from vitreous.measure.probe import Batch, Probe, Setting, Sums, sum_key
 from vitreous.measure.subject import Subject
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import AttentionMap
@@ -48,7 +48,7 @@ class Pictured(Probe):
         return without_attention(subject)
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
-        return hidden(unit)
+        return why_hidden(unit)
 
     def slots(self, batch: Batch) -> tuple[list[int], list[int]]:
         """Which of our images are in a batch, and where."""
@@ -62,10 +62,10 @@ class Pictured(Probe):
         whole[list(slots)] = values.detach().double()
         return whole
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         slots, _ = self.slots(batch)
         return (
-            {key(subject, None, "seen"): self.placed(slots, torch.ones(len(slots)))}
+            {sum_key(subject, None, "seen"): self.placed(slots, torch.ones(len(slots)))}
             if slots
             else {}
         )
@@ -73,7 +73,7 @@ class Pictured(Probe):
     def seen(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> list[int]:
         """The images that have passed through every model; all of them, unless an inspection was interrupted."""
         none = torch.zeros(len(self.rows))
-        passed = [sums.get(key(subject, None, "seen"), none) > 0 for subject in asked]
+        passed = [sums.get(sum_key(subject, None, "seen"), none) > 0 for subject in asked]
         return torch.stack(passed).all(0).nonzero()[:, 0].tolist()
 
     def thumbnails(self, slots: Sequence[int]) -> np.ndarray:
@@ -98,7 +98,7 @@ class Pictured(Probe):
         ]
 
 
-def coarser(grid: Grid, most: int | None) -> Grid:
+def block_grid(grid: Grid, most: int | None) -> Grid:
     """The grid, or one of blocks of its cells that has at most `most` rows and columns."""
     if most is None:
         return grid
@@ -131,7 +131,7 @@ def token_matrix(seen: AttentionMap, values: Tensor, most: int | None = None) ->
 def _blocks(tokens: Tensor, prefix: int, grid: Grid, most: int | None) -> tuple[Tensor, int]:
     """The number of each token's block, prefix tokens being blocks of their own, -1 for padding; and how many blocks
     there are."""
-    rows, columns = coarser(grid, most)
+    rows, columns = block_grid(grid, most)
     down, right = -(-grid[0] // rows), -(-grid[1] // columns)
     cell = (tokens - prefix).clamp_min(0)
     block = prefix + cell // grid[1] // down * columns + cell % grid[1] // right

@@ -38,7 +38,7 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 
 @dataclass(frozen=True)
-class Each:
+class PerImageValues:
     """Something that every image of a batch says by itself. A probe hands it over as it is, and it is summed together
     with what all other probes hand over: a GPU starts two large products sooner than hundreds of small ones."""
 
@@ -46,7 +46,7 @@ class Each:
     """(b, …) an array an image, NaN where it has nothing to say."""
 
 
-Seen = Mapping[str, "Tensor | Each"]
+Updates = Mapping[str, "Tensor | PerImageValues"]
 """What a probe makes of something seen: sums by name, or what is still to be summed, to `name/sum` and `name/count`."""
 
 
@@ -212,7 +212,7 @@ class Probe(Measurement, ABC):
     setting: Setting
 
     @property
-    def together(self) -> int:
+    def shard_multiple(self) -> int:
         """Images that are compared with each other: shards hold whole numbers of so many, so that no result depends on
         how images are divided."""
         return 1
@@ -233,15 +233,15 @@ class Probe(Measurement, ABC):
         """Forget what was kept on the way."""
         return
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
         """A unit has computed."""
         return {}
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Seen:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Updates:
         """A model has computed."""
         return {}
 
-    def close(self, shard: Batch) -> Sums:
+    def end_shard(self, shard: Batch) -> Sums:
         """All models have seen the shard."""
         return {}
 
@@ -250,7 +250,7 @@ class Probe(Measurement, ABC):
         """The result, for the models that could be asked, at least one."""
 
 
-def key(subject: Subject, unit: Unit | None = None, what: str = "") -> str:
+def sum_key(subject: Subject, unit: Unit | None = None, what: str = "") -> str:
     """Under which a sum is kept: `vit/12/distance`."""
     return "/".join(
         str(part)

@@ -25,8 +25,8 @@ from vitreous.devices import to_memory
 from vitreous.errors import VitreousError
 from vitreous.measure.choosing import options_of
 from vitreous.measure.memory import halving
-from vitreous.measure.per_image import counted
-from vitreous.measure.probe import Batch, Each, Probe, Seen, Setting, Sums
+from vitreous.measure.per_image import sum_over_images
+from vitreous.measure.probe import Batch, PerImageValues, Probe, Setting, Sums, Updates
 from vitreous.measure.subject import Subject
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
@@ -61,7 +61,7 @@ class Pass:
             probe.begin(self.setting)
             for subject in self.setting.subjects:
                 self._ask(probe, subject)
-        together = lcm(*(probe.together for probe in self.probes))
+        together = lcm(*(probe.shard_multiple for probe in self.probes))
         self.size = -(-self.size // together) * together
 
     def _ask(self, probe: Probe, subject: Subject) -> None:
@@ -182,7 +182,7 @@ class Pass:
                 passed.append(len(part))
                 forward(len(part))
         for probe in self.probes:
-            _add(sums, probe, probe.close(whole), {})
+            _add(sums, probe, probe.end_shard(whole), {})
         arriving = fetched(sums)
 
         def found() -> Sums:
@@ -220,7 +220,7 @@ class Pass:
 
         def each(unit: Unit, seen: Sites) -> None:
             for probe in looking.get(unit.name, ()):
-                _add(sums, probe, probe.see(subject, unit, seen, batch), waiting)
+                _add(sums, probe, probe.update(subject, unit, seen, batch), waiting)
 
         images = batch.prepared(subject)
         if looking:
@@ -229,16 +229,16 @@ class Pass:
             output = subject.specimen(images)
         for probe in self.probes:
             if not isinstance(self.left_out[probe.name].get(subject.name), str):
-                _add(sums, probe, probe.end(subject, output, batch), waiting)
-        for name, value in counted(batch, waiting).items():
+                _add(sums, probe, probe.update_output(subject, output, batch), waiting)
+        for name, value in sum_over_images(batch, waiting).items():
             _put(sums, name, value)
         _put(sums, f"{BROKEN}:{subject.name}", _not_finite(output))
 
 
-def _add(sums: Sums, probe: Probe, seen: Seen, waiting: dict[str, Tensor]) -> None:
+def _add(sums: Sums, probe: Probe, seen: Updates, waiting: dict[str, Tensor]) -> None:
     """To the sums, or to what is summed when the model has computed."""
     for name, value in seen.items():
-        if isinstance(value, Each):
+        if isinstance(value, PerImageValues):
             waiting[f"{probe.name}:{name}"] = value.values
         else:
             _put(sums, f"{probe.name}:{name}", value.detach().double())

@@ -14,7 +14,7 @@ import vitreous
 from measure.probes.attending import ask, attention_units, look, opened, passing, random_map, seen
 from measure.probes.noise import noise
 from vitreous.errors import VitreousError
-from vitreous.measure.pictures import coarser, token_matrix
+from vitreous.measure.pictures import block_grid, token_matrix
 from vitreous.measure.probes.attention_maps import MARK, TILE, quantised, tile
 from vitreous.results import Result
 from vitreous.specimen.specimen import Specimen
@@ -65,9 +65,9 @@ def test_blocks_of_a_large_grid_keep_the_sums_of_rows(unit: int) -> None:
 
 
 def test_blocks_that_do_not_divide_the_grid() -> None:
-    assert [coarser((side, 5), 4)[0] for side in (3, 4, 5, 7, 8, 9, 37)] == [3, 4, 3, 4, 4, 3, 4]
-    assert coarser((37, 56), 16) == (13, 14)
-    assert coarser((37, 56), None) == (37, 56)
+    assert [block_grid((side, 5), 4)[0] for side in (3, 4, 5, 7, 8, 9, 37)] == [3, 4, 3, 4, 4, 3, 4]
+    assert block_grid((37, 56), 16) == (13, 14)
+    assert block_grid((37, 56), None) == (37, 56)
     tokens = [list(range(2 + 15))]
     found = random_map(tokens, tokens, 2, ((3, 5), (3, 5)))
     coarse = token_matrix(found, found.values, most=2)

@@ -13,7 +13,7 @@ from torch import Tensor
 import vitreous
 from measure.looks import images, vit
 from vitreous.errors import VitreousError
-from vitreous.measure.probes.calibration import PARTS, binned, every_measure, measures, per_image
+from vitreous.measure.probes.calibration import PARTS, binned, every_measure, measures, score_images
 from vitreous.models.loading import load
 from vitreous.results import from_replicates, wilson
 
@@ -67,7 +67,7 @@ def test_against_plain_loops_and_scikit_learn(sharpness: float) -> None:
         torch.randint(0, 7, (500,)),
     )
     shares = scores.softmax(1).numpy()
-    found = measured(per_image(scores, labels))
+    found = measured(score_images(scores, labels))
     confidence, right = shares.max(1), (shares.argmax(1) == labels.numpy()).astype(float)
     assert (found["plain ECE"], found["signed ECE"]) == pytest.approx(
         ece_by_hand(confidence, right), abs=1e-12
@@ -118,14 +118,16 @@ def test_signs_and_ends() -> None:
 
 
 def test_scores_that_overflow_elsewhere() -> None:
-    found = measured(per_image(torch.tensor([[0.0, 2000.0], [2000.0, 0.0]]), torch.tensor([0, 0])))
+    found = measured(
+        score_images(torch.tensor([[0.0, 2000.0], [2000.0, 0.0]]), torch.tensor([0, 0]))
+    )
     assert found["NLL"] == 1000
     assert found["plain ECE"] == 0.5
 
 
 def test_untrained_is_exactly_at_chance() -> None:
     """Ten equal scores are a confidence of 0.1, which is the second bin's."""
-    found = per_image(torch.zeros(3, 10), torch.tensor([0, 1, 2]))
+    found = score_images(torch.zeros(3, 10), torch.tensor([0, 1, 2]))
     assert binned(found["confidence"], 10).tolist() == [1, 1, 1]
 
 

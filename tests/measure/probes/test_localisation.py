@@ -21,10 +21,10 @@ from vitreous.measure.probes import localisation
 from vitreous.measure.probes.localisation import (
     DRAWN,
     Localisation,
-    contrast,
     displaced,
-    hits,
-    patches,
+    hit_rate,
+    image_patches,
+    token_contrast,
 )
 from vitreous.measure.subject import subjects
 from vitreous.results import Result
@@ -52,10 +52,10 @@ def ask(model: nn.Module, data: Dataset, **options: Any) -> Result:
 
 def test_patches_are_where_they_belong() -> None:
     images = torch.arange(2 * 3 * 4 * 6.0).reshape(2, 3, 4, 6)
-    found = patches(images, (2, 3))
+    found = image_patches(images, (2, 3))
     assert found.shape == (6, 2, 12)
     torch.testing.assert_close(found[4, 1], images[1, :, 2:4, 2:4].flatten())
-    assert patches(torch.zeros(2, 3, 15, 16), (4, 4)).shape == (
+    assert image_patches(torch.zeros(2, 3, 15, 16), (4, 4)).shape == (
         16,
         2,
         48,
@@ -65,19 +65,19 @@ def test_patches_are_where_they_belong() -> None:
 def test_indices_by_hand() -> None:
     own = np.full((1, 9, 9), 0.1)
     own[0, range(9), range(9)] = 0.6
-    assert hits(own, (3, 3)) == 1
-    np.testing.assert_allclose(contrast(own), 0.5)
+    assert hit_rate(own, (3, 3)) == 1
+    np.testing.assert_allclose(token_contrast(own), 0.5)
     moved = np.roll(own, 1, axis=2)
-    assert hits(moved, (3, 3)) == 0
-    np.testing.assert_allclose(contrast(moved), 0.1 - (0.6 + 7 * 0.1) / 8)
+    assert hit_rate(moved, (3, 3)) == 0
+    np.testing.assert_allclose(token_contrast(moved), 0.1 - (0.6 + 7 * 0.1) / 8)
     around = displaced(own, (3, 3))[0]
     assert around.shape == (5, 5)
     assert around[2, 2] == pytest.approx(0.6)
     np.testing.assert_allclose(np.delete(around.ravel(), 12), 0.1)
-    assert np.isnan(hits(np.zeros((1, 4, 4)), (2, 2))).all()
+    assert np.isnan(hit_rate(np.zeros((1, 4, 4)), (2, 2))).all()
     own[0, :, 3] = np.nan  # a part of the image that is always the same
-    assert hits(own, (3, 3)) == 1
-    np.testing.assert_allclose(contrast(own), 0.5)
+    assert hit_rate(own, (3, 3)) == 1
+    np.testing.assert_allclose(token_contrast(own), 0.5)
     assert np.isfinite(displaced(own, (3, 3))[0, 2, 2])
 
 

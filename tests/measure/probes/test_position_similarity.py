@@ -10,7 +10,13 @@ from scipy.stats import spearmanr
 import vitreous
 from measure.probes.noise import noise
 from specimen import zoo
-from vitreous.measure.probes.position_similarity import SHEET, indices, sheet, similarity, tables
+from vitreous.measure.probes.position_similarity import (
+    SHEET,
+    indices,
+    similarity,
+    tables,
+    tile_sheet,
+)
 from vitreous.measure.subject import Subject, subjects
 from vitreous.specimen.anatomy import Grid
 
@@ -72,14 +78,14 @@ def test_random_and_constant_embeddings_know_nothing() -> None:
 
 @pytest.mark.parametrize("grid", [(2, 2), (8, 8), (14, 14), (5, 20), (40, 40)])
 def test_sheets_have_one_size_and_fit(grid: Grid) -> None:
-    picture = sheet(similarity(np.random.default_rng(0).normal(size=(*grid, 4))))
+    picture = tile_sheet(similarity(np.random.default_rng(0).normal(size=(*grid, 4))))
     assert picture.shape == (SHEET, SHEET, 3)
     assert picture.min() < 100
 
 
 def test_a_tile_shows_the_similarities_of_its_position() -> None:
     table = np.array([[[1.0], [-1.0]], [[1.0], [1.0]]])
-    picture = sheet(similarity(table))
+    picture = tile_sheet(similarity(table))
     larger = SHEET // 5
     pixels = picture[larger // 2 :: larger, larger // 2 :: larger][:5, :5]
     same, opposite, gap = [143, 58, 10], [27, 63, 148], [255, 255, 255]

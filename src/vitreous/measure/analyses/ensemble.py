@@ -25,7 +25,7 @@ from torch import Tensor
 from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
-from vitreous.measure.probes.calibration import per_image
+from vitreous.measure.probes.calibration import score_images
 from vitreous.measure.resampling import resampled_ratios
 from vitreous.measure.robustness.shifts import (
     CLEAN,
@@ -203,7 +203,7 @@ def _single_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str,
     labels, count = bench.data.labels.cpu(), len(bench.data)
     numbers: dict[str, Numbers] = {}
     for name, each in {ALL: mean_log_probabilities(logs), **logs}.items():
-        every = per_image(each, labels)
+        every = score_images(each, labels)
         numbers[name] = {part: every[part] for part in PER_IMAGE}
     measures = ("value", "change", "ece", "plain_ece", "brier", "nll")
     scores = ShiftScores({**numbers, CLEAN: numbers[ALL]}, bench, measures)

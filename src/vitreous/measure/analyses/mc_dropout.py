@@ -24,7 +24,7 @@ from torch import Tensor
 from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
-from vitreous.measure.probes.calibration import per_image
+from vitreous.measure.probes.calibration import score_images
 from vitreous.measure.robustness.dropout import (
     Forward,
     branches,
@@ -150,7 +150,7 @@ class McDropout(Analysis):
                 predictions[str(passes)] = torch.stack([each[place] for each in means])
             numbers: dict[str, Tensor] = {}
             for which, scores in predictions.items():
-                every = per_image(scores, labels)
+                every = score_images(scores, labels)
                 numbers |= {f"{which}/{part}": every[part].float() for part in PER_IMAGE}
             return numbers
 

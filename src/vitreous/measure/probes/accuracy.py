@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from vitreous.measure.probe import Batch, Probe, Sums, key
+from vitreous.measure.probe import Batch, Probe, Sums, sum_key
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import Column, Estimate, Reference, Result, View, estimate, tabulate, wilson
@@ -58,21 +58,21 @@ class Accuracy(Probe):
     def unsuited(self, subject: Subject) -> str:
         return self.setting.unmarkable(subject)
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         scores = logits(output)
         assert scores is not None
         labels = batch.on(scores.device, "labels")
         place = rank(scores, labels)
         member = F.one_hot(labels, len(self.setting.data.classes))
         sums = {
-            key(subject, what=f"top-{top}"): (member * (place < top)[:, None]).sum(0)
+            sum_key(subject, what=f"top-{top}"): (member * (place < top)[:, None]).sum(0)
             for top in self._tops
         }
         drawn = batch.total(torch.stack([place < 1, torch.ones_like(place, dtype=torch.bool)], 1))
         return {
             **sums,
-            key(subject, what="count"): member.sum(0),
-            key(subject, what="drawn"): drawn,
+            sum_key(subject, what="count"): member.sum(0),
+            sum_key(subject, what="drawn"): drawn,
         }
 
     @property
@@ -109,14 +109,14 @@ class Accuracy(Probe):
         return Result(self.name, table, columns, views, replicates=replicates)
 
     def _rows(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
-        count = sums[key(subject, what="count")].numpy()
-        right = {top: sums[key(subject, what=f"top-{top}")].numpy() for top in self._tops}
+        count = sums[sum_key(subject, what="count")].numpy()
+        right = {top: sums[sum_key(subject, what=f"top-{top}")].numpy() for top in self._tops}
         for top in self._tops:
             row = _row(subject, f"top-{top}", EVERY, right[top].sum(), count.sum())
             yield (
                 row
                 if top > 1
-                else {**row, "value": _resampled(row, sums[key(subject, what="drawn")].numpy())}
+                else {**row, "value": _resampled(row, sums[sum_key(subject, what="drawn")].numpy())}
             )
         for number in np.flatnonzero(count):
             yield _row(

@@ -26,9 +26,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from vitreous.measure.heads import cross_entropy, hidden
-from vitreous.measure.pictures import Pictured, coarser, token_matrix
-from vitreous.measure.probe import Batch, Setting, Sums, key, where
+from vitreous.measure.heads import cross_entropy, why_hidden
+from vitreous.measure.pictures import Pictured, block_grid, token_matrix
+from vitreous.measure.probe import Batch, Setting, Sums, sum_key, where
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.palette import RAMPS
@@ -92,7 +92,9 @@ class AttentionMaps(Pictured):
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
         asked = [subject for subject in setting.subjects if not self.unsuited(subject)]
-        every, mean = ({each.name: size(each, heads) for each in asked} for heads in (True, False))
+        every, mean = (
+            {each.name: map_bytes(each, heads) for each in asked} for heads in (True, False)
+        )
         self.averaged = {name for name, bytes_ in every.items() if bytes_ > self.budget}
         sizes = [mean[name] if name in self.averaged else every[name] for name in every]
         fit = min(
@@ -100,7 +102,7 @@ class AttentionMaps(Pictured):
         )
         self.wanted, self.rows = len(self.rows), self.rows[:fit]
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         slots, places = self.slots(batch)
         if sites.attention is None or not slots:
             return {}
@@ -111,9 +113,9 @@ class AttentionMaps(Pictured):
             seen, values.mean(2, keepdim=True) if subject.name in self.averaged else values, MOST
         )
         return {
-            key(subject, unit, "maps"): self.placed(slots, maps),
-            key(subject, unit, "summary"): self.placed(slots, _summary(subject, seen)),
-            key(subject, unit, "grids"): torch.tensor(_grids(seen))
+            sum_key(subject, unit, "maps"): self.placed(slots, maps),
+            sum_key(subject, unit, "summary"): self.placed(slots, _summary(subject, seen)),
+            sum_key(subject, unit, "grids"): torch.tensor(_grids(seen))
             * float(self.rows[0] in batch.rows),
         }
 
@@ -124,9 +126,9 @@ class AttentionMaps(Pictured):
         tiles: list[np.ndarray] = []
         maps: dict[str, dict[str, Any]] = {}
         for subject, unit in (
-            (s, u) for s in asked for u in s.specimen.units if key(s, u, "maps") in sums
+            (s, u) for s in asked for u in s.specimen.units if sum_key(s, u, "maps") in sums
         ):
-            name = key(subject, unit)
+            name = sum_key(subject, unit)
             whole = sums[f"{name}/maps"].numpy()[slots]
             arrays[f"attention/{name}"], arrays[f"scale/{name}"] = quantised(whole)
             grids = [int(number) for number in sums[f"{name}/grids"]]
@@ -174,12 +176,12 @@ class AttentionMaps(Pictured):
         )
 
 
-def size(subject: Subject, heads: bool) -> int:
+def map_bytes(subject: Subject, heads: bool) -> int:
     """Bytes of one image's maps, as far as the anatomy tells: keys of a reduced grid are fewer."""
     total = 0
     for unit in subject.specimen.units:
-        if hidden(unit) is None and unit.grid is not None:
-            rows, columns = coarser(unit.grid, MOST)
+        if why_hidden(unit) is None and unit.grid is not None:
+            rows, columns = block_grid(unit.grid, MOST)
             total += (len(unit.prefix) + rows * columns) ** 2 * ((unit.heads or 1) if heads else 1)
     return total
 
@@ -195,7 +197,10 @@ def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _grids(seen: AttentionMap) -> list[float]:
     """Rows and columns of the queries' grid and of the keys', and the prefix tokens, as they are shown."""
     return [
-        *map(float, (*coarser(seen.query_grid, MOST), *coarser(seen.key_grid, MOST), seen.prefix))
+        *map(
+            float,
+            (*block_grid(seen.query_grid, MOST), *block_grid(seen.key_grid, MOST), seen.prefix),
+        )
     ]
 
 

@@ -33,7 +33,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from vitreous.errors import VitreousError
-from vitreous.measure.probe import Batch, Probe, Setting, Sums, interval, key
+from vitreous.measure.probe import Batch, Probe, Setting, Sums, interval, sum_key
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import (
@@ -73,7 +73,7 @@ def binned(confidence: Tensor, bins: int) -> Tensor:
     return (confidence * bins).floor().long().clamp(0, bins - 1)
 
 
-def per_image(scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
+def score_images(scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
     """What every image adds, (b,) each, from scores (b, classes); in double precision, where no logarithm overflows."""
     logs, shares = scores.double().log_softmax(1), scores.double().softmax(1)
     confidence, guess = shares.max(1)
@@ -166,13 +166,14 @@ class Calibration(Probe):
     def unsuited(self, subject: Subject) -> str:
         return self.setting.unmarkable(subject)
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         scores = logits(output)
         assert scores is not None
-        found = per_image(scores, batch.on(scores.device, "labels"))
+        found = score_images(scores, batch.on(scores.device, "labels"))
         member = F.one_hot(binned(found["confidence"], self.bins), self.bins)
         return {
-            key(subject, what=part): batch.total(found[part][:, None] * member) for part in PARTS
+            sum_key(subject, what=part): batch.total(found[part][:, None] * member)
+            for part in PARTS
         }
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
@@ -258,7 +259,7 @@ class Calibration(Probe):
 
 
 def _parts(subject: Subject, sums: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
-    return {part: sums[key(subject, what=part)].numpy() for part in PARTS}
+    return {part: sums[sum_key(subject, what=part)].numpy() for part in PARTS}
 
 
 def _ends(name: str, found: Interval) -> dict[str, float]:

@@ -33,7 +33,7 @@ from vitreous.measure.alignment import (
     vectors,
     weighted_hsic,
 )
-from vitreous.measure.probe import REPEATS, Batch, Probe, Setting, Sums, estimated, key
+from vitreous.measure.probe import REPEATS, Batch, Probe, Setting, Sums, estimated, sum_key
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, View, estimate
@@ -106,7 +106,7 @@ class Layer(NamedTuple):
 
     @property
     def key(self) -> str:
-        return key(self.subject, self.unit, self.site)
+        return sum_key(self.subject, self.unit, self.site)
 
     @property
     def name(self) -> str:
@@ -177,7 +177,7 @@ class CKA(Probe):
         warn_of_copies(setting)
 
     @property
-    def together(self) -> int:
+    def shard_multiple(self) -> int:
         return self.minibatch or len(self.setting.data)
 
     def unsuited(self, subject: Subject) -> str:
@@ -186,17 +186,20 @@ class CKA(Probe):
     def start_shard(self) -> None:
         self.grams = Grams(self.estimator, self.minibatch)
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         for site in self.sites:
             if (feature := getattr(sites, site)) is not None and len(
                 found := vectors(feature)
             ) == len(batch):
                 self.grams.add(
-                    key(subject, unit, site), found, batch.whole, self.setting.distinct[batch.rows]
+                    sum_key(subject, unit, site),
+                    found,
+                    batch.whole,
+                    self.setting.distinct[batch.rows],
                 )
         return {}
 
-    def close(self, shard: Batch) -> Sums:
+    def end_shard(self, shard: Batch) -> Sums:
         chosen = minibatches(self.setting.distinct[shard.rows], self.minibatch, self.estimator)
         found = [self.grams.take(layer.key) for layer in self.layers]
         seen = torch.tensor([bool(grams) for grams in found])

@@ -25,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from vitreous.errors import VitreousError
-from vitreous.measure.probe import Batch, Probe, Setting, Sums, key
+from vitreous.measure.probe import Batch, Probe, Setting, Sums, sum_key
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Result, View
@@ -92,7 +92,7 @@ class Cost(Probe):
                 raise VitreousError(f"cost was asked with {name} = {count}; it takes at least one.")
         self._copies: dict[str, nn.Module] = {}
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         if int(batch.rows[0]) != 0:  # once, whatever the shards and processes
             return {}
         count = self.images or (64 if subject.device.type == "cuda" else 8)
@@ -101,8 +101,8 @@ class Cost(Probe):
             seconds(self._itself(subject), shown, self.repeats), dtype=torch.float64
         )
         return {
-            key(subject, what="seconds"): taken,
-            key(subject, what="images"): torch.tensor(float(len(shown))),
+            sum_key(subject, what="seconds"): taken,
+            sum_key(subject, what="images"): torch.tensor(float(len(shown))),
         }
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
@@ -153,8 +153,8 @@ class Cost(Probe):
 
 def _row(subject: Subject, model: nn.Module, sums: Mapping[str, Tensor]) -> dict[str, Any]:
     blank = subject.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
-    count = float(sums.get(key(subject, what="images"), torch.tensor(torch.nan)))
-    speed = count / sums.get(key(subject, what="seconds"), torch.tensor([torch.nan])).numpy()
+    count = float(sums.get(sum_key(subject, what="images"), torch.tensor(torch.nan)))
+    speed = count / sums.get(sum_key(subject, what="seconds"), torch.tensor([torch.nan])).numpy()
     threads = f"{torch.get_num_threads()} thread{'s' * (torch.get_num_threads() > 1)}"
     return {
         "model": subject.name,

@@ -28,8 +28,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitreous.measure.per_image import counted, mean
-from vitreous.measure.probe import Batch, Probe, Sums, key, where
+from vitreous.measure.per_image import mean_over_images, sum_over_images
+from vitreous.measure.probe import Batch, Probe, Sums, sum_key, where
 from vitreous.measure.probes.variance import variance
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
@@ -147,7 +147,7 @@ class Equivariance(Probe):
         grid = f"{unit.grid[0]} x {unit.grid[1]}"
         return f"A shift of {asked} pixels of {size} moves its grid of {grid} by no whole number of positions."
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         """Here, because shifted images have to pass through one model at a time."""
         chosen = (batch.rows < self.images).nonzero().flatten()
         shifts = self._shifts(subject)
@@ -165,7 +165,7 @@ class Equivariance(Probe):
         few = Batch(
             batch.rows[chosen], batch.images[chosen], batch.labels[chosen], batch.seed, batch.whole
         )
-        return counted(few, {name: torch.cat(parts) for name, parts in found.items()})
+        return sum_over_images(few, {name: torch.cat(parts) for name, parts in found.items()})
 
     def _compare(self, subject: Subject, unit: Unit, after: Feature) -> dict[str, Tensor]:
         """Errors of a unit for each shift that suits it; its features are of images as they are, then shifted."""
@@ -180,7 +180,7 @@ class Equivariance(Probe):
         for shift, there in zip(shifts, shifted, strict=True):
             by = self._cells(subject, after.grid, shift) if after.grid is not None else (0, 0)
             if by is not None:
-                name = key(subject, unit, str(shift))
+                name = sum_key(subject, unit, str(shift))
                 found[f"{name}/still"] = apart(there, plain)
                 found[f"{name}/along"] = (
                     apart(there, plain.roll(by, (2, 3))) if any(by) else found[f"{name}/still"]
@@ -210,11 +210,11 @@ class Equivariance(Probe):
     def _rows(
         self, subject: Subject, unit: Unit, shift: int, sums: Mapping[str, Tensor]
     ) -> Iterator[dict[str, Any]]:
-        name = key(subject, unit, str(shift))
+        name = sum_key(subject, unit, str(shift))
         if f"{name}/along/sum" not in sums:
             return
-        along, count = mean(sums, f"{name}/along")
-        still, _ = mean(sums, f"{name}/still")
+        along, count = mean_over_images(sums, f"{name}/along")
+        still, _ = mean_over_images(sums, f"{name}/still")
         by = self._cells(subject, unit.grid, shift) if unit.grid is not None else None
         yield {
             **where(subject, unit),

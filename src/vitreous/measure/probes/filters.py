@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx
 
-from vitreous.measure.probe import Batch, Probe, Sums, key
+from vitreous.measure.probe import Batch, Probe, Sums, sum_key
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Result, View
@@ -172,7 +172,7 @@ class Filters(Probe):
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
         return None if unit.index == 0 else ""
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])
         if filters is None or sites.before is None or sites.before.raw.shape[1] != filters.shape[1]:
             return {}
@@ -184,7 +184,7 @@ class Filters(Probe):
             "sum": seen.sum(0, dtype=torch.float64),
             "products": (seen.T @ seen).double(),
         }
-        return {key(subject, None, what): value for what, value in found.items()}
+        return {sum_key(subject, None, what): value for what, value in found.items()}
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         rows: list[dict[str, Any]] = []
@@ -216,10 +216,10 @@ class Filters(Probe):
 
 def _span(sums: Mapping[str, Tensor], subject: Subject, number: int) -> Array | None:
     """(P * P * 3, k) strongest principal components of the patches; None where there were too few to tell."""
-    if key(subject, None, "count") not in sums:
+    if sum_key(subject, None, "count") not in sums:
         return None
     count, total, products = (
-        sums[key(subject, None, what)].numpy() for what in ("count", "sum", "products")
+        sums[sum_key(subject, None, what)].numpy() for what in ("count", "sum", "products")
     )
     wanted = min(number, len(total) // 4)
     if count <= wanted:

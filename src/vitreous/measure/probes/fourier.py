@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitreous.measure.per_image import mean
-from vitreous.measure.probe import Batch, Each, Probe, Seen, key, where
+from vitreous.measure.per_image import mean_over_images
+from vitreous.measure.probe import Batch, PerImageValues, Probe, Updates, sum_key, where
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
@@ -57,7 +57,9 @@ def frequency(bin_: Bin, grid: Grid) -> float:
 
 
 @cache
-def waves(grid: Grid, bins: tuple[Bin, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def diagonal_waves(
+    grid: Grid, bins: tuple[Bin, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
     """(2 bins, h*w) cosines, then sines."""
     down, across = (torch.arange(side, dtype=torch.float64) / side for side in grid)
     wanted = torch.tensor(bins, dtype=torch.float64)[:, :, None, None]
@@ -69,7 +71,7 @@ def log_amplitude(maps: Centred, bins: tuple[Bin, ...]) -> Tensor:
     """(b, bins) of feature maps, the mean over channels; bin 0 first. NaN for an image whose map is constant, which has
     no spectrum."""
     real, imaginary = (
-        waves(maps.grid, bins, maps.tokens.dtype, maps.tokens.device) @ maps.tokens
+        diagonal_waves(maps.grid, bins, maps.tokens.dtype, maps.tokens.device) @ maps.tokens
     ).chunk(2, 1)
     real[:, :1] += maps.grid[0] * maps.grid[1] * maps.means
     amplitude = (real.square() + imaginary.square()).sqrt()
@@ -184,7 +186,7 @@ class Fourier(Probe):
         self._last: tuple[Tensor, tuple[Bin, ...], Tensor] | None = None
         """The previous unit's map, which is mostly this one's input, and what was found."""
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
         assert unit.grid is not None
         assert sites.out is not None
         bins = half_diagonal(unit.grid, self.nyquist)
@@ -196,8 +198,8 @@ class Fourier(Probe):
         if before is not None:
             shared = before.shape[1]
             change[:, :shared] = values[:, :shared] - (before - before[:, :1])
-        name = key(subject, unit)
-        return {name: Each(values), f"{name}/change": Each(change)}
+        name = sum_key(subject, unit)
+        return {name: PerImageValues(values), f"{name}/change": PerImageValues(change)}
 
     def _before(self, unit: Unit, feature: Feature | None, bins: tuple[Bin, ...]) -> Tensor | None:
         """Of the input, at the bins that it has too; not of pictures, whose channels are colours."""
@@ -213,12 +215,12 @@ class Fourier(Probe):
             return self._last[2][:, : len(shared)]
         return log_amplitude(feature.centred, shared)
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Seen:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Updates:
         self._last = None
         return {}
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        measured = [(s, u) for s in asked for u in s.specimen.units if key(s, u, "sum") in sums]
+        measured = [(s, u) for s in asked for u in s.specimen.units if sum_key(s, u, "sum") in sums]
         counts = [
             len(half_diagonal(unit.grid, self.nyquist))
             for _, unit in measured
@@ -235,8 +237,8 @@ class Fourier(Probe):
         self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor], common: int
     ) -> Iterator[dict[str, Any]]:
         assert unit.grid is not None
-        found, count = mean(sums, key(subject, unit))
-        change, _ = mean(sums, key(subject, unit, "change"))
+        found, count = mean_over_images(sums, sum_key(subject, unit))
+        change, _ = mean_over_images(sums, sum_key(subject, unit, "change"))
         bins = half_diagonal(unit.grid, self.nyquist)
         for k, bin_ in enumerate(bins):
             yield {

@@ -78,7 +78,7 @@ class Gates(Probe):
     )
 
     def unsuited(self, subject: Subject) -> str:
-        return "" if gates(subject) else "It has no gated positional attention."
+        return "" if gate_values(subject) else "It has no gated positional attention."
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         columns = (*UNIT_COLUMNS, *self.columns)
@@ -99,7 +99,7 @@ class Gates(Probe):
             yield f"The mean gate of {bold(model)} is {first} and {last}."
 
 
-def gates(subject: Subject) -> dict[str, Tensor]:
+def gate_values(subject: Subject) -> dict[str, Tensor]:
     """(heads,) σ(λ) by the path of the layer."""
     weights = subject.specimen.module.state_dict()
     return {
@@ -110,7 +110,7 @@ def gates(subject: Subject) -> dict[str, Tensor]:
 
 
 def _rows(subject: Subject) -> Iterator[dict[str, Any]]:
-    found = gates(subject)
+    found = gate_values(subject)
     for unit in subject.specimen.units:
         for path, values in found.items():
             if unit.kind == "attention" and (path == unit.name or path.startswith(f"{unit.name}.")):

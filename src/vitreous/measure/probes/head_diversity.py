@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from vitreous.measure.heads import hidden, latest_cross_entropy, without_attention
+from vitreous.measure.heads import latest_cross_entropy, why_hidden, without_attention
 from vitreous.measure.per_image import PerImage
-from vitreous.measure.probe import Batch, Seen
+from vitreous.measure.probe import Batch, Updates
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Reference, Result, View, estimate
@@ -72,14 +72,14 @@ class HeadDiversity(PerImage):
         return without_attention(subject)
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
-        if (why := hidden(unit)) is not None:
+        if (why := why_hidden(unit)) is not None:
             return why
         return "It has one head only." if unit.heads == 1 else None
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
         if sites.attention is None:  # an edit has taken it out
             return {}
-        return super().see(subject, unit, sites, batch)
+        return super().update(subject, unit, sites, batch)
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.attention is not None

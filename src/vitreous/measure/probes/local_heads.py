@@ -24,9 +24,19 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 from vitreous.measure.alignment import Grams, columns, doubled, minibatches, vectors, weighted_hsic
-from vitreous.measure.heads import hidden, mean_distance
-from vitreous.measure.per_image import mean
-from vitreous.measure.probe import Batch, Each, Probe, Seen, Setting, Sums, estimated, key, where
+from vitreous.measure.heads import mean_distance, why_hidden
+from vitreous.measure.per_image import mean_over_images
+from vitreous.measure.probe import (
+    Batch,
+    PerImageValues,
+    Probe,
+    Setting,
+    Sums,
+    Updates,
+    estimated,
+    sum_key,
+    where,
+)
 from vitreous.measure.probes.cka import about_copies, too_few
 from vitreous.measure.probes.localisation import MINIBATCH
 from vitreous.measure.section import Section
@@ -112,7 +122,7 @@ class LocalHeads(Probe):
         self.grams = Grams("unbiased", MINIBATCH)
 
     @property
-    def together(self) -> int:
+    def shard_multiple(self) -> int:
         return MINIBATCH
 
     def begin(self, setting: Setting) -> None:
@@ -136,8 +146,8 @@ class LocalHeads(Probe):
     def start_shard(self) -> None:
         self.grams = Grams("unbiased", MINIBATCH)
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
-        name = key(subject, unit)
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
+        name = sum_key(subject, unit)
         if unit.kind != "attention":
             assert sites.out is not None
             self.grams.add(
@@ -157,19 +167,21 @@ class LocalHeads(Probe):
                 sites.attention.places, (extent[0], extent[1]), values
             )
         distance, _ = mean_distance(self.geometries[name], values)
-        return {key(subject, unit, "distance"): Each(distance)}
+        return {sum_key(subject, unit, "distance"): PerImageValues(distance)}
 
-    def close(self, shard: Batch) -> Sums:
+    def end_shard(self, shard: Batch) -> Sums:
         chosen = minibatches(self.setting.distinct[shard.rows], MINIBATCH, "unbiased")
         sums: Sums = {"images": torch.tensor(float(sum(map(len, chosen))))}
         units = [
-            (s, u, self.grams.take(key(s, u))) for s in self.setting.subjects for u in _looked_at(s)
+            (s, u, self.grams.take(sum_key(s, u)))
+            for s in self.setting.subjects
+            for u in _looked_at(s)
         ]
         others = [grams for _, u, grams in units if u.kind != "attention" and grams]
         if not others:
             return sums
         for subject, unit, grams in units:
-            name = key(subject, unit, "hsic")
+            name = sum_key(subject, unit, "hsic")
             for number, heads in enumerate(grams if unit.kind == "attention" else ()):
                 every = torch.cat([heads, *(theirs[number] for theirs in others)])
                 weights = columns(shard.on(every.device, "weights"), chosen[number])
@@ -181,7 +193,8 @@ class LocalHeads(Probe):
         rows = [
             row
             for subject in asked
-            if (unit := first_attention(subject)) is not None and key(subject, unit, "hsic") in sums
+            if (unit := first_attention(subject)) is not None
+            and sum_key(subject, unit, "hsic") in sums
             for row in self._rows(subject, unit, sums)
         ]
         table, replicates = tabulate(rows, COLUMNS)
@@ -204,11 +217,11 @@ class LocalHeads(Probe):
     ) -> Iterator[dict[str, Any]]:
         assert unit.heads is not None
         heads, count = unit.heads, int(sums["images"])
-        distance = np.asarray(mean(sums, key(subject, unit, "distance"))[0].value)
+        distance = np.asarray(mean_over_images(sums, sum_key(subject, unit, "distance"))[0].value)
         order = np.argsort(distance, kind="stable")
         size = self.window or -(-heads // 3)
         windows = [order[start : start + size] for start in range(heads - size + 1)]
-        hsic = sums[key(subject, unit, "hsic")].numpy()
+        hsic = sums[sum_key(subject, unit, "hsic")].numpy()
         own = np.einsum("rii->ri", hsic)[:, heads:]
         found = estimated(
             doubled(slid(hsic[:, :heads, heads:], hsic[:, :heads, :heads], own, windows)), count
@@ -258,7 +271,7 @@ def _why_not(subject: Subject, window: int | None) -> str:
     unit = first_attention(subject)
     if unit is None:
         return "It has neither attention nor convolutions to compare."
-    if why := hidden(unit):
+    if why := why_hidden(unit):
         return why
     if unit.reach == "class":
         return "Only tokens without a place look in its first attention unit; its heads have no distance."

@@ -33,7 +33,7 @@ from vitreous.measure.alignment import (
     ratio,
     weighted_hsic,
 )
-from vitreous.measure.probe import REPEATS, Batch, Probe, Sums, key, where
+from vitreous.measure.probe import REPEATS, Batch, Probe, Sums, sum_key, where
 from vitreous.measure.probes.cka import about_copies, too_few
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
@@ -103,7 +103,7 @@ PROFILE = View(
 )
 
 
-def patches(images: Tensor, grid: Grid) -> Tensor:
+def image_patches(images: Tensor, grid: Grid) -> Tensor:
     """(h·w, b, pixels) of images (b, c, height, width); resized to a multiple of the grid where they are none."""
     size = [-(-side // cells) * cells for side, cells in zip(images.shape[2:], grid, strict=True)]
     if list(images.shape[2:]) != size:
@@ -112,7 +112,7 @@ def patches(images: Tensor, grid: Grid) -> Tensor:
     return cells.permute(2, 4, 0, 1, 3, 5).flatten(3).flatten(0, 1)
 
 
-def hits(maps: np.ndarray, grid: Grid) -> np.ndarray:
+def hit_rate(maps: np.ndarray, grid: Grid) -> np.ndarray:
     """(R,) hit rate of interior tokens, of maps (R, tokens, patches); NaN where no token is in the interior."""
     inside = np.zeros(grid, dtype=bool)
     inside[1:-1, 1:-1] = True
@@ -123,7 +123,7 @@ def hits(maps: np.ndarray, grid: Grid) -> np.ndarray:
     return rates
 
 
-def contrast(maps: np.ndarray) -> np.ndarray:
+def token_contrast(maps: np.ndarray) -> np.ndarray:
     """(R,) mean over tokens of the similarity to the own patch minus the mean of that to the others."""
     same, known = np.eye(maps.shape[-1], dtype=bool), ~np.isnan(maps[0])
     if not (same & known).any() or not (~same & known).any():
@@ -172,7 +172,7 @@ class Localisation(Probe):
         self.grams = Grams("unbiased", MINIBATCH)
 
     @property
-    def together(self) -> int:
+    def shard_multiple(self) -> int:
         return MINIBATCH
 
     def unsuited(self, subject: Subject) -> str:
@@ -187,13 +187,13 @@ class Localisation(Probe):
     def start_shard(self) -> None:
         self.grams = Grams("unbiased", MINIBATCH)
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         assert sites.out is not None
         tokens = F.adaptive_avg_pool2d(sites.out.map.float(), self.places(unit)).flatten(
             2
         )  # (b, c, tokens)
         self.grams.add(
-            key(subject, unit),
+            sum_key(subject, unit),
             tokens.permute(2, 0, 1),
             batch.whole,
             self.setting.distinct[batch.rows],
@@ -204,15 +204,15 @@ class Localisation(Probe):
         assert unit.grid is not None
         return min(unit.grid[0], self.grid), min(unit.grid[1], self.grid)
 
-    def close(self, shard: Batch) -> Sums:
+    def end_shard(self, shard: Batch) -> Sums:
         chosen = minibatches(self.setting.distinct[shard.rows], MINIBATCH, "unbiased")
         sums: Sums = {"images": torch.tensor(float(sum(map(len, chosen))))}
         for subject in self.setting.subjects:
             unit = last_with_places(subject)
-            if unit is None or not (grams := self.grams.take(key(subject, unit))):
+            if unit is None or not (grams := self.grams.take(sum_key(subject, unit))):
                 continue
             device = grams[0].device
-            pixels = patches(shard.prepared(subject).float().to(device), self.places(unit))
+            pixels = image_patches(shard.prepared(subject).float().to(device), self.places(unit))
             weights = shard.on(device, "weights")[: 1 + DRAWN]
             for tokens, places in zip(grams, chosen, strict=True):
                 seen, counts = centred_gram(columns(pixels, places)), columns(weights, places)
@@ -222,7 +222,7 @@ class Localisation(Probe):
                     "patch": own_hsic(seen, counts),
                 }
                 for what, value in found.items():
-                    name = key(subject, unit, what)
+                    name = sum_key(subject, unit, what)
                     sums[name] = sums[name] + value if name in sums else value
         return sums
 
@@ -232,18 +232,18 @@ class Localisation(Probe):
         count = int(sums.get("images", torch.zeros(())))
         for subject in asked:
             unit = last_with_places(subject)
-            if unit is None or key(subject, unit, "cross") not in sums:
+            if unit is None or sum_key(subject, unit, "cross") not in sums:
                 continue
             cross, token, patch = (
-                sums[key(subject, unit, what)].numpy() for what in ("cross", "token", "patch")
+                sums[sum_key(subject, unit, what)].numpy() for what in ("cross", "token", "patch")
             )
             maps, grid = doubled(ratio(cross, token, patch)), self.places(unit)
             arrays[subject.name] = maps[0].reshape(*grid, *grid).astype(np.float32)
             row = {
                 **where(subject, unit),
                 "chance": 1 / (grid[0] * grid[1]),
-                "hit_rate": _estimate(hits(maps, grid), count, (0, 1)),
-                "contrast": _estimate(contrast(maps), count, (-2, 1)),
+                "hit_rate": _estimate(hit_rate(maps, grid), count, (0, 1)),
+                "contrast": _estimate(token_contrast(maps), count, (-2, 1)),
                 "n": count,
             }
             rows += [{**row, **cell} for cell in _cells(displaced(maps, grid), count)]

@@ -78,7 +78,7 @@ def indices(similar: Table) -> dict[str, float]:
     return found
 
 
-def sheet(similar: Table) -> NDArray[np.uint8]:
+def tile_sheet(similar: Table) -> NDArray[np.uint8]:
     """A tile for each position, laid out as the positions are, as large as fits: (SHEET, SHEET, 3).
 
     Where the grid is too fine for all tiles, every second, third, … position has one.
@@ -232,7 +232,7 @@ class PositionSimilarity(Probe):
         table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
         several = len(found) > len(asked)
         tiles = replace(self.tiles, x="table", facet="model") if several else self.tiles
-        arrays = {"sheets": np.stack([sheet(each) for each in similar])}
+        arrays = {"sheets": np.stack([tile_sheet(each) for each in similar])}
         return Result(self.name, table, self.columns, (tiles, self.bars), arrays)
 
     @classmethod

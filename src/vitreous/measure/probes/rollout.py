@@ -31,9 +31,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.measure.heads import hidden
+from vitreous.measure.heads import why_hidden
 from vitreous.measure.pictures import Pictured, token_matrix
-from vitreous.measure.probe import Batch, Sums, key, where
+from vitreous.measure.probe import Batch, Sums, sum_key, where
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View
@@ -128,7 +128,7 @@ class Rollout(Pictured):
     def start_shard(self) -> None:
         self.products: dict[str, tuple[Tensor, int]] = {}
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
         slots, places = self.slots(batch)
         if sites.attention is None or not slots:
             return {}
@@ -145,13 +145,13 @@ class Rollout(Pictured):
             self.rows[0] in batch.rows
         )
         return {
-            key(subject, unit, "rollout"): self.placed(slots, patches),
-            key(subject, unit, "grid"): grid,
+            sum_key(subject, unit, "rollout"): self.placed(slots, patches),
+            sum_key(subject, unit, "grid"): grid,
         }
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         self.products.pop(subject.name, None)
-        return super().end(subject, output, batch)
+        return super().update_output(subject, output, batch)
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
         slots = self.seen(sums, asked)
@@ -159,11 +159,11 @@ class Rollout(Pictured):
         arrays, rows, tiles = {"images": images}, [], []
         for subject in asked:
             units = [
-                unit for unit in subject.specimen.units if key(subject, unit, "rollout") in sums
+                unit for unit in subject.specimen.units if sum_key(subject, unit, "rollout") in sums
             ]
-            maps = [sums[key(subject, unit, "rollout")].numpy()[slots] for unit in units]
+            maps = [sums[sum_key(subject, unit, "rollout")].numpy()[slots] for unit in units]
             for unit, shares in zip(units, maps, strict=True):
-                grid = [int(side) for side in sums[key(subject, unit, "grid")]]
+                grid = [int(side) for side in sums[sum_key(subject, unit, "grid")]]
                 for i, slot in enumerate(slots):
                     last = unit is units[-1]
                     named = {"image": self.rows[slot], "label": labels[i], "tile": last}
@@ -207,7 +207,7 @@ def unrollable(units: Sequence[Unit]) -> str:
     at = [i for i, unit in enumerate(units) if unit.kind == "attention"]
     among = units[at[0] : at[-1] + 1]
     if why := next(
-        (why for unit in among if unit.kind == "attention" and (why := hidden(unit))), ""
+        (why for unit in among if unit.kind == "attention" and (why := why_hidden(unit))), ""
     ):
         return f"Not all of its attention can be seen. {why}"
     if any(unit.reach == "reduced" for unit in among):

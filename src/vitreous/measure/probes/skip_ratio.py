@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vitreous.measure.per_image import mean
-from vitreous.measure.probe import Batch, Each, Probe, Seen, key, where
+from vitreous.measure.per_image import mean_over_images
+from vitreous.measure.probe import Batch, PerImageValues, Probe, Updates, sum_key, where
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
@@ -121,12 +121,12 @@ class SkipRatio(Probe):
             else "No skip connection runs around it."
         )
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
         if sites.skip is None or sites.branch is None:  # taken out by a lesion
             return {}
         found = ratio_and_cosine(sites.skip.tokens, sites.branch.tokens)
         names = sites.branch.prefix
-        seen: dict[str, Each] = {}
+        seen: dict[str, PerImageValues] = {}
         for token in dict.fromkeys([*names, "spatial"]):
             places = [i for i, name in enumerate(names) if name == token]
             for what, values in zip(("ratio", "cosine"), found, strict=True):
@@ -137,7 +137,9 @@ class SkipRatio(Probe):
                     else torch.stack([values[:, i] for i in places], 1)
                 )
                 if chosen.numel():
-                    seen[key(subject, unit, f"{token}/{what}")] = Each(chosen.nanmean(1))
+                    seen[sum_key(subject, unit, f"{token}/{what}")] = PerImageValues(
+                        chosen.nanmean(1)
+                    )
         return seen
 
     def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
@@ -153,15 +155,15 @@ class SkipRatio(Probe):
     def _rows(
         self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
     ) -> Iterator[dict[str, Any]]:
-        start, end = f"{key(subject, unit)}/", "/ratio/sum"
+        start, end = f"{sum_key(subject, unit)}/", "/ratio/sum"
         found = (
             name[len(start) : -len(end)]
             for name in sums
             if name.startswith(start) and name.endswith(end)
         )
         for token in sorted(found):
-            ratio, count = mean(sums, key(subject, unit, f"{token}/ratio"))
-            cosine, _ = mean(sums, key(subject, unit, f"{token}/cosine"))
+            ratio, count = mean_over_images(sums, sum_key(subject, unit, f"{token}/ratio"))
+            cosine, _ = mean_over_images(sums, sum_key(subject, unit, f"{token}/cosine"))
             yield {
                 **where(subject, unit),
                 "token": token,

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from vitreous.measure.per_image import PerImage
-from vitreous.measure.probe import REPEATS, Batch, Each, Seen, estimated, key
+from vitreous.measure.probe import REPEATS, Batch, PerImageValues, Updates, estimated, sum_key
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View, estimate
@@ -109,13 +109,17 @@ class Variance(PerImage):
         assert sites.out is not None
         return sites.out.centred.variance
 
-    def see(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Seen:
+    def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
         assert sites.out is not None
         before = self._before(unit, sites.before)
         after = self.values(subject, unit, sites)
         self._last = (sites.out.raw, after)
-        seen = {key(subject, unit): Each(after)}
-        return seen if before is None else {**seen, key(subject, unit, "before"): Each(before)}
+        seen = {sum_key(subject, unit): PerImageValues(after)}
+        return (
+            seen
+            if before is None
+            else {**seen, sum_key(subject, unit, "before"): PerImageValues(before)}
+        )
 
     def _before(self, unit: Unit, feature: Feature | None) -> Tensor | None:
         """Of the input; not of pictures, whose channels are colours, nor of a single position."""
@@ -125,14 +129,14 @@ class Variance(PerImage):
             return self._last[1]
         return feature.centred.variance
 
-    def end(self, subject: Subject, output: Any, batch: Batch) -> Seen:
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Updates:
         self._last = None
         return {}
 
     def _rows(
         self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
     ) -> Iterator[dict[str, Any]]:
-        before, after = (sums.get(key(subject, unit, part)) for part in ("before/sum", "sum"))
+        before, after = (sums.get(sum_key(subject, unit, part)) for part in ("before/sum", "sum"))
         for row in super()._rows(subject, unit, sums):
             ratio = (
                 torch.full((1 + REPEATS,), torch.nan)

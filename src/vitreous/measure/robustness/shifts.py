@@ -29,7 +29,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, estimated
-from vitreous.measure.probes.calibration import SURE, binned, debiased, measures, per_image
+from vitreous.measure.probes.calibration import SURE, binned, debiased, measures, score_images
 from vitreous.measure.resampling import Array, bootstrap_weights
 from vitreous.measure.subject import Subject, logits
 from vitreous.results import (
@@ -88,7 +88,7 @@ def evaluate_images(
     for batch in bench.batches():
         scores = logits(subject.specimen(prepare(batch)))
         assert scores is not None
-        numbers = per_image(scores, batch.labels.to(scores.device))
+        numbers = score_images(scores, batch.labels.to(scores.device))
         for part in PER_IMAGE:
             parts[part].append(numbers[part].float().cpu())
     return {part: torch.cat(values) for part, values in parts.items()}
