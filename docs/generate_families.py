@@ -145,7 +145,7 @@ def reasons(rows: list[Row]) -> str:
 def plain(reason: str) -> str:
     """A reason without the folders of the machine it was found on and the way out, not longer than a line or two."""
     short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split())).split(
-        "; look at its blocks"
+        "; observe its blocks"
     )[0]
     short = re.sub(
         r"^The graph of \w+ (cannot be read: )?",

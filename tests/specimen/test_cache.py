@@ -24,7 +24,7 @@ from specimen.toys import (
     pictures,
     settled,
 )
-from vitreous.specimen import cache, graph, opening
+from vitreous.specimen import cache, export, opening
 from vitreous.specimen.specimen import Specimen
 
 
@@ -32,13 +32,13 @@ from vitreous.specimen.specimen import Specimen
 def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[nn.Module]]:
     """The models whose graph was read, on an empty cache."""
     seen: list[nn.Module] = []
-    read = graph.read
+    read = export.read_graph
 
     def counted(model: nn.Module, example: Tensor, attempt: int = 0) -> Any:
         seen.append(model)
         return read(model, example, attempt)
 
-    monkeypatch.setattr(opening, "read", counted)
+    monkeypatch.setattr(opening, "read_graph", counted)
     monkeypatch.setattr(cache, "_entries", type(cache._entries)())
     yield seen
     seen.clear()

@@ -12,9 +12,8 @@ import pytest
 
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.palette import KIND_COLOURS, PAPERS, REACH_GLYPHS, contrast_ratio
-from vitreous.specimen.anatomy import Anatomy, Unit
+from vitreous.specimen.anatomy import Anatomy, Unit, panels
 from vitreous.specimen.drawing_svg import count, svg
-from vitreous.specimen.folding import panels
 
 SVG = "{http://www.w3.org/2000/svg}"
 

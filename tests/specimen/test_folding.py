@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from vitreous.specimen.anatomy import Anatomy, Unit
-from vitreous.specimen.folding import folds, panels, slot_name
+from vitreous.specimen.anatomy import Anatomy, Unit, folds, panels, slot_name
 
 
 def convs(*channels: int, name: str = "u") -> tuple[Unit, ...]:

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 import vitreous
 from vitreous.errors import VitreousError
-from vitreous.specimen.inputs import accepts, image_shape
-from vitreous.specimen.wrong_inputs import vision_tower
+from vitreous.specimen.inputs import accepts, image_shape, vision_tower
 
 
 class InnerFirst(nn.Module):

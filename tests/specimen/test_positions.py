@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn, stack
 from torch.nn import functional as F
 
-from vitreous.specimen.graph import EXAMPLE_BATCH, read
+from vitreous.specimen.export import read_graph
+from vitreous.specimen.inputs import EXAMPLE_BATCH
 from vitreous.specimen.layout import Layout
 from vitreous.specimen.positions import Positions
 from vitreous.specimen.trace import NOWHERE, PREFIX, SPAN, Trace
@@ -30,7 +31,7 @@ class Applies(nn.Module):
 
 def trace(fn: Callable[..., Tensor], *parameters: Tensor) -> Trace | None:
     """What is known of the result of `fn` on images of 3 x 8 x 8."""
-    module = read(Applies(fn, *parameters), torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
+    module = read_graph(Applies(fn, *parameters), torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
     positions = Positions(module)
     result = next(n for n in module.graph.nodes if n.op == "output").all_input_nodes[0]
     found = positions.traces[result]
@@ -132,7 +133,7 @@ def test_a_linear_map_of_patches_is_an_embedding() -> None:
 
 def test_a_linear_map_over_positions_mixes_them() -> None:
     fn = lambda x, w: nn.functional.linear(x.flatten(2), w)  # noqa: E731
-    module = read(Applies(fn, torch.zeros(64, 64)), torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
+    module = read_graph(Applies(fn, torch.zeros(64, 64)), torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
     assert len(Positions(module).mixing) == 1
 
 
@@ -178,7 +179,7 @@ def test_the_reading_is_good_for_any_batch() -> None:
     def twice(x: Tensor) -> Tensor:
         return stack([windows(x), windows(x)])
 
-    module = read(Applies(twice), torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
+    module = read_graph(Applies(twice), torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
     for count in (1, 2, 7, 211):
         images = torch.randn(count, 3, SIDE, SIDE)
         assert torch.equal(module(images), twice(images))
@@ -187,7 +188,7 @@ def test_the_reading_is_good_for_any_batch() -> None:
 def test_sizes_that_happen_to_be_the_stand_in_are_left_alone() -> None:
     """211 classes, and 211 images: neither is taken for the other."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE * SIDE, 211), nn.Unflatten(1, (211, 1)))
-    module = read(model, torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
+    module = read_graph(model, torch.zeros(EXAMPLE_BATCH, 3, SIDE, SIDE))
     images = torch.randn(3, 3, SIDE, SIDE)
     torch.testing.assert_close(module(images), model(images))
 

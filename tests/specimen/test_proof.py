@@ -148,8 +148,8 @@ def test_the_model_is_as_it_was(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         model(pictures())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(opening, "mismatch", None)
-    monkeypatch.setattr("vitreous.specimen.graph._export", interrupted)
+    monkeypatch.setattr(opening, "find_mismatch", None)
+    monkeypatch.setattr("vitreous.specimen.export._export", interrupted)
     monkeypatch.setattr(cache, "_entries", OrderedDict())
     with pytest.raises(KeyboardInterrupt):
         vitreous.open(model, image=16)

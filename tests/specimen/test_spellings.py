@@ -5,7 +5,7 @@ Every toy has one attention unit; the reference computes its weights from querie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -30,7 +30,9 @@ from specimen.toys import (
 )
 from specimen.zoo import MODELS, images, opened
 from vitreous.errors import VitreousError
-from vitreous.specimen.verify import Finding, proved, verify_attention
+from vitreous.specimen.attention import AttentionSite
+from vitreous.specimen.proof import Finding, Findings, proved, with_checks
+from vitreous.specimen.specimen import Specimen
 
 Scores = Callable[[Tensor, Tensor], Tensor]
 
@@ -342,15 +344,25 @@ def test_attention_pooling_is_a_unit_with_learned_queries(spelling: str, queries
     assert found.keys.tolist() == [[*range(queries, queries + 16)]]
 
 
+@torch.no_grad()
+def verify_attention(
+    specimen: Specimen, sites: Sequence[AttentionSite], images: Tensor
+) -> Findings:
+    """What one pass shows of these sites."""
+    findings: Findings = {}
+    with_checks(specimen.module, sites, findings)(images)
+    return findings
+
+
 def test_a_wrong_site_is_not_shown() -> None:
     """The proof fails if the weights are those of another product."""
     model = Transformer(Block(Attention(by_einsum)), Block(Attention(by_einsum)))
     specimen = open_toy(model)
     one, two = (specimen._wiring[f"blocks.{i}.attn"].attention[0] for i in range(2))
-    findings = verify_attention(specimen.module, [one, two], pictures())
+    findings = verify_attention(specimen, [one, two], pictures())
     assert all(found.passed and found.difference < 1e-5 for found in findings.values())
     wrong = replace(two, operands=one.operands, weights=one.weights)
-    findings = verify_attention(specimen.module, [wrong], pictures())
+    findings = verify_attention(specimen, [wrong], pictures())
     hidden = proved(wrong, findings)
     assert not findings[wrong.product].passed
     assert (hidden.visible, hidden.reach) == (False, "unknown")
@@ -364,7 +376,7 @@ def test_a_wrong_site_is_not_shown() -> None:
 def test_weights_times_values_are_the_product_in_every_family(name: str) -> None:
     _, specimen = opened(name)
     sites = [site for unit in specimen.units for site in specimen._wiring[unit.name].attention]
-    findings = verify_attention(specimen.module, sites, images(specimen))
+    findings = verify_attention(specimen, sites, images(specimen))
     assert set(findings) == {site.product for site in sites}
     assert all(found.passed and found.difference < 1e-5 for found in findings.values())
 

@@ -1,17 +1,18 @@
-"""What a model is made of: an ordered list of units. Plain data, no torch, so that it can be stored, drawn and judged
-anywhere.
+"""What a model is made of: an ordered list of units, as plain data without torch.
 
-A `Unit` is one residual branch, or a piece of the trunk between residual branches (stem, downsample, head, and blocks
-that have no skip).
+A `Unit` is one residual branch, or a piece of the trunk between residual branches (stem,
+downsample, head, and blocks that have no skip). Tables and drawings show the units in panels, with
+identical blocks folded.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, overload
 
 from vitreous.errors import UnknownName
@@ -21,40 +22,46 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Grid = tuple[int, int]
+"""Rows and columns of positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """One piece of a model, in the order in which an image passes through it.
 
-    `name` is the module path a user knows; `label` is the short address `stage.position`, both from the graph.
+    Examples
+    --------
+    >>> specimen.anatomy["blocks.3.attn"].heads
+    3
     """
 
     name: str
+    """The module path."""
     kind: Kind
     index: int
+    """Position among the units, from 0."""
     stage: int
     """0 is the stem; a new stage begins wherever the grid changes."""
     depth: float
     """Position among the units, 0 for the first and 1 for the last."""
     grid: Grid | None
-    """Rows and columns of positions after the unit; None once positions are gone (after pooling) or cannot be told."""
+    """Rows and columns of positions after the unit; None after pooling, or if unknown."""
     channels: int | None
     prefix: tuple[str, ...] = ()
-    """Tokens in front of the grid: 'class', 'distillation', 'register' or 'prefix' where the name does not tell."""
+    """Tokens in front of the grid: 'class', 'distillation', 'register', or 'prefix' for others."""
     heads: int | None = None
     reach: Reach | None = None
-    """Over what an attention unit attends. 'channel' and 'linear' have no attention distance; 'class' has only
-    prefix tokens or learned queries; 'reduced' has keys on a coarser grid than the queries."""
+    """Over what an attention unit attends. 'channel' and 'linear' have no attention distance;
+    'class' has only prefix tokens or learned queries; 'reduced' has keys on a coarser grid."""
     skip: bool = True
-    """Whether a skip connection runs around it. Without one, a lesion passes the input on (or zeros, where the shape
-    changes)."""
+    """Whether a skip connection runs around it. Without one, a lesion passes the input on (or
+    zeros, where the shape changes)."""
     parameters: int = 0
     weights: Weights | None = None
-    """What attention multiplies values with, where it can be seen: 'probabilities', 'mixed' (heads are mixed after the
-    softmax), 'positive' (rows do not sum to one) or 'signed'."""
+    """What attention multiplies values with, where it can be observed: 'probabilities', 'mixed'
+    (heads are mixed after the softmax), 'positive' (rows do not sum to one) or 'signed'."""
     reason: str = ""
-    """Why attention cannot be seen, or why its weights are no probabilities."""
+    """Why attention cannot be observed, or why its weights are no probabilities."""
 
     @property
     def tokens(self) -> int | None:
@@ -84,38 +91,39 @@ class Anatomy:
     def __getitem__(self, which: slice) -> tuple[Unit, ...]: ...
     def __getitem__(self, which: int | str | slice) -> Unit | tuple[Unit, ...]:
         if isinstance(which, str):
-            found = self.find(which)
-            if len(found) > 1:
-                names = ", ".join(u.name for u in found[:4])
-                raise UnknownName(
-                    "single unit", which, (), f"The pattern matches {len(found)}: {names} …"
-                )
-            return found[0]
+            matches = self.find(which)
+            if len(matches) > 1:
+                names = ", ".join(u.name for u in matches[:4])
+                hint = f"The pattern matches {len(matches)}: {names} …"
+                raise UnknownName("single unit", which, (), hint)
+            return matches[0]
         return self.units[which]
 
     def find(self, pattern: str) -> tuple[Unit, ...]:
-        """Units by module path, glob (`blocks.*.attn`), kind, or short label (`2.1`), in order; at least one."""
-        labels = self.labels
-        hits = tuple(
-            u
-            for u in self.units
-            if pattern in (u.kind, labels[u.index]) or fnmatchcase(u.name, pattern)
-        )
-        if not hits:
-            known = [u.name for u in self.units]
-            raise UnknownName(
-                "unit", pattern, known, "Units go by path, glob, kind or label; print the anatomy."
-            )
-        return hits
+        """The units that match a module path, glob, kind or short label, in order; at least one.
+
+        Examples
+        --------
+        >>> [unit.name for unit in specimen.anatomy.find("blocks.1?.attn")]
+        ['blocks.10.attn', 'blocks.11.attn']
+        """
+        matches = []
+        for unit, label in zip(self.units, self.labels, strict=True):
+            if pattern in (unit.kind, label) or fnmatchcase(unit.name, pattern):
+                matches.append(unit)
+        if not matches:
+            hint = "Units go by path, glob, kind or label; print the anatomy."
+            raise UnknownName("unit", pattern, [u.name for u in self.units], hint)
+        return tuple(matches)
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Short addresses: stage, and position within the stage counted from 0."""
-        seen: Counter[int] = Counter()
+        units: Counter[int] = Counter()
         labels = []
         for unit in self.units:
-            labels.append(f"{unit.stage}.{seen[unit.stage]}")
-            seen[unit.stage] += 1
+            labels.append(f"{unit.stage}.{units[unit.stage]}")
+            units[unit.stage] += 1
         return tuple(labels)
 
     @property
@@ -129,22 +137,70 @@ class Anatomy:
         return {kind: tally[kind] for kind in KINDS if tally[kind]}
 
     def to_frame(self) -> pd.DataFrame:
-        """One row a unit."""
-        import pandas as pd
+        """One row for each unit, one column for each of its fields."""
+        import pandas as pd  # here, so that anatomies load without it
 
         frame = pd.DataFrame([asdict(u) for u in self.units])
         frame.insert(0, "label", self.labels)
         return frame
 
     def to_json(self) -> str:
+        """The anatomy as text that `from_json` reads."""
         return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Anatomy:
+        """The anatomy that `to_json` wrote."""
         raw: dict[str, Any] = json.loads(text)
         units = tuple(Unit(**_tuples(u)) for u in raw.pop("units"))
         return cls(units=units, **_tuples(raw))
 
 
 def _tuples(raw: dict[str, Any]) -> dict[str, Any]:
+    """Lists of JSON as the tuples they were."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+
+
+Slot = tuple[Unit, ...]
+"""The units that one box or row stands for: a single one, or the identical ones of a fold."""
+Fold = tuple[Slot, ...]
+"""Slots that are repeated together, as often as each has units."""
+Panel = tuple[Fold, ...]
+"""A stage, or the part of it between stem, head and changes of the prefix tokens."""
+
+
+def panels(units: Iterable[Unit], *, fold: bool) -> list[Panel]:
+    """Stages in order; stem, head and a change of prefix tokens begin a panel of their own."""
+    groups = groupby(
+        units, lambda u: (u.stage, u.kind if u.kind in ("stem", "head") else "", u.prefix)
+    )
+    return [tuple(folds(tuple(group), longest=8 if fold else 0)) for _, group in groups]
+
+
+def folds(units: Sequence[Unit], longest: int = 8) -> Iterator[Fold]:
+    """Repeating blocks of at most `longest` units, folded; units that do not repeat, alone."""
+    marks = [
+        (u.kind, u.grid, u.channels, u.prefix, u.heads, u.reach, u.skip, u.parameters)
+        for u in units
+    ]
+    start = 0
+    while start < len(units):
+        period, stop = 1, start + 1
+        for trial in range(1, longest + 1):
+            end = start + trial
+            while marks[end : end + trial] == marks[start : start + trial]:
+                end += trial
+            if end > max(stop, start + trial):
+                period, stop = trial, end
+        yield tuple(tuple(units[first:stop:period]) for first in range(start, start + period))
+        start = stop
+
+
+def slot_name(slot: Slot) -> str:
+    """The path of a slot's units: `blocks.0…11.attn` where they differ in one place."""
+    first, last = slot[0].name, slot[-1].name
+    ones, others = first.split("."), last.split(".")
+    pairs = list(zip(ones, others, strict=False))
+    if len(ones) != len(others) or sum(one != other for one, other in pairs) > 1:
+        return f"{first} … {last}"
+    return ".".join(one if one == other else f"{one}…{other}" for one, other in pairs)

@@ -1,12 +1,13 @@
-"""Find attention in a graph, whatever its spelling, and say which image position each query and each key is.
+"""Find attention in a graph, however it is written, and where its queries and keys lie.
 
-Fused attention (`scaled_dot_product_attention`) keeps its probabilities to itself; they are recomputed from its own
-arguments, bias and mask included. All other attention is a product of weights and values (`products.py`).
+Fused attention (`scaled_dot_product_attention`) keeps its probabilities to itself; they are
+recomputed from its arguments, bias and mask included. All other attention is a product of weights
+and values (`products.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,59 +16,71 @@ from torch import Tensor, fx
 
 from vitreous.specimen.attention_geometry import Places
 from vitreous.specimen.contractions import contraction
-from vitreous.specimen.graph import aten, op, path
-from vitreous.specimen.joins import Flow
+from vitreous.specimen.flow import Flow
+from vitreous.specimen.graph import aten, numel, op, path, shape_of, walk_up
 from vitreous.specimen.layout import BatchAxis
 from vitreous.specimen.products import Arrangement, Product, attention_product, is_summary
-from vitreous.specimen.trace import PREFIX, SPAN, Trace, constant_along, shape_of
+from vitreous.specimen.trace import PREFIX, SPAN, Trace, constant_along
 from vitreous.unit_kinds import Reach, Weights
 
 SOFTMAX = {"softmax", "_softmax", "_safe_softmax"}
+FARTHEST = 32
+"""Nodes that are visited in search of a softmax."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionSite:
-    """One attention product of the graph."""
+    """One attention product of the graph; nodes are given by name."""
 
     product: str
     """The node: `scaled_dot_product_attention`, or the product of weights and values."""
-    fused: bool
-    weights: str | None
-    """The node with the weights that the values are multiplied with, where attention is not fused."""
     heads: int | None
     reach: Reach
-    places: Places | None
+    places: Places | None = None
+    """Where its queries and keys lie; None if unknown: then weights cannot be observed."""
+    fused: bool = False
+    weights: str | None = None
+    """The node with the weights that multiply the values, where attention is not fused."""
     arrangement: Arrangement | None = None
     """How to turn the weights into matrices of queries by keys."""
     operands: tuple[str, ...] = ()
     equation: str = ""
-    """What the product multiplies, and how, in the letters of `einsum`."""
+    """What the product multiplies, and how, in the notation of `einsum`."""
     softmax: str | None = None
-    """The node with rows that sum to one, where the model changes them before it multiplies (talking heads)."""
+    """The node of the softmax, where the model changes its rows afterwards (talking heads)."""
     kind: Weights = "probabilities"
     """What the weights are."""
     reason: str = ""
-    """Why there is nothing to look at, or what the weights are if they are no probabilities."""
+    """Why the weights cannot be observed, or what they are if they are no probabilities."""
 
     @property
     def visible(self) -> bool:
-        """Whether there are weights over image positions to look at."""
+        """Whether there are weights over image positions to observe."""
         return self.places is not None
 
 
-def merged(sites: Sequence[AttentionSite]) -> tuple[list[list[int]], Places]:
-    """How several products of one unit are one attention: numbers of sites of the same places, whose heads stand side
-    by side (heads computed one after the other); clusters of other places are further groups (a loop over windows or
-    queries). Only sites of the shape of the first, and as many of each places, are part of it."""
+def combine_sites(sites: Sequence[AttentionSite]) -> tuple[list[list[int]], Places]:
+    """How several products of one unit form one attention.
+
+    Sites of the same places are heads side by side (heads computed one after the other); sites of
+    other places are further groups (a loop over windows or queries). Only sites of the shape of the
+    first, and as many for each places, are part of it.
+
+    Returns
+    -------
+    clusters
+        For each set of places, the numbers of its sites.
+    places
+        The places of all of them together.
+    """
     first = sites[0].places
     assert first is not None
     clusters: list[tuple[Places, list[int]]] = []
     for number, site in enumerate(sites):
         here = site.places
-        if here is None or (here.queries.shape, here.keys.shape) != (
-            first.queries.shape,
-            first.keys.shape,
-        ):
+        if here is None or here.queries.shape != first.queries.shape:
+            continue
+        if here.keys.shape != first.keys.shape:
             continue
         for there, numbers in clusters:
             if torch.equal(there.queries, here.queries) and torch.equal(there.keys, here.keys):
@@ -79,52 +92,49 @@ def merged(sites: Sequence[AttentionSite]) -> tuple[list[list[int]], Places]:
     kept = [cluster for cluster, count in zip(clusters, heads, strict=True) if count == heads[0]]
     if len(kept) == 1:
         return [kept[0][1]], first
-    queries, keys = (
-        torch.cat([getattr(places, of) for places, _ in kept]) for of in ("queries", "keys")
-    )
+    queries = torch.cat([places.queries for places, _ in kept])
+    keys = torch.cat([places.keys for places, _ in kept])
     return [numbers for _, numbers in kept], replace(first, queries=queries, keys=keys)
 
 
 def find_attention(flow: Flow, body: list[fx.Node]) -> list[AttentionSite]:
-    """The attention products among `body`, in order; logits products are not products of their own."""
+    """The attention products among `body`, in order, without those of queries and keys."""
     products = [n for n in body if flow.role[n] == "attention"]
     sites = [site for node in products if (site := _site(node, flow)) is not None]
     if sites or not products:
         return sites
     summaries = [node for node in products if _summarises(node, flow)]
-    linear = [
-        AttentionSite(n.name, False, None, _heads(shape_of(n)), "linear", None) for n in summaries
-    ]
+    linear = [AttentionSite(n.name, _heads(n), "linear") for n in summaries]
     return linear or [_lost(products[-1], flow)]
 
 
 def _site(node: fx.Node, flow: Flow) -> AttentionSite | None:
+    """The site of one product; None if it is part of another attention, or of a linear one."""
     if op(node) == "scaled_dot_product_attention":
         return _fused(node, flow)
-    found = attention_product(flow.positions, node)
-    if found is not None:
-        return _unfused(node, found, flow)
+    product = attention_product(flow.positions, node)
+    if product is not None:
+        return _unfused(node, product, flow)
     if _over_channels(node, flow):
-        return AttentionSite(node.name, False, None, _heads(shape_of(node)), "channel", None)
-    operands = [a for a in node.all_input_nodes if a in flow.data]
+        return AttentionSite(node.name, _heads(node), "channel")
+    operands = flow.positions.data_inputs(node)
     if _summarises(node, flow) or any(is_summary(flow.positions, operand) for operand in operands):
-        return None  # linear attention
-    return (
-        _lost(node, flow)
-        if sum(_softmax_behind(a, flow) is not None for a in operands) == 1
-        else None
-    )
+        return None
+    behind = [_softmax_behind(operand, flow) for operand in operands]
+    return _lost(node, flow) if sum(name is not None for name in behind) == 1 else None
 
 
-def _heads(shape: tuple[int, ...]) -> int | None:
+def _heads(node: fx.Node) -> int | None:
+    shape = shape_of(node)
     return shape[1] if len(shape) == 4 else None
 
 
 def _fused(node: fx.Node, flow: Flow) -> AttentionSite:
-    query, key = (flow.trace(a) for a in node.args[:2])  # type: ignore[arg-type]
-    shape = shape_of(node.args[0])  # type: ignore[arg-type]
+    query_node: Any = node.args[0]
+    query, key = flow.trace(query_node), flow.positions.known(node.args[1])
+    site = AttentionSite(node.name, _heads(query_node), "unknown", fused=True)
     if query is not None and not constant_along(query.ids, -1):
-        return AttentionSite(node.name, True, None, _heads(shape), "channel", None)
+        return replace(site, reach="channel")
     if query is None and node in flow.positions.pooled:
         query = flow.trace(node)
     if query is None or key is None or not constant_along(key.ids, -1):
@@ -132,155 +142,127 @@ def _fused(node: fx.Node, flow: Flow) -> AttentionSite:
     lead = shape_of(node)[:-1]
     k = key.ids[..., 0]
     k = k.reshape(*[1] * (len(lead) - k.ndim), *k.shape)
-    if (
-        len(lead) == 3 and 1 < k.shape[1] < lead[1]
-    ):  # grouped queries: neighbouring heads share their keys
+    if len(lead) == 3 and 1 < k.shape[1] < lead[1]:  # neighbouring heads share their keys
         k = k.repeat_interleave(lead[1] // k.shape[1], 1)
     k = k.expand(*lead[:-1], k.shape[-1])
-    site = AttentionSite(node.name, True, None, _heads(shape), "unknown", None)
     site = _placed(site, query.like(query.ids[..., 0].expand(lead)), key.like(k))
-    return (
-        replace(site, reach="windowed") if site.reach == "global" and _masked(node, flow) else site
-    )
+    masked = site.reach == "global" and _has_fixed_mask(node, flow)
+    return replace(site, reach="windowed") if masked else site
 
 
-def _masked(node: fx.Node, flow: Flow) -> bool:
+def _has_fixed_mask(node: fx.Node, flow: Flow) -> bool:
     """Whether a mask that is the same for all images keeps some queries from some keys."""
     mask: Any = node.kwargs.get("attn_mask", node.args[3] if len(node.args) > 3 else None)
     if not isinstance(mask, fx.Node) or mask in flow.data:
         return False
     value = flow.positions.constant(mask)
-    return not value.is_meta and bool(
-        (~value if value.dtype == torch.bool else value == -torch.inf).any()
-    )
+    if value.is_meta:
+        return False
+    return bool((~value if value.dtype == torch.bool else value == -torch.inf).any())
 
 
-def _unfused(node: fx.Node, found: Product, flow: Flow) -> AttentionSite:
+def _unfused(node: fx.Node, product: Product, flow: Flow) -> AttentionSite:
     site = AttentionSite(
-        node.name,
-        False,
-        found.weights.name,
-        _heads(shape_of(found.weights)),
-        "unknown",
-        None,
-        found.arrangement,
-        tuple(operand.name for operand in found.contraction.operands),
-        found.contraction.equation,
-        _softmax_behind(found.weights, flow),
+        product=node.name,
+        heads=_heads(product.weights),
+        reach="unknown",
+        weights=product.weights.name,
+        arrangement=product.arrangement,
+        operands=tuple(operand.name for operand in product.contraction.operands),
+        equation=product.contraction.equation,
+        softmax=_softmax_behind(product.weights, flow),
     )
-    return _placed(site, found.query, found.key)
+    return _placed(site, product.query, product.key)
 
 
 def _softmax_behind(operand: fx.Node, flow: Flow) -> str | None:
-    """The nearest softmax of the operand's size, before the last product or learned layer over other dimensions."""
-    shape, queue, seen = operand.meta["val"].numel(), [operand], {operand}
-    while queue and len(seen) < 32:
-        node = queue.pop(0)
-        if op(node) in SOFTMAX:
-            return node.name
+    """The nearest softmax of the operand's size, after the last product."""
+    size = operand.meta["val"].numel()
+
+    def follow(node: fx.Node) -> Iterable[fx.Node]:
         if flow.role[node] == "attention":
-            continue
-        fresh = [
-            p
-            for p in node.all_input_nodes
-            if p in flow.data and p not in seen and _numel(p) == shape
-        ]
-        seen.update(fresh)
-        queue.extend(fresh)
-    return None
+            return []
+        return [p for p in flow.positions.data_inputs(node) if numel(p) == size]
 
-
-def _numel(node: fx.Node) -> Any:
-    value = node.meta.get("val")
-    return value.numel() if isinstance(value, Tensor) else None
+    nodes = walk_up(operand, follow, most=FARTHEST)
+    return next((node.name for node in nodes if op(node) in SOFTMAX), None)
 
 
 def _over_channels(node: fx.Node, flow: Flow) -> bool:
-    """Whether weights of channels by channels, made by a sum over positions and a softmax, multiply the features."""
-    for operand in (n for n in node.all_input_nodes if n in flow.data):
-        others = [n for n in node.all_input_nodes if n in flow.data and n is not operand]
-        if flow.trace(operand) is None and any(flow.trace(o) is not None for o in others):
+    """Whether weights of channels by channels, made by a softmax, multiply the features."""
+    operands = flow.positions.data_inputs(node)
+    for operand in operands:
+        placed = any(flow.trace(other) is not None for other in operands if other is not operand)
+        if flow.trace(operand) is None and placed:
             return _softmax_behind(operand, flow) is not None
     return False
 
 
 def _summarises(node: fx.Node, flow: Flow) -> bool:
-    """Whether a product of two tensors of the image sums over their positions: what linear attention begins with."""
-    found = contraction(node)
-    if found is None or any(flow.positions.asked(operand) for operand in found.operands):
+    """Whether a product sums over the positions of two tensors, as linear attention does."""
+    product = contraction(node)
+    if product is None or any(map(flow.positions.from_queries_and_keys, product.operands)):
         return False
     moving = 0
-    for number, operand in enumerate(found.operands):
+    for number, operand in enumerate(product.operands):
         trace = flow.trace(operand)
-        if trace is not None and any(
-            not constant_along(trace.ids, dim) for dim in found.summed(number)
-        ):
-            moving += 1
+        if trace is not None:
+            dims = product.summed(number)
+            moving += any(not constant_along(trace.ids, dim) for dim in dims)
     return moving > 1
 
 
 def _lost(node: fx.Node, flow: Flow) -> AttentionSite:
-    """A product whose axes cannot be told, and the operation at which positions were lost."""
-    queue, seen, where = [n for n in node.all_input_nodes if n in flow.data], {node}, None
-    while queue:
-        current = queue.pop(0)
-        sources = [n for n in current.all_input_nodes if n in flow.data]
-        if flow.trace(current) is None and any(
-            flow.trace(source) is not None for source in sources
-        ):
-            where = current
+    """A product whose axes are unknown; the reason names where positions were lost."""
+    place = ""
+    for current in walk_up(node, flow.positions.data_inputs):
+        sources = flow.positions.data_inputs(current)
+        traced = any(flow.trace(source) is not None for source in sources)
+        if current is not node and flow.trace(current) is None and traced:
+            place = f" after {op(current)} in {path(current) or 'the model itself'}"
             break
-        fresh = [n for n in sources if n not in seen]
-        seen.update(fresh)
-        queue.extend(fresh)
-    at = f" after {op(where)} in {path(where) or 'the model itself'}" if where is not None else ""
-    reason = f"It cannot be told which positions its queries and keys have{at}."
-    return AttentionSite(
-        node.name, False, None, _heads(shape_of(node)), "unknown", None, reason=reason
-    )
+    reason = f"It cannot be told which positions its queries and keys have{place}."
+    return AttentionSite(node.name, _heads(node), "unknown", reason=reason)
 
 
 def _placed(site: AttentionSite, query: Trace, key: Trace) -> AttentionSite:
     """The site with the places of (…, queries) and (…, keys)."""
     places = _places(query, key)
     if places is None:
-        return replace(
-            site, reason="Its queries and keys do not form groups that are alike in all heads."
-        )
+        reason = "Its queries and keys do not form groups that are alike in all heads."
+        return replace(site, reason=reason)
     return replace(site, heads=places.order.shape[1], reach=reach_of(places), places=places)
 
 
 def _places(query: Trace, key: Trace) -> Places | None:
-    q, k = query.ids, key.ids
-    batch = BatchAxis.of(torch.cat([q, k], -1))
-    if batch is None or batch.dim >= q.ndim - 1:
+    batch = BatchAxis.of(torch.cat([query.ids, key.ids], -1))
+    if batch is None or batch.dim >= query.ids.ndim - 1:
         return None
-    names = query.prefix if len(query.prefix) >= len(key.prefix) else key.prefix
-    queries = _tokens(batch.split(q)[0].flatten(0, -2), len(names))
-    keys = _tokens(batch.split(k)[0].flatten(0, -2), len(names))
+    prefix = max(len(query.prefix), len(key.prefix))
+    queries = _tokens(batch.split(query.ids)[0].flatten(0, -2), prefix)
+    keys = _tokens(batch.split(key.ids)[0].flatten(0, -2), prefix)
     rows, group = torch.unique(torch.cat([queries, keys], 1), dim=0, return_inverse=True)
-    counts = group.bincount()
-    if len(counts.unique()) != 1:
+    if len(group.bincount().unique()) != 1:
         return None
     order = group.argsort(stable=True).reshape(len(rows), -1)
-    first = order[:, 0].argsort()  # groups in the order in which they appear
-    order = order[first]
-    return Places(
-        batch, order, queries[order[:, 0]], keys[order[:, 0]], len(names), query.grid, key.grid
-    )
+    order = order[order[:, 0].argsort()]  # groups in the order in which they appear
+    first = order[:, 0]
+    return Places(batch, order, queries[first], keys[first], prefix, query.grid, key.grid)
 
 
 def _tokens(ids: Tensor, prefix: int) -> Tensor:
+    """Token numbers of position numbers: prefix tokens first, then the grid; -1 is padding."""
     position = ids % SPAN
     tokens = torch.where(position >= PREFIX, position - PREFIX, position + prefix)
     return torch.where(ids < 0, -1, tokens)
 
 
 def reach_of(places: Places) -> Reach:
-    cells = places.key_grid[0] * places.key_grid[1]
-    covered = places.keys[places.keys >= places.prefix].unique().numel()
+    """Over what queries attend; 'class' if all of them are prefix tokens."""
     if bool((places.queries < places.prefix).all()):
         return "class"
+    cells = places.key_grid[0] * places.key_grid[1]
+    covered = places.keys[places.keys >= places.prefix].unique().numel()
     if places.key_grid != places.query_grid or covered < cells:
         return "reduced"
     everywhere = all(keys[keys >= places.prefix].unique().numel() == cells for keys in places.keys)
@@ -295,21 +277,19 @@ def fused_probabilities(
     scale: float | None,
     grouped: bool,
 ) -> Tensor:
-    """softmax(q k' * scale + bias), in float32 or better; zeros for a query that may look at nothing."""
+    """softmax(q kᵀ * scale + bias) in float32 or better; a row that is all masked is zero."""
     wide = torch.promote_types(query.dtype, torch.float32)
     if grouped:
         key = key.repeat_interleave(query.shape[-3] // key.shape[-3], -3)
     factor = query.shape[-1] ** -0.5 if scale is None else scale
     logits = (query.to(wide) * factor) @ key.to(wide).transpose(-1, -2)
     if bias is None and not causal:
-        return logits.softmax(
-            -1
-        )  # nothing is masked; the other one looks at everything three times more
+        return logits.softmax(-1)  # the safe one reads everything three times more
     if causal:
         keep = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).tril()
         logits = logits.masked_fill(~keep, -torch.inf)
-    if bias is not None:
-        logits = (
-            logits.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else logits + bias
-        )
+    if bias is not None and bias.dtype == torch.bool:
+        logits = logits.masked_fill(~bias, -torch.inf)
+    elif bias is not None:
+        logits = logits + bias
     return aten._safe_softmax.default(logits, -1)

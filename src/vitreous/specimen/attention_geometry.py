@@ -1,7 +1,8 @@
-"""Where the queries and keys of attention lie on the image, how far apart they are, and how far attention reaches.
+"""Where the queries and keys of attention lie on the image, and how far apart they are.
 
-The one place that turns token numbers into positions. Tokens are numbered prefix first (class, registers), then the
-cells of the grid in raster order; -1 is padding. Prefix tokens and padding have no position.
+The one place that turns token numbers into positions. Tokens are numbered prefix first (class,
+registers), then the cells of the grid in raster order; -1 is padding. Prefix tokens and padding
+have no position.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ PORTION = {"cpu": 1 << 19, "cuda": 1 << 27}
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Which rows of the attention weights belong together, and which tokens their queries and keys are."""
+    """Which rows of the weights belong together, and which tokens their queries and keys are."""
 
     batch: BatchAxis
     order: Tensor
-    """(groups, heads): row of the flattened leading dimensions (of one image) for each group and head."""
+    """(groups, heads): which row of the flattened leading dimensions (of one image) it is."""
     queries: Tensor
     """(groups, queries) token numbers."""
     keys: Tensor
@@ -43,7 +44,7 @@ class Places:
         return rows.unflatten(1, tuple(self.order.shape))
 
     def scatter(self, matrices: Tensor, like: tuple[int, ...], batch: int) -> Tensor:
-        """Turn (groups, heads, queries, keys) of one image into the model's layout for `batch` images.
+        """Turn (groups, heads, queries, keys) of one image into the model's layout of a batch.
 
         `like` is the shape of the model's leading dimensions without the batch.
         """
@@ -55,7 +56,7 @@ class Places:
 def token_centres(
     tokens: Tensor, prefix: int, grid: Grid, extent: tuple[float, float]
 ) -> tuple[Tensor, Tensor]:
-    """Row and column of the centre of each token's cell, in float64, for a grid that covers `extent`.
+    """Row and column of each token's centre, in float64, for a grid that covers `extent`.
 
     Tokens without a position get that of the first cell; leave them out by `tokens < prefix`.
     """
@@ -66,14 +67,17 @@ def token_centres(
 
 
 def pair_distances(places: Places, extent: tuple[float, float]) -> Tensor:
-    """Distance from each query to each key, (groups, queries, keys) in float64; zero to keys without a position.
+    """Distance from each query to each key, (groups, queries, keys) in float64.
+
+    It is zero to keys without a position.
 
     Parameters
     ----------
     places
         Queries and keys, which may lie on different grids.
     extent
-        Height and width that both grids cover: those of the image for pixels, `places.query_grid` for patches.
+        Height and width that both grids cover: those of the image for pixels, `places.query_grid`
+        for patches.
     """
     query_rows, query_columns = token_centres(
         places.queries, places.prefix, places.query_grid, extent
@@ -104,8 +108,8 @@ def offsets(places: Places) -> tuple[Tensor, Tensor]:
 def mean_patch_distance(attention: Tensor, grid: Grid) -> Tensor:
     """Mean distance in patches of attention (n, heads, tokens, tokens), as (heads,) in float32.
 
-    (1/L) Σ_ij A_ij ‖δ_ij‖, mean over n. Tokens in front of the grid are left out, as queries and as keys, and what
-    remains of a row is scaled to sum to one.
+    (1/L) Σ_ij A_ij ‖δ_ij‖, mean over n. Tokens in front of the grid are left out, as queries and as
+    keys, and what remains of a row is scaled to sum to one.
     """
     length = grid[0] * grid[1]
     among = attention[..., -length:, -length:].float()
@@ -132,12 +136,12 @@ class AttentionGeometry:
     extent: tuple[float, float]
     """Height and width of the grid in the measure of `weights`."""
     scale: float
-    """Factor from the measure of `weights` to that of the result. Where patches are square, `weights` is in patches,
-    so that distances in pixels and in patches come from the same sums."""
+    """Factor from the measure of `weights` to that of the result. Where patches are square,
+    `weights` is in patches, so that distances in pixels and in patches come from the same sums."""
 
     @classmethod
     def of(cls, places: Places, extent: tuple[float, float], like: Tensor) -> AttentionGeometry:
-        """Compute the distances of `places` for weights on the device, and of the type, of `like`."""
+        """The distances of `places`, on the device of `like` and in its type or float32."""
         patch_height, patch_width = (
             length / cells for length, cells in zip(extent, places.query_grid, strict=True)
         )
@@ -153,7 +157,8 @@ class AttentionGeometry:
     def sums(self, values: Tensor) -> Tensor:
         """Σ_j A_ij d_ij and Σ_j A_ij over keys with a position, (b, groups, heads, queries, 2).
 
-        `values` is (b, groups, heads, queries, keys), the largest tensor of a model: it is read once.
+        `values` is (b, groups, heads, queries, keys), the largest tensor of a model: it is read
+        once.
         """
         batch, groups, heads, queries, keys = values.shape
         if groups == 1:  # one small product for each query, five times as fast as what follows
@@ -166,15 +171,15 @@ class AttentionGeometry:
         )
 
     def mean_distance(self, sums: Tensor, renormalise: bool = True) -> tuple[Tensor, Tensor]:
-        """Reduce `sums` to the mean distance of each head and the share of attention without a position.
+        """Reduce `sums` to the mean distance and the attention to keys without a position.
 
         Parameters
         ----------
         sums
             What `AttentionGeometry.sums` returned.
         renormalise
-            Scale the attention to keys with a position to sum to one. Otherwise a key without a position
-            counts as distance zero.
+            Scale the attention to keys with a position to sum to one. Otherwise a key without a
+            position counts as distance zero.
 
         Returns
         -------

@@ -1,6 +1,7 @@
-"""Specimens of models whose graph cannot be read: the user names the modules, and these are the units.
+"""Specimens of models whose graph cannot be read: the user names modules, and these are the units.
 
-Works on a copy of the module tree that shares the model's weights, so the model itself never carries a hook.
+Works on a copy of the module tree that shares the model's weights, so the model itself never
+carries a hook.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from vitreous.errors import UnknownName, VitreousError
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.intervene import takes_two
 from vitreous.specimen.layout import BatchAxis, Layout
-from vitreous.specimen.observe import Consumer, Feature, Observation, Site, Sites, known_sites
-from vitreous.specimen.specimen import Specimen, own_parameters
+from vitreous.specimen.observe import Consumer, Feature, Observation, Site, Sites, check_sites
+from vitreous.specimen.specimen import Specimen, renew_parameters
 from vitreous.specimen.state import undisturbed
 from vitreous.unit_kinds import KINDS, Kind
 
 
 class HandSpecimen(Specimen):
-    """Units are whole modules: what goes in is `before`, what comes out is `branch`, `after` and `out`."""
+    """Units are modules, with their input as `before` and their output as all other sites."""
 
     def __init__(self, model: nn.Module, anatomy: Anatomy, edits: tuple[str, ...] = ()) -> None:
         nn.Module.__init__(self)
@@ -43,42 +44,38 @@ class HandSpecimen(Specimen):
         each: Consumer | None = None,
         grad: bool = False,
     ) -> Observation:
+        """As `Specimen.observe`, by hooks on the copied modules, which are removed afterwards."""
         self._check(images)
-        wanted = known_sites(want)
+        wanted = check_sites(want)
         kept: dict[str, Sites] = {}
         consumer = each or (lambda unit, sites: kept.__setitem__(unit.name, sites))
         entered: dict[str, Any] = {}
 
         def enter(unit: Unit) -> Callable[..., None]:
             def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
-                value = args[0] if args else None  # copied, as the module may work in place
-                entered[unit.name] = (
-                    value.clone() if "before" in wanted and isinstance(value, Tensor) else None
-                )
+                value: Any = args[0] if args else None
+                copied = "before" in wanted and isinstance(value, Tensor)
+                entered[unit.name] = value.clone() if copied else None  # it may be changed in place
 
             return hook
 
         def leave(unit: Unit) -> Callable[..., None]:
             def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
                 value = output.clone() if each is None and isinstance(output, Tensor) else output
-                seen = {
-                    "before": entered.pop(unit.name),
-                    "branch": value,
-                    "after": value,
-                    "out": value,
-                }
-                features: dict[str, Any] = {
-                    site: Feature(value, _layout(value))
-                    for site, value in seen.items()
-                    if site in wanted and isinstance(value, Tensor)
-                }
+                values = dict.fromkeys(("branch", "after", "out"), value)
+                values["before"] = entered.pop(unit.name)
+                features: dict[str, Any] = {}
+                for site in wanted:
+                    if isinstance(values.get(site), Tensor):
+                        features[site] = Feature(values[site], _layout(values[site]))
                 consumer(unit, Sites(**features))
 
             return hook
 
-        chosen = [(self._part(u.name), u) for u in self._find(units)]
-        handles = [part.register_forward_pre_hook(enter(u)) for part, u in chosen]
-        handles += [part.register_forward_hook(leave(u)) for part, u in chosen]
+        modules = dict(cast(nn.Module, self.module).named_modules())
+        chosen = self._find(units)
+        handles = [modules[u.name].register_forward_pre_hook(enter(u)) for u in chosen]
+        handles += [modules[u.name].register_forward_hook(leave(u)) for u in chosen]
         try:
             with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
                 output = self.module(images)
@@ -88,7 +85,7 @@ class HandSpecimen(Specimen):
         return Observation(kept, output)
 
     def without(self, *units: str) -> Specimen:
-        return self._swapped(units, lambda part: _Bypass(part), f"without {', '.join(units)}")
+        return self._swapped(units, _Bypass, f"without {', '.join(units)}")
 
     def with_branch(self, units: str, fn: Callable[..., Tensor]) -> Specimen:
         return self._swapped([units], lambda part: _Replaced(part, fn), f"with branch {units}")
@@ -106,26 +103,23 @@ class HandSpecimen(Specimen):
         )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
-        self.module = shared_copy(self.module)  # type: ignore[assignment]
-        own_parameters(self.module)
+        self.module = _shared_copy(self.module)  # type: ignore[assignment]
+        renew_parameters(self.module)
         return nn.Module._apply(self, fn, recurse)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Specimen:
-        return self._trained_alike(
-            HandSpecimen(copy.deepcopy(self.module, memo), self.anatomy, self.edits)
-        )
-
-    def _part(self, name: str) -> nn.Module:
-        return cast(nn.Module, self.module).get_submodule(name)
+        model = copy.deepcopy(self.module, memo)
+        return self._with_origin(HandSpecimen(model, self.anatomy, self.edits))
 
     def _swapped(
         self, patterns: Sequence[str], swap: Callable[[nn.Module], nn.Module], description: str
     ) -> Specimen:
-        model = shared_copy(self.module)
+        """A new specimen in which units are replaced by what `swap` makes of their modules."""
+        model = _shared_copy(self.module)
         for unit in self._find(patterns):
             parent, _, child = unit.name.rpartition(".")
             setattr(model.get_submodule(parent), child, swap(model.get_submodule(unit.name)))
-        return self._trained_alike(HandSpecimen(model, self.anatomy, (*self.edits, description)))
+        return self._with_origin(HandSpecimen(model, self.anatomy, (*self.edits, description)))
 
 
 class _Bypass(nn.Module):
@@ -156,28 +150,62 @@ class _Replaced(nn.Module):
         return self.fn(value, self.part(value.clone(), *args, **kwargs))
 
 
-def by_hand(
+def open_by_hand(
     model: nn.Module,
     name: str,
     shape: tuple[int, int, int],
     images: Tensor,
     units: Sequence[str] | Mapping[str, str] | Literal["blocks"],
 ) -> Specimen:
-    """Open `model` with the named modules as units, in the order in which they run; a mapping gives their kinds.
+    """Open `model` with the named modules as units, in the order in which they run.
 
-    "blocks" takes the blocks that the model repeats, as far as they run on images.
+    A mapping gives their kinds. "blocks" takes the blocks that the model repeats, as far as they
+    run on images.
     """
-    named = dict(model.named_modules())
+    paths, kinds = _chosen_modules(model, name, images, units)
+    copied = _shared_copy(model)
+    layouts = _layouts_in_order(copied, paths, images)
+    if missing := [path for path in paths if path not in layouts]:
+        raise VitreousError(
+            f"Module {missing[0]!r} did not run when {name} was given images; name modules that do."
+        )
+    grids = dict.fromkeys(layout.grid for layout in layouts.values() if layout is not None)
+    stages = {grid: i + 1 for i, grid in enumerate(grids)}
+    built = []
+    for index, (path, layout) in enumerate(layouts.items()):
+        grid = layout.grid if layout is not None else None
+        unit = Unit(
+            name=path,
+            kind=cast(Kind, kinds[path]),
+            index=index,
+            stage=stages.get(grid, 1),
+            depth=index / max(1, len(layouts) - 1),
+            grid=grid,
+            channels=layout.channels if layout is not None else None,
+            skip=False,
+            parameters=sum(p.numel() for p in model.get_submodule(path).parameters()),
+        )
+        built.append(unit)
+    total = sum(p.numel() for p in model.parameters())
+    return HandSpecimen(copied, Anatomy(name, shape, tuple(built), total))
+
+
+def _chosen_modules(
+    model: nn.Module, name: str, images: Tensor, units: Sequence[str] | Mapping[str, str]
+) -> tuple[list[str], Mapping[str, str]]:
+    """The paths of the units, and their kinds; unknown ones are an error."""
     if isinstance(units, str):
         if units != "blocks":
             raise VitreousError(
-                f"units takes paths of modules or 'blocks', not {units!r}; for one module, [{units!r}]."
+                f"units takes paths of modules or 'blocks', not {units!r}; for one module, "
+                f"[{units!r}]."
             )
-        units = list(_order(shared_copy(model), blocks(model), images))
+        units = list(_layouts_in_order(_shared_copy(model), _repeated_blocks(model), images))
         if not units:
             raise VitreousError(
                 f"{name} repeats no block that runs on images; name the modules: units=['path', …]."
             )
+    named = dict(model.named_modules())
     for path in units:
         if path not in named or not path:
             raise UnknownName("module", path, named)
@@ -185,82 +213,55 @@ def by_hand(
     for kind in kinds.values():
         if kind not in KINDS:
             raise UnknownName("kind", kind, KINDS, f"Kinds are {', '.join(KINDS)}.")
-    copied = shared_copy(model)
-    ran = _order(copied, list(units), images)
-    if missing := [path for path in units if path not in ran]:
-        raise VitreousError(
-            f"Module {missing[0]!r} did not run when {name} was given images; name modules that do."
-        )
-    built, grids = (
-        [],
-        dict.fromkeys(filter(None, (layout.grid if layout else None for layout in ran.values()))),
-    )
-    stages = {grid: i + 1 for i, grid in enumerate(grids)}
-    for index, (path, layout) in enumerate(ran.items()):
-        grid = layout.grid if layout is not None else None
-        built.append(
-            Unit(
-                path,
-                cast(Kind, kinds[path]),
-                index,
-                stages.get(grid, 1) if grid else 1,
-                index / max(1, len(ran) - 1),
-                grid,
-                layout.channels if layout is not None else None,
-                skip=False,
-                parameters=sum(p.numel() for p in named[path].parameters()),
-            )
-        )
-    total = sum(p.numel() for p in model.parameters())
-    return HandSpecimen(copied, Anatomy(name, shape, tuple(built), total))
+    return list(units), kinds
 
 
-def blocks(model: nn.Module) -> list[str]:
-    """Paths of the blocks that a model repeats: modules of one class that follow each other in a list or a sequence.
+def _repeated_blocks(model: nn.Module) -> list[str]:
+    """Paths of the blocks that a model repeats: modules of one class in one list or sequence.
 
-    Of blocks within blocks the outer ones; of a list of lists, [[attention, mlp], …], the modules in it.
+    Of blocks within blocks the outer ones; of a list of lists, [[attention, mlp], …], the modules
+    in it.
     """
-    found: list[str] = []
+    blocks: list[str] = []
     for path, module in model.named_modules():
-        if not isinstance(module, (nn.ModuleList, nn.Sequential)) or any(
-            path.startswith(f"{o}.") for o in found
-        ):
+        inside = any(path.startswith(f"{block}.") for block in blocks)
+        if inside or not isinstance(module, (nn.ModuleList, nn.Sequential)):
             continue
-        kinds = Counter(type(child) for child in module if len(list(child.children())))
-        repeated = {kind for kind, count in kinds.items() if count > 1}
+        classes = Counter(type(child) for child in module if len(list(child.children())))
         for i, child in enumerate(module):
-            own = f"{path}.{i}".lstrip(".")
-            if type(child) in repeated:
-                found += (
-                    [f"{own}.{j}" for j in range(len(child))]
-                    if isinstance(child, nn.ModuleList)
-                    else [own]
-                )
-    return found
+            if classes[type(child)] < 2:
+                continue
+            block = f"{path}.{i}".lstrip(".")
+            if isinstance(child, nn.ModuleList):
+                blocks += [f"{block}.{j}" for j in range(len(child))]
+            else:
+                blocks.append(block)
+    return blocks
 
 
-def shared_copy(model: nn.Module) -> nn.Module:
+def _shared_copy(model: nn.Module) -> nn.Module:
     """The same tree of modules over the same parameters and buffers."""
     tensors = [*model.parameters(), *model.buffers()]
     return copy.deepcopy(model, {id(t): t for t in tensors})
 
 
-def _order(model: nn.Module, paths: list[str], images: Tensor) -> dict[str, Layout | None]:
-    ran: dict[str, Layout | None] = {}
+def _layouts_in_order(
+    model: nn.Module, paths: list[str], images: Tensor
+) -> dict[str, Layout | None]:
+    """The layouts of what these modules return, in the order in which they run."""
+    layouts: dict[str, Layout | None] = {}
 
     def note(path: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-            ran.setdefault(path, _layout(output) if isinstance(output, Tensor) else None)
+            layouts.setdefault(path, _layout(output) if isinstance(output, Tensor) else None)
 
         return hook
 
     with undisturbed(model) as saving, torch.no_grad():
-        for path in paths:
-            model.get_submodule(path).register_forward_hook(
-                note(path)
-            )  # gone when the state is put back
+        for path in paths:  # hooks are gone when the state is put back
+            model.get_submodule(path).register_forward_hook(note(path))
         saving.run(model, images)
-    return ran
+    return layouts
 
 
 def _kind(module: nn.Module) -> Kind:
@@ -269,7 +270,7 @@ def _kind(module: nn.Module) -> Kind:
 
 
 def _layout(value: Tensor) -> Layout | None:
-    """A map of features is taken to be channels first, as torch has it; tokens come without a grid."""
+    """Four dimensions are (b, c, h, w), as torch has it; tokens come without a grid."""
     if value.ndim != 4:
         return None
     grid = (value.shape[2], value.shape[3])

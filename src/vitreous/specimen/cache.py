@@ -1,8 +1,8 @@
-"""Models of one structure are read once: opening the second checkpoint of an architecture is instant.
+"""Models of one structure are read once, so that opening the next checkpoint is instant.
 
-The structure is everything that steers a forward pass: every module's class and its attributes, what containers,
-configurations, functions and closures hold, and the names, shapes and types of all tensors. A model with anything else
-(hooks, objects of unknown kinds) is read anew each time.
+The structure is everything that steers a forward pass: every module's class and its attributes,
+what containers, configurations, functions and closures hold, and the names, shapes and types of all
+tensors. A model with anything else (hooks, objects of unknown kinds) is read anew each time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from hashlib import sha256
+from itertools import chain
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -19,27 +20,19 @@ import torch
 from torch import Tensor, fx, nn
 
 from vitreous.specimen.anatomy import Anatomy
-from vitreous.specimen.graph import Compiled, attribute
-from vitreous.specimen.observe import Wiring, copy_nodes
+from vitreous.specimen.graph import Compiled, attribute, copy_nodes
+from vitreous.specimen.observe import Wiring
+
+Parts = tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]
+"""What a specimen is made of."""
 
 CAPACITY = 64
 PLAIN = (
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    bool,
-    type(None),
-    torch.dtype,
-    torch.device,
-    torch.Size,
-    type,
-    Enum,
-    slice,
-)
-ABOUT = {"pretrained_cfg", "default_cfg", "feature_info", *vars(nn.Module())}
-"""Says where weights come from, not what runs; and torch's own attributes of a module, which are looked at by name."""
+    int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size, type,
+    Enum, slice,
+)  # fmt: skip
+IGNORED = {"pretrained_cfg", "default_cfg", "feature_info", *vars(nn.Module())}
+"""Attributes that say where weights come from; and torch's own, which are read by name."""
 
 
 class Entry(NamedTuple):
@@ -54,47 +47,45 @@ class Entry(NamedTuple):
 _entries: OrderedDict[Hashable, Entry] = OrderedDict()
 
 
-def recall(
-    key: Hashable | None, model: nn.Module
-) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]] | None:
-    """The graph of this structure over the weights of `model`, if the structure was met before."""
+def recall(key: Hashable | None, model: nn.Module) -> Parts | None:
+    """The graph of this structure over the weights of `model`; None if the structure is new."""
     entry = _entries.get(key) if key is not None else None
     if entry is None:
         return None
     _entries.move_to_end(key)
-    targets = {str(n.target) for n in entry.graph.nodes if n.op == "get_attr"}
     tensors = {
-        t: entry.constants[t] if t in entry.constants else attribute(model, t) for t in targets
+        target: entry.constants[target] if target in entry.constants else attribute(model, target)
+        for target in _targets(entry.graph)
     }
     graph, _ = copy_nodes(entry.graph)
     return Compiled(tensors, graph), entry.anatomy, entry.wiring
 
 
-def remember(
-    key: Hashable | None,
-    model: nn.Module,
-    module: fx.GraphModule,
-    anatomy: Anatomy,
-    wiring: dict[str, Wiring],
-) -> None:
+def remember(key: Hashable | None, model: nn.Module, parts: Parts) -> None:
+    """Keep a graph for the next model of this structure; the oldest of `CAPACITY` is dropped."""
     if key is None:
         return
-    own = {
-        name
-        for name, _ in [
-            *model.named_parameters(remove_duplicate=False),
-            *model.named_buffers(remove_duplicate=False),
-        ]
-    }
-    targets = {str(n.target) for n in module.graph.nodes if n.op == "get_attr"}
-    constants = {t: attribute(module, t) for t in targets - own}
+    module, anatomy, wiring = parts
+    weights = {name for name, _ in _tensors(model)}
+    constants = {t: attribute(module, t) for t in _targets(module.graph) - weights}
     _entries[key] = Entry(copy_nodes(module.graph)[0], constants, anatomy, wiring)
     while len(_entries) > CAPACITY:
         _entries.popitem(last=False)
 
 
+def _targets(graph: fx.Graph) -> set[str]:
+    """The names of all tensors that a graph reads."""
+    return {str(n.target) for n in graph.nodes if n.op == "get_attr"}
+
+
+def _tensors(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and buffers under all their names."""
+    parameters = model.named_parameters(remove_duplicate=False)
+    return chain(parameters, model.named_buffers(remove_duplicate=False))
+
+
 def structure(model: nn.Module, example: Tensor) -> Hashable | None:
-    """What the graph of `model` depends on, or None if that cannot be told."""
+    """What the graph of `model` depends on; None if that is unknown."""
     try:
         parts = tuple(_parts(model))
     except _Unknown:
@@ -103,7 +94,7 @@ def structure(model: nn.Module, example: Tensor) -> Hashable | None:
 
 
 class _Unknown(Exception):
-    pass
+    """Something steers the model that cannot be compared."""
 
 
 def _parts(model: nn.Module) -> Iterator[Hashable]:
@@ -111,19 +102,11 @@ def _parts(model: nn.Module) -> Iterator[Hashable]:
     for path, module in model.named_modules(remove_duplicate=False):
         if module._forward_hooks or module._forward_pre_hooks:
             raise _Unknown
-        attributes = {name: v for name, v in vars(module).items() if name not in ABOUT}
+        attributes = {name: v for name, v in vars(module).items() if name not in IGNORED}
         yield path, describe.kind(type(module)), describe.mapping(attributes)
-    for name, tensor in [
-        *model.named_parameters(remove_duplicate=False),
-        *model.named_buffers(remove_duplicate=False),
-    ]:
-        counts = not tensor.is_floating_point() and not tensor.is_complex()
-        yield (
-            name,
-            _form(tensor),
-            tensor.requires_grad,
-            _values(tensor) if counts else None,
-        )  # a table of indices
+    for name, tensor in _tensors(model):
+        table = not tensor.is_floating_point() and not tensor.is_complex()  # of indices, say
+        yield name, _form(tensor), tensor.requires_grad, _values(tensor) if table else None
 
 
 class _Description:
@@ -132,7 +115,7 @@ class _Description:
     def __init__(self, model: nn.Module) -> None:
         self.modules = {id(module): path for path, module in model.named_modules()}
         self.above: list[int] = []
-        """What is being described, from the outside in: an object may lead back to itself."""
+        """Ids of the objects being described, from the outside in: one may lead back to itself."""
         self.kinds: dict[type, Hashable] = {}
 
     def mapping(self, values: Mapping[Any, Any]) -> Hashable:
@@ -140,36 +123,29 @@ class _Description:
         return tuple((self(key), self(value)) for key, value in values.items())
 
     def kind(self, kind: type) -> Hashable:
-        """A class, and those attributes of its own and its parents that can be changed afterwards."""
+        """A class, and those attributes of it and its parents that can be changed afterwards."""
         if kind not in self.kinds:
-            parents = [
-                each
-                for each in kind.__mro__
-                if not each.__module__.startswith(("torch.", "builtins"))
-            ]
-            own = {
-                f"{each.__qualname__}.{name}": v
-                for each in parents
-                for name, v in vars(each).items()
-            }
-            self.kinds[kind] = (
-                kind,
-                tuple((name, self._of_class(v)) for name, v in own.items() if "__" not in name),
-            )
+            attributes: dict[str, Any] = {}
+            for each in kind.__mro__:
+                if not each.__module__.startswith(("torch.", "builtins")):
+                    attributes |= {f"{each.__qualname__}.{n}": v for n, v in vars(each).items()}
+            plain = {name: v for name, v in attributes.items() if "__" not in name}
+            items = tuple((name, self._class_attribute(v)) for name, v in plain.items())
+            self.kinds[kind] = (kind, items)
         return self.kinds[kind]
 
-    def _of_class(self, value: Any) -> Hashable:
-        return (
-            self(value)
-            if isinstance(value, (*PLAIN, dict, list, tuple, set, Tensor))
-            else id(value)
-        )
+    def _class_attribute(self, value: Any) -> Hashable:
+        data = isinstance(value, (*PLAIN, dict, list, tuple, set, Tensor))
+        return self(value) if data else id(value)
 
     def __call__(self, value: Any) -> Hashable:
+        """A description that is equal for equal values; `_Unknown` if there is none."""
         if isinstance(value, PLAIN):
             return type(value), value
         if isinstance(value, nn.Module):
-            return self._module(value)
+            if id(value) not in self.modules:
+                raise _Unknown  # not registered: what is in it is not described
+            return "module", self.modules[id(value)]
         if isinstance(value, Tensor):
             return _form(value), _values(value)
         if id(value) in self.above:
@@ -179,11 +155,6 @@ class _Description:
             return type(value), self._content(value)
         finally:
             self.above.pop()
-
-    def _module(self, module: nn.Module) -> Hashable:
-        if id(module) not in self.modules:
-            raise _Unknown  # not registered: nobody tells what is in it
-        return "module", self.modules[id(module)]
 
     def _content(self, value: Any) -> Hashable:
         if isinstance(value, dict):
@@ -201,9 +172,8 @@ class _Description:
             return self(value.func), self(value.args), self(value.keywords)
         if isinstance(value, BuiltinFunctionType) and isinstance(value.__self__, ModuleType):
             return value
-        if type(value).__module__.startswith(("torch.", "builtins", "numpy")) or not hasattr(
-            value, "__dict__"
-        ):
+        foreign = type(value).__module__.startswith(("torch.", "builtins", "numpy"))
+        if foreign or not hasattr(value, "__dict__"):
             raise _Unknown
         return self.kind(type(value)), self.mapping(vars(value))
 
@@ -213,9 +183,9 @@ def _form(tensor: Tensor) -> Hashable:
 
 
 def _values(tensor: Tensor) -> Hashable:
+    """A hash of a tensor's values."""
     if tensor.is_meta or tensor.is_sparse or tensor.is_quantized:
         raise _Unknown
-    flat = (
-        tensor.detach().cpu().contiguous().flatten().view(torch.uint8) if tensor.numel() else tensor
-    )
-    return sha256(flat.numpy().tobytes()).digest()
+    values = tensor.detach().cpu().contiguous().flatten()
+    values = values.view(torch.uint8) if tensor.numel() else values
+    return sha256(values.numpy().tobytes()).digest()

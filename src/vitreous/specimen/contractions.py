@@ -1,7 +1,7 @@
 """Products of tensors in one description, whichever way they are written.
 
-`matmul`, `bmm`, `einsum`, `tensordot` and a sum over `a * b` are all the same: every dimension of every operand has a
-letter, and letters that the result does not have are summed over.
+`matmul`, `bmm`, `einsum`, `tensordot` and a sum over `a * b` are all the same: every dimension of
+every operand has a letter, and letters that the result does not have are summed over.
 """
 
 from __future__ import annotations
@@ -11,129 +11,115 @@ from dataclasses import dataclass
 from string import ascii_letters
 from typing import Any
 
-from torch import Tensor, fx
+from torch import fx
 
-from vitreous.specimen.graph import args, op
-from vitreous.specimen.trace import shape_of
+from vitreous.specimen.graph import args, numel, op, shape_of
 
 MATRICES = {
-    "matmul": 0,
-    "bmm": 0,
-    "mm": 0,
-    "mv": 0,
-    "dot": 0,
-    "baddbmm": 1,
-    "addmm": 1,
-    "addbmm": 1,
-}
-"""Products of matrices, and where their first factor stands."""
+    "matmul": 0, "bmm": 0, "mm": 0, "mv": 0, "dot": 0, "baddbmm": 1, "addmm": 1, "addbmm": 1
+}  # fmt: skip
+"""Products of matrices, and which argument is their first factor."""
 PRODUCTS = {*MATRICES, "einsum", "tensordot"}
 
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """Which dimensions a product sums over. Dimensions of size one stand for any size, as in broadcasting."""
+    """A product of tensors. A dimension of size one stands for any size, as in broadcasting."""
 
     operands: tuple[fx.Node, ...]
     letters: tuple[str, ...]
+    """For each operand, a letter for each of its dimensions."""
     output: str
+    """The letters of the result."""
 
     @property
     def equation(self) -> str:
+        """The product in the notation of `einsum`."""
         return f"{','.join(self.letters)}->{self.output}"
 
     @property
     def sizes(self) -> dict[str, int]:
         """The size of each letter."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for operand, letters in zip(self.operands, self.letters, strict=True):
             for letter, size in zip(letters, shape_of(operand), strict=True):
-                found[letter] = max(size, found.get(letter, 1))
-        return found
+                sizes[letter] = max(size, sizes.get(letter, 1))
+        return sizes
 
-    def own(self, number: int, other: int) -> list[str]:
-        """The letters of an operand along which another one is the same everywhere."""
+    def exclusive(self, number: int, other: int) -> list[str]:
+        """The letters of operand `number` along which operand `other` is the same everywhere."""
         theirs = dict(zip(self.letters[other], shape_of(self.operands[other]), strict=True))
         mine = zip(self.letters[number], shape_of(self.operands[number]), strict=True)
         return [c for c, size in mine if c not in theirs or theirs[c] < size]
 
     def summed(self, number: int) -> list[int]:
-        """The dimensions of an operand that are summed over."""
+        """The dimensions of operand `number` that are summed over."""
         return [dim for dim, letter in enumerate(self.letters[number]) if letter not in self.output]
 
 
 def contraction(node: fx.Node) -> Contraction | None:
-    """The product that a node computes; None if it computes none, or nothing else besides (an addition, say)."""
+    """The product that a node computes; None if it computes none."""
     name = op(node)
     if name in MATRICES:
-        left, right = args(node)[MATRICES[name] : MATRICES[name] + 2]
-        return _matrices(left, right)
+        return _matrices(*args(node)[MATRICES[name] : MATRICES[name] + 2])
     if name == "einsum":
         return _einsum(str(args(node)[0]), args(node)[1])
     if name == "tensordot":
         return _tensordot(*args(node)[:4])
-    if name == "sum":
-        return _multiplied_and_summed(node)
-    return None
+    return _multiplied_and_summed(node) if name == "sum" else None
 
 
-def _matrices(left: fx.Node, right: fx.Node) -> Contraction | None:
-    sizes = len(shape_of(left)), len(shape_of(right))
-    batch = ascii_letters[3 : max(sizes) + 1]  # a, b and c are those of the matrices
-    first = f"{batch[len(batch) - max(sizes[0] - 2, 0) :]}{'a' * (sizes[0] > 1)}c"
-    second = f"{batch[len(batch) - max(sizes[1] - 2, 0) :]}c{'b' * (sizes[1] > 1)}"
-    return Contraction(
-        (left, right), (first, second), f"{batch}{'a' * (sizes[0] > 1)}{'b' * (sizes[1] > 1)}"
-    )
+def _matrices(left: fx.Node, right: fx.Node) -> Contraction:
+    """Rows are `a`, columns `b`, `c` is summed over, and the batch has the letters from `d` on."""
+    left_rank, right_rank = len(shape_of(left)), len(shape_of(right))
+    batch = ascii_letters[3 : max(left_rank, right_rank) + 1]
+    rows, columns = "a" * (left_rank > 1), "b" * (right_rank > 1)
+    first = batch[len(batch) - max(left_rank - 2, 0) :] + rows + "c"
+    second = batch[len(batch) - max(right_rank - 2, 0) :] + "c" + columns
+    return Contraction((left, right), (first, second), batch + rows + columns)
 
 
 def _einsum(equation: str, operands: Sequence[fx.Node]) -> Contraction | None:
+    """The equation with letters for `...` and with an output; None for a diagonal."""
     inputs, _, output = equation.replace(" ", "").partition("->")
     terms = inputs.split(",")
     if "->" not in equation:
         once = sorted(c for c in set(inputs) - set(",.") if inputs.count(c) == 1)
         output = ("..." if "..." in inputs else "") + "".join(once)
-    named = [len(term.replace("...", "")) for term in terms]
-    sizes = [len(shape_of(operand)) - count for operand, count in zip(operands, named, strict=True)]
-    spare = [c for c in ascii_letters if c not in equation]
-    dots = spare[
-        : max((size for term, size in zip(terms, sizes, strict=True) if "..." in term), default=0)
-    ]
-    full = tuple(
-        t.replace("...", "".join(dots[len(dots) - n :])) for t, n in zip(terms, sizes, strict=True)
-    )
-    if any(len(set(term)) < len(term) for term in full):
-        return None  # a diagonal
-    return Contraction(tuple(operands), full, output.replace("...", "".join(dots)))
+    spare = "".join(c for c in ascii_letters if c not in equation)
+    widths = []  # of the dots in each term
+    for operand, term in zip(operands, terms, strict=True):
+        widths.append(len(shape_of(operand)) - len(term.replace("...", "")))
+    most = max((n for term, n in zip(terms, widths, strict=True) if "..." in term), default=0)
+    dots = spare[:most]
+    letters = tuple(t.replace("...", dots[most - n :]) for t, n in zip(terms, widths, strict=True))
+    if any(len(set(term)) < len(term) for term in letters):
+        return None
+    return Contraction(tuple(operands), letters, output.replace("...", dots))
 
 
 def _tensordot(
-    left: fx.Node, right: fx.Node, over: Sequence[int], against: Sequence[int]
+    left: fx.Node, right: fx.Node, left_dims: Sequence[int], right_dims: Sequence[int]
 ) -> Contraction:
-    sizes = len(shape_of(left)), len(shape_of(right))
-    first, second = list(ascii_letters[: sizes[0]]), list(ascii_letters[sizes[0] : sum(sizes)])
-    for i, j in zip(over, against, strict=True):
-        second[j % sizes[1]] = first[i % sizes[0]]
-    gone = {first[i % sizes[0]] for i in over}
-    output = "".join(c for c in first + second if c not in gone)
+    left_rank, right_rank = len(shape_of(left)), len(shape_of(right))
+    first = list(ascii_letters[:left_rank])
+    second = list(ascii_letters[left_rank : left_rank + right_rank])
+    for i, j in zip(left_dims, right_dims, strict=True):
+        second[j % right_rank] = first[i % left_rank]
+    summed = {first[i % left_rank] for i in left_dims}
+    output = "".join(c for c in first + second if c not in summed)
     return Contraction((left, right), ("".join(first), "".join(second)), output)
 
 
 def _multiplied_and_summed(node: fx.Node) -> Contraction | None:
     source = args(node)[0]
     over: Any = args(node)[1] if len(node.args) > 1 else None
-    if (
-        not isinstance(source, fx.Node)
-        or op(source) != "mul"
-        or not isinstance(over, (int, list, tuple))
-    ):
+    if not isinstance(source, fx.Node) or op(source) != "mul":
         return None
-    operands = [
-        a for a in source.args if isinstance(a, fx.Node) and isinstance(a.meta.get("val"), Tensor)
-    ]
-    if len(operands) != 2:
+    operands = [a for a in source.args if isinstance(a, fx.Node) and numel(a) is not None]
+    if len(operands) != 2 or not isinstance(over, (int, list, tuple)):
         return None
     letters = ascii_letters[: len(shape_of(source))]
-    gone = {letters[dim] for dim in ([over] if isinstance(over, int) else over)}
+    summed = {letters[dim] for dim in ([over] if isinstance(over, int) else over)}
     terms = tuple(letters[len(letters) - len(shape_of(operand)) :] for operand in operands)
-    return Contraction(tuple(operands), terms, "".join(c for c in letters if c not in gone))
+    return Contraction(tuple(operands), terms, "".join(c for c in letters if c not in summed))

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 
 from torch import fx, nn
 
-from vitreous.specimen.anatomy import Grid
-from vitreous.specimen.block_outputs import BlockOutputs
+from vitreous.specimen.flow import Flow, common_path
 from vitreous.specimen.graph import path
-from vitreous.specimen.joins import Flow, Join, common_path, find_joins
+from vitreous.specimen.joins import BlockOutputs, Join, find_joins
 from vitreous.unit_kinds import Kind
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
 
+Run = list[fx.Node]
+"""A stretch of the graph."""
+
 
 @dataclass(slots=True)
 class Piece:
-    """A unit before it has a name: where it starts, what it computes, where it ends."""
+    """A unit as nodes of the graph: where it starts, what it computes, where it ends."""
 
     kind: Kind
     before: fx.Node | None
     branches: tuple[fx.Node, ...]
     """The summands it adds to the skip; without a skip the one tensor it hands on."""
-    body: list[fx.Node]
+    body: Run
     after: fx.Node
     """The sum of skip and branches; without a skip the one tensor it hands on."""
     out: fx.Node
@@ -32,8 +35,8 @@ class Piece:
     skip: fx.Node | None = None
     total: fx.Node | None = None
     name: str = ""
-    projection: list[fx.Node] = field(default_factory=list)
-    """What the skip computes on its way, if it is more than the identity."""
+    projection: Run = field(default_factory=list)
+    """What the skip computes, if it is more than the identity."""
 
 
 def dissect(flow: Flow, model: nn.Module) -> list[Piece]:
@@ -41,31 +44,31 @@ def dissect(flow: Flow, model: nn.Module) -> list[Piece]:
     joins = find_joins(flow)
     outputs = BlockOutputs(joins, flow)
     pieces = [piece for join in joins for piece in _residual(join, outputs.of(join), flow)]
-    taken = {node for join in joins for node in join.body}
+    covered = {node for join in joins for node in join.body}
     trunk = _Trunk(flow, model, [p.name for p in pieces])
     for join in joins:
-        rest = [n for n in flow.above(join.fork) if n not in taken and n.op != "placeholder"]
-        taken |= set(rest)
+        rest = [n for n in flow.above(join.fork) if n not in covered and n.op != "placeholder"]
+        covered |= set(rest)
         end = outputs.before(join)  # a norm that begins the block is no part of the trunk
         rest = [n for n in rest if flow.leads_to(n, end)]
-        pieces += trunk.cut(rest, end, first=not trunk.started)
-    output = flow.nodes[-1]
-    rest = [n for n in flow.nodes if n in flow.data and n not in taken and n.op == "call_function"]
-    pieces += trunk.cut(rest, rest[-1] if rest else output, first=not trunk.started, last=True)
+        pieces += trunk.cut(rest, end)
+    computed = [n for n in flow.nodes if n in flow.data and n.op == "call_function"]
+    rest = [n for n in computed if n not in covered]
+    pieces += trunk.cut(rest, rest[-1] if rest else flow.nodes[-1], last=True)
     pieces.sort(key=lambda p: max(flow.order[b] for b in p.branches))
-    _unique_names(pieces)
+    _make_names_unique(pieces)
     return pieces
 
 
 def _residual(join: Join, out: fx.Node, flow: Flow) -> list[Piece]:
-    bodies = [flow.between(join.fork, b) for b in join.branches]
-    bent = any(flow.role[n] == "activation" for body in bodies for n in body)
-    groups = [(b,) for b in join.branches] if bent else [join.branches]
+    """The units of a join: one for each branch, or one for all if they are linear."""
+    bodies = {branch: flow.between(join.fork, branch) for branch in join.branches}
+    bent = any(flow.role[n] == "activation" for body in bodies.values() for n in body)
+    groups = [(branch,) for branch in join.branches] if bent else [join.branches]
     pieces = []
     for group in groups:
-        body = sorted(
-            {n for b in group for n in flow.between(join.fork, b)}, key=flow.order.__getitem__
-        )
+        nodes = {n for branch in group for n in bodies[branch]}
+        body = sorted(nodes, key=flow.order.__getitem__)
         kind = flow.kind(body)
         assert kind is not None
         piece = Piece(kind, join.fork, group, body, join.total, out, join.skip, join.total)
@@ -86,33 +89,35 @@ class _Trunk:
         self.blocks: dict[str, bool] = {}
         self.containers = {_container(name) for name in residual_names} - {""}
 
-    def cut(
-        self, nodes: list[fx.Node], end: fx.Node, *, first: bool = False, last: bool = False
-    ) -> list[Piece]:
+    def cut(self, nodes: Run, end: fx.Node, *, last: bool = False) -> list[Piece]:
+        """The units of a stretch up to `end`; the first has the stem, the last the head."""
+        first = not self.started
         runs = self._runs(nodes, end)
         if not any(map(self._matters, runs)) and not (first or last):
             return []
-        stem: list[list[fx.Node]] = []
-        head: list[list[fx.Node]] = []
+        stem: list[Run] = []
+        head: list[Run] = []
         if first:
             self.started = True
-            stem, runs = self._stem(runs)
+            count = self._stem_length(runs)
+            stem, runs = runs[:count], runs[count:]
         if last:
-            runs, head = self._head(runs)
-        pieces = [self._piece(_flat(stem), "stem")] if stem else []
+            count = self._headless_length(runs)
+            runs, head = runs[:count], runs[count:]
+        pieces = [self._piece(list(chain(*stem)), "stem")] if stem else []
         pieces += [self._piece(run) for run in self._blocks(runs) if self._matters(run)]
-        return pieces + ([self._piece(_flat(head), "head")] if head else [])
+        return pieces + ([self._piece(list(chain(*head)), "head")] if head else [])
 
-    def _runs(self, nodes: list[fx.Node], end: fx.Node) -> list[list[fx.Node]]:
-        """Stretches between the points where a single tensor carries everything; each begins with something learned
-        or a change of grid."""
+    def _runs(self, nodes: Run, end: fx.Node) -> list[Run]:
+        """Stretches between the points where a single tensor carries everything.
+
+        Each begins with something learned or a change of grid.
+        """
         place = {node: i for i, node in enumerate(nodes)}
-        last_use = {
-            n: len(nodes) if n is end else max((place.get(u, -1) for u in n.users), default=-1)
-            for n in nodes
-        }
-        runs: list[list[fx.Node]] = []
-        current: list[fx.Node] = []
+        last_use = {n: max((place.get(u, -1) for u in n.users), default=-1) for n in nodes}
+        last_use[end] = len(nodes)
+        runs: list[Run] = []
+        current: Run = []
         live: set[fx.Node] = set()
         for i, node in enumerate(nodes):
             current.append(node)
@@ -120,156 +125,147 @@ class _Trunk:
             if live == {node}:
                 runs.append(current)
                 current = []
-        runs += [current] if current else []
-        merged: list[list[fx.Node]] = []
+        if current:
+            runs.append(current)
+        merged: list[Run] = []
         for run in runs:
-            if (
-                merged
-                and not (self._matters(run) and self._matters(merged[-1]))
-                and not self._pools(merged[-1], run)
-            ):
-                merged[-1] = merged[-1] + run
-            else:
+            both_matter = bool(merged) and self._matters(run) and self._matters(merged[-1])
+            if not merged or both_matter or self._pools(merged[-1], run):
                 merged.append(run)
+            else:
+                merged[-1] = merged[-1] + run
         return merged
 
-    def _pools(self, before: list[fx.Node], run: list[fx.Node]) -> bool:
+    def _pools(self, before: Run, run: Run) -> bool:
         """Whether positions end in this run: that is where a head begins."""
-        return self._has_places(before[-1]) and not self._has_places(run[-1])
+        return self._has_grid(before) and not self._has_grid(run)
 
-    def _matters(self, run: list[fx.Node]) -> bool:
+    def _has_grid(self, run: Run) -> bool:
+        return self.flow.grid(run[-1]) is not None
+
+    def _matters(self, run: Run) -> bool:
         return bool(self.flow.essence(run))
 
-    def _stem(self, runs: list[list[fx.Node]]) -> tuple[list[list[fx.Node]], list[list[fx.Node]]]:
-        """Everything before the containers of the residual blocks; failing that, the first child of the container."""
+    def _stem_length(self, runs: list[Run]) -> int:
+        """How many runs come before the containers of the residual blocks.
+
+        If none does, how many belong to the first child of the model's first container.
+        """
         names = [common_path(self.flow.significant(run) or run) for run in runs]
-        inside = [any(f"{name}.".startswith(f"{c}.") for c in self.containers) for name in names]
-        count = inside.index(True) if True in inside else len(runs) * bool(self.containers)
-        if count == 0:
-            top = names[0].split(".")[0]
-            child = (
-                _container(names[0], keep_number=True)
-                if isinstance(self.modules.get(top), CONTAINERS)
-                else top
-            )
-            count = next(
-                (i for i, name in enumerate(names) if not f"{name}.".startswith(f"{child}.")),
-                len(runs),
-            )
-        return runs[:count], runs[count:]
+        inside = [any(_within(name, container) for container in self.containers) for name in names]
+        outside = len(runs) if self.containers else 0
+        count = inside.index(True) if True in inside else outside
+        if count or not runs:
+            return count
+        child = names[0].split(".")[0]
+        if isinstance(self.modules.get(child), CONTAINERS):
+            child = _container(names[0], keep_number=True)
+        return next((i for i, name in enumerate(names) if not _within(name, child)), len(runs))
 
-    def _head(self, runs: list[list[fx.Node]]) -> tuple[list[list[fx.Node]], list[list[fx.Node]]]:
-        """The head begins where positions end, or after the attention that pools them."""
+    def _headless_length(self, runs: list[Run]) -> int:
+        """How many runs come before positions end, or are pooled by attention."""
         count = len(runs)
-        while (
-            count
-            and not self._has_places(runs[count - 1][-1])
-            and self.flow.kind(runs[count - 1]) != "attention"
-        ):
+        while count and not self._has_grid(runs[count - 1]):
+            if self.flow.kind(runs[count - 1]) == "attention":
+                break
             count -= 1
-        return runs[:count], runs[count:]
+        return count
 
-    def _has_places(self, node: fx.Node) -> bool:
-        return grid_of(node, self.flow) is not None
-
-    def _blocks(self, runs: list[list[fx.Node]]) -> list[list[fx.Node]]:
+    def _blocks(self, runs: list[Run]) -> list[Run]:
         """Neighbouring runs of one module that is a block, not a container, form one unit."""
-        blocks: list[list[fx.Node]] = []
+        blocks: list[Run] = []
         for run in runs:
             while blocks and self._one_block(blocks[-1], run):
                 run = blocks.pop() + run
             blocks.append(run)
         return [part for block in blocks for part in self._repeated(block)]
 
-    def _one_block(self, left: list[fx.Node], right: list[fx.Node]) -> bool:
-        a, b = self.flow.essence(left), self.flow.essence(right)
-        owner = common_path(a + b)
+    def _one_block(self, left: Run, right: Run) -> bool:
+        """Whether two runs belong to one block; attention that is complete stays by itself."""
+        sides = self.flow.essence(left), self.flow.essence(right)
+        owner = common_path(sides[0] + sides[1])
         if not owner or not self._is_block(owner):
             return False
-        whole = [
-            common_path(side)
-            for side in (a, b)
-            if len(side) > 1 and self.flow.kind(side) == "attention"
-        ]
-        return all(where == owner for where in whole)  # attention that is complete stays by itself
+        attention = [s for s in sides if len(s) > 1 and self.flow.kind(s) == "attention"]
+        return all(common_path(side) == owner for side in attention)
 
     def _is_block(self, owner: str) -> bool:
-        """A module that is no container and has none inside that holds several blocks (then it is a whole stage).
+        """Whether a module is no container and has none inside that holds several blocks (a stage).
 
         Two or three linear maps in a row are an MLP, also where they stand in a `Sequential`.
         """
         if owner not in self.blocks:
-            module = self.modules.get(owner)
             learned = self._inside(owner)
             small_mlp = len(learned) <= 3 and all(self.flow.role[n] == "linear" for n in learned)
+            module = self.modules.get(owner)
             inner = module.named_modules() if module is not None else ()
-            lists = [
-                f"{owner}.{name}".rstrip(".") for name, m in inner if isinstance(m, CONTAINERS)
-            ]
+            lists = [f"{owner}.{n}".rstrip(".") for n, m in inner if isinstance(m, CONTAINERS)]
             stage = owner in lists or any(self._busy_children(name) > 1 for name in lists)
             self.blocks[owner] = small_mlp or not stage
         return self.blocks[owner]
 
     def _busy_children(self, container: str) -> int:
-        """Children of a container that compute several things."""
+        """The number of a container's children that compute several things."""
         depth = container.count(".") + 2
         children = Counter(".".join(path(n).split(".")[:depth]) for n in self._inside(container))
         return sum(count > 1 for count in children.values())
 
-    def _inside(self, module: str) -> list[fx.Node]:
-        """What a module's parts learn."""
+    def _inside(self, module: str) -> Run:
+        """What the parts of a module learn."""
         return self.flow.significant(n for n in self.flow.data if path(n).startswith(f"{module}."))
 
-    def _repeated(self, block: list[fx.Node]) -> list[list[fx.Node]]:
-        """A stretch without a narrow point (dense blocks, cells) is cut at its repeated child modules."""
+    def _repeated(self, block: Run) -> list[Run]:
+        """Cut a stretch without a narrow point (dense blocks, cells) at repeated modules."""
         owner = common_path(self.flow.significant(block))
         if owner and not self._is_container(block):
             return [block]
+        children = self._by_child(block, owner)
+        busy = [c for c, nodes in children.items() if c and len(self.flow.significant(nodes)) > 1]
+        types = [type(self.modules.get(c)) for c in busy]
+        if len(busy) < 2 or len(set(types)) == len(types):
+            return [block]
+        groups: list[Run] = []
+        for name, nodes in children.items():
+            if name in busy or not groups:
+                groups.append(list(nodes))
+            else:
+                groups[-1] += nodes
+        parts: list[Run] = []
+        for group in groups:
+            parts += self._repeated(group) if self._is_container(group) else [group]
+        return parts
+
+    def _by_child(self, block: Run, owner: str) -> dict[str, Run]:
+        """Nodes by the child of `owner` they belong to; others go with the child before."""
         depth = len(owner.split(".")) if owner else 0
-        children: dict[str, list[fx.Node]] = {}
+        children: dict[str, Run] = {}
         for node in block:
             parts = path(node).split(".")
             inside = len(parts) > depth and (not owner or path(node).startswith(f"{owner}."))
             child = ".".join(parts[: depth + 1]) if inside else ""
             key = child or next(reversed(children), "")
             children.setdefault(key, []).append(node)
-        busy = [c for c, nodes in children.items() if c and len(self.flow.significant(nodes)) > 1]
-        types = [type(self.modules.get(c)) for c in busy]
-        if len(busy) < 2 or len(set(types)) == len(types):
-            return [block]
-        groups: list[list[fx.Node]] = []
-        for name, nodes in children.items():
-            if name in busy or not groups:
-                groups.append(list(nodes))
-            else:
-                groups[-1] += nodes
-        return [
-            part for g in groups for part in (self._repeated(g) if self._is_container(g) else [g])
-        ]
+        return children
 
-    def _is_container(self, nodes: list[fx.Node]) -> bool:
+    def _is_container(self, nodes: Run) -> bool:
         owner = self.modules.get(common_path(self.flow.significant(nodes)))
         return isinstance(owner, CONTAINERS)
 
-    def _piece(self, run: list[fx.Node], role: Kind | None = None) -> Piece:
+    def _piece(self, run: Run, role: Kind | None = None) -> Piece:
         run = sorted(run, key=self.flow.order.__getitem__)
-        end, inside = run[-1], set(run)
+        inside = set(run)
         leaving = [n for n in run if any(u not in inside for u in n.users)]
-        end = leaving[-1] if leaving else end
-        feeds = [
-            p for n in run for p in n.all_input_nodes if p not in inside and p in self.flow.data
-        ]
-        before = max(feeds, key=self.flow.order.__getitem__, default=None)
+        end = leaving[-1] if leaving else run[-1]
+        inputs = [p for n in run for p in self.flow.positions.data_inputs(n) if p not in inside]
+        before = max(inputs, key=self.flow.order.__getitem__, default=None)
         kind = role or self._kind(run, before, end)
         learned = self.flow.essence(run)
-        name = (
-            self._whole(common_path(learned), inside)
-            or (path(learned[0]).split(".")[0] if learned else "")
-            or kind
-        )
-        return Piece(kind, before, (end,), run, end, end, name=name)
+        name = self._largest_module(common_path(learned), inside)
+        if not name and learned:
+            name = path(learned[0]).split(".")[0]
+        return Piece(kind, before, (end,), run, end, end, name=name or kind)
 
-    def _whole(self, name: str, inside: set[fx.Node]) -> str:
+    def _largest_module(self, name: str, inside: set[fx.Node]) -> str:
         """The largest module around `name` of which nothing lies outside the piece."""
         while "." in name:
             parent = name.rpartition(".")[0]
@@ -278,21 +274,15 @@ class _Trunk:
             name = parent
         return name
 
-    def _kind(self, run: list[fx.Node], before: fx.Node | None, end: fx.Node) -> Kind:
-        here, there = grid_of(end, self.flow), grid_of(before, self.flow)
+    def _kind(self, run: Run, before: fx.Node | None, end: fx.Node) -> Kind:
+        here, there = self.flow.grid(end), self.flow.grid(before)
         if here and there and here[0] * here[1] < there[0] * there[1]:
             return "downsample"
         return self.flow.kind(run) or "mlp"
 
 
-def grid_of(node: fx.Node | None, flow: Flow) -> Grid | None:
-    """The grid of a tensor, if it still has one."""
-    layout = flow.layout(node)
-    return layout.grid if layout is not None else None
-
-
-def _flat(runs: list[list[fx.Node]]) -> list[fx.Node]:
-    return [node for run in runs for node in run]
+def _within(name: str, module: str) -> bool:
+    return f"{name}.".startswith(f"{module}.")
 
 
 def _container(name: str, *, keep_number: bool = False) -> str:
@@ -304,16 +294,16 @@ def _container(name: str, *, keep_number: bool = False) -> str:
     return name
 
 
-def _unique_names(pieces: list[Piece]) -> None:
-    """A module used twice, or two units of one module, are told apart by kind, then by number."""
-    seen: dict[str, Piece] = {}
+def _make_names_unique(pieces: list[Piece]) -> None:
+    """A module used twice, or two units of one module, get their kind added, then a number."""
+    named: dict[str, Piece] = {}
     for piece in pieces:
         name = plain = piece.name or piece.kind
-        if name in seen and seen[name].kind != piece.kind:
+        if name in named and named[name].kind != piece.kind:
             name = plain = f"{name}:{piece.kind}"
         count = 1
-        while name in seen:
+        while name in named:
             count += 1
             name = f"{plain}#{count}"
         piece.name = name
-        seen[name] = piece
+        named[name] = piece

@@ -1,4 +1,4 @@
-"""How an anatomy is shown: a table in the terminal, a vector drawing, a page of its own, a cell of a notebook.
+"""An anatomy as a table in the terminal, a vector drawing, a page or a notebook cell.
 
 None of it needs torch or the network; a page forbids itself to load anything.
 """
@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from html import escape
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from vitreous.errors import VitreousError
 from vitreous.palette import KIND_COLOURS, PAPERS
-from vitreous.specimen.anatomy import Anatomy, Unit
+from vitreous.specimen.anatomy import Anatomy, Slot, Unit, panels, slot_name
 from vitreous.specimen.drawing_svg import count, draw, svg
-from vitreous.specimen.folding import panels, slot_name
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,81 +25,89 @@ __all__ = ["KIND_COLOURS", "check_ending", "html", "notebook", "save", "svg", "t
 ENDINGS = (".svg", ".pdf", ".png", ".html", ".json")
 
 COLUMNS = (
-    "label",
-    "unit",
-    "kind",
-    "grid",
-    "prefix",
-    "heads",
-    "reach",
-    "channels",
-    "skip",
-    "parameters",
-)
+    "label", "unit", "kind", "grid", "prefix", "heads", "reach", "channels", "skip", "parameters"
+)  # fmt: skip
 NUMBERS = {"grid", "heads", "channels", "parameters"}
 
 
 def table(anatomy: Anatomy, *, fold: bool = False) -> Table:
-    """One row a unit, a gap between stages. `fold` gathers identical blocks; numbers in a folded row are of one unit.
+    """One row for each unit, with a gap between stages.
 
-    Tokens are written as they add up, `1+14×14` being a class token and a grid.
+    `fold` puts identical blocks in one row, whose numbers are those of one unit. Tokens are written
+    as they add up, `1+14×14` being a class token and a grid.
     """
+    # here, so that drawings load without it
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    prefix = dict.fromkeys(token for unit in anatomy for token in unit.prefix)
-    tally = ", ".join(f"{number} {kind}" for kind, number in anatomy.counts().items())
+    prefix = ", ".join(dict.fromkeys(token for unit in anatomy for token in unit.prefix))
     notes = [
         f"{count(anatomy.parameters)} parameters",
-        tally,
-        f"prefix: {', '.join(prefix)}" if prefix else "",
+        ", ".join(f"{number} {kind}" for kind, number in anatomy.counts().items()),
+        f"prefix: {prefix}" if prefix else "",
     ]
-    reasons = "".join(f"\n{line}" for line in remarks(anatomy))
+    caption = "\n".join([" · ".join(filter(None, notes)), *remarks(anatomy)])
     out = Table(
-        title=Text(anatomy.model, "bold"), caption=Text(" · ".join(filter(None, notes)) + reasons), box=box.SIMPLE_HEAD,
-        title_justify="left", caption_justify="left", pad_edge=False, show_edge=False, padding=(0, 1, 0, 0),
-    )  # fmt: skip
-    labels, attends = anatomy.labels, any(unit.heads or unit.reach for unit in anatomy)
-    shown = ["", "unit", "kind", "tokens", *(["heads"] if attends else []), "ch", "params"]
-    for column in shown:
-        right, wraps = column in ("tokens", "ch", "params"), column == "unit"
-        out.add_column(
-            column, justify="right" if right else "left", no_wrap=not wraps, overflow="fold"
+        title=Text(anatomy.model, "bold"),
+        caption=Text(caption),
+        box=box.SIMPLE_HEAD,
+        title_justify="left",
+        caption_justify="left",
+        pad_edge=False,
+        show_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    attends = any(unit.heads or unit.reach for unit in anatomy)
+    columns = ["", "unit", "kind", "tokens", *(["heads"] if attends else []), "ch", "params"]
+    for column in columns:
+        justify: Literal["left", "right"] = (
+            "right" if column in ("tokens", "ch", "params") else "left"
         )
+        out.add_column(column, justify=justify, no_wrap=column != "unit", overflow="fold")
+    labels = anatomy.labels
     for panel in panels(anatomy, fold=fold):
         for slot in chain(*panel):
-            unit, times = slot[0], f" ×{len(slot)}" if len(slot) > 1 else ""
+            kind = slot[0].kind
+            times = f" ×{len(slot)}" if len(slot) > 1 else ""
             cells: dict[str, str | Text] = {
-                "": Text(labels[unit.index], "dim"),
+                "": Text(labels[slot[0].index], "dim"),
                 "unit": Text(slot_name(slot)),
-                "kind": Text.assemble(("■ ", KIND_COLOURS[unit.kind]), unit.kind, times),
-                "tokens": (f"{len(unit.prefix)}+" if unit.prefix else "") + _grid(unit)
-                if unit.grid
-                else "",
-                "heads": " ".join(filter(None, [str(unit.heads or ""), unit.reach])),
-                "ch": str(unit.channels or ""),
-                "params": count(unit.parameters),
+                "kind": Text.assemble(("■ ", KIND_COLOURS[kind]), kind, times),
+                **_numbers(slot),
             }
-            out.add_row(*(cells[column] for column in shown))
+            out.add_row(*(cells[column] for column in columns))
         out.add_section()
     return out
 
 
+def _numbers(slot: Slot) -> dict[str, str]:
+    """The cells of a row of the terminal's table that hold numbers."""
+    unit = slot[0]
+    prefix = f"{len(unit.prefix)}+" if unit.prefix and unit.grid else ""
+    return {
+        "tokens": prefix + _grid(unit),
+        "heads": " ".join(filter(None, [str(unit.heads or ""), unit.reach])),
+        "ch": str(unit.channels or ""),
+        "params": count(unit.parameters),
+    }
+
+
 def remarks(anatomy: Anatomy) -> list[str]:
-    """Why attention cannot be seen or is no probability, with the units it holds for."""
-    found: dict[str, list[str]] = {}
+    """Why attention cannot be observed or is no probability, with the units it holds for."""
+    units: dict[str, list[str]] = {}
     for unit in anatomy:
         if unit.reason:
-            found.setdefault(unit.reason, []).append(unit.name)
-    return [
-        f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}: {reason}"
-        for reason, names in found.items()
-    ]
+            units.setdefault(unit.reason, []).append(unit.name)
+    lines = []
+    for reason, names in units.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        lines.append(f"{', '.join(names[:3])}{more}: {reason}")
+    return lines
 
 
 def html(anatomies: Sequence[Anatomy]) -> str:
-    """A page that stands alone: the drawing and the units beneath it, light or dark as the reader's system is."""
+    """A self-contained page: the drawing and the units, light or dark as the system is."""
     names = escape(", ".join(anatomy.model for anatomy in anatomies))
     (ink, paper), (light, night) = PAPERS["light"], PAPERS["dark"]
     tables = "\n".join(
@@ -131,19 +138,23 @@ def html(anatomies: Sequence[Anatomy]) -> str:
 """
 
 
-UNITS = """.vitreous { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+UNITS = """.vitreous { border-collapse: collapse; font-size: 13px; \
+font-variant-numeric: tabular-nums; }
 .vitreous caption { text-align: left; font-size: 16px; font-weight: 600; padding-bottom: 8px; }
 .vitreous th, .vitreous td { text-align: left; padding: 3px 20px 3px 0; white-space: nowrap; }
 .vitreous th { font-weight: 500; }
 .vitreous tbody { border-top: 1px solid #8886; }
 .vitreous .number { text-align: right; }
 .vitreous td:first-child { opacity: 0.7; }
-.vitreous td.name { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: 12px; }
-.vitreous .kind { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 7px; }
+.vitreous td.name { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; \
+font-size: 12px; }
+.vitreous .kind { display: inline-block; width: 10px; height: 10px; border-radius: 2px; \
+margin-right: 7px; }
 """
-"""How a table of units looks, on a page and in a notebook."""
+"""The style of a table of units, on a page and in a notebook."""
 
-PAGE = """body { margin: 0; background: var(--paper); color: var(--ink); font: 14px/1.5 system-ui, sans-serif; }
+PAGE = """body { margin: 0; background: var(--paper); color: var(--ink); \
+font: 14px/1.5 system-ui, sans-serif; }
 main { max-width: 792px; margin: 0 auto; padding: 16px 24px 64px; }
 .scroll { overflow-x: auto; margin-bottom: 40px; }
 .drawing { margin-left: -24px; margin-right: -24px; }
@@ -161,47 +172,50 @@ svg { display: block; }
 
 
 def notebook(anatomy: Anatomy) -> str:
-    """A fragment for a cell's output, in the ink of the notebook around it: the drawing, and the units on demand."""
+    """The drawing and, on demand, the units, for the output of a notebook cell."""
     return (
-        f'<div style="overflow-x: auto"><style>\n{UNITS}</style>\n{draw([anatomy], "currentColor", None)}'
-        f'<details><summary style="cursor: pointer">{len(anatomy)} units</summary>\n{_units(anatomy)}</details></div>\n'
+        f'<div style="overflow-x: auto"><style>\n{UNITS}</style>\n'
+        f"{draw([anatomy], 'currentColor', None)}"
+        f'<details><summary style="cursor: pointer">{len(anatomy)} units</summary>\n'
+        f"{_units(anatomy)}</details></div>\n"
     )
 
 
 def _units(anatomy: Anatomy) -> str:
-    """The units as an HTML table, a body for each stage, without the columns in which nothing stands."""
+    """The units as an HTML table, a body for each stage, without columns that are empty."""
     rows = [_row(unit, label) for unit, label in zip(anatomy, anatomy.labels, strict=True)]
     shown = [column for column in COLUMNS if any(row[column] for row in rows)]
-    heads = "".join(f'<th scope="col"{_aligned(column)}>{column}</th>' for column in shown)
+    classes = dict.fromkeys(NUMBERS, "number") | {"unit": "name"}
+    attributes = {c: f' class="{classes[c]}"' if c in classes else "" for c in shown}
+    heads = "".join(f'<th scope="col"{attributes[column]}>{column}</th>' for column in shown)
     body = ""
     for _, stage in groupby(zip(anatomy, rows, strict=True), lambda pair: pair[0].stage):
-        lines = [
-            "".join(f"<td{_aligned(column)}>{row[column]}</td>" for column in shown)
-            for _, row in stage
-        ]
-        body += "<tbody>\n" + "".join(f"<tr>{line}</tr>\n" for line in lines) + "</tbody>\n"
+        body += "<tbody>\n"
+        for _, row in stage:
+            cells = "".join(f"<td{attributes[c]}>{row[c]}</td>" for c in shown)
+            body += f"<tr>{cells}</tr>\n"
+        body += "</tbody>\n"
     caption = f"<caption>{escape(anatomy.model)}</caption>"
     notes = "".join(f"<p>{escape(line)}</p>" for line in remarks(anatomy))
-    return f'<table class="vitreous">\n{caption}\n<thead><tr>{heads}</tr></thead>\n{body}</table>{notes}'
+    head = f"{caption}\n<thead><tr>{heads}</tr></thead>"
+    return f'<table class="vitreous">\n{head}\n{body}</table>{notes}'
 
 
 def _row(unit: Unit, label: str) -> dict[str, str]:
     swatch = f'<span class="kind" style="background: {KIND_COLOURS[unit.kind]}"></span>'
-    prefix = ", ".join(
-        f"{n} {token}" if n > 1 else token for token, n in Counter(unit.prefix).items()
-    )
-    counts = (
-        str(unit.heads or ""),
-        unit.reach or "",
-        str(unit.channels or ""),
-        "yes" if unit.skip else "",
-    )
-    values = (label, escape(unit.name), swatch + unit.kind, _grid(unit), escape(prefix), *counts)
-    return dict(zip(COLUMNS, (*values, f"{unit.parameters:,}"), strict=True))
-
-
-def _aligned(column: str) -> str:
-    return ' class="number"' if column in NUMBERS else ' class="name"' if column == "unit" else ""
+    tokens = Counter(unit.prefix).items()
+    return {
+        "label": label,
+        "unit": escape(unit.name),
+        "kind": swatch + unit.kind,
+        "grid": _grid(unit),
+        "prefix": escape(", ".join(f"{n} {token}" if n > 1 else token for token, n in tokens)),
+        "heads": str(unit.heads or ""),
+        "reach": unit.reach or "",
+        "channels": str(unit.channels or ""),
+        "skip": "yes" if unit.skip else "",
+        "parameters": f"{unit.parameters:,}",
+    }
 
 
 def _grid(unit: Unit) -> str:
@@ -209,15 +223,17 @@ def _grid(unit: Unit) -> str:
 
 
 def check_ending(path: Path) -> None:
-    """Whether `save` knows this kind of file."""
+    """Raise an error for a file that `save` cannot write."""
     if path.suffix.lower() not in ENDINGS:
         known = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
         raise VitreousError(f"A drawing ends in {known}, and {str(path)!r} does not.")
 
 
 def save(anatomies: Sequence[Anatomy], path: Path) -> Path:
-    """Write a drawing, a page or the data, as the ending says. One model's JSON is what `Anatomy.from_json` reads; of
-    several it is a list of those."""
+    """Write a drawing, a page or the data, by the ending of the path, and return the path.
+
+    The JSON of one model is what `Anatomy.from_json` reads; that of several is a list of those.
+    """
     check_ending(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(_content(anatomies, path.suffix.lower()))
@@ -226,13 +242,15 @@ def save(anatomies: Sequence[Anatomy], path: Path) -> Path:
 
 def _content(anatomies: Sequence[Anatomy], ending: str) -> bytes:
     if ending == ".json":
-        one = [anatomy.to_json() for anatomy in anatomies]
-        return (one[0] if len(one) == 1 else "[" + ",\n".join(one) + "]").encode()
-    if ending in (".html", ".svg"):
-        return (html(anatomies) if ending == ".html" else svg(anatomies)).encode()
-    import vl_convert
-
+        texts = [anatomy.to_json() for anatomy in anatomies]
+        return (texts[0] if len(texts) == 1 else "[" + ",\n".join(texts) + "]").encode()
+    if ending == ".html":
+        return html(anatomies).encode()
     drawn = svg(anatomies)
-    return bytes(
-        vl_convert.svg_to_pdf(drawn) if ending == ".pdf" else vl_convert.svg_to_png(drawn, scale=2)
-    )
+    if ending == ".svg":
+        return drawn.encode()
+    import vl_convert  # here, since it takes a while to load
+
+    if ending == ".pdf":
+        return bytes(vl_convert.svg_to_pdf(drawn))
+    return bytes(vl_convert.svg_to_png(drawn, scale=2))

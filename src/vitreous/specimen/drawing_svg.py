@@ -1,9 +1,10 @@
-"""Anatomies as one vector drawing, quiet enough for a paper: depth runs to the right, a panel is a stage, a box is a
-unit, an arch over it is its skip connection.
+"""Anatomies as one vector drawing.
 
-Box heights (channels, log) and widths are on one scale for all models of a drawing, so that bands under each other can
-be compared; the bars beneath share out each model's own parameters. Everything is written as plain attributes, without
-ids, style sheets or references, so that the text can be pasted into a page, a notebook or a vector editor unchanged.
+Depth runs to the right, a panel is a stage, a box is a unit, an arch over it is its skip
+connection. Box heights (channels, log) and widths are on one scale for all models of a drawing, so
+that bands under each other can be compared; the bars beneath share out each model's parameters.
+Everything is written as plain attributes, without ids, style sheets or references, so that the text
+can be pasted into a page, a notebook or a vector editor unchanged.
 """
 
 from __future__ import annotations
@@ -15,71 +16,58 @@ from xml.sax.saxutils import escape
 
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.palette import KIND_COLOURS, PAPERS, REACH_GLYPHS, Theme, ink_on
-from vitreous.specimen.anatomy import Anatomy, Unit
-from vitreous.specimen.folding import Fold, Panel, Slot, panels
+from vitreous.specimen.anatomy import Anatomy, Fold, Panel, Slot, Unit, panels
 from vitreous.unit_kinds import KINDS, Kind, Reach
 
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 FAINT = ' fill-opacity="0.68"'
 CENTRED = ' text-anchor="middle"'
 WIDTHS, MARGIN = (560, 840), 24  # a small drawing is not stretched over a page
-WIDEST, NARROWEST = (
-    30.0,
-    9.0,
-)  # from box to box; what does not fit at the narrowest is folded, then wrapped
-PAD, GUTTER, SLIMMEST = (
-    8,
-    8,
-    56,
-)  # of panels: inside, between, and the least width that carries a caption
-SHORT, TALL, BAR = (
-    26,
-    60,
-    18,
-)  # boxes of the fewest and the most channels, bar of the most parameters
-MIDDLE, FOOT, CAPTIONS = (
-    60,
-    118,
-    68,
-)  # from the top of a panel down to the stream and to the foot of the bars; below it
+WIDEST, NARROWEST = 30.0, 9.0  # from box to box; what does not fit is folded, then wrapped
+PAD, GUTTER = 8, 8  # inside a panel, and between panels
+SLIMMEST = 56  # the least width of a panel that carries a caption
+SHORT, TALL = 26, 60  # boxes of the fewest and of the most channels
+BAR = 18  # height of the bar of the most parameters
+MIDDLE, FOOT = 60, 118  # from the top of a panel down to the stream, and to the foot of the bars
+CAPTIONS = 68  # height below the foot
 BRACKET = 16  # room for the number of repeats
 
 
 def svg(anatomies: Sequence[Anatomy], *, theme: Theme = "light") -> str:
-    """One model or several, one under the other, on light or dark paper."""
+    """The drawing of one model or several, one under the other, on light or dark paper."""
     if theme not in PAPERS:
         raise UnknownName("theme", theme, PAPERS, "Themes are light and dark.")
     return draw(anatomies, *PAPERS[theme])
 
 
 def draw(anatomies: Sequence[Anatomy], ink: str, paper: str | None) -> str:
-    """The drawing in any ink (`currentColor` is that of the page around it), with a background or without."""
+    """The drawing in any ink (`currentColor` is that of the page), on paper or without."""
     if not anatomies:
         raise VitreousError("There is nothing to draw: no anatomy was given, pass at least one.")
-    sheet = Sheet.fitting(anatomies, ink)
+    sheet = _Sheet.fitting(anatomies, ink)
     body: list[str] = []
     top = 20.0
     for anatomy in anatomies:
         body += sheet.band(anatomy, top)
         top += sheet.band_height(anatomy)
-    places = list(sheet.legend([unit for anatomy in anatomies for unit in anatomy]))
-    body += [f'<g transform="translate({_n(x)} {_n(top + y)})">{mark}</g>' for x, y, mark in places]
-    height = _n(top + max(y for _, y, _ in places) + 32)
+    marks = list(sheet.legend([unit for anatomy in anatomies for unit in anatomy]))
+    body += [f'<g transform="translate({_n(x)} {_n(top + y)})">{mark}</g>' for x, y, mark in marks]
+    width, height = _n(sheet.width), _n(top + max(y for _, y, _ in marks) + 32)
+    size = f'width="{width}" height="{height}"'
     names = ", ".join(anatomy.model for anatomy in anatomies)
-    tallies = [
-        f"{a.model}: {', '.join(f'{n} {kind}' for kind, n in a.counts().items())}"
-        for a in anatomies
-    ]
-    size = f'width="{_n(sheet.width)}" height="{height}"'
-    return "\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {_n(sheet.width)} {height}" {size}'
+    tallies = []
+    for anatomy in anatomies:
+        counts = ", ".join(f"{n} {kind}" for kind, n in anatomy.counts().items())
+        tallies.append(f"{anatomy.model}: {counts}")
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}" {size}'
         f' fill="{ink}" font-family="{FONT}">',
         f"<title>Anatomy of {_x(names)}</title>",
         f"<desc>Units in order of depth. {_x('; '.join(tallies))}.</desc>",
-        *([] if paper is None else [f'<rect class="paper" {size} fill="{paper}"/>']),
-        *body,
-        "</svg>\n",
-    ])  # fmt: skip
+    ]
+    if paper is not None:
+        lines.append(f'<rect class="paper" {size} fill="{paper}"/>')
+    return "\n".join([*lines, *body, "</svg>\n"])
 
 
 def count(number: int) -> str:
@@ -90,15 +78,14 @@ def count(number: int) -> str:
     return str(number)
 
 
-def describe(unit: Unit) -> str:
+def _describe(unit: Unit) -> str:
     """A unit in one line, for tooltips."""
+    grid = f"{unit.grid[0]}×{unit.grid[1]}" if unit.grid else ""
     facts = [
         unit.kind,
-        " + ".join([*unit.prefix, f"{unit.grid[0]}×{unit.grid[1]}"]) if unit.grid else "",
-    ]
-    facts.append(f"{unit.channels} channels" if unit.channels else "")
-    facts.append(f"{unit.heads} heads" if unit.heads else "")
-    facts += [
+        " + ".join([*unit.prefix, grid]) if grid else "",
+        f"{unit.channels} channels" if unit.channels else "",
+        f"{unit.heads} heads" if unit.heads else "",
         unit.reach or "",
         "" if unit.skip else "no skip",
         f"{count(unit.parameters)} parameters",
@@ -107,26 +94,29 @@ def describe(unit: Unit) -> str:
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """What the bands of one drawing share: ink, scale of heights, folded or not, distance from box to box, width."""
+class _Sheet:
+    """What the bands of one drawing share."""
 
     ink: str
     fewest: int
+    """Fewest channels of a unit."""
     most: int
     fold: bool
+    """Whether identical blocks are folded."""
     pitch: float
+    """Distance from box to box."""
     width: float = WIDTHS[1]
 
     @classmethod
-    def fitting(cls, anatomies: Sequence[Anatomy], ink: str) -> Sheet:
-        """As few lines as the narrowest boxes allow, identical blocks folded (in every model) only where that saves
-        some; then the widest boxes that need no more lines."""
-        channels = [
-            u.channels for a in anatomies for u in a if u.channels and u.kind != "head"
-        ] or [1]
-        plain, folded = (
-            cls(ink, min(channels), max(channels), fold, NARROWEST) for fold in (False, True)
-        )
+    def fitting(cls, anatomies: Sequence[Anatomy], ink: str) -> _Sheet:
+        """The sheet with as few lines as the narrowest boxes allow, and then the widest boxes.
+
+        Identical blocks are folded (in every model) only where that saves lines.
+        """
+        units = [unit for anatomy in anatomies for unit in anatomy]
+        channels = [u.channels for u in units if u.channels and u.kind != "head"] or [1]
+        plain = cls(ink, min(channels), max(channels), False, NARROWEST)
+        folded = replace(plain, fold=True)
         saves = any(len(folded.rows(a)) < len(plain.rows(a)) for a in anatomies)
         best = folded if saves else plain
         lines = [len(best.rows(anatomy)) for anatomy in anatomies]
@@ -141,6 +131,7 @@ class Sheet:
 
     @property
     def room(self) -> float:
+        """The width between the margins."""
         return self.width - 2 * MARGIN
 
     def panel_width(self, panel: Panel) -> float:
@@ -150,10 +141,10 @@ class Sheet:
         return sum(map(self.panel_width, row)) + GUTTER * (len(row) - 1)
 
     def rows(self, anatomy: Anatomy) -> list[list[Panel]]:
-        """The panels of a model, broken into lines like words where even folding has not made them fit."""
+        """The panels of a model, broken into lines where even folded ones do not fit."""
         rows: list[list[Panel]] = [[]]
-        for whole in panels(anatomy, fold=self.fold):
-            for panel in _pieces(whole, int((self.room - 2 * PAD) / self.pitch)):
+        for stage in panels(anatomy, fold=self.fold):
+            for panel in _pieces(stage, int((self.room - 2 * PAD) / self.pitch)):
                 if rows[-1] and self.span([*rows[-1], panel]) > self.room:
                     rows.append([])
                 rows[-1].append(panel)
@@ -171,22 +162,20 @@ class Sheet:
         name = anatomy.model
         while len(name) > 1 and _title_width(anatomy, name) > self.room:
             name = name[:-2] + "…"
+        right = FAINT + ' text-anchor="end"'
         yield _text(MARGIN, top + 14, name, 16, ' font-weight="600"')
-        yield _text(
-            self.width - MARGIN, top + 14, _facts(anatomy), 12, FAINT + ' text-anchor="end"'
-        )
+        yield _text(self.width - MARGIN, top + 14, _facts(anatomy), 12, right)
         heaviest = max((unit.parameters for unit in anatomy), default=0)
         for number, row in enumerate(self.rows(anatomy)):
             y, x = top + 28 + number * (self.foot + CAPTIONS), float(MARGIN)
-            yield self.line(
-                "stream", f"M{MARGIN} {_n(y + MIDDLE)}h{_n(max(self.span(row), 0))}", 0.3
-            )
+            stream = f"M{MARGIN} {_n(y + MIDDLE)}h{_n(max(self.span(row), 0))}"
+            yield self.line("stream", stream, 0.3)
             for panel in row:
                 yield from self.panel(panel, x, y, heaviest)
                 x += self.panel_width(panel) + GUTTER
 
     def panel(self, panel: Panel, left: float, top: float, heaviest: int) -> Iterator[str]:
-        """A stage: ground, label, boxes under their arches, and below it what its units have in common."""
+        """A stage: label, boxes under their arches, and below them what units have in common."""
         units = [unit for fold in panel for slot in fold for unit in slot]
         width, height = self.panel_width(panel), self.foot + 8
         size = f'x="{_n(left)}" y="{_n(top)}" width="{_n(width)}" height="{_n(height)}"'
@@ -204,33 +193,29 @@ class Sheet:
         yield self.line("skips", arches) if arches else ""
         for line, wordings in enumerate(self.captions(units)):
             font, shade = (12.5, "") if line == 0 else (11, FAINT)
-            fitting = [words for words in wordings if _wide(words, font) <= width]
-            if fitting:
-                yield _text(
-                    left + width / 2,
-                    top + height + 17 + 14 * line,
-                    fitting[0],
-                    font,
-                    CENTRED + shade,
-                )
+            words = next((words for words in wordings if _wide(words, font) <= width), None)
+            if words is not None:
+                y = top + height + 17 + 14 * line
+                yield _text(left + width / 2, y, words, font, CENTRED + shade)
 
     def captions(self, units: Sequence[Unit]) -> list[list[str]]:
-        """Three lines, each in full and shorter: positions with the prefix tokens as dots, channels, parameters."""
-        where, channels = units[-1].grid, sorted({unit.channels for unit in units if unit.channels})
-        positions = f"{where[0]}×{where[1]}" if where else ""
+        """Three lines, each in full and shorter: positions, channels, parameters."""
+        grid = units[-1].grid
+        positions = f"{grid[0]}×{grid[1]}" if grid else ""
+        channels = sorted({unit.channels for unit in units if unit.channels})
         ends = "–".join(str(n) for n in dict.fromkeys([*channels[:1], *channels[-1:]]))
         return [
-            [f"{_dots(units[-1].prefix)}{positions}", positions] if where else [],
+            [f"{_dots(units[-1].prefix)}{positions}", positions] if grid else [],
             [f"{ends} ch", ends] if ends else [],
             [count(sum(unit.parameters for unit in units))],
         ]
 
     def box_height(self, unit: Unit) -> float:
+        """The height of a unit's box, by the logarithm of its channels."""
         if self.most == self.fewest:
             return (SHORT + TALL) / 2
-        part = math.log((unit.channels or self.fewest) / self.fewest) / math.log(
-            self.most / self.fewest
-        )
+        part = math.log((unit.channels or self.fewest) / self.fewest)
+        part /= math.log(self.most / self.fewest)
         return SHORT + (TALL - SHORT) * min(max(part, 0), 1)
 
     def box(self, slot: Slot, left: float, top: float, heaviest: int) -> Iterator[str]:
@@ -238,13 +223,13 @@ class Sheet:
         unit = slot[0]
         gap = min(max(self.pitch / 4, 1.5), 6)
         x, width, height = left + gap / 2, self.pitch - gap, self.box_height(unit)
-        y, across = (
-            top + MIDDLE - height / 2,
-            f'x="{_n(x)}" width="{_n(width)}" fill="{KIND_COLOURS[unit.kind]}"',
-        )
+        y = top + MIDDLE - height / 2
+        across = f'x="{_n(x)}" width="{_n(width)}" fill="{KIND_COLOURS[unit.kind]}"'
+        down = f'y="{_n(y)}" height="{_n(height)}" rx="{_n(min(3, width / 4))}"'
         more = f" – {len(slot)} alike, to {slot[-1].name}" if len(slot) > 1 else ""
-        yield f'<g class="unit" data-units="{len(slot)}"><title>{_x(describe(unit) + more)}</title>'
-        yield f'<rect class="box" {across} y="{_n(y)}" height="{_n(height)}" rx="{_n(min(3, width / 4))}"/>'
+        title = f"<title>{_x(_describe(unit) + more)}</title>"
+        yield f'<g class="unit" data-units="{len(slot)}">{title}'
+        yield f'<rect class="box" {across} {down}/>'
         if unit.kind == "attention":
             yield from self.attention(unit, x, y, width, height)
         elif width >= 10:
@@ -257,38 +242,33 @@ class Sheet:
     def attention(
         self, unit: Unit, x: float, y: float, width: float, height: float
     ) -> Iterator[str]:
-        """Reach as a glyph, under it a dot a head, or their number where the dots would not fit."""
+        """Reach as a glyph, and under it a dot for each head, or their number."""
         side, step, heads = min(8.0, width - 1.5), 4.0 if width >= 9 else 3.0, unit.heads or 0
         yield _glyph(unit.reach or "unknown", x + (width - side) / 2, y + 4, side)
         columns = math.ceil(heads / max(int((height - side - 9) / step), 1))
         if heads and columns * step <= width - 1:
-            rows = math.ceil(heads / columns)
-            yield _grid_of_dots(
-                heads, rows, x + (width - (columns - 1) * step) / 2, y + height - 5, step
-            )
+            left = x + (width - (columns - 1) * step) / 2
+            yield _grid_of_dots(heads, math.ceil(heads / columns), left, y + height - 5, step)
         elif heads and width >= 12:
-            yield _text(
-                x + width / 2,
-                y + height - 5,
-                str(heads),
-                9,
-                f'{CENTRED} fill="{ink_on("attention")}"',
-            )
+            shade = f'{CENTRED} fill="{ink_on("attention")}"'
+            yield _text(x + width / 2, y + height - 5, str(heads), 9, shade)
 
     def arch(self, unit: Unit, x: float, middle: float) -> str:
+        """The path of a skip connection over a box."""
         bend, rise = min(5, self.pitch / 2), self.box_height(unit) / 2 + 7
         up = f"M{_n(x)} {_n(middle)}v{_n(bend - rise)}q0 {_n(-bend)} {_n(bend)} {_n(-bend)}"
-        return (
-            f"{up}h{_n(self.pitch - 2 * bend)}q{_n(bend)} 0 {_n(bend)} {_n(bend)}v{_n(rise - bend)}"
-        )
+        down = f"q{_n(bend)} 0 {_n(bend)} {_n(bend)}v{_n(rise - bend)}"
+        return f"{up}h{_n(self.pitch - 2 * bend)}{down}"
 
     def bracket(self, fold: Fold, x: float, y: float) -> str:
+        """A bracket under repeated boxes, with the number of repeats."""
         width = len(fold) * self.pitch
         times = _text(x + width / 2, y + 14, f"×{len(fold[0])}", 10, CENTRED)
         return self.line("bracket", f"M{_n(x + 2)} {_n(y)}v3h{_n(width - 4)}v-3") + times
 
     def line(self, role: str, path: str, opacity: float = 0.45) -> str:
-        return f'<path class="{role}" d="{path}" fill="none" stroke="{self.ink}" stroke-opacity="{opacity}"/>'
+        stroke = f'stroke="{self.ink}" stroke-opacity="{opacity}"'
+        return f'<path class="{role}" d="{path}" fill="none" {stroke}/>'
 
     def legend(self, units: Sequence[Unit]) -> Iterator[tuple[float, float, str]]:
         """What the marks mean, in columns: kinds, attention and the rest each begin a line."""
@@ -305,35 +285,27 @@ class Sheet:
         tokens = {token for unit in units for token in unit.prefix}
         swatch = '<rect width="12" height="12" rx="3" fill="{}"/>'
         warm = swatch.format(KIND_COLOURS["attention"])
-        kinds = [
-            swatch.format(KIND_COLOURS[kind])
-            + ("" if kind == "attention" else _letter(kind, 6, 6))
-            + _key(kind)
-            for kind in KINDS
-            if kind in present
-        ]
+        kinds = []
+        for kind in KINDS:
+            if kind in present:
+                letter = "" if kind == "attention" else _letter(kind, 6, 6)
+                kinds.append(swatch.format(KIND_COLOURS[kind]) + letter + _key(kind))
         attention = [warm + _glyph(r, 3, 3, 6) + _key(r) for r in REACH_GLYPHS if r in reaches]
         if any(unit.heads for unit in units):
             attention.append(warm + _grid_of_dots(3, 3, 6, 10, 4) + _key("a dot a head"))
-        rest = [
-            (
-                any(unit.skip for unit in units),
-                self.line("key", "M0 12v-6q0 -5 5 -5h2q5 0 5 5v6") + _key("skip"),
-            ),
-            (
-                True,
-                self.line("key", "M6 0v12m-3 -3l3 3l3 -3m-6 -6l3 -3l3 3") + _key("channels (log)"),
-            ),
-            (
-                True,
-                '<path d="M0 12V8h3.5v4zm4.25 0V5h3.5v7zm4.25 0V1h3.5v11z" opacity="0.45"/>'
-                + _key("parameters"),
-            ),
-            (tokens - {"register"}, _text(6, 10, "•", 11.5, CENTRED) + _key("class token")),
-            ("register" in tokens, _text(6, 10, "◦", 11.5, CENTRED) + _key("register token")),
-            (self.fold, _text(6, 10, "×n", 10, CENTRED) + _key("n alike")),
-        ]
-        return [kinds, attention, [mark for occurs, mark in rest if occurs]]
+        rest = []
+        if any(unit.skip for unit in units):
+            rest.append(self.line("key", "M0 12v-6q0 -5 5 -5h2q5 0 5 5v6") + _key("skip"))
+        arrow = self.line("key", "M6 0v12m-3 -3l3 3l3 -3m-6 -6l3 -3l3 3")
+        bars = '<path d="M0 12V8h3.5v4zm4.25 0V5h3.5v7zm4.25 0V1h3.5v11z" opacity="0.45"/>'
+        rest += [arrow + _key("channels (log)"), bars + _key("parameters")]
+        if tokens - {"register"}:
+            rest.append(_text(6, 10, "•", 11.5, CENTRED) + _key("class token"))
+        if "register" in tokens:
+            rest.append(_text(6, 10, "◦", 11.5, CENTRED) + _key("register token"))
+        if self.fold:
+            rest.append(_text(6, 10, "×n", 10, CENTRED) + _key("n alike"))
+        return [kinds, attention, rest]
 
 
 def _pieces(panel: Panel, room: int) -> Iterator[Panel]:
@@ -349,17 +321,16 @@ def _pieces(panel: Panel, room: int) -> Iterator[Panel]:
 
 def _glyph(reach: Reach, x: float, y: float, side: float) -> str:
     place = f'transform="translate({_n(x)} {_n(y)}) scale({_n(side / 8)})"'
-    return f'<path class="reach" {place} d="{REACH_GLYPHS[reach]}" fill="{ink_on("attention")}" fill-rule="evenodd"/>'
+    fill = f'fill="{ink_on("attention")}" fill-rule="evenodd"'
+    return f'<path class="reach" {place} d="{REACH_GLYPHS[reach]}" {fill}/>'
 
 
 def _grid_of_dots(number: int, rows: int, x: float, bottom: float, step: float) -> str:
-    """Dots filled column by column, the last row at `bottom`; strokes without length, so that one path holds all."""
+    """Dots filled column by column, the last row at `bottom`, as one path."""
     spots = ((x + step * (i // rows), bottom - step * (rows - 1 - i % rows)) for i in range(number))
     path = "".join(f"M{_n(x)} {_n(y)}h0" for x, y in spots)
-    stroke = (
-        f'stroke="{ink_on("attention")}" stroke-width="{_n(0.6 * step)}" stroke-linecap="round"'
-    )
-    return f'<path class="heads" d="{path}" {stroke}/>'
+    stroke = f'stroke="{ink_on("attention")}" stroke-width="{_n(0.6 * step)}"'
+    return f'<path class="heads" d="{path}" {stroke} stroke-linecap="round"/>'
 
 
 def _dots(prefix: Sequence[str]) -> str:
@@ -369,9 +340,8 @@ def _dots(prefix: Sequence[str]) -> str:
 
 
 def _letter(kind: Kind, x: float, y: float) -> str:
-    return _text(
-        x, y + 3.3, kind[0].upper(), 9, f'{CENTRED} font-weight="600" fill="{ink_on(kind)}"'
-    )
+    shade = f'{CENTRED} font-weight="600" fill="{ink_on(kind)}"'
+    return _text(x, y + 3.3, kind[0].upper(), 9, shade)
 
 
 def _key(words: str) -> str:
@@ -383,7 +353,7 @@ def _text(x: float, y: float, words: str, size: float, more: str = "") -> str:
 
 
 def _wide(words: str, size: float) -> float:
-    """A generous guess at the width of a text: fonts differ, and nothing may overlap in any of them."""
+    """A generous guess at the width of a text, so that nothing overlaps in any font."""
     return sum(0.35 if c in "iljtf.,:| ·" else 0.62 for c in words) * size
 
 
@@ -393,7 +363,7 @@ def _facts(anatomy: Anatomy) -> str:
 
 
 def _title_width(anatomy: Anatomy, name: str | None = None) -> float:
-    """Of a name, which is bold and so a little wider than its size says, and the facts to its right."""
+    """The width of a name, which is bold and so a little wider, and of the facts beside it."""
     return _wide(name or anatomy.model, 18) + 16 + _wide(_facts(anatomy), 12)
 
 

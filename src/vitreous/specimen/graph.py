@@ -1,91 +1,41 @@
-"""Read a model's computation graph, once, without touching the model.
+"""A computation graph as Vitreous uses it: plain names, plain operations, and copies to edit.
 
-`torch.export` traces the model in evaluation mode; a few rewrites then make the graph easy to reason about: guards and
-inactive dropout go, sub-graphs are inlined, and in-place operations become ordinary ones, so that a tensor seen at one
-place cannot change behind our back at another (an in-place ReLU would otherwise overwrite what was captured before it).
+`tidy` makes an exported graph easy to reason about: guards and inactive dropout go, sub-graphs are
+inlined, and in-place operations become ordinary ones, so that a tensor observed at one place cannot
+change later (an in-place ReLU would otherwise overwrite what was captured before it).
 """
 
 from __future__ import annotations
 
 import linecache
 import operator
-import re
-import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
-from io import StringIO
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
-from vitreous.errors import NotExportable
-from vitreous.specimen.constants import (
-    UNKNOWN_SIZE,
-    UNKNOWN_WAY,
-    asks_for_values,
-    few_unknown_sizes,
-    known_constants,
-    without_values,
-)
-from vitreous.specimen.flex import spelled_out
-from vitreous.specimen.state import SavingParameters, undisturbed
-
 aten = torch.ops.aten
 
-EXAMPLE_BATCH = 2
-"""The batch size for which the nodes of a graph carry shapes (`node.meta["val"]`)."""
-PRIMES = (
-    211,
-    223,
-    227,
-    229,
-    233,
-    239,
-    241,
-    251,
-    257,
-    263,
-    269,
-    271,
-    277,
-    281,
-    283,
-    293,
-    307,
-    311,
-    313,
-    317,
-)
-
-
-def read(model: nn.Module, example: Tensor, attempt: int = 0) -> fx.GraphModule:
-    """The graph of `model` on images like `example`, for any batch size, over the model's own parameters and buffers.
-
-    The model is as before afterwards, whatever happens. `attempt` chooses another stand-in for the batch size.
-    """
-    primes = _stand_ins(model, example)[attempt:]
-    module = _read(model, example, primes[0])
-    if _collides(module.graph, primes[0]):  # a feature map as wide as the batch: try another
-        module, primes = _read(model, example, primes[1]), primes[1:]
-    _free_batch(module.graph, primes[0])
-    return Compiled(module, module.graph)  # export's own kind refuses train() and eval()
-
-
-def _read(model: nn.Module, example: Tensor, batch: int) -> fx.GraphModule:
-    with undisturbed(model) as saving, forgetting_sources(), spelled_out(model):
-        _make_attention_explicit(model)
-        program: Any = _export(model, example, batch, saving)
-        module = program.module(check_guards=False)
-        if not _tidy(module):
-            module = program.run_decompositions({}).module(check_guards=False)
-            _tidy(module)
-    found: fx.GraphModule = module
-    return found
+DROPOUTS = {
+    "dropout",
+    "feature_dropout",
+    "alpha_dropout",
+    "feature_alpha_dropout",
+    "native_dropout",
+}
+VIEWS = {
+    "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "slice", "select",
+    "narrow", "expand", "split", "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze",
+    "alias", "detach", "contiguous", "to", "getitem", "movedim", "as_strided", "diagonal", "unfold",
+    "expand_as", "view_as", "reshape_as", "swapaxes",
+}  # fmt: skip
 
 
 class Compiled(fx.GraphModule):
-    """A graph to run, of which nothing stays behind once it is gone."""
+    """A graph module of which nothing stays in memory once it is gone."""
 
     def recompile(self) -> Any:
         with forgetting_sources():
@@ -94,164 +44,37 @@ class Compiled(fx.GraphModule):
 
 @contextmanager
 def forgetting_sources() -> Iterator[None]:
-    """Drop the sources of graphs compiled inside, which fx keeps for tracebacks, for ever."""
-    kept: dict[str, Any] = getattr(getattr(fx.graph_module, "_loader", None), "eval_cache", {})
-    before = set(kept)
+    """Drop the sources of graphs compiled inside, which fx keeps for tracebacks for ever."""
+    loader = getattr(fx.graph_module, "_loader", None)
+    sources: dict[str, Any] = getattr(loader, "eval_cache", {})
+    before = set(sources)
     try:
         yield
     finally:
-        for name in set(kept) - before:
-            kept.pop(name, None)
+        for name in set(sources) - before:
+            sources.pop(name, None)
             linecache.cache.pop(name, None)
 
 
-def _collides(graph: fx.Graph, batch: int) -> bool:
-    """Whether a tensor has several sizes that the stand-in divides, of which one at most is the batch."""
-    shapes = (getattr(node.meta.get("val"), "shape", ()) for node in graph.nodes)
-    return any(sum(size > 0 and size % batch == 0 for size in shape) > 1 for shape in shapes)
+def copy_graph(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[str, fx.Node]]:
+    """A new graph module over the same tensors, and its nodes by the names they had."""
+    graph, nodes = copy_nodes(module.graph)
+    return Compiled(module, graph), nodes
 
 
-def _make_attention_explicit(model: nn.Module) -> None:
-    """Attention that is never made cannot be seen; layers that can make it (ConViT's) say so by this attribute."""
-    for module in model.modules():
-        if hasattr(module, "explicit_attention"):
-            vars(module)["explicit_attention"] = True
-
-
-def _stand_ins(model: nn.Module, example: Tensor) -> list[int]:
-    """Batch sizes by which no size of the model's tensors can be divided.
-
-    Export with a symbolic batch takes up to 2.3 times as long. Instead the batch is a prime that divides nothing else:
-    afterwards every multiple of it in the graph is the batch's doing, and is written as such.
-    """
-    sizes = {
-        size
-        for tensor in [*model.parameters(), *model.buffers(), example[0]]
-        for size in tensor.shape
-    } - {0}
-    return [prime for prime in PRIMES if all(size % prime for size in sizes)]
-
-
-def _free_batch(graph: fx.Graph, stand_in: int) -> None:
-    """Replace multiples of the stand-in by multiples of the images' own number, and shapes by those of the example."""
-    images = next(n for n in graph.nodes if n.op == "placeholder")
-    with graph.inserting_after(images):
-        count = graph.call_function(aten.sym_size.int, (images, 0))
-    count.meta["val"] = EXAMPLE_BATCH
-    multiples: dict[int, fx.Node] = {1: count}
-
-    def size(value: Any) -> Any:
-        if type(value) is not int or value <= 0 or value % stand_in:
-            return value
-        factor = value // stand_in
-        if factor not in multiples:
-            with graph.inserting_after(count):
-                multiples[factor] = graph.call_function(operator.mul, (count, factor))
-            multiples[factor].meta["val"] = EXAMPLE_BATCH * factor
-        return multiples[factor]
-
-    def shape(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [shape(v) for v in value]
-        if not isinstance(value, Tensor):
-            return value
-        sizes = [
-            s // stand_in * EXAMPLE_BATCH if s and s % stand_in == 0 else s for s in value.shape
-        ]
-        return torch.empty(sizes, dtype=value.dtype, device="meta")
-
-    for node in list(graph.nodes):
-        if node.op == "call_function" and node is not count and node not in multiples.values():
-            node.args = fx.node.map_aggregate(node.args, size)
-            node.kwargs = fx.node.map_aggregate(node.kwargs, size)
-        if "val" in node.meta and node.op != "get_attr":
-            node.meta["val"] = shape(node.meta["val"])
-    graph.lint()
-
-
-def _export(
-    model: nn.Module, example: Tensor, batch: int, saving: SavingParameters
-) -> torch.export.ExportedProgram:
-    images = example.new_empty(batch, *example.shape[1:])
-    try:
-        return _with_or_without_constants(model, images)
-    except Exception as cause:
-        try:
-            with torch.no_grad():
-                saving.run(model, example)
-        except Exception as plain:  # the model itself fails: its own message is the useful one
-            from vitreous.specimen.wrong_inputs import does_not_run
-
-            channels, height, width = example.shape[1:]
-            raise does_not_run(model, (channels, height, width), plain) from plain
-        raise NotExportable(
-            f"The graph of {type(model).__name__} cannot be read: {_why(cause)}{_culprit(cause)}; "
-            "look at its blocks with units='blocks', or at modules of your choice with units=['path.of.module', …]."
-        ) from cause
-
-
-def _with_or_without_constants(model: nn.Module, images: Tensor) -> torch.export.ExportedProgram:
-    """The exported model; if it asks for values, a second time with those that no image has a part in."""
-    try:
-        return _exported(model, images)
-    except Exception as error:
-        if not asks_for_values(error):
-            raise
-        first = error
-    try:
-        with known_constants(model):
-            return without_values(_exported(model, images))
-    except Exception as second:
-        if isinstance(first, NotExportable) and "allocate" not in str(second):
-            raise first from None  # a size that depends on the images says more than what it leads to
-        raise
-
-
-def _exported(model: nn.Module, images: Tensor) -> torch.export.ExportedProgram:
-    # a failed export prints the whole graph
-    with torch.enable_grad(), redirect_stderr(StringIO()), few_unknown_sizes():
-        program = torch.export.export(model, (images,), strict=False)
-    shapes = (getattr(node.meta.get("val"), "shape", ()) for node in program.graph.nodes)
-    if any(isinstance(size, torch.SymInt) for shape in shapes for size in shape):
-        raise NotExportable(UNKNOWN_SIZE)
-    if any(_takes_one_image(node, len(images)) for node in program.graph.nodes):
-        raise NotExportable(
-            "it takes the images of a batch one after the other, so its graph fits one number of images"
-        )
-    return program
-
-
-def _takes_one_image(node: fx.Node, batch: int) -> bool:
-    """Whether a node is part of a loop over the images of a batch."""
-    if op(node) not in {"select", "unbind"}:
-        return False
-    taken, dim, index = [*args(node), 0, 0][:3]
-    shape: tuple[int, ...] = getattr(taken.meta.get("val"), "shape", ())
-    along_batch = bool(shape) and shape[0] == batch and dim in (0, -len(shape))
-    return along_batch and (op(node) == "unbind" or index not in (0, -1))
-
-
-def _why(error: BaseException) -> str:
-    asks = asks_for_values(error) and not isinstance(error, NotExportable)
-    return UNKNOWN_WAY if asks else first_line(error)
-
-
-def first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).split(" (unhinted")[0].rstrip(".")[:200]
-
-
-def _culprit(error: BaseException) -> str:
-    """The deepest line of the traceback that is the model's, which stopped the export; '' where there is none."""
-    frames = traceback.extract_tb(error.__traceback__)
-    theirs = [
-        f for f in frames if not re.search(r"[/\\]torch[/\\]|vitreous[/\\]specimen", f.filename)
-    ]
-    return f" (at {theirs[-1].filename}:{theirs[-1].lineno}, `{theirs[-1].line}`)" if theirs else ""
+def copy_nodes(graph: fx.Graph) -> tuple[fx.Graph, dict[str, fx.Node]]:
+    """A copy of a graph with the same node names, and its nodes by name."""
+    copy = fx.Graph()
+    mapping: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        mapping[node] = copy.node_copy(node, mapping.__getitem__)
+        mapping[node].name = node.name
+    copy.set_codegen(graph._codegen)
+    return copy, {old.name: new for old, new in mapping.items()}
 
 
 def op(node: fx.Node) -> str:
-    """The operation's plain name: 'linear', 'scaled_dot_product_attention', 'getitem', …; '' for anything else."""
+    """The operation's plain name ('linear', 'getitem', …); '' for what is no function call."""
     if node.op != "call_function":
         return ""
     packet = getattr(node.target, "overloadpacket", node.target)
@@ -259,7 +82,7 @@ def op(node: fx.Node) -> str:
 
 
 def args(node: fx.Node) -> tuple[Any, ...]:
-    """The node's arguments; fx types them too widely to be of use."""
+    """The node's arguments, which fx types too widely to be of use."""
     return node.args
 
 
@@ -270,38 +93,72 @@ def path(node: fx.Node) -> str:
     return str(entries[-1][0]) if entries else ""
 
 
-DROPOUTS = {
-    "dropout",
-    "feature_dropout",
-    "alpha_dropout",
-    "feature_alpha_dropout",
-    "native_dropout",
-}
+def shape_of(node: fx.Node) -> tuple[int, ...]:
+    """The shape of the node's value for the example batch."""
+    return tuple(node.meta["val"].shape)
+
+
+def numel(node: fx.Node) -> int | None:
+    """The number of elements of the node's value; None if it is no tensor."""
+    value = node.meta.get("val")
+    return value.numel() if isinstance(value, Tensor) else None
+
+
+def attribute(module: nn.Module, target: str) -> Any:
+    """The parameter, buffer or constant that a `get_attr` node names."""
+    return operator.attrgetter(target)(module)
+
+
+def walk_up(
+    start: fx.Node,
+    follow: Callable[[fx.Node], Iterable[fx.Node]],
+    *,
+    depth_first: bool = False,
+    most: int | None = None,
+) -> Iterator[fx.Node]:
+    """`start` and what lies before it, each node once, nearest first.
+
+    `follow` names the inputs of a node from which to go on; at most about `most` nodes are met.
+    """
+    queue, visited = deque([start]), {start}
+    while queue and (most is None or len(visited) < most):
+        node = queue.pop() if depth_first else queue.popleft()
+        yield node
+        fresh = [n for n in follow(node) if n not in visited]
+        visited.update(fresh)
+        queue.extend(fresh)
+
+
+def depends_on_input(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes whose value changes with the images; sizes read off them do not."""
+    data: set[fx.Node] = set()
+    for node in graph.nodes:
+        computed = op(node) != "sym_size" and any(p in data for p in node.all_input_nodes)
+        if node.op == "placeholder" or computed:
+            data.add(node)
+    return data
 
 
 def is_random(node: fx.Node) -> bool:
     """Whether a node draws random numbers; dropout does unless it is off or of probability zero."""
-    if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in getattr(
-        node.target, "tags", ()
-    ):
+    tags = getattr(node.target, "tags", ())
+    if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in tags:
         return False
     schema = node.target._schema  # type: ignore[union-attr]
-    given = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
-    given |= dict(zip((a.name for a in schema.arguments), args(node), strict=False)) | dict(
-        node.kwargs
-    )
-    off = given.get("train") is False or given.get("training") is False
-    return not off and given.get("p", 1) != 0 and given.get("dropout_p", 1) != 0
+    values = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+    values |= dict(zip((a.name for a in schema.arguments), args(node), strict=False))
+    values |= dict(node.kwargs)
+    off = values.get("train") is False or values.get("training") is False
+    return not off and values.get("p", 1) != 0 and values.get("dropout_p", 1) != 0
 
 
-def _tidy(module: fx.GraphModule) -> bool:
-    """Rewrite the graph in place; False if its mutations need torch's own functionalisation."""
+def tidy(module: fx.GraphModule) -> bool:
+    """Rewrite an exported graph in place; False if torch has to functionalise it first."""
     graph = module.graph
     for node in list(graph.nodes):
         name = op(node)
-        if (node.op == "call_module" and str(node.target).startswith("_guards")) or name.startswith(
-            "_assert_"
-        ):
+        guards = node.op == "call_module" and str(node.target).startswith("_guards")
+        if guards or name.startswith("_assert_"):
             graph.erase_node(node)
         elif name in {"wrap_with_autocast", "wrap_with_set_grad_enabled"}:
             _inline(module, node, skip=4 if name == "wrap_with_autocast" else 1)
@@ -317,51 +174,8 @@ def _tidy(module: fx.GraphModule) -> bool:
     return done
 
 
-def _spell_out_sums(graph: fx.Graph) -> None:
-    """Write `x - y`, `x + a * y` (`alpha`) and `addcmul` as plain sums, so that every residual join is one."""
-    data = depends_on_input(graph)
-    for node in list(graph.nodes):
-        if op(node) not in {"add", "sub", "rsub", "addcmul"} or not _adds_tensors(node, data):
-            continue
-        first, *factors = args(node)
-        alpha = node.kwargs.get("alpha", 1)
-        factor = {
-            "add": alpha,
-            "sub": -alpha,
-            "rsub": -alpha,
-            "addcmul": node.kwargs.get("value", 1),
-        }[op(node)]
-        if op(node) == "rsub":
-            (first, factors) = (factors[0], [first])
-        if op(node) == "add" and factor == 1:
-            continue
-        with graph.inserting_before(node):
-            term = (
-                factors[0]
-                if len(factors) == 1
-                else graph.call_function(aten.mul.Tensor, tuple(factors))
-            )
-            if factor == -1:
-                term = graph.call_function(aten.neg.default, (term,))
-            elif factor != 1:
-                term = graph.call_function(aten.mul.Tensor, (term, factor))
-        term.meta = dict(node.meta) if term not in factors else term.meta
-        node.target, node.args, node.kwargs = aten.add.Tensor, (first, term), {}
-
-
-def _adds_tensors(node: fx.Node, data: set[fx.Node]) -> bool:
-    """Whether the operands are tensors of the result's own shape that depend on the images."""
-    first, *rest = args(node)
-    nodes = [n for n in (first, *rest) if isinstance(n, fx.Node)]
-    summands = nodes if len(nodes) == 2 else [first]
-    shapes = {getattr(n.meta.get("val"), "shape", None) for n in (node, *summands)}
-    return (
-        len(nodes) == len(args(node)) > 1 and len(shapes) == 1 and all(n in data for n in summands)
-    )
-
-
 def _inline(module: fx.GraphModule, node: fx.Node, skip: int) -> None:
-    """Put the body of a higher-order node where the node stands (regions without gradient or autocast)."""
+    """Put the body of a higher-order node (a region without gradient or autocast) in its place."""
     body_ref, *inputs = args(node)[skip:]
     body = getattr(module, str(body_ref.target))
     placeholders = [n for n in body.graph.nodes if n.op == "placeholder"]
@@ -374,27 +188,22 @@ def _inline(module: fx.GraphModule, node: fx.Node, skip: int) -> None:
     module.graph.erase_node(node)
 
 
-VIEWS = {
-    "view", "reshape", "permute", "transpose", "t", "flatten", "unflatten", "slice", "select", "narrow", "expand",
-    "split", "split_with_sizes", "chunk", "unbind", "squeeze", "unsqueeze", "alias", "detach", "contiguous", "to",
-    "getitem", "movedim", "as_strided", "diagonal", "unfold", "expand_as", "view_as", "reshape_as", "swapaxes",
-}  # fmt: skip
-
-
 def _functionalise(graph: fx.Graph) -> bool:
-    """Replace `relu_` and friends by their plain versions.
+    """Replace `relu_` and the like by their plain versions.
 
-    Only where nobody else can see the mutation: the mutated tensor is no view whose base, and has no view that, is used
-    later. Otherwise says False, and torch's own, slower functionalisation has to do it.
+    False if a mutation can be observed through a view: then torch's own, slower functionalisation
+    has to do it.
     """
     order = {node: i for i, node in enumerate(graph.nodes)}
     data = depends_on_input(graph)
     for node in list(graph.nodes):
-        if not _mutates(node) or node not in data:
+        schema = getattr(node.target, "_schema", None)
+        mutates = node.op == "call_function" and schema is not None and schema.is_mutable
+        if not mutates or node not in data:
             continue
         target: fx.Node = args(node)[0]
         plain = _plain_version(node)
-        if plain is None or _seen_through_views(target, node, order):
+        if plain is None or _used_through_views(target, node, order):
             return False
         node.target = plain
         for user in list(target.users):
@@ -403,19 +212,15 @@ def _functionalise(graph: fx.Graph) -> bool:
     return True
 
 
-def _mutates(node: fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return bool(node.op == "call_function" and schema is not None and schema.is_mutable)
-
-
 def _plain_version(node: fx.Node) -> Callable[..., Any] | None:
+    """`relu` for `relu_`; None if there is none."""
     name, overload = op(node), node.target._overloadname  # type: ignore[union-attr]
     packet = getattr(aten, name.removesuffix("_"), None)
     return getattr(packet, overload, None) if packet is not None and name.endswith("_") else None
 
 
-def _seen_through_views(target: fx.Node, mutation: fx.Node, order: dict[fx.Node, int]) -> bool:
-    """Whether an older alias of the mutated tensor is still in use after the mutation."""
+def _used_through_views(target: fx.Node, mutation: fx.Node, order: dict[fx.Node, int]) -> bool:
+    """Whether an older alias of the mutated tensor is used after the mutation."""
     base = target
     while op(base) in VIEWS:
         base = args(base)[0]
@@ -429,17 +234,38 @@ def _seen_through_views(target: fx.Node, mutation: fx.Node, order: dict[fx.Node,
     return any(order[user] > now for alias in older for user in alias.users)
 
 
-def depends_on_input(graph: fx.Graph) -> set[fx.Node]:
-    """Nodes whose value changes with the images; sizes read off them do not."""
-    data: set[fx.Node] = set()
-    for node in graph.nodes:
-        if node.op == "placeholder" or (
-            op(node) != "sym_size" and any(p in data for p in node.all_input_nodes)
-        ):
-            data.add(node)
-    return data
+def _spell_out_sums(graph: fx.Graph) -> None:
+    """Write `x - y`, `x + a * y` (`alpha`) and `addcmul` as plain sums, as joins are."""
+    data = depends_on_input(graph)
+    for node in list(graph.nodes):
+        name = op(node)
+        if name not in {"add", "sub", "rsub", "addcmul"} or not _adds_tensors(node, data):
+            continue
+        first, *factors = args(node)
+        if name == "rsub":
+            first, factors = factors[0], [first]
+        scale = node.kwargs.get("value" if name == "addcmul" else "alpha", 1)
+        scale = -scale if name in ("sub", "rsub") else scale
+        if name == "add" and scale == 1:
+            continue
+        with graph.inserting_before(node):
+            term = factors[0]
+            if len(factors) > 1:
+                term = graph.call_function(aten.mul.Tensor, tuple(factors))
+            if scale == -1:
+                term = graph.call_function(aten.neg.default, (term,))
+            elif scale != 1:
+                term = graph.call_function(aten.mul.Tensor, (term, scale))
+        if term not in factors:
+            term.meta = dict(node.meta)
+        node.target, node.args, node.kwargs = aten.add.Tensor, (first, term), {}
 
 
-def attribute(module: nn.Module, target: str) -> Any:
-    """The parameter, buffer or constant a `get_attr` node names."""
-    return operator.attrgetter(target)(module)
+def _adds_tensors(node: fx.Node, data: set[fx.Node]) -> bool:
+    """Whether the operands are tensors of the result's own shape that depend on the images."""
+    operands = args(node)
+    if len(operands) < 2 or not all(isinstance(n, fx.Node) for n in operands):
+        return False
+    summands = operands if len(operands) == 2 else operands[:1]
+    shapes = {getattr(n.meta.get("val"), "shape", None) for n in (node, *summands)}
+    return len(shapes) == 1 and all(n in data for n in summands)

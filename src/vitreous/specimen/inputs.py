@@ -1,13 +1,16 @@
-"""What a model takes: how many channels, which size, or something other than images.
+"""What a model takes: how many channels, which image size, or something other than images.
 
-A size that the user gives always holds. Otherwise what the model declares about itself (timm's and Hugging Face's
-configurations) is believed, and what it does not declare is found out by trying: the model runs on fake tensors, which
-have shapes and no values, so that a trial costs milliseconds and no memory.
+A size that the user gives always holds. Otherwise what the model declares about itself (timm's and
+Hugging Face's configurations) is used, and what it does not declare is found by trial: the model
+runs on fake tensors, which have shapes and no values, so that a trial takes milliseconds and no
+memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import inspect
+from collections import deque
+from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import islice
 from math import isqrt
@@ -19,103 +22,118 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from vitreous.errors import VitreousError
+from vitreous.errors import NotExportable, VitreousError
 from vitreous.image_size import format_size, image_size
-from vitreous.specimen.graph import EXAMPLE_BATCH
 from vitreous.specimen.state import undisturbed
 
 Shape = tuple[int, int, int]
+"""Channels, height and width."""
 
+EXAMPLE_BATCH = 2
+"""The number of images a model is opened with, for which nodes of its graph carry shapes."""
 SIDES = (
-    224,
-    32,
-    64,
-    28,
-    96,
-    128,
-    192,
-    256,
-    299,
-    384,
-    448,
-    512,
-    48,
-    160,
-    240,
-    288,
-    320,
-    518,
-    640,
-    768,
+    224, 32, 64, 28, 96, 128, 192, 256, 299, 384, 448, 512, 48, 160, 240, 288, 320, 518, 640, 768,
     1024,
-)
-"""Sizes in use, the most frequent first."""
-
-NAMES = ("image_size", "img_size")
-"""What the attribute with the size is called."""
-
-USUAL = 224
+)  # fmt: skip
+"""Image sizes in use, the most frequent first."""
+SIZE_ATTRIBUTES = ("image_size", "img_size")
+DEFAULT_SIDE = 224
 """Networks that take any size (ResNet, ConvNeXt) are trained on this one."""
+
+ARGUMENT_NAMES = {
+    "tokens": "input_ids ids tokens token_ids text texts input_tokens captions sentences",
+    "video": "video videos clips frames pixel_values_videos volume volumes",
+    "audio": "audio waveform waveforms wav speech input_values input_features",
+    "a series": "series sequences time_series past_values",
+    "points": "points point_cloud coordinates",
+}
+"""Names of an argument of forward that holds no images, by what it holds."""
+SYMPTOMS = {
+    "'indices'": "integer tokens",
+    "conv3d": "video or volumes (5 dimensions)",
+    "expected 5, got 4": "video or volumes (5 dimensions)",
+    "conv1d": "a series (3 dimensions)",
+    "expected 3, got 4": "a series (3 dimensions)",
+    "expected 2, got 4": "a table (2 dimensions)",
+    "must be sequence": "a list",
+    "list indices": "a dict or a list",
+    "only integers, slices": "a dict",
+    "too many indices for tensor of dimension 4": "a dict, or more than 4 dimensions,",
+    "to be 2d or 3d, got 4d": "a series (2 or 3 dimensions)",
+    "too many values to unpack": "fewer dimensions, or several inputs",
+}
+"""What a model takes, by the message it raises when it gets images."""
+TOWERS = (
+    "vision_model", "vision_tower", "vision_encoder", "visual", "visual_encoder", "image_encoder",
+    "image_model", "image_tower", "img_encoder", "vision", "vision_backbone", "image_backbone",
+    "backbone",
+)  # fmt: skip
+"""Names of the part of a model that takes images, the plainest first."""
 
 
 def image_shape(model: nn.Module, image: Any = None) -> Shape:
-    """Channels, height and width: as given, as the model declares them, or as it turns out to accept them."""
+    """Channels, height and width of the model's images.
+
+    `image` is a size as the user gave it, with or without channels. What it leaves open is what the
+    model declares, and failing that what the model accepts.
+    """
     given = () if image is None else image_size(image)
     if len(given) == 3:
         return given
-    channels, declared = declared_channels(model), declared_sides(model)
-    sides = given or declared
-    if channels is not None and sides is not None:
+    channels, sides = _declared_channels(model), given or _declared_sides(model)
+    if sides is None:
+        return _search(model, channels)
+    if channels is not None:
         return (channels, sides[0], sides[1])
-    if sides is not None:
-        return _with_channels(model, sides)
-    return _search(model, channels)
+    shapes = [(channels, sides[0], sides[1]) for channels in _likely_channels(model)]
+    for shape in shapes:
+        if accepts(model, shape, far=False) is None:
+            return shape
+    return shapes[0]  # reading the graph will fail, and `does_not_run` says what is wrong
 
 
 def example(model: nn.Module, shape: Shape) -> Tensor:
-    """Images of the size, type and device the model takes."""
+    """Two black images of the size, type and device the model takes."""
     weight = next((p for p in model.parameters() if p.is_floating_point()), torch.empty(0))
     return torch.zeros(EXAMPLE_BATCH, *shape, dtype=weight.dtype, device=weight.device)
 
 
-def declared_sides(model: nn.Module) -> tuple[int, int] | None:
-    """Height and width by the model's own word: timm's configuration, Hugging Face's, or an attribute."""
+def _declared_sides(model: nn.Module) -> tuple[int, int] | None:
+    """Height and width from timm's configuration, Hugging Face's, or an attribute of the model."""
     timm_config: Any = getattr(model, "pretrained_cfg", None) or getattr(model, "default_cfg", None)
     if timm_config and "input_size" in timm_config:
+        # the size the model was built with beats the size of its published weights
         size = getattr(getattr(model, "patch_embed", None), "img_size", None)
-        if (
-            isinstance(size, tuple) and len(size) == 2
-        ):  # the size it was built with beats the size of its weights
+        if isinstance(size, tuple) and len(size) == 2:
             return size
-        return _two(timm_config["input_size"])
+        return _height_and_width(timm_config["input_size"])
     config = getattr(model, "config", None)
     for part in (config, getattr(config, "vision_config", None), model):
-        for name in NAMES:
-            if (size := _two(getattr(part, name, None))) is not None:
+        for name in SIZE_ATTRIBUTES:
+            if (size := _height_and_width(getattr(part, name, None))) is not None:
                 return size
-    theirs = type(model).__module__.split(".")[0] in ("torchvision", "transformers")
-    return (USUAL, USUAL) if theirs else None
+    library = type(model).__module__.split(".")[0]
+    return (DEFAULT_SIDE, DEFAULT_SIDE) if library in ("torchvision", "transformers") else None
 
 
-def _two(size: Any) -> tuple[int, int] | None:
+def _height_and_width(size: Any) -> tuple[int, int] | None:
+    """The last two numbers of what may be an image size; None if it is none."""
     try:
         return image_size(size)[-2:]  # type: ignore[return-value]
     except VitreousError:
         return None
 
 
-def declared_channels(model: nn.Module) -> int | None:
-    """Channels by the model's own word, where there is one."""
+def _declared_channels(model: nn.Module) -> int | None:
+    """Channels from timm's or Hugging Face's configuration."""
     config: Any = getattr(model, "pretrained_cfg", None)
     if config and "input_size" in config:
-        name, usual = config.get("first_conv"), int(config["input_size"][0])
+        name, default = config.get("first_conv"), int(config["input_size"][0])
         first = dict(model.named_modules()).get(name if isinstance(name, str) else "")
-        if not isinstance(first, nn.Conv2d) or first.in_channels in (
-            usual * 4,
-            usual * 16,
-        ):  # pixels made channels
-            return usual
-        return first.in_channels
+        if not isinstance(first, nn.Conv2d):
+            return default
+        pixels_as_channels = first.in_channels in (default * 4, default * 16)
+        return default if pixels_as_channels else first.in_channels
     config = getattr(model, "config", None)
     for part in (config, getattr(config, "vision_config", None)):
         count = getattr(part, "num_channels", None)
@@ -124,31 +142,27 @@ def declared_channels(model: nn.Module) -> int | None:
     return None
 
 
-def likely_channels(model: nn.Module) -> list[int]:
-    """Channels worth trying, the most plausible first: colour, grey, then what convolutions and normalisations take."""
-    first = [m.in_channels for m in model.modules() if isinstance(m, nn.Conv2d)]
-    norms = [
-        m.num_features
-        for m in model.modules()
-        if isinstance(m, (nn.BatchNorm2d, nn.InstanceNorm2d))
-    ]
-    return list(
-        dict.fromkeys([3, 1, *first[:3], 4, 2, *sorted({n for n in first + norms if n <= 16})])
-    )
+def _likely_channels(model: nn.Module) -> list[int]:
+    """Channels to try: colour, grey, then what convolutions and normalisations take."""
+    modules = list(model.modules())
+    convolutions = [m.in_channels for m in modules if isinstance(m, nn.Conv2d)]
+    norms = [m.num_features for m in modules if isinstance(m, (nn.BatchNorm2d, nn.InstanceNorm2d))]
+    few = sorted({n for n in convolutions + norms if n <= 16})
+    return list(dict.fromkeys([3, 1, *convolutions[:3], 4, 2, *few]))
 
 
-def likely_sides(model: nn.Module) -> Iterator[tuple[int, int]]:
-    """Sizes worth trying: those that a part of the model names, then those in use."""
+def _likely_sides(model: nn.Module) -> Iterator[tuple[int, int]]:
+    """Sizes to try: those that a part of the model names, then those in use."""
     for module in model.modules():
-        for name in NAMES:
-            if (size := _two(vars(module).get(name))) is not None:
+        for name in SIZE_ATTRIBUTES:
+            if (size := _height_and_width(vars(module).get(name))) is not None:
                 yield size
     for side in SIDES:
         yield (side, side)
 
 
-def sides_by_positions(model: nn.Module) -> list[int]:
-    """Sides of square images for whose patches a position embedding has rows, class tokens or not."""
+def _sides_by_positions(model: nn.Module) -> list[int]:
+    """Sides of square images whose patches fill a position embedding, with 0 to 2 class tokens."""
     patches = {m.stride[0] for m in model.modules() if isinstance(m, nn.Conv2d)}
     for features in {m.in_features for m in model.modules() if isinstance(m, nn.Linear)}:
         patches |= {_root(features // channels) for channels in (3, 1) if features % channels == 0}
@@ -159,15 +173,16 @@ def sides_by_positions(model: nn.Module) -> list[int]:
 
 
 def _root(number: int) -> int:
-    """The square root if it is whole, else 0."""
+    """The square root if it is an integer, else 0."""
     root = isqrt(max(number, 0))
     return root if root * root == number else 0
 
 
 def accepts(model: nn.Module, shape: Shape, *, far: bool = True) -> Exception | None:
-    """None if the model runs on images of this shape, and otherwise what it raises.
+    """None if the model runs on images of this shape, otherwise the exception it raises.
 
-    With `far=False` it runs only until weights have met the images, which is enough to know the channels.
+    With `far=False` it runs only until weights meet the images, which is enough to know the
+    channels.
     """
     with undisturbed(model) as saving, torch.no_grad():
         for mode in (FakeTensorMode(allow_non_fake_inputs=True), nullcontext()):
@@ -179,15 +194,15 @@ def accepts(model: nn.Module, shape: Shape, *, far: bool = True) -> Exception | 
             except _Enough:
                 return None
             except Exception as error:
-                if isinstance(mode, FakeTensorMode) and _for_want_of_values(error):
-                    continue
+                if isinstance(mode, FakeTensorMode) and _needs_values(error):
+                    continue  # once more on real tensors
                 return error
             return None
     raise AssertionError("unreachable")
 
 
 class _Enough(BaseException):
-    """Thrown out of a model's forward when nothing further needs to be known."""
+    """Leaves a model's forward when nothing further needs to be known."""
 
 
 class _UntilWeights(TorchDispatchMode):
@@ -197,83 +212,159 @@ class _UntilWeights(TorchDispatchMode):
 
     def __init__(self, images: Tensor) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.seen: dict[int, Any] = {id(images): images}  # kept, so that no id is used twice
+        self.computed: dict[int, Any] = {id(images): images}  # kept, so that no id is used twice
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
-        if any(id(t) in self.seen for t in given):
-            if func.overloadpacket.__name__ in self.PRODUCTS and any(
-                id(t) not in self.seen for t in given
-            ):
+        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)]
+        of_images = [id(t) in self.computed for t in tensors]
+        if any(of_images):
+            if func.overloadpacket.__name__ in self.PRODUCTS and not all(of_images):
                 raise _Enough
-            self.seen |= {id(t): t for t in tree_leaves(result) if isinstance(t, Tensor)}
+            self.computed |= {id(t): t for t in tree_leaves(result) if isinstance(t, Tensor)}
         return result
 
 
-def _for_want_of_values(error: Exception) -> bool:
-    """Whether it was the fake tensors that failed: the model asks for values, or for operations they do not have."""
+def _needs_values(error: Exception) -> bool:
+    """Whether fake tensors failed, for want of values or of operations."""
     words = ("fake", "meta", "data-dependent", "numpy", "item()", "unbacked", "no kernel")
-    theirs = type(error).__module__.startswith(("torch._subclasses", "torch.fx", "torch._dynamo"))
+    packages = ("torch._subclasses", "torch.fx", "torch._dynamo")
     return (
-        theirs
+        type(error).__module__.startswith(packages)
         or isinstance(error, NotImplementedError)
         or any(word in str(error).lower() for word in words)
     )
 
 
-def _with_channels(model: nn.Module, sides: tuple[int, ...]) -> Shape:
-    """The number of channels with which the model accepts images of this size."""
-    shapes = [(channels, sides[0], sides[1]) for channels in likely_channels(model)]
-    for shape in shapes:
-        if accepts(model, shape, far=False) is None:
-            return shape
-    return shapes[0]  # reading the model will fail, and `does_not_run` says what is wrong
-
-
-def accepted(model: nn.Module, channels: int | None = None) -> Iterator[Shape]:
+def _accepted_shapes(model: nn.Module, channels: int | None = None) -> Iterator[Shape]:
     """Shapes of images on which the model runs, the most plausible first."""
-    known = channels
-    for sides in dict.fromkeys(likely_sides(model)):
-        for count in [known] if known is not None else likely_channels(model):
-            shape = (count, *sides)
-            if accepts(model, shape) is None:
-                known = count
-                yield shape
+    for sides in dict.fromkeys(_likely_sides(model)):
+        for count in [channels] if channels is not None else _likely_channels(model):
+            if accepts(model, (count, *sides)) is None:
+                channels = count
+                yield (count, *sides)
                 break
 
 
 def _filled(model: nn.Module, channels: int | None) -> list[Shape]:
-    """Shapes that fill a position embedding: the model runs on them, and on nothing twice as large."""
-    filled = []
-    for side in sides_by_positions(model):
-        for count in [channels] if channels is not None else likely_channels(model):
+    """Shapes that fill a position embedding: the model accepts none twice as large."""
+    shapes = []
+    for side in _sides_by_positions(model):
+        for count in [channels] if channels is not None else _likely_channels(model):
             if accepts(model, (count, side, side)) is None:
                 if accepts(model, (count, 2 * side, 2 * side)) is not None:
-                    filled.append((count, side, side))
+                    shapes.append((count, side, side))
                 break
-    return filled
+    return shapes
 
 
 def _search(model: nn.Module, channels: int | None) -> Shape:
-    """The size, where the model names none: the only one it accepts. If it accepts several, the user has to say."""
-    from vitreous.specimen.wrong_inputs import does_not_run, surely_takes
-
-    shape = (channels or 3, USUAL, USUAL)
-    if surely_takes(model):
-        raise does_not_run(model, shape, None)
-    found = _filled(model, channels)
-    if len(found) != 1:
-        found = list(islice(accepted(model, channels), 2))
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise does_not_run(model, shape, accepts(model, shape))
+    """The only shape that a model accepts which declares no size; several are an error."""
+    default = (channels or 3, DEFAULT_SIDE, DEFAULT_SIDE)
+    if _cannot_take_images(model):
+        raise does_not_run(model, default, None)
+    shapes = _filled(model, channels)
+    if len(shapes) != 1:
+        shapes = list(islice(_accepted_shapes(model, channels), 2))
+    if len(shapes) == 1:
+        return shapes[0]
+    if not shapes:
+        raise does_not_run(model, default, accepts(model, default))
+    sizes = ", ".join(map(format_size, shapes))
     raise VitreousError(
-        f"{type(model).__name__} runs on images of several sizes ({_listed(found)}) and names none; "
-        f"say which, image={found[0][-1]} for one."
+        f"{type(model).__name__} runs on images of several sizes ({sizes}, …) and names none; "
+        f"say which, image={shapes[0][-1]} for one."
     )
 
 
-def _listed(shapes: Iterable[Shape]) -> str:
-    return ", ".join(map(format_size, shapes)) + ", …"
+def does_not_run(model: nn.Module, shape: Shape, error: BaseException | None) -> NotExportable:
+    """The exception to raise for a model that failed with `error` on images of `shape`.
+
+    It says what the model takes instead, as far as its signature, its layers and a search over
+    image sizes tell, and what to do.
+    """
+    name, size, message = type(model).__name__, format_size(shape), first_line(error)
+    if getattr(model.forward, "__func__", model.forward) is nn.Module.forward:
+        return NotExportable(
+            f"{name} has no forward; put it into a module whose forward takes a batch of images."
+        )
+    tower = vision_tower(model)
+    advice = "wrap it in a module whose forward takes a batch of images alone"
+    advice = f"open its vision tower, model.{tower}, or {advice}" if tower else advice
+    if (takes := _cannot_take_images(model)) is not None:
+        return NotExportable(f"{name} {takes} and not one batch of images; {advice}.")
+    accepted = next(_accepted_shapes(model), None)
+    if accepted is not None:
+        return NotExportable(
+            f"{name} does not run on images of {size} ({message}), but it runs on "
+            f"{format_size(accepted)}: say image={accepted}."
+        )
+    if (takes := _likely_takes(model, error)) is not None:
+        return NotExportable(
+            f"{name} takes {takes} and not a batch of images ({message}); {advice}."
+        )
+    return NotExportable(
+        f"{name} does not run on images of {size}, nor of any usual size ({message}); if it takes "
+        f"images, say image=(channels, height, width); if not, {advice}."
+    )
+
+
+def _cannot_take_images(model: nn.Module) -> str | None:
+    """What a model takes whose forward cannot be called with one argument; None if it can."""
+    parameters = list(inspect.signature(model.forward).parameters.values())
+    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    required = [p.name for p in positional if p.default is p.empty]
+    keyword_only = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    by_name = [f"{p.name}=" for p in keyword_only if p.default is p.empty]
+    if len(required) + len(by_name) > 1:
+        names = [*required, *by_name]
+        return f"takes {len(names)} inputs ({', '.join(names)})"
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters) or (positional and not by_name):
+        return None
+    words = by_name or [f"**{p.name}" for p in parameters if p.kind is p.VAR_KEYWORD]
+    return f"takes its input by name ({words[0]})" if words else "takes no input"
+
+
+def _likely_takes(model: nn.Module, error: BaseException | None) -> str | None:
+    """What a model takes that fails on all images, from names, annotations and error."""
+    parameters = inspect.signature(model.forward).parameters
+    first = next(iter(parameters.values()), None)
+    name = str(getattr(model, "main_input_name", None) or (first.name if first is not None else ""))
+    image_names = ("pixel_values", "image", "images", "img")
+    others = [word for word in image_names if word in parameters and word != name]
+    for content, names in ARGUMENT_NAMES.items():
+        if name.lower() in names.split():
+            return (
+                f"{content} and images ({name}, {others[0]})" if others else f"{content} ({name})"
+            )
+    annotation = str(first.annotation if first is not None else "").lower().removeprefix("typing.")
+    for word in ("list", "sequence", "dict", "mapping", "str"):
+        if annotation.startswith((word, f"<class '{word}")):
+            return f"a {word} ({name})"
+    for symptom, content in SYMPTOMS.items():
+        if symptom in str(error).lower():
+            return content
+    layers = {type(module) for module in model.modules()}
+    if nn.Conv2d not in layers and layers & {nn.Conv3d, nn.Conv1d}:
+        return SYMPTOMS["conv3d" if nn.Conv3d in layers else "conv1d"]
+    return None
+
+
+def vision_tower(model: nn.Module) -> str | None:
+    """The path of the part that takes images, by its name; at most three levels down."""
+    queue: deque[tuple[str, nn.Module]] = deque([("", model)])
+    while queue:
+        path, module = queue.popleft()
+        children = dict(module.named_children())
+        for name in TOWERS:
+            if name in children:
+                return f"{path}{name}"
+        if path.count(".") < 2:
+            queue.extend((f"{path}{name}.", child) for name, child in children.items())
+    return None
+
+
+def first_line(error: BaseException | None) -> str:
+    """The first line of an exception's message, shortened; its type if it has none."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).split(" (unhinted")[0].rstrip(".")[:200]

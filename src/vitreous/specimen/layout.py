@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from vitreous.specimen.anatomy import Grid
-from vitreous.specimen.graph import EXAMPLE_BATCH
+from vitreous.specimen.inputs import EXAMPLE_BATCH
 from vitreous.specimen.trace import PREFIX, SPAN, Trace, compact, constant_along
 
 
 @dataclass(frozen=True, slots=True)
 class BatchAxis:
-    """The dimension that carries the batch, alone or multiplied with windows (`b*windows` or `windows*b`)."""
+    """The dimension that carries the batch, alone or multiplied with windows."""
 
     dim: int
     inner: int
+    """Windows (or other groups) of each image along the dimension."""
     major: bool
+    """Whether the images come one after the other (`b*windows`), or interleaved (`windows*b`)."""
 
     def split(self, value: Tensor) -> Tensor:
         """`value` as (batch, inner, the other dimensions in their order)."""
         value = value.movedim(self.dim, 0)
         batch = value.shape[0] // self.inner
-        return (
-            value.unflatten(0, (batch, self.inner))
-            if self.major
-            else value.unflatten(0, (self.inner, batch)).transpose(0, 1)
-        )
+        if self.major:
+            return value.unflatten(0, (batch, self.inner))
+        return value.unflatten(0, (self.inner, batch)).transpose(0, 1)
 
     def join(self, value: Tensor) -> Tensor:
         """The inverse of `split`."""
@@ -36,21 +37,20 @@ class BatchAxis:
 
     @classmethod
     def of(cls, ids: Tensor) -> BatchAxis | None:
+        """The batch axis of a tensor with these position numbers; None if no dimension is one."""
+        image = ids // SPAN
         for dim in range(ids.ndim):
+            low = high = image
             others = [d for d in range(ids.ndim) if d != dim]
-            low = (
-                torch.where(ids < 0, EXAMPLE_BATCH, ids // SPAN).amin(others)
-                if others
-                else ids // SPAN
-            )
-            high = torch.where(ids < 0, -1, ids // SPAN).amax(others) if others else ids // SPAN
+            if others:  # padding belongs to any image
+                low = torch.where(ids < 0, EXAMPLE_BATCH, image).amin(others)
+                high = torch.where(ids < 0, -1, image).amax(others)
             if bool((low == high).all()) and int(high.max()) > 0:
                 return cls._arranged(dim, high)
         return None
 
     @classmethod
     def _arranged(cls, dim: int, along: Tensor) -> BatchAxis | None:
-        """Whether the images come one after the other along the dimension, or interleaved."""
         inner = len(along) // EXAMPLE_BATCH
         for major in (True, False):
             blocks = along.unflatten(0, (EXAMPLE_BATCH, inner) if major else (inner, EXAMPLE_BATCH))
@@ -68,7 +68,8 @@ class Layout:
     places: tuple[int, ...]
     """Dimensions, after `batch.split`, that run over positions; the rest are channels."""
     order: tuple[int, ...] | None
-    """Where each token lies among the positions, prefix first, then the grid in raster order; None: in that order."""
+    """The index of each token among the positions, prefix first, then the grid in raster order;
+    None if they come in that order."""
     prefix: tuple[str, ...]
     grid: Grid | None
     channels: int
@@ -87,8 +88,11 @@ class Layout:
 
     @classmethod
     def of(cls, trace: Trace) -> Layout | None:
-        """The layout of a tensor with these position numbers; None where they fit none (overlapping windows, say), or
-        where there are none (an empty slice)."""
+        """The layout of a tensor with these position numbers.
+
+        None where they fit none (overlapping windows, say) or where there are none (an empty
+        slice).
+        """
         if not trace.ids.numel():
             return None
         few = compact(trace.ids)
@@ -97,27 +101,49 @@ class Layout:
             return None
         ids = batch.split(few)[0] % SPAN
         places = tuple(d for d in range(ids.ndim) if not constant_along(ids, d)) or (0,)
-        for d in reversed(range(ids.ndim)):
-            if d not in places:
-                ids = ids.narrow(d, 0, 1)
+        for d in range(ids.ndim):
+            ids = ids if d in places else ids.narrow(d, 0, 1)
         channels = trace.ids.numel() // (EXAMPLE_BATCH * ids.numel())
         positions = ids.flatten().tolist()
         prefix = sorted(p - PREFIX for p in positions if PREFIX <= p < SPAN - 1)
         cells = sorted(p for p in positions if p < PREFIX)
-        names = tuple(trace.prefix[j] for j in prefix)
-        if len(set(prefix)) < len(prefix) or (
-            cells and cells != list(range(trace.grid[0] * trace.grid[1]))
-        ):
+        complete = not cells or cells == list(range(trace.grid[0] * trace.grid[1]))
+        if len(set(prefix)) < len(prefix) or not complete:
             return None
-        wanted = [PREFIX + j for j in prefix] + cells
-        where = {p: i for i, p in enumerate(positions)}
-        order = tuple(where[p] for p in wanted)
-        natural = order == tuple(range(len(positions)))
+        index = {position: i for i, position in enumerate(positions)}
+        order = tuple(index[position] for position in [*(PREFIX + j for j in prefix), *cells])
         return cls(
-            batch,
-            tuple(d + 1 for d in places),
-            None if natural else order,
-            names,
-            trace.grid if cells else None,
-            channels,
+            batch=batch,
+            places=tuple(d + 1 for d in places),
+            order=None if order == tuple(range(len(positions))) else order,
+            prefix=tuple(trace.prefix[j] for j in prefix),
+            grid=trace.grid if cells else None,
+            channels=channels,
         )
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Feature maps (b, c, h, w) less their mean over positions, in float32 or better."""
+
+    tokens: Tensor
+    """(b, h*w, c) less the mean."""
+    means: Tensor
+    """(b, 1, c)"""
+    grid: Grid
+
+    @classmethod
+    def of(cls, maps: Tensor) -> Centred:
+        """Centre maps (b, c, h, w)."""
+        tokens = maps.flatten(2).transpose(1, 2).to(torch.promote_types(maps.dtype, torch.float32))
+        means = tokens.mean(1, keepdim=True)
+        return cls(tokens - means, means, (maps.shape[2], maps.shape[3]))
+
+    @cached_property
+    def variance(self) -> Tensor:
+        """(b,) variance over positions, mean over channels; zero if it is only rounding."""
+        _, count, channels = self.tokens.shape
+        squares = torch.linalg.vector_norm(self.tokens, dim=(1, 2)).square()
+        variance = squares / ((count - 1) * channels)
+        rounding = (2 * torch.finfo(self.tokens.dtype).eps * self.means).square().mean((1, 2))
+        return variance.where(variance > rounding, 0.0)

@@ -1,7 +1,7 @@
-"""Look at every unit in one forward pass, without hooks: taps are nodes of a copy of the graph.
+"""Observe every unit in one forward pass, without hooks: taps are nodes of a copy of the graph.
 
-A tap fires as soon as what it wants exists, and what it was given is freed when it returns; nothing is kept unless the
-consumer keeps it.
+A tap fires as soon as what it wants exists, and what it was given is freed when it returns; nothing
+is kept unless the consumer keeps it.
 """
 
 from __future__ import annotations
@@ -9,34 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, fx, nn
 
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.specimen.anatomy import Grid, Unit
-from vitreous.specimen.attention import AttentionSite, fused_probabilities, merged
+from vitreous.specimen.attention import AttentionSite, combine_sites, fused_probabilities
 from vitreous.specimen.attention_geometry import Places
-from vitreous.specimen.centred import Centred
-from vitreous.specimen.graph import Compiled
-from vitreous.specimen.layout import Layout
+from vitreous.specimen.graph import copy_graph
+from vitreous.specimen.layout import Centred, Layout
 
 Site = Literal["before", "skip", "norm", "hidden", "branch", "after", "out", "attention"]
-SITES: tuple[Site, ...] = (
-    "before",
-    "skip",
-    "norm",
-    "hidden",
-    "branch",
-    "after",
-    "out",
-    "attention",
-)
+"""A place in a unit that can be observed; `Sites` says what each is."""
+SITES: tuple[Site, ...] = get_args(Site)
 
 
-def known_sites(want: Iterable[Site]) -> tuple[Site, ...]:
-    """The sites asked for, if there are such sites."""
+def check_sites(want: Iterable[Site]) -> tuple[Site, ...]:
+    """The sites as a tuple; an unknown one is an error."""
     wanted = tuple(want)
     if unknown := [site for site in wanted if site not in SITES]:
         raise UnknownName("site", unknown[0], SITES, f"Sites are {', '.join(SITES)}.")
@@ -45,17 +36,16 @@ def known_sites(want: Iterable[Site]) -> tuple[Site, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """The nodes of a graph at which a unit can be seen and cut, by name, and how their tensors are laid out."""
+    """The nodes at which a unit can be observed and cut, by name, and their layouts."""
 
     before: str | None
     skip: str | None
     branches: tuple[str, ...]
     total: str | None
     after: str
-    """The sum of skip and branches; without a skip what the unit hands on."""
     out: str
-    """What the unit hands on: `after`, past the activation or norm that ends its block."""
     layouts: dict[str, Layout | None]
+    """The layout at each site."""
     attention: tuple[AttentionSite, ...] = ()
     norm: str | None = None
     hidden: str | None = None
@@ -63,17 +53,19 @@ class Wiring:
 
 @dataclass(frozen=True)
 class Feature:
-    """A tensor of the model, in the model's own layout (`raw`) or in ours."""
+    """A tensor of the model, in the model's own layout (`raw`) or as tokens or a map."""
 
     raw: Tensor
     layout: Layout | None
 
     @property
     def grid(self) -> Grid | None:
+        """Rows and columns, if the tensor has a grid."""
         return self.layout.grid if self.layout is not None else None
 
     @property
     def prefix(self) -> tuple[str, ...]:
+        """Names of the tokens in front of the grid."""
         return self.layout.prefix if self.layout is not None else ()
 
     @property
@@ -102,7 +94,7 @@ class Feature:
 
     @cached_property
     def centred(self) -> Centred:
-        """`map` less its mean over positions, made once for all who look at this feature."""
+        """`map` less its mean over positions, computed once for all probes of this feature."""
         return Centred.of(self.map)
 
 
@@ -111,17 +103,19 @@ class AttentionMap:
     """The weights that attention applies, and where their queries and keys lie."""
 
     values: Tensor
-    """(b, groups, heads, queries, keys): one group where attention is global, one per window otherwise."""
+    """(b, groups, heads, queries, keys): one group, or one for each window."""
     places: Places
     normalised: bool = True
     """Whether the weights are probabilities: rows sum to one."""
     softmax: Tensor | None = None
-    """The model's own probabilities, where it changes them before it applies them (talking heads)."""
+    """The model's probabilities, where it changes them before it applies them."""
 
     @property
     def probabilities(self) -> AttentionMap:
-        """Rows that sum to one: these weights, or what the model's softmax gave, or these weights divided by the sum
-        of their row. Weights that can be negative have none."""
+        """Rows that sum to one: these weights, the model's softmax, or normalised weights.
+
+        Weights that can be negative have none.
+        """
         if self.normalised:
             return self
         if self.softmax is not None:
@@ -135,7 +129,7 @@ class AttentionMap:
 
     @property
     def queries(self) -> Tensor:
-        """(groups, queries): token index of each query; prefix tokens first, then the grid; -1 is padding."""
+        """(groups, queries) token numbers: prefix tokens, then the grid; -1 is padding."""
         return self.places.queries
 
     @property
@@ -145,49 +139,56 @@ class AttentionMap:
 
     @property
     def prefix(self) -> int:
+        """Number of prefix tokens."""
         return self.places.prefix
 
     @property
     def query_grid(self) -> Grid:
+        """Rows and columns on which the queries lie."""
         return self.places.query_grid
 
     @property
     def key_grid(self) -> Grid:
+        """Rows and columns on which the keys lie."""
         return self.places.key_grid
 
     def dense(self) -> Tensor:
-        """(b, heads, query tokens, key tokens), zero where nothing can be attended. Large for windowed attention."""
+        """(b, heads, query tokens, key tokens), zero where nothing can be attended to.
+
+        Large for windowed attention.
+        """
         batch, _, heads, _, _ = self.values.shape
         rows, columns = (self.prefix + h * w for h, w in (self.query_grid, self.key_grid))
-        full = self.values.new_zeros(
-            batch, heads, rows + 1, columns + 1
-        )  # the last row and column take the padding
+        full = self.values.new_zeros(batch, heads, rows + 1, columns + 1)
         for group, (query, key) in enumerate(zip(self.queries, self.keys, strict=True)):
-            where = (query % (rows + 1))[:, None], (key % (columns + 1))[None, :]
-            full[:, :, where[0], where[1]] += self.values[:, group]
+            # padding, -1, goes to an additional last row and column
+            row, column = (query % (rows + 1))[:, None], (key % (columns + 1))[None, :]
+            full[:, :, row, column] += self.values[:, group]
         return full[:, :, :-1, :-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Sites:
-    """What was seen at one unit. Sites that were not wanted, or that the unit has not, are None."""
+    """What was observed at one unit; None where that was not wanted or does not exist."""
 
     before: Feature | None = None
+    """What the unit reads."""
     skip: Feature | None = None
     branch: Feature | None = None
+    """What the unit adds to the skip."""
     after: Feature | None = None
     """The sum of skip and branch; without a skip what the unit hands on."""
     out: Feature | None = None
     """What the unit hands on: `after`, past the activation or norm that ends its block."""
     attention: AttentionMap | None = None
     norm: Feature | None = None
-    """What the first normalisation within the unit hands on."""
+    """The output of the first normalisation within the unit."""
     hidden: Feature | None = None
-    """What the last weights of the unit read: hidden activations of an MLP, the heads of attention side by side."""
+    """What the last weights read: hidden activations of an MLP, or heads side by side."""
 
 
 class Observation(Mapping[str, Sites]):
-    """What was seen, by unit name, and the model's output from the same pass."""
+    """What was observed, by unit name, and the model's output from the same pass."""
 
     def __init__(self, sites: dict[str, Sites], output: Any) -> None:
         self._sites, self.output = sites, output
@@ -213,7 +214,7 @@ class _Outlet:
 
 
 class _Tap(nn.Module):
-    """A node that hands what flows past it to the consumer and returns nothing."""
+    """A node that hands its inputs to the consumer and returns nothing."""
 
     def __init__(
         self, unit: Unit, wiring: Wiring, slots: Sequence[tuple[Site, int]], outlet: _Outlet
@@ -223,26 +224,23 @@ class _Tap(nn.Module):
 
     def forward(self, *tensors: Any) -> None:
         assert self.outlet.consumer is not None
-        seen: dict[str, Any] = {}
-        features: dict[
-            int, Feature
-        ] = {}  # one tensor at two sites is one feature, whose statistics are made once
+        observed: dict[str, Any] = {}
+        features: dict[int, Feature] = {}  # one tensor at two sites is one feature
         rest = list(tensors)
         for site, count in self.slots:
-            taken, rest = rest[:count], rest[count:]
+            values, rest = rest[:count], rest[count:]
             if site == "attention":
-                seen[site] = _attention_map(self.wiring.attention, taken)
+                observed[site] = _attention_map(self.wiring.attention, values)
             else:
-                value = taken[0] if count == 1 else torch.stack(taken).sum(0)
-                seen[site] = features.setdefault(
-                    id(value), Feature(value, self.wiring.layouts.get(site))
-                )
-        self.outlet.consumer(self.unit, Sites(**seen))
+                value = values[0] if count == 1 else torch.stack(values).sum(0)
+                feature = Feature(value, self.wiring.layouts.get(site))
+                observed[site] = features.setdefault(id(value), feature)
+        self.outlet.consumer(self.unit, Sites(**observed))
 
 
 def _attention_map(sites: Sequence[AttentionSite], tensors: list[Any]) -> AttentionMap:
-    """Several products of one unit are put together along heads and groups (`merged`)."""
-    maps, before, rest = [], [], list(tensors)
+    """The weights of a unit; several products are put together along heads and groups."""
+    maps, unmixed, rest = [], [], list(tensors)
     for site in sites:
         assert site.places is not None
         if site.fused:
@@ -251,23 +249,20 @@ def _attention_map(sites: Sequence[AttentionSite], tensors: list[Any]) -> Attent
         else:
             assert site.arrangement is not None
             maps.append(site.places.gather(site.arrangement.matrix(rest.pop(0))))
-        mixed = (
-            site.arrangement.matrix(rest.pop(0))
-            if site.arrangement and site.kind == "mixed"
-            else None
-        )
-        before.append(site.places.gather(mixed) if mixed is not None else maps[-1])
-    clusters, places = merged(sites)
+        if site.arrangement and site.kind == "mixed":
+            unmixed.append(site.places.gather(site.arrangement.matrix(rest.pop(0))))
+        else:
+            unmixed.append(maps[-1])
+    clusters, places = combine_sites(sites)
     kinds = {sites[number].kind for numbers in clusters for number in numbers}
-    softmax = (
-        _together(before, clusters)
-        if "mixed" in kinds and kinds <= {"mixed", "probabilities"}
-        else None
-    )
-    return AttentionMap(_together(maps, clusters), places, kinds == {"probabilities"}, softmax)
+    softmax = None
+    if "mixed" in kinds and kinds <= {"mixed", "probabilities"}:
+        softmax = _combine(unmixed, clusters)
+    return AttentionMap(_combine(maps, clusters), places, kinds == {"probabilities"}, softmax)
 
 
-def _together(maps: list[Tensor], clusters: list[list[int]]) -> Tensor:
+def _combine(maps: list[Tensor], clusters: list[list[int]]) -> Tensor:
+    """Maps of a cluster side by side as heads, and clusters as groups."""
     groups = [maps[n[0]] if len(n) == 1 else torch.cat([maps[i] for i in n], 2) for n in clusters]
     return groups[0] if len(groups) == 1 else torch.cat(groups, 1)
 
@@ -281,7 +276,7 @@ class Tapped:
         self.outlet = _Outlet()
         self.module, nodes = copy_graph(module)
         self.order = {node: i for i, node in enumerate(self.module.graph.nodes)}
-        self.last: dict[fx.Node, fx.Node] = {}
+        self.taps: dict[fx.Node, fx.Node] = {}
         for unit, wiring in units:
             self._tap(unit, wiring, want, nodes)
         self.module.recompile()
@@ -292,10 +287,10 @@ class Tapped:
         slots: list[tuple[Site, int]] = []
         args: list[Any] = []
         for site in want:
-            found = _sources(site, wiring, nodes)
-            if found:
-                slots.append((site, len(found)))
-                args.extend(found)
+            sources = _sources(site, wiring, nodes)
+            if sources:
+                slots.append((site, len(sources)))
+                args.extend(sources)
         if not slots:
             return
         graph, name = self.module.graph, f"tap_{unit.index}"
@@ -303,15 +298,13 @@ class Tapped:
         last = max(needed, key=self.order.__getitem__)
         self.module.add_module(name, _Tap(unit, wiring, slots, self.outlet))
         with graph.inserting_after(
-            self.last.get(last, last)
-        ):  # after the tap of the unit beside it, if any
-            self.last[last] = graph.call_module(name, tuple(args))
+            self.taps.get(last, last)
+        ):  # after the tap of the unit beside it
+            self.taps[last] = graph.call_module(name, tuple(args))
 
     def run(self, images: Tensor, consumer: Consumer) -> Any:
-        outer, self.outlet.consumer = (
-            self.outlet.consumer,
-            consumer,
-        )  # a consumer may look again from within
+        """The model's output; every tap calls `consumer`, which may itself observe again."""
+        outer, self.outlet.consumer = self.outlet.consumer, consumer
         try:
             return self.module(images)
         finally:
@@ -319,19 +312,11 @@ class Tapped:
 
 
 def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]:
-    """The arguments a tap needs for one site; none if the unit has no such site, or an edit removed it."""
-    names: dict[str, list[str | None]] = {
-        "before": [wiring.before],
-        "skip": [wiring.skip],
-        "norm": [wiring.norm],
-        "hidden": [wiring.hidden],
-        "branch": list(wiring.branches),
-        "after": [wiring.after],
-        "out": [wiring.out],
-    }
+    """The arguments a tap needs for one site; none if the unit has no such site."""
     if site != "attention":
-        found = [nodes.get(name) if name is not None else None for name in names[site]]
-        return [] if None in found else found
+        names = wiring.branches if site == "branch" else (getattr(wiring, site),)
+        values = [nodes.get(name) for name in names]
+        return [] if None in values else values
     args: list[Any] = []
     for product in wiring.attention:
         node = nodes.get(product.product if product.fused else str(product.weights))
@@ -339,40 +324,19 @@ def _sources(site: Site, wiring: Wiring, nodes: dict[str, fx.Node]) -> list[Any]
             return []
         args.extend(fused_options(node) if product.fused else [node])
         if product.kind == "mixed":
-            before = nodes.get(str(product.softmax))
-            args.append(before if before is not None else node)
+            args.append(nodes.get(str(product.softmax), node))
     return args
 
 
 def fused_options(node: fx.Node) -> list[Any]:
-    """What probabilities of fused attention are made from, as `fused_probabilities` takes it."""
+    """The arguments of `fused_probabilities` for a fused attention node."""
     given = fused_arguments(node)
     defaults = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
-    return [
-        given["query"],
-        given["key"],
-        *(given.get(name, value) for name, value in defaults.items()),
-    ]
+    options = [given.get(name, default) for name, default in defaults.items()]
+    return [given["query"], given["key"], *options]
 
 
 def fused_arguments(node: fx.Node) -> dict[str, Any]:
     """The arguments of a fused attention node by name."""
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-
-
-def copy_graph(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[str, fx.Node]]:
-    """A new graph module over the same tensors, and its nodes by the names they had."""
-    graph, nodes = copy_nodes(module.graph)
-    return Compiled(module, graph), nodes
-
-
-def copy_nodes(graph: fx.Graph) -> tuple[fx.Graph, dict[str, fx.Node]]:
-    """A graph of the same nodes under the same names."""
-    copy = fx.Graph()
-    mapping: dict[fx.Node, fx.Node] = {}
-    for node in graph.nodes:
-        mapping[node] = copy.node_copy(node, mapping.__getitem__)
-        mapping[node].name = node.name
-    copy.set_codegen(graph._codegen)
-    return copy, {old.name: new for old, new in mapping.items()}

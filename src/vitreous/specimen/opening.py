@@ -16,18 +16,19 @@ from vitreous.errors import NotExportable, VitreousError, VitreousWarning
 from vitreous.image_size import ImageSize
 from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
-from vitreous.specimen.attention import AttentionSite, find_attention, merged, reach_of
-from vitreous.specimen.block_outputs import NORMS
-from vitreous.specimen.cache import recall, remember, structure
+from vitreous.specimen.attention import AttentionSite, combine_sites, find_attention, reach_of
+from vitreous.specimen.by_hand import open_by_hand
+from vitreous.specimen.cache import Parts, recall, remember, structure
 from vitreous.specimen.dissect import Piece, dissect
-from vitreous.specimen.graph import attribute, depends_on_input, first_line, op, read
-from vitreous.specimen.inputs import example, image_shape
-from vitreous.specimen.joins import Flow
+from vitreous.specimen.export import ADVICE, read_graph
+from vitreous.specimen.flow import Flow
+from vitreous.specimen.graph import attribute, depends_on_input, op
+from vitreous.specimen.inputs import Shape, example, first_line, image_shape
+from vitreous.specimen.joins import NORMS
 from vitreous.specimen.observe import Wiring
 from vitreous.specimen.positions import Positions
-from vitreous.specimen.proof import WAY_OUT, Mismatch, mismatch, refuse
+from vitreous.specimen.proof import Findings, Mismatch, find_mismatch, proved, refusal
 from vitreous.specimen.specimen import Specimen
-from vitreous.specimen.verify import Findings, proved
 
 
 def open(
@@ -39,123 +40,137 @@ def open(
 ) -> Specimen:
     """Open a model: read its graph and find what it is made of.
 
-    `model` is a module, or a name: timm's own, `hf:` (Hugging Face id, folder or config), `tv:` (torchvision), `run:`
-    or a path (a checkpoint of ours). `image` is the input size where the model does not say: a side, (height, width)
-    or (channels, height, width). `pretrained` loads published weights for a name. `units` names modules by hand, for
-    models whose graph cannot be read; "blocks" takes the blocks that the model repeats.
+    Parameters
+    ----------
+    model
+        A module, or a name: timm's own, `hf:` (Hugging Face id, folder or config), `tv:`
+        (torchvision), `run:` or a path (a checkpoint of ours).
+    image
+        The input size where the model does not say: a side, (height, width) or (channels, height,
+        width).
+    pretrained
+        Whether to load published weights for a name.
+    units
+        Paths of modules that are to be the units, for models whose graph cannot be read; a mapping
+        gives their kinds, "blocks" takes the blocks that the model repeats.
+
+    Returns
+    -------
+    Specimen
+        Shares the model's weights and has computed the same outputs.
+
+    Examples
+    --------
+    >>> specimen = vitreous.open("vit_tiny_patch16_224", pretrained=True)
+    >>> specimen.anatomy.counts()
+    {'stem': 1, 'attention': 12, 'mlp': 12, 'head': 1}
     """
-    name = model if isinstance(model, str) else type(model).__name__
+    name = model if isinstance(model, str) else ""
     if isinstance(model, str):
+        # imported here since it brings timm and torchvision, which a module does not need
         from vitreous.models.loading import load
 
         model = load(model, pretrained=pretrained, image=image)
     if not isinstance(model, nn.Module):
         raise VitreousError(f"A model is an nn.Module or a name, not {type(model).__name__}.")
-    inner = unwrapped(model)
-    name = type(inner).__name__ if name == type(model).__name__ else name
-    model = inner
+    model = unwrapped(model)
+    name = name or type(model).__name__
     _check_kind(model, name)
     _check_weights(model, name)
     shape = image_shape(model, image)
     if units is not None:
-        from vitreous.specimen.by_hand import by_hand
-
-        specimen = by_hand(model, name, shape, example(model, shape), units)
+        specimen = open_by_hand(model, name, shape, example(model, shape), units)
     else:
-        with _no_collections():
+        with _no_garbage_collection():
             specimen = _open(model, name, shape)
         if specimen.random:
-            warnings.warn(_chance(specimen), VitreousWarning, stacklevel=2)
+            places = ", ".join(specimen.random[:3]) + (", …" if len(specimen.random) > 3 else "")
+            message = (
+                f"{name} draws random numbers in evaluation mode, at {places}; every pass differs, "
+                "and so does what is measured. Set torch.manual_seed before each pass to repeat "
+                "one."
+            )
+            warnings.warn(message, VitreousWarning, stacklevel=2)
     specimen.trained = _trained_with(model)
     specimen.weights = weights_of(model)
     return specimen
 
 
 @contextmanager
-def _no_collections() -> Iterator[None]:
-    """Leave the garbage collector out: a graph is many small objects, and every collection walks those of torch, too:
-    a quarter of a second each time."""
-    running = gc.isenabled()
+def _no_garbage_collection() -> Iterator[None]:
+    """A graph is many small objects, and every collection walks torch's too, in 0.25 s."""
+    enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if running:
+        if enabled:
             gc.enable()
 
 
 def _trained_with(model: nn.Module) -> dict[str, Any]:
-    """How images have to look for the model, as timm, Hugging Face and our own runs say it; nothing if it does not."""
+    """The normalisation and labels that timm, Hugging Face and our own runs declare."""
     for name in ("trained_with", "pretrained_cfg", "default_cfg"):
-        says = getattr(model, name, None)
-        if isinstance(says, Mapping) and says.get("mean") and says.get("std"):
-            return {
-                key: tuple(says[key]) for key in ("mean", "std", "label_names") if says.get(key)
-            }
+        config = getattr(model, name, None)
+        if isinstance(config, Mapping) and config.get("mean") and config.get("std"):
+            keys = ("mean", "std", "label_names")
+            return {key: tuple(config[key]) for key in keys if config.get(key)}
     return {}
 
 
-def _open(model: nn.Module, name: str, shape: tuple[int, int, int]) -> Specimen:
+def _open(model: nn.Module, name: str, shape: Shape) -> Specimen:
     """A specimen that has computed what the model computes, from the cache or read anew."""
     images = example(model, shape)
     key = structure(model, images)
     known = recall(key, model)
+    findings: Findings = {}
     if known is not None:
         module, anatomy, wiring = known
         parts = module, replace(anatomy, model=name), wiring
-        findings: Findings = {}
         if _mismatch(Specimen(*parts), model, images, findings) is None:
             return Specimen(*_proved(*parts, findings))
-    for attempt in range(
-        2
-    ):  # with another stand-in for the batch size, which may have been the trouble
-        parts = _dissected(model, name, shape, read(model, images, attempt))
-        specimen, findings = Specimen(*parts), {}
-        found = _mismatch(specimen, model, images, findings)
-        if found is None or (
-            specimen.random and found.difference < float("inf")
-        ):  # draws in another order
-            remember(key, model, *parts)
+    for attempt in range(2):  # the second time with another prime for the batch size
+        parts = _dissected(model, name, shape, read_graph(model, images, attempt))
+        specimen = Specimen(*parts)
+        findings = {}
+        mismatch = _mismatch(specimen, model, images, findings)
+        draws_in_another_order = (
+            mismatch is not None and specimen.random and mismatch.difference < float("inf")
+        )
+        if mismatch is None or draws_in_another_order:
+            remember(key, model, parts)
             return Specimen(*_proved(*parts, findings))
-    assert found is not None
-    raise refuse(specimen, model, images, found)
-
-
-def _chance(specimen: Specimen) -> str:
-    places = ", ".join(specimen.random[:3]) + (", …" if len(specimen.random) > 3 else "")
-    return (
-        f"{specimen.anatomy.model} draws random numbers in evaluation mode, at {places}; every pass differs, and "
-        "so does what is measured. Set torch.manual_seed before each pass to repeat one."
-    )
+    assert mismatch is not None
+    raise refusal(specimen, model, images, mismatch)
 
 
 def _mismatch(
     specimen: Specimen, model: nn.Module, images: Tensor, findings: Findings
 ) -> Mismatch | None:
     try:
-        return mismatch(specimen, model, images, findings)
+        return find_mismatch(specimen, model, images, findings)
     except Exception as error:  # the graph fails where the model runs: as good as another answer
         return Mismatch(float("inf"), error=f"{type(error).__name__}: {first_line(error)}")
 
 
-def _dissected(
-    model: nn.Module, name: str, shape: tuple[int, int, int], module: fx.GraphModule
-) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
+def _dissected(model: nn.Module, name: str, shape: Shape, module: fx.GraphModule) -> Parts:
+    """The graph with its anatomy and the wiring of its units."""
     if not any(n.op == "call_function" for n in depends_on_input(module.graph)):
         raise VitreousError(
-            f"{name} computes nothing from its images: what it returns is the images themselves or does not depend on "
-            "them. Open a model whose forward pass returns features or class scores."
+            f"{name} computes nothing from its images: what it returns is the images themselves or "
+            "does not depend on them. Open a model whose forward pass returns features or class "
+            "scores."
         )
     try:
         flow = Flow(Positions(module))
         pieces = dissect(flow, model)
         sites = [find_attention(flow, p.body) if _attends(p, flow) else [] for p in pieces]
         wiring = {p.name: _wiring(p, s, flow) for p, s in zip(pieces, sites, strict=True)}
-        units = _units(pieces, sites, wiring, module, flow)
+        units = _units(pieces, wiring, flow)
     except Exception as cause:
         raise NotExportable(
-            f"The units of {name} cannot be told from its graph ({type(cause).__name__}: {first_line(cause)}); "
-            f"{WAY_OUT}."
+            f"The units of {name} cannot be told from its graph ({type(cause).__name__}: "
+            f"{first_line(cause)}); {ADVICE}."
         ) from cause
     total = sum(p.numel() for p in model.parameters())
     return module, Anatomy(name, shape, tuple(units), total), wiring
@@ -163,65 +178,64 @@ def _dissected(
 
 def _attends(piece: Piece, flow: Flow) -> bool:
     """Whether a unit is attention, or makes the grid smaller by attention (LeViT, Hiera)."""
-    return piece.kind == "attention" or (
-        piece.kind == "downsample" and flow.kind(piece.body) == "attention"
-    )
+    kind = flow.kind(piece.body) if piece.kind == "downsample" else piece.kind
+    return kind == "attention"
 
 
 def _proved(
     module: fx.GraphModule, anatomy: Anatomy, wiring: dict[str, Wiring], findings: Findings
-) -> tuple[fx.GraphModule, Anatomy, dict[str, Wiring]]:
-    """Attention that does not reproduce the model's own product is not shown; the rest says what its weights are."""
+) -> Parts:
+    """The parts with what the proof showed: failed attention is hidden."""
     wiring = {
         name: replace(unit, attention=tuple(proved(site, findings) for site in unit.attention))
         for name, unit in wiring.items()
     }
-    units = tuple(replace(unit, **_seen(wiring[unit.name].attention)) for unit in anatomy.units)
+    units = tuple(
+        replace(unit, **_attention_facts(wiring[unit.name].attention)) for unit in anatomy.units
+    )
     return module, replace(anatomy, units=units), wiring
 
 
-def _seen(sites: Sequence[AttentionSite]) -> dict[str, Any]:
-    """What the sites of a unit say about it."""
+def _attention_facts(sites: Sequence[AttentionSite]) -> dict[str, Any]:
+    """Fields of a unit that its attention sites determine."""
     if not sites:
         return {}
     hidden = next((site for site in sites if not site.visible), None)
     shown = hidden or sites[0]
     reason = next((site.reason for site in (shown, *sites) if site.reason), "")
-    kinds = [site.kind for site in sites]
-    weights = next(
-        (kind for kind in ("signed", "positive", "mixed") if kind in kinds), "probabilities"
-    )
     if hidden is not None:
         return {"reach": hidden.reach, "reason": reason}
-    clusters, places = merged(sites)
-    heads = sum(sites[number].heads or 1 for number in clusters[0])
-    reach = shown.reach if len(clusters) == 1 else reach_of(places)
-    return {"reach": reach, "reason": reason, "weights": weights, "heads": heads}
+    kinds = {site.kind for site in sites}
+    order = ("signed", "positive", "mixed", "probabilities")
+    clusters, places = combine_sites(sites)
+    return {
+        "reach": shown.reach if len(clusters) == 1 else reach_of(places),
+        "reason": reason,
+        "weights": next(kind for kind in order if kind in kinds),
+        "heads": sum(sites[number].heads or 1 for number in clusters[0]),
+    }
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside `torch.compile`, `DataParallel`, `DistributedDataParallel` or `AveragedModel`."""
-    wrappers = (
-        nn.DataParallel,
-        nn.parallel.DistributedDataParallel,
-        torch.optim.swa_utils.AveragedModel,
-    )
+    """The model inside `torch.compile`, (Distributed)DataParallel or `AveragedModel`."""
+    parallel = (nn.DataParallel, nn.parallel.DistributedDataParallel)
     inner = getattr(model, "_orig_mod", None)  # torch.compile's
-    inner = model.module if isinstance(model, wrappers) else inner
+    if isinstance(model, (*parallel, torch.optim.swa_utils.AveragedModel)):
+        inner = model.module
     return unwrapped(inner) if isinstance(inner, nn.Module) else model
 
 
 def _check_kind(model: nn.Module, name: str) -> None:
     """Models without Python code or ordinary weights cannot be opened; say what to open instead."""
+    quantised = ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
     for path, module in model.named_modules():
         where = f"Its module {path!r}" if path else name
         if isinstance(module, torch.jit.ScriptModule):
             raise VitreousError(
-                f"{where} is TorchScript, whose graph cannot be read; open the nn.Module it came from."
+                f"{where} is TorchScript, whose graph cannot be read; open the nn.Module it came "
+                "from."
             )
-        if type(module).__module__.startswith(
-            ("torch.ao.nn.quantized", "torch.ao.nn.intrinsic.quantized")
-        ):
+        if type(module).__module__.startswith(quantised):
             raise VitreousError(
                 f"{where} is quantised and has no plain weights; open the model before conversion."
             )
@@ -232,6 +246,7 @@ def _check_kind(model: nn.Module, name: str) -> None:
 
 
 def _check_weights(model: nn.Module, name: str) -> None:
+    """Raise an error for weights without shape or values, or that are not finite."""
     learned = set(dict(model.named_parameters()))
     for path, weight in [*model.named_parameters(), *model.named_buffers()]:
         if nn.parameter.is_lazy(weight):
@@ -242,123 +257,116 @@ def _check_weights(model: nn.Module, name: str) -> None:
             raise VitreousError(
                 f"{path!r} of {name} is on the meta device, without values; load its weights first."
             )
-        bad = (
-            ~weight.isfinite() if path in learned else weight.isnan()
-        )  # masks among the buffers may be infinite
+        # masks among the buffers may be infinite
+        bad = ~weight.isfinite() if path in learned else weight.isnan()
         if bool(bad.any()):
-            count = int(bad.sum())
             raise VitreousError(
-                f"{count} of {weight.numel()} values of {path!r} in {name} are NaN or infinite; nothing measured on it "
-                "would mean anything: load another checkpoint."
+                f"{int(bad.sum())} of {weight.numel()} values of {path!r} in {name} are NaN or "
+                "infinite; nothing measured on it would mean anything: load another checkpoint."
             )
 
 
 def _wiring(piece: Piece, sites: list[AttentionSite], flow: Flow) -> Wiring:
-    after = flow.layout(piece.after)
-    norm = next((n for n in piece.body if op(n) in NORMS and n in flow.data), None)
-    hidden = _hidden(piece, flow)
+    """The names and layouts of the nodes at which a unit can be observed."""
+    nodes = {
+        "before": piece.before,
+        "skip": piece.skip,
+        "after": piece.after,
+        "out": piece.out,
+        "norm": next((n for n in piece.body if op(n) in NORMS and n in flow.data), None),
+        "hidden": _hidden(piece, flow),
+    }
+    names = {site: node.name if node is not None else None for site, node in nodes.items()}
+    layouts = {site: flow.layout(node) for site, node in nodes.items()}
+    layouts["branch"] = flow.layout(piece.branches[0])
+    if layouts["branch"] is None and piece.total is not None:
+        layouts["branch"] = layouts["after"]
     return Wiring(
-        before=piece.before.name if piece.before is not None else None,
-        skip=piece.skip.name if piece.skip is not None else None,
+        **names,  # type: ignore[arg-type]
         branches=tuple(b.name for b in piece.branches),
         total=piece.total.name if piece.total is not None else None,
-        after=piece.after.name,
-        out=piece.out.name,
-        layouts={
-            "before": flow.layout(piece.before),
-            "skip": flow.layout(piece.skip),
-            "branch": flow.layout(piece.branches[0])
-            or (after if piece.total is not None else None),
-            "after": after,
-            "out": flow.layout(piece.out),
-            "norm": flow.layout(norm),
-            "hidden": flow.layout(hidden),
-        },
+        layouts=layouts,
         attention=tuple(sites),
-        norm=norm.name if norm is not None else None,
-        hidden=hidden.name if hidden is not None else None,
     )
 
 
 def _hidden(piece: Piece, flow: Flow) -> fx.Node | None:
-    """What the last weights of a unit read, if the unit has computed it itself; weights of a gate, which sees no
-    positions, do not count."""
-    for node in reversed(
-        [n for n in piece.body if flow.role[n] in ("linear", "conv", "mix", "mixer")]
-    ):
-        source = next((n for n in node.all_input_nodes if n in flow.data), None)
-        layout = flow.layout(source)
-        if flow.role[node] in ("mix", "mixer") or (layout is not None and layout.grid is not None):
+    """What the last weights of a unit read, if the unit has computed it itself.
+
+    Weights of a gate, which has no positions, do not count.
+    """
+    for node in reversed(piece.body):
+        role = flow.role[node]
+        if role not in ("linear", "conv", "mix", "mixer"):
+            continue
+        source = next(iter(flow.positions.data_inputs(node)), None)
+        if role in ("mix", "mixer") or flow.grid(source) is not None:
             return source if source in piece.body else None
     return None
 
 
-def _units(
-    pieces: list[Piece],
-    sites: list[list[AttentionSite]],
-    wiring: dict[str, Wiring],
-    module: fx.GraphModule,
-    flow: Flow,
-) -> list[Unit]:
+def _units(pieces: list[Piece], wiring: dict[str, Wiring], flow: Flow) -> list[Unit]:
+    """The units as plain data."""
     stages, units = _Stages(), []
-    for index, (piece, found) in enumerate(zip(pieces, sites, strict=True)):
-        layout = wiring[piece.name].layouts["out"]
+    for index, piece in enumerate(pieces):
+        layout, sites = wiring[piece.name].layouts["out"], wiring[piece.name].attention
         grid = layout.grid if layout is not None else None
-        heads = [site.heads for site in found]
-        units.append(
-            Unit(
-                name=piece.name,
-                kind=piece.kind,
-                index=index,
-                stage=stages.enter(piece.kind, grid),
-                depth=index / max(1, len(pieces) - 1),
-                grid=grid,
-                channels=layout.channels if layout is not None else _last_size(piece.out),
-                prefix=layout.prefix if layout is not None and grid is not None else (),
-                heads=sum(h for h in heads if h) if heads and all(heads) else None,
-                reach=found[0].reach if found else None,
-                skip=piece.skip is not None,
-                parameters=_parameters(piece.body + piece.projection, module, flow),
-            )
+        heads = [site.heads for site in sites]
+        unit = Unit(
+            name=piece.name,
+            kind=piece.kind,
+            index=index,
+            stage=stages.enter(piece.kind, grid),
+            depth=index / max(1, len(pieces) - 1),
+            grid=grid,
+            channels=layout.channels if layout is not None else _last_size(piece.out),
+            prefix=layout.prefix if layout is not None and grid is not None else (),
+            heads=sum(h for h in heads if h) if heads and all(heads) else None,
+            reach=sites[0].reach if sites else None,
+            skip=piece.skip is not None,
+            parameters=_parameters(piece.body + piece.projection, flow),
         )
+        units.append(unit)
     return units
 
 
 class _Stages:
-    """The stem is stage 0; a grid smaller than all before begins a stage; a grid seen before belongs to its stage."""
+    """Counts stages: the stem is 0, and a grid smaller than all before begins the next."""
 
     def __init__(self) -> None:
         self.by_grid: dict[Grid, int] = {}
         self.current = 0
 
     def enter(self, kind: str, grid: Grid | None) -> int:
+        """The stage of the next unit; a grid that occurred before belongs to its stage."""
         if kind == "stem":
             return 0
-        if grid is not None and grid not in self.by_grid:
-            smallest = min((h * w for h, w in self.by_grid), default=None)
-            if smallest is None or grid[0] * grid[1] < smallest:
+        if grid is not None:
+            smaller = all(grid[0] * grid[1] < h * w for h, w in self.by_grid)
+            if grid not in self.by_grid and smaller:
                 self.by_grid[grid] = len(self.by_grid) + 1
-        self.current = self.by_grid.get(grid, self.current) if grid is not None else self.current
+            self.current = self.by_grid.get(grid, self.current)
         return max(1, self.current)
 
 
 def _last_size(node: fx.Node) -> int | None:
+    """The number of features of a vector per image."""
     value = node.meta.get("val")
     size = value.shape[-1] if isinstance(value, Tensor) and value.ndim == 2 else None
     return int(size) if isinstance(size, int) else None
 
 
-def _parameters(body: list[fx.Node], module: fx.GraphModule, flow: Flow) -> int:
-    """Parameters that enter the computation of these nodes."""
-    found: set[str] = set()
+def _parameters(body: list[fx.Node], flow: Flow) -> int:
+    """The number of parameters that enter the computation of these nodes."""
+    targets: set[str] = set()
     queue = [p for n in body for p in n.all_input_nodes if p not in flow.data]
-    seen = set(queue)
+    visited = set(queue)
     while queue:
         node = queue.pop()
         if node.op == "get_attr":
-            found.add(str(node.target))
-        fresh = set(node.all_input_nodes) - seen - flow.data
-        seen |= fresh
+            targets.add(str(node.target))
+        fresh = set(node.all_input_nodes) - visited - flow.data
+        visited |= fresh
         queue.extend(fresh)
-    values = (attribute(module, target) for target in found)
+    values = (attribute(flow.positions.module, target) for target in targets)
     return sum(v.numel() for v in values if isinstance(v, nn.Parameter))

@@ -1,13 +1,14 @@
-"""Attention products: contractions over the positions of keys, of weights that depend on the image with values.
+"""Attention products: weights that depend on the image times values, summed over keys.
 
-What makes a product attention is what its axes are, not how it is written. The weights have an axis of keys, which is
-summed over and along which the values are at different places, and they belong to a query, which is at a place of its
-own (or is learned). Which axis is which is read off the positions of both operands.
+What makes a product attention is what its axes are, not how it is written. The weights have an axis
+of keys, which is summed over and along which the values are at different places, and they belong to
+a query, which is at a place of its own (or is learned). Which axis is which is read off the
+positions of both operands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import permutations
 from math import prod
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, fx
 
 from vitreous.specimen.contractions import PRODUCTS, Contraction, contraction
-from vitreous.specimen.graph import op
+from vitreous.specimen.graph import op, shape_of, walk_up
 from vitreous.specimen.mixing import SPATIAL
 from vitreous.specimen.positions import Positions
 from vitreous.specimen.trace import (
@@ -27,11 +28,9 @@ from vitreous.specimen.trace import (
     constant_along,
     on_grid,
     only_prefix,
-    shape_of,
     varying,
 )
 
-ATTENTION = {"scaled_dot_product_attention", "softmax"}
 LEARNED = {"linear", "scaled_dot_product_attention", *PRODUCTS}
 
 
@@ -40,20 +39,21 @@ class Arrangement:
     """How weights have to be turned to be matrices of queries by keys."""
 
     order: tuple[int, ...]
-    """Their dimensions: what runs along, then the queries', then the keys'."""
+    """Their dimensions: leading ones, then those of the queries, then those of the keys."""
     queries: int
+    """Number of dimensions of the queries."""
     keys: int
-    """How many dimensions the queries and the keys have."""
+    """Number of dimensions of the keys."""
 
     def matrix(self, weights: Tensor) -> Tensor:
-        """(…, queries, keys)."""
+        """Turn weights into (…, queries, keys)."""
         turned = weights.permute(self.order)
         lead = turned.shape[: turned.ndim - self.queries - self.keys]
-        middle = turned.shape[len(lead) : len(lead) + self.queries].numel()
-        return turned.reshape(*lead, middle, turned.shape[turned.ndim - self.keys :].numel())
+        queries = turned.shape[len(lead) : len(lead) + self.queries].numel()
+        return turned.reshape(*lead, queries, turned.shape[turned.ndim - self.keys :].numel())
 
     def native(self, matrix: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """The inverse, for weights of this shape, whatever the batch."""
+        """The inverse of `matrix`, for weights of this shape, whatever the batch."""
         sizes = [shape[dim] for dim in self.order[len(self.order) - self.queries - self.keys :]]
         turned = matrix.reshape(*matrix.shape[:-2], *sizes)
         return turned.permute([self.order.index(dim) for dim in range(len(self.order))])
@@ -65,7 +65,6 @@ class Product:
 
     contraction: Contraction
     weights: fx.Node
-    values: fx.Node
     arrangement: Arrangement
     query: Trace
     """Positions of the queries, (…, queries)."""
@@ -73,46 +72,83 @@ class Product:
     """Positions of the keys, (…, keys)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Roles:
+    """Which operand of a contraction is what."""
+
+    product: Contraction
+    weights: int
+    values: int
+
+    @property
+    def weight_letters(self) -> str:
+        return self.product.letters[self.weights]
+
+    @property
+    def value_letters(self) -> str:
+        return self.product.letters[self.values]
+
+    def keys(self, values: Trace | None) -> set[str]:
+        """The letters summed over along which the values are at different places."""
+        if values is None:
+            return set()
+        shared = set(self.weight_letters) & set(self.value_letters)
+        moving = set().union(*(_letters(one, self.value_letters) for one in values.both))
+        return (shared - set(self.product.output)) & moving
+
+
 def attention_product(positions: Positions, node: fx.Node) -> Product | None:
     """The attention product that a node computes, if it computes one and positions are known."""
-    found = contraction(node)
-    if found is None:
+    product = contraction(node)
+    if product is None:
         return None
-    among = [number for number, operand in enumerate(found.operands) if operand in positions.data]
+    among = [number for number, operand in enumerate(product.operands) if operand in positions.data]
     for w, v in permutations(among, 2):
-        weights = positions.known(found.operands[w])
-        values = positions.known(found.operands[v])
-        keys = _keys(found, w, v, values)
-        if not keys and weights is not None and positions.weights_among(found) == w:
-            keys, values = _single(found, w, v, weights, values)
+        roles = _Roles(product, w, v)
+        weights = positions.known(product.operands[w])
+        values = positions.known(product.operands[v])
+        keys = roles.keys(values)
+        if not keys and weights is not None and positions.weights_among(product) == w:
+            keys, values = _single_key(roles, weights, values)
         if weights is None or values is None or not keys:
             continue
-        queries = [one for one in weights.both if not keys & _letters(one, found.letters[w])]
-        if queries and not (only_prefix(values) and _of_summary(positions, found, w, v)):
-            others = [one for one in weights.both if one is not queries[0]]
-            return _product(found, w, v, keys, queries[0], values, others)
-    number = positions.weights_among(found) if node in positions.pooled else None
+        sides = weights.both
+        queries = [one for one in sides if not keys & _letters(one, roles.weight_letters)]
+        if queries and not (only_prefix(values) and _is_linear(positions, roles, values)):
+            other = next((one for one in sides if one is not queries[0]), None)
+            return _product(roles, keys, queries[0], values, other)
+    return _with_learned_queries(positions, node, product)
+
+
+def _with_learned_queries(
+    positions: Positions, node: fx.Node, product: Contraction
+) -> Product | None:
+    """A product whose weights belong to queries that are learned."""
+    number = positions.weights_among(product) if node in positions.pooled else None
     if number is None or feeds_back(positions, node):
         return None
-    values = positions.known(found.operands[1 - number])
-    keys = _keys(found, number, 1 - number, values)
-    return (
-        _product(found, number, 1 - number, keys, None, values)
-        if values is not None and keys
-        else None
-    )
+    roles = _Roles(product, number, 1 - number)
+    values = positions.known(product.operands[1 - number])
+    keys = roles.keys(values)
+    return _product(roles, keys, None, values) if values is not None and keys else None
 
 
 def _letters(trace: Trace, letters: str) -> set[str]:
+    """The letters along which positions differ."""
     return {letters[dim] for dim in varying(trace.ids)}
 
 
-def _single(
-    found: Contraction, w: int, v: int, weights: Trace, values: Trace | None
+def _single_key(
+    roles: _Roles, weights: Trace, values: Trace | None
 ) -> tuple[set[str], Trace | None]:
-    """A single key for each query. If all positions were pooled into it, it lies on a grid of one cell."""
-    shape, over = shape_of(found.operands[v]), [found.letters[w][dim] for dim in found.summed(w)]
-    if any(shape[found.letters[v].index(c)] > 1 for c in over if c in found.letters[v]):
+    """Letters and values where each query has a single key.
+
+    If all positions were pooled into it, it lies on a grid of one cell.
+    """
+    product, letters = roles.product, roles.value_letters
+    shape = shape_of(product.operands[roles.values])
+    over = [roles.weight_letters[dim] for dim in product.summed(roles.weights)]
+    if any(shape[letters.index(c)] > 1 for c in over if c in letters):
         return set(), values
     if values is None and shape[0] == weights.ids.shape[0]:
         lead = weights.ids.reshape(shape[0], -1)[:, 0].reshape(-1, *[1] * (len(shape) - 1))
@@ -120,135 +156,120 @@ def _single(
     return set(over), values
 
 
-def _keys(found: Contraction, w: int, v: int, values: Trace | None) -> set[str]:
-    """The letters summed over along which the values are at different places."""
-    shared = (set(found.letters[w]) & set(found.letters[v])) - set(found.output)
-    return (
-        shared & set().union(*(_letters(one, found.letters[v]) for one in values.both))
-        if values
-        else set()
-    )
-
-
 def _product(
-    found: Contraction,
-    w: int,
-    v: int,
-    keys: set[str],
-    query: Trace | None,
-    values: Trace,
-    others: Sequence[Trace] = (),
+    roles: _Roles, keys: set[str], query: Trace | None, values: Trace, other: Trace | None = None
 ) -> Product | None:
-    mine, theirs, shape = found.letters[w], found.letters[v], shape_of(found.operands[w])
-    own = [c for c in found.own(w, v) if c in found.output]
-    moving = _letters(query, mine) if query is not None else set()
-    asking = [c for c in own if c in moving] or own[-1:]
-    along = [c for c in mine if c in keys]
-    rest = [c for c in mine if c not in asking and c not in along]
-    if any(c not in found.output and shape[mine.index(c)] > 1 for c in rest):
+    """The attention product with these letters of keys; None if its axes are not clear.
+
+    `query` is the positions of the weights' queries, None for learned ones; `other` is the weights'
+    other positions, those of their keys.
+    """
+    product, letters = roles.product, roles.weight_letters
+    sizes = dict(zip(letters, shape_of(product.operands[roles.weights]), strict=True))
+    exclusive = [c for c in product.exclusive(roles.weights, roles.values) if c in product.output]
+    moving = _letters(query, letters) if query is not None else set()
+    asking = [c for c in exclusive if c in moving] or exclusive[-1:]
+    along = [c for c in letters if c in keys]
+    rest = [c for c in letters if c not in asking and c not in along]
+    if any(c not in product.output and sizes[c] > 1 for c in rest):
         return None  # summed over something else as well
-    arrangement = Arrangement(
-        tuple(mine.index(c) for c in rest + asking + along), len(asking), len(along)
-    )
-    key = _along(values, theirs, rest, along, [shape[mine.index(c)] for c in rest + along])
-    if key is None and others:  # a weight for several places at once: whole windows, say
-        key = others[0].like(arrangement.matrix(others[0].ids)[..., 0, :])
+    order = tuple(letters.index(c) for c in rest + asking + along)
+    arrangement = Arrangement(order, len(asking), len(along))
+    key = _key_positions(values, roles.value_letters, rest, along, sizes)
+    if key is None and other is not None:  # a weight for several places at once: whole windows, say
+        key = other.like(arrangement.matrix(other.ids)[..., 0, :])
     if key is None:
         return None
-    lead = key.ids.shape[:-1]
     if query is None:
-        count = prod(shape[mine.index(c)] for c in asking)
-        ids = (
-            key.ids.amax(-1, keepdim=True) // SPAN * SPAN
-            + PREFIX
-            + len(key.prefix)
-            + torch.arange(count)
-        )
-        query = Trace(ids.expand(*lead, -1), key.grid, key.prefix + ("query",) * count)
+        count = prod(sizes[c] for c in asking)
+        image = key.ids.amax(-1, keepdim=True) // SPAN * SPAN
+        ids = image + PREFIX + len(key.prefix) + torch.arange(count)
+        names = key.prefix + ("query",) * count
+        query = Trace(ids.expand(*key.ids.shape[:-1], -1), key.grid, names)
     else:
         query = query.like(arrangement.matrix(query.ids)[..., 0])
-    weights, valued = found.operands[w], found.operands[v]
-    return Product(found, weights, valued, arrangement, query, key)
+    return Product(product, product.operands[roles.weights], arrangement, query, key)
 
 
-def _along(
-    values: Trace, letters: str, rest: list[str], keys: list[str], sizes: list[int]
+def _key_positions(
+    values: Trace, letters: str, rest: list[str], keys: list[str], sizes: dict[str, int]
 ) -> Trace | None:
-    """Positions of the keys as (…, keys), along the dimensions that the weights have."""
+    """Positions of the keys as (…, keys), along the dimensions that the weights have.
+
+    None if several places share a weight.
+    """
+    wanted = rest + keys
     ids = compact(values.ids) if values.across is None else values.ids
     for dim in reversed(range(len(letters))):
-        if letters[dim] in rest + keys:
+        if letters[dim] in wanted:
             continue
         if not constant_along(ids, dim):
-            return None  # several places share a weight
-        ids = ids.select(dim, 0)
-    left = [c for c in letters if c in rest + keys]
-    ids = ids.permute([left.index(c) for c in rest + keys if c in left])
-    where = iter(ids.shape)
-    ids = ids.reshape([next(where) if c in left else 1 for c in rest + keys])
-    for dim, size in enumerate(sizes):
-        if size == 1 and not constant_along(ids, dim):
             return None
-        ids = ids.narrow(dim, 0, 1) if size == 1 else ids
-    return values.like(ids.expand(sizes).flatten(len(rest)))
+        ids = ids.select(dim, 0)
+    left = [c for c in letters if c in wanted]
+    ids = ids.permute([left.index(c) for c in wanted if c in left])
+    remaining = iter(ids.shape)
+    ids = ids.reshape([next(remaining) if c in left else 1 for c in wanted])
+    for dim, letter in enumerate(wanted):
+        if sizes[letter] == 1:
+            if not constant_along(ids, dim):
+                return None
+            ids = ids.narrow(dim, 0, 1)
+    return values.like(ids.expand([sizes[c] for c in wanted]).flatten(len(rest)))
 
 
 def feeds_back(positions: Positions, node: fx.Node) -> bool:
-    """Whether a summary over all positions is multiplied with every one of them again: the second half of linear
-    attention. Where something is learned between, only a sum over the summary's rows by plain features counts."""
-    queue, seen = [(node, False)], {node}
+    """Whether a summary over all positions is multiplied with every one of them again.
+
+    That is the second half of linear attention. Where something is learned in between, only a sum
+    over the summary's rows by plain features counts.
+    """
+    queue, visited = [(node, False)], {node}
     while queue:
         current, learned = queue.pop()
         for user in current.users:
-            others = [p for p in user.all_input_nodes if p in positions.data and p not in seen]
-            spread = [other for other in others if on_grid(positions.known(other))]
-            if spread and (_sums_rows(positions, user, current) if learned else _multiplies(user)):
+            others = [p for p in positions.data_inputs(user) if p not in visited]
+            name, spread = op(user), any(on_grid(positions.known(other)) for other in others)
+            if spread and learned and _sums_rows(positions, user, current):
                 return True
-            if (
-                user in seen
-                or user.op != "call_function"
-                or len(spread) + (op(user) in ATTENTION) > 0
-            ):
+            if spread and not learned and (contraction(user) is not None or name == "mul"):
+                return True
+            attends = name in {"scaled_dot_product_attention", "softmax"}
+            if user in visited or user.op != "call_function" or spread or attends:
                 continue
-            seen.add(user)
-            queue.append((user, learned or op(user) in LEARNED or bool(SPATIAL.search(op(user)))))
+            visited.add(user)
+            queue.append((user, learned or name in LEARNED or bool(SPATIAL.search(name))))
     return False
 
 
-def _multiplies(node: fx.Node) -> bool:
-    return contraction(node) is not None or op(node) == "mul"
-
-
 def _sums_rows(positions: Positions, node: fx.Node, summary: fx.Node) -> bool:
-    found, trace = contraction(node), positions.known(summary)
-    if found is None or trace is None or summary not in found.operands or len(found.operands) != 2:
+    """Whether a product sums over the rows of a summary, without being attention to them."""
+    product, trace = contraction(node), positions.known(summary)
+    if product is None or trace is None:
         return False
-    if positions.weights_among(found) == 1 - found.operands.index(summary):
-        return False  # attention to the rows
-    return any(
-        not constant_along(trace.ids, dim) for dim in found.summed(found.operands.index(summary))
-    )
+    if summary not in product.operands or len(product.operands) != 2:
+        return False
+    number = product.operands.index(summary)
+    if positions.weights_among(product) == 1 - number:
+        return False
+    return any(not constant_along(trace.ids, dim) for dim in product.summed(number))
 
 
-def _of_summary(positions: Positions, found: Contraction, w: int, v: int) -> bool:
-    """Whether tokens without a place are rows of a summary that plain features read: linear attention."""
-    values = positions.known(found.operands[v])
-    learned = values is not None and "query" in values.prefix
-    return is_summary(positions, found.operands[v]) or (
-        learned and positions.weights_among(found) != w
-    )
+def _is_linear(positions: Positions, roles: _Roles, values: Trace) -> bool:
+    """Whether plain features read the rows of a summary, as in linear attention."""
+    if is_summary(positions, roles.product.operands[roles.values]):
+        return True
+    return "query" in values.prefix and positions.weights_among(roles.product) != roles.weights
 
 
 def is_summary(positions: Positions, node: fx.Node) -> bool:
     """Whether a tensor is the sum of two others over all positions, with nothing learned since."""
-    queue, seen = [node], {node}
-    while queue:
-        current = queue.pop()
+
+    def follow(current: fx.Node) -> Iterable[fx.Node]:
+        learned = op(current) in LEARNED or SPATIAL.search(op(current))
+        return [] if learned else positions.data_inputs(current)
+
+    for current in walk_up(node, follow, depth_first=True):
         if current in positions.pooled:
             return feeds_back(positions, current)
-        if op(current) in LEARNED or SPATIAL.search(op(current)):
-            continue
-        fresh = [p for p in current.all_input_nodes if p in positions.data and p not in seen]
-        seen.update(fresh)
-        queue.extend(fresh)
     return False

@@ -1,9 +1,8 @@
-"""A model opened up: run it, look inside it, change it."""
+"""A model opened up: run it, observe it, change it."""
 
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -17,7 +16,7 @@ from vitreous.errors import BadImages, UnknownName, VitreousError
 from vitreous.specimen import intervene
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.attention import AttentionSite
-from vitreous.specimen.graph import is_random, op, path
+from vitreous.specimen.graph import copy_graph, is_random, op, path
 from vitreous.specimen.observe import (
     Consumer,
     Observation,
@@ -25,20 +24,30 @@ from vitreous.specimen.observe import (
     Sites,
     Tapped,
     Wiring,
-    copy_graph,
-    known_sites,
+    check_sites,
 )
+
+Edit = Callable[[fx.GraphModule, dict[str, fx.Node]], None]
+"""Changes a copy of the graph, whose nodes it gets by name."""
 
 
 class Specimen(nn.Module):
     """A model whose parts have names.
 
-    Calling it gives the model's output. It shares the model's weights and never changes them; every intervention
-    returns a new specimen. Moving a specimen to another device or precision leaves the model where it is.
+    Calling it gives the model's output. It shares the model's weights and never changes them; every
+    intervention returns a new specimen. Moving a specimen to another device or precision leaves the
+    model where it is.
+
+    Examples
+    --------
+    >>> specimen = vitreous.open("vit_tiny_patch16_224")
+    >>> specimen.observe(images)["blocks.0.attn"].branch.tokens.shape
+    torch.Size([8, 197, 192])
+    >>> specimen.without("blocks.5.mlp")(images)
     """
 
     trained: Mapping[str, Any] = MappingProxyType({})
-    """`mean` and `std` of the images' channels and `label_names`, where the model says what it was trained with."""
+    """`mean`, `std` and `label_names` of the training images, where the model says so."""
     weights: str = "unknown"
     """Where its weights come from: pretrained, trained, random or unknown."""
 
@@ -59,18 +68,16 @@ class Specimen(nn.Module):
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The ordered sequence of units."""
+        """The units, in order."""
         return self.anatomy.units
 
     @property
     def random(self) -> tuple[str, ...]:
-        """Where the model draws random numbers in evaluation mode, as `path (operation)`; mostly nowhere."""
+        """Where the model draws random numbers in evaluation mode, as `path (operation)`."""
         graph = getattr(self.module, "graph", None)
-        if not isinstance(graph, fx.Graph):  # named by hand
+        if not isinstance(graph, fx.Graph):  # units named by hand
             return ()
-        needed: set[fx.Node] = (
-            set()
-        )  # what the output depends on: a draw that nobody uses changes nothing
+        needed: set[fx.Node] = set()  # what the output depends on: an unused draw changes nothing
         for node in reversed(graph.nodes):
             if node.op == "output" or not needed.isdisjoint(node.users):
                 needed.add(node)
@@ -87,23 +94,25 @@ class Specimen(nn.Module):
         return self.module(images)
 
     def _check(self, images: Any) -> None:
-        wanted = self.anatomy.image
+        """Raise `BadImages` for a batch of another shape, type or device than the model takes."""
+        wanted, model = self.anatomy.image, self.anatomy.model
         if not isinstance(images, Tensor):
             sizes = ", ".join(map(str, wanted))
             raise BadImages(
-                f"Images come as one tensor of shape (batch, {sizes}), not as {type(images).__name__}."
+                f"Images come as one tensor of shape (batch, {sizes}), not as "
+                f"{type(images).__name__}."
             )
         if images.ndim != 4 or tuple(images.shape[1:]) != wanted:
             shape, size = tuple(images.shape), "x".join(map(str, wanted))
             raise BadImages(
-                f"{self.anatomy.model} was opened for images of {size} (batch first), not {shape}; "
-                "resize them, or open the model again with image=(height, width)."
+                f"{model} was opened for images of {size} (batch first), not {shape}; resize them, "
+                "or open the model again with image=(height, width)."
             )
         weight = next(self.parameters(), None)
         if weight is not None and (images.device != weight.device or images.dtype != weight.dtype):
             raise BadImages(
-                f"The images are {images.dtype} on {images.device} but {self.anatomy.model} is {weight.dtype} on "
-                f"{weight.device}; use images.to({str(weight.device)!r}, {weight.dtype})."
+                f"The images are {images.dtype} on {images.device} but {model} is {weight.dtype} "
+                f"on {weight.device}; use images.to({str(weight.device)!r}, {weight.dtype})."
             )
 
     def observe(
@@ -114,31 +123,48 @@ class Specimen(nn.Module):
         each: Consumer | None = None,
         grad: bool = False,
     ) -> Observation:
-        """What every unit sees and does, in one forward pass.
+        """What units read and compute, in one forward pass.
 
-        With `each`, a function of a unit and its sites, every unit is handed over as soon as it exists and freed
-        afterwards; without it everything is kept and returned. `want` is any of 'before', 'skip', 'norm',
-        'hidden', 'branch', 'after', 'out' and 'attention'; `units` names units as in `Anatomy.find`.
+        Parameters
+        ----------
+        images
+            A batch of images, (b, c, h, w).
+        want
+            Any of 'before', 'skip', 'norm', 'hidden', 'branch', 'after', 'out' and 'attention'.
+        units
+            Names of units, as in `Anatomy.find`.
+        each
+            A function of a unit and its sites, called as soon as they exist; they are freed
+            afterwards. Without it everything is kept and returned.
+        grad
+            Whether gradients can flow through what is observed.
+
+        Returns
+        -------
+        Observation
+            The sites by unit name, and the model's `output`.
+
+        Examples
+        --------
+        >>> specimen.observe(images, ["attention"], "attention")["blocks.0.attn"].attention.values
         """
         self._check(images)
-        wanted = known_sites(want)
+        wanted = check_sites(want)
         chosen = self._find(units)
         kept: dict[str, Sites] = {}
         key = (wanted, tuple(u.name for u in chosen))
         if key not in self._tapped:
-            self._tapped[key] = Tapped(
-                self.module, [(u, self._wiring[u.name]) for u in chosen], wanted
-            )
+            wired = [(u, self._wiring[u.name]) for u in chosen]
+            self._tapped[key] = Tapped(self.module, wired, wanted)
+        consumer = each or (lambda unit, sites: kept.__setitem__(unit.name, sites))
         with torch.set_grad_enabled(grad and torch.is_grad_enabled()):
-            output = self._tapped[key].run(
-                images, each or (lambda unit, sites: kept.__setitem__(unit.name, sites))
-            )
+            output = self._tapped[key].run(images, consumer)
         return Observation(kept, output)
 
     def mean_attention(
         self, batches: Iterable[Tensor], units: str | Sequence[str] = "attention"
     ) -> dict[str, Tensor]:
-        """Attention averaged over images (A2.26), per unit as (groups, heads, queries, keys), for `with_attention`."""
+        """Attention averaged over images, by unit, (groups, heads, queries, keys)."""
         sums: dict[str, Tensor] = {}
         count = 0
 
@@ -157,9 +183,13 @@ class Specimen(nn.Module):
         return {name: (total / count).float() for name, total in sums.items()}
 
     def without(self, *units: str) -> Specimen:
-        """Lesion: the same model without what these units add (A4.14).
+        """Lesion: the same model without what these units add.
 
         Also takes the path of one convolution inside a unit, which then becomes the identity.
+
+        Examples
+        --------
+        >>> specimen.without("blocks.*.attn", "blocks.11.mlp")(images)
         """
 
         def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
@@ -173,7 +203,12 @@ class Specimen(nn.Module):
         return self._edited(edit, f"without {', '.join(units)}")
 
     def without_skip(self, *units: str) -> Specimen:
-        """The same model without the skip connections around these units."""
+        """The same model without the skip connections around these units.
+
+        Examples
+        --------
+        >>> specimen.without_skip("blocks.5.mlp")(images)
+        """
 
         def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
             for unit in self._find(units):
@@ -182,8 +217,14 @@ class Specimen(nn.Module):
         return self._edited(edit, f"without skip {', '.join(units)}")
 
     def with_branch(self, units: str, fn: Callable[..., Tensor]) -> Specimen:
-        """The branch computes `fn(before)`, or `fn(before, branch)` if `fn` takes two arguments, on the model's own
-        tensors. A module given as `fn` becomes a part of the specimen."""
+        """The same model with `fn(before)` or `fn(before, branch)` instead of the branch.
+
+        `fn` gets the model's own tensors. A module given as `fn` becomes a part of the specimen.
+
+        Examples
+        --------
+        >>> specimen.with_branch("blocks.0.attn", lambda before, branch: branch / 2)(images)
+        """
 
         def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
             for unit in self._find(units):
@@ -194,101 +235,101 @@ class Specimen(nn.Module):
     def with_attention(
         self, units: str, attention: str | Tensor | Mapping[str, Tensor]
     ) -> Specimen:
-        """Attention with fixed probabilities instead of the model's own (A2.25, A2.26).
+        """The same model with fixed attention probabilities.
 
-        'uniform'; 'uniform 3x3' over a neighbourhood on the grid; a matrix over tokens, (queries, keys) or (heads,
-        queries, keys); or what `mean_attention` returns.
+        `attention` is 'uniform'; 'uniform 3x3' over a neighbourhood on the grid; a matrix over
+        tokens, (queries, keys) or (heads, queries, keys); or what `mean_attention` returns.
+
+        Examples
+        --------
+        >>> specimen.with_attention("blocks.*.attn", "uniform 3x3")(images)
         """
-
         wiring = dict(self._wiring)
 
         def edit(module: fx.GraphModule, nodes: dict[str, fx.Node]) -> None:
             for unit in self._find(units):
                 sites = wiring[unit.name].attention
                 if not sites or not all(site.visible for site in sites):
-                    what = f"({unit.kind}, {unit.reach})" if unit.reach else f"({unit.kind})"
+                    kind = f"({unit.kind}, {unit.reach})" if unit.reach else f"({unit.kind})"
                     why = f" {unit.reason}" if unit.reason else ""
                     raise VitreousError(
-                        f"Unit {unit.name!r} {what} has no attention to replace.{why}"
+                        f"Unit {unit.name!r} {kind} has no attention to replace.{why}"
                     )
                 given = attention.get(unit.name) if isinstance(attention, Mapping) else attention
                 if given is None:
                     raise UnknownName("attention given for", unit.name, attention)
-                fixed = (
-                    intervene.replace_attention(
-                        module, nodes, site, _matrix(part, unit, site.places, site.heads or 1), unit
-                    )
-                    for site, part in (
-                        (s, intervene.share(given, sites, i)) for i, s in enumerate(sites)
-                    )
-                )
+                fixed = []
+                for number, site in enumerate(sites):
+                    assert site.places is not None
+                    part = intervene.part_for_site(given, sites, number)
+                    matrix = intervene.fixed_attention(part, unit, site.places, site.heads or 1)
+                    fixed.append(intervene.replace_attention(module, nodes, site, matrix, unit))
                 wiring[unit.name] = replace(wiring[unit.name], attention=tuple(fixed))
 
         described = attention if isinstance(attention, str) else "given"
         return self._edited(edit, f"with attention {units} {described}", wiring)
 
     def _find(self, patterns: str | Sequence[str]) -> list[Unit]:
+        """The units that match any of the patterns, in order."""
         wanted = [patterns] if isinstance(patterns, str) else list(patterns)
-        found = {u.index for pattern in wanted for u in self.anatomy.find(pattern)}
-        return [u for u in self.units if u.index in found]
+        indices = {u.index for pattern in wanted for u in self.anatomy.find(pattern)}
+        return [u for u in self.units if u.index in indices]
 
     def _find_or_convolution(self, pattern: str) -> Sequence[Unit | fx.Node]:
         try:
             return self.anatomy.find(pattern)
         except UnknownName:
             convolutions = [n for n in self.module.graph.nodes if op(n).startswith("conv")]
-            found = [n for n in convolutions if fnmatchcase(path(n), pattern)]
-            if not found:
+            matches = [n for n in convolutions if fnmatchcase(path(n), pattern)]
+            if not matches:
                 names = [u.name for u in self.units] + [path(n) for n in convolutions]
                 raise UnknownName("unit or convolution", pattern, names) from None
-            return found
+            return matches
 
     def _edited(
-        self,
-        edit: Callable[[fx.GraphModule, dict[str, fx.Node]], None],
-        description: str,
-        wiring: Mapping[str, Wiring] | None = None,
+        self, edit: Edit, description: str, wiring: Mapping[str, Wiring] | None = None
     ) -> Specimen:
+        """A new specimen over an edited copy of the graph."""
         module, nodes = copy_graph(self.module)
         edit(module, nodes)
-        module.graph.eliminate_dead_code(
-            lambda node: node.op in ("placeholder", "output")
-        )  # fused attention too
+        # by itself fx keeps unused fused attention, which could draw random numbers for its dropout
+        module.graph.eliminate_dead_code(lambda node: node.op in ("placeholder", "output"))
         module.graph.lint()
         module.recompile()
-        return self._trained_alike(
-            Specimen(module, self.anatomy, wiring or self._wiring, (*self.edits, description))
-        )
+        edits = (*self.edits, description)
+        return self._with_origin(Specimen(module, self.anatomy, wiring or self._wiring, edits))
 
-    def _trained_alike(self, other: Specimen) -> Specimen:
+    def _with_origin(self, other: Specimen) -> Specimen:
+        """`other`, with what is known of this specimen's training."""
         other.trained, other.weights = self.trained, self.weights
         return other
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:
-        """Move to another device or type: onto parameters of our own, so that the model stays where it is."""
-        before = _home(self)
+        """Move to another device or type; the model itself stays where it is."""
+        before = _device_and_dtype(self)
         for name in {str(n.target) for n in self.module.graph.nodes if n.op == "call_module"}:
-            setattr(
-                self.module, name, copy.deepcopy(getattr(self.module, name))
-            )  # given to `with_branch`
-        own_parameters(self.module)
+            module = copy.deepcopy(getattr(self.module, name))  # it was given to `with_branch`
+            setattr(self.module, name, module)
+        renew_parameters(self.module)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if before != _home(self):
-            _move_constants(self.module, before, _home(self))
+        after = _device_and_dtype(self)
+        if before is not None and after is not None and before != after:
+            _move_constants(self.module, before, after)
         self._tapped.clear()
         return self
 
     def train(self, mode: bool = True) -> Specimen:
+        """Refuse `train()`: a specimen always runs in evaluation mode."""
         if mode:
             raise VitreousError(
-                "A specimen always runs in evaluation mode; train the model itself and open it again."
+                "A specimen always runs in evaluation mode; train the model itself and open it "
+                "again."
             )
         return super().train(False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Specimen:
-        return self._trained_alike(
-            Specimen(copy.deepcopy(self.module, memo), self.anatomy, self._wiring, self.edits)
-        )
+        module = copy.deepcopy(self.module, memo)
+        return self._with_origin(Specimen(module, self.anatomy, self._wiring, self.edits))
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{n} {kind}" for kind, n in self.anatomy.counts().items())
@@ -297,53 +338,37 @@ class Specimen(nn.Module):
         return f"Specimen of {self.anatomy.model} ({size}): {counts}{edits}"
 
     def _repr_html_(self) -> str:
+        # a notebook alone needs the drawing
         from vitreous.specimen.drawing import notebook
 
         return notebook(self.anatomy)
 
 
-def own_parameters(module: nn.Module) -> None:
-    """The same values in new parameters, tied ones still tied."""
+def renew_parameters(module: nn.Module) -> None:
+    """Put the same values in new parameters, tied ones still tied."""
     fresh: dict[nn.Parameter, nn.Parameter] = {}
     for part in module.modules():
-        for name, parameter in part._parameters.items():
-            if parameter is not None:
-                part._parameters[name] = fresh.setdefault(
-                    parameter, nn.Parameter(parameter.data, parameter.requires_grad)
-                )
+        for name, old in part._parameters.items():
+            if old is not None:
+                new = nn.Parameter(old.data, old.requires_grad)
+                part._parameters[name] = fresh.setdefault(old, new)
 
 
-def _matrix(given: str | Tensor, unit: Unit, places: Any, heads: int) -> Tensor:
-    if isinstance(given, Tensor):
-        return intervene.grouped(given.detach().cpu(), places, heads, unit)
-    found = re.fullmatch(r"uniform(?: (\d+)x(\d+))?", given)
-    if found is None:
-        raise VitreousError(
-            f"Attention is 'uniform', 'uniform 3x3' (odd sides), a tensor or a mapping, not {given!r}."
-        )
-    box = (int(found[1]), int(found[2])) if found[1] else None
-    if box is not None and not (box[0] % 2 and box[1] % 2):
-        raise VitreousError(
-            f"A neighbourhood has odd sides so that its query is in the middle, not {given!r}."
-        )
-    return intervene.uniform(places, heads, box)
+DeviceAndDtype = tuple[torch.device, torch.dtype]
 
 
-Home = tuple[torch.device, torch.dtype]
-
-
-def _home(module: nn.Module) -> Home | None:
+def _device_and_dtype(module: nn.Module) -> DeviceAndDtype | None:
     weight = next(module.parameters(), None)
     return None if weight is None else (weight.device, weight.dtype)
 
 
-def _move_constants(module: fx.GraphModule, old: Home | None, new: Home | None) -> None:
-    """Tensors that the graph makes or casts itself (ranges, masks, tables) follow the weights."""
-    assert old is not None
-    assert new is not None
+def _move_constants(module: fx.GraphModule, old: DeviceAndDtype, new: DeviceAndDtype) -> None:
+    """Let tensors that the graph makes or casts (ranges, masks) follow the weights."""
 
     def moved(value: Any) -> Any:
-        return new[0] if isinstance(value, torch.device) else new[1] if value is old[1] else value
+        if isinstance(value, torch.device):
+            return new[0]
+        return new[1] if value is old[1] else value
 
     for node in module.graph.nodes:
         if node.op == "call_function":

@@ -1,8 +1,9 @@
 """Leave a model exactly as it was: attributes, hooks, buffers, gradients, modes and random numbers.
 
-Some models keep tensors or counters on themselves as they run, and `torch.export` itself replaces containers and
-installs hooks. So everything that can be reached from the modules is written down first and put back afterwards, in
-place: an object that somebody else holds too is the same object with the same content.
+Some models keep tensors or counters on themselves as they run, and `torch.export` itself replaces
+containers and installs hooks. So everything that can be reached from the modules is recorded first
+and put back afterwards, in place: an object that somebody else holds too is the same object with
+the same content.
 """
 
 from __future__ import annotations
@@ -23,24 +24,15 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 FOREIGN = ("torch.", "numpy.", "logging", "threading", "builtins")
-"""Objects of these packages are not looked into; torch's modules and containers are, as modules and containers."""
+"""Packages whose objects are not opened, other than modules and containers."""
 LEAVES = (
-    str,
-    bytes,
-    int,
-    float,
-    complex,
-    bool,
-    type(None),
-    type,
-    types.ModuleType,
-    torch.dtype,
-    torch.device,
-)
+    str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, torch.dtype,
+    torch.device, types.BuiltinFunctionType, types.CodeType, torch.Generator, torch.Size,
+)  # fmt: skip
+"""Values that hold nothing that could change."""
 MOST_OBJECTS = 100_000
 MOST_BYTES = 1 << 28
-"""Of tensors that are no parameters or buffers: a model may hold on to a whole dataset, which nobody changes."""
-CLOSED = (types.BuiltinFunctionType, types.CodeType, torch.Generator, torch.Size)
+"""Limit for other tensors than weights: a model may hold on to a whole dataset."""
 
 
 class SavingParameters(TorchDispatchMode):
@@ -59,10 +51,8 @@ class SavingParameters(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         schema = getattr(func, "_schema", None)
         if schema is not None and schema.is_mutable:
-            given = {
-                **dict(zip((a.name for a in schema.arguments), args, strict=False)),
-                **(kwargs or {}),
-            }
+            given = dict(zip((a.name for a in schema.arguments), args, strict=False))
+            given |= kwargs or {}
             for argument in schema.arguments:
                 written = argument.alias_info is not None and argument.alias_info.is_write
                 value = given.get(argument.name)
@@ -71,7 +61,7 @@ class SavingParameters(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
     def run(self, model: nn.Module, images: Tensor) -> Any:
-        """The model's output; without watching where something, such as a compiled function, allows no mode."""
+        """The model's output; unwatched where a compiled function allows no mode."""
         try:
             with self:
                 return model(images)
@@ -87,9 +77,10 @@ class SavingParameters(TorchDispatchMode):
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[SavingParameters]:
-    """Evaluation mode inside; outside, the model and the world's random numbers are as before, whatever happens.
+    """Evaluation mode inside; afterwards model and random numbers are as before.
 
-    Run the model by what this gives: `with undisturbed(model) as saving: saving.run(model, images)`.
+    Run the model with `with undisturbed(model) as saving: saving.run(model, images)`, so that
+    parameters it writes to are put back too.
     """
     before = _Snapshot(model)
     numbers = random.getstate(), np.random.get_state()  # noqa: NPY002
@@ -98,9 +89,7 @@ def undisturbed(model: nn.Module) -> Iterator[SavingParameters]:
         warnings.simplefilter("ignore")
         logging.disable(logging.CRITICAL)
         try:
-            torch.backends.mha.set_fastpath_enabled(
-                False
-            )  # its fused kernel would hide the attention product
+            torch.backends.mha.set_fastpath_enabled(False)  # its kernel would hide the attention
             for module in before.modules:
                 module.training = False
             yield before.saving
@@ -124,10 +113,10 @@ class _Snapshot:
         self.parameters = {id(p) for p in model.parameters()}
         self.saving = SavingParameters(p for p in model.parameters() if not p.is_meta)
         self.buffers = {id(b) for b in model.buffers()}
-        self.seen: set[int] = set()
+        self.visited: set[int] = set()
         self.room = MOST_BYTES
         self.contents: list[tuple[Any, Any]] = []
-        self.tensors: list[_Held] = []
+        self.tensors: list[_SavedTensor] = []
         self.classes: list[tuple[type, dict[str, Any]]] = []
         self.waiting: list[Any] = list(reversed(self.modules))
         while self.waiting:
@@ -137,13 +126,12 @@ class _Snapshot:
             self._note(self.waiting.pop())
 
     def _note(self, value: Any) -> None:
-        if (
-            isinstance(value, (*LEAVES, *CLOSED))
-            or id(value) in self.seen
-            or len(self.seen) > MOST_OBJECTS
-        ):
+        """Record one value; what it holds waits to be recorded in turn."""
+        if isinstance(value, LEAVES) or id(value) in self.visited:
             return
-        self.seen.add(id(value))
+        if len(self.visited) > MOST_OBJECTS:
+            return
+        self.visited.add(id(value))
         if isinstance(value, Tensor):
             self._note_tensor(value)
         elif isinstance(value, (tuple, frozenset)):
@@ -166,6 +154,7 @@ class _Snapshot:
             self._note_object(value)
 
     def _keep(self, value: Any, content: Any, parts: Any) -> None:
+        """Record the content of a value, and its parts next."""
         self.contents.append((value, content))
         self.waiting.extend(parts)
 
@@ -184,20 +173,15 @@ class _Snapshot:
             self.waiting.append(vars(value))
 
     def _note_tensor(self, tensor: Tensor) -> None:
-        """Gradients and flags of all; values of all but parameters, which `torch.export` does not touch."""
+        """Record gradient and flag, and the values unless `SavingParameters` watches them."""
         data = tensor.detach()
-        self.room -= 0 if id(tensor) in self.buffers | self.parameters else data.nbytes
-        watched = (
-            id(tensor) in self.parameters
-            or tensor.is_meta
-            or (self.room < 0 and id(tensor) not in self.buffers)
-        )
-        copied = None if watched else data.clone()
-        self.tensors.append(
-            _Held(
-                tensor, data, copied, tensor.grad if tensor.is_leaf else None, tensor.requires_grad
-            )
-        )
+        is_parameter, is_buffer = id(tensor) in self.parameters, id(tensor) in self.buffers
+        if not is_parameter and not is_buffer:
+            self.room -= data.nbytes
+        too_large = self.room < 0 and not is_buffer
+        copied = None if is_parameter or tensor.is_meta or too_large else data.clone()
+        grad = tensor.grad if tensor.is_leaf else None
+        self.tensors.append(_SavedTensor(tensor, data, copied, grad, tensor.requires_grad))
 
     def _note_classes(self) -> None:
         """Attributes of the modules' classes that are no functions, such as counters and tables."""
@@ -209,6 +193,7 @@ class _Snapshot:
                 self.waiting.extend(values.values())
 
     def restore(self) -> None:
+        """Put everything back."""
         for value, content in self.contents:
             _refill(value, content)
         for kind, values in self.classes:
@@ -224,7 +209,7 @@ class _Snapshot:
             held.restore()
 
 
-class _Held(NamedTuple):
+class _SavedTensor(NamedTuple):
     """A tensor, its memory, and what it held."""
 
     tensor: Tensor
@@ -234,6 +219,7 @@ class _Held(NamedTuple):
     learns: bool
 
     def restore(self) -> None:
+        """Put memory, values, gradient and flag back."""
         tensor = self.tensor
         if tensor.data_ptr() != self.data.data_ptr() or tensor.shape != self.data.shape:
             tensor.data = self.data  # `.data = …` gave it other memory
@@ -246,33 +232,31 @@ class _Held(NamedTuple):
 
 
 def _slots(kind: type) -> tuple[str, ...]:
+    """The attributes that a class keeps in slots."""
     names = vars(kind).get("__slots__", ())
     names = (names,) if isinstance(names, str) else tuple(names)
-    return tuple(
-        name
-        for name in names
-        if name not in ("__dict__", "__weakref__") and not name.startswith("__")
-    )
+    return tuple(name for name in names if not name.startswith("__"))
 
 
 def _is_data(name: str, value: Any) -> bool:
+    """Whether an attribute of a class holds data, not code."""
     code = (types.FunctionType, classmethod, staticmethod, property, functools.cached_property)
-    return not name.startswith(("__", "_abc_")) and not isinstance(
-        value, (*code, types.MemberDescriptorType)
-    )
+    is_code = isinstance(value, (*code, types.MemberDescriptorType))
+    return not name.startswith(("__", "_abc_")) and not is_code
 
 
 def _refill(value: Any, content: Any) -> None:
+    """Give a container, array, cell or object the content it had."""
     if isinstance(value, dict):
         if list(value) != list(content) or any(value[key] is not content[key] for key in content):
             value.clear()
             value.update(content)
     elif isinstance(value, (list, set, deque)):
-        if len(value) != len(content) or any(
-            a is not b for a, b in zip(value, content, strict=True)
-        ):
-            value.clear()
-            value.update(content) if isinstance(value, set) else value.extend(content)
+        same_length = len(value) == len(content)
+        if same_length and all(a is b for a, b in zip(value, content, strict=True)):
+            return
+        value.clear()
+        value.update(content) if isinstance(value, set) else value.extend(content)
     elif isinstance(value, np.ndarray):
         if value.tobytes() != content.tobytes():
             value[...] = content

@@ -1,7 +1,8 @@
 """Position numbers: for every element of a tensor, which place of the image it belongs to.
 
-A number is `batch * SPAN + position`, where position counts the cells of a grid in raster order, or is `PREFIX + j` for
-the j-th token that belongs to no cell (class, distillation, register, learned query). `NOWHERE` marks padding.
+A number is `image * SPAN + position`. The position counts the cells of a grid in raster order, or
+is `PREFIX + j` for the j-th token that belongs to no cell (class, distillation, register, learned
+query). `NOWHERE` marks padding.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
 from vitreous.specimen.anatomy import Grid
 
@@ -23,17 +24,18 @@ NOWHERE = -1
 class Trace:
     """Position numbers for every element of a tensor, and the grid they count.
 
-    An element of a matrix of attention belongs to two places, that of its query and that of its key: `across` holds
-    the second.
+    An element of an attention matrix belongs to two places, that of its query and that of its key:
+    `across` holds the second.
     """
 
     ids: Tensor
     grid: Grid
     prefix: tuple[str, ...] = ()
+    """Names of the tokens without a cell."""
     across: Trace | None = None
 
     def like(self, ids: Tensor) -> Trace:
-        """Other numbers of the same grid, and no second ones."""
+        """Other numbers of the same grid, with no second ones."""
         return Trace(ids, self.grid, self.prefix)
 
     def each(self, change: Callable[[Tensor], Tensor]) -> Trace:
@@ -43,31 +45,26 @@ class Trace:
 
     @property
     def both(self) -> tuple[Trace, ...]:
-        """One set of numbers at a time."""
+        """The one or two sets of numbers, each as a trace of its own."""
         if self.across is None:
             return (self,)
         return replace(self, across=None), self.across
 
 
-def paired(found: list[Trace]) -> Trace | None:
-    """The first set of numbers, with the first other one that varies along a dimension along which it does not."""
-    if not found:
+def paired(traces: list[Trace]) -> Trace | None:
+    """The first trace, with the first other one that varies along a dimension where it does not."""
+    if not traces:
         return None
-    first = replace(found[0], across=None)
-    fixed = varying(first.ids) if len(found) > 1 else set()
-    for other in found[1:]:
-        if varying(other.ids) - fixed:
+    first = replace(traces[0], across=None)
+    dims = varying(first.ids) if len(traces) > 1 else set()
+    for other in traces[1:]:
+        if varying(other.ids) - dims:
             return replace(first, across=replace(other, across=None))
     return first
 
 
-def shape_of(node: fx.Node) -> tuple[int, ...]:
-    """The node's shape for the example batch."""
-    return tuple(node.meta["val"].shape)
-
-
 def constant_along(ids: Tensor, dim: int) -> bool:
-    """Whether all elements along `dim` come from the same position; free where `dim` is an expanded one."""
+    """Whether all elements along `dim` come from the same place; free where `dim` is expanded."""
     if ids.shape[dim] == 1 or ids.stride(dim) == 0:
         return True
     return bool((ids == ids.narrow(dim, 0, 1)).all())
@@ -80,7 +77,7 @@ def varying(ids: Tensor) -> set[int]:
 
 
 def compact(ids: Tensor) -> Tensor:
-    """The same numbers without the dimensions along which they are merely expanded."""
+    """The same numbers with size one along the dimensions that are merely expanded."""
     for dim in range(ids.ndim):
         ids = ids.narrow(dim, 0, 1) if ids.stride(dim) == 0 and ids.shape[dim] else ids
     return ids
@@ -96,44 +93,39 @@ def only_prefix(trace: Trace | None) -> bool:
     return trace is not None and not on_grid(trace)
 
 
-def of_image(shape: tuple[int, ...]) -> Trace | None:
-    """The pixels of a batch of images."""
+def image_trace(shape: tuple[int, ...]) -> Trace | None:
+    """The pixels of a batch of images; None for inputs of another rank."""
     if len(shape) != 4:
         return None
-    batch, channels, rows, columns = shape
-    ids = torch.arange(batch).reshape(-1, 1, 1, 1) * SPAN + torch.arange(rows * columns).reshape(
-        1, 1, rows, columns
-    )
-    return Trace(ids.expand(batch, channels, rows, columns), (rows, columns))
+    batch, _, rows, columns = shape
+    cells = torch.arange(rows * columns).reshape(1, 1, rows, columns)
+    ids = torch.arange(batch).reshape(-1, 1, 1, 1) * SPAN + cells
+    return Trace(ids.expand(shape), (rows, columns))
 
 
-def fits(shape: torch.Size, into: tuple[int, ...]) -> bool:
+def expandable(shape: torch.Size, into: tuple[int, ...]) -> bool:
     """Whether a tensor of this shape can be expanded into the other."""
-    return len(shape) <= len(into) and all(
-        a in (1, b) for a, b in zip(reversed(shape), reversed(into), strict=False)
-    )
+    sizes = zip(reversed(shape), reversed(into), strict=False)
+    return len(shape) <= len(into) and all(a in (1, b) for a, b in sizes)
 
 
-def raster(ids: Tensor) -> bool:
-    """Whether a plane of position numbers runs row by row (padding aside), as a convolution expects."""
+def in_raster_order(ids: Tensor) -> bool:
+    """Whether a plane of numbers runs row by row (padding aside), as in an image."""
     line = ids.flatten()
     line = line[line >= 0] % SPAN
     return bool((line[1:] > line[:-1]).all()) and bool((line < PREFIX).all())
 
 
-def thinned(trace: Trace) -> Trace:
-    """Every second row and column (a strided slice) is a grid of its own; a crop is not."""
+def strided(trace: Trace) -> Trace:
+    """The numbers after indexing: every second row is a grid of its own, a crop is not."""
     ids = compact(trace.ids)
     position = ids % SPAN
     cells = position[(ids >= 0) & (position < PREFIX)]
     width = trace.grid[1]
     rows, columns = torch.unique(cells // width), torch.unique(cells % width)
-    steps = [set((line[1:] - line[:-1]).tolist()) for line in (rows, columns)]
-    if (
-        not cells.numel()
-        or max(map(len, steps)) > 1
-        or max([max(s) for s in steps if s], default=1) == 1
-    ):
+    row_steps, column_steps = (set(line.diff().tolist()) for line in (rows, columns))
+    even = len(row_steps) <= 1 and len(column_steps) <= 1
+    if not cells.numel() or not even or max(row_steps | column_steps, default=1) == 1:
         return trace
     row = torch.searchsorted(rows, position // width)
     column = torch.searchsorted(columns, position % width)
@@ -142,12 +134,15 @@ def thinned(trace: Trace) -> Trace:
     return Trace(new.expand_as(trace.ids), (len(rows), len(columns)), trace.prefix)
 
 
-def coarser(trace: Trace, dim: int) -> Trace | None:
-    """Cells merged along `dim` become one cell each, ordered by where their centres lie; padding does not count."""
+def merge_cells(trace: Trace, dim: int) -> Trace | None:
+    """Cells along `dim` merged into one each, in raster order; None if they form no grid.
+
+    Padding does not count.
+    """
     ids = compact(trace.ids)
     inside = ids >= 0
-    position, batch = ids % SPAN * inside, ids.amax(dim, keepdim=True) // SPAN
-    if bool((position >= PREFIX).any()) or bool((batch < 0).any()):
+    position, image = ids % SPAN * inside, ids.amax(dim, keepdim=True) // SPAN
+    if bool((position >= PREFIX).any()) or bool((image < 0).any()):
         return None
     width, count = trace.grid[1], inside.sum(dim, keepdim=True)
 
@@ -155,9 +150,7 @@ def coarser(trace: Trace, dim: int) -> Trace | None:
         average = (line * inside).sum(dim, keepdim=True).double() / count
         return average.mul(720720).round()  # equal in spite of rounding
 
-    def middle(
-        line: Tensor,
-    ) -> Tensor:  # of patches that the border of the image cuts off irregularly
+    def middle(line: Tensor) -> Tensor:  # for patches that the border of the image cuts off
         low = torch.where(inside, line, PREFIX).amin(dim, keepdim=True)
         return low + torch.where(inside, line, 0).amax(dim, keepdim=True)
 
@@ -165,70 +158,51 @@ def coarser(trace: Trace, dim: int) -> Trace | None:
         row, rows = torch.unique(centre(position // width), return_inverse=True)
         column, columns = torch.unique(centre(position % width), return_inverse=True)
         grid = (row.numel(), column.numel())
-        if grid[0] * grid[1] * batch.unique().numel() <= rows.numel():
-            new = batch * SPAN + rows * grid[1] + columns
-            return Trace(
-                new.expand(
-                    [1 if d == dim % ids.ndim else n for d, n in enumerate(trace.ids.shape)]
-                ),
-                grid,
-            )
+        if grid[0] * grid[1] * image.unique().numel() <= rows.numel():
+            new = image * SPAN + rows * grid[1] + columns
+            shape = list(trace.ids.shape)
+            shape[dim] = 1
+            return Trace(new.expand(shape), grid)
     return None
 
 
-def within_windows(trace: Trace, size: Grid) -> Trace | None:
-    """Windows (b * windows, c, rows, columns) made smaller by a whole factor: the grid shrinks as a whole."""
+def shrink_windows(trace: Trace, size: Grid) -> Trace | None:
+    """Windows (b * windows, c, rows, columns) made smaller to `size` by a factor.
+
+    None if the tensor does not hold windows, or the factor does not divide the grid.
+    """
     ids = trace.ids[:, :1]
     rows, columns = ids.shape[2:]
     if rows % size[0] or columns % size[1] or (ids[:, 0, 0, 0] % SPAN).unique().numel() == 1:
         return None
     down, right = rows // size[0], columns // size[1]
-    corner, width = ids[:, :, ::down, ::right], trace.grid[1]
+    corner, (height, width) = ids[:, :, ::down, ::right], trace.grid
     position = corner % SPAN
-    if (
-        trace.grid[0] % down
-        or width % right
-        or bool((corner < 0).any())
-        or bool((position >= PREFIX).any())
-    ):
+    without_cell = bool((corner < 0).any()) or bool((position >= PREFIX).any())
+    if height % down or width % right or without_cell:
         return None
-    grid = (trace.grid[0] // down, width // right)
+    grid = (height // down, width // right)
     cell = position // width // down * grid[1] + position % width // right
     return Trace(corner // SPAN * SPAN + cell, grid)
 
 
-def one_grid(traces: list[Trace | None]) -> list[Trace | None]:
-    """Tokens of several grids put in one row: the finest grid counts, cells of the others are tokens without a place
-    (RegionViT's regions, frequencies beside patches)."""
+def on_finest_grid(traces: list[Trace | None]) -> list[Trace | None]:
+    """Tokens of several grids that are put in one row: all on the finest grid.
+
+    Cells of the other grids become tokens without a place (RegionViT's regions, frequencies beside
+    patches).
+    """
     placed = [t for t in traces if t is not None and on_grid(t)]
     finest = max(placed, key=lambda t: t.grid[0] * t.grid[1], default=None)
     if finest is None or len({t.grid for t in placed}) == 1:
         return traces
     names = max((t.prefix for t in traces if t is not None), key=len)
-    found: list[Trace | None] = []
+    moved: list[Trace | None] = []
     for trace in traces:
         if trace is not None and trace.grid != finest.grid:
             position = trace.ids % SPAN
             ids = trace.ids + torch.where(position < PREFIX, PREFIX + len(names), 0)
             names = names + ("region",) * (trace.grid[0] * trace.grid[1])
             trace = Trace(torch.where(trace.ids < 0, NOWHERE, ids), finest.grid, names)
-        found.append(trace)
-    return [replace(t, prefix=names) if t is not None else None for t in found]
-
-
-def token_name(node: fx.Node) -> str:
-    """What a learned token is called, from the parameter it comes from."""
-    queue, seen = [node], ""
-    while queue and len(seen) < 1000:
-        current = queue.pop()
-        seen += f" {current.target}" if current.op == "get_attr" else ""
-        queue.extend(current.all_input_nodes)
-    for word, name in (
-        ("dist", "distillation"),
-        ("reg", "register"),
-        ("cls", "class"),
-        ("class", "class"),
-    ):
-        if word in seen:
-            return name
-    return "prefix"
+        moved.append(trace)
+    return [replace(t, prefix=names) if t is not None else None for t in moved]

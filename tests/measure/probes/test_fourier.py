@@ -18,7 +18,7 @@ from vitreous.measure.probes.fourier import log_amplitude as of_centred
 from vitreous.measure.subject import subjects
 from vitreous.results import Result
 from vitreous.specimen.anatomy import Grid
-from vitreous.specimen.centred import Centred
+from vitreous.specimen.layout import Centred
 
 
 def by_numpy(maps: Tensor) -> np.ndarray:

@@ -32,7 +32,7 @@ from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
 from vitreous.results.comparing import count_changes
 from vitreous.specimen.anatomy import Grid, Unit
-from vitreous.specimen.centred import Centred
+from vitreous.specimen.layout import Centred
 from vitreous.specimen.observe import Feature, Sites
 
 __all__ = ["Fourier"]

@@ -26,7 +26,7 @@ from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View, estimate
 from vitreous.results.comparing import count_changes
 from vitreous.specimen.anatomy import Unit
-from vitreous.specimen.centred import Centred
+from vitreous.specimen.layout import Centred
 from vitreous.specimen.observe import Feature, Sites
 
 __all__ = ["Variance"]
