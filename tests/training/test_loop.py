@@ -28,7 +28,7 @@ from vitreous.training import prepare
 from vitreous.training.evaluate import evaluate, evaluating
 from vitreous.training.loop import Diverged
 from vitreous.training.optim import schedule
-from vitreous.training.state import moments
+from vitreous.training.state import due_checkpoints
 from vitreous.training.step import order, steps_of
 
 PLAIN = RECIPE.but(
@@ -98,12 +98,12 @@ def test_weights_at_the_moments_that_were_asked_for(tmp_path: Path) -> None:
     steps = {m: Run(tmp_path).read_weights(m)[1]["step"] for m in Run(tmp_path).checkpoints()}
     assert steps == {"initial": 0, "warmup": 4, "33": 8, "66": 16, "final": 24}
     plan = schedule(PLAIN.but(epochs=6), 4)
-    assert [list(moments(PLAIN.but(keep="none"), plan, 4, done)) for done in (0, 4, 24)] == [
+    assert [list(due_checkpoints(PLAIN.but(keep="none"), plan, 4, done)) for done in (0, 4, 24)] == [
         [],
         [],
         ["final"],
     ]
-    assert list(moments(PLAIN.but(keep="epochs"), plan, 4, 12)) == ["epoch-0003"]
+    assert list(due_checkpoints(PLAIN.but(keep="epochs"), plan, 4, 12)) == ["epoch-0003"]
 
 
 def test_a_run_is_a_model_that_opens(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@
 | `vit_small_patch16_224`, `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…` | timm, as timm spells it |
 | `hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json` | Hugging Face's transformers |
 | `tv:resnet50` | torchvision |
-| `run:./folder`, `run:./folder@warmup`, or a path | a model trained with Vitreous, at the end or at another moment |
-| `nano:vit`, `nano:resnet@initial`, … | small trained models within the package, some at other moments too |
+| `run:./folder`, `run:./folder@warmup`, or a path | a model trained with Vitreous, at the end or at a checkpoint |
+| `nano:vit`, `nano:resnet@initial`, … | small trained models within the package, some at other checkpoints too |
 | `mypackage.mymodule:make` | what your own function returns; see `vitreous.models.own` |
 
 Weights are random unless `pretrained` is asked for, and nothing is ever unpickled.

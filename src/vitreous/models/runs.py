@@ -42,15 +42,15 @@ def rebuild(description: dict[str, Any], where: str) -> nn.Module:
 
 
 def load(where: str) -> nn.Module:
-    """The model of a run, `folder` or `folder@moment`, or of one file of its weights."""
-    folder, _, moment = where.rpartition("@") if "@" in where else (where, "", "final")
+    """The model of a run, `folder` or `folder@checkpoint`, or of one file of its weights."""
+    folder, _, checkpoint = where.rpartition("@") if "@" in where else (where, "", "final")
     path = Path(folder).expanduser()
     if path.suffix == ".safetensors" and (path.parent.parent / "recipe.json").is_file():
-        folder, path, moment = str(path.parent.parent), path.parent.parent, path.stem
+        folder, path, checkpoint = str(path.parent.parent), path.parent.parent, path.stem
     if not (path / "recipe.json").is_file():
         raise _no_run(folder, path)
     try:
-        return from_run(Run(path), moment)
+        return from_run(Run(path), checkpoint)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise VitreousError(
             f"The run {folder!r} cannot be read: its recipe.json does not describe a run ({type(error).__name__}: "
@@ -58,16 +58,16 @@ def load(where: str) -> nn.Module:
         ) from error
 
 
-def from_run(run: Run, moment: str = "final") -> nn.Module:
+def from_run(run: Run, checkpoint: str = "final") -> nn.Module:
     """The run's model at a checkpoint; it carries the normalisation and the class names it was trained with."""
-    tensors, notes = run.read_weights(moment)
+    tensors, notes = run.read_weights(checkpoint)
     identity = run.identity
     model = rebuild(identity["model"], str(run.folder))
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise VitreousError(
-            f"The weights {str(run.weights(moment))!r} do not fit the model that the run's recipe.json describes: "
+            f"The weights {str(run.weights(checkpoint))!r} do not fit the model that the run's recipe.json describes: "
             f"{str(error).splitlines()[-1].strip()}"
         ) from None
     data = identity["data"]

@@ -3,7 +3,7 @@
     for every epoch:
         for every batch of a fresh permutation:
             augment, loss, gradient, clip, step
-        measure on the test images, write a line, keep the weights if the moment has come, save the state
+        measure on the test images, write a line, keep the weights of a checkpoint that is due, save the state
 
 The same call goes on where a killed run was, and gives the finished one back without work.
 """
@@ -34,7 +34,7 @@ from vitreous.training.display import View
 from vitreous.training.evaluate import evaluate
 from vitreous.training.objectives import objective
 from vitreous.training.optim import average, optimiser, schedule
-from vitreous.training.state import moments, pack, unpack
+from vitreous.training.state import due_checkpoints, pack, unpack
 from vitreous.training.step import Step, order, steps_of
 
 SAVE_EVERY = 30.0
@@ -247,10 +247,10 @@ class Course:
         return self.model if self.mean is None else self.mean.module
 
     def keep(self, run: Run) -> None:
-        """Write the weights if the moment has come."""
+        """Write the weights of a checkpoint that is due."""
         if self.team.first:
-            for moment in moments(self.recipe, self.plan, self.steps, self.done):
-                run.save(f"weights/{moment}.safetensors", self.tested.state_dict(), step=self.done)
+            for name in due_checkpoints(self.recipe, self.plan, self.steps, self.done):
+                run.save(f"weights/{name}.safetensors", self.tested.state_dict(), step=self.done)
 
     def save(self, run: Run) -> None:
         """Write the state from which `resume` goes on."""

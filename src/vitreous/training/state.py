@@ -1,4 +1,4 @@
-"""All that a training is at one moment, as named tensors, and the moments at which weights are kept."""
+"""The state of a training as named tensors, and which checkpoints are due when."""
 
 from __future__ import annotations
 
@@ -44,16 +44,17 @@ def unpack(
         mean.load_state_dict(_under("mean.", tensors))
 
 
-def moments(recipe: Recipe, plan: Schedule, steps: int, done: int) -> Iterator[str]:
-    """Which weights are due after `done` steps, the end of an epoch of `steps`: a moment belongs to the first epoch's
-    end at or after it. The final weights are always kept.
+def due_checkpoints(recipe: Recipe, plan: Schedule, steps: int, done: int) -> Iterator[str]:
+    """Names of the checkpoints to write after `done` steps, at the end of an epoch of `steps`.
+
+    A checkpoint is written at the first epoch's end at or after it; the final one always is.
     """
     before = (done - 1) // steps * steps
     due = {"warmup": plan.warmup_steps, "33": plan.steps // 3, "66": 2 * plan.steps // 3}
-    if recipe.keep != "none":
-        yield from (
-            ["initial"] if done == 0 else [name for name, at in due.items() if before < at <= done]
-        )
+    if recipe.keep != "none" and done == 0:
+        yield "initial"
+    elif recipe.keep != "none":
+        yield from (name for name, step in due.items() if before < step <= done)
     if recipe.keep == "epochs" and done:
         yield f"epoch-{-(-done // steps):04d}"
     if done == plan.steps:
