@@ -24,7 +24,7 @@ from vitreous import recipes
 from vitreous.data import load
 from vitreous.measure.engine import analyse
 from vitreous.measure.inspection import Inspection
-from vitreous.models import runs
+from vitreous.models import loading
 from vitreous.storage.run_folder import Run
 from vitreous.training.evaluate import evaluate
 from vitreous.training.loop import train
@@ -108,7 +108,7 @@ def environment(run: Run) -> dict[str, str]:
 
 def card(name: str, shelf: Run) -> dict[str, Any]:
     """What the packed model is, with its error and NLL on the whole test split and on the first few images of it."""
-    identity, model = shelf.identity, runs.from_run(shelf)
+    identity, model = shelf.identity, loading.model_of_run(shelf)
     recipe, few = identity["recipe"], load(DATA, split="test", size=FEW)
     measured = evaluate(model, load(DATA, split="test"))
     return {

@@ -69,10 +69,10 @@ def task(batch: int) -> tuple[nn.Module, Tensor, Tensor]:
     """The bundled ViT on images whose labels are shuffled, so that eigenvalues of both signs are among the largest."""
     from vitreous.data import load as load_images
     from vitreous.measure.subject import subjects
-    from vitreous.models.loading import load
+    from vitreous.models.loading import load_model
 
     model, data = (
-        load("nano:vit"),
+        load_model("nano:vit"),
         load_images("world:shapes", split="train", size=16 * (batch + 1)),
     )
     order = torch.randperm(16, generator=torch.Generator().manual_seed(batch))
@@ -241,11 +241,11 @@ def show(rows: list[dict[str, Any]]) -> dict[str, Any]:
 def on_gpu(batches: int, at_once: int) -> dict[str, Any]:
     """The whole analysis, as a user asks for it; once before, on few batches, so that kernels are loaded."""
     import vitreous
-    from vitreous.models.loading import load
+    from vitreous.models.loading import load_model
 
     torch.manual_seed(0)
     data = vitreous.data.load("world:shapes", split="train", size=16 * batches)
-    model = load("vit_ti/4", image=32, classes=len(data.classes)).to("cuda")
+    model = load_model("vit_ti/4", image=32, classes=len(data.classes)).to("cuda")
     _learn(model, data)
     seconds = []
     for limit in (16 * 8, 16 * batches):

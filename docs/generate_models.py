@@ -1,4 +1,4 @@
-"""Write `models.md`: every system of sections A1 and A2 of the catalogue, the call that builds it, and how large it is.
+"""Write `models.md`: every system and mechanism, the call that builds it, and its parameters.
 
     python docs/generate_models.py
 
@@ -157,7 +157,7 @@ A2.07 Where positions are added
     vit_ti/4 small, inject="shared"
 A2.08 Sinusoidal positions
     vit_ti/4 small, pos="sinusoidal"
-A2.09 Another resolution: `vitreous.models.vit.resize(model, 48)`, with `mode="bicubic"` as in DeiT
+A2.09 Another resolution: `vitreous.models.vit.resize_vit(model, 48)`, with `mode="bicubic"` as in DeiT
 A2.10 Attention as smoothing
     vit_ti/4 small, mixer="attention"
 A2.11 Window attention
@@ -217,9 +217,10 @@ Below 96 pixels convolutional networks and hierarchical transformers take the st
 
 timm knows them as well, under a prefix: after `import vitreous.models`,
 `timm.create_model("vitreous_vit_ti_4", img_size=32, num_classes=10)`. Weights of timm's ViT, DeiT and hybrids move in
-both directions with `vitreous.models.convert`, those of its ConViT with `vitreous.models.convit`.
+both directions with `vitreous.models.vit` (`vit_state_from_timm`, `vit_state_to_timm`), those of its ConViT with
+`vitreous.models.convit` (`from_timm`, `to_timm`).
 
-Ids are those of the catalogue of systems. This page is written by `docs/generate_models.py`.
+This page is written by `docs/generate_models.py`.
 """
 
 
@@ -243,13 +244,12 @@ def parameters(expression: str) -> str:
 
 def table(rows: str, count: Callable[[str], str]) -> str:
     """Systems and, under each, the calls."""
-    lines = ["| id | system | parameters |", "|---|---|---|"]
+    lines = ["| system | parameters |", "|---|---|"]
     for title, expression in calls(rows):
         if title:
-            key, _, what = title.partition(" ")
-            lines.append(f"| **{key}** | **{what}** | |")
+            lines.append(f"| **{title.partition(' ')[2]}** | |")
         else:
-            lines.append(f"| | `{expression}` | {count(expression)} |")
+            lines.append(f"| `{expression}` | {count(expression)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -22,7 +22,7 @@ from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.measure.choosing import choose_analyses, choose_probes
-from vitreous.models.loading import load as load_model
+from vitreous.models.loading import load_model
 
 ROUNDS = {
     "options": 130,

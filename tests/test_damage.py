@@ -81,7 +81,7 @@ def same_training(folder: Path, wanted: Trained) -> bool:
     return (
         lines(again) == lines(wanted)
         and same_weights(again.model, wanted.model)
-        and same_weights(loading.load(f"run:{folder}"), wanted.model)
+        and same_weights(loading.load_model(f"run:{folder}"), wanted.model)
         and (folder / final).read_bytes() == (wanted.run.folder / final).read_bytes()
     )
 
@@ -90,7 +90,10 @@ def test_a_finished_run(home: Path, trained: Trained, tmp_path: Path) -> None:
     other, outcomes, opened = train(home / "another seed", seed=1), Outcomes(), Outcomes()
     for damage in damages(trained.run.folder, {"another run": other.run.folder}):
         folder = spoiled(trained.run.folder, damage, tmp_path / "copy")
-        opened.try_(damage, lambda: same_weights(loading.load(f"run:{folder}"), trained.model))  # noqa: B023
+        opened.try_(
+            damage,
+            lambda: same_weights(loading.load_model(f"run:{folder}"), trained.model),  # noqa: B023
+        )
         outcomes.try_(damage, lambda: same_training(folder, trained))  # noqa: B023
     outcomes.check(100)
     opened.check(100)

@@ -15,13 +15,12 @@ import vitreous
 from vitreous import model_names
 from vitreous.data import dataset_names, world
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.models import loading, registry, runs
+from vitreous.models import loading, registry
 
 
 def test_they_are_those_of_the_libraries_themselves() -> None:
     assert {name: list(f.sizes) for name, f in registry.FAMILIES.items()} == model_names.families()
     assert list(world.TASKS) == list(dataset_names.TASKS), "mend dataset_names.TASKS"
-    assert runs.nanos() == model_names.bundled()
     theirs = {name for name in timm.list_models() if not name.startswith(registry.TIMM_PREFIX)}
     assert theirs == model_names.timm_names()
     classifiers = torchvision.models.list_models(module=torchvision.models)
@@ -46,7 +45,7 @@ def test_what_there_is_not_does_not(name: str) -> None:
     with pytest.raises(VitreousError):
         model_names.check_model(name)
     with pytest.raises(VitreousError):
-        loading.load(name)
+        loading.load_model(name)
 
 
 def test_the_nearest_names_are_said() -> None:

@@ -12,7 +12,7 @@ import vitreous
 from vitreous.claims import readings
 from vitreous.claims.evidence import Evidence, Exhibit
 from vitreous.claims.measure import Measure
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """What a study has of two models that find much the same images hard: an inspection each, written to disk."""
     found = {}
     for name, noise in (("vit", 0.0), ("convit", 0.1)):
-        model = load("nano:vit@warmup")
+        model = load_model("nano:vit@warmup")
         torch.manual_seed(0)
         for weight in model.parameters():
             weight.data += noise * weight.data.std(correction=0) * torch.randn_like(weight)

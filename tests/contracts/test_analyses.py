@@ -24,7 +24,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure import analyses
 from vitreous.measure.analysis import Analysis
 from vitreous.measure.partial import Interrupted
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 from vitreous.results import Result
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -252,7 +252,7 @@ def untouched(model: nn.Module, before: dict[str, Any]) -> None:
 def test_the_model_is_untouched(name: str, stopped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     from vitreous.measure import engine
 
-    model = load("nano:vit").train()
+    model = load_model("nano:vit").train()
     parameters = list(model.parameters())
     parameters[0].requires_grad_(False)
     parameters[1].grad = torch.ones_like(parameters[1])

@@ -23,7 +23,7 @@ from vitreous.measure import probes
 from vitreous.measure.probe import Probe, Setting, Sums
 from vitreous.measure.streaming import Pass
 from vitreous.measure.subject import Subject, subjects
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 from vitreous.results import Result
 from vitreous.specimen.observe import SITES
 
@@ -46,7 +46,7 @@ def data(count: int = IMAGES) -> Dataset:
 @cache
 def opened() -> tuple[Subject, ...]:
     """In double precision, in which batches of other sizes give the same numbers."""
-    return subjects({name: load(name).double() for name in MODELS})
+    return subjects({name: load_model(name).double() for name in MODELS})
 
 
 @cache
@@ -188,7 +188,7 @@ def test_disk_and_back(name: str, tmp_path: Path) -> None:
 
 @every
 def test_models_are_untouched(name: str) -> None:
-    model = load("nano:vit").train()
+    model = load_model("nano:vit").train()
     before, where = copy.deepcopy(model.state_dict()), {id(p) for p in model.parameters()}
     torch.manual_seed(5)
     expected = torch.rand(3)

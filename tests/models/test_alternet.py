@@ -20,12 +20,12 @@ from vitreous.models.alternet import (
     ALTERNETS,
     AlterNet,
     AttentionBlock,
-    ConvBlock,
+    BiasedWindowAttention,
+    PreActBlock,
     Smooth,
-    WindowAttention,
     build_up,
     mc_predict,
-    pattern,
+    stage_pattern,
 )
 
 NANO: dict[str, Any] = {"image": 32, "classes": 10, "width": 8, "head_dim": 4}
@@ -39,15 +39,15 @@ def nano(**options: Any) -> AlterNet:
 
 def window_attention(
     window: int = 4, kv_stride: int = 1, bias_per_head: bool = True
-) -> WindowAttention:
-    made = WindowAttention(
+) -> BiasedWindowAttention:
+    made = BiasedWindowAttention(
         6, 5, heads=2, head_dim=3, window=window, bias_per_head=bias_per_head, kv_stride=kv_stride
     ).double()
     nn.init.normal_(made.bias_table)
     return made
 
 
-def dense(made: WindowAttention, x: Tensor) -> Tensor:
+def dense(made: BiasedWindowAttention, x: Tensor) -> Tensor:
     """Attention of every place to every cell of keys, with -inf between different windows. All pairs in a loop."""
     _, _, height, width = x.shape
     p, k, heads = made.window, made.kv_stride, made.heads
@@ -128,20 +128,24 @@ def test_window_attention_gradcheck(shape: tuple[int, int]) -> None:
 
 
 def test_a_stage_ends_in_attention() -> None:
-    assert [pattern(n, m) for n, m in zip((3, 4, 6, 4), (0, 1, 3, 2), strict=True)] == [
+    assert [stage_pattern(n, m) for n, m in zip((3, 4, 6, 4), (0, 1, 3, 2), strict=True)] == [
         "ccc",
         "cccm",
         "cmcmcm",
         "cmcm",
     ]
-    assert [pattern(4, 1, "start"), pattern(5, 2, "start"), pattern(2, 0, "start")] == [
+    assert [
+        stage_pattern(4, 1, "start"),
+        stage_pattern(5, 2, "start"),
+        stage_pattern(2, 0, "start"),
+    ] == [
         "cmcc",
         "cmcmc",
         "cc",
     ]
     model = nano(msa=(0, 0, 1, 1))
     kinds = [[type(block) for block in stage.children()] for stage in model.stages]
-    assert kinds == [[ConvBlock, ConvBlock]] * 2 + [[ConvBlock, AttentionBlock]] * 2
+    assert kinds == [[PreActBlock, PreActBlock]] * 2 + [[PreActBlock, AttentionBlock]] * 2
     maps: list[tuple[int, ...]] = []
     for stage in model.stages:
         stage.register_forward_hook(lambda _module, _images, out: maps.append(tuple(out.shape[1:])))
@@ -154,7 +158,8 @@ def test_x_33_placement_and_window_follow_the_image() -> None:
         model = build(name, **options)
         assert isinstance(model, AlterNet)
         stages = [
-            [m for m in stage.modules() if isinstance(m, WindowAttention)] for stage in model.stages
+            [m for m in stage.modules() if isinstance(m, BiasedWindowAttention)]
+            for stage in model.stages
         ]
         windows = {m.window for stage in stages for m in stage}
         return (
@@ -188,7 +193,7 @@ def test_attention_block_adds_to_its_input(kind: Any) -> None:
     )
     x = torch.randn(2, 5, 8, 8, dtype=torch.float64)
     attention, branch = (
-        next(m for m in block.modules() if isinstance(m, WindowAttention)),
+        next(m for m in block.modules() if isinstance(m, BiasedWindowAttention)),
         dict(block.branch.named_children()),
     )
     reduced = (
@@ -274,7 +279,9 @@ def test_smoothing_may_stand_after_every_subsampling() -> None:
 
 def test_hdv_55_attention_is_an_ensemble_over_neighbours() -> None:
     """z_j = sum_i π(x_i | x_j) p(x_i): attention is that sum, and a 2x2 blur is the one with π = 1/4."""
-    made = WindowAttention(3, 3, heads=1, head_dim=3, window=2, bias_per_head=False, kv_stride=1)
+    made = BiasedWindowAttention(
+        3, 3, heads=1, head_dim=3, window=2, bias_per_head=False, kv_stride=1
+    )
     with torch.no_grad():
         made.to_q.weight.normal_()
         made.to_kv.weight[3:] = torch.eye(3)[..., None, None]

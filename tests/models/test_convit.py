@@ -25,7 +25,7 @@ from vitreous.models.convit import (
     centres_of,
     one_product,
     outer,
-    resize,
+    resize_convit,
     two_products,
 )
 
@@ -202,7 +202,7 @@ def test_cvt_26_heads_start_out_looking_by_position() -> None:
     model = nano()
     torch.testing.assert_close(model.gates(), torch.full((2, 4), 0.7310586))
     x = torch.randn(2, 64, 32)
-    attention = next(model.local())
+    attention = next(model.positional_attentions())
     assert isinstance(attention, GPSA)
     mixed, position = attention.attention(x, (8, 8)), attention.position_attention((8, 8))
     for a in (mixed, position):
@@ -220,14 +220,14 @@ def test_x_23_renormalising_changes_nothing() -> None:
 
 def test_cvt_27_a_new_resolution_only_resamples_the_offsets() -> None:
     model = shaken(nano(pos="none"), 0.05).eval()
-    wide = resize(model, (64, 48)).eval()
+    wide = resize_convit(model, (64, 48)).eval()
     assert all(
         torch.equal(a, b) for a, b in zip(model.parameters(), wide.parameters(), strict=True)
     )
     images = torch.randn(2, 3, 64, 48)
     assert model.forward_features(images).shape == (2, 1 + 16 * 12, 32)
     torch.testing.assert_close(model(images), wide(images))
-    attention = next(model.local())
+    attention = next(model.positional_attentions())
     weight, bias = attention.pos_proj.weight.detach(), attention.pos_proj.bias.detach()
     wanted = loop_logits(weight, bias, (5, 6)).softmax(-1).float()
     torch.testing.assert_close(attention.position_attention((5, 6)), wanted, rtol=0, atol=1e-6)
@@ -238,7 +238,7 @@ def test_a_position_table_is_interpolated_and_other_sizes_refused() -> None:
     assert model.pos_embed is not None
     with torch.no_grad():  # a plane, which bilinear interpolation keeps inside
         model.pos_embed[0] = torch.arange(8.0)[:, None].expand(8, 8).reshape(64, 1).expand(-1, 32)
-    same, larger = resize(model, 32), resize(model, 64, zoom="bilinear")
+    same, larger = resize_convit(model, 32), resize_convit(model, 64, mode="bilinear")
     torch.testing.assert_close(same.pos_embed, model.pos_embed)
     assert larger.pos_embed is not None
     inside = larger.pos_embed.detach().view(16, 16, 32)[2:-2]
@@ -295,7 +295,7 @@ def test_x_21_centres_by_code_or_by_paper(heads: int, rule: Any, steps: list[flo
 @pytest.mark.parametrize("row", TABLE_3)
 def test_c3_ablations_train_what_they_should(row: str) -> None:
     model = nano(**TABLE_3[row])
-    local = list(model.local())
+    local = list(model.positional_attentions())
     assert len(local) == (0 if row == "e" else 2)
     for attention in local:
         assert isinstance(attention, GPSA)
@@ -337,7 +337,9 @@ def test_a_class_token_inside_is_seen_like_the_best_patch() -> None:
     """A2.20: on an identity of values the output *is* the attention matrix."""
     made, n = layer(GPSA), 13
     values = torch.eye(n, dtype=torch.float64).expand(1, 4, n, n)
-    a = made.look_by_position(values, torch.ones(4, dtype=torch.float64), (3, 4))[0].transpose(0, 1)
+    a = made.attend_by_position(values, torch.ones(4, dtype=torch.float64), (3, 4))[0].transpose(
+        0, 1
+    )
     torch.testing.assert_close(a.sum(-1), torch.ones(4, n, dtype=torch.float64))
     torch.testing.assert_close(a[:, 0], torch.full((4, n), 1 / n, dtype=torch.float64))
     torch.testing.assert_close(a[:, 1:, 0], a[:, 1:, 1:].amax(-1))
@@ -361,10 +363,13 @@ def test_variants_train(options: dict[str, Any]) -> None:
 def test_half_precision_keeps_the_offsets_exact() -> None:
     model = shaken(nano(image=64), 0.02).eval()
     images = torch.randn(2, 3, 64, 64)
-    wanted = next(model.local()).position_attention((16, 16))
+    wanted = next(model.positional_attentions()).position_attention((16, 16))
     with torch.autocast("cpu", torch.bfloat16):
         torch.testing.assert_close(
-            next(model.local()).position_attention((16, 16)), wanted, rtol=0, atol=1e-6
+            next(model.positional_attentions()).position_attention((16, 16)),
+            wanted,
+            rtol=0,
+            atol=1e-6,
         )
         assert model(images).dtype == torch.bfloat16
     out = model.bfloat16()(images.bfloat16())

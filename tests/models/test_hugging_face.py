@@ -68,11 +68,11 @@ def test_the_architecture_decides_the_head(
     tmp_path: Path, model: str, config: str, settings: dict[str, object], expected: str
 ) -> None:
     saved = save(tmp_path, model, config, **settings)
-    loaded = loading.load(f"hf:{tmp_path}", pretrained=True).eval()
+    loaded = loading.load_model(f"hf:{tmp_path}", pretrained=True).eval()
     images = torch.randn(2, 3, 32, 32)
     assert type(loaded).__name__ == expected
     assert torch.equal(loaded(images)[0], saved(images)[0])
-    random = loading.load(f"hf:{tmp_path}/config.json")
+    random = loading.load_model(f"hf:{tmp_path}/config.json")
     assert type(random) is type(loaded)
     assert not torch.equal(random.eval()(images)[0], saved(images)[0])
 
@@ -80,7 +80,7 @@ def test_the_architecture_decides_the_head(
 @pytest.mark.parametrize("family", ["CLIP", "Siglip"])
 def test_of_images_and_text_the_image_tower(tmp_path: Path, family: str) -> None:
     both = save(tmp_path, f"{family}Model", f"{family}Config", **BOTH)
-    tower = loading.load(f"hf:{tmp_path}", pretrained=True).eval()
+    tower = loading.load_model(f"hf:{tmp_path}", pretrained=True).eval()
     images = torch.randn(2, 3, 32, 32)
     assert type(tower).__name__ == f"{family}VisionModel"
     assert torch.equal(
@@ -93,19 +93,25 @@ def test_weights_are_float32_whatever_they_are_stored_in(tmp_path: Path) -> None
     made.save_pretrained(tmp_path)
     for pretrained in (True, False):
         assert {
-            p.dtype for p in loading.load(f"hf:{tmp_path}", pretrained=pretrained).parameters()
+            p.dtype
+            for p in loading.load_model(f"hf:{tmp_path}", pretrained=pretrained).parameters()
         } == {torch.float32}
 
 
 def test_another_image_size(tmp_path: Path) -> None:
     save(tmp_path, "ViTForImageClassification", "ViTConfig", **IMAGES)
-    assert loading.load(f"hf:{tmp_path}", image=64)(torch.randn(1, 3, 64, 64))[0].shape == (1, 2)
-    assert loading.load(f"hf:{tmp_path}", image=(32, 64))(torch.randn(1, 3, 32, 64))[0].shape == (
+    assert loading.load_model(f"hf:{tmp_path}", image=64)(torch.randn(1, 3, 64, 64))[0].shape == (
+        1,
+        2,
+    )
+    assert loading.load_model(f"hf:{tmp_path}", image=(32, 64))(torch.randn(1, 3, 32, 64))[
+        0
+    ].shape == (
         1,
         2,
     )
     with pytest.raises(VitreousError, match="do not fit its configuration at image size 64"):
-        loading.load(f"hf:{tmp_path}", image=64, pretrained=True)
+        loading.load_model(f"hf:{tmp_path}", image=64, pretrained=True)
 
 
 def test_missing_weights_would_stay_random_so_they_raise(tmp_path: Path) -> None:
@@ -113,7 +119,7 @@ def test_missing_weights_would_stay_random_so_they_raise(tmp_path: Path) -> None
     with pytest.raises(
         VitreousError, match=r"lack 2 weights of ViTModel \(pooler\.dense\.bias, …\)"
     ):
-        loading.load(f"hf:{tmp_path}", pretrained=True)
+        loading.load_model(f"hf:{tmp_path}", pretrained=True)
 
 
 def test_a_text_model_is_refused(tmp_path: Path) -> None:
@@ -121,7 +127,7 @@ def test_a_text_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         VitreousError, match="is a BertModel, which takes 'input_ids' and not images"
     ):
-        loading.load(f"hf:{tmp_path}")
+        loading.load_model(f"hf:{tmp_path}")
 
 
 def test_pickled_weights_are_refused(tmp_path: Path) -> None:
@@ -129,7 +135,7 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
     made.config.save_pretrained(tmp_path)
     torch.save(made.state_dict(), tmp_path / "pytorch_model.bin")
     with pytest.raises(VitreousError, match=r"no file named model\.safetensors"):
-        loading.load(f"hf:{tmp_path}", pretrained=True)
+        loading.load_model(f"hf:{tmp_path}", pretrained=True)
 
 
 def test_code_from_the_hub_is_never_run(tmp_path: Path) -> None:
@@ -138,7 +144,7 @@ def test_code_from_the_hub_is_never_run(tmp_path: Path) -> None:
     )
     (tmp_path / "mine.py").write_text("raise SystemExit('this ran')")
     with pytest.raises(VitreousError):
-        loading.load(f"hf:{tmp_path}")
+        loading.load_model(f"hf:{tmp_path}")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +158,7 @@ def test_code_from_the_hub_is_never_run(tmp_path: Path) -> None:
 def test_bad_configurations(tmp_path: Path, written: str, sentence: str) -> None:
     (tmp_path / "config.json").write_text(written)
     with pytest.raises(VitreousError, match=sentence):
-        loading.load(f"hf:{tmp_path}")
+        loading.load_model(f"hf:{tmp_path}")
 
 
 @pytest.mark.parametrize("where", ["", "./nowhere", "~/nowhere", "/nowhere/config.json"])
@@ -160,13 +166,13 @@ def test_paths_that_are_not_there(where: str) -> None:
     with pytest.raises(
         VitreousError, match=r"^'hf:' takes a model id, a folder with a config\.json"
     ):
-        loading.load(f"hf:{where}")
+        loading.load_model(f"hf:{where}")
 
 
 def test_without_transformers_the_sentence_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(VitreousError, match=r"pip install 'vitreous\[hf\]'"):
-        loading.load("hf:google/vit-base-patch16-224")
+        loading.load_model("hf:google/vit-base-patch16-224")
 
 
 @pytest.mark.usefixtures("unasked")
@@ -177,7 +183,7 @@ def test_offline_is_quick_and_says_so_once(name: str, caplog: pytest.LogCaptureF
         with pytest.raises(
             VitreousError, match="not in the local cache and the model hub cannot be reached"
         ):
-            loading.load(name, pretrained=name == TAGGED)
+            loading.load_model(name, pretrained=name == TAGGED)
     assert time.monotonic() - start < 5
     assert [r.message for r in caplog.records if r.name == "vitreous"] == [
         "Offline, as HF_HUB_OFFLINE asks: what is not in the local cache cannot be had."
@@ -214,7 +220,7 @@ def test_the_switch_is_put_back(
     monkeypatch.setattr(hub, "is_listening", lambda url: False)
     monkeypatch.setattr(hub, "getproxies", dict)
     with caplog.at_level(logging.WARNING), pytest.raises(VitreousError, match="cannot be reached"):
-        loading.load("hf:nobody/nothing")
+        loading.load_model("hf:nobody/nothing")
     assert "The hub cannot be reached" in caplog.text
     assert constants.HF_HUB_OFFLINE is False
 
@@ -226,7 +232,10 @@ def test_the_local_cache_serves_without_a_hub(tmp_path: Path) -> None:
     (cached / "refs").mkdir(parents=True)
     (cached / "refs" / "main").write_text("abc")
     shutil.copytree(tmp_path / "made", cached / "snapshots" / "abc")
-    script = "from vitreous.models.loading import load; print(type(load('hf:me/tiny', pretrained=True)).__name__)"
+    script = (
+        "from vitreous.models.loading import load_model; "
+        "print(type(load_model('hf:me/tiny', pretrained=True)).__name__)"
+    )
     environment = {
         **os.environ,
         "HF_HOME": str(tmp_path / "home"),

@@ -34,26 +34,28 @@ class Bomb:
 
 def test_timm_names_are_timms_own() -> None:
     torch.manual_seed(1)
-    ours = loading.load("test_vit")
+    ours = loading.load_model("test_vit")
     torch.manual_seed(1)
     theirs = timm.create_model("test_vit")
     assert all(
         torch.equal(a, b) for a, b in zip(ours.parameters(), theirs.parameters(), strict=True)
     )
-    assert shapes(loading.load(TAGGED)) == shapes(theirs)
+    assert shapes(loading.load_model(TAGGED)) == shapes(theirs)
 
 
 def test_image_reaches_the_models_that_have_to_know() -> None:
-    assert shapes(loading.load("test_vit", image=64)) == shapes(
+    assert shapes(loading.load_model("test_vit", image=64)) == shapes(
         timm.create_model("test_vit", img_size=64)
     )
-    assert shapes(loading.load("test_resnet", image=64)) == shapes(timm.create_model("test_resnet"))
-    sized = loading.load("tv:vit_b_32", image=64)
+    assert shapes(loading.load_model("test_resnet", image=64)) == shapes(
+        timm.create_model("test_resnet")
+    )
+    sized = loading.load_model("tv:vit_b_32", image=64)
     assert sized.get_parameter("encoder.pos_embedding").shape[1] == 1 + 4
-    wide = loading.load("test_vit", image=(32, 64)).eval()
+    wide = loading.load_model("test_vit", image=(32, 64)).eval()
     assert wide(torch.zeros(1, 3, 32, 64)).shape == (1, 1000)
     with pytest.raises(VitreousError, match="'tv:vit_b_32' takes square images only, not 32x64"):
-        loading.load("tv:vit_b_32", image=(32, 64))
+        loading.load_model("tv:vit_b_32", image=(32, 64))
 
 
 @pytest.mark.parametrize(
@@ -69,11 +71,11 @@ def test_image_reaches_the_models_that_have_to_know() -> None:
 )
 def test_unknown_names_suggest(name: str, sentence: str) -> None:
     with pytest.raises(UnknownName, match=sentence):
-        loading.load(name)
+        loading.load_model(name)
 
 
 def test_torchvision() -> None:
-    assert shapes(loading.load("tv:resnet18")) == shapes(torchvision.models.resnet18())
+    assert shapes(loading.load_model("tv:resnet18")) == shapes(torchvision.models.resnet18())
 
 
 def test_list_filters_like_timm() -> None:
@@ -88,15 +90,15 @@ def test_list_filters_like_timm() -> None:
 def test_weights_saved_by_timm(tmp_path: Path) -> None:
     saved = timm.create_model("test_vit", num_classes=7)
     timm.models.save_for_hf(saved, tmp_path, safe_serialization=True)
-    loaded = loading.load(f"local-dir:{tmp_path}", pretrained=True)
+    loaded = loading.load_model(f"local-dir:{tmp_path}", pretrained=True)
     assert all(
         torch.equal(a, b) for a, b in zip(saved.parameters(), loaded.parameters(), strict=True)
     )
-    random = loading.load(f"local-dir:{tmp_path}")
+    random = loading.load_model(f"local-dir:{tmp_path}")
     assert shapes(random) == shapes(saved)
     assert not torch.equal(next(random.parameters()), next(saved.parameters()))
     with pytest.raises(VitreousError, match=r"no config\.json in '/nowhere'"):
-        loading.load("local-dir:/nowhere")
+        loading.load_model("local-dir:/nowhere")
 
 
 def test_a_pickle_with_code_in_it_is_not_run_by_timm(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_a_pickle_with_code_in_it_is_not_run_by_timm(tmp_path: Path) -> None:
     mark = tmp_path / "exploded"
     torch.save({"state_dict": Bomb(mark)}, tmp_path / "pytorch_model.bin")
     with pytest.raises(VitreousError):
-        loading.load(f"local-dir:{tmp_path}", pretrained=True)
+        loading.load_model(f"local-dir:{tmp_path}", pretrained=True)
     assert not mark.exists()
 
 
@@ -121,7 +123,7 @@ def test_a_pickle_with_code_in_it_is_not_run_by_torchvision(
     with pytest.raises(
         VitreousError, match=r"'tv:resnet18' are a pickle .* convert them to safetensors"
     ):
-        loading.load("tv:resnet18", pretrained=True)
+        loading.load_model("tv:resnet18", pretrained=True)
     assert not mark.exists()
     assert "TORCH_FORCE_WEIGHTS_ONLY_LOAD" not in os.environ
     torch.load(file, weights_only=False)
@@ -135,7 +137,7 @@ def test_torchvision_weights_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     file = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]
     file.parent.mkdir(parents=True)
     torch.save(saved.state_dict(), file)
-    loaded = loading.load("tv:resnet18", pretrained=True)
+    loaded = loading.load_model("tv:resnet18", pretrained=True)
     assert all(
         torch.equal(a, b) for a, b in zip(saved.parameters(), loaded.parameters(), strict=True)
     )
@@ -153,12 +155,12 @@ def test_a_failed_download_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_
         VitreousError,
         match=r"^The weights of 'tv:resnet18' could not be downloaded \(no route\)\.$",
     ):
-        loading.load("tv:resnet18", pretrained=True)
+        loading.load_model("tv:resnet18", pretrained=True)
 
 
 def test_weights_that_do_not_exist() -> None:
     with pytest.raises(VitreousError, match=r"^Cannot load 'vit_tiny_patch16_384': .*$"):
-        loading.load("vit_tiny_patch16_384", pretrained=True)
+        loading.load_model("vit_tiny_patch16_384", pretrained=True)
 
 
 def test_paths_without_a_run_say_what_they_are(
@@ -179,7 +181,7 @@ def test_paths_without_a_run_say_what_they_are(
     }
     for name, sentence in sentences.items():
         with pytest.raises(VitreousError, match=sentence):
-            loading.load(name)
+            loading.load_model(name)
 
 
 def test_a_model_wins_over_a_folder_of_its_name(
@@ -187,12 +189,12 @@ def test_a_model_wins_over_a_folder_of_its_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_vit").mkdir()
-    assert isinstance(loading.load("test_vit"), timm.models.VisionTransformer)
+    assert isinstance(loading.load_model("test_vit"), timm.models.VisionTransformer)
 
 
 def test_errors_of_ours_pass_through_unchanged() -> None:
     with (
         pytest.raises(UnknownName, match="no thing 'x'"),
-        hugging_face.loading("anything", hub=False),
+        hugging_face.safe_loading("anything", hub=False),
     ):
         raise UnknownName("thing", "x", ())

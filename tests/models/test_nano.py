@@ -63,7 +63,7 @@ def test_it_loads_within_a_second(name: str) -> None:
     limit, spent = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), []
     for _ in range(3):
         began = time.perf_counter()
-        model = loading.load(f"nano:{name}")
+        model = loading.load_model(f"nano:{name}")
         spent.append(time.perf_counter() - began)
     assert min(spent) < limit
     assert not model.training
@@ -73,15 +73,19 @@ def test_it_loads_within_a_second(name: str) -> None:
 def test_before_after_the_warm_up_and_at_the_end(name: str) -> None:
     run, data = Run(SHELF / name), images(300)
     assert run.checkpoints() == card(name)["moments"] == ["initial", "warmup", "final"]
-    worth = [evaluate(loading.load(f"nano:{name}@{moment}"), data) for moment in run.checkpoints()]
+    worth = [
+        evaluate(loading.load_model(f"nano:{name}@{moment}"), data) for moment in run.checkpoints()
+    ]
     assert worth[0]["test_error"] == pytest.approx(0.9, abs=0.06)  # three standard errors of chance
     assert worth[0]["test_nll"] > worth[1]["test_nll"] > worth[2]["test_nll"]
-    last, named = (loading.load(f"nano:{name}{moment}").state_dict() for moment in ("", "@final"))
+    last, named = (
+        loading.load_model(f"nano:{name}{moment}").state_dict() for moment in ("", "@final")
+    )
     assert all(torch.equal(last[key], named[key]) for key in last)
 
 
 def test_it_carries_what_it_was_trained_with() -> None:
-    known: Any = loading.load("nano:vit").pretrained_cfg
+    known: Any = loading.load_model("nano:vit").pretrained_cfg
     assert known["label_names"] == images(300).classes
     assert known["mean"] == pytest.approx(images(300).mean)
 
@@ -118,7 +122,7 @@ def test_damage_is_noticed(file: str, tmp_path: Path, monkeypatch: pytest.Monkey
     content[len(content) // 2] ^= 1
     (tmp_path / "alternet" / file).write_bytes(content)
     with pytest.raises(Damaged, match=r"is damaged \(.*\); install Vitreous again\."):
-        loading.load("nano:alternet")
+        loading.load_model("nano:alternet")
 
 
 def test_the_shelf_is_small_and_says_nothing_of_a_machine() -> None:

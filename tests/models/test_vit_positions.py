@@ -14,7 +14,7 @@ import vitreous.models
 from vitreous.errors import BadImages
 from vitreous.models import BadModel
 from vitreous.models.positions import Learned1d, Learned2d, Relative, Sinusoidal
-from vitreous.models.vit import resize
+from vitreous.models.vit import resize_vit
 
 build: Any = vitreous.models.build  # what a model is made of has no static type
 
@@ -138,21 +138,21 @@ def test_constant_and_linear_fields_stay_what_they_are(grid: tuple[int, int]) ->
     rows, columns = torch.meshgrid(torch.linspace(0, 1, 4), torch.linspace(0, 1, 4), indexing="ij")
     old = table_of(torch.stack([torch.full_like(rows, 3.0), 2 * rows - columns], -1), prefix=2)
     new = Learned1d(grid, 2, 2)
-    new.take(old, "bilinear")
+    new.resample_from(old, "bilinear")
     rows, columns = torch.meshgrid(
         torch.linspace(0, 1, grid[0]), torch.linspace(0, 1, grid[1]), indexing="ij"
     )
     expected = torch.stack([torch.full_like(rows, 3.0), 2 * rows - columns], -1)
     torch.testing.assert_close(new.table[0, 2:].reshape(*grid, 2).detach(), expected)
     assert torch.equal(new.table[0, :2], torch.full((2, 2), 7.0)), "prefix rows are untouched"
-    new.take(old, "bicubic")
+    new.resample_from(old, "bicubic")
     torch.testing.assert_close(new.table[0, 2:, 0].detach(), torch.full((grid[0] * grid[1],), 3.0))
 
 
 def test_bilinear_is_the_original_codes_zoom() -> None:
     field = torch.randn(4, 4, 5)
     new = Learned1d((6, 6), 1, 5)
-    new.take(table_of(field), "bilinear")
+    new.resample_from(table_of(field), "bilinear")
     expected = scipy_zoom(field.numpy(), (1.5, 1.5, 1), order=1)
     torch.testing.assert_close(
         new.table[0, 1:].reshape(6, 6, 5).detach(), torch.from_numpy(expected)
@@ -165,7 +165,7 @@ def test_two_dimensional_and_relative_tables_keep_linear_fields() -> None:
         old.rows.copy_(torch.linspace(0, 1, 4)[:, None])
         old.columns.copy_(torch.linspace(2, 5, 3)[:, None])
         old.prefix.fill_(7.0)
-    new.take(old, "bilinear")
+    new.resample_from(old, "bilinear")
     torch.testing.assert_close(new.rows[:, 0].detach(), torch.linspace(0, 1, 7))
     torch.testing.assert_close(new.columns[:, 0].detach(), torch.linspace(2, 5, 5))
     assert torch.equal(new.prefix, old.prefix)
@@ -174,7 +174,7 @@ def test_two_dimensional_and_relative_tables_keep_linear_fields() -> None:
         coarse.table.copy_(
             torch.linspace(-1, 1, 3)[None, :, None].expand(2, 3, 5).reshape(2, 15, 1)
         )
-    fine.take(coarse, "bilinear")
+    fine.resample_from(coarse, "bilinear")
     expected = torch.linspace(-1, 1, 7)[None, :, None].expand(2, 7, 9).reshape(2, 63, 1)
     torch.testing.assert_close(fine.table.detach(), expected)
 
@@ -190,8 +190,8 @@ def test_resize(options: dict[str, Any]) -> None:
     model = tiny(**options)
     images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
-        torch.testing.assert_close(resize(model, 32)(images), model(images), rtol=0, atol=1e-6)
-        larger: Any = resize(model, (48, 64))
+        torch.testing.assert_close(resize_vit(model, 32)(images), model(images), rtol=0, atol=1e-6)
+        larger: Any = resize_vit(model, (48, 64))
         assert larger(torch.randn(2, 3, 48, 64)).shape == (2, 5)
     assert larger.config == {**model.config, "image": (48, 64)}
     assert not {p.data_ptr() for p in larger.parameters()} & {
@@ -205,7 +205,7 @@ def test_resize(options: dict[str, Any]) -> None:
 )
 def test_weights_tied_to_the_grid_cannot_be_resized(options: dict[str, Any]) -> None:
     with pytest.raises(BadModel, match="tied to its grid"):
-        resize(tiny(**options), 64)
+        resize_vit(tiny(**options), 64)
 
 
 def test_images_of_another_size_are_refused() -> None:

@@ -11,7 +11,7 @@ from timm.models.vision_transformer import VisionTransformer
 
 import vitreous.models
 from vitreous.models import BadModel
-from vitreous.models.convert import from_timm, to_timm
+from vitreous.models.vit import vit_state_from_timm, vit_state_to_timm
 
 build: Any = vitreous.models.build  # what a model is made of has no static type
 
@@ -45,14 +45,14 @@ def test_equals_timm(case: str) -> None:
     theirs = shaken(timm.create_model(theirs_name, img_size=64, num_classes=7, **theirs_options))
     ours = build(name, image=64, classes=7, **options).eval()
     images = torch.randn(2, 3, 64, 64)
-    ours.load_state_dict(from_timm(theirs.state_dict()))
+    ours.load_state_dict(vit_state_from_timm(theirs.state_dict()))
     with torch.no_grad():
         torch.testing.assert_close(ours(images), theirs(images), rtol=0, atol=1e-5)
         torch.testing.assert_close(
             ours.forward_features(images), theirs.forward_features(images), rtol=1e-5, atol=1e-4
         )
         shaken(ours)
-        theirs.load_state_dict(to_timm(ours.state_dict()))
+        theirs.load_state_dict(vit_state_to_timm(ours.state_dict()))
         torch.testing.assert_close(theirs(images), ours(images), rtol=0, atol=1e-5)
 
 
@@ -62,7 +62,7 @@ def test_hybrid_r50_is_the_papers_three_stage_network() -> None:
     slim = {"depth": 1, "num_heads": 3, "embed_dim": 48}
     theirs = shaken(timm.create_model("vit_base_r50_s16_224", img_size=32, num_classes=7, **slim))
     ours = build("vit_b/16", stem="r50", image=32, classes=7, depth=1, heads=3, width=48).eval()
-    ours.load_state_dict(from_timm(theirs.state_dict()))
+    ours.load_state_dict(vit_state_from_timm(theirs.state_dict()))
     images = torch.randn(2, 3, 32, 32)
     with torch.no_grad():
         torch.testing.assert_close(ours(images), theirs(images), rtol=0, atol=1e-5)
@@ -91,7 +91,7 @@ def test_initialisation_has_timms_spread(init: str, style: str) -> None:
         num_classes=100,
         weight_init=style,
     ).state_dict()
-    for name, value in from_timm(theirs).items():
+    for name, value in vit_state_from_timm(theirs).items():
         if (
             value.dim() >= 2
             and "cls" not in name
@@ -114,4 +114,4 @@ def test_jax_initialises_queries_keys_and_values_apart() -> None:
 def test_what_timm_lacks_is_refused(options: dict[str, str]) -> None:
     model = build("vit_ti/16", image=32, classes=3, depth=2, **options)
     with pytest.raises(BadModel, match="no place for"):
-        to_timm(model.state_dict())
+        vit_state_to_timm(model.state_dict())

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import vitreous
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 from vitreous.models.weights import mark, weights_of
 
 
@@ -26,7 +26,7 @@ from vitreous.models.weights import mark, weights_of
     ],
 )
 def test_of_a_name(name: str, weights: str) -> None:
-    assert weights_of(load(name)) == weights
+    assert weights_of(load_model(name)) == weights
     specimen = vitreous.open(name)
     assert specimen.weights == weights
     unit = (
@@ -40,8 +40,8 @@ def test_a_run_begins_with_random_weights_and_ends_with_trained_ones(tmp_path: P
     data = vitreous.data.load("world:shapes", size=32)
     recipe = vitreous.recipes.named("quick").but(epochs=1, batch=32, warmup=0.0, keep="moments")
     vitreous.train("vit_nano", data, recipe, test=data, out=tmp_path / "run", show=False)
-    assert weights_of(load(f"run:{tmp_path / 'run'}@initial")) == "random"
-    assert weights_of(load(f"run:{tmp_path / 'run'}")) == "trained"
+    assert weights_of(load_model(f"run:{tmp_path / 'run'}@initial")) == "random"
+    assert weights_of(load_model(f"run:{tmp_path / 'run'}")) == "trained"
 
 
 def test_training_by_other_code_ends_it() -> None:
@@ -70,7 +70,7 @@ def test_a_module_that_nobody_vouches_for() -> None:
 
 
 def test_other_weights_loaded_into_a_model() -> None:
-    trained: Any = load("nano:vit")
+    trained: Any = load_model("nano:vit")
     model = mark(vitreous.build(**trained.config), "random")
     assert weights_of(model) == "random"
     model.load_state_dict(trained.state_dict())

@@ -21,7 +21,7 @@ from vitreous.commands.judge import judge_inspection
 from vitreous.errors import reason
 from vitreous.measure import analyses, probes
 from vitreous.measure.section import find_measurement
-from vitreous.models.runs import nanos
+from vitreous.model_names import bundled
 from vitreous.report import (
     attention,
     effect,
@@ -51,7 +51,7 @@ def broken(*_: Any, **__: Any) -> Any:
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> tuple[int | str | None, Path]:
     """Exit code and folder of all bundled models, asked all probes in one report."""
     home = tmp_path_factory.mktemp("bundle")
-    names = [f"nano:{name}" for name in nanos()]
+    names = [f"nano:{name}" for name in bundled()]
     where = ["--out", str(home / "report.html"), "--results", str(home / "results")]
     with pytest.raises(SystemExit) as end:
         main(["inspect", *names, "--limit", "6", "--device", "cpu", *where])
@@ -86,7 +86,7 @@ def test_all_bundled_models_with_all_probes_in_one_report(bundle: tuple[int, Pat
     code, home = bundle
     text = (home / "report.html").read_text()
     assert code == 0
-    assert len(nanos()) == 7
+    assert len(bundled()) == 7
     assert "could not be rendered" not in text
     results = Inspection.load(home / "results")
     assert {*results, *results.left_out} == set(probes.names())

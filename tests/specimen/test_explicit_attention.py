@@ -56,7 +56,7 @@ def test_the_whole_mixture_is_seen_and_the_output_unchanged(options: dict[str, A
         torch.testing.assert_close(
             specimen(batch), model(batch), rtol=0, atol=1e-6 * float(model(batch).abs().max())
         )
-        layers: list[Any] = list(model.local())
+        layers: list[Any] = list(model.positional_attentions())
         for index, layer in enumerate(layers):
             entered = before[f"blocks.{index}.attn"].before
             assert entered is not None
@@ -102,7 +102,7 @@ def test_a_model_switched_by_hand_and_one_that_was_not_are_seen_alike() -> None:
     """Both are read explicitly, so that the cache of graphs cannot give the one the other's."""
     for by_hand in (True, False, True):
         model = nano()
-        for layer in model.local():
+        for layer in model.positional_attentions():
             assert isinstance(layer, GPSA)
             layer.explicit_attention = by_hand
         plain = nano()
@@ -111,4 +111,6 @@ def test_a_model_switched_by_hand_and_one_that_was_not_are_seen_alike() -> None:
             torch.testing.assert_close(
                 matrix, seen(vitreous.open(plain), images())[name], rtol=0, atol=1e-6
             )
-        assert all(vars(layer)["explicit_attention"] is by_hand for layer in model.local())
+        assert all(
+            vars(layer)["explicit_attention"] is by_hand for layer in model.positional_attentions()
+        )

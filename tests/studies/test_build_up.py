@@ -13,7 +13,7 @@ import pytest
 from vitreous.cli import main
 from vitreous.data import load
 from vitreous.errors import VitreousError
-from vitreous.models.runs import from_run
+from vitreous.models.loading import model_of_run
 from vitreous.storage.run_folder import Run
 from vitreous.studies import conduct, running
 from vitreous.studies.build_up import HELD_OUT, BuildUp, Placement, listed, most, search
@@ -147,7 +147,7 @@ def test_scores_are_accuracies_on_the_images_held_out(done: Path) -> None:
         for cell in tiny_search(done).cells(tried.placement):
             assert cell.training is not None
             run = Run(done / "trainings" / cell.training.key)
-            model = from_run(run, "final")
+            model = model_of_run(run, "final")
             for split, values in right.items():
                 data = images(cell.training.images, split)
                 data = replace(

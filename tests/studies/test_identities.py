@@ -361,7 +361,7 @@ BROKEN: list[tuple[str, str, Break]] = [
         "VIT-06",
         broken(positions, "zoom", lambda zoom: lambda f, g, _: zoom(f, g, "bicubic")),
     ),
-    ("interpolation_class", "VIT-06", broken(positions.Learned1d, "take", moving_all)),
+    ("interpolation_class", "VIT-06", broken(positions.Learned1d, "resample_from", moving_all)),
     (
         "zero_head_scores",
         "VIT-22",

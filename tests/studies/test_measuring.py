@@ -41,7 +41,9 @@ def test_gates_and_nonlocality_are_told_by_layer_and_head() -> None:
     with torch.no_grad():
         for layer, head in ((0, 1), (1, 3)):
             model.blocks[layer].attn.gating_param[head] = 5.0  # type: ignore[index,union-attr]
-    found = pd.DataFrame(_rows({"epoch": 4, **locality.record(model, torch.rand(2, 3, 16, 16))}))
+    found = pd.DataFrame(
+        _rows({"epoch": 4, **locality.attention_locality(model, torch.rand(2, 3, 16, 16))})
+    )
     gates = found[found["measure"] == "gate"]
     assert [tuple(each) for each in gates[["layer", "head"]].to_numpy()] == [
         (i, h) for i in range(2) for h in range(4)

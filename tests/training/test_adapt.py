@@ -44,7 +44,7 @@ def test_a_head_of_zeros_at_another_resolution(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "resize"), [("vit_ti/4", vit.resize), ("convit_ti/4", convit.resize)]
+    ("name", "resize"), [("vit_ti/4", vit.resize_vit), ("convit_ti/4", convit.resize_convit)]
 )
 def test_positions_are_interpolated(name: str, resize: Any) -> None:
     model = build(name, image=32, classes=10, **OURS[name]).eval()

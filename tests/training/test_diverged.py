@@ -38,7 +38,7 @@ def run(home: Path, model: nn.Module, epochs: int = 2) -> Any:
 
 def ruin(what: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """After step `at`, whose own loss was fine."""
-    work = Step.work
+    work = Step.compute
 
     def step(self: Step) -> None:
         work(self)
@@ -48,7 +48,7 @@ def ruin(what: str, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
                 torch.inf
             )
 
-    monkeypatch.setattr(Step, "work", step)
+    monkeypatch.setattr(Step, "compute", step)
 
 
 @pytest.mark.parametrize("what", ["conv.weight", "head.bias", "norm.running_var"])

@@ -9,8 +9,7 @@ import torch
 
 from training.toy import images
 from vitreous.data.dataset import Dataset
-from vitreous.training.feed import Feed
-from vitreous.training.step import order
+from vitreous.training.step import BatchFeed, order
 
 
 def test_what_was_gathered_ahead_is_what_was_asked_for(tmp_path: Path) -> None:
@@ -19,11 +18,11 @@ def test_what_was_gathered_ahead_is_what_was_asked_for(tmp_path: Path) -> None:
     np.save(tmp_path / "pixels.npy", data.images.numpy())
     pixels = torch.from_numpy(np.load(tmp_path / "pixels.npy", mmap_mode="r+"))
     mapped = Dataset(pixels, data.labels, data.classes, "mapped")
-    feed = Feed(mapped, torch.device("meta"))  # anywhere else than where the images are
-    assert feed.helper is not None
+    feed = BatchFeed(mapped, torch.device("meta"))  # anywhere else than where the images are
+    assert feed.thread is not None
     batches = order(70, 4, 16, 1, 0, 0)
     for asked, then in [(0, 1), (1, 2), (3, 0), (2, None), (1, None)]:
         got = feed(batches[asked], None if then is None else batches[then])
         assert torch.equal(got[0], data.images[batches[asked]])
         assert torch.equal(got[1], data.labels[batches[asked]])
-    assert Feed(data, torch.device("cpu")).helper is None
+    assert BatchFeed(data, torch.device("cpu")).thread is None

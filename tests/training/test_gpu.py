@@ -28,7 +28,7 @@ def steps(recorded: bool, count: int = 12) -> tuple[dict[str, torch.Tensor], lis
         objective, optimiser(objective, recipe), data, recipe,
         batch=16, seed=0, precision="fp32", processes=Processes(), compile=False,
     )  # fmt: skip
-    step.recorded = recorded
+    step.uses_graph = recorded
     losses = []
     for number in range(count):
         step(number, order(70, 4, 16, 1, 0, number // 4)[number % 4], 1e-3)

@@ -12,7 +12,7 @@ from torch import Tensor
 from models.weights import shaken
 from vitreous.models import build
 from vitreous.specimen.attention_geometry import mean_patch_distance
-from vitreous.training.locality import gates, nonlocality, record
+from vitreous.training.locality import attention_locality, head_gates, head_nonlocality
 
 
 def by_loops(attention: Tensor, rows: int, columns: int) -> list[float]:
@@ -76,7 +76,7 @@ def test_vit_layer_by_layer(options: dict[str, Any]) -> None:
             lambda layer, given, _: seen.append(layer.weights(given[0]).detach())
         )
     model.eval()(images)
-    found = nonlocality(model.train(), images)
+    found = head_nonlocality(model.train(), images)
     assert found["true"] == [pytest.approx(by_loops(a, 2, 3), rel=1e-4) for a in seen[:2]]
     patches = model.patch_embed(images)
     assert found["official"] == [
@@ -107,7 +107,10 @@ def test_convit_is_what_its_outputs_say(options: dict[str, Any]) -> None:
             lambda layer, given, _: seen.append((layer, given[0].detach()))
         )
     model.eval()(images)
-    true, official = nonlocality(model, images)["true"], nonlocality(model, images)["official"]
+    true, official = (
+        head_nonlocality(model, images)["true"],
+        head_nonlocality(model, images)["official"],
+    )
     for index, (layer, x) in enumerate(seen[:2]):
         assert true[index] == pytest.approx(by_loops(probed(layer, x), 2, 2), rel=1e-3)
     patches = model.patch_embed(images)
@@ -141,11 +144,11 @@ def probed(layer: Any, x: Tensor) -> Tensor:
 def test_convit_at_initialisation() -> None:
     """σ(1) for every gate; positional heads look half a patch to each side, so they are more local than uniform."""
     model = build("convit_ti/4", image=32, classes=4)
-    assert list(gates(model)) == [f"blocks.{i}.attn" for i in range(10)]
-    assert [len(heads) for heads in gates(model).values()] == [4] * 10
-    assert gates(model)["blocks.3.attn"] == pytest.approx([1 / (1 + math.exp(-1))] * 4)
+    assert list(head_gates(model)) == [f"blocks.{i}.attn" for i in range(10)]
+    assert [len(heads) for heads in head_gates(model).values()] == [4] * 10
+    assert head_gates(model)["blocks.3.attn"] == pytest.approx([1 / (1 + math.exp(-1))] * 4)
     strong = build("convit_ti/4", image=32, classes=4, locality=10.0)
-    near, nearer = (nonlocality(m, torch.randn(2, 3, 32, 32))["true"] for m in (model, strong))
+    near, nearer = (head_nonlocality(m, torch.randn(2, 3, 32, 32))["true"] for m in (model, strong))
     assert len(near) == 12
     assert all(layer[head] < 3 for layer in near[:10] for head in range(4))
     assert all(
@@ -163,13 +166,17 @@ def test_models_without_attention_of_their_own_have_nothing() -> None:
         ("vit_ti/4", {"mixer": "window", "window": 2, "pool": "gap", "depth": 1}),
     ]:
         model = build(name, image=16, classes=4, **options)
-        assert (gates(model), nonlocality(model, images), record(model, images)) == ({}, {}, {})
+        assert (
+            head_gates(model),
+            head_nonlocality(model, images),
+            attention_locality(model, images),
+        ) == ({}, {}, {})
     vit, convit = (
         build("vit_ti/4", image=16, depth=1),
         build("convit_ti/4", image=16, depth=2, gpsa=1),
     )
-    assert record(vit, images).keys() == {"nonlocality"}
-    assert record(convit, images).keys() == {"gates", "nonlocality"}
+    assert attention_locality(vit, images).keys() == {"nonlocality"}
+    assert attention_locality(convit, images).keys() == {"gates", "nonlocality"}
 
 
 def test_the_model_is_left_as_it_was() -> None:
@@ -177,6 +184,6 @@ def test_the_model_is_left_as_it_was() -> None:
     model.get_submodule("blocks.1").eval()
     before = [module.training for module in model.modules()]
     images = torch.randn(1, 3, 16, 16)
-    assert nonlocality(model, images) == nonlocality(model, images)
+    assert head_nonlocality(model, images) == head_nonlocality(model, images)
     assert [module.training for module in model.modules()] == before
     assert all(p.grad is None for p in model.parameters())

@@ -25,7 +25,7 @@ from vitreous.models import build, loading
 from vitreous.random_numbers import derive_seed
 from vitreous.storage.run_folder import Run
 from vitreous.training import prepare
-from vitreous.training.evaluate import evaluate, evaluating
+from vitreous.training.evaluate import eval_mode, evaluate
 from vitreous.training.loop import Diverged
 from vitreous.training.optim import schedule
 from vitreous.training.state import due_checkpoints
@@ -62,7 +62,7 @@ def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
         epochs=2, **{"model.qkv_bias": False}
     )  # a key's bias has no gradient, only rounding
     trained = go(tmp_path, recipe)
-    model = loading.load(f"run:{tmp_path}@initial").double().train()
+    model = loading.load_model(f"run:{tmp_path}@initial").double().train()
     data, plan = images(), schedule(recipe, 4)
     named = dict(model.named_parameters())
     matrices = [
@@ -98,7 +98,9 @@ def test_weights_at_the_moments_that_were_asked_for(tmp_path: Path) -> None:
     steps = {m: Run(tmp_path).read_weights(m)[1]["step"] for m in Run(tmp_path).checkpoints()}
     assert steps == {"initial": 0, "warmup": 4, "33": 8, "66": 16, "final": 24}
     plan = schedule(PLAIN.but(epochs=6), 4)
-    assert [list(due_checkpoints(PLAIN.but(keep="none"), plan, 4, done)) for done in (0, 4, 24)] == [
+    assert [
+        list(due_checkpoints(PLAIN.but(keep="none"), plan, 4, done)) for done in (0, 4, 24)
+    ] == [
         [],
         [],
         ["final"],
@@ -115,15 +117,15 @@ def test_a_run_is_a_model_that_opens(tmp_path: Path) -> None:
         f"run:{tmp_path}@final",
         f"run:{tmp_path}/weights/final.safetensors",
     ):
-        assert torch.equal(loading.load(name)(x), trained.model(x))
-    assert not torch.equal(loading.load(f"run:{tmp_path}@initial")(x), trained.model(x))
-    config: Any = loading.load(f"run:{tmp_path}").pretrained_cfg
+        assert torch.equal(loading.load_model(name)(x), trained.model(x))
+    assert not torch.equal(loading.load_model(f"run:{tmp_path}@initial")(x), trained.model(x))
+    config: Any = loading.load_model(f"run:{tmp_path}").pretrained_cfg
     assert config["label_names"] == ("class 0", "class 1", "class 2")
     assert len(vitreous.open(f"run:{tmp_path}").units) == 4  # stem, attention, mlp, head
     with pytest.raises(
         UnknownName, match=r"no checkpoint 'finl'. Did you mean final, initial\? The run has"
     ):
-        loading.load(f"run:{tmp_path}@finl")
+        loading.load_model(f"run:{tmp_path}@finl")
 
 
 def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
@@ -133,25 +135,25 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         VitreousError, match=r"do not fit the model that the run's recipe\.json describes: size"
     ):
-        loading.load(f"run:{tmp_path}")
+        loading.load_model(f"run:{tmp_path}")
     trained.run.weights().write_bytes(b"no such thing")
     with pytest.raises(
         VitreousError, match=r"is damaged .*the command that made the run restores it"
     ):
-        loading.load(f"run:{tmp_path}")
+        loading.load_model(f"run:{tmp_path}")
 
 
 def test_models_that_are_not_ours(tmp_path: Path) -> None:
     """A timm name is built for the data and comes back; a module is trained in place, as torch users expect."""
     go(tmp_path / "timm", PLAIN, "test_resnet", data=images(), seed=3)
-    assert loading.load(f"run:{tmp_path}/timm")(torch.zeros(1, 3, 16, 16)).shape == (1, 3)
+    assert loading.load_model(f"run:{tmp_path}/timm")(torch.zeros(1, 3, 16, 16)).shape == (1, 3)
     linear = nn.Linear(768, 3)
     module, before = nn.Sequential(nn.Flatten(), linear), linear.weight.detach().clone()
     trained = go(tmp_path / "own", PLAIN, module)
     assert trained.model is module
     assert not torch.equal(before, linear.weight)
     with pytest.raises(VitreousError, match=r"trained a module of your own \(Sequential\)"):
-        loading.load(f"run:{tmp_path}/own")
+        loading.load_model(f"run:{tmp_path}/own")
 
 
 def test_another_run_in_the_folder_is_left_alone(tmp_path: Path) -> None:
@@ -305,7 +307,7 @@ def test_evaluation_counts_every_image_once() -> None:
     nn.init.normal_(model.get_submodule("head").weight)  # type: ignore[arg-type]
     got = evaluate(model, data, batch=8)
     assert model.training
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         logits = model(data.normalise(data.images))
     assert got["test_error"] == pytest.approx(
         (logits.argmax(1) != data.labels).double().mean().item(), abs=1e-12
@@ -341,7 +343,7 @@ def test_the_other_objectives_go_through_the_loop(tmp_path: Path) -> None:
             short.but(**changes),
             teacher=teacher if "objective" in changes else None,
         )
-        start = loading.load(f"run:{tmp_path / name}@initial").state_dict()
+        start = loading.load_model(f"run:{tmp_path / name}@initial").state_dict()
         moved = {
             key
             for key, value in trained.model.state_dict().items()
@@ -396,7 +398,7 @@ def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
         for a, b in zip(one.records, two.records(), strict=True):
             for key in {"train_nll", "test_nll", "test_error", "gradient_norm"} & set(a):
                 assert a[key] == pytest.approx(b[key], rel=1e-4), key
-        weights = loading.load(f"run:{two.folder}").state_dict()
+        weights = loading.load_model(f"run:{two.folder}").state_dict()
         assert all(
             torch.allclose(value, weights[key], atol=1e-5)
             for key, value in one.model.state_dict().items()

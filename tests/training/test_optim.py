@@ -18,7 +18,7 @@ from vitreous.config import Recipe
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.models import build
 from vitreous.training.objectives import Classify
-from vitreous.training.optim import average, clip, freeze, optimiser, schedule, undecayed
+from vitreous.training.optim import average, clip_gradients, freeze, optimiser, schedule, undecayed
 
 
 def torch_lrs(scheduler: torch.optim.lr_scheduler.LRScheduler, count: int) -> list[float]:
@@ -297,7 +297,7 @@ def test_the_same_steps_twice_are_the_same_bits() -> None:
         for _ in range(2):
             moving.zero_grad()
             model(torch.randn(4, 3, 16, 16)).square().mean().backward()
-            clip(model.parameters(), 0.1)
+            clip_gradients(model.parameters(), 0.1)
             moving.step()
         weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
     assert torch.equal(*weights)
@@ -313,7 +313,7 @@ def test_clipping(largest: float | None) -> None:
     before = [torch.randn_like(p) for p in parameters[:2]]
     for parameter, gradient in zip(parameters, before, strict=False):
         parameter.grad = gradient.clone()
-    norm = clip(iter(parameters), largest)
+    norm = clip_gradients(iter(parameters), largest)
     right = math.sqrt(sum(float(g.double().square().sum()) for g in before))
     assert norm.shape == ()
     assert float(norm) == pytest.approx(right, rel=1e-6)
@@ -324,7 +324,7 @@ def test_clipping(largest: float | None) -> None:
 
 
 def test_nothing_to_clip() -> None:
-    assert float(clip([nn.Parameter(torch.ones(2))], 1.0)) == 0
+    assert float(clip_gradients([nn.Parameter(torch.ones(2))], 1.0)) == 0
 
 
 def test_running_mean() -> None:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from vitreous.config import Recipe
 from vitreous.models import build
-from vitreous.training.optim import climbed, optimiser
+from vitreous.training.optim import optimiser, sam_perturbation
 
 
 def test_closed_form_on_a_quadratic() -> None:
@@ -27,7 +27,7 @@ def test_closed_form_on_a_quadratic() -> None:
     loss().backward()
     start = w.detach().clone()
     slope = start @ hessian
-    with climbed(model, 0.7):
+    with sam_perturbation(model, 0.7):
         assert w.grad is None
         torch.testing.assert_close(w.detach(), start + 0.7 * slope / slope.norm())
         loss().backward()
@@ -68,7 +68,7 @@ def test_several_steps_against_an_implementation_of_its_own() -> None:
     for step in range(5):
         moving.zero_grad()
         loss(list(model.parameters()), step).backward()
-        with climbed(model, 0.3):
+        with sam_perturbation(model, 0.3):
             loss(list(model.parameters()), step).backward()
         moving.step()
     for found, right in zip(model.parameters(), expected, strict=True):
@@ -91,7 +91,7 @@ def test_weights_come_back_bit_by_bit_also_after_an_error() -> None:
         ]
 
     def fall() -> None:
-        with climbed(model, 100.0):
+        with sam_perturbation(model, 100.0):
             assert len(moved()) > 15
             raise ZeroDivisionError
 
@@ -104,7 +104,7 @@ def test_a_gradient_of_zero_moves_nothing() -> None:
     model = nn.Linear(3, 2)
     (0 * model(torch.ones(1, 3)).sum()).backward()
     start = model.weight.detach().clone()
-    with climbed(model, 0.05):
+    with sam_perturbation(model, 0.05):
         assert torch.equal(model.weight, start)
 
 
@@ -112,7 +112,7 @@ def test_frozen_parameters_stay() -> None:
     model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
     model[0].requires_grad_(False)
     model(torch.ones(2, 3)).sum().backward()
-    with climbed(model, 1.0):
+    with sam_perturbation(model, 1.0):
         assert model[0].weight.grad is None
         model(torch.ones(2, 3)).sum().backward()
     assert model[0].weight.grad is None
@@ -126,7 +126,7 @@ def test_running_statistics_are_those_of_the_first_pass(norm: type[nn.Module]) -
     )
     model(images).square().mean().backward()
     after_first = {name: value.clone() for name, value in model.named_buffers()}
-    with climbed(model, 0.5):
+    with sam_perturbation(model, 0.5):
         above = model(images)
         assert torch.equal(above, model.train()(images)), "still normalised by the batch"
         above.square().mean().backward()
@@ -143,7 +143,7 @@ def test_mixed_precision_sees_the_climbed_weights() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         first = model(x)
         first.float().square().sum().backward()
-        with climbed(model, 2.0):
+        with sam_perturbation(model, 2.0):
             assert model.weight.dtype == torch.float32
             second = model(x)
             moved = (x.bfloat16() @ model.weight.T.bfloat16() + model.bias.bfloat16()).detach()
@@ -154,7 +154,7 @@ def test_mixed_precision_sees_the_climbed_weights() -> None:
 
 
 def test_compiled_models_notice() -> None:
-    """Neither the climbed weights nor the sleeping statistics are missed by a compiled model."""
+    """Neither the sam_perturbation weights nor the sleeping statistics are missed by a compiled model."""
     results = []
     for compiled in (False, True):
         torch.manual_seed(0)
@@ -164,7 +164,7 @@ def test_compiled_models_notice() -> None:
         for _ in range(2):
             model.zero_grad()
             run(images).square().mean().backward()
-            with climbed(model, 0.5):
+            with sam_perturbation(model, 0.5):
                 run(images).square().mean().backward()
         gradients = [p.grad for p in model.parameters() if p.grad is not None]
         results.append([*gradients, *(b.double() for b in model.buffers())])

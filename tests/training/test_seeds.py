@@ -17,7 +17,7 @@ from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
 from vitreous.storage.run_folder import Run
 from vitreous.training.loop import train
-from vitreous.training.seeds import Together, train_seeds
+from vitreous.training.seeds import StackedTrainer, train_seeds
 
 SEEDS = (3, 0, 7)
 
@@ -82,14 +82,14 @@ def test_a_stopped_stack_resumes_and_a_seed_of_it_can_go_on_alone(
         out=tmp_path / "whole",
         **options(),
     )
-    advance = Together._advance
+    advance = StackedTrainer._advance
 
-    def interrupt(self: Together, done: int, seconds: float) -> None:
+    def interrupt(self: StackedTrainer, done: int, seconds: float) -> None:
         advance(self, done, seconds)
         if done == 6:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Together, "_advance", interrupt)
+    monkeypatch.setattr(StackedTrainer, "_advance", interrupt)
     given: dict[str, Any] = {"test": data[1], "seeds": SEEDS, "out": tmp_path / "stopped"}
     with pytest.raises(KeyboardInterrupt, match="after step 6"):
         train_seeds("vit_nano", data[0], recipe(), **given, **options())
@@ -114,15 +114,15 @@ def test_a_stop_between_two_looks_waits_for_the_next_which_is_saved(
     data: tuple[Dataset, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a GPU, where looking at every step would cost time."""
-    advance = Together._advance
+    advance = StackedTrainer._advance
 
-    def interrupt(self: Together, done: int, seconds: float) -> None:
-        self.every = 4
+    def interrupt(self: StackedTrainer, done: int, seconds: float) -> None:
+        self.check_every = 4
         advance(self, done, seconds)
         if done == 6:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(Together, "_advance", interrupt)
+    monkeypatch.setattr(StackedTrainer, "_advance", interrupt)
     with pytest.raises(KeyboardInterrupt, match="after step 8"):
         train_seeds(
             "vit_nano", data[0], recipe(), test=data[1], seeds=(0, 1), out=tmp_path, **options()

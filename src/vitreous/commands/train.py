@@ -131,7 +131,7 @@ def _train(model: str, options: TrainOptions) -> list[Trained]:
     # torch comes with these
     from vitreous.data import load
     from vitreous.data.subsets import fraction, iso_samples
-    from vitreous.models.loading import load as load_model
+    from vitreous.models.loading import load_model
     from vitreous.training.loop import train
     from vitreous.training.seeds import train_seeds
 

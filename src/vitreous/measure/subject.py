@@ -160,10 +160,10 @@ def _subject(
     seed: int,
 ) -> Subject:
     if isinstance(model, str):
-        from vitreous.models.loading import load
+        from vitreous.models.loading import load_model
 
         with seeded(seed):
-            name, model = name or model, load(model, pretrained=pretrained, image=image)
+            name, model = name or model, load_model(model, pretrained=pretrained, image=image)
     specimen = model if isinstance(model, Specimen) else open_model(model, image=image)
     label = name or (
         specimen.anatomy.model if isinstance(model, Specimen) else type(model).__name__

@@ -1,16 +1,16 @@
-"""AlterNet: a pre-activation ResNet whose stages end in attention (A1.14), and that ResNet itself (A1.09).
+"""AlterNet (Park & Kim 2022): a pre-activation ResNet with attention, and that ResNet alone.
 
-    stem -> ccc -> cccm -> cccccm -> cmcm -> BN, ReLU, mean, linear        c convolution block, m attention block
+    stem -> ccc -> cccm -> cccccm -> cmcm -> BN, ReLU, mean, linear
 
-A stage of n blocks with m attentions is n - 2m convolutions followed by m pairs of convolution and attention. Which m
-is best is found from the end of the network towards its beginning; `build_up` is that search (A1.16). Options add
-spatial smoothing (A1.22) and dropout for ensembles of one network (A1.23).
+c is a convolution block, m an attention block. A stage of n blocks with m attentions is n - 2m
+convolutions followed by m pairs of convolution and attention. The best m is searched from the end
+of the network to its beginning by `build_up`. Options add spatial smoothing, and dropout for
+ensembles of one network.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
@@ -19,48 +19,46 @@ from timm.layers.drop import DropPath
 from torch import Tensor, nn
 
 from vitreous.errors import VitreousError
-from vitreous.models.registry import ConfiguredModel, Image, family, patch_grid, require, zero_head
+from vitreous.models.registry import Classifier, Image, family, patch_grid, require
 from vitreous.models.timm_sizes import SMALL, StemChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Generator, Sequence
 
 Squash = Literal["tanh", "sigmoid", "softmax", "relu6", "scale"]
 
 
-class Size(NamedTuple):
-    """Blocks per stage; how much wider a block's output is than its middle: 1 for basic blocks, 4 for bottlenecks."""
+class ResNetSize(NamedTuple):
+    """Blocks per stage, and output over inner width: 1 for basic blocks, 4 for bottlenecks."""
 
     lengths: tuple[int, ...]
     expansion: int
 
 
 RESNETS = {
-    "nano": Size(
-        (3, 3, 3), 1
-    ),  # three stages of 16, 32 and 64 channels: the first ResNets for CIFAR
-    "18": Size((2, 2, 2, 2), 1),
-    "34": Size((3, 4, 6, 3), 1),
-    "50": Size((3, 4, 6, 3), 4),
-    "101": Size((3, 4, 23, 3), 4),
-    "152": Size((3, 8, 36, 3), 4),
+    "nano": ResNetSize((3, 3, 3), 1),  # 16, 32 and 64 channels: the first ResNets for CIFAR
+    "18": ResNetSize((2, 2, 2, 2), 1),
+    "34": ResNetSize((3, 4, 6, 3), 1),
+    "50": ResNetSize((3, 4, 6, 3), 4),
+    "101": ResNetSize((3, 4, 23, 3), 4),
+    "152": ResNetSize((3, 8, 36, 3), 4),
 }
 ALTERNETS = {  # four blocks in the last stage, so that two of them can be attention
-    "nano": Size((3, 3, 4), 1),
-    "18": Size((2, 2, 2, 2), 1),
-    "34": Size((3, 4, 6, 4), 1),
-    "50": Size((3, 4, 6, 4), 4),
-    "101": Size((3, 4, 23, 4), 4),
-    "152": Size((3, 8, 36, 4), 4),
+    "nano": ResNetSize((3, 3, 4), 1),
+    "18": ResNetSize((2, 2, 2, 2), 1),
+    "34": ResNetSize((3, 4, 6, 4), 1),
+    "50": ResNetSize((3, 4, 6, 4), 4),
+    "101": ResNetSize((3, 4, 23, 4), 4),
+    "152": ResNetSize((3, 8, 36, 4), 4),
 }
 NANO = {"image": 32, "width": 16, "heads": (1, 2, 4), "head_dim": 16, "smooth_count": (1, 1, 1)}
 
 MSA_SMALL, MSA_IMAGENET = (0, 1, 1, 2), (0, 1, 3, 2)
-"""The paper's placement for CIFAR and the released code's default, which is the one for ImageNet (X-33)."""
+"""Attentions per stage: the paper's for CIFAR, and the released code's default, for ImageNet."""
 
 
-class ConvBlock(nn.Module):
-    """Pre-activation residual block: BN, ReLU before every convolution; a projected skip shares the first (A1.09)."""
+class PreActBlock(nn.Module):
+    """Pre-activation residual block: BN and ReLU before every convolution and the projection."""
 
     def __init__(
         self, dim: int, width: int, expansion: int, stride: int, dropout: float, drop_path: float
@@ -74,9 +72,9 @@ class ConvBlock(nn.Module):
         self.convs = nn.ModuleList(
             nn.Conv2d(i, o, k, s, padding=k // 2, bias=False) for i, o, k, s in shapes
         )
-        self.shortcut = (
-            nn.Conv2d(dim, out, 1, stride, bias=False) if stride != 1 or dim != out else None
-        )
+        self.shortcut = None
+        if stride != 1 or dim != out:
+            self.shortcut = nn.Conv2d(dim, out, 1, stride, bias=False)
         self.dropout = nn.Dropout(dropout)
         self.drop_path = DropPath(drop_path) if drop_path else nn.Identity()
 
@@ -89,11 +87,11 @@ class ConvBlock(nn.Module):
         return skip + self.drop_path(y)
 
 
-class WindowAttention(nn.Module):
-    """Multi-head attention within windows, with a learned bias per offset, shared over heads or not (A1.15).
+class BiasedWindowAttention(nn.Module):
+    """Multi-head attention within windows, with a learned bias per offset.
 
-    `kv_stride` k makes one key and value of each k x k cell by a strided convolution; its bias is the mean over the
-    cell. A map that windows do not tile is padded, and the padding is masked.
+    `kv_stride` k makes one key and value of each k x k cell by a strided convolution; its bias is
+    the mean over the cell. A map that windows do not tile is padded, and the padding is masked.
     """
 
     def __init__(
@@ -113,9 +111,8 @@ class WindowAttention(nn.Module):
         self.to_q = nn.Conv2d(dim, inner, 1, bias=False)
         self.to_kv = nn.Conv2d(dim, 2 * inner, kv_stride, kv_stride, bias=False)
         self.to_out = nn.Conv2d(inner, out, 1)
-        self.bias_table = nn.Parameter(
-            0.02 * torch.randn(heads if bias_per_head else 1, 2 * window - 1, 2 * window - 1)
-        )
+        tables, side = heads if bias_per_head else 1, 2 * window - 1
+        self.bias_table = nn.Parameter(0.02 * torch.randn(tables, side, side))
 
     def forward(self, x: Tensor) -> Tensor:
         p, k, (batch, _, height, width) = self.window, self.kv_stride, x.shape
@@ -132,13 +129,13 @@ class WindowAttention(nn.Module):
         return self.to_out(y)
 
     def windows(self, x: Tensor, p: int) -> Tensor:
-        """(B, heads d, rows p, columns p) to (B rows columns, heads, p p, d)."""
+        """Cut (B, heads d, rows p, columns p) into windows: (B rows columns, heads, p p, d)."""
         batch, _, height, width = x.shape
         x = x.view(batch, self.heads, -1, height // p, p, width // p, p)
         return x.permute(0, 3, 5, 1, 4, 6, 2).flatten(4, 5).flatten(0, 2)
 
     def bias(self) -> Tensor:
-        """(heads or 1, queries, keys): the table at the offset from query to key."""
+        """The table at the offset from query to key: (heads or 1, queries, keys)."""
         p, k = self.window, self.kv_stride
         at = torch.arange(p, device=self.bias_table.device)
         offset = at[None, :] - at[:, None] + p - 1
@@ -146,29 +143,25 @@ class WindowAttention(nn.Module):
         return bias.view(-1, p * p, p // k, k, p // k, k).mean((3, 5)).flatten(2)
 
     def mask(self, height: int, width: int, rows: int, columns: int, like: Tensor) -> Tensor:
-        """(rows columns, 1, 1, keys) of -inf where a key lies wholly in the padding."""
+        """-inf where a key lies entirely in the padding, else 0: (rows columns, 1, 1, keys)."""
         p, k = self.window, self.kv_stride
         down, across = (torch.arange(0, n * p, k, device=like.device) for n in (rows, columns))
         outside = (down >= height)[:, None] | (across >= width)[None, :]
-        outside = (
-            outside.view(rows, p // k, columns, p // k)
-            .transpose(1, 2)
-            .reshape(-1, 1, 1, (p // k) ** 2)
-        )
-        return torch.zeros(outside.shape, dtype=like.dtype, device=like.device).masked_fill(
-            outside, -torch.inf
-        )
+        outside = outside.view(rows, p // k, columns, p // k).transpose(1, 2)
+        outside = outside.reshape(-1, 1, 1, (p // k) ** 2)
+        zeros = torch.zeros(outside.shape, dtype=like.dtype, device=like.device)
+        return zeros.masked_fill(outside, -torch.inf)
 
 
 class AttentionBlock(nn.Module):
-    """Window attention as a residual block, "b" with pre-activation (A1.15) or "a" with BN after it (A1.14).
+    """Window attention as a residual block: "b" with pre-activation, "a" with BN after attention.
 
     It never changes width or resolution, because a convolution opens every stage.
     """
 
     def __init__(
         self,
-        attention: WindowAttention,
+        attention: BiasedWindowAttention,
         dim: int,
         width: int,
         kind: Literal["a", "b"],
@@ -195,9 +188,10 @@ class AttentionBlock(nn.Module):
 
 
 class Smooth(nn.Module):
-    """Bound the activations, then blur them: t tanh(x / t), ReLU, box filter (A1.22).
+    """Spatial smoothing (Park & Kim 2022b): bound activations by t tanh(x / t), ReLU, then blur.
 
-    Padding is half the filter on every side, so that the even filter (1, 1) grows the map by one row and one column.
+    Padding is half the filter on every side, so that the even filter (1, 1) grows the map by one
+    row and one column.
     """
 
     kernel: Tensor
@@ -216,27 +210,25 @@ class Smooth(nn.Module):
             x = t * torch.sigmoid(x / t)
         elif self.squash == "softmax":
             x = t * torch.softmax(x / t, dim=1)
+        elif self.squash == "relu6":
+            x = x.clamp(0, t)
         else:
-            x = x.clamp(0, t) if self.squash == "relu6" else F.relu(x) / t
+            x = F.relu(x) / t
         kernel = self.kernel.to(x.dtype).expand(x.shape[1], 1, -1, -1)
         return F.conv2d(x, kernel, padding=len(self.kernel) // 2, groups=x.shape[1])
 
 
-class AlterNet(ConfiguredModel):
-    """Stem, stages and head. `alternet` below builds one."""
+class AlterNet(Classifier):
+    """Stem, stages and head. `build_alternet` below makes one."""
 
     def __init__(
         self, stem: nn.Module, stages: Sequence[nn.Module], features: int, classes: int
     ) -> None:
-        super().__init__()
-        self.num_classes, self.num_features = classes, features
+        super().__init__(features, classes)
         self.stem = stem
         self.stages = nn.Sequential(*stages)
         self.norm = nn.BatchNorm2d(features)
         self.head = nn.Linear(features, classes) if classes else nn.Identity()
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(images))
 
     def forward_features(self, images: Tensor) -> Tensor:
         """The last feature map, (B, features, rows, columns), after BN and ReLU."""
@@ -246,137 +238,123 @@ class AlterNet(ConfiguredModel):
         x = x.mean((2, 3))
         return x if pre_logits else self.head(x)
 
-    def get_classifier(self) -> nn.Module:
-        return self.head
-
-    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Attach a classifier of zeros (A3.04), none for 0 classes. The read-out is always the mean."""
-        require(
-            (
-                global_pool in (None, "avg", "gap"),
-                f"AlterNet reads the mean of the map, not pool {global_pool!r}",
-            )
-        )
-        self.num_classes = num_classes
-        self.head = zero_head(self.num_features, num_classes).to(self.norm.weight)
-
     def no_weight_decay(self) -> set[str]:
         return {name for name, _ in self.named_parameters() if name.endswith("bias_table")}
 
 
 @family("preresnet", RESNETS, msa=(0, 0, 0, 0), by_size={"nano": {**NANO, "msa": (0, 0, 0)}})
 @family("alternet", ALTERNETS, by_size={"nano": {**NANO, "msa": (0, 1, 2)}})
-def alternet(
-    size: Size,
+def build_alternet(
+    size: ResNetSize,
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     channels: int = 3,  # of the image
-    stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet" (7x7 and max-pool)
-    stages: tuple[int, ...]
-    | None = None,  # blocks of each stage; None takes them from the size table
+    stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet" (7x7)
+    stages: tuple[int, ...] | None = None,  # blocks of each stage; None: the size table's
     width: int = 64,  # of the first stage; every stage doubles it
-    msa: tuple[int, ...]
-    | None = None,  # attentions of each stage; None is the paper's for this image size (X-33)
-    place: Literal[
-        "end", "start"
-    ] = "end",  # where in a stage they are; "start" is right after its opening convolution
+    msa: tuple[int, ...] | None = None,  # attentions of each stage; None: the paper's
+    place: Literal["end", "start"] = "end",  # of attention in a stage
     block: Literal["a", "b"] = "b",  # attention block with post- or pre-activation
     heads: tuple[int, ...] = (3, 6, 12, 24),  # of each stage
     head_dim: int = 64,  # channels of a head
     window: int | None = None,  # None is 4 with the small stem and 7 otherwise
-    bias_per_head: bool = False,  # a table of relative positions for each head instead of one for all
+    bias_per_head: bool = False,  # a table of relative positions for each head, not one for all
     kv_stride: int = 1,  # keys and values from cells of this side
-    smooth: Squash | None = None,  # spatial smoothing in every stage, "tanh" in the paper (A1.22)
+    smooth: Squash | None = None,  # spatial smoothing in every stage, "tanh" in the paper
     smooth_count: tuple[int, ...] = (1, 1, 1, 1),  # how often in each stage
-    smooth_place: Literal[
-        "end", "start"
-    ] = "end",  # before the next sub-sampling, or right after the stage's own
+    smooth_place: Literal["end", "start"] = "end",  # of smoothing in a stage
     temperature: float = 10.0,  # bound of the smoothed activations
     blur: tuple[float, ...] = (1, 1),  # filter along each axis
-    dropout: float = 0.0,  # before the last convolution of every block; see mc_predict (A1.23)
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> AlterNet:
+    dropout: float = 0.0,  # before the last convolution of every block; see mc_predict
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
+) -> AlterNet:  # fmt: skip
     """A pre-activation ResNet with window attention at the end of its stages."""
     small = stem == "small" or (stem == "auto" and max(patch_grid(image, 1)) < SMALL)
     lengths, window = stages or size.lengths, window or (4 if small else 7)
     if msa is None:
-        msa = tuple(
-            min(m, n // 2)
-            for m, n in zip(MSA_SMALL if small else MSA_IMAGENET, lengths, strict=False)
-        )
+        usual = MSA_SMALL if small else MSA_IMAGENET
+        msa = tuple(min(m, n // 2) for m, n in zip(usual, lengths, strict=False))
     same = len(lengths) == len(msa) == len(heads) == len(smooth_count)
     require(
-        (
-            same,
-            f"stages={lengths}, msa={msa}, heads={heads}, smooth_count={smooth_count} differ in length",
-        ),
-        (
-            min(lengths) > 0 <= min(msa, default=0),
-            f"stages={lengths} must be positive and msa={msa} not negative",
-        ),
-        (
-            kv_stride > 0 == window % max(1, kv_stride),
-            f"kv_stride={kv_stride} does not divide window={window}",
-        ),
-    )
-    attend = partial(
-        WindowAttention,
-        head_dim=head_dim,
-        window=window,
-        bias_per_head=bias_per_head,
-        kv_stride=kv_stride,
-    )
-    blocks = _blocks(
-        [pattern(n, m, place) for n, m in zip(lengths, msa, strict=True)],
-        [partial(attend, heads=h) for h in heads],
-        width=width, expansion=size.expansion, kind=block, dropout=dropout, drop_path=drop_path,
+        (same, f"stages={lengths}, msa={msa}, heads={heads}, smooth_count={smooth_count} differ in "
+               "length"),
+        (min(lengths) > 0 and min(msa, default=0) >= 0,
+         f"stages={lengths} must be positive and msa={msa} not negative"),
+        (kv_stride > 0 and window % max(1, kv_stride) == 0,
+         f"kv_stride={kv_stride} does not divide window={window}"),
     )  # fmt: skip
-    counts = smooth_count if smooth else [0] * len(lengths)
-    make = partial(Smooth, smooth or "tanh", temperature, blur)
-    made = [
-        _smoothed(stage, make, count, smooth_place)
-        for stage, count in zip(blocks, counts, strict=True)
-    ]
-    return AlterNet(
-        _stem(channels, width, small),
-        made,
-        width * 2 ** (len(lengths) - 1) * size.expansion,
-        classes,
-    )
+    patterns = [stage_pattern(n, m, place) for n, m in zip(lengths, msa, strict=True)]
+    total, dim, built = sum(map(len, patterns)), width, 0
+    made = []
+    for stage, pattern in enumerate(patterns):
+        inner = width * 2**stage
+        blocks: list[nn.Module] = []
+        for letter in pattern:
+            rate = drop_path * built / max(1, total - 1)
+            if letter == "c":  # the first block of every stage but the first halves the map
+                stride = 2 if stage and not blocks else 1
+                blocks.append(PreActBlock(dim, inner, size.expansion, stride, dropout, rate))
+                dim = inner * size.expansion
+            else:
+                attention = BiasedWindowAttention(
+                    inner, dim, heads=heads[stage], head_dim=head_dim, window=window,
+                    bias_per_head=bias_per_head, kv_stride=kv_stride,
+                )  # fmt: skip
+                blocks.append(AttentionBlock(attention, dim, inner, block, dropout, rate))
+            built += 1
+        if smooth:
+            at = len(blocks) if smooth_place == "end" else 1
+            blocks[at:at] = [Smooth(smooth, temperature, blur) for _ in range(smooth_count[stage])]
+        made.append(nn.Sequential(*blocks))
+    return AlterNet(_stem(channels, width, small), made, dim, classes)
 
 
-def pattern(length: int, attentions: int, place: Literal["end", "start"] = "end") -> str:
-    """The blocks of a stage, `c` for convolution and `m` for attention: `pattern(6, 2)` is "cccmcm" (A1.14).
+def _stem(channels: int, width: int, small: bool) -> nn.Module:
+    """The first convolution, without BN and ReLU, because the first block begins with them."""
+    if small:
+        return nn.Sequential(OrderedDict(conv=nn.Conv2d(channels, width, 3, padding=1, bias=False)))
+    conv = nn.Conv2d(channels, width, 7, 2, padding=3, bias=False)
+    return nn.Sequential(OrderedDict(conv=conv, pool=nn.MaxPool2d(3, 2, padding=1)))
 
-    Attention alternates with convolution, and a convolution opens the stage since attention cannot change its shape.
+
+def stage_pattern(length: int, attentions: int, place: Literal["end", "start"] = "end") -> str:
+    """The blocks of a stage, `c` for convolution and `m` for attention.
+
+    Attention alternates with convolution, and a convolution opens the stage since attention cannot
+    change its shape.
+
+    Examples
+    --------
+    >>> stage_pattern(6, 2)
+    'cccmcm'
     """
-    pairs = attentions * ("cm" if place == "end" else "mc")
-    convolutions = length - len(pairs)
+    convolutions = length - 2 * attentions
     first = 1 if attentions and place == "start" else 0
+    where = f"attentions at its {place}"
     require(
-        (
-            convolutions >= first,
-            f"a stage of {length} blocks has no room for {attentions} attentions at its {place}",
-        )
+        (convolutions >= first, f"a stage of {length} blocks has no room for {attentions} {where}")
     )
-    return (
-        "c" * convolutions + pairs
-        if place == "end"
-        else "c" * first + pairs + "c" * (convolutions - first)
-    )
+    if place == "end":
+        return "c" * convolutions + "cm" * attentions
+    return "c" * first + "mc" * attentions + "c" * (convolutions - first)
 
 
 def build_up(
     lengths: Sequence[int] = ALTERNETS["50"].lengths,
 ) -> Generator[tuple[int, ...], float, tuple[int, ...]]:
-    """The search for the best placement (A1.16): yields an `msa`, wants its score sent back, returns the best.
+    """The paper's search for the best placement of attention, as a generator.
 
-    From the last stage on, one more attention while that improves the score and the stage has room; else on to the
-    stage before. The first one is the network without attention.
+    It yields an `msa`, is sent its score, and returns the best. Beginning with the last stage, it
+    adds one attention while that improves the score and the stage has room, else goes to the stage
+    before. The first candidate has no attention.
 
-        search = build_up(); msa = next(search)
-        while True: msa = search.send(accuracy_of(msa))   # until StopIteration, whose value is the best
+    Examples
+    --------
+    >>> search = build_up()
+    >>> msa = next(search)
+    >>> while True:  # until StopIteration, whose value is the best
+    ...     msa = search.send(accuracy_of(msa))
     """
     best: tuple[int, ...] = (0,) * len(lengths)
     record = yield best
@@ -391,14 +369,18 @@ def build_up(
 
 
 def mc_predict(model: nn.Module, images: Tensor, passes: int) -> Tensor:
-    """Class probabilities averaged over passes with dropout active and all else as in evaluation (A1.23)."""
-    dropouts = [
-        module for module in model.modules() if isinstance(module, nn.Dropout) and module.p > 0
-    ]
+    """Class probabilities averaged over passes with active dropout, all else in evaluation mode.
+
+    Examples
+    --------
+    >>> mc_predict(build("preresnet_50", image=32, dropout=0.1), images, passes=10)
+    """
+    layers = [module for module in model.modules() if isinstance(module, nn.Dropout)]
+    dropouts = [layer for layer in layers if layer.p > 0]
     if not dropouts or passes < 1:
         raise VitreousError(
-            f"mc_predict was asked for {passes} passes of a model with {len(dropouts)} dropout layers: it needs at "
-            "least one of each; build the model with dropout=0.1, say."
+            f"mc_predict was asked for {passes} passes of a model with {len(dropouts)} dropout "
+            "layers: it needs at least one of each; build the model with dropout=0.1, say."
         )
     modes = {module: module.training for module in model.modules()}
     try:
@@ -410,52 +392,3 @@ def mc_predict(model: nn.Module, images: Tensor, passes: int) -> Tensor:
     finally:
         for module, training in modes.items():
             module.training = training
-
-
-def _stem(channels: int, width: int, small: bool) -> nn.Module:
-    """No BN and no ReLU: the first block begins with them."""
-    if small:
-        return nn.Sequential(OrderedDict(conv=nn.Conv2d(channels, width, 3, padding=1, bias=False)))
-    conv = nn.Conv2d(channels, width, 7, 2, padding=3, bias=False)
-    return nn.Sequential(OrderedDict(conv=conv, pool=nn.MaxPool2d(3, 2, padding=1)))
-
-
-def _smoothed(
-    stage: Sequence[nn.Module],
-    make: Callable[[], Smooth],
-    count: int,
-    place: Literal["end", "start"],
-) -> nn.Sequential:
-    """The stage with smoothing after its last block, or after its first, which sub-samples."""
-    at = len(stage) if place == "end" else 1
-    return nn.Sequential(*stage[:at], *(make() for _ in range(count)), *stage[at:])
-
-
-def _blocks(
-    patterns: Sequence[str],
-    attend: Sequence[Callable[[int, int], WindowAttention]],
-    *,
-    width: int,
-    expansion: int,
-    kind: Literal["a", "b"],
-    dropout: float,
-    drop_path: float,
-) -> list[list[nn.Module]]:
-    """The blocks of every stage; each stage but the first halves the map and doubles the width in its first block."""
-    last, done, dim = max(1, sum(map(len, patterns)) - 1), 0, width
-    stages: list[list[nn.Module]] = []
-    for stage, letters in enumerate(patterns):
-        middle = width * 2**stage
-        stages.append([])
-        for letter in letters:
-            rate = drop_path * done / last
-            if letter == "c":
-                stride = 2 if stage and not stages[-1] else 1
-                stages[-1].append(ConvBlock(dim, middle, expansion, stride, dropout, rate))
-                dim = middle * expansion
-            else:
-                stages[-1].append(
-                    AttentionBlock(attend[stage](middle, dim), dim, middle, kind, dropout, rate)
-                )
-            done += 1
-    return stages

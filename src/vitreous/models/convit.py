@@ -1,16 +1,17 @@
-"""ConViT: a vision transformer whose first layers can start as convolutions and choose to stay so (A1.18-20).
+"""ConViT (d'Ascoli et al. 2021): a vision transformer whose first layers can start as convolutions.
 
-A gated positional self-attention layer (GPSA, A2.18) mixes two attentions, head by head:
+A gated positional self-attention layer (GPSA) mixes two attentions, head by head:
 
     A = (1 - σ(λ)) softmax(Q Kᵀ / √d) + σ(λ) softmax(v · r),    r_δ = (δ_column, δ_row, ‖δ‖²)
 
-The second one never sees the image, and its logits are a function of the column offset plus a function of the row
-offset. The softmax of such a sum over a grid is *exactly* a softmax over rows times a softmax over columns, so
-positional attention is two tiny matrices per head, (H, H) and (W, W), applied to the values of the whole batch. The
-content part runs through torch's fused attention. Nothing of size batch x heads x N x N is ever stored, the relative
-coordinates need no table, and a new resolution (A2.21) only means another range of offsets.
+The second does not depend on the image, and its logits are a function of the column offset plus a
+function of the row offset. The softmax of such a sum over a grid is *exactly* a softmax over rows
+times a softmax over columns, so positional attention is two small matrices per head, (H, H) and
+(W, W), applied to the values of the full batch. The content part is torch's fused attention.
+Nothing of size batch x heads x N x N is stored, the relative coordinates need no table, and
+another resolution only means another range of offsets.
 
-Parameter names and shapes are timm's, so that published ConViT checkpoints load as they are.
+Parameter names and shapes are timm's, so that published ConViT checkpoints load unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from vitreous.errors import BadImages
 from vitreous.models.registry import (
     TIMM_POOLS,
     BadModel,
-    ConfiguredModel,
+    Classifier,
     Image,
     build,
     family,
@@ -49,8 +50,8 @@ Centres = Literal["code", "paper"]
 
 
 @dataclass(frozen=True)
-class Size:
-    """One column of ConViT's table 1 (A1.19). `heads` is a square, so that the centres can form a kernel."""
+class ConViTSize:
+    """A column of the paper's Table 1. `heads` is a square, so that the centres form a kernel."""
 
     heads: int
     head_dim: int
@@ -58,13 +59,13 @@ class Size:
 
 
 SIZES = {
-    "nano": Size(4, 24, 4),  # ours
-    "ti": Size(4, 48),
-    "s": Size(9, 48),
-    "b": Size(16, 48),
-    "ti+": Size(4, 64),
-    "s+": Size(9, 64),
-    "b+": Size(16, 64),
+    "nano": ConViTSize(4, 24, 4),  # ours
+    "ti": ConViTSize(4, 48),
+    "s": ConViTSize(9, 48),
+    "b": ConViTSize(16, 48),
+    "ti+": ConViTSize(4, 64),
+    "s+": ConViTSize(9, 64),
+    "b+": ConViTSize(16, 64),
 }
 
 TABLE_3: dict[str, dict[str, object]] = {
@@ -76,14 +77,15 @@ TABLE_3: dict[str, dict[str, object]] = {
     "f": {"gate": "frozen", "frozen_attention": True},
     "g": {"gate": "frozen", "frozen_attention": True, "conv_init": False},
 }
-"""The options that make each row of the paper's ablation (C3)."""
+"""The options of each row of the paper's ablation, Table 3."""
 
 
 def centres_of(heads: int, rule: Centres) -> Tensor:
-    """Where each head looks at the start, (heads, 2) offsets (row, column) in patches, rows running fastest (A2.15).
+    """Initial centres of attention: offsets (heads, 2) as (row, column) in patches, rows fastest.
 
-    The released code centres the √heads x √heads kernel on the query, which for an even kernel falls between patches
-    (±½, ±1½). The paper's example has whole patches, ±1 (X-21): "paper" rounds the halves away from zero.
+    The released code centres the √heads x √heads kernel on the query, which for an even kernel
+    falls between patches (±½, ±1½). The paper's example has full patches, ±1: "paper" rounds the
+    halves away from zero.
     """
     side = isqrt(heads)
     steps = torch.arange(side) - (side - 1) / 2
@@ -94,7 +96,7 @@ def centres_of(heads: int, rule: Centres) -> Tensor:
 
 
 def outer(rows: Tensor, columns: Tensor) -> Tensor:
-    """The attention (h, HW, HW) over a grid whose factors are (h, H, H) and (h, W, W)."""
+    """Attention (h, HW, HW) over a grid from its factors (h, H, H) and (h, W, W)."""
     return (rows[:, :, None, :, None] * columns[:, None, :, None, :]).flatten(3, 4).flatten(1, 2)
 
 
@@ -107,9 +109,10 @@ def one_product(rows: Tensor, columns: Tensor, values: Tensor) -> Tensor:
 
 
 def two_products(rows: Tensor, columns: Tensor, values: Tensor) -> Tensor:
-    """Positional attention axis by axis: factors (h, H, H) and (h, W, W), values (B, h, HW, d) to (B, HW, h, d).
+    """Positional attention axis by axis: (h, H, H), (h, W, W) and (B, h, HW, d) to (B, HW, h, d).
 
-    One copy brings the values into the order (h, H, W, B, d), in which both contractions are plain batched products.
+    One copy brings the values into the order (h, H, W, B, d), in which both contractions are plain
+    batched products.
     """
     batch, heads, n, depth = values.shape
     height, width = rows.shape[1], columns.shape[1]
@@ -120,7 +123,7 @@ def two_products(rows: Tensor, columns: Tensor, values: Tensor) -> Tensor:
 
 
 class PositionalAttention(nn.Module):
-    """What PSA and GPSA share: content, three position weights per head, and the convolutional start (A2.14-19)."""
+    """What PSA and GPSA share: content, three position weights per head, convolutional start."""
 
     def __init__(
         self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None
@@ -131,54 +134,52 @@ class PositionalAttention(nn.Module):
         self.qk = nn.Linear(dim, 2 * dim, bias=qkv_bias)
         self.v = nn.Linear(dim, dim, bias=qkv_bias)
         self.proj = nn.Linear(dim, dim)
-        # v_pos: weights of (δ_column, δ_row, ‖δ‖²), as timm has it. The bias cannot matter: softmax forgets it.
+        # v_pos: weights of (δ_column, δ_row, ‖δ‖²), as in timm. The bias cancels in the softmax.
         self.pos_proj = nn.Linear(3, heads)
 
     @torch.no_grad()
     def start_as_convolution(self, locality: float = 1.0, centres: Centres = "code") -> None:
-        """W_val = I and v · r = -α (‖δ‖² - 2 Δ·δ): every head copies what lies around its offset Δ (A2.14, A2.19)."""
+        """Set W_val = I and v · r = -α (‖δ‖² - 2 Δ·δ): heads copy what is around their offset Δ."""
         nn.init.eye_(self.v.weight)
         row, column = centres_of(self.heads, centres).unbind(1)
-        self.pos_proj.weight.copy_(
-            locality * torch.stack([2 * column, 2 * row, -torch.ones_like(row)], dim=1)
-        )
+        weights = torch.stack([2 * column, 2 * row, -torch.ones_like(row)], dim=1)
+        self.pos_proj.weight.copy_(locality * weights)
 
     def span(self) -> Tensor:
-        """(heads,) squared radius of the positional attention, 1/α at the start: -1 / v₃ (A2.17)."""
+        """Squared radius of the positional attention (heads,), 1/α at the start: -1 / v₃."""
         return -1 / self.pos_proj.weight.detach()[:, 2]
 
     def centre(self) -> Tensor:
-        """(heads, 2) offset (row, column) that each head's positional attention looks at: v₁₂ · span / 2 (A2.17)."""
+        """Centre of each head's positional attention, offsets (heads, 2): v₁₂ · span / 2."""
         return self.pos_proj.weight.detach()[:, [1, 0]] * self.span()[:, None] / 2
 
     def position_logits(self, grid: Grid) -> tuple[Tensor, Tensor]:
-        """The two summands of v · r: (heads, H, H) of the row offset and (heads, W, W) of the column offset.
+        """The two summands of v · r: (heads, H, H) of row and (heads, W, W) of column offsets.
 
         In float32 at least: squared offsets are not exact in bfloat16.
         """
-        weight = self.pos_proj.weight.to(
-            torch.promote_types(self.pos_proj.weight.dtype, torch.float32)
-        )
+        exact = torch.promote_types(self.pos_proj.weight.dtype, torch.float32)
+        weight, bias = self.pos_proj.weight.to(exact), self.pos_proj.bias[:, None, None]
         across, down, square = weight[:, :, None, None].unbind(1)
         row, column = (_offsets(n, weight) for n in grid)
-        return down * row + square * row**2 + self.pos_proj.bias[
-            :, None, None
-        ], across * column + square * column**2
+        rows = down * row + square * row**2 + bias
+        columns = across * column + square * column**2
+        return rows, columns
 
     def position_factors(self, grid: Grid) -> tuple[Tensor, Tensor]:
-        """Row and column attention whose outer product is the positional attention over the grid."""
+        """Row and column attention, whose outer product is the positional attention."""
         rows, columns = self.position_logits(grid)
         return rows.softmax(-1), columns.softmax(-1)
 
     def position_attention(self, grid: Grid) -> Tensor:
-        """Read-out: the positional attention as (heads, N, N)."""
+        """The positional attention (heads, N, N), for measurements."""
         return outer(*self.position_factors(grid))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, each (B, heads, N, d).
 
-        The values lie in memory as (heads, N, B, d), the order in which positional attention needs them: content and
-        position then share one copy, and only that is kept for the backward pass.
+        The values lie in memory as (heads, N, B, d), the order in which positional attention needs
+        them: content and position then share one copy, and only that is kept for the backward pass.
         """
         q, k = self.qk(x).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
         v = self.v(x).unflatten(-1, (self.heads, -1)).permute(2, 1, 0, 3).contiguous()
@@ -186,14 +187,14 @@ class PositionalAttention(nn.Module):
 
 
 class GPSA(PositionalAttention):
-    """Gated positional self-attention (A2.18). λ is 1 at the start, so heads look mostly by position: σ(1) = 0.731.
+    """Gated positional self-attention. λ starts at 1, so position dominates: σ(1) = 0.731.
 
-    With a class token inside (A2.20), every head attends to it as much as to the patch it attends to most, and the
-    class token itself, having no place, attends to all alike.
+    With a class token inside, every head attends to it as much as to the patch it attends to most,
+    and the class token itself, having no place, attends to all tokens equally.
     """
 
     explicit_attention = False
-    """Whether `forward` makes A, at the price of its memory. Reading a graph sets it, so that A is there to be seen."""
+    """Whether `forward` forms A, which costs memory; True while a graph is read for it."""
 
     def __init__(
         self, dim: int, heads: int, *, qkv_bias: bool = False, scale: float | None = None
@@ -202,12 +203,12 @@ class GPSA(PositionalAttention):
         self.gating_param = nn.Parameter(torch.ones(heads))
 
     def gate(self) -> Tensor:
-        """(heads,) σ(λ), the share of positional attention."""
+        """σ(λ), the share of positional attention: (heads,)."""
         return self.gating_param.detach().sigmoid()
 
     @torch.no_grad()
     def set_gate(self, share: float) -> None:
-        """Force σ(λ) in all heads; 0 leaves content only and 1 position only, exactly (λ = ∓∞)."""
+        """Set σ(λ) of all heads; 0 is content only and 1 position only, exactly (λ = ∓∞)."""
         self.gating_param.copy_(torch.full_like(self.gating_param, share).logit())
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
@@ -216,15 +217,15 @@ class GPSA(PositionalAttention):
             return self.proj((self.mixture(q, k, grid).to(v.dtype) @ v).transpose(1, 2).flatten(2))
         content = F.scaled_dot_product_attention(q, k, v, scale=self.scale).transpose(1, 2)
         gate = self.gating_param.sigmoid()
-        by_position = self.look_by_position(v, gate, grid)
+        by_position = self.attend_by_position(v, gate, grid)
         mixed = torch.addcmul(by_position, content, (1 - gate).to(content.dtype)[:, None])
         return self.proj(mixed.flatten(2))
 
-    def look_by_position(self, v: Tensor, gate: Tensor, grid: Grid) -> Tensor:
-        """σ(λ) softmax(v · r) V for the whole batch, (B, N, heads, d). The gate rides on the small factor."""
+    def attend_by_position(self, v: Tensor, gate: Tensor, grid: Grid) -> Tensor:
+        """σ(λ) softmax(v · r) V, (B, N, heads, d). The gate is multiplied into the small factor."""
         rows, columns = self.position_factors(grid)
-        # One product is one pass over memory less but far more arithmetic: on a CPU it takes 4 to 7 times as long
-        # (benchmarks/convit.py races them).
+        # One product is one pass over memory less but far more arithmetic: on a CPU it takes 4 to 7
+        # times as long (benchmarks/convit.py).
         product = one_product if v.is_cuda and v.shape[2] <= 1024 else two_products
         first = v.shape[2] - grid[0] * grid[1]
         if not first:
@@ -236,28 +237,27 @@ class GPSA(PositionalAttention):
         return (both * gate[:, None]).to(v.dtype)
 
     def mixture(self, q: Tensor, k: Tensor, grid: Grid) -> Tensor:
-        """A as (B, heads, N, N). Its rows sum to one before they are divided by their sum (X-23); that only says so."""
+        """A as (B, heads, N, N); rows are divided by their sum, one already, as in the code."""
         position = self.position_attention(grid)
         if (tokens := q.shape[2]) > position.shape[-1]:
             peak = position.amax(-1, keepdim=True)
-            position = F.pad(
-                torch.cat([peak, position], dim=2) / (1 + peak), (0, 0, 1, 0), value=1 / tokens
-            )
+            position = torch.cat([peak, position], dim=2) / (1 + peak)
+            position = F.pad(position, (0, 0, 1, 0), value=1 / tokens)
         content = (q @ k.transpose(-2, -1) * self.scale).softmax(-1, dtype=position.dtype)
         gate = self.gating_param.sigmoid()[:, None, None]
         mixed = (1 - gate) * content + gate * position
         return mixed / mixed.sum(-1, keepdim=True)
 
     def attention(self, x: Tensor, grid: Grid) -> Tensor:
-        """Read-out: A as (B, heads, N, N). For looking; the forward pass does not make it."""
+        """A as (B, heads, N, N), for measurements; `forward` does not form it."""
         q, k, _ = self.project(x)
         return self.mixture(q, k, grid)
 
 
 class PSA(PositionalAttention):
-    """Positional self-attention as first proposed (A2.13): content and position summed before one softmax.
+    """Positional self-attention: content and position are summed before one softmax.
 
-    Position then rides on fused attention as a bias of (heads, N, N) numbers, whose gradient costs batch times that.
+    Position is a bias (heads, N, N) of fused attention, whose gradient costs batch times that.
     """
 
     def forward(self, x: Tensor, grid: Grid) -> Tensor:
@@ -267,24 +267,22 @@ class PSA(PositionalAttention):
         return self.proj(mixed.transpose(1, 2).flatten(2))
 
     def position_bias(self, grid: Grid, tokens: int) -> Tensor:
-        """v · r as (heads, tokens, tokens), with a class token in front as in `GPSA` where there is one."""
+        """v · r as (heads, tokens, tokens), with a class token, if any, as in `GPSA`."""
         rows, columns = self.position_logits(grid)
-        bias = (
-            (rows[:, :, None, :, None] + columns[:, None, :, None, :]).flatten(3, 4).flatten(1, 2)
-        )
+        bias = rows[:, :, None, :, None] + columns[:, None, :, None, :]
+        bias = bias.flatten(3, 4).flatten(1, 2)
         if tokens == bias.shape[-1]:
             return bias
         return F.pad(torch.cat([bias.amax(-1, keepdim=True), bias], dim=2), (0, 0, 1, 0))
 
     def attention(self, x: Tensor, grid: Grid) -> Tensor:
-        """Read-out: A as (B, heads, N, N)."""
+        """A as (B, heads, N, N), for measurements."""
         q, k, _ = self.project(x)
-        return (
-            q @ k.transpose(-2, -1) * self.scale + self.position_bias(grid, q.shape[2])
-        ).softmax(-1)
+        logits = q @ k.transpose(-2, -1) * self.scale + self.position_bias(grid, q.shape[2])
+        return logits.softmax(-1)
 
 
-class Attention(nn.Module):
+class ContentAttention(nn.Module):
     """Plain multi-head self-attention, for the layers above the gated ones."""
 
     def __init__(
@@ -307,13 +305,13 @@ class Attention(nn.Module):
         return q, k, v
 
     def attention(self, x: Tensor, grid: Grid) -> Tensor:
-        """Read-out: A as (B, heads, N, N)."""
+        """A as (B, heads, N, N), for measurements."""
         q, k, _ = self.project(x)
         scale = q.shape[-1] ** -0.5 if self.scale is None else self.scale
         return (q @ k.transpose(-2, -1) * scale).softmax(-1)
 
 
-class Block(nn.Module):
+class ConViTBlock(nn.Module):
     """Pre-norm transformer block around any of the three attentions."""
 
     def __init__(self, dim: int, attention: nn.Module, drop_path: float) -> None:
@@ -329,12 +327,12 @@ class Block(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-class ConViT(ConfiguredModel):
-    """Patches, blocks of positional attention, class token, plain blocks, head. `convit` below builds one."""
+class ConViT(Classifier):
+    """Patches, positional blocks, class token, plain blocks, head. `build_convit` makes one."""
 
     def __init__(
         self,
-        attentions: Sequence[PositionalAttention | Attention],
+        attentions: Sequence[PositionalAttention | ContentAttention],
         *,
         dim: int,
         grid: Grid,
@@ -345,24 +343,23 @@ class ConViT(ConfiguredModel):
         class_before: int | None = 0,
         drop_path: float = 0.0,
     ) -> None:
-        super().__init__()
+        super().__init__(dim, classes)
         self.grid, self.patch, self.heads = grid, patch, attentions[0].heads
-        self.num_classes, self.num_features = classes, dim
         self.class_before = class_before
         self.patch_embed = PatchEmbed(channels, dim, patch)
         self.cls_token = None if class_before is None else nn.Parameter(torch.zeros(1, 1, dim))
         self.pos_embed = nn.Parameter(torch.zeros(1, grid[0] * grid[1], dim)) if pos else None
-        rates = [drop_path * i / max(1, len(attentions) - 1) for i in range(len(attentions))]
-        self.blocks = nn.ModuleList(
-            Block(dim, a, rate) for a, rate in zip(attentions, rates, strict=True)
-        )
+        self.blocks = nn.ModuleList()
+        for index, attention in enumerate(attentions):
+            rate = drop_path * index / max(1, len(attentions) - 1)
+            self.blocks.append(ConViTBlock(dim, attention, rate))
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.head = nn.Linear(dim, classes) if classes else nn.Identity()
-        self.start()
+        self._initialise()
 
     @torch.no_grad()
-    def start(self) -> None:
-        """Truncated normals of 0.02 and biases of zero (D2)."""
+    def _initialise(self) -> None:
+        """Truncated normals of 0.02 and biases of zero, as in DeiT."""
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 trunc_normal_(module.weight, std=0.02)
@@ -372,12 +369,9 @@ class ConViT(ConfiguredModel):
             if table is not None:
                 trunc_normal_(table, std=0.02)
 
-    def forward(self, images: Tensor) -> Tensor:
-        return self.forward_head(self.forward_features(images))
-
     def forward_features(self, images: Tensor) -> Tensor:
-        """All tokens after the last norm, the class token first where there is one."""
-        grid, x = self.grid_of(images), self.embed(images)
+        """All tokens after the last norm, the class token first if there is one."""
+        grid, x = self.grid_for(images), self.embed(images)
         for index, block in enumerate(self.blocks):
             x = block(self.enter(index, x), grid)
         return self.norm(x)
@@ -388,61 +382,53 @@ class ConViT(ConfiguredModel):
         return x if self.pos_embed is None else x + self.pos_embed
 
     def enter(self, index: int, x: Tensor) -> Tensor:
-        """What happens on the way into block `index`: the class token joins where its time has come."""
+        """Tokens before block `index`: the class token is added in front before one of them."""
         if index != self.class_before or self.cls_token is None:
             return x
         return torch.cat([self.cls_token.expand(x.shape[0], -1, -1), x], dim=1)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """The class token, or the mean of all patches where there is none, through the classifier."""
+        """Logits of the class token, or of the mean of all patches if there is none."""
         x = x.mean(1) if self.cls_token is None else x[:, 0]
         return x if pre_logits else self.head(x)
 
-    def grid_of(self, images: Tensor) -> Grid:
-        """Rows and columns of patches; without a position table, any image that patches tile will do (A2.21)."""
+    def grid_for(self, images: Tensor) -> Grid:
+        """Rows and columns of patches; without a position table, of any image that patches tile."""
         height, width = images.shape[-2:]
-        grid = (height // self.patch, width // self.patch)
-        if (
-            height % self.patch
-            or width % self.patch
-            or (self.pos_embed is not None and grid != self.grid)
-        ):
+        rows, columns = height // self.patch, width // self.patch
+        tiled = height % self.patch == width % self.patch == 0
+        if not tiled or (self.pos_embed is not None and (rows, columns) != self.grid):
+            built = f"{self.grid[0] * self.patch}x{self.grid[1] * self.patch}"
             raise BadImages(
-                f"The model was built for images of {self.grid[0] * self.patch}x{self.grid[1] * self.patch} and got "
-                f"{height}x{width}: resize the images, or the model with vitreous.models.convit.resize; built with "
+                f"The model was built for images of {built} and got {height}x{width}: resize the "
+                "images, or the model with vitreous.models.convit.resize_convit; built with "
                 f"pos='none' it takes every multiple of its patch {self.patch}."
             )
-        return grid
+        return rows, columns
 
-    def local(self) -> Iterator[PositionalAttention]:
-        """The attentions that know about position, from the first block up."""
+    def positional_attentions(self) -> Iterator[PositionalAttention]:
+        """The attention layers that know about position, from the first block up."""
         return (block.attn for block in self.blocks if isinstance(block.attn, PositionalAttention))
 
     def gates(self) -> Tensor:
-        """(layers, heads) σ(λ) of the gated layers."""
-        return torch.stack([layer.gate() for layer in self.local() if isinstance(layer, GPSA)])
+        """σ(λ) of the gated layers: (layers, heads)."""
+        layers = self.positional_attentions()
+        return torch.stack([layer.gate() for layer in layers if isinstance(layer, GPSA)])
 
     def spans(self) -> Tensor:
-        """(layers, heads) positional spans (A2.17)."""
-        return torch.stack([layer.span() for layer in self.local()])
+        """Positional spans: (layers, heads)."""
+        return torch.stack([layer.span() for layer in self.positional_attentions()])
 
     def centres(self) -> Tensor:
-        """(layers, heads, 2) centres of positional attention as (row, column) offsets in patches (A2.17)."""
-        return torch.stack([layer.centre() for layer in self.local()])
-
-    def get_classifier(self) -> nn.Module:
-        return self.head
+        """Centres of positional attention in patches: (layers, heads, 2) as (row, column)."""
+        return torch.stack([layer.centre() for layer in self.positional_attentions()])
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """Attach a classifier of zeros (A3.04), none for 0 classes. What it reads was chosen when building."""
+        """Attach a classifier of zeros, none for 0 classes; what it reads cannot change."""
         pool = "gap" if self.cls_token is None else "class"
-        asked = pool if global_pool is None else TIMM_POOLS.get(global_pool, global_pool)
-        require(
-            (
-                asked == pool,
-                f"this ConViT was built with pool={pool!r} and cannot change to {asked!r}",
-            )
-        )
+        wanted = pool if global_pool is None else TIMM_POOLS.get(global_pool, global_pool)
+        change = f"pool={pool!r} and cannot change to {wanted!r}"
+        require((wanted == pool, f"this ConViT was built with {change}"))
         self.num_classes = num_classes
         self.head = zero_head(self.num_features, num_classes).to(self.norm.weight)
 
@@ -451,60 +437,50 @@ class ConViT(ConfiguredModel):
 
 
 @family("convit", SIZES, patches=(4, 16), by_size={"nano": {"image": 32, "patch": 4, "gpsa": 3}})
-def convit(
-    size: Size,
+def build_convit(
+    size: ConViTSize,
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     patch: int = 16,  # usually written in the name
     channels: int = 3,  # of the image
-    depth: int
-    | None = None,  # blocks; None takes it, like heads and head_dim, from the size table (A1.19)
+    depth: int | None = None,  # blocks; None: the size table's, as for heads and head_dim
     heads: int | None = None,  # a square number, unless conv_init=False
     head_dim: int | None = None,  # channels of a head
-    gpsa: int = 10,  # how many of the first blocks know about position; 0 is a plain ViT (A1.18)
-    kind: Literal[
-        "gpsa", "psa"
-    ] = "gpsa",  # of those: gated (A2.18), or content and position in one softmax (A1.20)
-    gate: Literal[
-        "trained", "frozen"
-    ] = "trained",  # "frozen" keeps λ = 0, half content and half position (C3)
-    conv_init: bool = True,  # start as convolutions (A2.19)
-    locality: float = 1.0,  # their strength α (A2.16)
-    centres: Centres = "code",  # their offsets: ±½ for four heads, or whole patches (A2.15, X-21)
-    frozen_attention: bool = False,  # never train the positional layers, gates included (C3, rows f and g)
-    content_scale: float
-    | None = None,  # of Q Kᵀ; None is 1/√head_dim, the paper's equation 4 has 1 (A2.13)
+    gpsa: int = 10,  # how many of the first blocks know about position; 0 is a plain ViT
+    kind: Literal["gpsa", "psa"] = "gpsa",  # of those: gated, or one softmax for both
+    gate: Literal["trained", "frozen"] = "trained",  # "frozen" keeps λ = 0, both alike
+    conv_init: bool = True,  # start as convolutions
+    locality: float = 1.0,  # their strength α
+    centres: Centres = "code",  # their offsets: ±½ for four heads, or full patches
+    frozen_attention: bool = False,  # never train the positional layers, gates included
+    content_scale: float | None = None,  # of Q Kᵀ; None is 1/√head_dim, equation 4 has 1
     qkv_bias: bool = False,  # bias of queries, keys and values
     pool: Literal["class", "gap"] = "class",  # what the head reads; "gap" has no class token
-    class_at: Literal[
-        "after", "start"
-    ] = "after",  # the class token joins after the positional layers or first (A2.20)
-    pos: Literal[
-        "1d", "none"
-    ] = "1d",  # absolute position table; with "none" images may have any size (A2.21)
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
-) -> ConViT:
-    """A vision transformer with gated positional self-attention. `TABLE_3` has the options of its ablations."""
+    class_at: Literal["after", "start"] = "after",  # class token after those, or first
+    pos: Literal["1d", "none"] = "1d",  # absolute positions; with "none" images may have any size
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
+) -> ConViT:  # fmt: skip
+    """A vision transformer with gated positional self-attention. `TABLE_3` has its ablations."""
     depth, heads, head_dim = depth or size.depth, heads or size.heads, head_dim or size.head_dim
     dim, square = heads * head_dim, isqrt(heads) ** 2 == heads
-    class_before = None if pool == "gap" else gpsa if class_at == "after" else 0
+    class_before = None
+    if pool == "class":
+        class_before = gpsa if class_at == "after" else 0
     require(
         (0 <= gpsa <= depth, f"gpsa={gpsa} is not between 0 and depth={depth}"),
-        (
-            class_before != depth,
-            f"gpsa={gpsa} leaves no block after it in which the class token could look",
-        ),
+        (class_before != depth,
+         f"gpsa={gpsa} leaves no block after it in which the class token could look"),
         (not (gpsa and conv_init) or square, f"conv_init needs square heads, not {heads}"),
         (kind == "gpsa" or gate == "trained", "kind='psa' has no gate to freeze"),
-    )
-    layers = [GPSA if kind == "gpsa" else PSA] * gpsa + [Attention] * (depth - gpsa)
+    )  # fmt: skip
+    layers = [GPSA if kind == "gpsa" else PSA] * gpsa + [ContentAttention] * (depth - gpsa)
     model = ConViT(
         [layer(dim, heads, qkv_bias=qkv_bias, scale=content_scale) for layer in layers],
-        dim=dim, grid=patch_grid(image, patch), patch=patch, channels=channels, classes=classes, pos=pos == "1d",
-        class_before=class_before, drop_path=drop_path,
+        dim=dim, grid=patch_grid(image, patch), patch=patch, channels=channels, classes=classes,
+        pos=pos == "1d", class_before=class_before, drop_path=drop_path,
     )  # fmt: skip
-    for attention in model.local():
+    for attention in model.positional_attentions():
         attention.requires_grad_(not frozen_attention)
         if conv_init:
             attention.start_as_convolution(locality, centres)
@@ -514,22 +490,34 @@ def convit(
     return model
 
 
-def resize(model: ConViT, image: Image, zoom: Literal["bilinear", "bicubic"] = "bicubic") -> ConViT:
-    """The same weights for another image size. Only the absolute position table, if any, is interpolated (A2.21)."""
+def resize_convit(
+    model: ConViT, image: Image, mode: Literal["bilinear", "bicubic"] = "bicubic"
+) -> ConViT:
+    """A copy of the model for images of another size; absolute positions, if any, are interpolated.
+
+    Examples
+    --------
+    >>> resize_convit(build("convit_ti/4", image=32), 48)
+    """
     other = build(**{**model.config, "image": image})
     assert isinstance(other, ConViT)
     state = model.state_dict()
     if model.pos_embed is not None:
         table = state["pos_embed"].mT.reshape(1, -1, *model.grid).float()
-        table = F.interpolate(table, size=other.grid, mode=zoom, align_corners=False)
+        table = F.interpolate(table, size=other.grid, mode=mode, align_corners=False)
         state["pos_embed"] = table.flatten(2).mT.to(model.pos_embed.dtype)
     other.load_state_dict(state)
     return other.to(model.norm.weight).train(model.training)
 
 
 def from_timm(source: Any) -> ConViT:
-    """Ours from timm's, for example `timm.create_model("convit_small", pretrained=True)`: same shape, same weights."""
-    first, dim = source.blocks[0].attn, source.embed_dim
+    """Our ConViT with the shape and weights of timm's.
+
+    Examples
+    --------
+    >>> from_timm(timm.create_model("convit_small", pretrained=True))
+    """
+    first, dim, state = source.blocks[0].attn, source.embed_dim, source.state_dict()
     if source.global_pool != "token":
         raise BadModel(
             f"timm's ConViT has global_pool={source.global_pool!r}: only 'token' can be converted."
@@ -537,35 +525,37 @@ def from_timm(source: Any) -> ConViT:
     shapes = {(size.heads, size.heads * size.head_dim): name for name, size in SIZES.items()}
     model = build(
         f"convit_{shapes.get((first.num_heads, dim), 's')}",
-        image=tuple(source.patch_embed.img_size), patch=source.patch_embed.patch_size[0], channels=source.in_chans,
-        classes=source.num_classes, gpsa=source.local_up_to_layer, depth=len(source.blocks), heads=first.num_heads,
-        head_dim=dim // first.num_heads, pos="1d" if source.use_pos_embed else "none",
-        qkv_bias="blocks.0.attn.v.bias" in source.state_dict() or "blocks.0.attn.qkv.bias" in source.state_dict(),
+        image=tuple(source.patch_embed.img_size), patch=source.patch_embed.patch_size[0],
+        channels=source.in_chans, classes=source.num_classes, gpsa=source.local_up_to_layer,
+        depth=len(source.blocks), heads=first.num_heads, head_dim=dim // first.num_heads,
+        pos="1d" if source.use_pos_embed else "none",
+        qkv_bias="blocks.0.attn.v.bias" in state or "blocks.0.attn.qkv.bias" in state,
     )  # fmt: skip
     assert isinstance(model, ConViT)
-    model.load_state_dict(source.state_dict())
+    model.load_state_dict(state)
     return model.to(source.norm.weight).train(source.training)
 
 
 def to_timm(model: ConViT) -> nn.Module:
-    """timm's model with the shape and the weights of ours; refuses what timm cannot express."""
-    config, local, (rows, columns) = model.config, len(list(model.local())), model.grid
+    """timm's ConViT with the shape and weights of ours; an error for what timm cannot express."""
+    config, (rows, columns) = model.config, model.grid
+    local = len(list(model.positional_attentions()))
     rules = (
         (config["kind"] == "gpsa", "it has no kind='psa'"),
-        (
-            model.class_before == local,
-            "it adds a class token after the GPSA layers and nowhere else",
-        ),
+        (model.class_before == local,
+         "it adds a class token after the GPSA layers and nowhere else"),
         (rows == columns, f"its grid is square, not {rows}x{columns}"),
         (config["content_scale"] is None, "it scales content by 1/√head_dim only"),
-    )
-    if wrong := [sentence for holds, sentence in rules if not holds]:
+    )  # fmt: skip
+    wrong = [sentence for holds, sentence in rules if not holds]
+    if wrong:
         raise BadModel(f"timm cannot express this ConViT: {'; '.join(wrong)}.")
     other: nn.Module = timm.create_model(
         "convit_small",
-        img_size=rows * model.patch, patch_size=model.patch, in_chans=config["channels"], num_classes=model.num_classes,
-        embed_dim=model.num_features // model.heads, num_heads=model.heads, depth=len(model.blocks),
-        local_up_to_layer=local, use_pos_embed=model.pos_embed is not None, qkv_bias=config["qkv_bias"],
+        img_size=rows * model.patch, patch_size=model.patch, in_chans=config["channels"],
+        num_classes=model.num_classes, embed_dim=model.num_features // model.heads,
+        num_heads=model.heads, depth=len(model.blocks), local_up_to_layer=local,
+        use_pos_embed=model.pos_embed is not None, qkv_bias=config["qkv_bias"],
         drop_path_rate=config["drop_path"],
     )  # fmt: skip
     other.load_state_dict(model.state_dict())
@@ -573,6 +563,6 @@ def to_timm(model: ConViT) -> nn.Module:
 
 
 def _offsets(n: int, like: Tensor) -> Tensor:
-    """(n, n) signed distance from query i to key j."""
+    """Signed distances (n, n) from query i to key j."""
     at = torch.arange(n, dtype=like.dtype, device=like.device)
     return at[None, :] - at[:, None]

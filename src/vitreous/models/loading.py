@@ -1,40 +1,46 @@
-"""A model by its name: one grammar for every place a model can come from.
+"""Models by name: one grammar for every place a model can come from.
 
-| name | where it comes from |
+| name | where the model comes from |
 |---|---|
-| `vit_ti/4`, `convit_s`, `alternet_50`, … | our own, by the papers' names (`vitreous.build` takes options too) |
-| `vit_small_patch16_224`, `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…` | timm, as timm spells it |
-| `hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json` | Hugging Face's transformers |
-| `tv:resnet50` | torchvision |
-| `run:./folder`, `run:./folder@warmup`, or a path | a model trained with Vitreous, at the end or at a checkpoint |
-| `nano:vit`, `nano:resnet@initial`, … | small trained models within the package, some at other checkpoints too |
-| `mypackage.mymodule:make` | what your own function returns; see `vitreous.models.own` |
+| `vit_ti/4`, `convit_s`, `alternet_50`, … | our architectures (`vitreous.build` takes options too)
+| | `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…` | timm, as timm spells it | |
+`hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json` | Hugging Face transformers | |
+`tv:resnet50` | torchvision | | `run:./folder`, `run:./folder@warmup`, or a path | a run of
+`vitreous train`, at a checkpoint | | `nano:vit`, `nano:resnet@initial`, … | small trained models
+within the package | | `mypackage.mymodule:make` | your own function; see
+`vitreous.models.user_functions` |
 
-Weights are random unless `pretrained` is asked for, and nothing is ever unpickled.
+Weights are random unless `pretrained` is set, and nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import timm
+import torchvision
+from torch import nn
 
 from vitreous import model_names
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import ImageSize, sides
-from vitreous.models import hugging_face, own, registry, runs
-from vitreous.models.hugging_face import Size
-from vitreous.models.registry import is_registered
+from vitreous.models import registry
+from vitreous.models.hugging_face import load_hugging_face, safe_loading
+from vitreous.models.registry import Image
+from vitreous.models.user_functions import is_user_function, load_user_function
 from vitreous.models.weights import Weights, mark
-
-if TYPE_CHECKING:
-    from torch import nn
+from vitreous.storage.atomic_files import Damaged
+from vitreous.storage.run_folder import Run
 
 TIMM_SOURCES = ("hf-hub", "hf_hub", "local-dir")
+PICKLES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
 
 
-def load(
+def load_model(
     name: str,
     *,
     pretrained: bool = False,
@@ -42,72 +48,87 @@ def load(
     classes: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> nn.Module:
-    """The model called `name`, for images of size `image` where it has to know it; channels do not matter here.
+    """Load the model called `name`.
 
-    `classes` and `options` are for models that are yet to be trained: another number of classes than the model's own,
-    and what it is built with (`drop_path`); an option that the model does not have is left out.
+    Parameters
+    ----------
+    name
+        See the table at the top of this file.
+    pretrained
+        Load published weights; without it they are random, except for `run:` and `nano:`.
+    image
+        Input size, for models that depend on it; channels are ignored.
+    classes
+        Number of classes of a model that is yet to be trained, if not its default.
+    options
+        What such a model is built with (`drop_path`, …); options that it does not have are ignored.
+
+    Examples
+    --------
+    >>> load_model("nano:vit@warmup")
+    >>> load_model("vit_small_patch16_224", pretrained=True)
     """
-    image = sides(image)
+    size = sides(image)
+    options = options or {}
     source, colon, rest = name.partition(":")
     weights: Weights = "pretrained" if pretrained else "random"
     if source == "hf":
-        return mark(hugging_face.load(rest, pretrained=pretrained, image=image), weights)
+        return mark(load_hugging_face(rest, pretrained=pretrained, image=size), weights)
     if source == "tv":
-        return mark(_torchvision(rest, pretrained, image, classes), weights)
+        return mark(_torchvision(rest, pretrained, size, classes), weights)
     if source == "run":
-        return runs.load(rest)
+        return _load_run(rest)
     if source == "nano":
-        return runs.nano(rest)
-    if own.is_own(name):
-        return own.load(
-            name, pretrained=pretrained, image=image, classes=classes, **(options or {})
+        return _load_bundled(rest)
+    if is_user_function(name):
+        return load_user_function(
+            name, pretrained=pretrained, image=size, classes=classes, **options
         )
-    if is_registered(name):
-        return _ours(name, pretrained, image, classes, options or {})
+    if registry.is_registered(name):
+        return _registered(name, pretrained, size, classes, options)
     if (colon and source in TIMM_SOURCES) or not _is_path(name):
-        return mark(_timm(name, pretrained, image, classes, options or {}), weights)
-    return runs.load(name)
+        return mark(_timm(name, pretrained, size, classes, options), weights)
+    return _load_run(name)
 
 
 def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
-    """Names that `load` knows without asking the network: ours, then timm's, then torchvision's.
+    """Names that `load_model` knows offline and that match a glob: ours, timm's, torchvision's.
 
-    `filter` is a glob; with `pretrained` only those for which weights are published, each with its tag.
+    With `pretrained`, only those with published weights, each with its tag.
     """
-    import timm
-
-    ours = [f"nano:{name}" for name in runs.nanos()] + ([] if pretrained else registry.names())
-    theirs = [
-        name
-        for name in timm.list_models(pretrained=pretrained)
-        if not name.startswith(registry.TIMM_PREFIX)
-    ]
+    ours = [f"nano:{name}" for name in model_names.bundled()]
+    if not pretrained:
+        ours += registry.names()
+    theirs = timm.list_models(pretrained=pretrained)
+    theirs = [name for name in theirs if not name.startswith(registry.TIMM_PREFIX)]
     return [name for name in [*ours, *theirs, *_torchvision_names()] if fnmatchcase(name, filter)]
 
 
-def _ours(
-    name: str, pretrained: bool, image: Size | None, classes: int | None, options: Mapping[str, Any]
+def _registered(
+    name: str,
+    pretrained: bool,
+    image: Image | None,
+    classes: int | None,
+    options: Mapping[str, Any],
 ) -> nn.Module:
     if pretrained:
         raise VitreousError(
             f"There are no published weights for {name!r}; leave pretrained out for random ones."
         )
     known = registry.options(name)
-    given = {
-        "image": image,
-        "classes": classes,
-        **{key: value for key, value in options.items() if key in known},
-    }
+    given = {"image": image, "classes": classes}
+    given |= {key: value for key, value in options.items() if key in known}
     return registry.build(name, **{key: value for key, value in given.items() if value is not None})
 
 
 def _timm(
-    name: str, pretrained: bool, image: Size | None, classes: int | None, options: Mapping[str, Any]
+    name: str,
+    pretrained: bool,
+    image: Image | None,
+    classes: int | None,
+    options: Mapping[str, Any],
 ) -> nn.Module:
-    import timm
-
     source, _, rest = name.partition(":")
-    remote = source in ("hf-hub", "hf_hub")
     if source == "local-dir" and not (Path(rest).expanduser() / "config.json").is_file():
         raise VitreousError(
             f"There is no config.json in {rest!r}; 'local-dir:' takes a folder that timm has saved."
@@ -117,7 +138,7 @@ def _timm(
     theirs = {word: options[ours] for word, ours in registry.TIMM_WORDS.items() if ours in options}
     if classes is not None:
         theirs["num_classes"] = classes
-    with hugging_face.loading(name, hub=remote or pretrained):
+    with safe_loading(name, hub=pretrained or source in ("hf-hub", "hf_hub")):
         try:
             return timm.create_model(name, pretrained=pretrained, img_size=image, **theirs)
         except TypeError as error:  # a network that takes images of any size has no such argument
@@ -127,56 +148,139 @@ def _timm(
 
 
 def _check_timm_name(name: str) -> None:
-    import timm
-
     if not timm.is_model(name):
         raise UnknownName("model", name, list_models(), model_names.hint(name))
     tags = timm.models.get_arch_pretrained_cfgs(name)
     if "." in name and name not in tags:
-        raise UnknownName(
-            "set of weights", name, tags, f"There are {len(tags)} for {name.split('.')[0]!r}."
-        )
+        hint = f"There are {len(tags)} for {name.split('.')[0]!r}."
+        raise UnknownName("set of weights", name, tags, hint)
 
 
 def _torchvision_names() -> list[str]:
-    """Classifiers only: torchvision's detectors download a backbone even where no weights were asked for."""
-    import torchvision
-
+    """Classifiers only: torchvision's detectors download a backbone even without `pretrained`."""
     return [f"tv:{name}" for name in torchvision.models.list_models(module=torchvision.models)]
 
 
-def _torchvision(name: str, pretrained: bool, image: Size | None, classes: int | None) -> nn.Module:
-    import torchvision
-
+def _torchvision(
+    name: str, pretrained: bool, image: Image | None, classes: int | None
+) -> nn.Module:
     if f"tv:{name}" not in _torchvision_names():
         raise UnknownName("torchvision model", f"tv:{name}", _torchvision_names())
-    given = (
-        {"image_size": _square(image, name)}
-        if image is not None and name.startswith("vit_")
-        else {}
-    )
+    given: dict[str, int] = {}
+    if image is not None and name.startswith("vit_"):
+        height, width = (image, image) if isinstance(image, int) else image
+        if height != width:
+            raise VitreousError(f"'tv:{name}' takes square images only, not {height}x{width}.")
+        given["image_size"] = height
     if classes is not None and not pretrained:
         given["num_classes"] = classes
-    with hugging_face.loading(f"tv:{name}", hub=False):
+    with safe_loading(f"tv:{name}", hub=False):
         weights = torchvision.models.get_model_weights(name).DEFAULT if pretrained else None
         model: nn.Module = torchvision.models.get_model(name, weights=weights, **given)
     if weights is not None:
-        how = weights.transforms()
-        model.trained_with = {"mean": tuple(how.mean), "std": tuple(how.std)}  # type: ignore[assignment]
+        transform = weights.transforms()
+        channels = {"mean": tuple(transform.mean), "std": tuple(transform.std)}
+        model.trained_with = channels  # type: ignore[assignment]
     return model
 
 
-def _square(image: Size, name: str) -> int:
-    height, width = (image, image) if isinstance(image, int) else image
-    if height != width:
-        raise VitreousError(f"'tv:{name}' takes square images only, not {height}x{width}.")
-    return height
-
-
 def _is_path(name: str) -> bool:
-    """Models win over files of the same name; a path says what it is by a leading dot, slash or tilde, or an ending."""
-    if name.startswith((".", "/", "~")) or Path(name).suffix in (".safetensors", *runs.PICKLES):
-        return True
-    import timm
+    """Whether a name is a path: by a leading dot, slash or tilde, by its ending, or as it exists.
 
+    A model of timm wins over a file of the same name.
+    """
+    if name.startswith((".", "/", "~")) or Path(name).suffix in (".safetensors", *PICKLES):
+        return True
     return name != "" and not timm.is_model(name) and Path(name).exists()
+
+
+def describe_model(model: nn.Module, name: str | None, **given: Any) -> dict[str, Any]:
+    """Plain values for `recipe.json` from which the model of a run is built again.
+
+    That is the call of `build`, or `name` and what else was `given` to `load_model`. Of a module
+    from elsewhere there is only the class, and its weights have to be loaded by hand.
+    """
+    if isinstance(model, registry.ConfiguredModel):
+        return {"build": model.config}
+    return {"load": {"name": name, **given}} if name else {"module": type(model).__qualname__}
+
+
+def model_of_run(run: Run, checkpoint: str = "final") -> nn.Module:
+    """The model of a run at a checkpoint, with the normalisation and class names of its data."""
+    tensors, notes = run.read_weights(checkpoint)
+    described, data = run.identity["model"], run.identity["data"]
+    if "build" in described:
+        model: nn.Module = registry.build(**described["build"])
+    elif "load" in described:
+        model = load_model(**described["load"])
+    else:
+        raise VitreousError(
+            f"The run {str(run.folder)!r} trained a module of your own ({described['module']}): "
+            "make that module, load a file of the run's folder 'weights' into it with "
+            "safetensors.torch.load_model, and give vitreous.open the module."
+        )
+    try:
+        model.load_state_dict(tensors)
+    except RuntimeError as error:
+        raise VitreousError(
+            f"The weights {str(run.weights(checkpoint))!r} do not fit the model that the run's "
+            f"recipe.json describes: {str(error).splitlines()[-1].strip()}"
+        ) from None
+    known = getattr(model, "pretrained_cfg", None) or {}
+    of_data = {key: tuple(data[key]) for key in ("mean", "std")}
+    config = {**known, **of_data, "label_names": tuple(data["classes"])}
+    model.pretrained_cfg = config  # type: ignore[assignment]
+    weights: Weights = "trained"
+    if notes.get("step") == 0 and "from" not in described:
+        weights = "unknown" if "weights" in described else "random"
+    return mark(model.eval(), weights)
+
+
+def _load_run(where: str) -> nn.Module:
+    """The model of a run, given as `folder`, `folder@checkpoint` or one file of its weights."""
+    folder, _, checkpoint = where.rpartition("@") if "@" in where else (where, "", "final")
+    path = Path(folder).expanduser()
+    if path.suffix == ".safetensors" and (path.parent.parent / "recipe.json").is_file():
+        folder, path, checkpoint = str(path.parent.parent), path.parent.parent, path.stem
+    if not (path / "recipe.json").is_file():
+        raise _not_a_run(folder, path)
+    try:
+        return model_of_run(Run(path), checkpoint)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise VitreousError(
+            f"The run {folder!r} cannot be read: its recipe.json does not describe a run "
+            f"({type(error).__name__}: {' '.join(str(error).split())}); restore that file, "
+            "or train again."
+        ) from error
+
+
+def _load_bundled(name: str) -> nn.Module:
+    """A model within the package: `vit` or `vit@warmup`."""
+    known = model_names.bundled()
+    if name.partition("@")[0] not in known:
+        raise UnknownName("bundled model", f"nano:{name}", [f"nano:{each}" for each in known])
+    try:
+        return _load_run(str(Path(str(files("vitreous"))) / "nano" / name))
+    except Damaged as error:
+        raise Damaged(error.path, error.why, "install Vitreous again") from None
+
+
+def _not_a_run(where: str, path: Path) -> VitreousError:
+    """An error that says what a path is instead of a run."""
+    if not path.exists():
+        return VitreousError(f"There is no file or folder {where!r}.")
+    if path.suffix in PICKLES:
+        return VitreousError(
+            f"{where!r} is a pickle, which can run code as it loads, so Vitreous does not open it; "
+            "load it yourself and give vitreous.open the module, or convert it to safetensors."
+        )
+    if path.is_file():
+        return VitreousError(
+            f"{where!r} holds weights but not the model they belong to, and there is no Vitreous "
+            "run next to it; build the model, load the weights into it and give vitreous.open the "
+            "module."
+        )
+    hint = ""
+    if (path / "config.json").is_file():
+        hint = f" With its config.json it may be 'hf:{where}' or 'local-dir:{where}'."
+    return VitreousError(f"There is no Vitreous run in the folder {where!r}.{hint}")

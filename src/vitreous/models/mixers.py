@@ -1,8 +1,8 @@
-"""What lets tokens see each other: the token mixers a transformer block can hold.
+"""Token mixers that a transformer block can hold.
 
-Every mixer maps (batch, tokens, width) to the same shape. Those that attend over all tokens take prefix tokens along;
-the others know only the grid. All attention is one fused product, so nothing of size batch x heads x N x N is stored
-(relative positions excepted: their logits depend on the query).
+Every mixer maps (batch, tokens, width) to the same shape. Those that attend over all tokens include
+prefix tokens; the others know only the grid. All attention is one fused product, so nothing of size
+batch x heads x N x N is stored (except for relative positions, whose logits depend on the query).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Mixer = Literal[
 Border = Literal["masked", "zero"]
 
 WITH_PREFIX: tuple[Mixer, ...] = ("attention", "mean")
-"""Mixers through which a class token can read the others."""
+"""Mixers in which a class token can attend to the others."""
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention over all tokens (A2.10), softmax(q k^T / sqrt(head_dim)) v."""
+    """Multi-head self-attention over all tokens, softmax(q k^T / sqrt(head_dim)) v."""
 
     def __init__(
         self, width: int, heads: int, head_dim: int, bias: bool, relative: Relative | None = None
@@ -47,20 +47,19 @@ class Attention(nn.Module):
         return q, k, v
 
     def merge(self, heads: Tensor) -> Tensor:
-        """The heads side by side again, and projected."""
+        """Concatenate the heads and project them."""
         return self.proj(heads.transpose(1, 2).flatten(2))
 
     def logits(self, q: Tensor) -> Tensor | None:
-        """What is added to the content logits: the relative positions, zero for prefix tokens."""
+        """Logits of relative positions, zero for prefix tokens; None without relative positions."""
         if self.relative is None:
             return None
         prefix = q.shape[2] - math.prod(self.relative.grid)
-        return F.pad(
-            self.relative(q[:, :, prefix:] / math.sqrt(q.shape[-1])), (prefix, 0, prefix, 0)
-        )
+        logits = self.relative(q[:, :, prefix:] / math.sqrt(q.shape[-1]))
+        return F.pad(logits, (prefix, 0, prefix, 0))
 
     def weights(self, x: Tensor) -> Tensor:
-        """The attention matrix (batch, heads, tokens, tokens) itself, which `forward` never forms."""
+        """The attention matrix (batch, heads, tokens, tokens), which `forward` never forms."""
         q, k, _ = self.split(x)
         added = self.logits(q)
         return (q @ k.mT / math.sqrt(q.shape[-1]) + (0 if added is None else added)).softmax(-1)
@@ -75,13 +74,14 @@ def neighbourhood(grid: Grid, kernel: int, dilation: int = 1) -> Tensor:
 
 
 class NeighbourhoodAttention(Attention):
-    """Convolutional attention: each query sees the kernel x kernel positions around it (A1.13, A2.12).
+    """Convolutional attention: each query attends to the kernel x kernel positions around it.
 
-    The window is a mask on the fused product: N^2 arithmetic, but one N x N mask for the whole model and no unfolded
-    copies of keys and values, which at the grids of these papers is both faster and smaller.
+    The window is a mask on the fused product: N^2 arithmetic, but no unfolded copies of keys and
+    values, which at the grids of these papers is both faster and smaller.
 
-    At the border the paper's released code lets the zero padding take part: each missing neighbour is a key with
-    logit 0 and value 0. `border="zero"` does that with a single extra key whose logit is the log of their number.
+    At the border the released code of Park & Kim 2022 attends to the zero padding: each missing
+    neighbour is a key with logit 0 and value 0. `border="zero"` does that with a single extra key
+    whose logit is the log of their number.
     """
 
     mask: Tensor
@@ -113,16 +113,15 @@ class NeighbourhoodAttention(Attention):
         return self.merge(F.scaled_dot_product_attention(q, k, v, attn_mask=self.mask.to(q.dtype)))
 
     def weights(self, x: Tensor) -> Tensor:
-        """Attention over the real keys; with `border="zero"` rows at the border sum to less than one."""
+        """Attention over the real keys; with `border="zero"` some rows sum to less than one."""
         q, k, _ = self.split(x)
         k = F.pad(k, (0, 0, 0, 1)) if self.border == "zero" else k
-        return (q @ k.mT / math.sqrt(q.shape[-1]) + self.mask.to(q.dtype)).softmax(-1)[
-            ..., : q.shape[2]
-        ]
+        logits = q @ k.mT / math.sqrt(q.shape[-1]) + self.mask.to(q.dtype)
+        return logits.softmax(-1)[..., : q.shape[2]]
 
 
 class WindowAttention(Attention):
-    """Attention inside non-overlapping window x window squares (A2.11, without shift)."""
+    """Attention inside non-overlapping window x window squares, as in Swin without shifts."""
 
     def __init__(
         self, width: int, heads: int, head_dim: int, bias: bool, grid: Grid, window: int
@@ -132,20 +131,18 @@ class WindowAttention(Attention):
 
     def forward(self, x: Tensor) -> Tensor:
         rows, window, columns, _ = self.tiles
-        tiles = (
-            torch.unflatten(x, 1, self.tiles)
-            .transpose(2, 3)
-            .reshape(-1, window * window, x.shape[-1])
-        )
+        tiles = torch.unflatten(x, 1, self.tiles).transpose(2, 3)
+        tiles = tiles.reshape(-1, window * window, x.shape[-1])
         mixed = super().forward(tiles).reshape(-1, rows, columns, window, window, x.shape[-1])
         return mixed.transpose(2, 3).reshape(x.shape)
 
 
 class MeanAttention(nn.Module):
-    """Data-agnostic attention: one fixed matrix per head in place of softmax(q k^T) (A2.26).
+    """Data-agnostic attention: one fixed matrix per head in place of softmax(q k^T).
 
-    Uniform until set, usually to the mean over a data set of a trained model's attention (`vit.mean_attention`). It is
-    kept as logits, so that rows sum to one whatever happens to them; `learned` trains them.
+    Uniform until set, usually to the mean over a data set of a trained model's attention
+    (`vit.mean_attention`). It is kept as logits, so that rows always sum to one; `learned` trains
+    them.
     """
 
     pattern: Tensor
@@ -177,13 +174,12 @@ def box_mean(x: Tensor, grid: Grid, kernel: int) -> Tensor:
     padding = (before, after, before, after)
     image = torch.unflatten(x.transpose(1, 2), -1, grid)
     covered = F.avg_pool2d(F.pad(torch.ones_like(image[:1, :1]), padding), kernel, stride=1)
-    return (
-        (F.avg_pool2d(F.pad(image, padding), kernel, stride=1) / covered).flatten(2).transpose(1, 2)
-    )
+    means = F.avg_pool2d(F.pad(image, padding), kernel, stride=1) / covered
+    return means.flatten(2).transpose(1, 2)
 
 
 class Pool(nn.Module):
-    """Average pooling less the token itself, nothing to train (A1.21)."""
+    """Average pooling minus the token itself, without parameters (PoolFormer)."""
 
     def __init__(self, grid: Grid, kernel: int) -> None:
         super().__init__()
@@ -194,7 +190,7 @@ class Pool(nn.Module):
 
 
 class Box(nn.Module):
-    """Attention whose matrix is fixed to uniform over kernel x kernel positions; values and projection stay (A2.25)."""
+    """Attention that is uniform over kernel x kernel positions, with values and projection."""
 
     def __init__(self, width: int, bias: bool, grid: Grid, kernel: int) -> None:
         super().__init__()
@@ -207,7 +203,7 @@ class Box(nn.Module):
 
 
 class TokenMlp(nn.Module):
-    """Two dense layers along the tokens, the same for every channel (A1.07)."""
+    """Two dense layers along the tokens, the same for every channel (MLP-Mixer)."""
 
     def __init__(self, tokens: int, hidden: int) -> None:
         super().__init__()

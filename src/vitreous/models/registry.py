@@ -165,7 +165,8 @@ def family(
         Family name, the part of a model's name before the size.
     sizes
         The size table: the builder gets one row of it as its first argument. Write its keys as
-        string literals, because `vitreous.model_names` reads them from the source without importing it.
+        string literals, because `vitreous.model_names` reads them from the source without
+        importing it.
     patches
         Patch sizes that `names` lists; any other number can be built too.
     fields

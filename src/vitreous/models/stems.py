@@ -1,4 +1,4 @@
-"""From an image to a grid of tokens: patches, or the feature map of a ResNet (the hybrids of A1.12)."""
+"""From an image to a grid of tokens: patches, or the feature map of a ResNet (hybrids)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAYERS = {"r26": (2, 2, 2, 2), "r50": (3, 4, 6, 3)}
 
 
 class PatchEmbed(nn.Module):
-    """Cut into patches and map each linearly, which is a convolution with stride (A2.01)."""
+    """Map every patch linearly to a token, which is a convolution with stride."""
 
     def __init__(self, channels: int, width: int, patch: int) -> None:
         super().__init__()
@@ -29,12 +29,13 @@ class PatchEmbed(nn.Module):
 
 
 class HybridEmbed(nn.Module):
-    """Tokens are positions (or, after a bare stem, patches) of a BiT ResNet's feature map (A1.12).
+    """Tokens are positions (or, after a bare stem, patches) of a BiT ResNet's feature map.
 
-    `patch` is the stride from image to token grid, as in the papers' names. For "r26" and "r50" it chooses the network:
-    /32 takes all four stages; /16 removes stage 4 and puts its blocks into stage 3, r50 becoming (3, 4, 9); /8 and /4
-    are those two for small images, with one 3x3 convolution of stride 1 for a stem. "r" is the stem alone (stride 4),
-    cut into patches; the published R+Ti/16 is `vit_ti/32, stem="r"`, its 8x8 patches lie on a map of stride 4.
+    `patch` is the stride from image to token grid, as in the papers' names. For "r26" and "r50" it
+    chooses the network: /32 has all four stages; /16 removes stage 4 and puts its blocks into
+    stage 3, r50 becoming (3, 4, 9); /8 and /4 are those two for small images, with one 3x3
+    convolution of stride 1 for a stem. "r" is the stem alone (stride 4), cut into patches; the
+    published R+Ti/16 is `vit_ti/32, stem="r"`, its 8x8 patches lie on a map of stride 4.
     """
 
     def __init__(
@@ -45,15 +46,11 @@ class HybridEmbed(nn.Module):
         conv = partial(StdConv2dSame, eps=1e-8)
         side, features = 1, round(64 * stem_width)
         require(
-            (
-                kind != "r" or patch % 4 == 0,
-                f"the stem 'r' has stride 4 and cannot give patch {patch}",
-            ),
-            (
-                kind == "r" or patch in (4, 8, 16, 32),
-                f"the stem {kind!r} gives patch 4, 8, 16 or 32, not {patch}",
-            ),
-        )
+            (kind != "r" or patch % 4 == 0,
+             f"the stem 'r' has stride 4 and cannot give patch {patch}"),
+            (kind == "r" or patch in (4, 8, 16, 32),
+             f"the stem {kind!r} gives patch 4, 8, 16 or 32, not {patch}"),
+        )  # fmt: skip
         if kind == "r":
             side = patch // 4
             self.backbone = create_resnetv2_stem(
@@ -61,11 +58,12 @@ class HybridEmbed(nn.Module):
             )
         else:
             first, second, third, fourth = LAYERS[kind]
-            whole = patch in (8, 32)
-            layers = (first, second, third, fourth) if whole else (first, second, third + fourth)
+            layers: tuple[int, ...] = (first, second, third, fourth)
+            if patch in (4, 16):
+                layers = (first, second, third + fourth)
             self.backbone = ResNetV2(
-                layers, num_classes=0, global_pool="", in_chans=channels, preact=False, stem_type="same",
-                width_factor=stem_width, conv_layer=conv, norm_layer=norm,
+                layers, num_classes=0, global_pool="", in_chans=channels, preact=False,
+                stem_type="same", width_factor=stem_width, conv_layer=conv, norm_layer=norm,
             )  # fmt: skip
             features = self.backbone.num_features
             if patch in (4, 8):

@@ -1,8 +1,9 @@
-"""Architectures taken from timm as they are, at the papers' sizes: for ImageNet, and for small images (section D1).
+"""timm's architectures at the papers' sizes, for ImageNet and for small images.
 
-Below 96 pixels a network built for 224 would throw the image away in its stem, so the stem becomes that of the CIFAR
-experiments: a 3x3 convolution with stride 1 and no pooling for the convolutional networks, patches of one or two pixels
-for the transformers. `stem="imagenet"` or "small", `patch` and `window` choose otherwise.
+Below 96 pixels the stem of a network for 224 would lose most of the image, so it is replaced by
+that of Park & Kim's CIFAR experiments: a 3x3 convolution with stride 1 and no pooling for
+convolutional networks, patches of one or two pixels for transformers. `stem`, `patch` and `window`
+choose otherwise.
 """
 
 from __future__ import annotations
@@ -23,31 +24,31 @@ SMALL = 96
 
 
 class PiT(ConfiguredModel, pit.PoolingVisionTransformer):  # type: ignore[misc]
-    """A1.04."""
+    """Pooling-based Vision Transformer (Heo et al. 2021)."""
 
 
 class Swin(ConfiguredModel, swin_transformer.SwinTransformer):  # type: ignore[misc]
-    """A1.05."""
+    """Swin Transformer (Liu et al. 2021)."""
 
 
 class Twins(ConfiguredModel, twins.Twins):  # type: ignore[misc]
-    """A1.06."""
+    """Twins-SVT (Chu et al. 2021)."""
 
 
 class MlpMixer(ConfiguredModel, mlp_mixer.MlpMixer):  # type: ignore[misc]
-    """A1.07."""
+    """MLP-Mixer (Tolstikhin et al. 2021)."""
 
 
 class ResNet(ConfiguredModel, resnet.ResNet):  # type: ignore[misc]
-    """A1.08 and A1.10."""
+    """ResNet (He et al. 2016) and ResNeXt (Xie et al. 2017)."""
 
 
 class BiTResNet(ConfiguredModel, resnetv2.ResNetV2):  # type: ignore[misc]
-    """A1.11."""
+    """ResNet with GroupNorm and standardised weights (Kolesnikov et al. 2020)."""
 
 
 class PoolFormer(ConfiguredModel, metaformer.MetaFormer):  # type: ignore[misc]
-    """A1.21."""
+    """PoolFormer (Yu et al. 2022)."""
 
 
 class Staged(NamedTuple):
@@ -65,16 +66,19 @@ def is_small(image: Image, stem: StemChoice = "auto") -> bool:
     return (image if isinstance(image, int) else min(image)) < SMALL
 
 
-def chosen(depths: Depths, usual: tuple[int, ...]) -> tuple[int, ...]:
-    """The stage depths asked for, or the usual ones."""
+def stage_depths(depths: Depths, usual: tuple[int, ...]) -> tuple[int, ...]:
+    """`depths`, or the usual ones for None; an error if their number differs."""
+    depths = usual if depths is None else depths
     count = len(usual)
-    require(
-        (
-            depths is None or len(depths) == count,
-            f"depths {depths} is not one number for each of {count} stages",
-        )
-    )
-    return usual if depths is None else depths
+    require((len(depths) == count, f"depths {depths} is not one number for each of {count} stages"))
+    return depths
+
+
+def check_halvings(image: Image, patch: int) -> None:
+    """Raise `BadModel` unless patches tile the image and their grid can be halved three times."""
+    rows, columns = patch_grid(image, patch)
+    halves = rows % 8 == columns % 8 == 0
+    require((halves, f"the grid {rows}x{columns} of patch {patch} cannot be halved three times"))
 
 
 PIT = {
@@ -87,19 +91,19 @@ PIT = {
 
 
 @family("pit", PIT, by_size={"nano": {"image": 32, "patch": 4, "stride": 2}})
-def pooling_vit(
+def build_pit(
     size: Staged,
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     channels: int = 3,  # of the image
-    patch: int | None = None,  # side of a patch; None chooses by the size of the image
-    stride: int | None = None,  # pixels from one patch to the next; None chooses likewise
-    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    patch: int | None = None,  # side of a patch; None: by the size of the image
+    stride: int | None = None,  # pixels from one patch to the next; None: likewise
+    depths: Depths = None,  # blocks of each stage; None: the size table's
     dropout: float = 0.0,  # before the classifier
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
 ) -> ConfiguredModel:
-    """Transformer in three stages with depth-wise convolutions between (A1.04); patches overlap, `stride` apart.
+    """Transformer in three stages with depth-wise convolutions between; patches overlap.
 
     Small images: patch 2, stride 1. Otherwise patch 16, stride 8, and 14 and 7 for B.
     """
@@ -109,8 +113,9 @@ def pooling_vit(
     smallest = image if isinstance(image, int) else min(image)
     require((patch <= smallest, f"image {image} is smaller than patch {patch}"))
     return PiT(
-        image, patch, stride, base_dims=size.widths, depth=chosen(depths, size.depths), heads=size.heads,
-        num_classes=classes, in_chans=channels, drop_rate=dropout, drop_path_rate=drop_path,
+        image, patch, stride, base_dims=size.widths, depth=stage_depths(depths, size.depths),
+        heads=size.heads, num_classes=classes, in_chans=channels, drop_rate=dropout,
+        drop_path_rate=drop_path,
     )  # fmt: skip
 
 
@@ -124,33 +129,27 @@ SWIN = {
 
 
 @family("swin", SWIN, by_size={"nano": {"image": 32, "patch": 2}})
-def swin(
+def build_swin(
     size: Staged,
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     channels: int = 3,  # of the image
-    patch: int | None = None,  # side of a patch; None chooses by the size of the image
-    window: int | None = None,  # side of a window in tokens; None chooses likewise
-    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    patch: int | None = None,  # side of a patch; None: by the size of the image
+    window: int | None = None,  # side of a window in tokens; None: likewise
+    depths: Depths = None,  # blocks of each stage; None: the size table's
     qkv_bias: bool = True,  # bias of queries, keys and values
     dropout: float = 0.0,  # before the classifier
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
 ) -> ConfiguredModel:
-    """Shifted windows (A1.05). Small images: patch 1, window 4; otherwise patch 4, window 7."""
+    """Shifted windows. Small images: patch 1, window 4; otherwise patch 4, window 7."""
     usual_patch, usual_window = (1, 4) if is_small(image) else (4, 7)
     patch = patch or usual_patch
-    rows, columns = patch_grid(image, patch)
-    require(
-        (
-            rows % 8 == columns % 8 == 0,
-            f"the grid {rows}x{columns} of patch {patch} cannot be halved three times",
-        )
-    )
+    check_halvings(image, patch)
     return Swin(
-        image, patch, channels, classes, embed_dim=size.widths[0], depths=chosen(depths, size.depths),
-        num_heads=size.heads, window_size=window or usual_window, qkv_bias=qkv_bias, drop_rate=dropout,
-        drop_path_rate=drop_path,
+        image, patch, channels, classes, embed_dim=size.widths[0], depths=stage_depths(depths,
+        size.depths), num_heads=size.heads, window_size=window or usual_window, qkv_bias=qkv_bias,
+        drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
 
 
@@ -162,35 +161,30 @@ TWINS = {
 
 
 @family("twins", TWINS)
-def twins_svt(
+def build_twins(
     size: Staged,
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     channels: int = 3,  # of the image
-    patch: int | None = None,  # side of a patch; None chooses by the size of the image
-    window: int | None = None,  # side of a window in tokens; None chooses likewise
-    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    patch: int | None = None,  # side of a patch; None: by the size of the image
+    window: int | None = None,  # side of a window in tokens; None: likewise
+    depths: Depths = None,  # blocks of each stage; None: the size table's
     dropout: float = 0.0,  # before the classifier
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
 ) -> ConfiguredModel:
-    """Windows alternating with attention to sub-sampled keys (A1.06).
+    """Windows alternating with attention to sub-sampled keys.
 
-    No paper states its CIFAR size; small images get Swin's, patch 1 and window 4. Otherwise patch 4, window 7.
+    No paper states its CIFAR size; small images get Swin's, patch 1 and window 4. Otherwise patch
+    4, window 7.
     """
     usual_patch, usual_window = (1, 4) if is_small(image) else (4, 7)
     patch = patch or usual_patch
-    rows, columns = patch_grid(image, patch)
-    require(
-        (
-            rows % 8 == columns % 8 == 0,
-            f"the grid {rows}x{columns} of patch {patch} cannot be halved three times",
-        )
-    )
+    check_halvings(image, patch)
     return Twins(
         image, patch, channels, classes, embed_dims=size.widths, num_heads=size.heads,
-        depths=chosen(depths, size.depths), wss=(window or usual_window,) * 4, drop_rate=dropout,
-        drop_path_rate=drop_path,
+        depths=stage_depths(depths, size.depths), wss=(window or usual_window,) * 4,
+        drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
 
 
@@ -198,23 +192,23 @@ MIXER = {"nano": (4, 96), "ti": (8, 256), "s": (8, 512), "b": (12, 768), "l": (2
 
 
 @family("mixer", MIXER, patches=(2, 4, 8, 16, 32), by_size={"nano": {"image": 32, "patch": 4}})
-def mixer(
+def build_mixer(
     size: tuple[int, int],
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     patch: int = 16,  # side of a patch in pixels, usually written in the name
     channels: int = 3,  # of the image
-    depth: int | None = None,  # blocks; None takes it from the size table
+    depth: int | None = None,  # blocks; None: the size table's
     dropout: float = 0.0,  # before the classifier
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
 ) -> ConfiguredModel:
-    """MLP-Mixer (A1.07): the token MLP is half as wide as a token, the channel MLP four times."""
+    """MLP-Mixer: the token MLP is half as wide as a token, the channel MLP four times."""
     patch_grid(image, patch)
     usual, width = size
     return MlpMixer(
-        classes, image, channels, patch, num_blocks=depth or usual, embed_dim=width, drop_rate=dropout,
-        drop_path_rate=drop_path,
+        classes, image, channels, patch, num_blocks=depth or usual, embed_dim=width,
+        drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
 
 
@@ -228,30 +222,28 @@ RESNET = {
 
 
 @family("resnet", RESNET)
-def resnet_family(
+def build_resnet(
     size: tuple[type[nn.Module], tuple[int, ...]],
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     channels: int = 3,  # of the image
     stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet"
-    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    depths: Depths = None,  # blocks of each stage; None: the size table's
     groups: int = 1,  # of the 3x3 convolutions
     group_width: int = 64,  # channels of a group in the first stage
     dropout: float = 0.0,  # before the classifier
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
 ) -> ConfiguredModel:
-    """Post-activation ResNet (A1.08). The small stem is one 3x3 convolution with stride 1 and no pooling."""
+    """Post-activation ResNet. The small stem is one 3x3 convolution with stride 1, no pooling."""
     block, usual = size
     model = ResNet(
-        block, chosen(depths, usual), classes, channels, cardinality=groups, base_width=group_width,
-        drop_rate=dropout, drop_path_rate=drop_path,
+        block, stage_depths(depths, usual), classes, channels, cardinality=groups,
+        base_width=group_width, drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
-        model.conv1, model.maxpool = (
-            nn.Conv2d(channels, 64, 3, padding=1, bias=False),
-            nn.Identity(),
-        )
+        model.conv1 = nn.Conv2d(channels, 64, 3, padding=1, bias=False)
+        model.maxpool = nn.Identity()
         nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     return model
 
@@ -260,22 +252,22 @@ RESNEXT = {"50": ((3, 4, 6, 3), 4), "101": ((3, 4, 23, 3), 8)}
 
 
 @family("resnext", RESNEXT)
-def resnext(
+def build_resnext(
     size: tuple[tuple[int, ...], int],
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     channels: int = 3,  # of the image
     stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet"
-    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    depths: Depths = None,  # blocks of each stage; None: the size table's
     dropout: float = 0.0,  # before the classifier
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
 ) -> ConfiguredModel:
-    """ResNeXt 32x4d and, for 101, 32x8d (A1.10)."""
+    """ResNeXt 32x4d and, for 101, 32x8d."""
     usual, group_width = size
-    return resnet_family(
-        (resnet.Bottleneck, usual), image=image, classes=classes, channels=channels, stem=stem, depths=depths,
-        groups=32, group_width=group_width, dropout=dropout, drop_path=drop_path,
+    return build_resnet(
+        (resnet.Bottleneck, usual), image=image, classes=classes, channels=channels, stem=stem,
+        depths=depths, groups=32, group_width=group_width, dropout=dropout, drop_path=drop_path,
     )  # fmt: skip
 
 
@@ -290,28 +282,30 @@ BIT = {
 
 
 @family("bit", BIT)
-def bit(
+def build_bit(
     size: tuple[tuple[int, ...], int],
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     channels: int = 3,  # of the image
     stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet"
-    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    depths: Depths = None,  # blocks of each stage; None: the size table's
     preact: bool = False,  # norm before the convolutions, as in the BiT paper
     dropout: float = 0.0,  # before the classifier
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
 ) -> ConfiguredModel:
-    """ResNet with GroupNorm and standardised weights, the "ResNet (BiT)" of the ViT paper (A1.11).
+    """ResNet with GroupNorm and standardised weights, the "ResNet (BiT)" of the ViT paper.
 
-    As there, normalisation follows the convolutions, and the last one of each block starts with scale zero. The
-    networks of the BiT paper itself, whose weights timm has as `resnetv2_*_bit`, have it before: `preact=True`.
+    As there, normalisation follows the convolutions, and the last one of each block starts with
+    scale zero. The networks of the BiT paper itself, whose weights timm has as `resnetv2_*_bit`,
+    have it before: `preact=True`.
     """
     usual, factor = size
     conv = partial(StdConv2d, eps=1e-5)
     model = BiTResNet(
-        chosen(depths, usual), num_classes=classes, in_chans=channels, width_factor=factor, preact=preact,
-        stem_type="fixed", conv_layer=conv, zero_init_last=True, drop_rate=dropout, drop_path_rate=drop_path,
+        stage_depths(depths, usual), num_classes=classes, in_chans=channels, width_factor=factor,
+        preact=preact, stem_type="fixed", conv_layer=conv, zero_init_last=True, drop_rate=dropout,
+        drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
         root: Any = model.stem
@@ -331,23 +325,24 @@ POOLFORMER = {
 
 
 @family("poolformer", POOLFORMER)
-def poolformer(
+def build_poolformer(
     size: Staged,
     *,
     image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 leaves the pooled features
+    classes: int = 1000,  # 0 returns the pooled features
     channels: int = 3,  # of the image
     stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet"
-    depths: Depths = None,  # blocks of each stage; None takes them from the size table
+    depths: Depths = None,  # blocks of each stage; None: the size table's
     dropout: float = 0.0,  # before the classifier
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0 (A2.23)
+    drop_path: float = 0.0,  # of the last block, growing linearly from 0
 ) -> ConfiguredModel:
-    """Transformer blocks whose mixer is average pooling (A1.21). A ViT with that mixer is `mixer="pool"`."""
+    """Transformer blocks with average pooling as mixer, as in a ViT with `mixer="pool"`."""
     scale = 1e-5 if sum(size.depths) <= 24 else 1e-6
     model = PoolFormer(
-        channels, classes, depths=chosen(depths, size.depths), dims=size.widths, downsample_norm=None,
-        mlp_act=nn.GELU, mlp_bias=True, norm_layers=GroupNorm1, layer_scale_init_values=scale,
-        res_scale_init_values=None, use_mlp_head=False, drop_rate=dropout, drop_path_rate=drop_path,
+        channels, classes, depths=stage_depths(depths, size.depths), dims=size.widths,
+        downsample_norm=None, mlp_act=nn.GELU, mlp_bias=True, norm_layers=GroupNorm1,
+        layer_scale_init_values=scale, res_scale_init_values=None, use_mlp_head=False,
+        drop_rate=dropout, drop_path_rate=drop_path,
     )  # fmt: skip
     if is_small(image, stem):
         root: Any = model.stem

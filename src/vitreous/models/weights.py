@@ -1,18 +1,17 @@
-"""Where the weights of a model come from, as far as anybody knows: nobody should read findings off random ones.
+"""Where the weights of a model come from, as far as known: random ones show no findings.
 
-Whoever loads or builds a model says so here. It holds for as long as the weights are the same: a model that was built
-and then trained by other code is not called random any more. Of a module that nobody vouches for, its normalisation
-layers tell: all of them as they are initialised means that no training has touched it.
+Whoever loads or builds a model marks it here. A mark holds as long as the weights are the same: a
+model that was built and then trained by other code is not called random any more. A module without
+a mark counts as random if all its normalisation layers are as they are initialised.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from hashlib import sha256
 from typing import Literal, TypeVar
 from weakref import WeakKeyDictionary
 
-from torch import Tensor, nn
+from torch import nn
 
 Weights = Literal["pretrained", "trained", "random", "unknown"]
 M = TypeVar("M", bound=nn.Module)
@@ -24,17 +23,17 @@ _MARKS: WeakKeyDictionary[nn.Module, tuple[Weights, str]] = WeakKeyDictionary()
 
 
 def mark(model: M, weights: Weights) -> M:
-    """Say where the weights of a model come from."""
+    """Note where the weights of a model come from; returns the model."""
     _MARKS[model] = weights, _sample(model)
     return model
 
 
 def weights_of(model: nn.Module) -> Weights:
-    """What is known of them now."""
-    said, then = _MARKS.get(model, ("unknown", ""))
-    if said != "unknown" and then == _sample(model):
-        return said
-    return "random" if _as_initialised(model) else "unknown"
+    """Where the weights of a model come from; "unknown" if nobody marked it and it is trained."""
+    weights, sample = _MARKS.get(model, ("unknown", ""))
+    if weights != "unknown" and sample == _sample(model):
+        return weights
+    return "random" if _is_initialised(model) else "unknown"
 
 
 def _sample(model: nn.Module) -> str:
@@ -46,23 +45,21 @@ def _sample(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _as_initialised(model: nn.Module) -> bool:
-    """Whether there are normalisation layers, all of which still scale by one (or zero) and shift by none."""
-    states = list(_norms(model))
-    return bool(states) and all(
-        bool((value == 0).all()) or (scales and bool((value == 1).all()))
-        for scales, value in states
-    )
+def _is_initialised(model: nn.Module) -> bool:
+    """Whether there are normalisation layers, and all scale by one (or zero) and shift by zero.
 
-
-def _norms(model: nn.Module) -> Iterator[tuple[bool, Tensor]]:
-    """What normalisation layers have learned or counted: whether one is a place to begin at, and the values."""
+    Parameters and running statistics count alike.
+    """
+    found = False
     for module in model.modules():
         if "norm" not in type(module).__name__.lower():
             continue
-        for name, value in [
-            *module.named_parameters(recurse=False),
-            *module.named_buffers(recurse=False),
-        ]:
-            if name in ("weight", "bias", "running_mean", "running_var") and not value.is_meta:
-                yield name in ("weight", "running_var"), value.detach()
+        tensors = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+        for name, value in tensors:
+            if name not in ("weight", "bias", "running_mean", "running_var") or value.is_meta:
+                continue
+            found = True
+            scales = name in ("weight", "running_var")
+            if not bool((value == 0).all() or (scales and (value == 1).all())):
+                return False
+    return found

@@ -68,9 +68,9 @@ def open(
     name = model if isinstance(model, str) else ""
     if isinstance(model, str):
         # imported here since it brings timm and torchvision, which a module does not need
-        from vitreous.models.loading import load
+        from vitreous.models.loading import load_model
 
-        model = load(model, pretrained=pretrained, image=image)
+        model = load_model(model, pretrained=pretrained, image=image)
     if not isinstance(model, nn.Module):
         raise VitreousError(f"A model is an nn.Module or a name, not {type(model).__name__}.")
     model = unwrapped(model)

@@ -35,7 +35,7 @@ from vitreous.studies.plan import Cell
 from vitreous.studies.running import STACK, trained
 from vitreous.studies.training import Images, Training
 from vitreous.training import prepare
-from vitreous.training.loop import Course
+from vitreous.training.loop import Trainer
 from vitreous.training.optim import schedule
 from vitreous.training.step import steps_of
 
@@ -241,23 +241,23 @@ class _Steps:
             model = _built(training.model, data, recipe)
             taught = training.teacher
             teacher = _built(taught.model, data, taught.recipe.but(head="keep")) if taught else None
-        self.course = Course(model, data, data, recipe, teacher, 0, device, False, Processes())
-        self.course.objective.train()
-        self.rows = torch.arange(batch, device=self.course.data.images.device)
+        self.trainer = Trainer(model, data, data, recipe, teacher, 0, device, False, Processes())
+        self.trainer.objective.train()
+        self.rows = torch.arange(batch, device=self.trainer.data.images.device)
         self.number = 0
 
     def seconds(self) -> float:
         """Of the next step."""
         began = perf_counter()
         with torch.random.fork_rng(devices=[]):
-            self.course.step(self.number, self.rows, 0.0)
-        float(self.course.step.sums[0])  # waits for a GPU
+            self.trainer.step(self.number, self.rows, 0.0)
+        float(self.trainer.step.sums[0])  # waits for a GPU
         self.number += 1
         return perf_counter() - began
 
 
 def _built(name: str, data: Dataset, recipe: Recipe) -> torch.nn.Module:
-    return prepare.model(name, data, recipe, 0, pretrained=False)[0]
+    return prepare.prepare_model(name, data, recipe, 0, pretrained=False)[0]
 
 
 def asked(root: Path) -> dict[tuple[str, str], float]:

@@ -26,8 +26,8 @@ from vitreous.errors import VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.measure.engine import analyse, inspect
 from vitreous.measure.inspection import Inspection, versions
+from vitreous.models.loading import model_of_run
 from vitreous.models.positions import Learned1d
-from vitreous.models.runs import from_run
 from vitreous.results import Column, Result
 from vitreous.results.files import is_intact
 from vitreous.storage.atomic_files import explain_write_errors, read_json, write_json
@@ -236,7 +236,7 @@ def _model(sitting: Sitting, root: Path, test: Dataset) -> nn.Module:
     """At its moment; at another resolution than it was trained at, if that is what is asked."""
     assert sitting.training is not None
     run = Run(root / TRAININGS / sitting.training.key)
-    model = from_run(run, sitting.moment)
+    model = model_of_run(run, sitting.moment)
     side = sitting.facts.get("resolution")
     if side is None or side == sitting.training.images.image:
         return model
@@ -358,4 +358,4 @@ def _rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def teacher(training: Training, root: Path) -> nn.Module:
     """The trained model of another cell."""
     run = Run(root / TRAININGS / training.key)
-    return from_run(run)
+    return model_of_run(run)

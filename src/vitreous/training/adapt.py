@@ -1,4 +1,4 @@
-"""A trained model for another task: a new classifier (A3.04, A3.06) and another resolution (A3.17)."""
+"""A trained model for another task: a new classifier, another resolution."""
 
 from __future__ import annotations
 
@@ -7,100 +7,105 @@ from copy import deepcopy
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from vitreous.errors import VitreousError
-from vitreous.models import convit, vit
+from vitreous.models.convit import ConViT, resize_convit
 from vitreous.models.registry import ConfiguredModel, build
-from vitreous.training.evaluate import evaluating
+from vitreous.models.vit import ViT, resize_vit
+from vitreous.training.evaluate import eval_mode
 
-Size = tuple[int, int]
+Sides = tuple[int, int]
 Head = Literal["keep", "zero", "last"]
 
 
-def adapt(model: nn.Module, *, classes: int, image: int | Size, head: Head = "zero") -> nn.Module:
-    """The same weights for `classes` classes and images of size `image`; the given model stays as it is.
+def adapt(model: nn.Module, *, classes: int, image: int | Sides, head: Head = "zero") -> nn.Module:
+    """A copy of a model for another number of classes and another image size.
 
-    "zero" removes the whole head and attaches a linear one of zeros; "last" draws the last layer anew, N(0, 0.02), and
-    leaves what is before it, as the hidden layer of a pre-training head; "keep" refuses a model with another number of
-    classes. Positions are interpolated where there are any. It works for our models and timm's, and, with "keep" and
-    its own image size, for any other.
+    Parameters
+    ----------
+    model
+        One of our models or timm's; with `head="keep"` and its own image size, any other.
+    classes, image
+        What the copy is for. Positions are interpolated where there are any.
+    head
+        "zero" removes the whole head and attaches a linear one of zeros. "last" draws the last
+        layer from N(0, 0.02) and leaves what is before it, as the hidden layer of a pre-training
+        head. "keep" raises if the number of classes differs.
+
+    Examples
+    --------
+    >>> adapt(load_model("nano:vit"), classes=100, image=48)
     """
     size = (image, image) if isinstance(image, int) else image
     model = _resized(deepcopy(model), size)
-    if head == "zero":
-        _attach_zeros(model, classes)
-    elif head == "last":
-        _draw_last(model, classes)
-    found = _answer(model, size).shape[-1]
-    if found != classes:
+    if head != "keep":
+        _replace_head(model, classes, head)
+    outputs = _count_outputs(model, size)
+    if outputs != classes:
         raise VitreousError(
-            f"The model answers with {found} classes and the data has {classes}: take head='zero', a new classifier."
+            f"The model answers with {outputs} classes and the data has {classes}: take "
+            "head='zero', a new classifier."
         )
     return model
 
 
-def _resized(model: nn.Module, size: Size) -> nn.Module:
-    """The first way that leads to a model which takes images of this size."""
-    for candidate in _ways(model, size):
+def _resized(model: nn.Module, size: Sides) -> nn.Module:
+    """The first candidate that takes images of this size."""
+    for candidate in _resizing_candidates(model, size):
         try:
-            _answer(candidate, size)
+            _count_outputs(candidate, size)
         except (AssertionError, RuntimeError, ValueError, VitreousError):
             continue
         return candidate
     raise VitreousError(
-        f"{type(model).__name__} cannot take images of {size[0]}x{size[1]}, its weights are tied to the size it was "
-        "built for: build it at that size, or resize the images."
+        f"{type(model).__name__} cannot take images of {size[0]}x{size[1]}, its weights are tied "
+        "to the size it was built for: build it at that size, or resize the images."
     )
 
 
-def _ways(model: Any, size: Size) -> Iterator[nn.Module]:
-    """Ours: interpolated, or built anew at that size with the same weights. timm's: by its own method. Or as it is."""
-    if isinstance(model, ConfiguredModel) and model.config["image"] in (
-        size,
-        list(size),
-        size[0] if size[0] == size[1] else 0,
-    ):
-        yield model
+def _resizing_candidates(model: Any, size: Sides) -> Iterator[nn.Module]:
+    """Ours interpolated, or built at that size with the same weights; timm's by its own method."""
+    if isinstance(model, ConfiguredModel):
+        image = model.config["image"]
+        if size == ((image, image) if isinstance(image, int) else tuple(image)):
+            yield model
+            return
+    if isinstance(model, ViT):
+        yield resize_vit(model, size)
         return
-    if isinstance(model, vit.ViT):
-        yield vit.resize(model, size)
-        return
-    if isinstance(model, convit.ConViT):
-        yield convit.resize(model, size)
+    if isinstance(model, ConViT):
+        yield resize_convit(model, size)
         return
     if isinstance(model, ConfiguredModel):
-        twin = build(**{**model.config, "image": size})
-        shapes = [
-            {name: value.shape for name, value in each.state_dict().items()}
-            for each in (model, twin)
-        ]
-        if shapes[0] == shapes[1]:
-            twin.load_state_dict(model.state_dict())
-            yield twin.to(next(model.parameters())).train(model.training)
+        rebuilt = build(**{**model.config, "image": size})
+        old, new = model.state_dict(), rebuilt.state_dict()
+        if {k: v.shape for k, v in old.items()} == {k: v.shape for k, v in new.items()}:
+            rebuilt.load_state_dict(old)
+            yield rebuilt.to(next(model.parameters())).train(model.training)
     yield model
     if hasattr(model, "set_input_size"):
         model.set_input_size(img_size=size)
         yield model
 
 
-def _check_replaceable(model: Any) -> None:
+def _replace_head(model: Any, classes: int, head: Head) -> None:
     if not hasattr(model, "reset_classifier") or not hasattr(model, "get_classifier"):
         raise VitreousError(
-            f"{type(model).__name__} has no reset_classifier, so its head cannot be replaced: replace it yourself and "
-            "take head='keep'."
+            f"{type(model).__name__} has no reset_classifier, so its head cannot be replaced: "
+            "replace it yourself and take head='keep'."
         )
-
-
-def _draw_last(model: Any, classes: int) -> None:
-    """A new last layer in the place of the old one, whatever stands before it."""
-    _check_replaceable(model)
-    heads = model.get_classifier()
-    for old in heads if isinstance(heads, tuple) else (heads,):
+    if head == "zero":
+        model.reset_classifier(classes)
+        for layer in _classifiers(model):
+            for parameter in layer.parameters():
+                nn.init.zeros_(parameter)
+        return
+    for old in _classifiers(model):
         if not isinstance(old, nn.Linear):
             raise VitreousError(
-                f"The head of {type(model).__name__} is {type(old).__name__}, no linear layer to be drawn anew: take "
-                "head='zero'."
+                f"The head of {type(model).__name__} is {type(old).__name__}, no linear layer to "
+                "be drawn anew: take head='zero'."
             )
         path = next(name for name, module in model.named_modules() if module is old)
         new = nn.Linear(old.in_features, classes).to(old.weight)
@@ -110,20 +115,16 @@ def _draw_last(model: Any, classes: int) -> None:
     model.num_classes = classes
 
 
-def _attach_zeros(model: Any, classes: int) -> None:
-    _check_replaceable(model)
-    model.reset_classifier(classes)
+def _classifiers(model: Any) -> tuple[nn.Module, ...]:
+    """The last layers of a model: one, or two if it is distilled."""
     heads = model.get_classifier()
-    with torch.no_grad():
-        for linear in heads if isinstance(heads, tuple) else (heads,):
-            for parameter in linear.parameters():
-                parameter.zero_()
+    return heads if isinstance(heads, tuple) else (heads,)
 
 
 @torch.no_grad()
-def _answer(model: nn.Module, size: Size) -> Tensor:
-    """What the model says to a grey image."""
+def _count_outputs(model: nn.Module, size: Sides) -> int:
+    """Number of classes that the model outputs for an image of this size."""
     like = next(model.parameters())
-    with evaluating(model):
-        answer: Any = model(torch.zeros(1, 3, *size, device=like.device, dtype=like.dtype))
-    return getattr(answer, "logits", answer)
+    with eval_mode(model):
+        output: Any = model(torch.zeros(1, 3, *size, device=like.device, dtype=like.dtype))
+    return getattr(output, "logits", output).shape[-1]

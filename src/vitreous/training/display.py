@@ -1,4 +1,4 @@
-"""A training as one sees it: a line for every epoch, and below a bar that moves with the steps."""
+"""Progress of a training on the terminal: a line for every epoch, below it a progress bar."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-BLINK = 0.25
-"""Seconds between two looks at the loss; on a GPU a look makes it wait."""
+REFRESH_EVERY = 0.25
+"""Seconds between two updates of the bar; reading the loss makes a GPU wait."""
 
 COLUMNS = {
     "epoch": ("epoch", "{:5d}"),
@@ -30,8 +30,16 @@ COLUMNS = {
 }
 
 
-class View:
-    """Shows it on the terminal, and to TensorBoard where that is installed; shows nothing if told so."""
+class TrainingDisplay:
+    """Shows a training on the terminal, and in TensorBoard if that is installed.
+
+    Parameters
+    ----------
+    show
+        Without it nothing is shown.
+    title, steps, per_epoch
+        Of the run: its name, its steps in total and per epoch.
+    """
 
     def __init__(self, show: bool, title: str, steps: int, per_epoch: int) -> None:
         self.show, self.title, self.steps, self.per_epoch = show, title, steps, per_epoch
@@ -39,13 +47,14 @@ class View:
         self.bar = Progress(
             TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[loss]}"),
             TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-            console=self.console, transient=True, expand=True, disable=not (show and self.console.is_terminal),
+            console=self.console, transient=True, expand=True,
+            disable=not (show and self.console.is_terminal),
         )  # fmt: skip
         self.task: TaskID | None = None
-        self.looked = 0.0
+        self.refreshed = 0.0
         self.board: Any = None
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> TrainingDisplay:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,12 +63,11 @@ class View:
             self.board.close()
 
     def begin(self, folder: Path, done: int) -> None:
-        """The head of the table."""
+        """Print the head of the table and start the bar after `done` steps."""
         self.console.print(f"[bold]{self.title}[/]", highlight=False)
         if done:
-            self.console.print(
-                f"going on after step {done} of {self.steps}", style="dim", highlight=False
-            )
+            resuming = f"resuming after step {done} of {self.steps}"
+            self.console.print(resuming, style="dim", highlight=False)
         heads = "  ".join(title.rjust(_width(form)) for title, form in COLUMNS.values())
         self.console.print(heads, style="dim", highlight=False)
         self.bar.start()
@@ -67,10 +75,12 @@ class View:
         self.board = _tensorboard(folder, done // self.per_epoch + 1) if self.show else None
 
     def step(self, done: int, sums: Any) -> None:
-        """Move the bar."""
-        if self.task is None or self.bar.disable or time.monotonic() - self.looked < BLINK:
+        """Move the bar; `sums` are those of `Step`."""
+        if self.task is None or self.bar.disable:
             return
-        self.looked = time.monotonic()
+        if time.monotonic() - self.refreshed < REFRESH_EVERY:
+            return
+        self.refreshed = time.monotonic()
         loss, _, steps = sums.tolist()
         epoch = f"epoch {-(-done // self.per_epoch)} of {-(-self.steps // self.per_epoch)}"
         self.bar.update(
@@ -78,7 +88,7 @@ class View:
         )
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """Write a line."""
+        """Print the line of an epoch."""
         cells = [
             form.format(record[key]) if key in record else "–".rjust(_width(form))
             for key, (_, form) in COLUMNS.items()
@@ -96,7 +106,7 @@ def _width(form: str) -> int:
 
 
 def _tensorboard(folder: Path, epoch: int) -> Any:
-    """A writer, if there is TensorBoard; what an earlier process has told of this epoch and later is forgotten."""
+    """A TensorBoard writer, if installed, that drops what was written from `epoch` on."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

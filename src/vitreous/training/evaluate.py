@@ -1,4 +1,4 @@
-"""Test error and NLL (A4.01): every image exactly once, whatever the batch and however many processes share it."""
+"""Test error and NLL: every image exactly once, for any batch size and number of processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from vitreous.data.dataset import Dataset
 from vitreous.distributed import Processes
@@ -23,14 +23,22 @@ def evaluate(
     precision: str = "fp32",
     processes: Processes | None = None,
 ) -> dict[str, float]:
-    """Error and mean NLL of the labels, on clean images, with the model in evaluation mode (and put back after)."""
+    """Error and mean NLL of a model in evaluation mode on clean images.
+
+    Returns
+    -------
+    `{"test_error": ..., "test_nll": ...}`. The model is left in the mode it was in.
+    """
     processes = processes or Processes()
     device = next(model.parameters()).device
     sums = torch.zeros(2, dtype=torch.float64, device="cpu" if device.type == "mps" else device)
-    with evaluating(model):
+    with eval_mode(model):
         for rows in torch.arange(processes.rank, len(data), processes.world).split(batch):
-            logits = predict(model, data, rows.to(data.images.device), device, precision)
+            images = data.normalise(data.images[rows.to(data.images.device)].to(device))
             labels = data.labels[rows.to(data.labels.device)].to(device)
+            with autocast(device, precision):
+                output: Any = model(images)
+            logits = getattr(output, "logits", output).float()
             wrong = (logits.argmax(-1) != labels).sum()
             nll = F.cross_entropy(logits, labels, reduction="sum")
             sums += torch.stack([wrong.float(), nll]).to(sums)
@@ -38,26 +46,16 @@ def evaluate(
     return {"test_error": error, "test_nll": nll}
 
 
-def predict(
-    model: nn.Module, data: Dataset, rows: Tensor, device: torch.device, precision: str
-) -> Tensor:
-    """float32 logits of some rows."""
-    images = data.normalise(data.images[rows].to(device))
-    with autocast(device, precision):
-        logits: Any = model(images)
-    return getattr(logits, "logits", logits).float()
-
-
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[Any]:
-    """bf16 where it is asked for; nothing otherwise."""
+    """torch's autocast to bfloat16 for precision "bf16", else a context that does nothing."""
     if precision != "bf16":
         return contextlib.nullcontext()
     return torch.autocast(device.type, torch.bfloat16)
 
 
 @contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while."""
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Inside, the model is in evaluation mode; after, every module is in the mode it was in."""
     before = {module: module.training for module in model.modules()}
     model.eval()
     try:

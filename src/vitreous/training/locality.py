@@ -1,4 +1,4 @@
-"""How local attention is while a model learns: gates (A4.20) and nonlocality (A4.19), for the record of a training."""
+"""How local attention is while a model learns, for the record of a training."""
 
 from __future__ import annotations
 
@@ -12,74 +12,76 @@ from torch import Tensor, nn
 from vitreous.models import mixers
 from vitreous.models.convit import GPSA, ConViT
 from vitreous.models.vit import ViT
-from vitreous.specimen.anatomy import Grid
-from vitreous.specimen.attention_geometry import mean_patch_distance
-from vitreous.training.evaluate import evaluating
+from vitreous.training.evaluate import eval_mode
 
-PerHead = list[list[float]]
+Grid = tuple[int, int]
 
 
-def record(model: nn.Module, images: Tensor) -> dict[str, Any]:
-    """Both under their names, as far as the model has them."""
-    found = {"gates": gates(model), "nonlocality": nonlocality(model, images)}
+def attention_locality(model: nn.Module, images: Tensor) -> dict[str, Any]:
+    """`{"gates": ..., "nonlocality": ...}`, as far as the model has them."""
+    found = {"gates": head_gates(model), "nonlocality": head_nonlocality(model, images)}
     return {name: values for name, values in found.items() if values}
 
 
-def gates(model: nn.Module) -> dict[str, list[float]]:
-    """σ(λ) of every gated layer by its path, one number a head (A4.20); nothing for models without gates."""
-    return {
-        path: layer.gate().tolist()
-        for path, layer in model.named_modules()
-        if isinstance(layer, GPSA)
-    }
+def head_gates(model: nn.Module) -> dict[str, list[float]]:
+    """The gates σ(λ) of every gated layer by its path, one number per head."""
+    layers = {path: m for path, m in model.named_modules() if isinstance(m, GPSA)}
+    return {path: layer.gate().tolist() for path, layer in layers.items()}
 
 
 @torch.no_grad()
-def nonlocality(model: nn.Module, images: Tensor) -> dict[str, PerHead]:
-    """D_loc of every layer and head in patches, mean over the images (A4.19): {"official": ..., "true": ...}.
+def head_nonlocality(model: nn.Module, images: Tensor) -> dict[str, list[list[float]]]:
+    """Nonlocality D_loc (d'Ascoli et al. 2021) of every layer and head, mean over images.
 
-    "true" reads each layer at its own input. "official" is the published logger, which gives every layer the bare patch
-    embedding, without norm and positions (X-22). Our ViT with full or neighbourhood attention and our ConViT have it,
-    other models have nothing.
+    Returns
+    -------
+    `{"official": ..., "true": ...}`, each (layers, heads). "true" reads each layer at its own
+    input. "official" is the published logger, which gives every layer the bare patch embedding,
+    without norm and positions. Models other than our ConViT and our ViT with full or neighbourhood
+    attention have neither.
     """
     readable = (mixers.Attention, mixers.NeighbourhoodAttention)
-    if not isinstance(model, ConViT) and not (
-        isinstance(model, ViT) and all(type(block.attn) in readable for block in model.blocks)
-    ):
+    is_readable_vit = isinstance(model, ViT) and all(
+        type(block.attn) in readable for block in model.blocks
+    )
+    if not is_readable_vit and not isinstance(model, ConViT):
         return {}
-    with evaluating(model):
-        patches: Tensor = model.patch_embed(images)
-        grid = _grid(images, patches.shape[1])
-        layers: list[tuple[Any, Tensor]] = list(_inputs(model, images, grid))
-        return {
-            "official": [
-                mean_patch_distance(_attention(layer, patches, grid), grid).tolist()
-                for layer, _ in layers
-            ],
-            "true": [
-                mean_patch_distance(_attention(layer, x, grid), grid).tolist()
-                for layer, x in layers
-            ],
-        }
+    readable_model: Any = model
+    with eval_mode(model):
+        patches: Tensor = readable_model.patch_embed(images)
+        height, width = images.shape[-2:]
+        side = isqrt(height * width // patches.shape[1])
+        grid = height // side, width // side
+        official, true = [], []
+        for layer, x in _attention_inputs(model, images, grid):
+            official.append(_mean_distance(_attention(layer, patches, grid), grid).tolist())
+            true.append(_mean_distance(_attention(layer, x, grid), grid).tolist())
+        return {"official": official, "true": true}
 
 
-def _grid(images: Tensor, count: int) -> Grid:
-    """Rows and columns of `count` square patches."""
-    height, width = images.shape[-2:]
-    side = isqrt(height * width // count)
-    return height // side, width // side
+def _mean_distance(attention: Tensor, grid: Grid) -> Tensor:
+    """(1/L) Σ_ij A_ij ‖δ_ij‖ of attention (n, heads, N, N), mean over n: one number per head.
+
+    Tokens before the patches are left out, and what remains of a row is scaled to sum to one.
+    """
+    length = grid[0] * grid[1]
+    among = attention[..., -length:, -length:].float()
+    among = among / among.sum(-1, keepdim=True)
+    axes = torch.meshgrid(*map(torch.arange, grid), indexing="ij")
+    row, column = (axis.flatten().float() for axis in axes)
+    distances = torch.hypot(row[:, None] - row, column[:, None] - column).to(among.device)
+    return (among * distances).sum((-1, -2)).mean(0) / length
 
 
-def _inputs(model: ViT | ConViT, images: Tensor, grid: Grid) -> Iterator[tuple[nn.Module, Tensor]]:
-    """Every attention with the normalised tokens that reach it."""
-    blocks: list[Any] = list(model.blocks)
+def _attention_inputs(model: Any, images: Tensor, grid: Grid) -> Iterator[tuple[Any, Tensor]]:
+    """Every attention layer with the normalised tokens that reach it."""
     x = model.embed(images)
-    for index, block in enumerate(blocks):
+    for index, block in enumerate(model.blocks):
         x = model.enter(index, x)
         yield block.attn, block.norm1(x)
         x = block(x) if isinstance(model, ViT) else block(x, grid)
 
 
 def _attention(layer: Any, x: Tensor, grid: Grid) -> Tensor:
-    """(n, heads, tokens, tokens) of any attention of ours."""
+    """Attention (n, heads, tokens, tokens) of any of our attention layers."""
     return layer.weights(x) if isinstance(layer, mixers.Attention) else layer.attention(x, grid)

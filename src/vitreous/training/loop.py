@@ -3,9 +3,9 @@
     for every epoch:
         for every batch of a fresh permutation:
             augment, loss, gradient, clip, step
-        measure on the test images, write a line, keep the weights of a checkpoint that is due, save the state
+        test, write a line of metrics, write the checkpoints that are due, save the state
 
-The same call goes on where a killed run was, and gives the finished one back without work.
+The same call resumes a run that was killed, and returns a finished one without work.
 """
 
 from __future__ import annotations
@@ -29,43 +29,44 @@ from vitreous.distributed import Processes, join_processes
 from vitreous.errors import VitreousError
 from vitreous.interrupts import defer_interrupts
 from vitreous.storage.run_folder import PREVIOUS, Run
-from vitreous.training import locality, prepare, recipes
-from vitreous.training.display import View
+from vitreous.training import prepare, recipes
+from vitreous.training.display import TrainingDisplay
 from vitreous.training.evaluate import evaluate
+from vitreous.training.locality import attention_locality
 from vitreous.training.objectives import objective
 from vitreous.training.optim import average, optimiser, schedule
-from vitreous.training.state import due_checkpoints, pack, unpack
+from vitreous.training.state import due_checkpoints, load_state_tensors, state_tensors
 from vitreous.training.step import Step, order, steps_of
 
 SAVE_EVERY = 30.0
-"""Seconds after which the state is saved again: what a killed run has to do over."""
+"""Seconds after which the state is saved again: what a killed run has to compute again."""
 
-LOOK_EVERY = 32
-"""Steps between looks at the loss and the clock where looking costs time: on a GPU, or with other processes."""
+CHECK_EVERY = 32
+"""Steps between checks of loss and clock where a check costs time: on a GPU, or with processes."""
 
-WATCHED = 256
-"""Test images on which the locality of attention is measured each epoch (A4.19)."""
+LOCALITY_IMAGES = 256
+"""Test images on which the locality of attention is measured each epoch."""
 
 
 class Diverged(VitreousError):
-    """The loss is no longer a number."""
+    """The loss, the weights or a test is no longer a finite number."""
 
 
 @dataclass(frozen=True)
 class Trained:
-    """What `train` gives back: the model (in evaluation mode), and the run's folder and records."""
+    """Result of `train`: the model in evaluation mode, the run's folder and its records."""
 
     model: nn.Module
     run: Run
     records: list[dict[str, Any]]
 
     def __post_init__(self) -> None:
-        """A run that an earlier version let end so is no result either."""
+        # Earlier versions could finish a run whose last step had ruined the weights.
         check_finite(self.model, self.records[-1] if self.records else {}, self.run)
 
     @property
     def accuracy(self) -> float:
-        """Share of the test images that are right at the end."""
+        """Share of the test images that are classified correctly at the end."""
         return 1 - float(self.records[-1]["test_error"])
 
 
@@ -83,33 +84,67 @@ def train(
     compile: bool | None = None,
     show: bool = True,
 ) -> Trained:
-    """Train `model` on `data` as `recipe` says; see `docs/train.md`.
+    """Train a model on labelled images.
 
-    `model` is a module, which is trained in place, or a name (with `pretrained` weights); `data` a `Dataset` or a name,
-    and then `test` is its test split. `out` is the run's folder, by default under `runs/`, named after all that the
-    result depends on. `compile` is on for GPUs.
+    Parameters
+    ----------
+    model
+        A module, which is trained in place, or a name.
+    data
+        Training images as a `Dataset`, or the name of a data set.
+    recipe
+        A `Recipe` or its name; `vitreous.recipes.names()` lists them.
+    test
+        Test images with the same classes; for a named data set, its test split.
+    out
+        Folder of the run; by default below `runs/`, with a name that is unique to the run.
+    seed
+        Random seed (default: 0) of weights, order and augmentation.
+    device
+        "auto", "cpu", "cuda", "cuda:1" or "mps".
+    pretrained
+        Start from published weights of a named model.
+    teacher
+        Model to learn from, for recipes that distil.
+    compile
+        Compile model and augmentation; by default on GPUs only.
+    show
+        Print progress.
+
+    Returns
+    -------
+    The trained model, its run folder and one record per epoch. Run the same call again to resume an
+    interrupted training (bit-exact on a CPU).
+
+    Examples
+    --------
+    >>> trained = vitreous.train("vit_nano", "world:shapes", "quick")
+    >>> trained.accuracy
     """
     where = choose_device(device)
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
-    data, test = prepare.images(data, test)
-    made, described = prepare.model(model, data, recipe, seed, pretrained)
-    identity = prepare.identity(described, data, test, recipe, seed, teacher)
-    title = prepare.title(identity)
+    data, test = prepare.prepare_images(data, test)
+    network, described = prepare.prepare_model(model, data, recipe, seed, pretrained)
+    identity = prepare.run_identity(described, data, test, recipe, seed, teacher)
+    title = prepare.run_title(identity)
     run = Run(out or Path("runs") / title)
     compile = where.type == "cuda" if compile is None else compile
-    team = join_processes(where)
-    with defer_interrupts(team.world) as stop, contextlib.ExitStack() as stack:
-        course = Course(made, data, test, recipe, teacher, seed, where, compile, team)
-        if team.first:
-            stack.enter_context(run.hold(identity, course.bytes(), "training"))
-        team.wait()
-        with View(show and team.first, title, course.plan.steps, course.steps) as view:
-            course.follow(run, stop, view)
-        return Trained(course.tested.eval(), run, course.records)
+    processes = join_processes(where)
+    with defer_interrupts(processes.world) as stop, contextlib.ExitStack() as stack:
+        trainer = Trainer(network, data, test, recipe, teacher, seed, where, compile, processes)
+        if processes.first:
+            stack.enter_context(run.hold(identity, trainer.disk_bytes(), "training"))
+        processes.wait()
+        display = TrainingDisplay(
+            show and processes.first, title, trainer.plan.steps, trainer.steps
+        )
+        with display:
+            trainer.fit(run, stop, display)
+        return Trained(trainer.tested.eval(), run, trainer.records)
 
 
-class Course:
-    """A training on its way."""
+class Trainer:
+    """One training: its model, data, optimiser and how far it has come."""
 
     def __init__(
         self,
@@ -121,176 +156,179 @@ class Course:
         seed: int,
         device: torch.device,
         compile: bool,
-        team: Processes,
+        processes: Processes,
     ) -> None:
-        self.model, self.recipe, self.seed, self.team = model.to(device), recipe, seed, team
-        self.data, self.test = prepare.resident(data, device), prepare.resident(test, device)
+        self.model, self.recipe, self.seed = model.to(device), recipe, seed
+        self.processes = processes
+        self.data = prepare.move_to_gpu(data, device)
+        self.test = prepare.move_to_gpu(test, device)
         self.steps, self.batch = steps_of(len(data), recipe)
         self.plan = schedule(recipe, self.steps)
         self.precision = recipe.precision
         if recipe.precision == "auto":
             self.precision = "bf16" if device.type == "cuda" else "fp32"
-        self.objective = objective(recipe, model, teacher=teacher, mean=data.mean, std=data.std).to(
-            device
-        )
+        loss = objective(recipe, model, teacher=teacher, mean=data.mean, std=data.std)
+        self.objective = loss.to(device)
         self.optimiser = optimiser(self.objective, recipe)
         self.mean = None if recipe.ema is None else average(self.model, recipe.ema)
         self.step = Step(
-            self.objective, self.optimiser, self.data, recipe,
-            batch=self.batch, seed=seed, precision=self.precision, processes=team, compile=compile,
+            self.objective, self.optimiser, self.data, recipe, batch=self.batch, seed=seed,
+            precision=self.precision, processes=processes, compile=compile,
         )  # fmt: skip
         self.done = 0  # steps
-        self.remembered = -1  # steps at the last record
+        self.recorded = -1  # steps at the last record
         self.seconds = 0.0  # of the epoch so far
-        self.saved = 0.0
+        self.saved = 0.0  # when the state was saved last
         self.records: list[dict[str, Any]] = []
 
-    def follow(self, run: Run, stop: list[int], view: View) -> None:
-        """From wherever the run is to its end."""
+    def fit(self, run: Run, stop: list[int], display: TrainingDisplay) -> None:
+        """Train from wherever the run is to its end."""
         self.resume(run)
-        if self.remembered == self.plan.steps:
-            self.repair(run)
+        if self.recorded == self.plan.steps:
+            self.restore_final_weights(run)
             return
-        if self.team.first:
+        if self.processes.first:
             run.write("environment.json", prepare.environment(self.step.device))
-        view.begin(run.folder, self.done)
+        display.begin(run.folder, self.done)
         if self.done == 0:
-            self.remember(run, view)
+            self.end_epoch(run, display)
         self.objective.train()
-        while self.remembered < self.plan.steps:
-            self.epoch(run, stop, view)
-            self.remember(run, view)
+        while self.recorded < self.plan.steps:
+            self.train_epoch(run, stop, display)
+            self.end_epoch(run, display)
 
-    def epoch(self, run: Run, stop: list[int], view: View) -> None:
-        """The rest of the epoch that has been begun, or the next."""
-        epoch = self.remembered // self.steps
-        batches = order(
-            len(self.data), self.steps, self.batch, self.recipe.augment.repeats, self.seed, epoch
-        )
+    def train_epoch(self, run: Run, stop: list[int], display: TrainingDisplay) -> None:
+        """Do the remaining steps of the current epoch."""
+        epoch = self.recorded // self.steps
+        first, last = epoch * self.steps, min((epoch + 1) * self.steps, self.plan.steps)
+        repeats = self.recipe.augment.repeats
+        batches = order(len(self.data), self.steps, self.batch, repeats, self.seed, epoch)
         batches = batches.to(self.data.images.device)
+        alone_on_cpu = self.step.device.type == "cpu" and self.processes.world == 1
+        check_every = 1 if alone_on_cpu else CHECK_EVERY
         began = time.perf_counter() - self.seconds
-        every = 1 if self.step.device.type == "cpu" and self.team.world == 1 else LOOK_EVERY
-        for number in range(self.done, min((epoch + 1) * self.steps, self.plan.steps)):
-            place = number - epoch * self.steps
-            then = batches[place + 1] if place + 1 < self.steps else None
-            self.step(number, batches[place], self.plan.lr(number), then)
+        for number in range(self.done, last):
+            place = number - first
+            upcoming = batches[place + 1] if place + 1 < self.steps else None
+            self.step(number, batches[place], self.plan.lr(number), upcoming)
             if self.mean is not None:
                 self.mean.update_parameters(self.model)
             self.done = number + 1
-            view.step(self.done, self.step.sums)
-            if self.done % every == 0:
-                self.look(run)
-                if self.team.any(bool(stop) or self.overdue):
-                    self.seconds = time.perf_counter() - began
-                    self.save(run)
-                if stop:
-                    raise KeyboardInterrupt(
-                        f"Stopped after step {self.done}, which is saved: the same command goes on."
-                    )
-        self.look(run)
+            display.step(self.done, self.step.sums)
+            if self.done % check_every:
+                continue
+            self.check_loss(run)
+            if self.processes.any(bool(stop) or self.save_is_due):
+                self.seconds = time.perf_counter() - began
+                self.save(run)
+            if stop:  # only here: a step in between is not on the disk
+                raise KeyboardInterrupt(
+                    f"Stopped after step {self.done}, which is saved: run the same command again "
+                    "to resume."
+                )
+        self.check_loss(run)
         self.seconds = time.perf_counter() - began
 
-    def look(self, run: Run) -> None:
-        """Stop if the loss is no number; the saved state is from before."""
-        bad = self.team.most(self.step.first_bad)
-        if bad >= 0:
-            raise Diverged(
-                f"The loss was no finite number in step {bad} (epoch {bad // self.steps + 1}, learning rate "
-                f"{self.plan.lr(bad):.2g}). The last good state is in {str(run.state)!r}; try a lower lr, a longer "
-                "warm-up, or clip=1."
-            )
-
-    def remember(self, run: Run, view: View) -> None:
-        """What is kept at the end of an epoch: weights, a line of metrics, the state; in this order."""
-        if self.remembered == self.done:
+    def end_epoch(self, run: Run, display: TrainingDisplay) -> None:
+        """Test, then write checkpoints, a line of metrics and the state, in this order."""
+        if self.recorded == self.done:
             return
         record = self.measure()
         check_finite(self.tested, record, run)
-        self.keep(run)
-        if self.team.first:
+        self.write_checkpoints(run)
+        if self.processes.first:
             run.append(record)
         self.records.append(json.loads(json.dumps(record)))  # as it is read back
-        self.remembered = self.done
-        if self.team.any(self.overdue) or self.done in (0, self.plan.steps):
+        self.recorded = self.done
+        if self.processes.any(self.save_is_due) or self.done in (0, self.plan.steps):
             self.save(run)
-        view.epoch(record)
+        display.epoch(record)
 
     def measure(self) -> dict[str, Any]:
-        """The record of an epoch (A4.01); before the first step, of the model as it begins."""
+        """The record of an epoch; before the first step, of the untrained model."""
         record: dict[str, Any] = {"epoch": -(-self.done // self.steps), "step": self.done}
         if self.done:
-            rows = (self.done - 1) % self.steps + 1
+            count = ((self.done - 1) % self.steps + 1) * self.batch
             record |= {"lr": self.plan.lr(self.done - 1), **self.step.take_sums()}
-            record |= {
-                "seconds": self.seconds,
-                "images_per_second": rows * self.batch / max(self.seconds, 1e-9),
-            }
+            record["seconds"] = self.seconds
+            record["images_per_second"] = count / max(self.seconds, 1e-9)
         self.seconds = 0.0
         if self.done != self.plan.steps and record["epoch"] % self.recipe.test_every:
             return record
         if self.recipe.objective != "masked":
-            batch = 2048 if self.step.device.type == "cuda" else 256
             record |= evaluate(
-                self.tested, self.test, batch=batch, precision=self.precision, processes=self.team
+                self.tested, self.test, batch=2048 if self.step.device.type == "cuda" else 256,
+                precision=self.precision, processes=self.processes,
+            )  # fmt: skip
+        images = self.test.images[:LOCALITY_IMAGES].to(self.step.device)
+        return record | attention_locality(self.tested, self.test.normalise(images))
+
+    def check_loss(self, run: Run) -> None:
+        """Raise `Diverged` if the loss of a step was not finite; the saved state is from before."""
+        bad = self.processes.most(self.step.first_bad)
+        if bad >= 0:
+            raise Diverged(
+                f"The loss was no finite number in step {bad} (epoch {bad // self.steps + 1}, "
+                f"learning rate {self.plan.lr(bad):.2g}). The last good state is in "
+                f"{str(run.state)!r}; try a lower lr, a longer warm-up, or clip=1."
             )
-        images = self.test.normalise(self.test.images[:WATCHED].to(self.step.device))
-        return record | locality.record(self.tested, images)
 
     @property
-    def overdue(self) -> bool:
-        """Whether the state has not been saved for a while."""
+    def save_is_due(self) -> bool:
+        """Whether the state was last saved more than `SAVE_EVERY` seconds ago."""
         return time.monotonic() - self.saved > SAVE_EVERY
 
     @property
     def tested(self) -> nn.Module:
-        """The model, or the running mean of its weights."""
+        """The model to test and keep: the running mean of the weights if the recipe has one."""
         return self.model if self.mean is None else self.mean.module
 
-    def keep(self, run: Run) -> None:
-        """Write the weights of a checkpoint that is due."""
-        if self.team.first:
-            for name in due_checkpoints(self.recipe, self.plan, self.steps, self.done):
-                run.save(f"weights/{name}.safetensors", self.tested.state_dict(), step=self.done)
+    def write_checkpoints(self, run: Run) -> None:
+        """Write the weights under the name of every checkpoint that is due."""
+        if not self.processes.first:
+            return
+        for name in due_checkpoints(self.recipe, self.plan, self.steps, self.done):
+            run.save(f"weights/{name}.safetensors", self.tested.state_dict(), step=self.done)
 
     def save(self, run: Run) -> None:
-        """Write the state from which `resume` goes on."""
-        self.look(run)
+        """Write the state from which `resume` continues."""
+        self.check_loss(run)
         check_finite(self.model, {}, run)
         self.step.share_sums()
-        if self.team.first:
-            tensors = pack(self.objective, self.optimiser, self.mean) | {"sums": self.step.sums}
-            notes = {"step": self.done, "remembered": self.remembered, "seconds": self.seconds}
+        if self.processes.first:
+            tensors = state_tensors(self.objective, self.optimiser, self.mean)
+            # "remembered" is `recorded` under the name that it has in the files of version 0.1.
             run.save_state(
-                tensors, self.remembered == self.plan.steps, **notes, records=self.records
-            )
+                tensors | {"sums": self.step.sums}, self.recorded == self.plan.steps,
+                step=self.done, remembered=self.recorded, seconds=self.seconds,
+                records=self.records,
+            )  # fmt: skip
         self.saved = time.monotonic()
 
     def resume(self, run: Run) -> None:
-        """Go back to the latest saved state that is intact, if there is one; the records are those of that state."""
+        """Load the latest intact state, if any, with its records."""
         state = run.read_state()
-        if state is None and self.finished(run):
+        if state is None and self.load_finished(run):
             return
         latest = state or run.read_state(PREVIOUS)
         if latest is not None:
             tensors, notes = latest
-            unpack(tensors, self.objective, self.optimiser, self.mean)
+            load_state_tensors(tensors, self.objective, self.optimiser, self.mean)
             self.step.sums.copy_(tensors["sums"])
-            self.done, self.remembered, self.seconds = (
-                notes["step"],
-                notes["remembered"],
-                notes["seconds"],
-            )
-            self.records = (
-                notes["records"] if "records" in notes else run.records_up_to(notes["metrics"])
-            )
-        self.team.wait()  # nobody reads any more
-        if self.team.first:
+            self.done, self.recorded = notes["step"], notes["remembered"]
+            self.seconds = notes["seconds"]
+            if "records" in notes:
+                self.records = notes["records"]
+            else:  # version 0.1
+                self.records = run.records_up_to(notes["metrics"])
+        self.processes.wait()  # nobody reads any more
+        if self.processes.first:
             run.rewrite(self.records)
             if state is None:
                 run.state.unlink(missing_ok=True)  # it would take the place of the previous one
 
-    def finished(self, run: Run) -> bool:
-        """Whether the final weights and all records are there, so that no state is needed; then they are taken."""
+    def load_finished(self, run: Run) -> bool:
+        """Load final weights and records, and return True, if a finished run has lost its state."""
         try:
             (tensors, notes), records = run.read_weights(), run.records()
         except VitreousError:
@@ -298,42 +336,44 @@ class Course:
         if not records or not notes["step"] == records[-1]["step"] == self.plan.steps:
             return False
         self.tested.load_state_dict(tensors)
-        self.done = self.remembered = self.plan.steps
+        self.done = self.recorded = self.plan.steps
         self.records = records
         return True
 
-    def repair(self, run: Run) -> None:
-        """The final weights of a finished run, if they were lost."""
+    def restore_final_weights(self, run: Run) -> None:
+        """Write the final weights of a finished run again if they are lost or damaged."""
         try:
             run.read_weights()
         except VitreousError:
-            self.keep(run)
+            self.write_checkpoints(run)
 
-    def bytes(self) -> int:
-        """What the run will write, generously."""
+    def disk_bytes(self) -> int:
+        """Upper estimate of what the run will write."""
         weights = sum(t.numel() * t.element_size() for t in self.model.state_dict().values())
-        kept = {"none": 1, "moments": 5, "epochs": 5 + self.plan.epochs}[self.recipe.keep]
-        return weights * (kept + 2 * (4 + (self.mean is not None))) + (1 << 20)
+        checkpoints = {"none": 1, "moments": 5, "epochs": 5 + self.plan.epochs}[self.recipe.keep]
+        states = 2 * (4 + (self.mean is not None))
+        return weights * (checkpoints + states) + (1 << 20)
 
 
 def check_finite(model: nn.Module, record: Mapping[str, Any], run: Run) -> None:
-    """An error if losses, the weights or what normalisation layers count are no finite numbers: the last step of a
-    training may ruin the weights after a loss that was fine, and a test may fail alone."""
+    """Raise `Diverged` if losses of the record, weights or buffers are not finite.
+
+    The last step of a training may ruin the weights after a loss that was fine. Buffers that are
+    attention masks may hold -inf.
+    """
     bad = [name for name in ("train_nll", "test_nll") if not isfinite(record.get(name, 0.0))]
-    values = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    bad += [
-        name
-        for name, value in values.items()
-        if value.is_floating_point()
-        and bool((value.isnan() if "mask" in name else ~value.isfinite()).any())
-    ][:1]
+    for name, value in [*model.named_parameters(), *model.named_buffers()]:
+        if not value.is_floating_point():
+            continue
+        wrong = value.isnan() if "mask" in name else ~value.isfinite()
+        if bool(wrong.any()):
+            bad.append(name)
+            break
     if bad:
         after = f" after step {record['step']}" if "step" in record else ""
-        state = (
-            f"The last good state is in {str(run.state)!r}"
-            if run.state.exists()
-            else "No state was saved before"
-        )
+        state = "No state was saved before"
+        if run.state.exists():
+            state = f"The last good state is in {str(run.state)!r}"
         raise Diverged(
             f"{' and '.join(bad)} held no finite numbers{after}. {state}; try a lower lr or clip=1."
         )

@@ -1,7 +1,7 @@
-"""What is minimised: a module around the model that gives the loss of a batch.
+"""Objectives: modules around a model whose forward pass is the loss of a batch.
 
-The training loop knows nothing else: it compiles, distributes and checkpoints this one module. `objective` builds the
-one that a recipe names. Every loss is computed in float32, whatever precision the model runs in.
+The training loop knows nothing else: it compiles, distributes and saves this one module.
+`objective` builds the one that a recipe names. Losses are computed in float32 at every precision.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Target = Literal["colour", "patch_colours", "pixels"]
 
 
 class Objective(nn.Module):
-    """`forward(images, targets)` is the mean loss of normalised images and soft targets (n, classes)."""
+    """Base class: `forward(images, targets)` is the mean loss of a batch with soft targets."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -38,14 +38,21 @@ class Classify(Objective):
 
 
 class Distil(Objective):
-    """Cross-entropy with the targets, and with what a teacher says of the same images (A3.14).
+    """Cross-entropy with the targets, and with a teacher's output for the same images (DeiT).
 
-    `hard` takes the teacher's arg-max for the truth; otherwise τ² KL(teacher ‖ student) at temperature τ, per image as
-    in DeiT's paper (its code divides by the number of classes as well). `taught` is the weight of this second term. A
-    distilled model gives two outputs, and the second learns from the teacher; any other learns both with one.
-
-    The teacher follows to the model's device, but it is no part of the module: it is always in evaluation mode, has no
-    gradients, and no checkpoint holds it. It sees the images as they are normalised for the student.
+    Parameters
+    ----------
+    model
+        A distilled model has two outputs, and the second learns from the teacher. Any other model
+        learns both with one output.
+    teacher
+        Gets the images as they are normalised for the student. It moves to devices with this
+        module but is no part of it: always in evaluation mode, without gradients, never saved.
+    hard
+        Whether the teacher's arg-max is the label; else the loss is τ² KL(teacher ‖ student) at
+        temperature τ, per image as in the paper (its code also divides by the number of classes).
+    tau, taught
+        The temperature τ, and the weight of the teacher's term.
     """
 
     def __init__(
@@ -55,50 +62,53 @@ class Distil(Objective):
         ours, theirs = (getattr(each, "num_classes", None) for each in (model, teacher))
         if None not in (ours, theirs) and ours != theirs:
             raise VitreousError(
-                f"The teacher knows {theirs} classes and the model {ours}: they have to be the same."
+                f"The teacher knows {theirs} classes and the model {ours}: they have to be the "
+                "same."
             )
-        self.hidden = (
-            teacher.eval().requires_grad_(False),
-        )  # in a tuple, where nn.Module does not look
+        # In a tuple, because nn.Module registers only modules that are attributes themselves.
+        self.teacher = (teacher.eval().requires_grad_(False),)
         self.hard, self.tau, self.taught = hard, tau, taught
         enable = getattr(model, "set_distilled_training", None)
         if enable is not None:
             enable(True)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """What every move to a device or type goes through: the teacher comes along."""
-        teacher: Any = self.hidden[0]
+        """Move the teacher too: nn.Module sends `to`, `cuda`, `float` and the like through here."""
+        teacher: Any = self.teacher[0]
         teacher._apply(fn, recurse)
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def forward(self, images: Tensor, targets: Tensor) -> Tensor:
-        answer = self.model(images)
-        own, second = map(_logits, answer if isinstance(answer, tuple) else (answer, answer))
+        output = self.model(images)
+        pair = output if isinstance(output, tuple) else (output, output)
+        first, second = _logits(pair[0]), _logits(pair[1])
         with torch.no_grad():
-            teacher = _logits(self.hidden[0](images))
+            teacher = _logits(self.teacher[0](images))
         if teacher.shape != second.shape:
             raise VitreousError(
                 f"The teacher answers {tuple(teacher.shape)} and the model {tuple(second.shape)}."
             )
         if self.hard:
-            lesson = F.cross_entropy(second, teacher.argmax(-1))
+            distilled = F.cross_entropy(second, teacher.argmax(-1))
         else:
-            said, right = (F.log_softmax(logits / self.tau, -1) for logits in (second, teacher))
-            lesson = self.tau**2 * F.kl_div(said, right, reduction="batchmean", log_target=True)
-        return (1 - self.taught) * F.cross_entropy(own, targets) + self.taught * lesson
+            student = F.log_softmax(second / self.tau, -1)
+            truth = F.log_softmax(teacher / self.tau, -1)
+            divergence = F.kl_div(student, truth, reduction="batchmean", log_target=True)
+            distilled = self.tau**2 * divergence
+        return (1 - self.taught) * F.cross_entropy(first, targets) + self.taught * distilled
 
 
 class MaskedPatches(Objective):
-    """Predict what corrupted patches looked like (A3.07); the targets of the data are not used.
+    """Masked patch prediction (Dosovitskiy et al. 2021, B.1.2); the labels are not used.
 
-    Of every image exactly `share` of the patch embeddings are corrupted: 80 % become a learned token, 10 % that of
-    another patch of the image, 10 % stay. What is predicted, at those places only:
+    Of every image exactly `share` of the patch embeddings are corrupted: 80 % become a learned
+    token, 10 % that of another patch of the image, 10 % stay. At those places only, the target is
 
     - "colour": the mean colour with 3 bits a channel, one of 512;
     - "patch_colours": the same for each cell of the patch shrunk to 4 x 4, 16 times one of 512;
-    - "pixels": all pixels of the patch as the model sees them, by squared error.
+    - "pixels": all normalised pixels of the patch, by squared error.
 
-    The classifier takes no part and is frozen, so that no process waits for its gradients.
+    The classifier is not used. It is frozen, because DDP would wait for its gradients.
     """
 
     mean: Tensor
@@ -113,27 +123,24 @@ class MaskedPatches(Objective):
                 f"Masked patches are for our ViT with stem='patch', not for {type(model).__name__}."
             )
         self.patch = int(model.patch_embed.proj.kernel_size[0])
-        self.count = round(
-            share * _patches(torch.empty(1, *model.shape, device="meta"), self.patch).shape[1]
-        )
+        channels, height, width = model.shape
+        self.count = round(share * (height // self.patch * (width // self.patch)))
         if target == "patch_colours" and self.patch < 4:
             raise VitreousError(
-                f"masked_target 'patch_colours' needs patches of at least 4 pixels, not {self.patch}."
+                "masked_target 'patch_colours' needs patches of at least 4 pixels, not "
+                f"{self.patch}."
             )
         if not self.count:
             raise VitreousError(
-                f"masked_share {share} of the patches of {model.shape[1:]} is none: take a larger one."
+                f"masked_share {share} of the patches of {model.shape[1:]} is none: take a larger "
+                "one."
             )
         self.target = target
-        outputs = {
-            "colour": 512,
-            "patch_colours": 16 * 512,
-            "pixels": model.shape[0] * self.patch**2,
-        }[target]
+        counts = {"colour": 512, "patch_colours": 16 * 512, "pixels": channels * self.patch**2}
         self.mask_token = nn.Parameter(0.02 * torch.randn(model.num_features))
-        self.predict = nn.Linear(model.num_features, outputs)
-        for name, moments in (("mean", mean), ("std", std)):
-            self.register_buffer(name, torch.tensor(moments).view(-1, 1, 1), persistent=False)
+        self.predict = nn.Linear(model.num_features, counts[target])
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(std).view(-1, 1, 1), persistent=False)
         for part in (model.fc_norm, model.pre_logits, model.head, model.head_dist):
             if part is not None:
                 part.requires_grad_(False)
@@ -144,28 +151,27 @@ class MaskedPatches(Objective):
         x = model.place(tokens)
         for index, block in enumerate(model.blocks):
             x = block(model.enter(index, x))
-        x = _take(model.norm(x)[:, model.num_prefix_tokens :], chosen)
-        truth = _take(self.truth(images).flatten(2), chosen)
-        answer = self.predict(x).float()
+        x = _gather_tokens(model.norm(x)[:, model.num_prefix_tokens :], chosen)
+        truth = _gather_tokens(self.truth(images).flatten(2), chosen)
+        predicted = self.predict(x).float()
         if self.target == "pixels":
-            return F.mse_loss(answer, truth)
-        return F.cross_entropy(answer.unflatten(-1, (-1, 512)).flatten(0, 2), truth.flatten())
+            return F.mse_loss(predicted, truth)
+        return F.cross_entropy(predicted.unflatten(-1, (-1, 512)).flatten(0, 2), truth.flatten())
 
     def corrupt(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings (n, N, d) with some replaced, and which (n, count)."""
+        """Patch embeddings (n, N, d) with some replaced, and the numbers of those (n, count)."""
         batch, total, _ = tokens.shape
         draw = torch.rand(batch, total + self.count, device=tokens.device)
         chosen = draw[:, :total].argsort(1)[:, : self.count]
         fate = draw[:, total:, None]
-        others = (
-            chosen + torch.randint(1, max(2, total), chosen.shape, device=tokens.device)
-        ) % total
-        changed = torch.where(fate < 0.9, _take(tokens, others), _take(tokens, chosen))
+        shift = torch.randint(1, max(2, total), chosen.shape, device=tokens.device)
+        others = _gather_tokens(tokens, (chosen + shift) % total)
+        changed = torch.where(fate < 0.9, others, _gather_tokens(tokens, chosen))
         changed = torch.where(fate < 0.8, self.mask_token.to(tokens.dtype), changed)
         return tokens.scatter(1, chosen[..., None].expand_as(changed), changed), chosen
 
     def truth(self, images: Tensor) -> Tensor:
-        """What is to be predicted of every patch: (n, N, numbers)."""
+        """The targets of every patch: (n, N, numbers)."""
         images = images.float()
         if self.target == "pixels":
             return _patches(images, self.patch).flatten(2)
@@ -180,13 +186,14 @@ class MaskedPatches(Objective):
 def objective(
     recipe: Recipe, model: nn.Module, *, teacher: nn.Module | None = None, mean: Triple, std: Triple
 ) -> Objective:
-    """What the recipe asks to minimise; `mean` and `std` are those that the images were normalised with."""
+    """The recipe's objective; `mean` and `std` are those that the images were normalised with."""
     distils = recipe.objective in ("distil_hard", "distil_soft")
     if distils and teacher is None:
         raise VitreousError(f"The recipe {recipe.name!r} learns from a teacher and none was given.")
     if teacher is not None and not distils:
         raise VitreousError(
-            f"A teacher was given and the recipe {recipe.name!r} has objective {recipe.objective!r}."
+            f"A teacher was given and the recipe {recipe.name!r} has objective "
+            f"{recipe.objective!r}."
         )
     if teacher is not None:
         hard = recipe.objective == "distil_hard"
@@ -198,19 +205,18 @@ def objective(
     return Classify(model)
 
 
-def _logits(answer: Any) -> Tensor:
-    """float32 logits of a model, also of one of Hugging Face's."""
-    return getattr(answer, "logits", answer).float()
+def _logits(output: Any) -> Tensor:
+    """float32 logits from a model's output, which may be an object of Hugging Face's."""
+    return getattr(output, "logits", output).float()
 
 
-def _take(tokens: Tensor, chosen: Tensor) -> Tensor:
-    """Rows (n, k) of tokens (n, N, d)."""
+def _gather_tokens(tokens: Tensor, chosen: Tensor) -> Tensor:
+    """Tokens (n, N, d) at the places (n, k): (n, k, d)."""
     return tokens.gather(1, chosen[..., None].expand(-1, -1, tokens.shape[-1]))
 
 
 def _patches(images: Tensor, side: int) -> Tensor:
-    """(n, N, channels, side, side), in the order of the tokens."""
-    cut = images.unflatten(-1, (-1, side)).unflatten(
-        -3, (-1, side)
-    )  # n, channels, rows, side, columns, side
-    return cut.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
+    """Patches of images in the order of the tokens: (n, N, channels, side, side)."""
+    # n, channels, rows, side, columns, side
+    grid = images.unflatten(-1, (-1, side)).unflatten(-3, (-1, side))
+    return grid.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)

@@ -1,6 +1,6 @@
-"""How weights move: learning-rate schedules, weight decay, freezing, clipping, SAM (A3.08) and the running mean.
+"""How weights move: learning-rate schedule, weight decay, freezing, clipping, SAM, running mean.
 
-Everything is a function of what it is given: a schedule of the step, so that resuming needs no saved state.
+The learning rate is a function of the step alone, so that resuming needs no saved schedule.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from vitreous.errors import UnknownName, VitreousError
 from vitreous.training.objectives import Objective
 
 TABLES = ("pos_embed", "position_", "_token", "bias_table")
-"""Parts of names by which positions and extra tokens are known in timm, torchvision and Hugging Face."""
+"""Parts of names that positions and extra tokens have in timm, torchvision and Hugging Face."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The learning rate of every step: a linear warm-up, the descent that the recipe names, and a cool-down."""
+    """The learning rate of every step: linear warm-up, the recipe's descent, cool-down."""
 
     recipe: Recipe
     steps_per_epoch: int
@@ -45,7 +45,7 @@ class Schedule:
         return math.ceil(self.steps / self.steps_per_epoch)
 
     def lr(self, step: int) -> float:
-        """Of the step counted from 0. The warm-up reaches the highest lr with the first step after it (A3.18)."""
+        """Learning rate of a step, counted from 0; the first after the warm-up has the highest."""
         recipe, since = self.recipe, step - self.warmup_steps
         if since < 0:
             return recipe.warmup_from + (recipe.lr - recipe.warmup_from) * step / self.warmup_steps
@@ -53,48 +53,48 @@ class Schedule:
             return recipe.last_lr
         if recipe.schedule == "step":
             epoch = (since if recipe.warmup_extra else step) // self.steps_per_epoch
-            return recipe.lr * recipe.gamma ** sum(
-                epoch >= milestone for milestone in recipe.milestones
-            )
+            passed = sum(epoch >= milestone for milestone in recipe.milestones)
+            return recipe.lr * recipe.gamma**passed
         if recipe.paced == "epoch":
             since -= since % self.steps_per_epoch
-        return recipe.last_lr + (recipe.lr - recipe.last_lr) * self._height(since / self.descent)
-
-    def _height(self, progress: float) -> float:
-        """Of the descent, from 1 to 0."""
-        if self.recipe.schedule == "cosine":
-            return (1 + math.cos(math.pi * progress)) / 2
-        return 1 - progress if self.recipe.schedule == "linear" else 1.0
+        progress = since / self.descent
+        height = 1.0  # of the descent, from 1 to 0
+        if recipe.schedule == "cosine":
+            height = (1 + math.cos(math.pi * progress)) / 2
+        elif recipe.schedule == "linear":
+            height = 1 - progress
+        return recipe.last_lr + (recipe.lr - recipe.last_lr) * height
 
 
 def schedule(recipe: Recipe, steps_per_epoch: int) -> Schedule:
-    """The recipe's lengths, which are in epochs or steps, all in steps."""
-    warmup = (
-        round(recipe.warmup * steps_per_epoch)
-        if recipe.warmup_steps is None
-        else recipe.warmup_steps
-    )
-    length = recipe.epochs * steps_per_epoch if recipe.steps is None else recipe.steps
+    """The recipe's schedule, with its lengths in epochs or steps converted to steps."""
+    warmup, length = recipe.warmup_steps, recipe.steps
+    if warmup is None:
+        warmup = round(recipe.warmup * steps_per_epoch)
+    if length is None:
+        length = recipe.epochs * steps_per_epoch
     descent = length if recipe.warmup_extra else length - warmup
     if descent < 0:
         raise VitreousError(
-            f"The warm-up of {recipe.name!r} takes {warmup} steps and the whole training only {length} "
-            f"({steps_per_epoch} an epoch): train for more epochs or set warmup_steps lower."
+            f"The warm-up of {recipe.name!r} takes {warmup} steps and the whole training only "
+            f"{length} ({steps_per_epoch} an epoch): train for more epochs or set warmup_steps "
+            "lower."
         )
     return Schedule(recipe, steps_per_epoch, warmup, descent, recipe.cooldown * steps_per_epoch)
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
-    """Keep the parameters whose names match (`blocks.[0-9].attn.*`) as they are (A3.13); their names."""
+    """Stop training the parameters whose names match a pattern; returns their names.
+
+    Examples
+    --------
+    >>> freeze(model, ["blocks.[0-9].attn.*"])
+    """
     named = dict(model.named_parameters())
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in named):
-            raise UnknownName(
-                "parameter to freeze called",
-                pattern,
-                named,
-                "Patterns match whole names, with * and ?.",
-            )
+            hint = "Patterns match whole names, with * and ?."
+            raise UnknownName("parameter to freeze called", pattern, named, hint)
     frozen = [name for name in named if any(fnmatchcase(name, pattern) for pattern in patterns)]
     for name in frozen:
         named[name].requires_grad_(False)
@@ -102,14 +102,16 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> list[str]:
 
 
 def undecayed(model: nn.Module) -> set[str]:
-    """Names of the parameters that `decay="matrices"` spares: one-dimensional ones, positions, tokens (D2).
+    """Names of the parameters that get no weight decay with `decay="matrices"`.
 
-    Besides these it asks every part of the model that has a `no_weight_decay`, which is timm's habit and ours.
+    These are one-dimensional parameters, positions and tokens, and those that any part of the model
+    lists in a method `no_weight_decay`, as timm's models and ours do.
     """
     spared = set()
     for path, module in model.named_modules():
-        asked = getattr(module, "no_weight_decay", None)
-        spared |= {f"{path}.{name}".lstrip(".") for name in asked()} if callable(asked) else set()
+        listed = getattr(module, "no_weight_decay", None)
+        if callable(listed):
+            spared |= {f"{path}.{name}".lstrip(".") for name in listed()}
     for name, parameter in model.named_parameters():
         if parameter.ndim <= 1 or any(part in name.rpartition(".")[2] for part in TABLES):
             spared.add(name)
@@ -117,31 +119,30 @@ def undecayed(model: nn.Module) -> set[str]:
 
 
 def optimiser(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    """AdamW or SGD over what the recipe does not freeze, in two groups: with weight decay and without.
+    """The recipe's optimiser, with weights that decay in one group and the others in a second.
 
-    Takes a model, or an objective around one; names that the recipe freezes are always the model's.
+    Freezes parameters as the recipe says, by their names in the model, also for an `Objective`
+    around it.
     """
     freeze(model.model if isinstance(model, Objective) else model, recipe.freeze)
     spared = undecayed(model) if recipe.decay == "matrices" else set()
-    trained = {
-        name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad
-    }
+    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     if not trained:
         raise VitreousError(
-            f"The recipe {recipe.name!r} has nothing to train: every parameter of the model is frozen."
+            f"The recipe {recipe.name!r} has nothing to train: every parameter of the model is "
+            "frozen."
         )
-    decayed = [parameter for name, parameter in trained.items() if name not in spared]
-    others = [parameter for name, parameter in trained.items() if name in spared]
+    decayed = [p for name, p in trained.items() if name not in spared]
+    others = [p for name, p in trained.items() if name in spared]
     groups = [
         {"params": decayed, "weight_decay": recipe.weight_decay},
         {"params": others, "weight_decay": 0.0},
     ]
-    groups = [group for group in groups if group["params"]]
-    return moved_by(groups, recipe)
+    return optimiser_of_groups([group for group in groups if group["params"]], recipe)
 
 
-def moved_by(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
-    """The recipe's optimiser over these groups of parameters."""
+def optimiser_of_groups(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimizer:
+    """AdamW or SGD over groups of parameters, fused if all of them are on a GPU."""
     fused = all(parameter.is_cuda for group in groups for parameter in group["params"]) or None
     if recipe.optimiser == "sgd":
         return torch.optim.SGD(
@@ -150,45 +151,40 @@ def moved_by(groups: list[dict[str, Any]], recipe: Recipe) -> torch.optim.Optimi
     return torch.optim.AdamW(groups, lr=recipe.lr, betas=recipe.betas, eps=recipe.eps, fused=fused)
 
 
-def clip(parameters: Iterable[nn.Parameter], largest: float | None) -> Tensor:
-    """Scale the gradients down to a norm of `largest` all together; their norm before, without waiting for the GPU."""
+def clip_gradients(parameters: Iterable[nn.Parameter], largest: float | None) -> Tensor:
+    """Scale all gradients to a joint norm of at most `largest`; returns the norm before.
+
+    torch's `clip_grad_norm_` does the same, but not for `None`, which only measures.
+    """
     given = list(parameters)
-    norm = nn.utils.get_total_norm(
-        [parameter.grad for parameter in given if parameter.grad is not None]
-    )
+    norm = nn.utils.get_total_norm([p.grad for p in given if p.grad is not None])
     if largest is not None:
         nn.utils.clip_grads_with_norm_(given, largest, norm)
     return norm
 
 
 @contextmanager
-def climbed(model: nn.Module, rho: float) -> Iterator[None]:
-    """Sharpness-aware minimisation (A3.08): inside, the weights are w + ρ g/‖g‖ and there are no gradients.
+def sam_perturbation(model: nn.Module, rho: float) -> Iterator[None]:
+    """Sharpness-aware minimisation (Foret et al. 2021): inside, the weights are w + ρ g/‖g‖.
 
         loss(batch).backward()
-        with climbed(model, rho):
+        with sam_perturbation(model, rho):
             loss(batch).backward()
         optimiser.step()
 
-    g is the gradient at the entrance; under DDP that is already the mean over all processes, so all climb alike. After
-    it the weights are what they were, bit by bit, because copies are put back. Batch norm normalises by the batch in
-    both passes, but its running statistics are those of the first, of the weights that are kept.
+    g is the gradient at the entrance, where it is removed from the parameters. Under DDP it is
+    already the mean over all processes, so all move alike. After the block the weights are what
+    they were, bit by bit, because copies are put back. Batch norm normalises by the batch in both
+    passes, but its running statistics are those of the first, of the weights that are kept.
     """
-    moved: list[Tensor] = [
-        parameter for parameter in model.parameters() if parameter.grad is not None
-    ]
-    gradients = [parameter.grad for parameter in moved if parameter.grad is not None]
-    before = [parameter.detach().clone() for parameter in moved]
-    tracking = [
-        module
-        for module in model.modules()
-        if isinstance(module, _NormBase) and module.track_running_stats
-    ]
+    moved: list[Tensor] = [p for p in model.parameters() if p.grad is not None]
+    gradients = [p.grad for p in moved if p.grad is not None]
+    before = [p.detach().clone() for p in moved]
+    norms = [module for module in model.modules() if isinstance(module, _NormBase)]
+    tracking = [module for module in norms if module.track_running_stats]
     try:
         with torch.no_grad():
-            length = nn.utils.get_total_norm(gradients).clamp_min(
-                1e-12
-            )  # a gradient of zero moves nothing
+            length = nn.utils.get_total_norm(gradients).clamp_min(1e-12)  # zero moves nothing
             torch._foreach_add_(moved, list(torch._foreach_mul(gradients, rho / length)))
         for parameter in moved:
             parameter.grad = None
@@ -205,9 +201,9 @@ def climbed(model: nn.Module, rho: float) -> Iterator[None]:
 
 
 def average(model: nn.Module, decay: float) -> AveragedModel:
-    """A copy whose weights are the running mean of the model's, one step of it with `update_parameters(model)`.
+    """An exponential running mean of a model's weights, in `.module`; buffers are copied.
 
-    The mean starts with the first update; buffers are copied. The copy is `average(...).module`.
+    It starts with the first `update_parameters(model)`.
     """
     mean = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(decay))
     mean.requires_grad_(False)

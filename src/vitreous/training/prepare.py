@@ -1,4 +1,4 @@
-"""What comes before the first step: images and model as asked for, and the description of the run."""
+"""What comes before the first step: images, the model, and the description of the run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from vitreous.config import Recipe
 from vitreous.data import load as load_data
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
-from vitreous.models import loading, runs
+from vitreous.models.loading import describe_model, load_model
 from vitreous.random_numbers import derive_seed
 from vitreous.storage.fingerprints import checksum, fingerprint
 from vitreous.training.adapt import adapt
 
 
-def images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, Dataset]:
-    """Training and test images that fit together; both are normalised alike."""
+def prepare_images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, Dataset]:
+    """Load and check training and test images; both get the training images' mean and std."""
     if isinstance(data, str):
         name, data = data, load_data(data)
         test = load_data(name, split="test") if test is None else test
@@ -32,10 +32,8 @@ def images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, Dataset]
         raise VitreousError(
             "Training images came without test images: give test=, a Dataset of the same classes."
         )
-    for what, ours, theirs in (
-        ("classes", data.classes, test.classes),
-        ("size", data.image, test.image),
-    ):
+    pairs = {"classes": (data.classes, test.classes), "size": (data.image, test.image)}
+    for what, (ours, theirs) in pairs.items():
         if ours != theirs:
             raise VitreousError(
                 f"Training and test images differ in their {what}: {ours} and {theirs}."
@@ -49,41 +47,37 @@ def images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, Dataset]
     return data, replace(test, mean=data.mean, std=data.std)
 
 
-def model(
-    given: nn.Module | str, data: Dataset, recipe: Recipe, seed: int, pretrained: bool
+def prepare_model(
+    model: nn.Module | str, data: Dataset, recipe: Recipe, seed: int, pretrained: bool
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """The model for these images and classes, and what the run remembers of it.
+    """The model for these images and classes, and its description for `recipe.json`.
 
-    A module is trained as it is; a name is built for the data; weights that come with a name (`run:`, `nano:`,
-    `pretrained`) are fine-tuned, with another head and at another resolution where the data ask for it.
+    A module is trained in place unless the recipe replaces its head. A name is built for the data
+    with weights of this seed. Weights that come with a name (`run:`, `nano:`, `pretrained`) are
+    fine-tuned, with a new head and at another resolution if the data need that.
     """
     classes = len(data.classes)
-    if isinstance(given, nn.Module):
-        made = (
-            given
-            if recipe.head == "keep"
-            else adapt(given, classes=classes, image=data.image, head=recipe.head)
-        )
-        return made, {**runs.describe(made, None), "weights": weights_fingerprint(made)}
+    if isinstance(model, nn.Module):
+        if recipe.head != "keep":
+            model = adapt(model, classes=classes, image=data.image, head=recipe.head)
+        return model, {**describe_model(model, None), "weights": weights_fingerprint(model)}
     torch.manual_seed(derive_seed(seed, "weights"))
+    name = model
     image = data.image[0] if data.image[0] == data.image[1] else data.image
-    ready = pretrained or given.partition(":")[0] in ("run", "nano")
-    options = {} if ready else dict(recipe.model)
-    built = {"name": given, "image": image, "classes": classes, "options": options}
-    made = loading.load(
-        given,
+    is_trained = pretrained or name.partition(":")[0] in ("run", "nano")
+    options = {} if is_trained else dict(recipe.model)
+    model = load_model(
+        name,
         pretrained=pretrained,
         image=image,
-        classes=None if ready else classes,
+        classes=None if is_trained else classes,
         options=options,
     )
-    made = adapt(made, classes=classes, image=data.image, head=recipe.head)
-    described = runs.describe(
-        made, given, **{key: value for key, value in built.items() if key != "name"}
-    )
-    return made, described | (
-        {"from": given, "weights": weights_fingerprint(made)} if ready else {}
-    )
+    model = adapt(model, classes=classes, image=data.image, head=recipe.head)
+    description = describe_model(model, name, image=image, classes=classes, options=options)
+    if is_trained:
+        description |= {"from": name, "weights": weights_fingerprint(model)}
+    return model, description
 
 
 def weights_fingerprint(model: nn.Module) -> str:
@@ -91,17 +85,17 @@ def weights_fingerprint(model: nn.Module) -> str:
     return fingerprint(*(part for entry in model.state_dict().items() for part in entry))
 
 
-def identity(
-    described: dict[str, Any],
+def run_identity(
+    model: dict[str, Any],
     data: Dataset,
     test: Dataset,
     recipe: Recipe,
     seed: int,
     teacher: nn.Module | None,
 ) -> dict[str, Any]:
-    """All that the result depends on, as plain values: `recipe.json`."""
+    """Everything that the result depends on, as plain values: the content of `recipe.json`."""
     return {
-        "model": described,
+        "model": model,
         "data": {
             "name": data.name, "images": len(data), "image": data.image, "classes": data.classes,
             "mean": data.mean, "std": data.std, "fingerprint": data.fingerprint,
@@ -113,23 +107,21 @@ def identity(
     }  # fmt: skip
 
 
-def title(identity: dict[str, Any]) -> str:
-    """A name for the run that a person can read and no other run has."""
+def run_title(identity: dict[str, Any]) -> str:
+    """A readable folder name that is unique to the run: model, data, recipe and a checksum."""
     model = identity["model"]
     name = (model.get("build") or model.get("load") or {"name": model.get("module")})["name"]
-    words = f"{name}-{identity['data']['name']}-{identity['recipe']['name']}"
-    plain = "".join(letter if letter.isalnum() or letter in "-_.+" else "_" for letter in words)
-    return f"{plain[:80]}-{checksum(identity)[:8]}"
+    title = f"{name}-{identity['data']['name']}-{identity['recipe']['name']}"
+    letters = (letter if letter.isalnum() or letter in "-_.+" else "_" for letter in title[:80])
+    return f"{''.join(letters)}-{checksum(identity)[:8]}"
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """What the result should not depend on, but might."""
+    """Versions, hardware and command: what the result should not depend on, but might."""
+    packages = ("torch", "torchvision", "timm", "numpy", "safetensors")
     return {
         "vitreous": __version__,
-        **{
-            package: version(package)
-            for package in ("torch", "torchvision", "timm", "numpy", "safetensors")
-        },
+        **{package: version(package) for package in packages},
         "python": platform.python_version(),
         "platform": platform.platform(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else str(device),
@@ -139,8 +131,8 @@ def environment(device: torch.device) -> dict[str, Any]:
     }
 
 
-def resident(data: Dataset, device: torch.device) -> Dataset:
-    """On the GPU, if it takes less than a third of what is free there; otherwise where it is."""
+def move_to_gpu(data: Dataset, device: torch.device) -> Dataset:
+    """The images on the GPU if they take less than a third of its free memory, else unchanged."""
     if device.type != "cuda":
         return data
     free, _ = torch.cuda.mem_get_info(device)

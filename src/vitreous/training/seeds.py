@@ -1,7 +1,8 @@
-"""`train_seeds`: several seeds of one configuration, trained in one step where that is possible.
+"""`train_seeds`: several seeds of one configuration, trained in one step if the model allows it.
 
-Every seed has a run folder of its own, the same that its single training would write, so each can be resumed, opened
-and compared alone. Weights and optimiser state leave the stack only when something is recorded or saved.
+Every seed has its own run folder, the same that its single training would write, so each can be
+resumed, opened and compared alone. Weights and optimiser state leave the stack only when something
+is recorded or saved.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,8 +24,8 @@ from vitreous.errors import VitreousError
 from vitreous.interrupts import defer_interrupts
 from vitreous.storage.run_folder import Run
 from vitreous.training import prepare, recipes
-from vitreous.training.display import View
-from vitreous.training.loop import LOOK_EVERY, Course, Trained
+from vitreous.training.display import TrainingDisplay
+from vitreous.training.loop import CHECK_EVERY, Trained, Trainer
 from vitreous.training.stack import NotStackable, Stack, StackedStep
 from vitreous.training.step import order
 
@@ -44,19 +44,21 @@ def train_seeds(
     compile: bool | None = None,
     show: bool = True,
 ) -> list[Trained]:
-    """Train one configuration with several seeds, in one step for all of them if the model allows it.
+    """Train one configuration with several seeds, in one step for all of them if possible.
 
     Parameters
     ----------
     model
         A name; every seed starts from its own weights.
     seeds
-        The random seeds. Each run equals the single run of its seed (on a CPU in float32, up to rounding).
+        The random seeds. Each run equals the single run of its seed (on a CPU in float32, up to
+        rounding).
     out
-        The folder that holds one run per seed, `seed-0` and so on, or one folder per seed; by default each run is
-        named under `runs/`.
+        The folder that holds one run per seed, `seed-0` and so on, or one folder per seed; by
+        default each run is named under `runs/`.
 
-    Other arguments are those of `train`. A model with dropout is trained one seed after the other, with a notice.
+    Other arguments are those of `train`. A model with dropout is trained one seed after the other,
+    with a notice.
 
     Examples
     --------
@@ -68,192 +70,175 @@ def train_seeds(
         raise VitreousError(f"seeds are different whole numbers, at least one, not {tuple(seeds)}.")
     where = choose_device(device)
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
-    data, test = prepare.images(data, test)
-    data, test = prepare.resident(data, where), prepare.resident(test, where)
+    data, test = prepare.prepare_images(data, test)
+    data, test = prepare.move_to_gpu(data, where), prepare.move_to_gpu(test, where)
     compile = where.type == "cuda" if compile is None else compile
     with defer_interrupts() as stop, contextlib.ExitStack() as stack:
-        courses, runs = [], []
+        pairs: list[tuple[Trainer, Run]] = []
         for number, seed in enumerate(seeds):
-            course, identity = _course(model, data, test, recipe, seed, where, compile)
+            network, described = prepare.prepare_model(model, data, recipe, seed, pretrained=False)
+            identity = prepare.run_identity(described, data, test, recipe, seed, None)
+            trainer = Trainer(network, data, test, recipe, None, seed, where, compile, Processes())
             if out is None:
-                folder = Path("runs") / prepare.title(identity)
+                folder = Path("runs") / prepare.run_title(identity)
+            elif isinstance(out, Path | str):
+                folder = Path(out) / f"seed-{seed}"
             else:
-                folder = Path(out) / f"seed-{seed}" if isinstance(out, Path | str) else out[number]
+                folder = out[number]
             run = Run(folder)
-            stack.enter_context(run.hold(identity, course.bytes(), "training"))
-            course.resume(run)
-            courses.append(course)
-            runs.append(run)
-        _follow(courses, runs, stop, show, f"{model} {data.name} {recipe.name}", compile)
-    return [Trained(c.tested.eval(), run, c.records) for c, run in zip(courses, runs, strict=True)]
+            stack.enter_context(run.hold(identity, trainer.disk_bytes(), "training"))
+            trainer.resume(run)
+            pairs.append((trainer, run))
+        title = f"{model} {data.name} {recipe.name}"
+        # Runs that have come equally far are trained together, others by themselves.
+        for progress in dict.fromkeys((t.done, t.recorded) for t, _ in pairs):
+            group = [pair for pair in pairs if (pair[0].done, pair[0].recorded) == progress]
+            _train_group(group, stop, show, title, compile)
+    return [Trained(trainer.tested.eval(), run, trainer.records) for trainer, run in pairs]
 
 
-def _course(
-    model: str,
-    data: Dataset,
-    test: Dataset,
-    recipe: Recipe,
-    seed: int,
-    where: torch.device,
-    compile: bool,
-) -> tuple[Course, dict[str, Any]]:
-    """The training of one seed, as `train` would make it, and what its result depends on."""
-    made, described = prepare.model(model, data, recipe, seed, pretrained=False)
-    identity = prepare.identity(described, data, test, recipe, seed, None)
-    return Course(made, data, test, recipe, None, seed, where, compile, Processes()), identity
-
-
-def _follow(
-    courses: list[Course],
-    runs: list[Run],
-    stop: list[int],
-    show: bool,
-    title: str,
-    compile: bool,
+def _train_group(
+    group: list[tuple[Trainer, Run]], stop: list[int], show: bool, title: str, compile: bool
 ) -> None:
-    """Train to the end: runs that have come equally far together, others by themselves."""
-    pending = dict.fromkeys((c.done, c.remembered) for c in courses)
-    for progress in pending:
-        group = [i for i, c in enumerate(courses) if (c.done, c.remembered) == progress]
-        those, theirs = [courses[i] for i in group], [runs[i] for i in group]
-        plan = those[0].plan
-        named = f"{title}, seeds {', '.join(str(c.seed) for c in those)}"
-        with View(show, named, plan.steps, those[0].steps) as view:
-            together = None
-            if len(group) > 1 and progress[1] < plan.steps:
-                try:
-                    together = Together(those, theirs, compile)
-                except NotStackable as why:
-                    log.warning("%s The seeds are trained one after the other.", why)
-            if together is not None:
-                together.follow(stop, view)
+    """Train runs that have come equally far to the end, stacked if possible."""
+    first = group[0][0]
+    title = f"{title}, seeds {', '.join(str(trainer.seed) for trainer, _ in group)}"
+    with TrainingDisplay(show, title, first.plan.steps, first.steps) as display:
+        if len(group) > 1 and first.recorded < first.plan.steps:
+            try:
+                stacked = StackedTrainer(group, compile)
+            except NotStackable as reason:
+                log.warning("%s The seeds are trained one after the other.", reason)
             else:
-                for course, run in zip(those, theirs, strict=True):
-                    course.follow(run, stop, view)
+                stacked.fit(stop, display)
+                return
+        for trainer, run in group:
+            trainer.fit(run, stop, display)
 
 
-class Together:
+class StackedTrainer:
     """Trainings that have come equally far, moved by one step."""
 
-    def __init__(self, courses: Sequence[Course], runs: Sequence[Run], compile: bool) -> None:
-        first = courses[0]
+    def __init__(self, pairs: Sequence[tuple[Trainer, Run]], compile: bool) -> None:
+        self.trainers, self.runs = [t for t, _ in pairs], [run for _, run in pairs]
+        first = self.trainers[0]
         if first.recipe.ema is not None or first.recipe.sam is not None:
             raise NotStackable("A running mean of the weights and SAM are not stacked.")
-        self.courses, self.runs = list(courses), list(runs)
-        image, classes = first.data.image, len(first.data.classes)
-        few = torch.zeros(2, 3, *image), torch.full((2, classes), 1 / classes)
-        self.stack = Stack([c.objective for c in courses], first.recipe, *few).to(first.step.device)
+        classes = len(first.data.classes)
+        images = torch.randn(2, 3, *first.data.image, generator=torch.Generator().manual_seed(0))
+        targets = torch.full((2, classes), 1 / classes)
+        objectives = [trainer.objective for trainer in self.trainers]
+        self.stack = Stack(objectives, first.recipe, images, targets).to(first.step.device)
         self.optimiser = self.stack.optimiser(first.recipe)
         self.step = StackedStep(
             self.stack, self.optimiser, first.data, first.recipe, batch=first.batch,
-            seeds=[c.seed for c in courses], precision=first.precision, compile=compile,
+            seeds=[trainer.seed for trainer in self.trainers], precision=first.precision,
+            compile=compile,
         )  # fmt: skip
-        self.every = 1 if self.step.device.type == "cpu" else LOOK_EVERY
+        self.check_every = 1 if self.step.device.type == "cpu" else CHECK_EVERY
         self._gather()
 
-    def follow(self, stop: list[int], view: View) -> None:
-        """From where they are to the end."""
-        first = self.courses[0]
-        about = prepare.environment(self.step.device) | {
-            "stacked_seeds": [c.seed for c in self.courses]
-        }
+    def fit(self, stop: list[int], display: TrainingDisplay) -> None:
+        """Train from where the runs are to the end."""
+        first = self.trainers[0]
+        environment = prepare.environment(self.step.device)
+        environment["stacked_seeds"] = [trainer.seed for trainer in self.trainers]
         for run in self.runs:
-            run.write("environment.json", about)
-        view.begin(self.runs[0].folder, first.done)
+            run.write("environment.json", environment)
+        display.begin(self.runs[0].folder, first.done)
         if first.done == 0:
-            self._remember(view)
-        while first.remembered < first.plan.steps:
-            self._epoch(stop, view)
-            self._remember(view)
+            self._end_epoch(display)
+        while first.recorded < first.plan.steps:
+            self._train_epoch(stop, display)
+            self._end_epoch(display)
 
-    def _epoch(self, stop: list[int], view: View) -> None:
-        first = self.courses[0]
-        epoch = first.remembered // first.steps
+    def _train_epoch(self, stop: list[int], display: TrainingDisplay) -> None:
+        first = self.trainers[0]
+        epoch = first.recorded // first.steps
         repeats = first.recipe.augment.repeats
-        each = [
-            order(len(first.data), first.steps, first.batch, repeats, c.seed, epoch)
-            for c in self.courses
+        orders = [
+            order(len(first.data), first.steps, first.batch, repeats, trainer.seed, epoch)
+            for trainer in self.trainers
         ]
-        batches = torch.stack(each, 1).flatten(1).to(first.data.images.device)
+        batches = torch.stack(orders, 1).flatten(1).to(first.data.images.device)
         began = time.perf_counter() - first.seconds
         for number in range(first.done, min((epoch + 1) * first.steps, first.plan.steps)):
             place = number - epoch * first.steps
-            then = batches[place + 1] if place + 1 < first.steps else None
-            self.step(number, batches[place], first.plan.lr(number), then)
+            upcoming = batches[place + 1] if place + 1 < first.steps else None
+            self.step(number, batches[place], first.plan.lr(number), upcoming)
             self._advance(number + 1, time.perf_counter() - began)
-            view.step(number + 1, self.step.sums.mean(1))
-            if (number + 1) % self.every == 0 and (stop or first.overdue):
+            display.step(number + 1, self.step.sums.mean(1))
+            if (number + 1) % self.check_every == 0 and (stop or first.save_is_due):
                 self._scatter()
-                for course, run in zip(self.courses, self.runs, strict=True):
-                    course.save(run)
+                for trainer, run in zip(self.trainers, self.runs, strict=True):
+                    trainer.save(run)
                 if stop:  # only here: a step in between is not on the disk
-                    saved = f"Stopped after step {number + 1}, which is saved"
-                    raise KeyboardInterrupt(f"{saved}: run the same command again.")
+                    raise KeyboardInterrupt(
+                        f"Stopped after step {number + 1}, which is saved: run the same command "
+                        "again to resume."
+                    )
         self._advance(first.done, time.perf_counter() - began)
 
     def _advance(self, done: int, seconds: float) -> None:
-        for course in self.courses:
-            course.done, course.seconds = done, seconds
+        for trainer in self.trainers:
+            trainer.done, trainer.seconds = done, seconds
 
-    def _remember(self, view: View) -> None:
-        """Each run's record, weights and state, and one line for all on the terminal."""
+    def _end_epoch(self, display: TrainingDisplay) -> None:
+        """Record every run, and print one line with the means over seeds."""
         self._scatter()
-        quiet = View(False, "", 1, 1)
-        for course, run in zip(self.courses, self.runs, strict=True):
-            course.look(run)
-            course.remember(run, quiet)
+        quiet = TrainingDisplay(False, "", 1, 1)
+        for trainer, run in zip(self.trainers, self.runs, strict=True):
+            trainer.check_loss(run)
+            trainer.end_epoch(run, quiet)
         self.step.sums.zero_()
-        records = [course.records[-1] for course in self.courses]
-        numbers = {key for key, value in records[0].items() if isinstance(value, float)}
-        view.epoch(
-            records[0] | {key: sum(r[key] for r in records) / len(records) for key in numbers}
-        )
+        records = [trainer.records[-1] for trainer in self.trainers]
+        numbers = [key for key, value in records[0].items() if isinstance(value, float)]
+        means = {key: sum(record[key] for record in records) / len(records) for key in numbers}
+        display.epoch(records[0] | means)
 
     @torch.no_grad()
     def _scatter(self) -> None:
-        """Weights, buffers, optimiser state and sums of the stack into the single trainings."""
-        weights, kept = self.stack.weights(), self.stack.kept()
-        for i, course in enumerate(self.courses):
-            objective = course.objective
+        """Copy weights, buffers, optimiser state and sums from the stack to the trainers."""
+        stacked = self.stack.weights() | self.stack.fixed()
+        for i, trainer in enumerate(self.trainers):
+            objective = trainer.objective
             for name, tensor in [*objective.named_buffers(), *objective.named_parameters()]:
-                tensor.copy_((weights[name] if name in weights else kept[name])[i])
-            for key, name, value in self._moments():
-                parameter = objective.get_parameter(name)
-                course.optimiser.state[parameter][key] = (
-                    value[i].clone() if value.ndim else value.clone()
-                )
-            course.step.sums.copy_(self.step.sums[:, i])
-            course.step.first_bad.copy_(self.step.first_bad[i])
+                tensor.copy_(stacked[name][i])
+            for key, name, value in self._optimiser_state():
+                state = trainer.optimiser.state[objective.get_parameter(name)]
+                state[key] = value[i].clone() if value.ndim else value.clone()
+            trainer.step.sums.copy_(self.step.sums[:, i])
+            trainer.step.first_bad.copy_(self.step.first_bad[i])
 
-    def _moments(self) -> list[tuple[str, str, Tensor]]:
-        """What the optimiser remembers of every weight: key, weight, and one value per seed (or one for all)."""
-        found = []
+    def _optimiser_state(self) -> list[tuple[str, str, Tensor]]:
+        """Key, weight and value (seed, …) of the optimiser's state; shared values have no seed."""
+        entries = []
         for group, row in zip(self.stack.groups, self.stack.rows, strict=True):
-            sizes = [self.stack.shapes[name].numel() for name in group]
+            shapes = [self.stack.shapes[name] for name in group]
             for key, value in self.optimiser.state.get(row, {}).items():
-                parts = value.split(sizes, 1) if value.shape == row.shape else [value] * len(group)
-                shaped = (
-                    p.view(-1, *self.stack.shapes[n]) if p.ndim else p
-                    for n, p in zip(group, parts, strict=True)
-                )
-                found += [(key, name, part) for name, part in zip(group, shaped, strict=True)]
-        return found
+                if value.shape != row.shape:
+                    entries += [(key, name, value) for name in group]
+                    continue
+                parts = value.split([shape.numel() for shape in shapes], 1)
+                for name, part, shape in zip(group, parts, shapes, strict=True):
+                    entries.append((key, name, part.view(-1, *shape)))
+        return entries
 
     @torch.no_grad()
     def _gather(self) -> None:
-        """The other way round, when a saved training is resumed; the weights are in the stack already."""
-        for i, course in enumerate(self.courses):
-            self.step.sums[:, i] = course.step.sums
+        """Copy optimiser state and sums of resumed trainers to the stack, which has the weights."""
+        for i, trainer in enumerate(self.trainers):
+            self.step.sums[:, i] = trainer.step.sums
         for group, row in zip(self.stack.groups, self.stack.rows, strict=True):
             states = [
-                [c.optimiser.state.get(c.objective.get_parameter(n), {}) for n in group]
-                for c in self.courses
+                [t.optimiser.state.get(t.objective.get_parameter(name), {}) for name in group]
+                for t in self.trainers
             ]
-            for key in states[0][0]:
-                if states[0][0][key].ndim:
+            for key, value in states[0][0].items():
+                if value.ndim:
                     rows = [
-                        torch.cat([state[key].flatten() for state in of_one]) for of_one in states
+                        torch.cat([weight[key].flatten() for weight in each]) for each in states
                     ]
                     self.optimiser.state[row][key] = torch.stack(rows).to(row.device)
                 else:
-                    self.optimiser.state[row][key] = states[0][0][key].clone()
+                    self.optimiser.state[row][key] = value.clone()

@@ -1,12 +1,18 @@
-"""Several seeds of one configuration in one step: their weights are stacked, and every operation works on all of them.
+"""Several seeds of one configuration in one step: their weights are stacked along a new dimension.
 
-A small network at a small batch leaves most of a GPU idle. Stacking k seeds makes every kernel k times as large at the
-same number of launches. Each seed keeps its own weights, data order, augmentation and drop-path draws, so it ends where
-its single run ends, up to the order of additions.
+A small network at a small batch leaves most of a GPU idle. Stacking k seeds makes every kernel k
+times as large at the same number of launches. Each seed keeps its weights, data order, augmentation
+and drop-path draws, so it ends where its single run ends, up to the order of additions.
 
-All trained weights are rows of one or two matrices (with and without weight decay): one fused optimiser kernel moves
-all of them, and the gradient norm of every seed is a reduction over its row. Their parts are taken with `split`, whose
-backward is a single concatenation; the backward of 150 slices would be 150 additions to a whole matrix.
+All trained weights are rows of one or two matrices (with and without weight decay): one fused
+optimiser kernel moves all of them, and the gradient norm of every seed is a reduction over its row.
+The weights are taken out with `split`, because its backward is a single concatenation; the backward
+of 150 slices would be 150 additions to a full matrix.
+
+What the stack relies on is undocumented or has changed between versions of torch: how vmap treats
+fused attention and batch norm, and that drop path draws one `bernoulli_` per call. `Stack`
+compares its losses and gradients with those of the single models before it is used, and raises if
+they differ.
 """
 
 from __future__ import annotations
@@ -31,16 +37,25 @@ from vitreous.errors import VitreousError
 from vitreous.random_numbers import derive_seed
 from vitreous.training.evaluate import autocast
 from vitreous.training.objectives import Objective
-from vitreous.training.optim import moved_by, undecayed
+from vitreous.training.optim import optimiser_of_groups, undecayed
 from vitreous.training.step import Step
+
+DropPathCall = tuple[str, float, bool]
+"""Module path, probability to keep, and whether what is kept is scaled up."""
+
+LARGEST_DIFFERENCE = 0.05
+"""Relative, of stacked and single losses and gradients: far above rounding, far below a bug."""
 
 
 class NotStackable(VitreousError):
-    """The seeds of this configuration cannot share a step; they can be trained one after the other."""
+    """The seeds of this configuration cannot share a step; they can be trained one by one."""
 
 
-class Masked(nn.Module):
-    """Drop path whose draws are made outside: `masks` is (calls, batch), one row per call in a forward pass."""
+class MaskedPath(nn.Module):
+    """Drop path with masks (calls, batch) that are drawn outside, one row per forward call.
+
+    vmap refuses random numbers inside, or draws the same for all seeds.
+    """
 
     masks: Tensor
 
@@ -56,16 +71,17 @@ class Masked(nn.Module):
 
 
 class Stack(nn.Module):
-    """k objectives of one structure as one module. Its forward pass gives the k losses.
+    """k objectives of one structure as one module, whose forward pass returns the k losses.
 
     Parameters
     ----------
     objectives
-        One per seed, with the weights it starts from. They are left as they are.
+        One per seed, with the weights it starts from. They are left unchanged.
     recipe
         Says which weights decay.
     images, targets
-        One small batch on the CPU, to find out what the forward pass draws.
+        A small batch on the CPU, to find the random draws of a forward pass and to compare the
+        stack with the objectives.
     """
 
     def __init__(
@@ -75,99 +91,149 @@ class Stack(nn.Module):
         first = objectives[0]
         self.seeds = len(objectives)
         self.drawn = drop_path_calls(first, images, targets)
-        self.spared = spared = undecayed(first) if recipe.decay == "matrices" else set()
         trained = {name: p for name, p in first.named_parameters() if p.requires_grad}
-        groups = [[n for n in trained if n not in spared], [n for n in trained if n in spared]]
-        self.groups = [group for group in groups if group]
-        self.shapes = {name: parameter.shape for name, parameter in trained.items()}
-        self.rows = nn.ParameterList(
-            torch.stack([_row(dict(each.named_parameters()), group) for each in objectives])
-            for group in self.groups
+        spared = undecayed(first) if recipe.decay == "matrices" else set()
+        decayed, others = (
+            [n for n in trained if n not in spared],
+            [n for n in trained if n in spared],
         )
-        kept = [_kept(each, trained) for each in objectives]
-        self.names = list(kept[0])
+        self.groups = [group for group in (decayed, others) if group]
+        self.decays = [group is decayed for group in self.groups]
+        self.shapes = {name: parameter.shape for name, parameter in trained.items()}
+        self.rows = nn.ParameterList()
+        for group in self.groups:
+            flat = [
+                torch.cat([each.get_parameter(name).detach().flatten() for name in group])
+                for each in objectives
+            ]
+            self.rows.append(nn.Parameter(torch.stack(flat)))
+        fixed = [_fixed_tensors(each, trained) for each in objectives]
+        self.names = list(fixed[0])
         for number, name in enumerate(self.names):
-            self.register_buffer(f"kept_{number}", torch.stack([each[name] for each in kept]))
-        # In a tuple, where nn.Module does not look: the template has structure only, its tensors are never read.
+            self.register_buffer(f"fixed_{number}", torch.stack([each[name] for each in fixed]))
+        # In a tuple, which nn.Module does not register: it has structure only, its tensors are
+        # replaced in every call.
         self.template = (_template(first, self.drawn),)
+        self._compare(objectives, images, targets)
 
     def weights(self) -> dict[str, Tensor]:
         """Every trained weight by name, with a leading dimension for the seed."""
-        found: dict[str, Tensor] = {}
+        weights: dict[str, Tensor] = {}
         for group, row in zip(self.groups, self.rows, strict=True):
             parts = row.split([self.shapes[name].numel() for name in group], 1)
-            found |= {
-                n: part.view(self.seeds, *self.shapes[n])
-                for n, part in zip(group, parts, strict=True)
-            }
-        return found
+            for name, part in zip(group, parts, strict=True):
+                weights[name] = part.view(self.seeds, *self.shapes[name])
+        return weights
 
-    def kept(self) -> dict[str, Tensor]:
-        """Buffers and frozen weights by name, stacked."""
-        return {name: getattr(self, f"kept_{number}") for number, name in enumerate(self.names)}
+    def fixed(self) -> dict[str, Tensor]:
+        """Buffers and frozen weights by name, with a leading dimension for the seed."""
+        return {name: getattr(self, f"fixed_{number}") for number, name in enumerate(self.names)}
 
     def forward(self, images: Tensor, targets: Tensor, masks: dict[str, Tensor]) -> Tensor:
-        """Losses (seed) of images (seed, n, …), targets (seed, n, classes) and drop-path masks (seed, calls, n)."""
-        given = (
-            self.weights() | self.kept() | {f"{path}.masks": mask for path, mask in masks.items()}
-        )
-        return torch.vmap(self._loss)(given, images, targets)
+        """Losses (seed) of images (seed, n, …), targets (seed, n, classes) and drop-path masks."""
+        tensors = self.weights() | self.fixed()
+        tensors |= {f"{path}.masks": mask for path, mask in masks.items()}
 
-    def _loss(self, given: dict[str, Tensor], images: Tensor, targets: Tensor) -> Tensor:
-        return functional_call(self.template[0], given, (images, targets))
+        def loss(tensors: dict[str, Tensor], images: Tensor, targets: Tensor) -> Tensor:
+            return functional_call(self.template[0], tensors, (images, targets))
+
+        return torch.vmap(loss)(tensors, images, targets)
 
     def optimiser(self, recipe: Recipe) -> torch.optim.Optimizer:
-        """The recipe's optimiser over all seeds; what it does to a weight depends on that weight alone."""
-        decays = [any(name not in self.spared for name in group) for group in self.groups]
+        """The recipe's optimiser over all seeds; it treats every weight by itself."""
         groups = [
-            {"params": [row], "weight_decay": recipe.weight_decay if decayed else 0.0}
-            for row, decayed in zip(self.rows, decays, strict=True)
+            {"params": [row], "weight_decay": recipe.weight_decay if decays else 0.0}
+            for row, decays in zip(self.rows, self.decays, strict=True)
         ]
-        return moved_by(groups, recipe)
+        return optimiser_of_groups(groups, recipe)
 
-    def draw(self, batch: int, generator: torch.Generator) -> dict[str, Tensor]:
-        """The masks of one seed, as its single run would draw them: one call of `bernoulli_` after the other."""
+    def draw_masks(self, batch: int, generators: Sequence[torch.Generator]) -> dict[str, Tensor]:
+        """Drop-path masks (seed, calls, batch) by module, as the single runs draw them."""
         masks: dict[str, list[Tensor]] = {}
-        for path, keep, scale in self.drawn:
-            mask = torch.empty(batch, device=generator.device).bernoulli_(keep, generator=generator)
-            masks.setdefault(path, []).append(mask.div_(keep) if scale and keep > 0 else mask)
-        return {path: torch.stack(rows) for path, rows in masks.items()}
+        for generator in generators:
+            drawn: dict[str, list[Tensor]] = {}
+            for path, keep, scale in self.drawn:
+                mask = torch.empty(batch, device=generator.device)
+                mask.bernoulli_(keep, generator=generator)
+                drawn.setdefault(path, []).append(mask.div_(keep) if scale and keep > 0 else mask)
+            for path, rows in drawn.items():
+                masks.setdefault(path, []).append(torch.stack(rows))
+        return {path: torch.stack(each) for path, each in masks.items()}
+
+    def _compare(self, objectives: Sequence[Objective], images: Tensor, targets: Tensor) -> None:
+        """Raise `NotStackable` unless losses and gradients on a small batch are the single ones'.
+
+        Noise is added to the weights meanwhile, because nothing passes a head that starts at zero.
+        """
+        device = self.rows[0].device
+        images, targets = images.to(device), targets.to(device)
+        before = [(tensor, tensor.detach().clone()) for tensor in (*self.rows, *self.buffers())]
+        generators = [torch.Generator(device).manual_seed(seed) for seed in range(self.seeds)]
+        noise = torch.Generator(device).manual_seed(0)
+        with torch.no_grad():
+            for row in self.rows:
+                row += 0.02 * torch.randn(row.shape, generator=noise, device=device)
+        noisy = {name: weight.detach().clone() for name, weight in self.weights().items()}
+        masks = self.draw_masks(len(images), generators)
+        together = (each.expand(self.seeds, *each.shape) for each in (images, targets))
+        with folded_attention():
+            losses = self(*together, masks)
+        gradients = torch.autograd.grad(losses.sum(), list(self.rows))
+        with torch.no_grad():
+            for tensor, value in before:  # of batch norm too, which has counted this batch
+                tensor.copy_(value)
+        for seed, objective in enumerate(objectives):
+            single = copy.deepcopy(objective).train()
+            with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+                torch.manual_seed(seed)
+                weights = {name: noisy[name][seed].requires_grad_() for name in noisy}
+                loss = functional_call(single, weights, (images, targets))
+            names = [name for group in self.groups for name in group]
+            grads = torch.autograd.grad(
+                loss, [weights[n] for n in names], allow_unused=True, materialize_grads=True
+            )
+            expected = torch.cat([loss.detach().view(1), *(grad.flatten() for grad in grads)])
+            stacked = torch.cat([losses[seed].detach().view(1), *(g[seed] for g in gradients)])
+            error = float((stacked - expected).norm() / expected.norm())
+            if not error < LARGEST_DIFFERENCE:
+                raise NotStackable(
+                    f"Stacked losses and gradients differ by {error:.1%} from those of single "
+                    f"seeds with torch {torch.__version__}."
+                )
 
 
-def _row(parameters: dict[str, nn.Parameter], names: Sequence[str]) -> Tensor:
-    return torch.cat([parameters[name].detach().flatten() for name in names])
-
-
-def _kept(objective: nn.Module, trained: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+def _fixed_tensors(objective: nn.Module, trained: dict[str, nn.Parameter]) -> dict[str, Tensor]:
+    """Buffers and frozen weights of an objective."""
     frozen = {name: p.detach() for name, p in objective.named_parameters() if name not in trained}
     return dict(objective.named_buffers()) | frozen
 
 
-def _template(objective: Objective, drawn: list[tuple[str, float, bool]]) -> Objective:
+def _template(objective: Objective, drawn: list[DropPathCall]) -> Objective:
+    """A copy of the objective in which drop path takes its masks from outside."""
     template = copy.deepcopy(objective).train()
-    for path in dict.fromkeys(path for path, _, _ in drawn):
-        calls = sum(path == other for other, _, _ in drawn)
-        parent, _, name = path.rpartition(".")
-        setattr(template.get_submodule(parent), name, Masked(calls))
+    paths = [path for path, _, _ in drawn]
+    for path in dict.fromkeys(paths):
+        template.set_submodule(path, MaskedPath(paths.count(path)))
     return template
 
 
-def drop_path_calls(
-    objective: Objective, images: Tensor, targets: Tensor
-) -> list[tuple[str, float, bool]]:
-    """The drop-path draws of a forward pass in order: module path, probability to keep, whether to rescale.
+def drop_path_calls(objective: Objective, images: Tensor, targets: Tensor) -> list[DropPathCall]:
+    """The drop-path calls of a forward pass, in order.
 
-    Raises `NotStackable` if the pass draws anything else: the generator would then be left in another state.
+    Raises `NotStackable` if the pass draws anything else. That is tested by drawing what timm's
+    `drop_path` draws, one `bernoulli_` per call, and comparing the states of the generator.
     """
     probe = copy.deepcopy(objective).cpu().train()
-    calls: list[tuple[str, float, bool]] = []
-    for path, module in probe.named_modules():
-        if isinstance(module, DropPath) and module.drop_prob:
+    calls: list[DropPathCall] = []
 
-            def note(m: DropPath, *_: object, path: str = path) -> None:
-                calls.append((path, 1 - float(m.drop_prob or 0), m.scale_by_keep))
+    def note(module: DropPath, *_: object) -> None:
+        calls.append((paths[module], 1 - float(module.drop_prob or 0), module.scale_by_keep))
 
-            module.register_forward_hook(note)
+    paths = {
+        m: path for path, m in probe.named_modules() if isinstance(m, DropPath) and m.drop_prob
+    }
+    for module in paths:
+        module.register_forward_hook(note)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         probe(images, targets)
@@ -185,38 +251,38 @@ def drop_path_calls(
 class FoldedAttention(torch.autograd.Function):
     """Fused attention of all seeds as one larger batch.
 
-    vmap has no rule for fused attention on CPUs, and on GPUs (torch 2.11) its rule and the compiler disagree about the
-    memory layout of what the backward pass needs. `vmap` below is called with plain tensors, so autograd records the
-    one fused call in it; `forward` only tells the compiler shapes, and there is no `backward`.
+    vmap has no rule for fused attention on CPUs, and on GPUs (torch 2.11) its rule and the compiler
+    disagree about the memory layout of what the backward pass needs. torch calls `vmap` below with
+    plain tensors, so autograd records the one fused call in it. `forward` only shows the compiler
+    shapes, and there is no `backward`.
     """
 
     @staticmethod
     def forward(
         query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float | None
     ) -> Tensor:
-        return ATTENTION(
-            query, key, value, attn_mask=mask, scale=scale
-        )  # for the compiler's idea of shapes
+        return ATTENTION(query, key, value, attn_mask=mask, scale=scale)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None: ...
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *given: Any) -> tuple[Tensor, int]:
-        *tensors, scale = given
+        *tensors, mask, scale = given
         seeds = info.batch_size
-        batch = next(t.shape[1 if d == 0 else 0] for t, d in zip(tensors, in_dims, strict=False))
+        batch = tensors[0].shape[1 if in_dims[0] == 0 else 0]
         query, key, value = (
-            _fold(t, d, seeds, batch) for t, d in zip(tensors[:3], in_dims, strict=False)
+            _fold(tensor, dim, seeds, batch)
+            for tensor, dim in zip(tensors, in_dims[:3], strict=True)
         )
-        mask = None if tensors[3] is None else _fold(tensors[3], in_dims[3], seeds, batch)
-        return ATTENTION(query, key, value, attn_mask=mask, scale=scale).unflatten(
-            0, (seeds, -1)
-        ), 0
+        if mask is not None:
+            mask = _fold(mask, in_dims[3], seeds, batch)
+        output = ATTENTION(query, key, value, attn_mask=mask, scale=scale)
+        return output.unflatten(0, (seeds, -1)), 0
 
 
 def _fold(tensor: Tensor, dim: int | None, seeds: int, batch: int) -> Tensor:
-    """(seed, batch, …) as (seed · batch, …); what all seeds or images share is repeated without a copy if possible."""
+    """(seed, batch, …) as (seed · batch, …); what seeds or images share is repeated, not copied."""
     stacked = tensor.movedim(dim, 0) if dim is not None else tensor.expand(seeds, *tensor.shape)
     while stacked.ndim < 5:  # a mask without a batch dimension
         stacked = stacked.unsqueeze(1)
@@ -232,8 +298,9 @@ def _attend(
     return FoldedAttention.apply(query, key, value, mask, scale)
 
 
-# Dynamo would trace `FoldedAttention.forward`; left in the graph as it is, the later stages of the compiler see `vmap`.
-fold = torch.compiler.allow_in_graph(_attend)
+# Dynamo would trace `FoldedAttention.forward` and never see `vmap`. Left in the graph as one call,
+# the later stages of the compiler, which know about vmap, reach it.
+_fold_in_graph = torch.compiler.allow_in_graph(_attend)
 
 
 @contextmanager
@@ -241,21 +308,16 @@ def folded_attention() -> Iterator[None]:
     """Inside, torch's fused attention folds the seeds of vmap into its batch."""
 
     def attend(
-        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-        is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+        query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+        dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
+        enable_gqa: bool = False,
     ) -> Tensor:  # fmt: skip
         if dropout_p or is_causal or enable_gqa or query.ndim != 4:
             return ATTENTION(
-                query,
-                key,
-                value,
-                attn_mask,
-                dropout_p,
-                is_causal,
-                scale=scale,
+                query, key, value, attn_mask, dropout_p, is_causal, scale=scale,
                 enable_gqa=enable_gqa,
-            )
-        return fold(query, key, value, attn_mask, scale)
+            )  # fmt: skip
+        return _fold_in_graph(query, key, value, attn_mask, scale)
 
     F.scaled_dot_product_attention = attend
     try:
@@ -271,42 +333,39 @@ class StackedStep(Step):
         self, stack: Stack, optimiser: torch.optim.Optimizer, data: Dataset, recipe: Recipe, *,
         batch: int, seeds: Sequence[int], precision: str, compile: bool,
     ) -> None:  # fmt: skip
-        self.seeds, self.each = tuple(seeds), batch
+        self.seeds, self.batch_per_seed = tuple(seeds), batch
         self.augmenter = partial(StackedAugmenter, seeds=len(seeds))
         super().__init__(
-            stack, optimiser, data, recipe, batch=batch * len(seeds), seed=seeds[0], precision=precision,
-            processes=Processes(), compile=compile,
+            stack, optimiser, data, recipe, batch=batch * len(seeds), seed=seeds[0],
+            precision=precision, processes=Processes(), compile=compile,
         )  # fmt: skip
         self.stack = stack
         self.channels_last = False
-        self.generators = [torch.Generator(self.device) for _ in seeds]
+        self.augment_generators = [torch.Generator(self.device) for _ in seeds]
         self.model_generators = [torch.Generator(self.device) for _ in seeds]
         self.first_bad = torch.full((len(seeds),), -1, dtype=torch.int64, device=self.device)
         self.sums = torch.zeros(3, len(seeds), dtype=self.sums.dtype, device=self.device)
 
-    def seed_all(self, number: int) -> None:
-        for seed, model, augment in zip(
-            self.seeds, self.model_generators, self.generators, strict=True
-        ):
-            model.manual_seed(derive_seed(seed, "model", number))
-            augment.manual_seed(derive_seed(seed, "augment", number))
+    def seed_generators(self, number: int) -> None:
+        for i, seed in enumerate(self.seeds):
+            self.model_generators[i].manual_seed(derive_seed(seed, "model", number))
+            self.augment_generators[i].manual_seed(derive_seed(seed, "augment", number))
 
-    def random_states(self) -> list[torch.Generator]:
-        return [*self.generators, *self.model_generators]
+    def generators(self) -> list[torch.Generator]:
+        return [*self.augment_generators, *self.model_generators]
 
-    def batches(self) -> tuple[Tensor, Tensor]:
-        draws = [self.augment.draw(self.each, generator) for generator in self.generators]
+    def augmented_batch(self) -> tuple[Tensor, Tensor]:
+        draws = [self.augment.draw(self.batch_per_seed, g) for g in self.augment_generators]
         draw = Draw(torch.cat([d.images for d in draws]), torch.stack([d.batch for d in draws]))
         return self.prepare(self.images, self.labels, draw)
 
-    def losses(self, images: Tensor, targets: Tensor) -> Tensor:
-        masks = [self.stack.draw(self.each, generator) for generator in self.model_generators]
-        together = {path: torch.stack([mask[path] for mask in masks]) for path in masks[0]}
+    def loss(self, images: Tensor, targets: Tensor) -> Tensor:
+        masks = self.stack.draw_masks(self.batch_per_seed, self.model_generators)
         with autocast(self.device, self.precision), folded_attention():
-            return self.objective(images, targets, together)
+            return self.objective(images, targets, masks)
 
     def clip(self) -> Tensor:
-        """As `optim.clip`, for every seed by itself."""
+        """As `optim.clip_gradients`, for every seed by itself."""
         gradients = [row.grad for row in self.stack.rows if row.grad is not None]
         norm = torch.stack([g.square().sum(1) for g in gradients]).sum(0).sqrt()
         if self.recipe.clip is not None:
@@ -317,7 +376,7 @@ class StackedStep(Step):
 
 
 class StackedAugmenter(Augmenter):
-    """`Augmenter` for the batches of several seeds: images change one by one, mixing is decided per seed."""
+    """`Augmenter` for several seeds: images change one by one, mixing is decided per seed."""
 
     def __init__(self, augment: Augment, *, seeds: int, **about: Any) -> None:
         super().__init__(augment, **about)
@@ -329,19 +388,15 @@ class StackedAugmenter(Augmenter):
         self.check(images, labels, draw)
         parts = zip(self.stages, draw.images.split(self.numbers, 1), strict=True)
         settings = [stage.settle(uniform) for stage, uniform in parts]
-        targets = mixing.targets(labels, self.classes, self.augment.smoothing).unflatten(
-            0, (self.seeds, -1)
-        )
+        targets = mixing.targets(labels, self.classes, self.augment.smoothing)
+        targets = targets.unflatten(0, (self.seeds, -1))
         with torch.autocast(images.device.type, enabled=False):
             altered = self.alter(images, settings, slice(None)).unflatten(0, (self.seeds, -1))
-            return (
-                torch.vmap(self.mixed)(altered, targets, draw.batch)
-                if self.mixes
-                else (altered, targets)
-            )
+            if not self.mixes:
+                return altered, targets
+            return torch.vmap(self.mix)(altered, targets, draw.batch)
 
-    def mixed(self, images: Tensor, targets: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    def mix(self, images: Tensor, targets: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         mix = mixing.settle(uniform, self.augment, self.image)
-        return mixing.mix_images(images, images.flip(0), mix), mixing.mix_targets(
-            targets, targets.flip(0), mix
-        )
+        mixed = mixing.mix_images(images, images.flip(0), mix)
+        return mixed, mixing.mix_targets(targets, targets.flip(0), mix)

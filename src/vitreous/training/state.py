@@ -11,37 +11,40 @@ from vitreous.config import Recipe
 from vitreous.training.optim import Schedule
 
 
-def pack(
+def state_tensors(
     objective: nn.Module, optimiser: torch.optim.Optimizer, mean: nn.Module | None
 ) -> dict[str, Tensor]:
-    """The state as tensors: the objective's, the optimiser's by parameter number, the running mean's."""
+    """State of objective, optimiser (by parameter number) and running mean, as named tensors."""
     tensors = {f"objective.{key}": value for key, value in objective.state_dict().items()}
     for number, state in optimiser.state_dict()["state"].items():
-        tensors |= {
-            f"optimiser.{number}.{key}": value
-            for key, value in state.items()
-            if isinstance(value, Tensor)
-        }
+        for key, value in state.items():
+            if isinstance(value, Tensor):
+                tensors[f"optimiser.{number}.{key}"] = value
     if mean is not None:
         tensors |= {f"mean.{key}": value for key, value in mean.state_dict().items()}
     return tensors
 
 
-def unpack(
+def load_state_tensors(
     tensors: Mapping[str, Tensor],
     objective: nn.Module,
     optimiser: torch.optim.Optimizer,
     mean: nn.Module | None,
 ) -> None:
-    """Put back what `pack` took."""
-    objective.load_state_dict(_under("objective.", tensors))
+    """Load what `state_tensors` returned."""
+
+    def below(prefix: str) -> dict[str, Tensor]:
+        keys = [key for key in tensors if key.startswith(prefix)]
+        return {key.removeprefix(prefix): tensors[key] for key in keys}
+
+    objective.load_state_dict(below("objective."))
     states: dict[int, dict[str, Tensor]] = {}
-    for key, value in _under("optimiser.", tensors).items():
+    for key, value in below("optimiser.").items():
         number, _, name = key.partition(".")
         states.setdefault(int(number), {})[name] = value
     optimiser.load_state_dict({**optimiser.state_dict(), "state": states})
     if mean is not None:
-        mean.load_state_dict(_under("mean.", tensors))
+        mean.load_state_dict(below("mean."))
 
 
 def due_checkpoints(recipe: Recipe, plan: Schedule, steps: int, done: int) -> Iterator[str]:
@@ -59,9 +62,3 @@ def due_checkpoints(recipe: Recipe, plan: Schedule, steps: int, done: int) -> It
         yield f"epoch-{-(-done // steps):04d}"
     if done == plan.steps:
         yield "final"
-
-
-def _under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {
-        key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)
-    }

@@ -1,16 +1,19 @@
 """One step of training: from row numbers to moved weights.
 
-Everything random in step number t is drawn from generators seeded with (seed, t). Nothing depends on what was drawn
-before, so a run that was killed goes on with the very same numbers, and many processes draw the same ones.
+Everything random in step number t is drawn from generators seeded with (seed, t). Nothing depends
+on what was drawn before, so a run that was killed resumes with the same numbers, and all processes
+draw the same ones.
 
-On a GPU the step is compiled, recorded once as a CUDA graph and then replayed: small models are faster than Python can
-launch their kernels (ViT-Ti/4 at batch 1024 on an H200: the kernels take two thirds of the time the launches do).
+On a GPU the step is compiled, recorded once as a CUDA graph and then replayed: small models are
+faster than Python can launch their kernels (ViT-Ti/4 at batch 1024 on an H200: the kernels take two
+thirds of the time that the launches do).
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 from torch import Tensor, nn
@@ -21,17 +24,56 @@ from vitreous.data.dataset import Dataset
 from vitreous.distributed import Processes
 from vitreous.random_numbers import derive_seed, torch_generator
 from vitreous.training.evaluate import autocast
-from vitreous.training.feed import Feed
-from vitreous.training.optim import climbed, clip
+from vitreous.training.optim import clip_gradients, sam_perturbation
 
 log = logging.getLogger("vitreous")
 
-WARM = 3
+WARM_UP = 3
 """Steps before recording, as torch asks for; their effect is undone."""
+
+Batch = tuple[Tensor, Tensor]
+
+
+class BatchFeed:
+    """Batches of a data set on their way to a device.
+
+    Images that lie on the device are indexed there. If they do not fit, or are mapped from a file,
+    a thread gathers the next batch while the device works on the current one.
+    """
+
+    def __init__(self, data: Dataset, device: torch.device) -> None:
+        self.data = data
+        self.is_remote = data.images.device.type != device.type
+        self.pins = self.is_remote and device.type == "cuda"
+        self.thread = ThreadPoolExecutor(1) if self.is_remote else None
+        self.pending: tuple[Tensor, Future[Batch]] | None = None
+
+    def __call__(self, rows: Tensor, upcoming: Tensor | None = None) -> Batch:
+        """Images and labels of `rows`; `upcoming` are the rows that will be wanted next."""
+        if self.thread is None:
+            return self.gather(rows)
+        if self.pending is not None and torch.equal(self.pending[0], rows):
+            batch = self.pending[1].result()
+        else:
+            batch = self.gather(rows)
+        self.pending = None
+        if upcoming is not None:
+            self.pending = upcoming, self.thread.submit(self.gather, upcoming)
+        return batch
+
+    def gather(self, rows: Tensor) -> Batch:
+        rows = rows.to(self.data.images.device)
+        images = self.data.images[rows]
+        labels = self.data.labels[rows.to(self.data.labels.device)]
+        return (images.pin_memory() if self.pins else images), labels
 
 
 class Step:
-    """Calling it does the step; `sums` collects what the epoch's record needs, without waiting for the GPU."""
+    """A callable training step.
+
+    `sums` adds up loss, gradient norm and number of steps for the epoch's record, without waiting
+    for the GPU. `first_bad` is the number of the first step whose loss was not finite, else -1.
+    """
 
     augmenter: Callable[..., Augmenter] = Augmenter
 
@@ -53,12 +95,9 @@ class Step:
         self.parameters = [p for p in objective.parameters() if p.requires_grad]
         self.objective: Callable[..., Tensor] = processes.wrap(objective)
         self.optimiser, self.recipe, self.seed, self.precision = optimiser, recipe, seed, precision
-        self.feed = Feed(data, self.device)
-        self.processes, self.part, self.alone = (
-            processes,
-            processes.rows(batch),
-            processes.world == 1,
-        )
+        self.feed = BatchFeed(data, self.device)
+        self.processes = processes
+        self.rows = None if processes.world == 1 else processes.rows(batch)
         self.augment = self.augmenter(
             recipe.augment,
             image=data.image,
@@ -66,151 +105,149 @@ class Step:
             mean=data.mean,
             std=data.std,
         )
-        self.prepare: Callable[..., tuple[Tensor, Tensor]] = self.augment
+        self.prepare: Callable[..., Batch] = self.augment
         if compile:
             self.objective = torch.compile(self.objective, dynamic=False)
-        if (
-            compile and self.device.type == "cuda"
-        ):  # on a CPU it would take seven times as long as uncompiled
+        if compile and self.device.type == "cuda":  # on a CPU this is seven times slower
             self.prepare = torch.compile(self.augment.__call__, fullgraph=True, dynamic=False)
         self.generator = torch.Generator(self.device)
-        self.images = torch.zeros(
-            (batch, *data.images.shape[1:]), dtype=torch.uint8, device=self.device
-        )
+        shape = (batch, *data.images.shape[1:])
+        self.images = torch.zeros(shape, dtype=torch.uint8, device=self.device)
         self.labels = torch.zeros(batch, dtype=torch.int64, device=self.device)
         self.number = torch.zeros((), dtype=torch.int64, device=self.device)
         self.first_bad = torch.full((), -1, dtype=torch.int64, device=self.device)
         exact = torch.float32 if self.device.type == "mps" else torch.float64
-        self.sums = torch.zeros(3, dtype=exact, device=self.device)  # loss, gradient norm, steps
+        self.sums = torch.zeros(3, dtype=exact, device=self.device)
         self.channels_last = self.device.type == "cuda" and is_convolutional(objective)
-        self.recorded = self.alone and self.device.type == "cuda"
+        self.uses_graph = processes.world == 1 and self.device.type == "cuda"
         self.replay: Callable[[], None] | None = None
-        if self.recorded:
+        if self.uses_graph:
             self.stream = torch.cuda.Stream()
 
-    def __call__(self, number: int, rows: Tensor, lr: float, then: Tensor | None = None) -> None:
-        """Step `number` on these rows of the data; `then` are the next step's."""
-        images, labels = self.feed(rows, then)
+    def __call__(
+        self, number: int, rows: Tensor, lr: float, upcoming: Tensor | None = None
+    ) -> None:
+        """Do step `number` on these rows of the data; `upcoming` are the next step's rows."""
+        images, labels = self.feed(rows, upcoming)
         self.images.copy_(images, non_blocking=True)
         self.labels.copy_(labels, non_blocking=True)
         self.number.fill_(number)
         self.set_lr(lr)
-        if not self.recorded:
-            self.seed_all(number)
-            self.work()
+        if not self.uses_graph:
+            self.seed_generators(number)
+            self.compute()
             return
+        # All steps share one stream: a recorded graph may not cross over to the default one.
         self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(
-            self.stream
-        ):  # one stream for all steps: a graph may not cross over to the default one
+        with torch.cuda.stream(self.stream):
             self.replay = self.replay or self.record()
-            self.seed_all(number)
+            self.seed_generators(number)
             self.replay()
         torch.cuda.current_stream().wait_stream(self.stream)
 
-    def seed_all(self, number: int) -> None:
-        """Let what is random follow from the seed and the step's number alone."""
-        torch.manual_seed(derive_seed(self.seed, "model", number))
-        self.generator.manual_seed(derive_seed(self.seed, "augment", number))
-
-    def work(self) -> None:
-        """The step itself."""
-        images, targets = self.batches()
+    def compute(self) -> None:
+        """Augment, forward, backward, clip, update."""
+        images, targets = self.augmented_batch()
         loss = self.gradient(images, targets)
         if self.recipe.sam is not None:
-            with climbed(self.module, self.recipe.sam):
+            with sam_perturbation(self.module, self.recipe.sam):
                 self.gradient(images, targets)
         norm = self.clip()
         self.optimiser.step()
-        self.sums += torch.stack(
-            [loss.float(), norm.float(), torch.ones_like(norm, dtype=torch.float32)]
-        )
+        one = torch.ones_like(norm, dtype=torch.float32)
+        self.sums += torch.stack([loss.float(), norm.float(), one])
         bad = (self.first_bad < 0) & ~loss.isfinite()
         self.first_bad.copy_(torch.where(bad, self.number, self.first_bad))
 
-    def batches(self) -> tuple[Tensor, Tensor]:
+    def seed_generators(self, number: int) -> None:
+        """Make all randomness of a step depend on the seed and the step's number alone."""
+        torch.manual_seed(derive_seed(self.seed, "model", number))
+        self.generator.manual_seed(derive_seed(self.seed, "augment", number))
+
+    def augmented_batch(self) -> Batch:
         """Augmented images and soft targets."""
         draw = self.augment.draw(len(self.images), self.generator)
-        images, targets = self.prepare(
-            self.images, self.labels, draw, rows=None if self.alone else self.part
-        )
-        return (
-            images.contiguous(memory_format=torch.channels_last) if self.channels_last else images
-        ), targets
+        images, targets = self.prepare(self.images, self.labels, draw, rows=self.rows)
+        if self.channels_last:
+            images = images.contiguous(memory_format=torch.channels_last)
+        return images, targets
 
     def gradient(self, images: Tensor, targets: Tensor) -> Tensor:
-        """The loss, and its gradient in the parameters."""
+        """Compute the loss, which is returned, and its gradient, which the parameters hold."""
         self.optimiser.zero_grad(set_to_none=True)
-        loss = self.losses(images, targets)
+        loss = self.loss(images, targets)
         loss.sum().backward()
         return loss.detach()
 
-    def losses(self, images: Tensor, targets: Tensor) -> Tensor:
-        """What is minimised."""
+    def loss(self, images: Tensor, targets: Tensor) -> Tensor:
         with autocast(self.device, self.precision):
             return self.objective(images, targets)
 
     def clip(self) -> Tensor:
-        """Scale the gradients down where the recipe asks for it; their norm before."""
-        return clip(self.parameters, self.recipe.clip)
+        """Clip the gradients as the recipe says; their norm before."""
+        return clip_gradients(self.parameters, self.recipe.clip)
 
-    def random_states(self) -> list[torch.Generator]:
-        """The generators, besides torch's own, whose draws a recorded step repeats."""
+    def generators(self) -> list[torch.Generator]:
+        """The generators, besides torch's default one, that a recorded step draws from."""
         return [self.generator]
 
     def set_lr(self, lr: float) -> None:
         for group in self.optimiser.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].fill_(lr)
-            elif self.recorded:  # a number would be recorded for ever
+            elif self.uses_graph:  # a number would be recorded for ever
                 group["lr"] = torch.tensor(lr, device=self.device)
                 group["capturable"] = True
             else:
                 group["lr"] = lr
 
     def record(self) -> Callable[[], None]:
-        """Record `work` as a CUDA graph. What the steps before the recording did to any tensor is undone."""
-        before = [(tensor, tensor.clone()) for tensor in self.tensors()]
+        """Record `compute` as a CUDA graph; returns what replays it.
+
+        Recording needs steps before it, and they change weights, buffers, sums and optimiser state.
+        All of these are put back in place, because the graph holds their addresses.
+        """
+        before = [(tensor, tensor.clone()) for tensor in self.changed_tensors()]
         known = {id(tensor) for tensor, _ in before}
-        for _ in range(WARM):
-            self.work()
+        for _ in range(WARM_UP):
+            self.compute()
         graph = torch.cuda.CUDAGraph()
-        for generator in self.random_states():
+        for generator in self.generators():
             graph.register_generator_state(generator)
         self.optimiser.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
+        replay = graph.replay
         try:
             with torch.cuda.graph(graph, stream=self.stream):
-                self.work()
-            replay = graph.replay
+                self.compute()
         except RuntimeError as error:
             log.warning(
                 "The step cannot be recorded as a CUDA graph and will be slower: %s",
                 str(error).splitlines()[0],
             )
-            replay = self.work
+            replay = self.compute
         with torch.no_grad():
             for tensor, value in before:
                 tensor.copy_(value)
-            for tensor in self.tensors():  # what the optimiser has made since begins at zero
+            for tensor in self.changed_tensors():  # what the optimiser made since starts at zero
                 if id(tensor) not in known:
                     tensor.zero_()
         return replay
 
-    def tensors(self) -> Iterable[Tensor]:
-        """All that a step changes."""
+    def changed_tensors(self) -> Iterable[Tensor]:
+        """Every tensor that a step changes in place."""
         yield from (self.sums, self.first_bad)
         yield from self.module.state_dict(keep_vars=True).values()
         for state in self.optimiser.state.values():
             yield from (value for value in state.values() if isinstance(value, Tensor))
 
     def share_sums(self) -> None:
-        """Let every process have the mean of the sums of all."""
-        if not self.alone:
+        """Replace the sums by their mean over all processes."""
+        if self.processes.world > 1:
             self.sums.copy_(self.processes.total(self.sums.clone()) / self.processes.world)
 
     def take_sums(self) -> dict[str, float]:
-        """Means over the steps since the last call."""
+        """Mean loss and gradient norm over the steps since the last call."""
         self.share_sums()
         loss, norm, steps = self.sums.tolist()
         self.sums.zero_()
@@ -224,14 +261,14 @@ def is_convolutional(model: nn.Module) -> bool:
 
 
 def order(count: int, steps: int, batch: int, repeats: int, seed: int, epoch: int) -> Tensor:
-    """Row numbers of an epoch, (steps, batch): a fresh permutation, each row `repeats` times in a batch (A3.09)."""
-    generator = torch_generator(seed, "order", epoch)
+    """Row numbers of an epoch, (steps, batch): a fresh permutation, each row `repeats` times."""
     distinct = -(-batch // repeats)
+    generator = torch_generator(seed, "order", epoch)
     rows = torch.randperm(count, generator=generator)[: steps * distinct].view(steps, distinct)
     return rows.repeat(1, repeats)[:, :batch]
 
 
 def steps_of(count: int, recipe: Recipe) -> tuple[int, int]:
-    """Steps of an epoch and images of a step: whole batches only; a set smaller than a batch is one batch."""
+    """Steps per epoch and batch size for `count` images: full batches only, but at least one."""
     batch = min(recipe.batch, count)
     return count // batch, batch

@@ -13,7 +13,7 @@ import vitreous
 from measure.analyses.shifted import chosen, noise, shapes
 from vitreous.data.dataset import Dataset
 from vitreous.measure.analyses.cue_conflict import CueConflict
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 
 QUICK: dict[str, Any] = {}
 
@@ -79,7 +79,7 @@ def test_only_images_in_which_they_disagree_count() -> None:
 def test_answers_against_a_loop() -> None:
     data = chosen(shapes(60))
     found = CueConflict()("nano:vit@warmup", data)
-    model = load("nano:vit@warmup").eval()
+    model = load_model("nano:vit@warmup").eval()
     shape = texture = 0
     for image, its_shape, its_texture in zip(
         data.images, data.truth["shape"], data.truth["texture"], strict=True

@@ -13,7 +13,7 @@ from vitreous.measure.curvature.directions import (
 )
 from vitreous.measure.curvature.loss import weights
 from vitreous.measure.subject import subjects
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 from vitreous.storage.fingerprints import fingerprint, labelled
 
 
@@ -92,7 +92,7 @@ def test_directions_depend_on_seed_axis_and_name_alone() -> None:
 
 
 def test_what_stays_in_a_model() -> None:
-    model = load("nano:alternet")
+    model = load_model("nano:alternet")
     (subject,) = subjects(model)
     origin = weights(subject.specimen)
     moved = set(random_direction("random", origin, parameters_without_filters(model), 0, 0))

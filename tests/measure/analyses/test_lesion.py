@@ -19,7 +19,7 @@ from vitreous.measure.probe import Setting
 from vitreous.measure.robustness.edits import by_offset
 from vitreous.measure.subject import subjects
 from vitreous.models.convit import outer
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 from vitreous.results import Result
 from vitreous.specimen.specimen import Specimen
 
@@ -64,7 +64,7 @@ def compared(
 ) -> None:
     rows = result.table[(result.table["model"] == name) & (result.table["part"] == part)]
     row = (rows if change is None else rows[rows["change"] == change]).iloc[0]
-    whole, other = by_hand(load(name), name), by_hand(changed, name)
+    whole, other = by_hand(load_model(name), name), by_hand(changed, name)
     assert row["value"] == pytest.approx(float((whole[0] - other[0]).mean()), abs=1e-12)
     assert row["rise"] == pytest.approx(float((other[1] - whole[1]).mean()), rel=1e-4, abs=1e-6)
     assert row["accuracy"] == pytest.approx(float(other[0].mean()))
@@ -77,7 +77,7 @@ def compared(
 
 def test_a_unit_taken_out_is_a_branch_that_adds_nothing() -> None:
     result = asked("units", "nano:vit")
-    model: Any = copy.deepcopy(load("nano:vit"))
+    model: Any = copy.deepcopy(load_model("nano:vit"))
     with torch.no_grad():
         for parameter in model.blocks[0].mlp.fc2.parameters():
             parameter.zero_()
@@ -88,7 +88,7 @@ def test_a_unit_taken_out_is_a_branch_that_adds_nothing() -> None:
 
 def test_a_convolution_taken_out_is_the_identity() -> None:
     result = asked("convolutions", "nano:resnet")
-    model: Any = copy.deepcopy(load("nano:resnet"))
+    model: Any = copy.deepcopy(load_model("nano:resnet"))
     model.stages[0][1].convs[0] = nn.Identity()
     compared(result, "stages.0.1.convs.0", model, "nano:resnet")
     assert len(result.table) == 16
@@ -128,7 +128,7 @@ def by_hand_of(model: nn.Module) -> Tensor:
 
 def test_positions_masked() -> None:
     result = asked("positions", "nano:vit")
-    model: Any = copy.deepcopy(load("nano:vit"))
+    model: Any = copy.deepcopy(load_model("nano:vit"))
     with torch.no_grad():
         model.positions[0].table.zero_()
     compared(result, "positions.0.table", model, "nano:vit")
@@ -137,11 +137,14 @@ def test_positions_masked() -> None:
 def test_forced_gates_leave_one_kind_of_attention() -> None:
     """Content masked in the first layer: its attention is the positional one, which the model itself can tell."""
     row = asked("gates", "nano:convit").table.iloc[0]
-    model: Any = load("nano:convit")
+    model: Any = load_model("nano:convit")
     with torch.no_grad():
         fixed = outer(*model.blocks[0].attn.position_factors((8, 8))).float()
     specimen = opened("nano:convit").with_attention("blocks.0.attn", fixed)
-    whole, other = by_hand(load("nano:convit"), "nano:convit"), by_hand(specimen, "nano:convit")
+    whole, other = (
+        by_hand(load_model("nano:convit"), "nano:convit"),
+        by_hand(specimen, "nano:convit"),
+    )
     assert row["change"] == "content masked up to here"
     assert row["rise"] == pytest.approx(float((other[1] - whole[1]).mean()), rel=1e-2, abs=1e-7)
     assert len(asked("gates", "nano:convit").table) == 10

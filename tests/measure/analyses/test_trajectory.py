@@ -15,7 +15,7 @@ import vitreous
 from vitreous.errors import VitreousError
 from vitreous.measure.analyses import trajectory as module
 from vitreous.measure.analyses.trajectory import Trajectory, kept_moments, polar, principal
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 from vitreous.results import Result
 from vitreous.storage.run_folder import Run
 
@@ -118,7 +118,7 @@ def test_a_run_by_its_name_is_its_moments_side_by_side() -> None:
         atol=1e-7,
     )
     assert list(moments(by_name)["moment"]) == ["initial", "warmup", "final"]
-    ends = [flat(load(f"nano:resnet@{moment}")) for moment in ("initial", "warmup", "final")]
+    ends = [flat(load_model(f"nano:resnet@{moment}")) for moment in ("initial", "warmup", "final")]
     ratio = np.linalg.norm(ends[1] - ends[2]) / np.linalg.norm(ends[0] - ends[2])
     assert moments(by_name)["distance"][1] == pytest.approx(ratio, rel=1e-9)
 

@@ -17,7 +17,7 @@ from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import VitreousError
 from vitreous.measure.probe import REPEATS, times
 from vitreous.measure.probes.accuracy import rank
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 from vitreous.results import Result, wilson
 
 
@@ -59,7 +59,7 @@ def test_through_an_inspection() -> None:
         ["nano:vit", "nano:vit@warmup"], data, ["accuracy"], shard=25, device="cpu"
     )
     with torch.no_grad():
-        model = load("nano:vit@warmup")
+        model = load_model("nano:vit@warmup")
         scores = model(data.normalise(data.images))
     table = (
         found["accuracy"]
@@ -135,7 +135,10 @@ def test_resamplings_by_hand_and_from_disk(tmp_path: Path) -> None:
     ]
     passed = data.take(class_balanced_order(data.labels.numpy(), 3).tolist())
     with torch.no_grad():
-        right = load("nano:vit@warmup")(passed.normalise(passed.images)).argmax(1) == passed.labels
+        right = (
+            load_model("nano:vit@warmup")(passed.normalise(passed.images)).argmax(1)
+            == passed.labels
+        )
     weights = np.stack([times(row, 3) for row in range(30)], 1)
     own = right.double().numpy()
     wanted = [own.mean(), *(weights @ own / weights.sum(1))]

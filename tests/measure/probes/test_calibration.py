@@ -14,7 +14,7 @@ import vitreous
 from measure.looks import images, vit
 from vitreous.errors import VitreousError
 from vitreous.measure.probes.calibration import PARTS, binned, every_measure, measures, score_images
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 from vitreous.results import from_replicates, wilson
 
 Array = NDArray[Any]
@@ -138,7 +138,9 @@ def test_accumulation_over_batches() -> None:
         "calibration"
     ]
     with torch.no_grad():
-        shares = load("nano:vit@warmup")(data.normalise(data.images)).double().softmax(1).numpy()
+        shares = (
+            load_model("nano:vit@warmup")(data.normalise(data.images)).double().softmax(1).numpy()
+        )
     expected = ece_by_hand(shares.max(1), (shares.argmax(1) == data.labels.numpy()).astype(float))
     overall = found.table[found.table["overall"]].set_index("measure")
     assert overall.loc[["plain ECE", "signed ECE"], "value"].to_list() == pytest.approx(

@@ -19,7 +19,7 @@ def model() -> ConViT:
     ).eval()
     assert isinstance(made, ConViT)
     with torch.no_grad():
-        for number, layer in enumerate(made.local()):
+        for number, layer in enumerate(made.positional_attentions()):
             layer.get_parameter("gating_param").copy_(torch.tensor([-3.0, 0.0, 1.0, number]))
     return made
 

@@ -9,7 +9,7 @@ import torch
 import vitreous
 from measure.probes.attending import ask, attention_units, look, mean_distance, opened, subject
 from measure.probes.noise import noise
-from vitreous.training.locality import nonlocality
+from vitreous.training.locality import head_nonlocality
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_equals_the_record_of_a_training() -> None:
             weight.add_(torch.randn_like(weight) * 0.2)
     table = vitreous.inspect(model, noise(4, 32), ["nonlocality"])["nonlocality"].table
     prepared = subject(vitreous.open(model)).prepare(noise(4, 32).images)
-    wanted = nonlocality(model, prepared)["true"]
+    wanted = head_nonlocality(model, prepared)["true"]
     np.testing.assert_allclose(table["value"].to_numpy().reshape(3, 4), wanted, rtol=1e-4)
     np.testing.assert_allclose(
         table["mean"].to_numpy().reshape(3, 4)[:, 0], np.mean(wanted, 1), rtol=1e-4

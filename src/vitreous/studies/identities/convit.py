@@ -71,7 +71,7 @@ def gated(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
     model = build("convit_ti/4", image=32, classes=10).double()
     assert isinstance(model, ConViT)
     x, grid = normal(4, 64, 192, seed=seed), (8, 8)
-    for layer in model.local():
+    for layer in model.positional_attentions():
         assert isinstance(layer, GPSA)
         q, k, _ = layer.project(x)
         content = (q @ k.mT * layer.scale).softmax(-1)

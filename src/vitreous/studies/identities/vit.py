@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from vitreous.measure.probes.cost import flops
 from vitreous.models import build
 from vitreous.models.positions import Learned1d
-from vitreous.models.vit import ViT, resize
+from vitreous.models.vit import ViT, resize_vit
 from vitreous.studies.identities.measure import largest, measure, normal
 from vitreous.training.adapt import adapt
 
@@ -74,7 +74,7 @@ def enlarged(field: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
     """What positions (8, 8, width) and a class row become on a grid of 12 × 12."""
     model = small()
     table(model).copy_(torch.cat([first[None], field.flatten(0, 1)]))
-    found = table(resize(model, 48))
+    found = table(resize_vit(model, 48))
     return found[1:].unflatten(0, (12, 12)), found[0]
 
 

@@ -1,7 +1,7 @@
 """The papers' recipes by name, one file per paper: `named("fast")`, `names()`.
 
-A recipe is a function that returns a `Recipe`; the function's name is the recipe's. Nothing else has to be told about a
-new one, the folder is the registry. Functions take what their paper varies: `dascoli_2021.deit(batch=256)`.
+A recipe is a function that returns a `Recipe`; the function's name is the recipe's, and the folder
+is the registry. Functions take what their paper varies: `dascoli_2021.deit(batch=256)`.
 """
 
 from __future__ import annotations
@@ -18,42 +18,49 @@ from vitreous.errors import UnknownName
 __all__ = ["named", "names", "summary"]
 
 
-def named(name: str) -> Recipe:
-    """The recipe called `name`, as its paper has it; change it with `recipe.but(epochs=20)`."""
-    return _found(name)()
+class RecipeRegistry:
+    """The recipes that the files of this folder define."""
 
+    def named(self, name: str) -> Recipe:
+        """The recipe called `name`, as its paper has it; change it with `recipe.but(epochs=20)`.
 
-def names() -> list[str]:
-    """Every name that `named` knows."""
-    return sorted(_recipes())
+        Examples
+        --------
+        >>> vitreous.recipes.named("fast").but(epochs=20)
+        """
+        return self._function(name)()
 
+    def names(self) -> list[str]:
+        """Every name that `named` knows."""
+        return sorted(_functions())
 
-def summary(name: str) -> str:
-    """The first line of what a recipe says about itself."""
-    return (_found(name).__doc__ or "").partition("\n")[0]
+    def summary(self, name: str) -> str:
+        """The first line of a recipe's docstring."""
+        return (self._function(name).__doc__ or "").partition("\n")[0]
 
-
-def _found(name: str) -> Callable[..., Recipe]:
-    if name not in _recipes():
-        raise UnknownName("recipe", name, names(), "`vitreous list recipes` shows what there is.")
-    return _recipes()[name]
+    def _function(self, name: str) -> Callable[..., Recipe]:
+        if name not in _functions():
+            hint = "`vitreous list recipes` shows what there is."
+            raise UnknownName("recipe", name, self.names(), hint)
+        return _functions()[name]
 
 
 @cache
-def _recipes() -> dict[str, Callable[..., Recipe]]:
-    """The public functions that the files of this folder define."""
+def _functions() -> dict[str, Callable[..., Recipe]]:
+    """The public functions that the files of this folder define, by name."""
     recipes: dict[str, Callable[..., Recipe]] = {}
-    for found in iter_modules(__path__):
-        module = import_module(f"{__name__}.{found.name}")
+    for file in iter_modules(__path__):
+        module = import_module(f"{__name__}.{file.name}")
         for name, value in vars(module).items():
-            if (
-                isfunction(value)
-                and value.__module__ == module.__name__
-                and not name.startswith("_")
-            ):
-                if name in recipes:
-                    raise TypeError(
-                        f"the recipe {name!r} is defined in {recipes[name].__module__} and {found.name}"
-                    )
-                recipes[name] = value
+            defined_here = isfunction(value) and value.__module__ == module.__name__
+            if not defined_here or name.startswith("_"):
+                continue
+            if name in recipes:
+                other = recipes[name].__module__
+                raise TypeError(f"the recipe {name!r} is defined in {other} and {file.name}")
+            recipes[name] = value
     return recipes
+
+
+_REGISTRY = RecipeRegistry()
+named, names, summary = _REGISTRY.named, _REGISTRY.names, _REGISTRY.summary

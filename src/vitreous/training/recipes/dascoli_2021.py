@@ -1,9 +1,10 @@
-"""ConViT, which takes the recipe of DeiT (D2), and its distilled comparison (A3.14).
+"""ConViT, which takes the recipe of DeiT, and its distilled comparison.
 
-Two settings of the released code do nothing there and are left out here: a colour jitter of 0.4, which timm's transform
-drops where RandAugment is on, and a cool-down of 10 epochs, which comes after the loop has ended. Two differ a little:
-the released warm-up moves once an epoch, ours every step; and the released cosine counts from the first epoch, ours
-from the end of the warm-up, so that it starts at the full lr (at most 1.6 % of the highest lr apart).
+Two settings of the released code do nothing there and are left out here: a colour jitter of 0.4,
+which timm's transform drops where RandAugment is on, and a cool-down of 10 epochs, which comes
+after the loop has ended. Two differ a little: the released warm-up moves once an epoch, ours every
+step; and the released cosine counts from the first epoch, ours from the end of the warm-up, so
+that it starts at the full lr (at most 1.6 % of the highest lr apart).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from vitreous.config import Augment, Recipe
 
 
 def deit(batch: int = 1024) -> Recipe:
-    """DeiT on ImageNet: 300 epochs of AdamW under strong augmentation, lr 5e-4 for every 512 images (D2)."""
+    """DeiT on ImageNet: 300 epochs of AdamW, strong augmentation, lr 5e-4 for every 512 images."""
     return Recipe(
         name="deit",
         epochs=300,
@@ -38,39 +39,39 @@ def deit(batch: int = 1024) -> Recipe:
 
 
 def deit_plus() -> Recipe:
-    """`deit` for the "+" sizes: batch 512, lr 4e-4; the others keep 1024 (D2, X-17)."""
+    """`deit` for the "+" sizes: batch 512, lr 4e-4; the others keep 1024."""
     return deit(batch=512).but(name="deit_plus", lr=4e-4)
 
 
 def convit(batch: int = 1024) -> Recipe:
-    """ConViT on ImageNet: the recipe of DeiT, unchanged (D2)."""
+    """ConViT on ImageNet: the recipe of DeiT, unchanged."""
     return deit(batch).but(name="convit")
 
 
 def convit_plus() -> Recipe:
-    """`convit` for the "+" sizes: batch 512, lr 4e-4 (D2, X-17)."""
+    """`convit` for the "+" sizes: batch 512, lr 4e-4."""
     return deit_plus().but(name="convit_plus")
 
 
 def convit_cifar() -> Recipe:
-    """ConViT on CIFAR-100 resized to 224: 1000 epochs, as the text has it; the figure shows 3000 (D2)."""
+    """ConViT on CIFAR-100 resized to 224: 1000 epochs, as in the text; the figure shows 3000."""
     return convit().but(name="convit_cifar", epochs=1000)
 
 
 def convit_frozen() -> Recipe:
-    """`convit` with the attention of the ten gated blocks left as it was initialised (D2, A3.13)."""
+    """`convit` with the attention of the ten gated blocks left as it was initialised."""
     return convit().but(name="convit_frozen", freeze=("blocks.[0-9].attn.*",))
 
 
 def deit_distilled() -> Recipe:
-    """DeiT with a second token and head that learn what the teacher would answer, its arg-max (D2, A3.14)."""
+    """DeiT with a second token and head that learn what the teacher would answer, its arg-max."""
     return deit().but(
         name="deit_distilled", objective="distil_hard", taught=0.5, **{"model.distilled": True}
     )
 
 
 def deit_distilled_soft() -> Recipe:
-    """DeiT that learns the teacher's probabilities at temperature 3 with weight 0.1 (D2, A3.14)."""
+    """DeiT that learns the teacher's probabilities at temperature 3 with weight 0.1."""
     changes = {"model.distilled": True}
     return deit().but(
         name="deit_distilled_soft", objective="distil_soft", tau=3.0, taught=0.1, **changes

@@ -6,7 +6,7 @@ from vitreous.config import Augment, Recipe
 
 
 def quick() -> Recipe:
-    """A small network on a laptop: three minutes on two cores, no augmentation. What `vitreous train` does unasked."""
+    """A small network on a laptop: three minutes on two cores; the default of `vitreous train`."""
     return Recipe(
         name="quick",
         epochs=4,
@@ -20,7 +20,7 @@ def quick() -> Recipe:
 
 
 def nano() -> Recipe:
-    """The small networks that come with the package: twenty times sixty thousand images of the world."""
+    """The bundled networks: twenty epochs of sixty thousand images of the world."""
     return Recipe(
         name="nano",
         epochs=20,
@@ -36,9 +36,10 @@ def nano() -> Recipe:
 
 
 def sanity() -> Recipe:
-    """Very small networks on a task of the world: seconds on one core, shifted by a pixel and with smoothed labels.
+    """Very small networks on a task of the world: seconds on one core, small shifts, soft labels.
 
-    Nothing is mirrored or mixed, because where things are and which way they point may be what is asked.
+    Nothing is mirrored or mixed, because where things are and which way they point may be what is
+    asked.
     """
     return Recipe(
         name="sanity",

@@ -1,7 +1,8 @@
-"""How Do Vision Transformers Work? (D1): one recipe for convolutional networks and transformers alike.
+"""How Do Vision Transformers Work?: one recipe for convolutional networks and transformers alike.
 
-The warm-up grows every step from zero and comes on top of the epochs; the cosine moves once an epoch; weight decay is
-on every parameter. mixup 1.0 and CutMix 0.8 are the other way round than in DeiT, and stay as released (X-31).
+The warm-up grows every step from zero and comes on top of the epochs; the cosine moves once an
+epoch; weight decay is on every parameter. mixup 1.0 and CutMix 0.8 are the other way round than in
+DeiT, and stay as released.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from vitreous.config import Augment, Recipe
 
 
 def hdv_cifar() -> Recipe:
-    """Park and Kim's main recipe for CIFAR, for convolutional networks and transformers: 5 + 300 epochs (D1)."""
+    """Park and Kim's main recipe for CIFAR, for CNNs and transformers alike: 5 + 300 epochs."""
     return Recipe(
         name="hdv_cifar",
         epochs=300,
@@ -28,12 +29,12 @@ def hdv_cifar() -> Recipe:
 
 
 def hdv_noaug() -> Recipe:
-    """`hdv_cifar` with crop and flip only, neither smoothed labels nor clipped gradients (D1, A3.10)."""
+    """`hdv_cifar` with crop and flip only, neither smoothed labels nor clipped gradients."""
     return hdv_cifar().but(name="hdv_noaug", clip=None, augment=Augment())
 
 
 def hdv_general() -> Recipe:
-    """Park and Kim's SGD in steps for CIFAR, with crop and flip only: 1 + 200 epochs (D1)."""
+    """Park and Kim's SGD in steps for CIFAR, with crop and flip only: 1 + 200 epochs."""
     return Recipe(
         name="hdv_general",
         epochs=200,
@@ -53,7 +54,7 @@ def hdv_general() -> Recipe:
 
 
 def hdv_imagenet(batch: int = 128) -> Recipe:
-    """Park and Kim's main recipe for ImageNet: 5 + 300 epochs, lr growing with the batch (D1)."""
+    """Park and Kim's main recipe for ImageNet: 5 + 300 epochs, lr growing with the batch."""
     augment = {"crop": "resized", "randaugment": "rand-m9-n2-mstd0.5", "erasing": 0.25}
     changes = {f"augment.{key}": value for key, value in augment.items()}
     return hdv_cifar().but(
@@ -62,7 +63,7 @@ def hdv_imagenet(batch: int = 128) -> Recipe:
 
 
 def hdv_imagenet_general() -> Recipe:
-    """Park and Kim's SGD in steps for ImageNet: 90 epochs; no warm-up is stated and there is none (D1)."""
+    """Park and Kim's SGD in steps for ImageNet: 90 epochs without warm-up, as none is stated."""
     return Recipe(
         name="hdv_imagenet_general",
         epochs=90,
@@ -82,15 +83,15 @@ def hdv_imagenet_general() -> Recipe:
 
 
 def fast(epochs: int = 100) -> Recipe:
-    """`hdv_cifar` for one GPU: batch 512, lr grown as the batch, 5 + 100 epochs instead of 5 + 300 (D1, 0.4)."""
+    """`hdv_cifar` for one GPU: batch 512, lr scaled with it, 5 + 100 epochs instead of 5 + 300."""
     return hdv_cifar().but(name="fast", batch=512, lr=6.7e-4, epochs=epochs)
 
 
 def ablation() -> Recipe:
-    """`fast` with 30 epochs, for sweeps over three seeds (D1, 0.4)."""
+    """`fast` with 30 epochs, for sweeps over three seeds."""
     return fast(epochs=30).but(name="ablation")
 
 
 def smoothing() -> Recipe:
-    """`hdv_general` for a CNN with spatial smoothing, a tanh and a 2 x 2 mean before each sub-sampling (D5, A1.22)."""
+    """`hdv_general` for a CNN with spatial smoothing before each sub-sampling."""
     return hdv_general().but(name="smoothing", model={"smooth": "tanh"})

@@ -1,4 +1,4 @@
-"""Do Vision Transformers See Like Convolutional Neural Networks? (D4): recipes of the ViT paper, but for one."""
+"""Do Vision Transformers See Like Convolutional Neural Networks?: the one recipe of its own."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from vitreous.training.recipes.dosovitskiy_2021 import vit_pretrain_jft
 
 
 def vit_gap() -> Recipe:
-    """`vit_pretrain_jft` for a ViT that reads the mean of its tokens, which needs lr 3e-4 (D4, A3.02, X-02)."""
+    """`vit_pretrain_jft` for a ViT that reads the mean of its tokens, which needs lr 3e-4."""
     return vit_pretrain_jft(lr=3e-4).but(name="vit_gap", **{"model.pool": "gap"})

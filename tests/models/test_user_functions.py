@@ -12,7 +12,7 @@ from torch import nn
 import vitreous
 from vitreous.cli import main
 from vitreous.errors import InYourCode, UnknownName, VitreousError
-from vitreous.models.loading import load
+from vitreous.models.loading import load_model
 
 SOURCE = """
 from torch import nn
@@ -53,15 +53,15 @@ def outputs(model: nn.Module) -> int:
 
 
 def test_function_class_and_module(home: Path) -> None:
-    assert outputs(load("ownmodels_for_tests:make")) == 5
-    assert outputs(load("ownmodels_for_tests:Net")) == 7
-    assert outputs(load("ownmodels_for_tests:ready")) == 3
+    assert outputs(load_model("ownmodels_for_tests:make")) == 5
+    assert outputs(load_model("ownmodels_for_tests:Net")) == 7
+    assert outputs(load_model("ownmodels_for_tests:ready")) == 3
 
 
 def test_the_function_gets_what_it_asks_for(home: Path) -> None:
-    assert outputs(load("ownmodels_for_tests:make", classes=4, image=99)) == 4
-    assert getattr(load("ownmodels_for_tests:make", pretrained=True), "pretrained")  # noqa: B009
-    assert load("ownmodels_for_tests:Net", image=99).image_size == 99
+    assert outputs(load_model("ownmodels_for_tests:make", classes=4, image=99)) == 4
+    assert getattr(load_model("ownmodels_for_tests:make", pretrained=True), "pretrained")  # noqa: B009
+    assert load_model("ownmodels_for_tests:Net", image=99).image_size == 99
 
 
 def test_it_opens(home: Path) -> None:
@@ -91,7 +91,7 @@ def test_it_opens(home: Path) -> None:
 )
 def test_what_can_go_wrong(home: Path, name: str, kind: type[Exception], sentence: str) -> None:
     with pytest.raises(kind, match=sentence):
-        load(name)
+        load_model(name)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_what_goes_wrong_in_your_function_is_shown_where_it_did(
     )
     assert "cyclopts" not in err
     assert "vitreous/cli.py" not in err
-    assert "models/own.py" not in err
+    assert "models/user_functions.py" not in err

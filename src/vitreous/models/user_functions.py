@@ -1,0 +1,71 @@
+"""Models by the function that makes them: `mypackage.mymodule:make`, also in the current folder.
+
+The function is called with those of `image`, `classes`, `pretrained` and the recipe's options that
+were given and that it has parameters for, and returns an `nn.Module`. The name may also be that of
+a class of modules, or of a module that exists already.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import Parameter, isroutine, signature
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from vitreous.errors import InYourCode, UnknownName, VitreousError
+
+
+def is_user_function(name: str) -> bool:
+    """Whether a name has the form `module:function` and there is such a module."""
+    module, _, function = name.partition(":")
+    if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+        return False
+    here = str(Path.cwd())  # `python` looks there by itself, the installed command does not
+    if "" not in sys.path and here not in sys.path:
+        sys.path.append(here)
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package that is not there
+        return False
+
+
+def load_user_function(name: str, **given: Any) -> nn.Module:
+    """Call the function with those of `given` that it has parameters for; returns its module.
+
+    Raises `InYourCode`, which shows the user's own lines, if importing or calling it fails.
+    """
+    where, _, attribute = name.partition(":")
+    try:
+        module = import_module(where)
+    except (Exception, SystemExit) as error:
+        raise InYourCode(name, error) from error
+    if not hasattr(module, attribute):
+        public = [key for key in vars(module) if not key.startswith("_")]
+        known = [f"{where}:{key}" for key in public if callable(getattr(module, key))]
+        raise UnknownName("function", name, known, f"It is not in {module.__file__}.")
+    model = getattr(module, attribute)
+    if isinstance(model, nn.Module):
+        return model
+    if not (isroutine(model) or isinstance(model, type)):
+        raise VitreousError(
+            f"{name!r} is a {type(model).__name__}, and not a function that makes a model."
+        )
+    try:
+        model = model(**_accepted(model, given))
+    except (Exception, SystemExit) as error:
+        raise InYourCode(name, error) from error
+    if not isinstance(model, nn.Module):
+        raise VitreousError(f"{name!r} returns a {type(model).__name__}, and not an nn.Module.")
+    return model
+
+
+def _accepted(function: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that are not None and that the function names."""
+    kinds = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+    parameters = signature(function).parameters.values()
+    named = {each.name for each in parameters if each.kind in kinds}
+    return {key: value for key, value in given.items() if key in named and value is not None}
