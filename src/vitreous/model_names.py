@@ -16,6 +16,9 @@ from pathlib import Path
 
 from vitreous.errors import UnknownName, VitreousError
 
+BUNDLED = Path(__file__).with_name("nano")
+"""The folder of the small trained models within the package."""
+
 NAMES = (
     "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own"
 )
@@ -88,9 +91,7 @@ def ours() -> list[str]:
 
 def bundled() -> list[str]:
     """The small trained models within the package."""
-    return sorted(
-        path.parent.name for path in (Path(__file__).parent / "nano").glob("*/recipe.json")
-    )
+    return sorted(path.parent.name for path in BUNDLED.glob("*/recipe.json"))
 
 
 @cache

@@ -15,10 +15,11 @@ import torch
 
 import vitreous
 from generators import generator
+from vitreous import model_names
 from vitreous.cli import main
 from vitreous.data import Dataset, load
 from vitreous.errors import UnknownName
-from vitreous.models import loading, runs
+from vitreous.models import loading
 from vitreous.storage.atomic_files import Damaged, read_json
 from vitreous.storage.run_folder import Run
 from vitreous.training.evaluate import evaluate
@@ -109,7 +110,7 @@ def test_all_of_them_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
         ("nano:swin@initial", r"There is no checkpoint 'initial'.*The run has final\.$"),
     ],
 )
-def test_unknown_names_and_moments(name: str, sentence: str) -> None:
+def test_unknown_names_and_checkpoints(name: str, sentence: str) -> None:
     with pytest.raises(UnknownName, match=sentence):
         vitreous.open(name)
 
@@ -117,7 +118,7 @@ def test_unknown_names_and_moments(name: str, sentence: str) -> None:
 @pytest.mark.parametrize("file", ["recipe.json", "weights/final.safetensors"])
 def test_damage_is_noticed(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(SHELF / "alternet", tmp_path / "alternet")
-    monkeypatch.setattr(runs, "_shelf", lambda: tmp_path)
+    monkeypatch.setattr(model_names, "BUNDLED", tmp_path)
     content = bytearray((tmp_path / "alternet" / file).read_bytes())
     content[len(content) // 2] ^= 1
     (tmp_path / "alternet" / file).write_bytes(content)

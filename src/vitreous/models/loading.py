@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -260,7 +259,7 @@ def _load_bundled(name: str) -> nn.Module:
     if name.partition("@")[0] not in known:
         raise UnknownName("bundled model", f"nano:{name}", [f"nano:{each}" for each in known])
     try:
-        return _load_run(str(Path(str(files("vitreous"))) / "nano" / name))
+        return _load_run(str(model_names.BUNDLED / name))
     except Damaged as error:
         raise Damaged(error.path, error.why, "install Vitreous again") from None
 
