@@ -19,7 +19,7 @@ from vitreous.training import loop
 from vitreous.training.loop import Trained
 from vitreous.training.step import Step
 
-KILLS = 20
+KILLS = 12
 
 
 @pytest.fixture(autouse=True)
@@ -107,10 +107,10 @@ def test_killed_while_writing(write: int, tmp_path: Path, peaceful: Trained) -> 
     same(tmp_path, peaceful)
 
 
-def test_interrupted_and_gone_on(
+def test_interrupted_and_resumed(
     tmp_path: Path, peaceful: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C finishes the step, saves it and stops; the same call goes on from there."""
+    """Ctrl-C finishes the step, saves it and stops; the same call resumes from there."""
     step, count = Step.__call__, [0]
 
     def interrupted(self: Step, *given: object) -> None:
@@ -129,7 +129,7 @@ def test_interrupted_and_gone_on(
     same(tmp_path, peaceful)
 
 
-def test_a_finished_run_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_is_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = go(tmp_path)
     stamp = first.run.state.stat().st_mtime_ns
     monkeypatch.setattr(Step, "__call__", lambda *_: pytest.fail("it trains again"))

@@ -31,7 +31,9 @@ def recipe(**changes: Any) -> Recipe:
 
 @pytest.fixture(scope="module")
 def data() -> tuple[Dataset, Dataset]:
-    return load("world:shapes", size=64), load("world:shapes", split="test", size=32)
+    return load("world:shapes", size=64, image=16), load(
+        "world:shapes", split="test", size=32, image=16
+    )
 
 
 def options(**more: Any) -> dict[str, Any]:
@@ -110,10 +112,10 @@ def test_a_stopped_stack_resumes_and_a_seed_of_it_can_go_on_alone(
     same_numbers(alone.records[-1], whole[-1].records[-1])
 
 
-def test_a_stop_between_two_looks_waits_for_the_next_which_is_saved(
+def test_a_stop_between_two_checks_waits_for_the_next_which_is_saved(
     data: tuple[Dataset, Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a GPU, where looking at every step would cost time."""
+    """As on a GPU, where checking every step would cost time."""
     advance = StackedTrainer._advance
 
     def interrupt(self: StackedTrainer, done: int, seconds: float) -> None:

@@ -168,33 +168,30 @@ class Stack(nn.Module):
         device = self.rows[0].device
         images, targets = images.to(device), targets.to(device)
         before = [(tensor, tensor.detach().clone()) for tensor in (*self.rows, *self.buffers())]
-        generators = [torch.Generator(device).manual_seed(seed) for seed in range(self.seeds)]
         noise = torch.Generator(device).manual_seed(0)
         with torch.no_grad():
             for row in self.rows:
                 row += 0.02 * torch.randn(row.shape, generator=noise, device=device)
         noisy = {name: weight.detach().clone() for name, weight in self.weights().items()}
+        generators = [torch.Generator(device).manual_seed(seed) for seed in range(self.seeds)]
         masks = self.draw_masks(len(images), generators)
-        together = (each.expand(self.seeds, *each.shape) for each in (images, targets))
+        repeated = (each.expand(self.seeds, *each.shape) for each in (images, targets))
         with folded_attention():
-            losses = self(*together, masks)
+            losses = self(*repeated, masks)
         gradients = torch.autograd.grad(losses.sum(), list(self.rows))
         with torch.no_grad():
             for tensor, value in before:  # of batch norm too, which has counted this batch
                 tensor.copy_(value)
         for seed, objective in enumerate(objectives):
             single = copy.deepcopy(objective).train()
+            weights = {n: noisy[n][seed].requires_grad_() for group in self.groups for n in group}
             with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
                 torch.manual_seed(seed)
-                weights = {name: noisy[name][seed].requires_grad_() for name in noisy}
                 loss = functional_call(single, weights, (images, targets))
-            names = [name for group in self.groups for name in group]
-            grads = torch.autograd.grad(
-                loss, [weights[n] for n in names], allow_unused=True, materialize_grads=True
-            )
-            expected = torch.cat([loss.detach().view(1), *(grad.flatten() for grad in grads)])
+            expected = torch.autograd.grad(loss, list(weights.values()), materialize_grads=True)
+            flat = torch.cat([loss.detach().view(1), *(grad.flatten() for grad in expected)])
             stacked = torch.cat([losses[seed].detach().view(1), *(g[seed] for g in gradients)])
-            error = float((stacked - expected).norm() / expected.norm())
+            error = float((stacked - flat).norm() / flat.norm())
             if not error < LARGEST_DIFFERENCE:
                 raise NotStackable(
                     f"Stacked losses and gradients differ by {error:.1%} from those of single "
