@@ -11,6 +11,7 @@ ensembles of one network.
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
@@ -242,72 +243,101 @@ class AlterNet(Classifier):
         return {name for name, _ in self.named_parameters() if name.endswith("bias_table")}
 
 
-@family("preresnet", RESNETS, msa=(0, 0, 0, 0), by_size={"nano": {**NANO, "msa": (0, 0, 0)}})
-@family("alternet", ALTERNETS, by_size={"nano": {**NANO, "msa": (0, 1, 2)}})
-def build_alternet(
-    size: ResNetSize,
-    *,
-    image: Image = 224,  # height and width in pixels, or one number for both
-    classes: int = 1000,  # 0 returns the pooled features
-    channels: int = 3,  # of the image
-    stem: StemChoice = "auto",  # "small" (3x3, no pooling) below 96 pixels, else "imagenet" (7x7)
-    stages: tuple[int, ...] | None = None,  # blocks of each stage; None: the size table's
-    width: int = 64,  # of the first stage; every stage doubles it
-    msa: tuple[int, ...] | None = None,  # attentions of each stage; None: the paper's
-    place: Literal["end", "start"] = "end",  # of attention in a stage
-    block: Literal["a", "b"] = "b",  # attention block with post- or pre-activation
-    heads: tuple[int, ...] = (3, 6, 12, 24),  # of each stage
-    head_dim: int = 64,  # channels of a head
-    window: int | None = None,  # None is 4 with the small stem and 7 otherwise
-    bias_per_head: bool = False,  # a table of relative positions for each head, not one for all
-    kv_stride: int = 1,  # keys and values from cells of this side
-    smooth: Squash | None = None,  # spatial smoothing in every stage, "tanh" in the paper
-    smooth_count: tuple[int, ...] = (1, 1, 1, 1),  # how often in each stage
-    smooth_place: Literal["end", "start"] = "end",  # of smoothing in a stage
-    temperature: float = 10.0,  # bound of the smoothed activations
-    blur: tuple[float, ...] = (1, 1),  # filter along each axis
-    dropout: float = 0.0,  # before the last convolution of every block; see mc_predict
-    drop_path: float = 0.0,  # of the last block, growing linearly from 0
-) -> AlterNet:  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class AlterNetOptions:
+    """What can be chosen about an AlterNet; the manual shows the comments."""
+
+    image: Image = 224  # height and width in pixels, or one number for both
+    classes: int = 1000  # 0 returns the pooled features
+    channels: int = 3  # of the image
+    stem: StemChoice = "auto"  # "small" (3x3, no pooling) below 96 pixels, else "imagenet" (7x7)
+    stages: tuple[int, ...] | None = None  # blocks of each stage; None: the size table's
+    width: int = 64  # of the first stage; every stage doubles it
+    msa: tuple[int, ...] | None = None  # attentions of each stage; None: the paper's
+    place: Literal["end", "start"] = "end"  # of attention: end of a stage, or after its first block
+    block: Literal["a", "b"] = "b"  # attention block with post- or pre-activation
+    heads: tuple[int, ...] = (3, 6, 12, 24)  # of each stage
+    head_dim: int = 64  # channels of a head
+    window: int | None = None  # None is 4 with the small stem and 7 otherwise
+    bias_per_head: bool = False  # a table of relative positions for each head, not one for all
+    kv_stride: int = 1  # keys and values from cells of this side
+    smooth: Squash | None = None  # spatial smoothing in every stage, "tanh" in the paper
+    smooth_count: tuple[int, ...] = (1, 1, 1, 1)  # how often in each stage
+    smooth_place: Literal["end", "start"] = "end"  # before the next sub-sampling, or after this one
+    temperature: float = 10.0  # bound of the smoothed activations
+    blur: tuple[float, ...] = (1, 1)  # filter along each axis
+    dropout: float = 0.0  # before the last convolution of every block; see mc_predict
+    drop_path: float = 0.0  # of the last block, growing linearly from 0
+
+
+@family(
+    "preresnet",
+    RESNETS,
+    fields=AlterNetOptions,
+    msa=(0, 0, 0, 0),
+    by_size={"nano": {**NANO, "msa": (0, 0, 0)}},
+)
+@family(
+    "alternet",
+    ALTERNETS,
+    fields=AlterNetOptions,
+    by_size={"nano": {**NANO, "msa": (0, 1, 2)}},
+)
+def build_alternet(size: ResNetSize, o: AlterNetOptions) -> AlterNet:
     """A pre-activation ResNet with window attention at the end of its stages."""
-    small = stem == "small" or (stem == "auto" and max(patch_grid(image, 1)) < SMALL)
-    lengths, window = stages or size.lengths, window or (4 if small else 7)
+    small = o.stem == "small" or (o.stem == "auto" and max(patch_grid(o.image, 1)) < SMALL)
+    lengths, window, msa = o.stages or size.lengths, o.window or (4 if small else 7), o.msa
     if msa is None:
         usual = MSA_SMALL if small else MSA_IMAGENET
         msa = tuple(min(m, n // 2) for m, n in zip(usual, lengths, strict=False))
-    same = len(lengths) == len(msa) == len(heads) == len(smooth_count)
     require(
-        (same, f"stages={lengths}, msa={msa}, heads={heads}, smooth_count={smooth_count} differ in "
-               "length"),
+        (len(lengths) == len(msa) == len(o.heads) == len(o.smooth_count),
+         f"stages={lengths}, msa={msa}, heads={o.heads}, smooth_count={o.smooth_count} differ in "
+         "length"),
         (min(lengths) > 0 and min(msa, default=0) >= 0,
          f"stages={lengths} must be positive and msa={msa} not negative"),
-        (kv_stride > 0 and window % max(1, kv_stride) == 0,
-         f"kv_stride={kv_stride} does not divide window={window}"),
+        (o.kv_stride > 0 and window % max(1, o.kv_stride) == 0,
+         f"kv_stride={o.kv_stride} does not divide window={window}"),
     )  # fmt: skip
-    patterns = [stage_pattern(n, m, place) for n, m in zip(lengths, msa, strict=True)]
-    total, dim, built = sum(map(len, patterns)), width, 0
-    made = []
+    patterns = [stage_pattern(n, m, o.place) for n, m in zip(lengths, msa, strict=True)]
+    last = max(1, sum(lengths) - 1)
+    stages, dim, before = [], o.width, 0
     for stage, pattern in enumerate(patterns):
-        inner = width * 2**stage
-        blocks: list[nn.Module] = []
-        for letter in pattern:
-            rate = drop_path * built / max(1, total - 1)
-            if letter == "c":  # the first block of every stage but the first halves the map
-                stride = 2 if stage and not blocks else 1
-                blocks.append(PreActBlock(dim, inner, size.expansion, stride, dropout, rate))
-                dim = inner * size.expansion
-            else:
-                attention = BiasedWindowAttention(
-                    inner, dim, heads=heads[stage], head_dim=head_dim, window=window,
-                    bias_per_head=bias_per_head, kv_stride=kv_stride,
-                )  # fmt: skip
-                blocks.append(AttentionBlock(attention, dim, inner, block, dropout, rate))
-            built += 1
-        if smooth:
-            at = len(blocks) if smooth_place == "end" else 1
-            blocks[at:at] = [Smooth(smooth, temperature, blur) for _ in range(smooth_count[stage])]
-        made.append(nn.Sequential(*blocks))
-    return AlterNet(_stem(channels, width, small), made, dim, classes)
+        rates = [o.drop_path * (before + index) / last for index in range(len(pattern))]
+        stages.append(_build_stage(stage, pattern, rates, dim, window, size.expansion, o))
+        dim = o.width * 2**stage * size.expansion
+        before += len(pattern)
+    return AlterNet(_stem(o.channels, o.width, small), stages, dim, o.classes)
+
+
+def _build_stage(
+    stage: int,
+    pattern: str,
+    rates: Sequence[float],
+    dim: int,
+    window: int,
+    expansion: int,
+    o: AlterNetOptions,
+) -> nn.Sequential:
+    """The blocks of a stage on `dim` channels; its first one sub-samples, except in stage 0."""
+    inner = o.width * 2**stage
+    blocks: list[nn.Module] = []
+    for letter, rate in zip(pattern, rates, strict=True):
+        if letter == "c":
+            stride = 2 if stage and not blocks else 1
+            blocks.append(PreActBlock(dim, inner, expansion, stride, o.dropout, rate))
+            dim = inner * expansion
+        else:
+            attention = BiasedWindowAttention(
+                inner, dim, heads=o.heads[stage], head_dim=o.head_dim, window=window,
+                bias_per_head=o.bias_per_head, kv_stride=o.kv_stride,
+            )  # fmt: skip
+            blocks.append(AttentionBlock(attention, dim, inner, o.block, o.dropout, rate))
+    if o.smooth:
+        at = len(blocks) if o.smooth_place == "end" else 1
+        count = o.smooth_count[stage]
+        blocks[at:at] = [Smooth(o.smooth, o.temperature, o.blur) for _ in range(count)]
+    return nn.Sequential(*blocks)
 
 
 def _stem(channels: int, width: int, small: bool) -> nn.Module:

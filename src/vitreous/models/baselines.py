@@ -43,7 +43,7 @@ class ConvNormAct(nn.Module):
 
 
 @family("mlp", MLP_SIZES)
-def mlp(
+def build_mlp(
     size: tuple[int, ...],
     *,
     image: Image = 32,  # height and width in pixels, or one number for both
@@ -63,7 +63,7 @@ def mlp(
 
 
 @family("cnn", CNN_SIZES)
-def cnn(
+def build_cnn(
     size: tuple[int, ...],
     *,
     image: Image = 32,  # height and width in pixels, or one number for both

@@ -464,9 +464,8 @@ def build_convit(
     """A vision transformer with gated positional self-attention. `TABLE_3` has its ablations."""
     depth, heads, head_dim = depth or size.depth, heads or size.heads, head_dim or size.head_dim
     dim, square = heads * head_dim, isqrt(heads) ** 2 == heads
-    class_before = None
-    if pool == "class":
-        class_before = gpsa if class_at == "after" else 0
+    class_block = gpsa if class_at == "after" else 0
+    class_before = None if pool == "gap" else class_block
     require(
         (0 <= gpsa <= depth, f"gpsa={gpsa} is not between 0 and depth={depth}"),
         (class_before != depth,

@@ -102,17 +102,13 @@ class Stack(nn.Module):
         self.shapes = {name: parameter.shape for name, parameter in trained.items()}
         self.rows = nn.ParameterList()
         for group in self.groups:
-            flat = [
-                torch.cat([each.get_parameter(name).detach().flatten() for name in group])
-                for each in objectives
-            ]
+            flat = [_flat_weights(each, group) for each in objectives]
             self.rows.append(nn.Parameter(torch.stack(flat)))
         fixed = [_fixed_tensors(each, trained) for each in objectives]
         self.names = list(fixed[0])
         for number, name in enumerate(self.names):
             self.register_buffer(f"fixed_{number}", torch.stack([each[name] for each in fixed]))
-        # In a tuple, which nn.Module does not register: it has structure only, its tensors are
-        # replaced in every call.
+        # In a tuple, which nn.Module does not register: its tensors are replaced in every call.
         self.template = (_template(first, self.drawn),)
         self._compare(objectives, images, targets)
 
@@ -197,6 +193,10 @@ class Stack(nn.Module):
                     f"Stacked losses and gradients differ by {error:.1%} from those of single "
                     f"seeds with torch {torch.__version__}."
                 )
+
+
+def _flat_weights(objective: nn.Module, names: Sequence[str]) -> Tensor:
+    return torch.cat([objective.get_parameter(name).detach().flatten() for name in names])
 
 
 def _fixed_tensors(objective: nn.Module, trained: dict[str, nn.Parameter]) -> dict[str, Tensor]:
