@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vitreous.data.corruptions import EXTRA, GROUPS, KINDS, corrupt
 from vitreous.data.corruptions.published import Corruption
-from vitreous.data.frequency import keep, ring
+from vitreous.data.frequency import keep_waves, ring
 from vitreous.data.random_streams import RandomStreams
 
 PAGE = Path(__file__).parent / "corruptions.md"
@@ -170,7 +170,13 @@ def picture() -> Image.Image:
     bands = [ring((SIDE, SIDE), f * torch.pi) for f in (0.1, 0.3, 0.5, 0.7, 0.9)]
     rows.append(
         torch.cat(
-            [clean, *((keep(clean / 255, b) * 3 + 0.5).clamp(0, 1).mul(255).byte() for b in bands)],
+            [
+                clean,
+                *(
+                    (keep_waves(clean / 255, b) * 3 + 0.5).clamp(0, 1).mul(255).byte()
+                    for b in bands
+                ),
+            ],
             2,
         )
     )

@@ -12,8 +12,10 @@ from vitreous.config import AUGMENT, FIELDS, Augment, Recipe
 from vitreous.errors import UnknownName, VitreousError
 
 ODD = Recipe(
-    name="odd", epochs=7, betas=(0.8, 0.95), schedule="step", milestones=(2, 4), clip=1.5, sam=0.1, freeze=("a.*", "b"),
-    model={"drop_path": 0.1, "skipless": (6,)}, augment=Augment(area=(0.2, 0.9), mixup=0.8, crop="resized"),
+    name="odd", epochs=7, betas=(0.8, 0.95), schedule="step", milestones=(2, 4), clip=1.5, sam=0.1,
+    freeze=("a.*", "b"),
+    model={"drop_path": 0.1, "skipless": (6,)}, augment=Augment(area=(0.2, 0.9), mixup=0.8,
+    crop="resized"),
 )  # fmt: skip
 
 

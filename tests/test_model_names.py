@@ -1,4 +1,5 @@
-"""Names known without torch are those that there are, and a wrong one is reported before torch is imported."""
+"""Names known without torch are those that there are, and a wrong one is reported before torch
+is imported."""
 
 from __future__ import annotations
 
@@ -53,9 +54,12 @@ def test_the_nearest_names_are_said() -> None:
         model_names.check_model("resnet17")
 
 
-WRONG = ["inspect nosuch", "inspect nano:vit --data nosuch:x", "train nosuch", "anatomy nosuch", "data folder:nowhere",
-         "study zoo --dry-run --data folder:nowhere", "study nosuch", "inspect nano:vit --probes nosuch",
-         "lesion nano:vit --seed -1", "train vit_nano --set lr=NaN", "train vit_nano --recipe nosuch"]  # fmt: skip
+WRONG = ["inspect nosuch", "inspect nano:vit --data nosuch:x", "train nosuch", "anatomy nosuch",
+    "data folder:nowhere",
+         "study zoo --dry-run --data folder:nowhere", "study nosuch",
+         "inspect nano:vit --probes nosuch",
+         "lesion nano:vit --seed -1", "train vit_nano --set lr=NaN",
+         "train vit_nano --recipe nosuch"]  # fmt: skip
 
 
 @pytest.mark.parametrize("line", WRONG)
@@ -63,7 +67,8 @@ def test_wrong_names_never_import_torch(line: str, tmp_path: Path) -> None:
     """Which is what takes seconds: the rest takes a few tenths of one."""
     script = (
         "import sys\nfrom vitreous.cli import main\n"
-        f"try: main({line.split()!r})\nfinally: print(sorted({{'torch', 'timm', 'pandas'}} & set(sys.modules)))"
+        f"try: main({line.split()!r})\nfinally: print(sorted({{'torch', 'timm', 'pandas'}} & "
+        "set(sys.modules)))"
     )
     home = {**os.environ, "PYTHONPATH": str(Path(vitreous.__file__).parents[1])}
     done = subprocess.run(

@@ -1,4 +1,5 @@
-"""Colours are checked by what eyes can tell apart, computed from the published models of colour vision."""
+"""Colours are checked by what eyes can tell apart, computed from the published models of colour
+vision."""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def test_colours_differ_for_every_eye(eye: str) -> None:
 
 @pytest.mark.parametrize("eye", EYES)
 def test_ramps_run_from_the_paper_to_the_ink(eye: str) -> None:
-    """Lightness (L* of CIELAB) never turns back on a ramp, and turns once, in the middle, on a diverging one."""
+    """Lightness (L* of CIELAB) never turns back on a ramp, and turns once, in the middle, on a
+    diverging one."""
     signs: dict[Theme, int] = {"light": -1, "dark": 1}
     for theme, sign in signs.items():
         ramp, opposites = (

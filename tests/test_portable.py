@@ -1,4 +1,5 @@
-"""The package can be imported where only what every system has is there: Linux, macOS and Windows."""
+"""The package can be imported where only what every system has is there: Linux, macOS and
+Windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Derived seeds and generators: the formulas that stored results depend on, written out a second time."""
+"""Derived seeds and generators: the formulas that stored results depend on, written out a second
+time."""
 
 from __future__ import annotations
 

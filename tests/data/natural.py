@@ -7,7 +7,8 @@ from torch import Tensor
 
 
 def natural(images: int, side: int, seed: int = 0) -> Tensor:
-    """Uint8 (images, 3, side, side): amplitudes fall as 1/f, channels are alike, the full range is used."""
+    """Uint8 (images, 3, side, side): amplitudes fall as 1/f, channels are alike, the full range
+    is used."""
     random = torch.Generator().manual_seed(seed)
     frequency = torch.fft.fftfreq(side)
     fall = (frequency[:, None] ** 2 + frequency**2).sqrt().clamp(min=1 / side)

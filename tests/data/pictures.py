@@ -32,7 +32,8 @@ def encoded(pixels: NDArray[np.uint8], kind: str = "PNG") -> bytes:
 def tree(
     top: Path, counts: dict[str, int], side: int = 8, seed: int = 0
 ) -> dict[str, NDArray[np.uint8]]:
-    """A folder of PNGs for each of `counts`, {"train/cat": 3}; gives the pixels of each file by its path."""
+    """A folder of PNGs for each of `counts`, {"train/cat": 3}; gives the pixels of each file by
+    its path."""
     made = {}
     for number, (place, count) in enumerate(counts.items()):
         for i, pixels in enumerate(noise(count, side, side, 1000 * seed + number)):

@@ -1,4 +1,5 @@
-"""The augmenter as a whole: a pure function of its draw, the same in parts as in one, compiled as eager."""
+"""The augmenter as a whole: a pure function of its draw, the same in parts as in one, compiled
+as eager."""
 
 from __future__ import annotations
 
@@ -110,7 +111,8 @@ def test_each_image_is_altered_in_its_own_way(augment: Augment) -> None:
 
 
 def test_compiled_is_eager() -> None:
-    """As one graph. Eager on a CPU picks the images that an operation concerns; compiled, all go through all."""
+    """As one graph. Eager on a CPU picks the images that an operation concerns; compiled, all go
+    through all."""
     images, labels = batch(4)
     here = augmenter(replace(EVERYTHING, randaugment="rand-m9-n1-p1.0-mstd1.0"))
     compiled: Any = torch.compile(here.__call__, backend="aot_eager", fullgraph=True, dynamic=False)

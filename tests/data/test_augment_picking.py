@@ -1,4 +1,5 @@
-"""Transforming only the images that need it: by picking, by reserved rows, and all of them, with one result."""
+"""Transforming only the images that need it: by picking, by reserved rows, and all of them, with
+one result."""
 
 from __future__ import annotations
 
@@ -25,15 +26,15 @@ def test_three_ways_to_the_same_images(share: float, monkeypatch: pytest.MonkeyP
         if needed[row]:
             expected[row] += int(amount[row])
     assert torch.equal(
-        stage.only(needed, change, images, images.clone(), amount, share=share), expected
+        stage.apply_where(needed, change, images, images.clone(), amount, share=share), expected
     )
     monkeypatch.setattr(stage, "picks", lambda _: False)
     assert stage.capacity(400, share) < 400 or share == 0.9
     assert torch.equal(
-        stage.only(needed, change, images, images.clone(), amount, share=share), expected
+        stage.apply_where(needed, change, images, images.clone(), amount, share=share), expected
     )
     assert torch.equal(
-        stage.only(needed, change, images, images.clone(), amount, share=1.0), expected
+        stage.apply_where(needed, change, images, images.clone(), amount, share=1.0), expected
     )
 
 

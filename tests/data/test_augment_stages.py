@@ -1,4 +1,5 @@
-"""Crops, flips, jitter, erasing and mixing against torchvision and timm: their pixels, and their distributions."""
+"""Crops, flips, jitter, erasing and mixing against torchvision and timm: their pixels, and their
+distributions."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from torchvision.transforms import functional as TF
 from data.augment_pictures import as_pil, from_pil, pictures
 from vitreous.config import Augment
 from vitreous.data.augment import mixing
-from vitreous.data.augment.chance import beta
 from vitreous.data.augment.colour import Jitter
+from vitreous.data.augment.distributions import beta
 from vitreous.data.augment.erasing import Erasing
 from vitreous.data.augment.geometry import Flip, ResizedCrop, Shift
 
@@ -152,7 +153,8 @@ def fixed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_mixing_is_timms(fixed: Callable[..., None], cut: bool, smoothing: float) -> None:
-    """The same share and centre in both: pixels and targets within float error, also where the rectangle is cut off."""
+    """The same share and centre in both: pixels and targets within float error, also where the
+    rectangle is cut off."""
     augment = Augment(mixup=0.0 if cut else 0.7, cutmix=0.8 if cut else 0.0, smoothing=smoothing)
     images, labels = torch.randn(6, 3, 20, 28), torch.tensor([0, 3, 4, 4, 1, 2])
     for seed in range(20):
@@ -180,7 +182,8 @@ def test_mixing_is_timms(fixed: Callable[..., None], cut: bool, smoothing: float
     ],
 )
 def test_mixes_are_distributed_as_timms(augment: Augment) -> None:
-    """Shares of the target and of the pixels (1 in all of them for CutMix, and where nothing is mixed)."""
+    """Shares of the target and of the pixels (1 in all of them for CutMix, and where nothing is
+    mixed)."""
     np.random.seed(0)  # noqa: NPY002 timm draws from it
     timms = Mixup(augment.mixup, augment.cutmix, None, augment.mix_prob, augment.switch_prob)
     theirs = []

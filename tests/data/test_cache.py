@@ -1,4 +1,5 @@
-"""Decoded once: what is read back is what was decoded, whoever else is at it and whatever happened to the files."""
+"""Decoded once: what is read back is what was decoded, whoever else is at it and whatever
+happened to the files."""
 
 from __future__ import annotations
 

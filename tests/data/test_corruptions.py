@@ -1,4 +1,5 @@
-"""Corruptions as a whole: what random images depend on, that severity means severity, and what is not accepted."""
+"""Corruptions as a whole: what random images depend on, that severity means severity, and what
+is not accepted."""
 
 from __future__ import annotations
 
@@ -74,9 +75,10 @@ UNEVEN = {
     "snow",
     "fog",
 }
-"""Published strengths that do not rise in the squared difference throughout: fewer copies but more blur (glass), a
-darker image under thicker ice, mud after water, faded before saturated, a finer but not a stronger distortion; and
-steps between two severities that are smaller than what the random angle or fog of a few images does."""
+"""Published strengths that do not rise in the squared difference throughout: fewer copies but
+more blur (glass), a darker image under thicker ice, mud after water, faded before saturated, a
+finer but not a stronger distortion; and steps between two severities that are smaller than what
+the random angle or fog of a few images does."""
 
 
 @pytest.mark.parametrize("size", ["cifar", "imagenet"])
@@ -122,7 +124,8 @@ COLOURED = {
     "spatter",
     "saturate",
 }
-"""Noise is drawn for each channel; frost, water and mud have a colour; grey, without hue, becomes red as published."""
+"""Noise is drawn for each channel; frost, water and mud have a colour; grey, without hue,
+becomes red as published."""
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,4 +1,5 @@
-"""Every corruption against its published definition, written here image by image with numpy, scipy and Pillow.
+"""Every corruption against its published definition, written here image by image with numpy, scipy
+and Pillow.
 
 The references take the same random numbers, so that images can be compared value by value.
 """
@@ -23,8 +24,8 @@ from vitreous.data.corruptions.blur import _sources
 from vitreous.data.corruptions.filters import extend
 from vitreous.data.corruptions.frost import MEANS, STDS, panes
 from vitreous.data.corruptions.plasma import plasma
-from vitreous.data.corruptions.published import HAIR
-from vitreous.data.corruptions.spatter import distances, edges, water
+from vitreous.data.corruptions.published import EPSILON
+from vitreous.data.corruptions.spatter import edge_distances, edges, water
 from vitreous.data.random_streams import RandomStreams
 
 Array = npt.NDArray[Any]
@@ -33,41 +34,41 @@ CPU = torch.device("cpu")
 SIDES = {"cifar": 32, "imagenet": 112}
 
 
-def normal(draws: RandomStreams, *shape: int) -> Array:
-    return draws.normal(*shape).numpy()[0].astype(float)
+def normal(rng: RandomStreams, *shape: int) -> Array:
+    return rng.normal(*shape).numpy()[0].astype(float)
 
 
-def uniform(draws: RandomStreams, *shape: int) -> Array:
-    return draws.uniform(*shape).numpy()[0].astype(float)
+def uniform(rng: RandomStreams, *shape: int) -> Array:
+    return rng.uniform(*shape).numpy()[0].astype(float)
 
 
-def shares(draws: RandomStreams, *shape: int) -> Array:
+def shares(rng: RandomStreams, *shape: int) -> Array:
     """The middles of 2 ** 16 parts of [0, 1]."""
-    return (draws.words(*shape).numpy()[0].astype(float) + 2**15 + 0.5) / 2**16
+    return (rng.words(*shape).numpy()[0].astype(float) + 2**15 + 0.5) / 2**16
 
 
-def gaussian_noise(x: Array, draws: RandomStreams, scale: float) -> Array:
-    return x + scale * normal(draws, *x.shape)
+def gaussian_noise(x: Array, rng: RandomStreams, scale: float) -> Array:
+    return x + scale * normal(rng, *x.shape)
 
 
-def speckle_noise(x: Array, draws: RandomStreams, scale: float) -> Array:
-    return x + x * scale * normal(draws, *x.shape)
+def speckle_noise(x: Array, rng: RandomStreams, scale: float) -> Array:
+    return x + x * scale * normal(rng, *x.shape)
 
 
-def shot_noise(x: Array, draws: RandomStreams, photons: int) -> Array:
-    return stats.poisson.ppf(shares(draws, *x.shape), np.maximum(x * photons, 1e-30)) / photons
+def shot_noise(x: Array, rng: RandomStreams, photons: int) -> Array:
+    return stats.poisson.ppf(shares(rng, *x.shape), np.maximum(x * photons, 1e-30)) / photons
 
 
-def impulse_noise(x: Array, draws: RandomStreams, share: float) -> Array:
-    drawn = shares(draws, *x.shape)
+def impulse_noise(x: Array, rng: RandomStreams, share: float) -> Array:
+    drawn = shares(rng, *x.shape)
     return np.where(drawn < share / 2, 1.0, np.where(drawn < share, 0.0, x))
 
 
-def gaussian_blur(x: Array, draws: RandomStreams, sigma: float) -> Array:
+def gaussian_blur(x: Array, rng: RandomStreams, sigma: float) -> Array:
     return np.stack([ndimage.gaussian_filter(c, sigma, mode="nearest", truncate=4.0) for c in x])
 
 
-def defocus_blur(x: Array, draws: RandomStreams, radius: float, sigma: float) -> Array:
+def defocus_blur(x: Array, rng: RandomStreams, radius: float, sigma: float) -> Array:
     reach, half = (8, 1) if radius <= 8 else (int(radius), 2)
     y, z = np.mgrid[-reach : reach + 1, -reach : reach + 1]
     disk = (y**2 + z**2 <= radius**2).astype(float)
@@ -75,16 +76,16 @@ def defocus_blur(x: Array, draws: RandomStreams, radius: float, sigma: float) ->
     return np.stack([ndimage.correlate(c, disk, mode="mirror") for c in x])
 
 
-def glass_blur(x: Array, draws: RandomStreams, sigma: float, reach: int, times: int) -> Array:
-    levels = np.floor(gaussian_blur(x, draws, sigma) * 255 + HAIR)
+def glass_blur(x: Array, rng: RandomStreams, sigma: float, reach: int, times: int) -> Array:
+    levels = np.floor(gaussian_blur(x, rng, sigma) * 255 + EPSILON)
     height, width = x.shape[1:]
     for _ in range(times):
-        drawn = (shares(draws, height, width) * 4 * reach * reach).astype(int)
+        drawn = (shares(rng, height, width) * 4 * reach * reach).astype(int)
         down, right = drawn // (2 * reach) - reach, drawn % (2 * reach) - reach
         for h in range(height - reach, reach, -1):
             for w in range(width - reach, reach, -1):
                 levels[:, h, w] = levels[:, h + down[h, w], w + right[h, w]]
-    return gaussian_blur(levels / 255, draws, sigma)
+    return gaussian_blur(levels / 255, rng, sigma)
 
 
 def moved(x: Array, angle: float, radius: int, sigma: float) -> Array:
@@ -99,8 +100,8 @@ def moved(x: Array, angle: float, radius: int, sigma: float) -> Array:
     return total
 
 
-def motion_blur(x: Array, draws: RandomStreams, radius: int, sigma: float) -> Array:
-    return moved(x, float(draws.uniform(low=-math.pi / 4, high=math.pi / 4)), radius, sigma)
+def motion_blur(x: Array, rng: RandomStreams, radius: int, sigma: float) -> Array:
+    return moved(x, float(rng.uniform(low=-math.pi / 4, high=math.pi / 4)), radius, sigma)
 
 
 def zoomed(x: Array, factor: float) -> Array:
@@ -112,20 +113,20 @@ def zoomed(x: Array, factor: float) -> Array:
     return large[:, trim : trim + side, trim : trim + side]
 
 
-def zoom_blur(x: Array, draws: RandomStreams, largest: float, step: float) -> Array:
+def zoom_blur(x: Array, rng: RandomStreams, largest: float, step: float) -> Array:
     layers = [zoomed(x, factor) for factor in np.arange(1, largest + step / 2, step)]
     return np.mean([x, *layers], axis=0)
 
 
-def snow(x: Array, draws: RandomStreams, *strength: float) -> Array:
+def snow(x: Array, rng: RandomStreams, *strength: float) -> Array:
     mean, std, size, least, radius, sigma, keep = strength
     cut = math.ceil(x.shape[1] / size)
     noise = np.full((1, *x.shape[1:]), np.nan)  # all that is cut off
     top = (x.shape[1] - cut) // 2
-    noise[:, top : top + cut, top : top + cut] = mean + std * normal(draws, 1, cut, cut)
+    noise[:, top : top + cut, top : top + cut] = mean + std * normal(rng, 1, cut, cut)
     flakes = zoomed(noise, size)
-    flakes = np.floor(np.clip(np.where(flakes < least, 0, flakes), 0, 1) * 255 + HAIR) / 255
-    angle = float(draws.uniform(low=-3 * math.pi / 4, high=-math.pi / 4))
+    flakes = np.floor(np.clip(np.where(flakes < least, 0, flakes), 0, 1) * 255 + EPSILON) / 255
+    angle = float(rng.uniform(low=-3 * math.pi / 4, high=-math.pi / 4))
     flakes = np.round(moved(flakes, angle, int(radius), sigma) * 255) / 255
     grey = np.tensordot([0.299, 0.587, 0.114], x, 1)
     return (
@@ -136,18 +137,18 @@ def snow(x: Array, draws: RandomStreams, *strength: float) -> Array:
     )
 
 
-def frost(x: Array, draws: RandomStreams, image: float, ice: float, scale: float) -> Array:
+def frost(x: Array, rng: RandomStreams, image: float, ice: float, scale: float) -> Array:
     side = x.shape[1]
     glass = panes(scale, side, torch.device("cpu"))
-    drawn = uniform(draws, 3) * [5, glass.shape[2] - side + 1, glass.shape[3] - side + 1]
+    drawn = uniform(rng, 3) * [5, glass.shape[2] - side + 1, glass.shape[3] - side + 1]
     which, top, left = drawn.astype(int)
     return image * x + ice * glass[which, :, top : top + side, left : left + side].numpy()
 
 
-def fog(x: Array, draws: RandomStreams, thickness: float, decay: float) -> Array:
+def fog(x: Array, rng: RandomStreams, thickness: float, decay: float) -> Array:
     """Diamond and square, point by point."""
     side = 2 ** math.ceil(math.log2(x.shape[1]))
-    noise = draws.coarse(side, side, low=-1, high=1)[0].numpy()
+    noise = rng.coarse(side, side, low=-1, high=1)[0].numpy()
     heights = np.zeros((side, side))
     step, scale = side, 1.0
     while step >= 2:
@@ -179,26 +180,26 @@ def hsv(x: Array, change: Callable[[Any, Any, Any], tuple[Any, Any, Any]]) -> Ar
     return np.array(pixels).T.reshape(x.shape)
 
 
-def brightness(x: Array, draws: RandomStreams, more: float) -> Array:
+def brightness(x: Array, rng: RandomStreams, more: float) -> Array:
     return hsv(x, lambda h, s, v: (h, s, min(v + more, 1)))
 
 
-def saturate(x: Array, draws: RandomStreams, factor: float, more: float) -> Array:
+def saturate(x: Array, rng: RandomStreams, factor: float, more: float) -> Array:
     return hsv(x, lambda h, s, v: (h, min(max(s * factor + more, 0), 1), v))
 
 
-def contrast(x: Array, draws: RandomStreams, factor: float) -> Array:
+def contrast(x: Array, rng: RandomStreams, factor: float) -> Array:
     mean = x.mean((1, 2), keepdims=True)
     return (x - mean) * factor + mean
 
 
 def elastic_transform(
-    x: Array, draws: RandomStreams, strength: float, sigma: float, corners: float
+    x: Array, rng: RandomStreams, strength: float, sigma: float, corners: float
 ) -> Array:
     side = x.shape[1]
     middle, third = side // 2, side // 3
     before = middle + third * np.array([[1, 1], [1, -1], [-1, -1]])
-    after = before + draws.uniform(3, 2, low=-corners * side, high=corners * side)[0].numpy()
+    after = before + rng.uniform(3, 2, low=-corners * side, high=corners * side)[0].numpy()
     matrix = np.linalg.solve(
         np.c_[before, np.ones(3)], after
     ).T  # (x, y, 1) of the image to (x, y) of the result
@@ -208,7 +209,7 @@ def elastic_transform(
     x = np.stack([ndimage.map_coordinates(c, [from_y, from_x], order=1, mode="mirror") for c in x])
     if strength == 0:
         return x
-    field = draws.coarse(2, side, side, low=-1, high=1)[0].numpy().astype(float)
+    field = rng.coarse(2, side, side, low=-1, high=1)[0].numpy().astype(float)
     right, down = (
         strength * side * ndimage.gaussian_filter(f, sigma * side, mode="reflect", truncate=3)
         for f in field
@@ -218,13 +219,13 @@ def elastic_transform(
     )
 
 
-def pixelate(x: Array, draws: RandomStreams, share: float) -> Array:
+def pixelate(x: Array, rng: RandomStreams, share: float) -> Array:
     side = x.shape[1]
     small = picture(x).resize((int(side * share), int(side * share)), Image.Resampling.BOX)
     return np.asarray(small.resize((side, side), Image.Resampling.BOX)).transpose(2, 0, 1) / 255
 
 
-def jpeg_compression(x: Array, draws: RandomStreams, quality: int) -> Array:
+def jpeg_compression(x: Array, rng: RandomStreams, quality: int) -> Array:
     file = io.BytesIO()
     picture(x).save(file, "JPEG", quality=quality)
     return np.asarray(Image.open(file)).transpose(2, 0, 1) / 255
@@ -234,9 +235,9 @@ def picture(x: Array) -> Image.Image:
     return Image.fromarray((x * 255).round().astype(np.uint8).transpose(1, 2, 0))
 
 
-def spatter(x: Array, draws: RandomStreams, *strength: Any) -> Array:
+def spatter(x: Array, rng: RandomStreams, *strength: Any) -> Array:
     mean, std, sigma, least, much, what = strength
-    liquid = gaussian_blur(mean + std * normal(draws, 1, *x.shape[1:]), draws, sigma)[0]
+    liquid = gaussian_blur(mean + std * normal(rng, 1, *x.shape[1:]), rng, sigma)[0]
     if what == "mud":
         mud = ndimage.gaussian_filter(
             (liquid > least).astype(float), much, mode="nearest", truncate=4.0
@@ -263,8 +264,8 @@ BY_HAND: dict[str, Make] = {name: globals()[name] for name in KINDS}
 @pytest.mark.parametrize("size", ["cifar", "imagenet"])
 @pytest.mark.parametrize("kind", BY_HAND)
 def test_corruption_equals_its_definition(kind: str, size: Any) -> None:
-    """The same level nearly everywhere, and never two apart: what float32 leaves beside a whole number may fall. In
-    spatter alone may it move the rim of a drop, and with it some pixels."""
+    """The same level nearly everywhere, and never two apart: what float32 leaves beside a whole
+    number may fall. In spatter alone may it move the rim of a drop, and with it some pixels."""
     side = 48 if kind == "glass_blur" and size == "imagenet" else SIDES[size]
     images = natural(1, side)
     images[0, :, 3:6, 3:9] = 0  # black, grey and white, where hue and saturation are not defined
@@ -273,9 +274,9 @@ def test_corruption_equals_its_definition(kind: str, size: Any) -> None:
     strengths = KINDS[kind].cifar if size == "cifar" else KINDS[kind].imagenet
     for severity, strength in enumerate(strengths, 1):
         got = corrupt(images, kind, severity, seed=7, first=11, size=size)[0].numpy().astype(int)
-        draws = RandomStreams(f"{kind} {severity} 7", 11, 1, torch.device("cpu"))
-        wanted = BY_HAND[kind](images[0].numpy() / 255, draws, *strength)
-        difference = np.abs(got - np.floor(np.clip(wanted, 0, 1) * 255 + HAIR))
+        rng = RandomStreams(f"{kind} {severity} 7", 11, 1, torch.device("cpu"))
+        wanted = BY_HAND[kind](images[0].numpy() / 255, rng, *strength)
+        difference = np.abs(got - np.floor(np.clip(wanted, 0, 1) * 255 + EPSILON))
         assert difference.max() <= 1 or kind == "spatter", (severity, difference.max())
         most = (
             2e-3 if size == "imagenet" else 5e-3
@@ -295,7 +296,7 @@ def test_images_are_extended_as_numpy_does(sides: tuple[int, int]) -> None:
 def test_distances_are_euclidean_up_to_a_limit(kind: Callable[[Array], Any]) -> None:
     found = np.random.default_rng(0).random((3, 40, 70)) < 0.003
     found[2] = False
-    got = np.asarray(distances(kind(found), 20))
+    got = np.asarray(edge_distances(kind(found), 20))
     for each, distance in zip(found[:2], got, strict=False):
         np.testing.assert_allclose(
             distance, np.minimum(ndimage.distance_transform_edt(~each), 20), rtol=1e-6

@@ -1,4 +1,5 @@
-"""Every kind of picture becomes upright RGB of one size; compared with pixels written by hand, and with torchvision."""
+"""Every kind of picture becomes upright RGB of one size; compared with pixels written by hand,
+and with torchvision."""
 
 from __future__ import annotations
 
@@ -118,7 +119,8 @@ def test_cmyk_jpeg() -> None:
     [(64, 96, 32), (96, 64, 32), (20, 20, 30), (48, 80, 48), (10, 18, 20)],
 )
 def test_resizing_is_that_of_torchvision(height: int, width: int, side: int) -> None:
-    """Sizes where the longer side and the margins are whole numbers, so that rounding them is not a question."""
+    """Sizes where the longer side and the margins are whole numbers, so that rounding them is
+    not a question."""
     image = Image.fromarray(noise(1, height, width)[0])
     theirs = v2.Compose([v2.Resize(side, v2.InterpolationMode.BICUBIC), v2.CenterCrop(side)])(image)
     difference = np.abs(

@@ -1,4 +1,5 @@
-"""`folder:path`: which pictures belong to which split and class, against the files that were written."""
+"""`folder:path`: which pictures belong to which split and class, against the files that were
+written."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from vitreous.data.frequency import Definition, band_noise, high_pass, keep, low_pass, ring
+from vitreous.data.frequency import Definition, band_noise, high_pass, keep_waves, low_pass, ring
 from vitreous.errors import BadImages, VitreousError
 
 PI = math.pi
@@ -108,4 +108,4 @@ def test_what_is_not_accepted() -> None:
     ):
         band_noise((1, 3, 8, 8), 1.0, 0.1, width=0.1)
     with pytest.raises(BadImages, match="these are uint8; convert with images / 255"):
-        keep(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), ring((8, 8), 1.0))
+        keep_waves(torch.zeros(1, 3, 8, 8, dtype=torch.uint8), ring((8, 8), 1.0))

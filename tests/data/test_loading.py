@@ -22,13 +22,15 @@ from vitreous.errors import VitreousError
         ("fodler:x", "There is no source of images 'fodler'. Did you mean folder?"),
         (
             "cifar",
-            "There is no source of images 'cifar'. A name begins with folder:, npz:, tv:, hf:, world:.",
+            "There is no source of images 'cifar'. A name begins with folder:, npz:, tv:, hf:, "
+            "world:.",
         ),
         ("folder", "There is no source of images 'folder'"),
         (".", "'.' does not say what it is; a folder or file is written 'folder:.'"),
         (
             "tv:CIFAR11",
-            "There is no classification set in torchvision 'CIFAR11'. Did you mean CIFAR10, CIFAR100?",
+            "There is no classification set in torchvision 'CIFAR11'. Did you mean CIFAR10, "
+            "CIFAR100?",
         ),
         ("world:shpaes", "Did you mean shapes"),
     ],
@@ -82,7 +84,8 @@ def test_arrays_are_resized_like_files(tmp_path: Path) -> None:
 def test_normalisation_is_that_of_the_training_pixels(
     tmp_path: Path, source: str, first: str
 ) -> None:
-    """For both splits, whichever comes first and however few images are taken; against numpy in float64."""
+    """For both splits, whichever comes first and however few images are taken; against numpy in
+    float64."""
     made = (
         tree(tmp_path, {"train/a": 9, "train/b": 7, "test/a": 3, "test/b": 2})
         if source == "folder"

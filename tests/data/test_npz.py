@@ -1,4 +1,5 @@
-"""`npz:path`: every layout of arrays, encoded pictures and sheets, against the arrays they were made from."""
+"""`npz:path`: every layout of arrays, encoded pictures and sheets, against the arrays they were
+made from."""
 
 from __future__ import annotations
 

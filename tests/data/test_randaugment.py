@@ -1,5 +1,5 @@
-"""RandAugment is timm's: the same pixels for the same arguments, the same arguments for the same level and sign, the
-same operations and levels in distribution."""
+"""RandAugment is timm's: the same pixels for the same arguments, the same arguments for the same
+level and sign, the same operations and levels in distribution."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from vitreous.data.augment.randaugment import (
     PLAIN,
     Op,
     RandAugment,
-    Spelling,
-    read,
+    RandAugmentOptions,
+    parse_randaugment,
 )
 from vitreous.errors import VitreousError
 
@@ -43,7 +43,8 @@ def stage(image: tuple[int, int] = (32, 32), *, increasing: bool = False) -> Ran
 
 
 def theirs(name: str, picture: Tensor, argument: float, *, smooth: bool) -> Tensor:
-    """timm's operation on a Pillow image. Newer Pillow refuses to keep no bits, for which older ones gave black."""
+    """timm's operation on a Pillow image. Newer Pillow refuses to keep no bits, for which older
+    ones gave black."""
     whole = name.startswith(("Posterize", "Solarize"))
     if name.startswith("Posterize") and argument == 0:
         return torch.zeros_like(picture)
@@ -87,8 +88,8 @@ def test_colours_are_exactly_those_of_pillow(code: int, increasing: bool) -> Non
 @pytest.mark.parametrize("smooth", [False, True])
 @pytest.mark.parametrize("code", [code for code, op in enumerate(PLAIN) if op.change is None])
 def test_maps_are_those_of_pillow_within_a_level(code: int, smooth: bool) -> None:
-    """Pillow computes in float64 and cuts off: what is whole within 1e-5 may fall to either side, and a pixel whose
-    source is the very edge (at round levels) may be filled or not."""
+    """Pillow computes in float64 and cuts off: what is whole within 1e-5 may fall to either
+    side, and a pixel whose source is the very edge (at round levels) may be filled or not."""
     for size in SIZES:
         difference = compare(code, size, ODD, increasing=False, smooth=smooth)
         assert difference.max() <= 1
@@ -120,7 +121,8 @@ def test_arguments_of_levels_are_timms(
 def recorded(
     monkeypatch: pytest.MonkeyPatch, spelling: str, images: int
 ) -> list[list[tuple[str, float, bool]]]:
-    """What timm's RandAugment does to each of many images: names, arguments and whether it is bicubic, in order."""
+    """What timm's RandAugment does to each of many images: names, arguments and whether it is
+    bicubic, in order."""
     done: list[tuple[str, float, bool]] = []
 
     def record(name: str) -> Any:
@@ -164,14 +166,14 @@ def test_operations_and_arguments_are_distributed_as_timms(
     ours = np.bincount((code != NONE).sum(1).numpy(), minlength=layers + 1)
     assert stats.chi2_contingency([lengths + 1, ours + 1]).pvalue > 1e-3
     names = [op[0] for done in theirs for op in done]
-    counts = [names.count(name) for name in TIMM[here.said.increasing]]
+    counts = [names.count(name) for name in TIMM[here.options.increasing]]
     assert (
         stats.chi2_contingency(
             [counts, torch.bincount(code.flatten(), minlength=16)[:15].tolist()]
         ).pvalue
         > 1e-3
     )
-    for at, name in enumerate(TIMM[here.said.increasing]):
+    for at, name in enumerate(TIMM[here.options.increasing]):
         timms = [done for each in theirs for done in each if done[0] == name]
         mine = argument[code == at].double().numpy().round(5)
         assert stats.ks_2samp(np.round([done[1] for done in timms], 5), mine).pvalue > 1e-4, name
@@ -201,9 +203,13 @@ def test_layers_come_one_after_the_other_and_each_image_has_its_own() -> None:
 
 
 def test_spellings() -> None:
-    assert read("rand-m9-n2-mstd1.0") == Spelling(level=9, layers=2, noise=1.0)
-    assert read("rand-m9-mstd0.5-inc1") == Spelling(level=9, noise=0.5, increasing=True)
-    assert read("rand-n3-p0.9") == Spelling(layers=3, probability=0.9)
+    assert parse_randaugment("rand-m9-n2-mstd1.0") == RandAugmentOptions(
+        level=9, layers=2, noise=1.0
+    )
+    assert parse_randaugment("rand-m9-mstd0.5-inc1") == RandAugmentOptions(
+        level=9, noise=0.5, increasing=True
+    )
+    assert parse_randaugment("rand-n3-p0.9") == RandAugmentOptions(layers=3, probability=0.9)
     for wrong in (
         "rand-m9-mmax20",
         "rand-m9-w0",
@@ -213,7 +219,7 @@ def test_spellings() -> None:
         "rand-m9-",
     ):
         with pytest.raises(VitreousError, match=r"write it as 'rand-m9-n2-mstd1\.0'"):
-            read(wrong)
+            parse_randaugment(wrong)
 
 
 def test_increasing_differs_where_timm_says() -> None:

@@ -1,4 +1,5 @@
-"""Random numbers of an image: the published generator, its distributions, and independence of everything else."""
+"""Random numbers of an image: the published generator, its distributions, and independence of
+everything else."""
 
 from __future__ import annotations
 

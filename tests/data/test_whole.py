@@ -1,4 +1,5 @@
-"""Data without splits of their own: an inspection takes all of them, and whatever is held out is said."""
+"""Data without splits of their own: an inspection takes all of them, and whatever is held out is
+said."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def test_what_is_held_out_is_said_once(
         assert (len(load(name, split="train")), len(load(name, split="test"))) == (54, 6)
     said = [record.getMessage() for record in caplog.records]
     assert said == [
-        f"{name!r} has no splits of its own: 54 of its 60 images are for training, and 6, a tenth of each class, for "
+        f"{name!r} has no splits of its own: 54 of its 60 images are for training, and 6, a tenth "
+        "of each class, for "
         "testing."
     ]
     assert len(load(name, whole=True)) == 60

@@ -1,4 +1,5 @@
-"""The scenes: independent factors, natural backgrounds, objects where the truth says they are; not too easy."""
+"""The scenes: independent factors, natural backgrounds, objects where the truth says they are;
+not too easy."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def test_classes_are_uniform_and_independent_of_each_other(truth: dict[str, Tens
 
 
 def test_numbers_are_independent_of_each_other_and_of_the_classes(truth: dict[str, Tensor]) -> None:
-    """By ranks, and by ranks of the distance from the middle: place must not depend on size in its spread either."""
+    """By ranks, and by ranks of the distance from the middle: place must not depend on size in
+    its spread either."""
     for one, other in combinations(NUMBERS, 2):
         for near in (False, True):
             a, b = (abs(x - x.mean()) if near else x for x in (truth[one], truth[other]))
@@ -101,7 +103,8 @@ def test_a_scene_at_64_is_the_same_scene_drawn_finer() -> None:
 
 
 def radial_slope(planes: Tensor) -> float:
-    """Of log power over log frequency, mean over images, by regression over rings; edges are softened first."""
+    """Of log power over log frequency, mean over images, by regression over rings; edges are
+    softened first."""
     side = planes.shape[-1]
     window = torch.hann_window(side, periodic=False, dtype=torch.float64)
     centred = planes.double() - planes.double().mean((-2, -1), keepdim=True)
@@ -167,7 +170,8 @@ def test_shapes_cannot_be_read_off_linearly() -> None:
 
 
 def test_shapes_can_be_learnt() -> None:
-    """A small convolutional net after a few seconds: far above chance, and above any linear reading."""
+    """A small convolutional net after a few seconds: far above chance, and above any linear
+    reading."""
     train, test = world.load(size=6400, image=16), world.load(size=1000, image=16, split="test")
     layers: list[nn.Module] = []
     for wide, out in ((3, 16), (16, 32), (32, 64)):

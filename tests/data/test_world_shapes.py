@@ -76,7 +76,8 @@ def test_signs_are_those_of_plain_geometry(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_distances_near_the_outline(name: str) -> None:
-    """How far the nearest point on the other side is, by brute force; corners, which are mitred, are a small part."""
+    """How far the nearest point on the other side is, by brute force; corners, which are mitred,
+    are a small part."""
     x, y = plane()
     step = x[0, 1] - x[0, 0]
     distance = SHAPES[name](torch.tensor(x), torch.tensor(y)).numpy()
@@ -92,7 +93,8 @@ def test_distances_near_the_outline(name: str) -> None:
 
 
 def test_boxes_are_the_extent_of_the_object_in_pixels() -> None:
-    """From the truth alone: each pixel's centre brought into the object's frame and asked of plain geometry."""
+    """From the truth alone: each pixel's centre brought into the object's frame and asked of
+    plain geometry."""
     for image in (32, 64):
         data = world.load(size=300, image=image)
         truth = {key: value.double().numpy() for key, value in data.truth.items()}

@@ -1,4 +1,5 @@
-"""SYN-A to SYN-E: each label is found again from the pixels by means that know nothing of how they were drawn."""
+"""SYN-A to SYN-E: each label is found again from the pixels by means that know nothing of how
+they were drawn."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def table(one: Tensor, other: Tensor) -> Tensor:
 
 
 def grating_angles(images: Tensor) -> Tensor:
-    """Direction of the strongest high frequency, in degrees from 0 to 180, in a spectrum padded fourfold."""
+    """Direction of the strongest high frequency, in degrees from 0 to 180, in a spectrum padded
+    fourfold."""
     grey = images[:, 0].double()
     side = grey.shape[-1]
     power = torch.fft.fft2(grey - grey.mean((1, 2), keepdim=True), s=(4 * side, 4 * side)).abs()
@@ -47,7 +49,8 @@ def test_a_gratings_have_the_orientation_of_their_label(image: int) -> None:
 
 
 def test_a_blobs_have_the_lobes_of_their_label() -> None:
-    """By moments of the silhouette: (x + iy)^k is strong for a figure of k lobes; a disc has none."""
+    """By moments of the silhouette: (x + iy)^k is strong for a figure of k lobes; a disc has
+    none."""
     data = world.load("syn-a:shape", size=512)
     blurred = nn.functional.avg_pool2d(data.images[:, :1].double(), 3, 1, 1)[:, 0]
     mask = (blurred > 118).double()
@@ -129,7 +132,8 @@ def test_c_the_object_is_always_the_same_and_lies_in_its_cell(image: int) -> Non
 
 
 def pooled_patches(images: Tensor, patch: int) -> Tensor:
-    """What a model without positions can know: random features of each patch, then mean and maximum over patches."""
+    """What a model without positions can know: random features of each patch, then mean and
+    maximum over patches."""
     cut = (
         images.unfold(2, patch, patch)
         .unfold(3, patch, patch)
@@ -156,7 +160,8 @@ def ridge_accuracy(features: Tensor, labels: Tensor) -> float:
 
 
 def test_c_patches_without_their_places_tell_nothing() -> None:
-    """VIT-01: at chance for every patch size that divides a cell; with places the same reader knows nearly all."""
+    """VIT-01: at chance for every patch size that divides a cell; with places the same reader
+    knows nearly all."""
     data = world.load("syn-c", size=4096)
     yellow = data.images[:, 0].float() - data.images[:, 2].float()
     cells = yellow.unfold(1, 8, 8).unfold(2, 8, 8).amax((3, 4)).flatten(1)

@@ -1,4 +1,5 @@
-"""Files that are read back: a change to any byte is noticed, a write is complete or absent, one process has a lock."""
+"""Files that are read back: a change to any byte is noticed, a write is complete or absent, one
+process has a lock."""
 
 from __future__ import annotations
 
@@ -31,8 +32,10 @@ from vitreous.storage.locks import NO_LOCKS, Busy, hold_lock
 
 VALUE = {"a": [1, 2.5, None, True, "ß…\n"], "b": {"c": 0.1, "sha256": "inner"}, "3": float("inf")}
 TENSORS = {
-    "half": torch.arange(5, dtype=torch.bfloat16), "flags": torch.tensor([True, False]), "one": torch.tensor(3.0),
-    "none": torch.zeros(0, 4), "turned": torch.arange(6.0).reshape(2, 3).T, "long": torch.tensor([2**62]),
+    "half": torch.arange(5, dtype=torch.bfloat16), "flags": torch.tensor([True, False]),
+    "one": torch.tensor(3.0),
+    "none": torch.zeros(0, 4), "turned": torch.arange(6.0).reshape(2, 3).T,
+    "long": torch.tensor([2**62]),
 }  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -14,7 +14,8 @@ SOURCES = {"folder": "folder", "npz": "npz", "tv": "torchvision_sets", "hf": "hu
 root)`."""
 
 TASKS = (
-    "shapes", "textures", "colours", "cues", "conflict", "syn-a:shape", "syn-a:texture", "syn-a:cues", "syn-a:conflict",
+    "shapes", "textures", "colours", "cues", "conflict",
+    "syn-a:shape", "syn-a:texture", "syn-a:cues", "syn-a:conflict",
     "syn-b", "syn-b:four", "syn-c", "syn-c:row", "syn-c:column", "syn-d", "syn-e",
 )  # fmt: skip
 """Tasks of the embedded world; a test compares them with `vitreous.data.world.TASKS`."""

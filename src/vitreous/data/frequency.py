@@ -1,8 +1,7 @@
-"""Images by spatial frequency: noise within a band (A4.08), low-pass and high-pass filters (A4.34).
+"""Spatial frequencies of images: noise within a band (Park & Kim 2022), low-pass, high-pass.
 
-Frequencies are in radians a pixel, from 0 to π. Bands are square, as in the paper: the frequency of
-a wave is the larger of its two along the axes, so that π is the fastest that pixels can hold in
-either direction.
+Frequencies are in radians per pixel, from 0 to π. Bands are square, as in the paper: the frequency
+of a wave is the larger of its two along the axes, so that π is the highest in either direction.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ def ring(
     width: float | None = None,
     definition: Definition = "paper",
 ) -> Tensor:
-    """Which waves of an image (height, width) lie in a band: bool, zero frequency in the middle,
-    ready to be drawn.
+    """The mask of a band: bool (height, width), zero frequency in the middle.
 
-    The paper's ring is frequency ± width / 2, lower end included, so that neighbouring rings share
-    nothing and miss nothing. The released code's is a square of whole waves less a smaller one, and
-    has one row and column too many towards negative frequencies.
+    The paper's ring is frequency ± width / 2, lower end included, so that neighbouring rings are
+    disjoint and complete. That of the released code is a square of integer waves without a smaller
+    one, and has one row and column too many towards negative frequencies.
     """
     width = _checked(frequency, width, definition)
     low, high = frequency - width / 2, frequency + width / 2
     if definition == "released":
         return _released_square(image, high) & ~_released_square(image, low)
     fastest = torch.fft.fftshift(_fastest(image))
-    # The fastest waves of all belong to the last ring; a hair, because 2π k / n is not exact.
-    return (fastest >= low - 1e-9) & (
-        (fastest < high - 1e-9) | ((fastest >= math.pi - 1e-9) & (high >= math.pi - 1e-9))
-    )
+    # The highest frequency belongs to the last ring; 1e-9, because 2π k / n is not exact.
+    below = fastest < high - 1e-9
+    if high >= math.pi - 1e-9:
+        below |= fastest >= math.pi - 1e-9
+    return (fastest >= low - 1e-9) & below
 
 
 def band_noise(
@@ -55,15 +54,14 @@ def band_noise(
     first: int = 0,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """Noise F⁻¹(F(δ) ⊙ ring) to be added to images of this shape (n, c, h, w), in the images' own
-    units.
+    """Noise F⁻¹(F(δ) ⊙ ring) to add to images of this shape (n, c, h, w), in their units.
 
-    - `"paper"`: δ is normal, and `strength` is its root mean square in each image, exactly, before the ring;
-    - `"equal"`: the same, but `strength` is the root mean square of what is left: all bands are equally strong;
-    - `"released"`: δ is ± `strength`, the ring is that of the released code (frequency ± 0.2 radians).
+    - `"paper"`: δ is normal, and `strength` is its root mean square in each image, before the ring;
+    - `"equal"`: the same, but `strength` is the root mean square after the ring, for every band;
+    - `"released"`: δ is ± `strength`, with the ring of the released code (frequency ± 0.2 radians).
 
-    The paper does not say how strong its noise was. δ is a function of (seed, place in the data
-    set) alone, the same for all frequencies; `first` is the place of the first image.
+    The paper does not give the strength of its noise. δ depends on (seed, place in the data set)
+    alone, not on the frequency; `first` is the place of the first image.
     """
     images, channels, *image = shape
     mask = ring((image[0], image[1]), frequency, width, definition).to(device)
@@ -74,31 +72,26 @@ def band_noise(
             "its frequencies are "
             f"multiples of {finest:.4g}, so ask for a width of {finest:.4g} or more."
         )
-    delta = RandomStreams(f"band noise {seed}", first, images, torch.device(device)).normal(
-        channels, *image
-    )
-    delta = (
-        strength * torch.where(delta < 0, -1.0, 1.0)
-        if definition == "released"
-        else _scaled(delta, strength)
-    )
-    noise = keep(delta, mask)
+    rng = RandomStreams(f"band noise {seed}", first, images, torch.device(device))
+    delta = rng.normal(channels, *image)
+    if definition == "released":
+        return keep_waves(strength * torch.where(delta < 0, -1.0, 1.0), mask)
+    noise = keep_waves(_scaled(delta, strength), mask)
     return _scaled(noise, strength) if definition == "equal" else noise
 
 
 def low_pass(images: Tensor, cutoff: float) -> Tensor:
     """Float images (…, h, w) without waves faster than `cutoff`."""
-    return keep(images, torch.fft.fftshift(_fastest(_size(images)) <= cutoff + 1e-9))
+    return keep_waves(images, torch.fft.fftshift(_fastest(_size(images)) <= cutoff + 1e-9))
 
 
 def high_pass(images: Tensor, cutoff: float) -> Tensor:
-    """Float images (…, h, w) without waves up to `cutoff`, the mean among them: what `low_pass`
-    takes away."""
-    return keep(images, torch.fft.fftshift(_fastest(_size(images)) > cutoff + 1e-9))
+    """Float images (…, h, w) without waves up to `cutoff`, including the mean."""
+    return keep_waves(images, torch.fft.fftshift(_fastest(_size(images)) > cutoff + 1e-9))
 
 
-def keep(images: Tensor, mask: Tensor) -> Tensor:
-    """The waves of float images (…, h, w) that a mask like `ring`'s names."""
+def keep_waves(images: Tensor, mask: Tensor) -> Tensor:
+    """Float images (…, h, w) with only the waves of a mask like that of `ring`."""
     if not images.is_floating_point():
         raise BadImages(
             f"Filters take float images, and these are {str(images.dtype)[6:]}; convert with "
@@ -109,8 +102,7 @@ def keep(images: Tensor, mask: Tensor) -> Tensor:
 
 
 def _fastest(image: tuple[int, int]) -> Tensor:
-    """The larger of the two frequencies of each wave, float64 (h, w), in the order of the
-    Fourier transform."""
+    """The larger frequency of each wave, float64 (h, w), in the order of the Fourier transform."""
     down, right = (
         torch.fft.fftfreq(length, dtype=torch.float64).abs() * 2 * math.pi for length in image
     )
@@ -118,8 +110,8 @@ def _fastest(image: tuple[int, int]) -> Tensor:
 
 
 def _released_square(image: tuple[int, int], end: float) -> Tensor:
-    """The waves -k, …, k - 1 along both axes, zero in the middle, where k is `end` in whole
-    waves of the image."""
+    """The waves -k, …, k - 1 along both axes, zero in the middle; k is `end` in waves,
+    truncated."""
     axes = []
     for length in image:
         wave = torch.arange(length) - length // 2
@@ -129,7 +121,7 @@ def _released_square(image: tuple[int, int], end: float) -> Tensor:
 
 
 def _scaled(noise: Tensor, strength: float) -> Tensor:
-    """With this root mean square in each image."""
+    """The noise with this root mean square in each image."""
     return noise * (strength / noise.square().mean((1, 2, 3), keepdim=True).sqrt())
 
 
@@ -138,7 +130,7 @@ def _size(images: Tensor) -> tuple[int, int]:
 
 
 def _checked(frequency: float, width: float | None, definition: Definition) -> float:
-    """The width of the band, if everything asked for makes sense."""
+    """The width of the band; raises if an argument is wrong."""
     if definition not in WIDTHS:
         raise VitreousError(
             f"Band noise is defined as in {', '.join(WIDTHS)}; {definition!r} was asked for."

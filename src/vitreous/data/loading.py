@@ -2,8 +2,8 @@
 
 | name | source |
 |---|---|
-| `folder:photos` | `photos/train/<class>/*.jpg` and `photos/test/<class>/*.jpg`, or `photos/<class>/*.jpg` |
-| `npz:photos.npz`, `npz:a.npz,b.npz`, `npz:photos` | numpy files with `images` and `labels`, `x_train`, … |
+| `folder:photos` | `photos/train/<class>/*.jpg`, `photos/test/…`, or `photos/<class>/*.jpg` |
+| `npz:photos.npz`, `npz:a.npz,b.npz`, `npz:photos` | numpy files with `images` and `labels`, … |
 | `tv:CIFAR10` | torchvision |
 | `hf:uoft-cs/cifar10`, `hf:name:config`, `hf:./folder` | Hugging Face's datasets |
 | `world:shapes` | the embedded world, which needs no files |
@@ -72,9 +72,10 @@ def load(
     name : str
         `folder:PATH`, `npz:PATH`, `tv:NAME`, `hf:NAME` or `world:TASK`.
     split : str
-        train, test, val or all. If a set has no splits, a tenth of each class is held out for testing, with a warning.
+        train, test, val or all. If a set has no splits, a tenth of each class is held out for
+        testing, with a warning.
     image : int or sequence of int, optional
-        The side in pixels, or height and width. Default: the size that all images share, else 224x224.
+        The side in pixels, or height and width (default: the size of all images, else 224x224).
     size : int, optional
         Maximum number of images, class-balanced.
     seed : int

@@ -1,10 +1,8 @@
-"""Augmentation of whole batches on the device of the model, random for each image (A3.09, A3.10,
-A3.24).
+"""Augmentation of batches on the device of the model, random for each image.
 
-All randomness is in `Augmenter.draw`, a function of a generator: numbers for every image of a
-batch, and a few for the batch. The rest is tensor arithmetic that `torch.compile` takes as one
-graph. So several processes that draw the same numbers can each compute their own rows of one and
-the same batch.
+All randomness is in `Augmenter.draw`, which returns uniform numbers for every image of a batch, and
+a few for the batch. The rest is tensor arithmetic that `torch.compile` takes as one graph. So
+several processes that draw the same numbers can each compute their rows of the same batch.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ from torch import Tensor
 
 from vitreous.config import Augment
 from vitreous.data.augment import mixing
-from vitreous.data.augment.chance import choose
 from vitreous.data.augment.colour import Jitter
+from vitreous.data.augment.distributions import lookup
 from vitreous.data.augment.erasing import Erasing
 from vitreous.data.augment.geometry import Flip, ResizedCrop, Shift
 from vitreous.data.augment.randaugment import RandAugment
@@ -34,7 +32,7 @@ class Draw(NamedTuple):
 
 
 class Normalise:
-    """uint8 levels as the model wants them, as `Dataset.normalise` gives them."""
+    """The stage that does what `Dataset.normalise` does."""
 
     numbers = 0
 
@@ -46,15 +44,15 @@ class Normalise:
 
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
         channel = torch.arange(3, device=images.device).view(3, 1, 1)
-        return (images.float() / 255 - choose(channel, self.mean)) / choose(channel, self.std)
+        return (images.float() / 255 - lookup(channel, self.mean)) / lookup(channel, self.std)
 
 
 class Augmenter:
-    """What an `Augment` says, done to batches of images of one size. Built once per run; it keeps
-    no state.
+    """Applies an `Augment` to batches of images of one size. Built once per run; it has no state.
 
     ```python
-    augmenter = Augmenter(recipe.augment, image=data.image, classes=len(data.classes), mean=data.mean, std=data.std)
+    classes = len(data.classes)
+    augmenter = Augmenter(augment, image=data.image, classes=classes, mean=data.mean, std=data.std)
     images, targets = augmenter(images, labels, augmenter.draw(len(images), generator))
     ```
     """
@@ -65,13 +63,13 @@ class Augmenter:
         self.augment = augment
         self.image = image
         self.classes = classes
-        self.stages = stages(augment, image, mean, std)
+        self.stages = _stages(augment, image, mean, std)
         self.numbers = [stage.numbers for stage in self.stages]
         self.mixes = augment.mix_prob > 0 and (augment.mixup > 0 or augment.cutmix > 0)
 
     def draw(self, n: int, generator: torch.Generator) -> Draw:
-        """The random numbers of a batch of n, on the device of the generator, which does not
-        wait for them."""
+        """The random numbers of a batch of n, on the generator's device and without waiting for
+        it."""
         width = sum(self.numbers)
         numbers = torch.rand(
             mixing.NUMBERS + n * width, generator=generator, device=generator.device
@@ -81,11 +79,10 @@ class Augmenter:
     def __call__(
         self, images: Tensor, labels: Tensor, draw: Draw, *, rows: slice | None = None
     ) -> tuple[Tensor, Tensor]:
-        """uint8 images and labels of a whole batch to float32 images and soft targets of `rows`, by
-        default all.
+        """Augment a batch; return float32 images and soft targets of `rows` (default: all).
 
-        Rows are computed from themselves and their mixing partners alone, and are exactly those of
-        the whole result.
+        Images (n, 3, height, width) are uint8. Only the rows and their mixing partners are
+        computed, and they are exactly those of the complete result.
         """
         self.check(images, labels, draw)
         wanted = slice(None) if rows is None else rows
@@ -100,20 +97,19 @@ class Augmenter:
             if rows is None:
                 partners = altered.flip(0)
             else:
-                turned = [tuple(each.flip(0) for each in own) for own in settings]
+                turned = [tuple(each.flip(0) for each in setting) for setting in settings]
                 partners = self.alter(images.flip(0)[wanted], turned, wanted)
             mixed = mixing.mix_images(altered, partners, mix)
         return mixed, mixing.mix_targets(targets, targets.flip(0), mix)[wanted]
 
     def alter(self, images: Tensor, settings: list[tuple[Tensor, ...]], rows: slice) -> Tensor:
-        """What happens to each image alone. Settings are of the whole batch, images of these
-        rows."""
-        for stage, own in zip(self.stages, settings, strict=True):
-            images = stage(images, *(each[rows] for each in own))
+        """Apply the stages. Settings are of the complete batch, images of these rows."""
+        for stage, setting in zip(self.stages, settings, strict=True):
+            images = stage(images, *(each[rows] for each in setting))
         return images
 
     def check(self, images: Tensor, labels: Tensor, draw: Draw) -> None:
-        """Shapes and types, which are known without looking at a value."""
+        """Raise if shapes or types are wrong; values are not read, which would wait for the GPU."""
         if images.dtype != torch.uint8 or images.shape[1:] != (3, *self.image):
             raise BadImages(
                 f"Augmentation was set up for uint8 images (n, 3, {self.image[0]}, "
@@ -128,27 +124,27 @@ class Augmenter:
             )
 
 
-def stages(augment: Augment, image: tuple[int, int], mean: Triple, std: Triple) -> list[Stage]:
-    """The stages that an `Augment` asks for, in its order."""
+def _stages(augment: Augment, image: tuple[int, int], mean: Triple, std: Triple) -> list[Stage]:
+    """The stages of an `Augment`, in order."""
     low, high = augment.area
     if not 0 < low <= high <= 1:
         raise VitreousError(
             f"augment.area {augment.area} is not a range of shares of an image, such as (0.08, "
             "1.0)."
         )
-    found: list[Stage] = []
+    chosen: list[Stage] = []
     if augment.crop == "pad" and augment.padding:
-        found.append(Shift(augment.padding))
+        chosen.append(Shift(augment.padding))
     if augment.crop == "resized":
-        found.append(ResizedCrop(augment.area, image))
+        chosen.append(ResizedCrop(augment.area, image))
     if augment.flip:
-        found.append(Flip(augment.flip))
+        chosen.append(Flip(augment.flip))
     if augment.randaugment:
         red, green, blue = (min(255.0, float(round(255 * each))) for each in mean)
-        found.append(RandAugment(augment.randaugment, image, (red, green, blue)))
+        chosen.append(RandAugment(augment.randaugment, image, (red, green, blue)))
     if augment.jitter:
-        found.append(Jitter(augment.jitter))
-    found.append(Normalise(mean, std))
+        chosen.append(Jitter(augment.jitter))
+    chosen.append(Normalise(mean, std))
     if augment.erasing:
-        found.append(Erasing(augment.erasing, image))
-    return found
+        chosen.append(Erasing(augment.erasing, image))
+    return chosen

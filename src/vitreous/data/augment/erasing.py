@@ -1,5 +1,4 @@
-"""Random erasing: a rectangle of the normalised image becomes noise (timm's mode "pixel",
-A3.09)."""
+"""Random erasing: a rectangle of the normalised image becomes noise (timm's mode "pixel")."""
 
 from __future__ import annotations
 
@@ -8,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from vitreous.data.augment.chance import between, first_valid, integer, noise
-from vitreous.data.augment.stage import only
+from vitreous.data.augment.distributions import between, first_valid, hashed_noise, integer
+from vitreous.data.augment.stage import apply_where
 
 TRIES = 10
 AREA = (0.02, 1 / 3)
@@ -17,8 +16,7 @@ RATIOS = (0.3, 1 / 0.3)
 
 
 class Erasing:
-    """Some images lose a rectangle; its shape is drawn anew up to ten times until it fits, then
-    nothing happens."""
+    """Erase a rectangle of some images; after ten shapes that do not fit, nothing is erased."""
 
     numbers = 2 * TRIES + 4
 
@@ -40,16 +38,18 @@ class Erasing:
         return top, left, torch.where(erased, height, 0), torch.where(erased, width, 0), seed
 
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
-        return only(settings[2] > 0, erase, images, images, *settings, share=self.probability)
+        return apply_where(
+            settings[2] > 0, _erase, images, images, *settings, share=self.probability
+        )
 
 
-def erase(
+def _erase(
     images: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor, seed: Tensor
 ) -> Tensor:
-    """The rectangles of (image,) replaced."""
+    """Replace one rectangle per image by noise."""
     top, left, height, width = (each.view(-1, 1, 1, 1) for each in (top, left, height, width))
     y = torch.arange(images.shape[2], device=images.device).view(-1, 1)
     x = torch.arange(images.shape[3], device=images.device)
     inside = (y >= top) & (y < top + height) & (x >= left) & (x < left + width)
     channels, rows, columns = images.shape[1:]
-    return torch.where(inside, noise(seed, (channels, rows, columns)), images)
+    return torch.where(inside, hashed_noise(seed, (channels, rows, columns)), images)

@@ -1,5 +1,4 @@
-"""Where the pixels of an image come from: shifted, mirrored, cut out and resized, or sampled
-along an affine map."""
+"""Geometric augmentation: shifts, flips, resized crops and affine maps."""
 
 from __future__ import annotations
 
@@ -9,15 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitreous.data.augment.chance import between, choose, first_valid, integer
+from vitreous.data.augment.distributions import between, first_valid, integer, lookup
 
 TRIES = 10
 RATIOS = (3 / 4, 4 / 3)
 
 
 class Shift:
-    """A crop of the image's own size out of the image with a black margin (torchvision's
-    RandomCrop with padding)."""
+    """torchvision's RandomCrop with black padding, to the size of the image."""
 
     numbers = 2
 
@@ -36,7 +34,7 @@ class Shift:
 
 
 class Flip:
-    """Left and right exchanged."""
+    """A horizontal flip."""
 
     numbers = 1
 
@@ -51,13 +49,12 @@ class Flip:
 
 
 class ResizedCrop:
-    """A part of random area and shape, resized to the whole (torchvision's RandomResizedCrop),
-    bicubic.
+    """torchvision's RandomResizedCrop, bicubic.
 
-    Shapes that do not fit are drawn anew up to ten times; then the largest middle part of a
-    permitted shape is taken. Resizing is a product with one matrix for rows and one for columns,
-    which hold Pillow's own weights (antialiased where an image shrinks), so that a batch is two
-    matrix products, whatever the sizes of its parts.
+    Shapes that do not fit are drawn again up to ten times; then the largest central crop of a
+    permitted shape is used. Resizing is a product with one matrix for rows and one for columns,
+    which hold Pillow's weights (antialiased when shrinking), so that a batch is two matrix
+    products.
     """
 
     numbers = 2 * TRIES + 2
@@ -91,30 +88,30 @@ class ResizedCrop:
 
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:
         top, left, height, width = settings
-        columns = resizing(left, width, self.width)
-        rows = resizing(top, height, self.height)
-        wide = levels(torch.einsum("nchi,noi->ncho", images.float(), columns))
-        return levels(torch.einsum("ncih,noi->ncoh", wide, rows)).to(torch.uint8)
+        columns = _resizing_matrices(left, width, self.width)
+        rows = _resizing_matrices(top, height, self.height)
+        wide = _to_levels(torch.einsum("nchi,noi->ncho", images.float(), columns))
+        return _to_levels(torch.einsum("ncih,noi->ncoh", wide, rows)).to(torch.uint8)
 
 
-def levels(values: Tensor) -> Tensor:
-    """Rounded to levels, half up as Pillow does."""
+def _to_levels(values: Tensor) -> Tensor:
+    """Round to levels, half up as Pillow does."""
     return (values + 0.5).floor().clamp(0, 255)
 
 
-def resizing(start: Tensor, length: Tensor, size: int) -> Tensor:
+def _resizing_matrices(start: Tensor, length: Tensor, size: int) -> Tensor:
     """Matrices (image, size, size) that resize `length` values from `start` on to `size` values."""
     place = torch.arange(size, device=start.device)
     begin, span = start.view(-1, 1, 1), length.view(-1, 1, 1)
     scale = span / size
     centre = begin + (place.view(-1, 1) + 0.5) * scale
-    weights = bicubic((place + 0.5 - centre) / scale.clamp(min=1))
+    weights = _bicubic((place + 0.5 - centre) / scale.clamp(min=1))
     weights = torch.where((place >= begin) & (place < begin + span), weights, 0)
     return weights / weights.sum(2, keepdim=True)
 
 
-def bicubic(distance: Tensor) -> Tensor:
-    """Keys' cubic kernel with a = -1/2, which Pillow resizes with."""
+def _bicubic(distance: Tensor) -> Tensor:
+    """Keys' cubic kernel with a = -1/2, Pillow's for resizing."""
     x = distance.abs()
     near = (1.5 * x - 2.5) * x * x + 1
     far = ((-0.5 * x + 2.5) * x - 4) * x + 2
@@ -124,11 +121,11 @@ def bicubic(distance: Tensor) -> Tensor:
 def affine(
     images: Tensor, matrix: Tensor, fill: tuple[float, float, float], *, cubic: bool
 ) -> Tensor:
-    """Each pixel (x, y) taken from (a x + b y + c, d x + e y + f), bilinear or bicubic, as Pillow's
-    transform does.
+    """Sample each pixel (x, y) at (a x + b y + c, d x + e y + f), as Pillow's transform does.
 
-    `matrix` holds a … f of each image, in pixels whose centres lie at halves. What lies outside is
-    `fill`; neighbours beyond the edge repeat it. The identity is exact.
+    `matrix` (image, 6) holds a … f, in pixels whose centres lie at halves. Places outside become
+    `fill`; neighbours beyond the edge repeat it. Bilinear, or bicubic if `cubic`. The identity is
+    exact.
     """
     height, width = images.shape[2:]
     a, b, c, d, e, f = (each.view(-1, 1, 1) for each in matrix.unbind(1))
@@ -136,26 +133,28 @@ def affine(
     x = torch.arange(width, device=images.device) + 0.5
     column, row = a * x + b * y + c, d * x + e * y + f
     inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-    columns, across = neighbours(column, width, cubic)
-    rows, down = neighbours(row, height, cubic)
+    columns, across = _neighbours(column, width, cubic)
+    rows, down = _neighbours(row, height, cubic)
     pixels = images.float().flatten(2)
     lines = []
     for each in rows.unbind(1):
         places = (each[:, None] * width + columns).flatten(1)[:, None]
         values = pixels.gather(2, places.expand(-1, 3, -1)).unflatten(2, across.shape[1:])
-        lines.append(weigh(values, across[:, None]))
+        lines.append(_weighted_mean(values, across[:, None]))
     sampled = (
-        weigh(torch.stack(lines, 2), down[:, None]).clamp(0, 255).to(torch.uint8).view_as(images)
+        _weighted_mean(torch.stack(lines, 2), down[:, None])
+        .clamp(0, 255)
+        .to(torch.uint8)
+        .view_as(images)
     )
-    colour = choose(torch.arange(3, device=images.device).view(3, 1, 1), fill).to(torch.uint8)
+    colour = lookup(torch.arange(3, device=images.device).view(3, 1, 1), fill).to(torch.uint8)
     return torch.where(inside[:, None], sampled, colour)
 
 
-def neighbours(place: Tensor, size: int, cubic: bool) -> tuple[Tensor, Tensor]:
-    """The two or, for a cubic, four pixels around each place along one axis, and their weights:
-    (image, pixel, place).
+def _neighbours(place: Tensor, size: int, cubic: bool) -> tuple[Tensor, Tensor]:
+    """The two (cubic: four) pixels around each place along one axis, and their weights.
 
-    The cubic is Keys' with a = -1, which is Pillow's for transforms.
+    Both are (image, pixel, place). The cubic is Keys' with a = -1, Pillow's for transforms.
     """
     place = place.flatten(1)[:, None] - 0.5
     steps = torch.arange(-1 if cubic else 0, 3 if cubic else 2, device=place.device).view(-1, 1)
@@ -165,8 +164,8 @@ def neighbours(place: Tensor, size: int, cubic: bool) -> tuple[Tensor, Tensor]:
     return pixels.long().clamp(0, size - 1), weights
 
 
-def weigh(values: Tensor, weights: Tensor) -> Tensor:
-    """The weighted mean over dimension 2, as differences from the first value: what is flat
-    stays as it is."""
+def _weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
+    """The weighted mean over dimension 2, of differences from the first value: exact if all are
+    equal."""
     first = values[:, :, :1]
     return first.squeeze(2) + ((values - first) * weights).sum(2)

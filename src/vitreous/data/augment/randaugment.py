@@ -1,8 +1,7 @@
-"""RandAugment as timm has it: in each of a few layers one of fifteen operations or none, of a noisy
-strength (A3.09).
+"""RandAugment as in timm: in each layer one of fifteen operations or none, with a noisy strength.
 
 Every image has its own operation. The five geometric ones are one affine map with different
-numbers; the ten others are in `colour`. Levels are whole again after every layer.
+numbers; the ten others are in `colour`. Images are uint8 after every layer.
 """
 
 from __future__ import annotations
@@ -17,21 +16,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from vitreous.data.augment.chance import choose, integer, normal
 from vitreous.data.augment.colour import (
+    adjust_brightness,
+    adjust_contrast,
+    adjust_saturation,
+    adjust_sharpness,
     auto_contrast,
-    brighten,
-    contrast,
     equalise,
     invert,
     posterise,
-    saturate,
-    sharpen,
     solarise,
     solarise_add,
 )
+from vitreous.data.augment.distributions import integer, lookup, standard_normal
 from vitreous.data.augment.geometry import affine
-from vitreous.data.augment.stage import only
+from vitreous.data.augment.stage import apply_where
 from vitreous.errors import VitreousError
 
 
@@ -39,13 +38,12 @@ class Op(NamedTuple):
     """An operation: its argument is `start + slope * level` for a level of 0 to 10."""
 
     name: str
-    change: (
-        Callable[[Tensor, Tensor], Tensor] | None
-    )  # of images and arguments; None for an affine map
+    # Of images and arguments; None for an affine map.
+    change: Callable[[Tensor, Tensor], Tensor] | None
     start: float = 0.0
     slope: float = 0.0
     signed: bool = False  # the slope is negated for half of the images
-    whole: bool = False  # the slope's part is cut off to a whole number
+    truncated: bool = False  # slope * level is truncated to an integer
 
 
 PLAIN = (
@@ -53,13 +51,13 @@ PLAIN = (
     Op("Equalize", equalise),
     Op("Invert", invert),
     Op("Rotate", None, slope=3.0, signed=True),
-    Op("Posterize", posterise, slope=0.4, whole=True),
-    Op("Solarize", solarise, slope=25.6, whole=True),
-    Op("SolarizeAdd", solarise_add, slope=11.0, whole=True),
-    Op("Color", saturate, start=0.1, slope=0.18),
-    Op("Contrast", contrast, start=0.1, slope=0.18),
-    Op("Brightness", brighten, start=0.1, slope=0.18),
-    Op("Sharpness", sharpen, start=0.1, slope=0.18),
+    Op("Posterize", posterise, slope=0.4, truncated=True),
+    Op("Solarize", solarise, slope=25.6, truncated=True),
+    Op("SolarizeAdd", solarise_add, slope=11.0, truncated=True),
+    Op("Color", adjust_saturation, start=0.1, slope=0.18),
+    Op("Contrast", adjust_contrast, start=0.1, slope=0.18),
+    Op("Brightness", adjust_brightness, start=0.1, slope=0.18),
+    Op("Sharpness", adjust_sharpness, start=0.1, slope=0.18),
     Op("ShearX", None, slope=0.03, signed=True),
     Op("ShearY", None, slope=0.03, signed=True),
     Op("TranslateXRel", None, slope=0.045, signed=True),
@@ -67,7 +65,7 @@ PLAIN = (
 )
 
 
-def increasing(op: Op) -> Op:
+def _increasing(op: Op) -> Op:
     """The operation in the set whose changes grow with the level; most are in both."""
     if op.name in ("Posterize", "Solarize"):
         return op._replace(start={"Posterize": 4.0, "Solarize": 256.0}[op.name], slope=-op.slope)
@@ -76,7 +74,7 @@ def increasing(op: Op) -> Op:
     return op
 
 
-INCREASING = tuple(map(increasing, PLAIN))
+INCREASING = tuple(map(_increasing, PLAIN))
 NONE = len(PLAIN)
 NAMES = {op.name: code for code, op in enumerate(PLAIN)}
 SECTION = re.compile(r"(mstd|inc|m|n|p)(\d+(?:\.\d*)?)")
@@ -84,8 +82,8 @@ KNOWN = "m (level), n (layers), p (probability of each), mstd (noise of the leve
 
 
 @dataclass(frozen=True)
-class Spelling:
-    """What "rand-m9-n2-mstd1.0" says."""
+class RandAugmentOptions:
+    """The options in "rand-m9-n2-mstd1.0"."""
 
     level: float = 10.0
     layers: int = 2
@@ -94,24 +92,24 @@ class Spelling:
     increasing: bool = False  # operations that change more with the level, whatever it is
 
 
-def read(text: str) -> Spelling:
-    """timm's spelling of RandAugment, read; parts that it has and we have not are an error."""
+def parse_randaugment(text: str) -> RandAugmentOptions:
+    """Parse timm's spelling of RandAugment; parts that only timm knows are an error."""
     start, *sections = text.split("-")
-    found = [SECTION.fullmatch(section) for section in sections]
-    wrong = [section for section, match in zip(sections, found, strict=True) if match is None]
+    matches = [SECTION.fullmatch(section) for section in sections]
+    wrong = [section for section, match in zip(sections, matches, strict=True) if match is None]
     if start != "rand" or wrong:
         raise VitreousError(
             f"RandAugment was asked for as {text!r}, of which {wrong[0] if wrong else start!r} is "
             "not known; "
             f"write it as 'rand-m9-n2-mstd1.0', with {KNOWN}."
         )
-    said = {match[1]: float(match[2]) for match in found if match}
-    return Spelling(
-        level=said.get("m", 10.0),
-        layers=int(said.get("n", 2)),
-        probability=said.get("p", 0.5),
-        noise=said.get("mstd", 0.0),
-        increasing=bool(said.get("inc", 0)),
+    values = {match[1]: float(match[2]) for match in matches if match}
+    return RandAugmentOptions(
+        level=values.get("m", 10.0),
+        layers=int(values.get("n", 2)),
+        probability=values.get("p", 0.5),
+        noise=values.get("mstd", 0.0),
+        increasing=bool(values.get("inc", 0)),
     )
 
 
@@ -121,23 +119,23 @@ class RandAugment:
     def __init__(
         self, spelling: str, image: tuple[int, int], fill: tuple[float, float, float]
     ) -> None:
-        self.said = read(spelling)
-        self.ops = INCREASING if self.said.increasing else PLAIN
+        self.options = parse_randaugment(spelling)
+        self.ops = INCREASING if self.options.increasing else PLAIN
         self.height, self.width = image
         self.fill = fill
-        self.numbers = 5 * self.said.layers
+        self.numbers = 5 * self.options.layers
 
     def settle(self, uniform: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of each image and layer: the operation's code, its argument, and its affine map,
-        bilinear and bicubic."""
+        """Per image and layer: the operation, its argument, and its affine maps, bilinear and
+        bicubic."""
         which, happens, strength, sign, interpolation = uniform.unflatten(1, (-1, 5)).unbind(2)
-        code = torch.where(happens <= self.said.probability, integer(which, len(self.ops)), NONE)
-        change = choose(code, [*(op.slope for op in self.ops), 0.0]) * self.level(strength)
+        code = torch.where(happens <= self.options.probability, integer(which, len(self.ops)), NONE)
+        change = lookup(code, [*(op.slope for op in self.ops), 0.0]) * self.level(strength)
         change = torch.where(
-            choose(code, [*(op.whole for op in self.ops), False]), change.trunc(), change
+            lookup(code, [*(op.truncated for op in self.ops), False]), change.trunc(), change
         )
-        negated = choose(code, [*(op.signed for op in self.ops), False]) & (sign > 0.5)
-        argument = choose(code, [*(op.start for op in self.ops), 0.0]) + torch.where(
+        negated = lookup(code, [*(op.signed for op in self.ops), False]) & (sign > 0.5)
+        argument = lookup(code, [*(op.start for op in self.ops), 0.0]) + torch.where(
             negated, -change, change
         )
         smooth = interpolation < 0.5
@@ -145,17 +143,17 @@ class RandAugment:
         return code, argument, linear, self.matrix(torch.where(smooth, code, NONE), argument)
 
     def level(self, uniform: Tensor) -> Tensor:
-        """How strong, from 0 to 10."""
-        if self.said.noise == 0:
-            level = torch.full_like(uniform, self.said.level)
-        elif self.said.noise > 100:
-            level = uniform * self.said.level
+        """The level of each operation, from 0 to 10."""
+        if self.options.noise == 0:
+            level = torch.full_like(uniform, self.options.level)
+        elif self.options.noise > 100:
+            level = uniform * self.options.level
         else:
-            level = self.said.level + self.said.noise * normal(uniform)
+            level = self.options.level + self.options.noise * standard_normal(uniform)
         return level.clamp(0, 10)
 
     def matrix(self, code: Tensor, argument: Tensor) -> Tensor:
-        """The affine map (image, layer, 6), the identity for operations that are none."""
+        """The affine maps (image, layer, 6); the identity for other operations."""
 
         def where(name: str) -> Tensor:
             return torch.where(code == NAMES[name], argument, 0.0)
@@ -177,21 +175,20 @@ class RandAugment:
     def layer(
         self, images: Tensor, code: Tensor, argument: Tensor, linear: Tensor, cubic: Tensor
     ) -> Tensor:
-        """One operation for each image, or none. All see the images as they came in: no image
-        has two."""
+        """Apply one operation to each image, or none."""
         before = images
         images = before.clone()
-        share = self.said.probability / len(self.ops)
+        share = self.options.probability / len(self.ops)
         moving = share / 2 * sum(op.change is None for op in self.ops)
         for matrix, smooth in ((linear, False), (cubic, True)):
             change = partial(affine, fill=self.fill, cubic=smooth)
-            images = only(moves(matrix), change, before, images, matrix, share=moving)
+            images = apply_where(_moves(matrix), change, before, images, matrix, share=moving)
         for at, op in enumerate(self.ops):
             if op.change is not None:
-                images = only(code == at, op.change, before, images, argument, share=share)
+                images = apply_where(code == at, op.change, before, images, argument, share=share)
         return images
 
 
-def moves(matrix: Tensor) -> Tensor:
+def _moves(matrix: Tensor) -> Tensor:
     """Which affine maps are not the identity."""
     return (matrix != torch.eye(2, 3, device=matrix.device).flatten()).any(1)

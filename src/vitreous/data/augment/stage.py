@@ -1,4 +1,4 @@
-"""What the stages of an augmentation have in common."""
+"""The interface of augmentation stages, and a way to apply one to some images only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from torch import Tensor
 
 
 class Stage(Protocol):
-    """One thing that happens to every image of a batch, to each in its own way.
+    """One step of an augmentation, applied to every image with its own settings.
 
-    `settle` turns uniform numbers (image, `numbers`) into settings, tensors whose rows belong to
-    the images; the call applies them. Two steps, because settings are always computed for the whole
-    batch and images for a part of it: what a row looks like must not depend on which part it was
-    computed in.
+    `settle` turns uniform numbers (image, `numbers`) into settings, tensors with a row per image;
+    the call applies them. There are two steps because settings are always computed for the complete
+    batch and images perhaps for a part of it: a row must not depend on that part.
     """
 
     @property
@@ -27,7 +26,7 @@ class Stage(Protocol):
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor: ...
 
 
-def only(
+def apply_where(
     needed: Tensor,
     transform: Callable[..., Tensor],
     before: Tensor,
@@ -35,13 +34,12 @@ def only(
     *settings: Tensor,
     share: float,
 ) -> Tensor:
-    """`images` with those that need it taken from `transform(before, *settings)`; on a CPU `images`
-    is overwritten.
+    """Replace the `needed` images by those of `transform(before, *settings)`; in place on a CPU.
 
-    An operation of RandAugment concerns one image in thirty, so transforming all would be work for
-    nothing. On a CPU just these are picked. On a GPU, and compiled, shapes may not depend on the
-    data: there `capacity` rows are transformed, those that need it first, and the results of the
-    others are dropped.
+    An operation of RandAugment applies to one image in thirty, so transforming all would be a
+    waste. A CPU transforms only those. On a GPU, and compiled, shapes may not depend on the data:
+    there `capacity` rows are transformed, the needed ones first, and the others' results are
+    dropped.
     """
     if picks(images):
         rows = needed.nonzero().squeeze(1)
@@ -59,19 +57,17 @@ def only(
 
 
 def capacity(count: int, share: float) -> int:
-    """Rows to reserve where each of `count` is needed with probability `share`: ten standard
-    deviations above the mean.
+    """Rows to reserve if each of `count` is needed with probability `share`.
 
-    That there are more happens less than once in 10^18 batches; the images beyond would stay
-    unchanged.
+    Ten standard deviations above the mean: more are needed less than once in 10^18 batches, and
+    the images beyond would stay unchanged.
     """
     mean = count * share
     return min(count, math.ceil(mean + 10 * math.sqrt(mean * (1 - share))) + 10)
 
 
 def first(needed: Tensor, count: int) -> Tensor:
-    """The row numbers of the first `count` that are needed; where there are fewer, row 0 again
-    and again."""
+    """The numbers of the first `count` needed rows, padded with row 0."""
     place = needed.cumsum(0) - 1
     place = torch.where(needed & (place < count), place, count)
     rows = torch.zeros(count + 1, dtype=torch.int64, device=needed.device)
@@ -79,5 +75,5 @@ def first(needed: Tensor, count: int) -> Tensor:
 
 
 def picks(images: Tensor) -> bool:
-    """Whether images can be picked by their data."""
+    """Whether shapes may depend on the data."""
     return images.device.type == "cpu" and not torch.compiler.is_compiling()

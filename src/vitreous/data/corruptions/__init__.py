@@ -1,5 +1,4 @@
-"""The corruptions of CIFAR-10-C and ImageNet-C (A4.16): fifteen kinds and four extra, five
-severities, in batches.
+"""The corruptions of CIFAR-10-C and ImageNet-C: fifteen kinds and four extra, five severities.
 
     corrupt(images, "fog", 3)
 
@@ -51,7 +50,7 @@ KINDS = {
 }
 
 AT_ONCE = {"cpu": 1 << 17, "cuda": 1 << 27}
-"""Values worked on at a time: on a CPU what its cache holds, on a GPU what leaves room for a
+"""Values processed at a time: on a CPU what its cache holds, on a GPU what leaves room for a
 model."""
 
 
@@ -65,25 +64,39 @@ def corrupt(
     first: int = 0,
     size: Size | None = None,
 ) -> Tensor:
-    """Images uint8 (n, 3, h, w), corrupted; on the same device.
+    """Corrupt images, on their device.
 
-    `first` is the place of the first image in its data set: what is random depends on (seed, kind,
-    severity, place) and nothing else, so that batches of any size give the same images. `size`
-    chooses between the two published sets of strengths; without it, images with sides below 96
-    pixels get CIFAR's. Values are rounded down, as published.
+    Parameters
+    ----------
+    images : Tensor
+        uint8 (n, 3, h, w).
+    kind : str
+        A name of `CORRUPTIONS` or `EXTRA`.
+    severity : int
+        From 1 to 5.
+    seed, first : int
+        The random seed, and the place of the first image in its data set. The corruption depends on
+        seed, kind, severity and place alone, so batches of any size give the same images.
+    size : {"cifar", "imagenet"}, optional
+        The published set of strengths (default: "cifar" if both sides are below 96 pixels).
+
+    Returns
+    -------
+    Tensor
+        uint8 (n, 3, h, w); values are rounded down, as published.
     """
     _check(images, kind, severity, size)
     corruption = KINDS[kind]
     size = size or ("cifar" if max(images.shape[-2:]) < 96 else "imagenet")
-    draws = partial(RandomStreams, f"{kind} {severity} {seed}", device=images.device)
+    streams = partial(RandomStreams, f"{kind} {severity} {seed}", device=images.device)
     rows = max(1, AT_ONCE.get(images.device.type, 1 << 24) // max(1, math.prod(images.shape[1:])))
     if 0 < len(images) <= rows:
-        return corruption(images, partial(draws, first, len(images)), severity, size)
+        return corruption(images, partial(streams, first, len(images)), severity, size)
     done = torch.empty_like(images)
     for start in range(0, len(images), rows):
         some = images[start : start + rows]
         done[start : start + rows] = corruption(
-            some, partial(draws, first + start, len(some)), severity, size
+            some, partial(streams, first + start, len(some)), severity, size
         )
     return done
 

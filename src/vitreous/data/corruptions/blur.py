@@ -12,9 +12,16 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from vitreous.data.corruptions.arrays import look, native, places
-from vitreous.data.corruptions.filters import correlate, drag, enlarging, inside, smooth, spectra
-from vitreous.data.corruptions.published import HAIR, published
+from vitreous.data.corruptions.filters import (
+    border_index,
+    correlate,
+    enlarging_matrix,
+    gaussian_smooth,
+    kernel_spectra,
+    motion_trail,
+)
+from vitreous.data.corruptions.numpy_or_torch import native, take_at, true_places
+from vitreous.data.corruptions.published import EPSILON, published
 from vitreous.data.random_streams import RandomStreams
 
 
@@ -35,18 +42,18 @@ def defocus_blur(images: Tensor, radius: float, sigma: float) -> Tensor:
 
 @lru_cache(maxsize=5)
 def _defocus(radius: float, sigma: float, height: int, width: int, device: torch.device) -> Tensor:
-    return spectra(disk(radius, sigma)[None].to(device), height, width)
+    return kernel_spectra(disk(radius, sigma)[None].to(device), height, width)
 
 
 @lru_cache(maxsize=16)
 def disk(radius: float, sigma: float) -> Tensor:
-    """The softened disk without the zeros around it. The Gaussian has 3 taps (5 where the radius
-    is above 8)."""
+    """The softened disk without zeros around it. The Gaussian has 3 taps (5 if the radius is
+    above 8)."""
     reach, taps = (8, 3) if radius <= 8 else (int(radius), 5)
     square = torch.arange(-reach, reach + 1, dtype=torch.float64) ** 2
     filled = (square[:, None] + square <= radius**2).double()
     gauss = torch.exp(-0.5 * (torch.arange(taps).double() - taps // 2) ** 2 / sigma**2)
-    places = inside(
+    places = border_index(
         torch.arange(2 * reach + 1)[:, None] + torch.arange(taps) - taps // 2,
         2 * reach + 1,
         "mirror",
@@ -63,9 +70,7 @@ def disk(radius: float, sigma: float) -> Tensor:
     cifar=[(0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)],
     imagenet=[(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)],
 )
-def glass_blur(
-    images: Tensor, draws: RandomStreams, sigma: float, reach: int, times: int
-) -> Tensor:
+def glass_blur(images: Tensor, rng: RandomStreams, sigma: float, reach: int, times: int) -> Tensor:
     """Blur, then let each pixel take the value of one up to `reach` away, several times, and blur
     again.
 
@@ -74,25 +79,25 @@ def glass_blur(
     already. So the sources form chains, which are followed for all pixels at once by doubling the
     distance jumped.
     """
-    blurred = smooth(images, sigma).add_(HAIR).floor_().flatten(2)
+    blurred = gaussian_smooth(images, sigma).add_(EPSILON).floor_().flatten(2)
     mixed = torch.empty_like(blurred)
     height, width = images.shape[-2:]
     for image, source, into in zip(
-        blurred, _sources(draws, height, width, reach, times), mixed, strict=True
+        blurred, _sources(rng, height, width, reach, times), mixed, strict=True
     ):
         torch.index_select(image, 1, source, out=into)
-    return smooth(mixed.view(images.shape), sigma)
+    return gaussian_smooth(mixed.view(images.shape), sigma)
 
 
-def _sources(draws: RandomStreams, height: int, width: int, reach: int, times: int) -> Tensor:
+def _sources(rng: RandomStreams, height: int, width: int, reach: int, times: int) -> Tensor:
     """For each pixel, int32 (n, h * w), where its value comes from.
 
     A pixel takes what its partner held before the sweep or, if the partner lies further on and so
-    had its turn, what that one took. Places of the second kind are written as negative numbers, and
-    looked up until none is left.
+    was visited before, what that one took. Sources of the second kind are stored as negative
+    numbers, and followed until none is left.
     """
     pixels, choices = height * width, 2 * reach
-    moves = native(draws.words(times, height, width).int())
+    moves = native(rng.words(times, height, width).int())
     moves *= choices
     down = moves >> 16
     down *= width
@@ -106,21 +111,20 @@ def _sources(draws: RandomStreams, height: int, width: int, reach: int, times: i
     for outside in (slice(reach + 1), slice(width - reach + 1, None)):
         moves[..., outside] = 0
     line = moves.reshape(-1)
-    waiting = places(line > 0)
-    own = native(_counted(len(line), draws.keys.device))
+    waiting = true_places(line > 0)
+    own = native(_counted(len(line), rng.keys.device))
     later = -line
     later >>= 31  # all bits where the partner lies further on
     line += own
     line ^= later
     while len(waiting):
-        found = look(line, ~look(line, waiting))
+        found = take_at(line, ~take_at(line, waiting))
         line[waiting] = found
-        waiting = look(waiting, places(found < 0))
+        waiting = take_at(waiting, true_places(found < 0))
     source = line.reshape(-1, times, pixels)[:, -1]
     for _ in range(times - 1):
-        source = look(
-            line, source - pixels
-        )  # what was held before a sweep is what was taken in the one before
+        # What a pixel held before a sweep is what it took in the one before.
+        source = take_at(line, source - pixels)
     return torch.as_tensor(source - own[:: times * pixels, None])
 
 
@@ -133,10 +137,10 @@ def _counted(count: int, device: torch.device) -> Tensor:
     cifar=[(6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)],
     imagenet=[(10, 3), (15, 5), (15, 8), (15, 12), (20, 15)],
 )
-def motion_blur(images: Tensor, draws: RandomStreams, radius: int, sigma: float) -> Tensor:
+def motion_blur(images: Tensor, rng: RandomStreams, radius: int, sigma: float) -> Tensor:
     """Trail off to the right, up to 45 degrees up or down: half a normal curve of 2 radius + 1
     pixels."""
-    return drag(images, draws, 0, radius, sigma)
+    return motion_trail(images, rng, 0, radius, sigma)
 
 
 @published(
@@ -145,14 +149,12 @@ def motion_blur(images: Tensor, draws: RandomStreams, radius: int, sigma: float)
 )
 def zoom_blur(images: Tensor, largest: float, step: float) -> Tensor:
     """Average the image and its enlargements by 1, 1 + step, … up to the largest."""
-    factors = tuple(
-        np.arange(1, largest + step / 2, step).tolist()
-    )  # 1.2500000000000002: 26 becomes 33 pixels
+    # As published: the last factor may be 1.2500000000000002, which makes 33 pixels of 26.
+    factors = tuple(np.arange(1, largest + step / 2, step).tolist())
     height, width = images.shape[-2:]
     planes = images.view(-1, height * width)
-    columns = images.new_zeros(
-        height * width, -(-len(planes) // 4) * 4
-    )  # whole fours take less time than threes
+    # A multiple of four columns is faster than three.
+    columns = images.new_zeros(height * width, -(-len(planes) // 4) * 4)
     for index, plane in enumerate(native(planes)):
         native(columns)[:, index] = plane
     columns = _zooms(height, width, factors, images.device) @ columns
@@ -162,21 +164,19 @@ def zoom_blur(images: Tensor, largest: float, step: float) -> Tensor:
 
 @lru_cache(maxsize=5)
 def _zooms(height: int, width: int, factors: tuple[float, ...], device: torch.device) -> Tensor:
-    """All of it as one sparse matrix (h * w, h * w): some thirty pixels of an image in each of
-    the blurred one."""
+    """The blur as one sparse matrix (h * w, h * w), with some thirty entries in a row."""
     total: Any = sparse.eye_array(height * width)
     for factor in factors:
         down, right = (
-            sparse.csr_array(enlarging(length, factor).numpy()) for length in (height, width)
+            sparse.csr_array(enlarging_matrix(length, factor).numpy()) for length in (height, width)
         )
         total += sparse.kron(down, right)
     total = sparse.csr_array(total / (len(factors) + 1), dtype=np.float32)
     rows, columns, values = (
         torch.from_numpy(each).to(device) for each in (total.indptr, total.indices, total.data)
     )
-    with warnings.catch_warnings(
-        action="ignore", category=UserWarning
-    ):  # torch calls its sparse matrices a beta
+    # torch warns that its sparse matrices are in beta.
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
         return torch.sparse_csr_tensor(
             rows, columns, values, size=total.shape, check_invariants=False
         )
@@ -185,4 +185,4 @@ def _zooms(height: int, width: int, factors: tuple[float, ...], device: torch.de
 @published(cifar=[0.4, 0.6, 0.7, 0.8, 1.0], imagenet=[1, 2, 3, 4, 6])
 def gaussian_blur(images: Tensor, sigma: float) -> Tensor:
     """Blur by a normal curve of this standard deviation."""
-    return smooth(images, sigma)
+    return gaussian_smooth(images, sigma)

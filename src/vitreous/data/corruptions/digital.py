@@ -1,5 +1,4 @@
-"""What cameras and programs do: contrast, brightness and saturation, a bent picture, large
-pixels, JPEG."""
+"""Digital corruptions: contrast, brightness, saturation, elastic transform, pixels, JPEG."""
 
 from __future__ import annotations
 
@@ -12,8 +11,14 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from vitreous.data.corruptions.filters import Blocks, blocks, downwards, rightwards, smooth
-from vitreous.data.corruptions.published import HAIR, published
+from vitreous.data.corruptions.filters import (
+    Blocks,
+    diagonal_blocks,
+    gaussian_smooth,
+    multiply_columns,
+    multiply_rows,
+)
+from vitreous.data.corruptions.published import EPSILON, published
 from vitreous.data.random_streams import RandomStreams
 
 
@@ -75,17 +80,17 @@ def saturate(images: Tensor, factor: float, more: float) -> Tensor:
     ],
 )
 def elastic_transform(
-    images: Tensor, draws: RandomStreams, strength: float, sigma: float, corners: float
+    images: Tensor, rng: RandomStreams, strength: float, sigma: float, corners: float
 ) -> Tensor:
     """Move three corners of a square at random, then every pixel by a smoothed random field; in
     parts of the side."""
     height, width = images.shape[-2:]
     side = min(height, width)
-    images = _sample(images, _affine(draws, height, width, corners * side), last=True)
+    images = _sample(images, _affine(rng, height, width, corners * side), last=True)
     if strength == 0:
         return images
-    field = smooth(
-        draws.coarse(2, height, width, low=-1, high=1), sigma * side, "reflect", truncate=3
+    field = gaussian_smooth(
+        rng.coarse(2, height, width, low=-1, high=1), sigma * side, "reflect", truncate=3
     )
     right, down = field.unbind(1)
     right.mul_(strength * side * 2 / width).add_(_middles(width, images.device))
@@ -95,24 +100,26 @@ def elastic_transform(
 
 @lru_cache(maxsize=8)
 def _middles(length: int, device: torch.device) -> Tensor:
-    """The middles of so many pixels, from -1 to 1, which are the edges."""
+    """The middles of pixels, where -1 and 1 are the edges."""
     return (2 * torch.arange(length, device=device) + 1) / length - 1
 
 
-def _affine(draws: RandomStreams, height: int, width: int, most: float) -> Tensor:
-    """Where each pixel comes from, x and y, (n, 2, h, w), if three corners move by up to `most`
-    along each axis; from -1, the middle of the first pixel, to 1, that of the last."""
+def _affine(rng: RandomStreams, height: int, width: int, most: float) -> Tensor:
+    """The source (x, y) of each pixel, (n, 2, h, w), if three corners move by up to `most` on each
+    axis.
+
+    Coordinates go from -1, the middle of the first pixel, to 1, the middle of the last.
+    """
     third = min(height, width) // 3
     before = [width // 2, height // 2] + third * np.array([[1, 1], [1, -1], [-1, -1]])
-    after = before + np.array(draws.uniform(3, 2, low=-most, high=most).tolist()).reshape(-1, 3, 2)
+    after = before + np.array(rng.uniform(3, 2, low=-most, high=most).tolist()).reshape(-1, 3, 2)
     ones = np.ones((len(after), 3, 1))
-    back = np.linalg.solve(
-        np.concatenate([after, ones], 2), np.broadcast_to(before, after.shape)
-    )  # x, y, 1 to x, y
+    # From (x, y, 1) to (x, y).
+    back = np.linalg.solve(np.concatenate([after, ones], 2), np.broadcast_to(before, after.shape))
     back *= 2 / np.maximum([width - 1, height - 1], 1)
     back[:, 2] -= 1
     x_part, y_part, rest = (
-        torch.from_numpy(back).to(draws.keys.device, torch.float32)[..., None, None].unbind(1)
+        torch.from_numpy(back).to(rng.keys.device, torch.float32)[..., None, None].unbind(1)
     )
     x, y = (
         torch.arange(length, device=rest.device, dtype=torch.float32) for length in (width, height)
@@ -121,41 +128,40 @@ def _affine(draws: RandomStreams, height: int, width: int, most: float) -> Tenso
 
 
 def _sample(images: Tensor, grid: Tensor, *, last: bool) -> Tensor:
-    """Images at the places x and y of a grid (n, 2, h, w), by linear interpolation; mirrored at
-    the last pixel, or else at the edge."""
+    """Images sampled at (x, y) of a grid (n, 2, h, w); mirrored at the `last` pixel, or at the
+    edge."""
     grid = grid.movedim(1, 3)
     return F.grid_sample(
         images, grid, mode="bilinear", padding_mode="reflection", align_corners=last
     )
 
 
-@published(cifar=[0.95, 0.9, 0.85, 0.75, 0.65], imagenet=[0.6, 0.5, 0.4, 0.3, 0.25], whole=True)
+@published(cifar=[0.95, 0.9, 0.85, 0.75, 0.65], imagenet=[0.6, 0.5, 0.4, 0.3, 0.25], uint8=True)
 def pixelate(images: Tensor, share: float) -> Tensor:
     """Shrink to this share of the side, by means of whole pixels as Pillow's box filter has
     them, and enlarge again."""
     sizes = [(length, max(int(length * share), 1)) for length in images.shape[-2:]]
     (down, y), (right, x) = (_boxes(*each, images.device) for each in sizes)
-    narrow = (
-        rightwards(images.float(), right).add_(0.5 + HAIR).floor_()
-    )  # a half is rounded upwards
-    small = downwards(narrow, down).add_(0.5 + HAIR).byte()
+    # A half is rounded upwards.
+    narrow = multiply_rows(images.float(), right).add_(0.5 + EPSILON).floor_()
+    small = multiply_columns(narrow, down).add_(0.5 + EPSILON).byte()
     return small.gather(3, x.expand(*small.shape[:3], -1)).index_select(2, y)
 
 
 @lru_cache(maxsize=32)
 def _boxes(length: int, fewer: int, device: torch.device) -> tuple[Blocks, Tensor]:
     """The matrix (fewer, length) that averages, for each large pixel, the small ones whose
-    centres it covers; and the large pixel in which each small one lies."""
+    centres it covers; and the large pixel of each small one."""
     places = torch.arange(length)
     middle = (torch.arange(fewer).double() + 0.5) * (length / fewer)
     apart = places + 0.5 - middle[:, None]
     covered = ((apart > -0.5 * length / fewer) & (apart <= 0.5 * length / fewer)).double()
-    return blocks(covered / covered.sum(1, keepdim=True), device), (
+    return diagonal_blocks(covered / covered.sum(1, keepdim=True), device), (
         (2 * places + 1) * fewer // (2 * length)
     ).to(device)
 
 
-@published(cifar=[80, 65, 58, 50, 40], imagenet=[25, 18, 15, 10, 7], whole=True)
+@published(cifar=[80, 65, 58, 50, 40], imagenet=[25, 18, 15, 10, 7], uint8=True)
 def jpeg_compression(images: Tensor, quality: int) -> Tensor:
     """Write and read a JPEG of this quality, with Pillow, one image at a time on the CPU."""
     done = images.cpu().numpy().copy()

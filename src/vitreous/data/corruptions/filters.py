@@ -1,4 +1,4 @@
-"""Linear filters on batches: smoothing and zooming as two matrices, any kernel by Fourier
+"""Linear filters on batches: smoothing and enlarging as matrix products, kernels by Fourier
 transform."""
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from torch import Tensor
 from vitreous.data.random_streams import RandomStreams
 
 Border = Literal["nearest", "reflect", "mirror"]
-"""What lies outside, in scipy's words: the last pixel again; the image mirrored at its edge
-(cba|abc); mirrored at its last pixel (cb|abc)."""
+"""Values outside, in scipy's words: the last pixel, the image mirrored at its edge (cba|abc), or
+mirrored at its last pixel (cb|abc)."""
 
 
-def inside(places: Tensor, length: int, border: Border) -> Tensor:
-    """The pixels that stand for integer places in and outside an image of this length, however
-    far outside."""
+def border_index(places: Tensor, length: int, border: Border) -> Tensor:
+    """The pixels that stand for integer places in and outside a line of this length."""
     if border == "nearest" or length == 1:
         return places.clamp(0, length - 1)
     if border == "reflect":
@@ -32,7 +31,7 @@ def inside(places: Tensor, length: int, border: Border) -> Tensor:
 
 
 def extend(x: Tensor, rows: tuple[int, int], columns: tuple[int, int], border: Border) -> Tensor:
-    """Images (n, c, h, w) with so many more rows above and below, and columns left and right."""
+    """Images (n, c, h, w) with more rows above and below, and columns left and right."""
     height, width = x.shape[-2:]
     if border == "nearest":
         return F.pad(x, (*columns, *rows), "replicate")
@@ -40,18 +39,17 @@ def extend(x: Tensor, rows: tuple[int, int], columns: tuple[int, int], border: B
         return F.pad(x, (*columns, *rows), "reflect")
     for axis, (before, after) in ((-2, rows), (-1, columns)):
         places = torch.arange(-before, x.shape[axis] + after, device=x.device)
-        x = x.index_select(axis, inside(places, x.shape[axis], border))
+        x = x.index_select(axis, border_index(places, x.shape[axis], border))
     return x
 
 
 BLOCK = 32
 Blocks = tuple[tuple[slice, slice, Tensor], ...]
-"""A matrix without most of its zeros, a few rows at a time: these rows, the columns they reach,
-and what is there."""
+"""A band matrix in blocks: some rows, the columns they reach, and the values there."""
 
 
-def blocks(matrix: Tensor, device: torch.device) -> Blocks:
-    """The blocks of a matrix with entries around its diagonal."""
+def diagonal_blocks(matrix: Tensor, device: torch.device) -> Blocks:
+    """Cut a matrix with entries around its diagonal into blocks."""
     found = []
     for start in range(0, len(matrix), BLOCK):
         rows = slice(start, min(start + BLOCK, len(matrix)))
@@ -61,8 +59,8 @@ def blocks(matrix: Tensor, device: torch.device) -> Blocks:
     return tuple(found)
 
 
-def rightwards(x: Tensor, matrix: Blocks) -> Tensor:
-    """A matrix along the rows of images (…, h, w): x @ matrix.mT."""
+def multiply_rows(x: Tensor, matrix: Blocks) -> Tensor:
+    """x @ matrix.mT, for images (…, h, w)."""
     lines = x.flatten(0, -2)
     done = x.new_empty(len(lines), matrix[-1][0].stop)
     for rows, columns, block in matrix:
@@ -70,8 +68,8 @@ def rightwards(x: Tensor, matrix: Blocks) -> Tensor:
     return done.view(*x.shape[:-1], -1)
 
 
-def downwards(x: Tensor, matrix: Blocks) -> Tensor:
-    """A matrix along the columns of images (…, h, w): matrix @ x."""
+def multiply_columns(x: Tensor, matrix: Blocks) -> Tensor:
+    """matrix @ x, for images (…, h, w)."""
     planes = x.flatten(0, -3)
     done = x.new_empty(len(planes), matrix[-1][0].stop, x.shape[-1])
     for rows, columns, block in matrix:
@@ -79,22 +77,28 @@ def downwards(x: Tensor, matrix: Blocks) -> Tensor:
     return done.view(*x.shape[:-2], *done.shape[1:])
 
 
-def smooth(x: Tensor, sigma: float, border: Border = "nearest", truncate: float = 4.0) -> Tensor:
-    """Gaussian blur of (…, h, w), cut off at `truncate` sigmas; along each axis one product with
-    a matrix."""
+def gaussian_smooth(
+    x: Tensor, sigma: float, border: Border = "nearest", truncate: float = 4.0
+) -> Tensor:
+    """Gaussian blur of (…, h, w), cut off at `truncate` sigmas; one matrix product along each
+    axis."""
     if sigma <= 0:
         return x
     short = 2 * int(truncate * sigma + 0.5) + BLOCK <= min(x.shape[-2:])
     if short and border == "nearest" and x.device.type == "cpu":
         return _smooth_short(x, sigma, truncate)
-    down, right = (smoothing(length, sigma, border, truncate, x.device) for length in x.shape[-2:])
-    return downwards(rightwards(x, right), down)
+    down, right = (
+        _smoothing_matrix(length, sigma, border, truncate, x.device) for length in x.shape[-2:]
+    )
+    return multiply_columns(multiply_rows(x, right), down)
 
 
 def _smooth_short(x: Tensor, sigma: float, truncate: float) -> Tensor:
-    """The same where kernels are short: some pixels in a row, with those around them, times one
-    small matrix. All these products along an axis are one call, which for one image takes half
-    to three quarters of the time."""
+    """Gaussian blur with a short kernel: windows of pixels times one small matrix.
+
+    All products along an axis are one call, which for one image takes half to three quarters of the
+    time of `_smoothing_matrix`.
+    """
     height, width = x.shape[-2:]
     tall, wide = (-(-length // BLOCK) for length in (height, width))
     right, down = _bands(sigma, truncate, tall, wide)
@@ -118,8 +122,8 @@ def _smooth_short(x: Tensor, sigma: float, truncate: float) -> Tensor:
 
 @lru_cache(maxsize=16)
 def _bands(sigma: float, truncate: float, tall: int, wide: int) -> tuple[Tensor, Tensor]:
-    """The matrix from pixels and those around them to the pixels blurred, so often: (wide, 2
-    radius + BLOCK, BLOCK); and transposed, (tall, BLOCK, 2 radius + BLOCK)."""
+    """The matrix that blurs a window, repeated: (wide, 2 radius + BLOCK, BLOCK), and transposed,
+    (tall, BLOCK, 2 radius + BLOCK)."""
     kernel = _kernel(sigma, truncate)
     band = torch.zeros(len(kernel) - 1 + BLOCK, BLOCK)
     for place, weight in enumerate(kernel.tolist()):
@@ -128,32 +132,31 @@ def _bands(sigma: float, truncate: float, tall: int, wide: int) -> tuple[Tensor,
 
 
 def _kernel(sigma: float, truncate: float) -> Tensor:
-    """A normal curve, float64 (2 radius + 1), its sum one."""
+    """A normal curve, float64 (2 radius + 1,), with sum one."""
     radius = int(truncate * sigma + 0.5)
     kernel = torch.exp(-0.5 * (torch.arange(-radius, radius + 1).double() / sigma) ** 2)
     return kernel / kernel.sum()
 
 
 @lru_cache(maxsize=64)
-def smoothing(
+def _smoothing_matrix(
     length: int, sigma: float, border: Border, truncate: float, device: torch.device
 ) -> Blocks:
-    """The matrix (length, length) that blurs a line; what a kernel reaches outside counts for
-    the pixel found there."""
+    """The matrix (length, length) that blurs a line, with the border's pixels outside."""
     kernel = _kernel(sigma, truncate)
     offsets = torch.arange(len(kernel)) - len(kernel) // 2
-    found = inside(torch.arange(length)[:, None] + offsets, length, border)
+    found = border_index(torch.arange(length)[:, None] + offsets, length, border)
     matrix = torch.zeros(length, length, dtype=torch.float64).scatter_add_(
         1, found, kernel.expand(length, -1)
     )
-    return blocks(matrix, device)
+    return diagonal_blocks(matrix, device)
 
 
 def correlate(x: Tensor, spectrum: Tensor, origin: tuple[int, int], border: Border) -> Tensor:
     """Sum over (j, i) of kernel[j, i] times the image at (y + j - origin y, x + i - origin x), by
     Fourier transform.
 
-    `x` is (n, c, h, w); `spectrum` that of its `spectra`, one for each image or one for all.
+    `x` is (n, c, h, w); `spectrum` comes from `kernel_spectra`, one for each image or one for all.
     """
     (height, width), (up, left) = x.shape[-2:], origin
     tall, wide = size = spectrum.shape[-2], spectrum.shape[-1] * 2 - 2
@@ -164,17 +167,15 @@ def correlate(x: Tensor, spectrum: Tensor, origin: tuple[int, int], border: Bord
     return torch.fft.irfft2(waves, s=size)[..., :height, :width]
 
 
-def spectra(kernels: Tensor, height: int, width: int) -> Tensor:
-    """What `correlate` needs of kernels (n or 1, kh, kw) for images of this size, complex (n or
-    1, 1, …)."""
+def kernel_spectra(kernels: Tensor, height: int, width: int) -> Tensor:
+    """The spectra of kernels (n or 1, kh, kw) for `correlate` with images of this size."""
     tall, wide = kernels.shape[-2:]
     size = [_quick(height + tall - 1), 2 * _quick(-(-(width + wide - 1) // 2))]
     return torch.fft.rfft2(kernels, s=size).conj().resolve_conj().unsqueeze(1)
 
 
 def _quick(length: int) -> int:
-    """The next length without prime factors above five, for which the Fourier transform is
-    quick."""
+    """The next length without prime factors above five, for a fast Fourier transform."""
     while True:
         rest = length
         for prime in (2, 3, 5):
@@ -185,28 +186,30 @@ def _quick(length: int) -> int:
         length += 1
 
 
-def middle(length: int, factor: float) -> int:
-    """How much of a line `enlarging` by a factor leaves in view."""
+def visible_part(length: int, factor: float) -> int:
+    """How many pixels of a line stay visible when it is enlarged by a factor."""
     return math.ceil(length / factor)
 
 
-def zoom(x: Tensor, size: tuple[int, int], factor: float) -> Tensor:
-    """Enlarge (…, middle(height), middle(width)) to this size."""
+def enlarge(x: Tensor, size: tuple[int, int], factor: float) -> Tensor:
+    """Enlarge images (…, visible_part(height), visible_part(width)) to this size."""
     down, right = (_zooming(length, factor, x.device) for length in size)
     return down @ (x @ right.mT)
 
 
 @lru_cache(maxsize=16)
 def _zooming(length: int, factor: float, device: torch.device) -> Tensor:
-    part = middle(length, factor)
+    part = visible_part(length, factor)
     start = (length - part) // 2
-    return enlarging(length, factor)[:, start : start + part].float().to(device)
+    return enlarging_matrix(length, factor)[:, start : start + part].float().to(device)
 
 
-def enlarging(length: int, factor: float) -> Tensor:
-    """The matrix, float64 (length, length), that enlarges the middle of a line by linear
-    interpolation between the centres of its outermost pixels."""
-    part = middle(length, factor)
+def enlarging_matrix(length: int, factor: float) -> Tensor:
+    """The matrix, float64 (length, length), that enlarges the middle of a line.
+
+    Linear interpolation between the centres of the outermost pixels.
+    """
+    part = visible_part(length, factor)
     large = round(part * factor)
     places = (torch.arange(length).double() + (large - length) // 2) * (
         (part - 1) / max(large - 1, 1)
@@ -215,15 +218,16 @@ def enlarging(length: int, factor: float) -> Tensor:
     return (1 - near.abs()).clamp(min=0)
 
 
-def drag(x: Tensor, draws: RandomStreams, towards: float, radius: int, sigma: float) -> Tensor:
-    """Blur images (n, c, h, w) by a motion within 45 degrees of `towards`, one for each, as
-    ImageMagick has it.
+def motion_trail(
+    x: Tensor, rng: RandomStreams, towards: float, radius: int, sigma: float
+) -> Tensor:
+    """Blur images (n, c, h, w) by motions within 45 degrees of `towards`, as ImageMagick does.
 
-    Half a normal curve of 2 radius + 1 steps of one pixel, each rounded to the nearest pixel (a
-    half downwards); the last pixel again lies outside. On a CPU this is an addition for each step,
-    quicker than a Fourier transform.
+    The kernel is half a normal curve of 2 radius + 1 steps of one pixel, each rounded to the
+    nearest pixel (a half downwards); outside, the last pixel is repeated. On a CPU each step is an
+    addition, which is faster than a Fourier transform.
     """
-    angles = draws.uniform(low=math.radians(towards - 45), high=math.radians(towards + 45))
+    angles = rng.uniform(low=math.radians(towards - 45), high=math.radians(towards + 45))
     extremes = [math.radians(towards + turn) for turn in (-45, 0, 45)]
     ends = [
         [round(2 * radius * each) for each in (0.0, *map(way, extremes))]
@@ -246,12 +250,11 @@ def drag(x: Tensor, draws: RandomStreams, towards: float, radius: int, sigma: fl
     for kernel, angle in zip(kernels, angles.tolist(), strict=True):
         for (down, right), weight in _steps(angle, weights).items():
             kernel[up + down, left + right] = weight
-    return correlate(x, spectra(kernels.to(x.device), *x.shape[-2:]), (up, left), "nearest")
+    return correlate(x, kernel_spectra(kernels.to(x.device), *x.shape[-2:]), (up, left), "nearest")
 
 
 def _steps(angle: float, weights: list[float]) -> dict[tuple[int, int], float]:
-    """How far down and right each step of a motion leads, and its weight; all weights add up to
-    one."""
+    """Offsets (down, right) of the steps of a motion, and their weights, with sum one."""
     total, found = sum(weights), defaultdict[tuple[int, int], float](float)
     for step, weight in enumerate(weights):
         found[math.ceil(step * math.sin(angle) - 0.5), math.ceil(step * math.cos(angle) - 0.5)] += (

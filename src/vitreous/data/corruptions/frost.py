@@ -1,8 +1,8 @@
-"""Frosted panes, grown rather than photographed: feathers of ice on clouded glass.
+"""Synthetic panes of frosted glass.
 
 The original corruption adds photographs that cannot be shipped. These panes are drawn once by a
-fixed rule: ferns with stems that bend and side branches at sixty degrees, as ice has them, on a
-plasma fractal. Brightness, contrast and tint are those of the five photographs, channel by channel.
+fixed rule: ferns with bent stems and side branches at sixty degrees, like ice, on a plasma fractal.
+Mean and standard deviation of each channel are those of the five photographs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from vitreous.data.corruptions.filters import smooth
+from vitreous.data.corruptions.filters import gaussian_smooth
 from vitreous.data.corruptions.plasma import plasma
 from vitreous.data.random_streams import RandomStreams
 
@@ -40,31 +40,28 @@ def panes(scale: float, least: int, device: torch.device) -> Tensor:
 @lru_cache(maxsize=1)
 def _grown() -> Tensor:
     """The panes at full size."""
-    draws = RandomStreams("frosted panes", 0, len(MEANS), torch.device("cpu"))
-    ice = smooth(_ferns(draws), 0.5, "reflect").sqrt()
-    ice -= 0.7 * smooth(
-        ice, 4, "reflect"
-    )  # what lies beneath is darker beside a ridge than far from it
-    ice *= 0.4 + plasma(draws, SIDE, 1.4)
-    ice += 0.6 * plasma(draws, SIDE, 2) + draws.normal(SIDE, SIDE, std=0.02)
+    rng = RandomStreams("frosted panes", 0, len(MEANS), torch.device("cpu"))
+    ice = gaussian_smooth(_ferns(rng), 0.5, "reflect").sqrt()
+    ice -= 0.7 * gaussian_smooth(ice, 4, "reflect")  # darker beside a ridge than far from it
+    ice *= 0.4 + plasma(rng, SIDE, 1.4)
+    ice += 0.6 * plasma(rng, SIDE, 2) + rng.normal(SIDE, SIDE, std=0.02)
     ice = (ice - ice.mean((1, 2), keepdim=True)) / ice.std((1, 2), keepdim=True)
     mean, std = (torch.tensor(each)[..., None, None] / 255 for each in (MEANS, STDS))
     return (mean + std * ice[:, None]).clamp(0, 1)
 
 
-def _ferns(draws: RandomStreams) -> Tensor:
-    """How much ice lies on each pixel, (panes, side, side): what all branches of all ferns leave
-    behind."""
-    length = draws.uniform(FERNS, 1, low=12, high=110)
-    heading = draws.uniform(FERNS, 1, high=2 * math.pi) + draws.normal(
-        FERNS, 1, std=0.6
-    ) * torch.linspace(0, 1, STEPS)
+def _ferns(rng: RandomStreams) -> Tensor:
+    """The amount of ice on each pixel, (panes, side, side): the sum over all branches of all
+    ferns."""
+    length = rng.uniform(FERNS, 1, low=12, high=110)
+    heading = rng.uniform(FERNS, 1, high=2 * math.pi)
+    heading = heading + rng.normal(FERNS, 1, std=0.6) * torch.linspace(0, 1, STEPS)
     stride = length / STEPS
     stem = torch.stack([heading.sin(), heading.cos()], -1) * stride[..., None]
-    stem = stem.cumsum(2) + draws.uniform(FERNS, 1, 2, high=SIDE)
+    stem = stem.cumsum(2) + rng.uniform(FERNS, 1, 2, high=SIDE)
     joints = torch.linspace(0, STEPS - 1, BRANCHES).long()
     age = 1 - joints / STEPS  # the oldest branches, at the foot of the stem, are the longest
-    reach = 0.4 * length * age * draws.uniform(FERNS, BRANCHES, low=0.3, high=1)
+    reach = 0.4 * length * age * rng.uniform(FERNS, BRANCHES, low=0.3, high=1)
     ice = _deposit(stem, stride * torch.linspace(1, 0.3, STEPS))
     for turn in (-math.pi / 3, math.pi / 3):
         way = heading[..., joints] + turn
@@ -78,8 +75,8 @@ def _ferns(draws: RandomStreams) -> Tensor:
 
 
 def _deposit(points: Tensor, weights: Tensor) -> Tensor:
-    """Add weights at points (panes, …, 2), wrapping round, each shared among the four pixels
-    nearest to it."""
+    """(panes, side, side) with weights at points (panes, …, 2), shared among the four nearest
+    pixels."""
     flat = points.flatten(1, -2)
     low = flat.floor()
     ice = torch.zeros(len(points), SIDE * SIDE)

@@ -8,19 +8,19 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from vitreous.data.corruptions.arrays import native, places
-from vitreous.data.corruptions.published import HAIR, published
+from vitreous.data.corruptions.numpy_or_torch import native, true_places
+from vitreous.data.corruptions.published import EPSILON, published
 from vitreous.data.random_streams import RandomStreams
 
 
 @published(cifar=[0.04, 0.06, 0.08, 0.09, 0.10], imagenet=[0.08, 0.12, 0.18, 0.26, 0.38])
-def gaussian_noise(images: Tensor, draws: RandomStreams, scale: float) -> Tensor:
+def gaussian_noise(images: Tensor, rng: RandomStreams, scale: float) -> Tensor:
     """Add normal noise with this standard deviation."""
-    return draws.normal(*images.shape[1:], std=255 * scale).add_(images)
+    return rng.normal(*images.shape[1:], std=255 * scale).add_(images)
 
 
-@published(cifar=[500, 250, 100, 75, 50], imagenet=[60, 25, 12, 5, 3], whole=True)
-def shot_noise(images: Tensor, draws: RandomStreams, photons: int) -> Tensor:
+@published(cifar=[500, 250, 100, 75, 50], imagenet=[60, 25, 12, 5, 3], uint8=True)
+def shot_noise(images: Tensor, rng: RandomStreams, photons: int) -> Tensor:
     """Count photons: Poisson, with this many for full brightness.
 
     An image has 256 levels, so there are 256 Poisson distributions, and drawing is a look into the
@@ -30,10 +30,10 @@ def shot_noise(images: Tensor, draws: RandomStreams, photons: int) -> Tensor:
     """
     sums, shades, buckets = _poisson(photons, images.device)
     levels = images.flatten()
-    drawn = draws.words(*images.shape[1:]).flatten()
+    drawn = rng.words(*images.shape[1:]).flatten()
     bucket = (drawn >> 5).add_(BUCKETS // 2).int()
     seen = buckets.index_select(0, bucket.add_(levels.int(), alpha=BUCKETS))
-    rest = torch.as_tensor(places(native(seen) < 0))
+    rest = torch.as_tensor(true_places(native(seen) < 0))
     drawn, levels = drawn[rest].double().add_(2**15 + 0.5).mul_(2**-16), levels[rest].int()
     counts = (
         torch.searchsorted(sums.flatten(), drawn.add_(levels), right=True) - levels * sums.shape[1]
@@ -46,14 +46,17 @@ BUCKETS = 2048
 
 @lru_cache(maxsize=10)
 def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """For each level, float64 (256, counts): the level plus the probability of at most that many
-    photons. Then, int16, the level that a count is seen as, and (256 * BUCKETS) that of all
-    draws in [i, i + 1) / BUCKETS, or -1 where they differ."""
+    """Tables of the Poisson distributions of all levels.
+
+    Float64 (256, counts): the level plus the probability of at most that many photons. Int16: the
+    level of each count; and (256 * BUCKETS,) the level of all draws in [i, i + 1) / BUCKETS, or -1
+    where they differ.
+    """
     most = int(photons + 8 * photons**0.5 + 8)  # the chance of more is below 1e-9
     levels, counts = (torch.arange(many, dtype=torch.float64)[:, None] for many in (256, most))
     sums = torch.special.gammaincc(counts.mT + 1, levels * (photons / 255))
     sums[:, -1] = 1
-    shades = (counts.flatten() * (255 / photons) + HAIR).clamp_(max=255).short()
+    shades = (counts.flatten() * (255 / photons) + EPSILON).clamp_(max=255).short()
     starts = (torch.arange(BUCKETS, dtype=torch.float64) / BUCKETS).repeat(256, 1)
     low = shades[torch.searchsorted(sums, starts, right=True)]
     high = shades[torch.searchsorted(sums, starts + 1 / BUCKETS, right=False)]
@@ -62,12 +65,12 @@ def _poisson(photons: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor
 
 
 @published(
-    cifar=[0.01, 0.02, 0.03, 0.05, 0.07], imagenet=[0.03, 0.06, 0.09, 0.17, 0.27], whole=True
+    cifar=[0.01, 0.02, 0.03, 0.05, 0.07], imagenet=[0.03, 0.06, 0.09, 0.17, 0.27], uint8=True
 )
-def impulse_noise(images: Tensor, draws: RandomStreams, share: float) -> Tensor:
+def impulse_noise(images: Tensor, rng: RandomStreams, share: float) -> Tensor:
     """Replace this share of the values, each channel on its own, half of them by black and half
     by white."""
-    drawn = draws.words(*images.shape[1:])
+    drawn = rng.words(*images.shape[1:])
     kept, white = (drawn >= round((part - 0.5) * 2**16) for part in (share, share / 2))
     return (
         kept.view(torch.uint8).mul_(images).add_(white.logical_not_().view(torch.uint8), alpha=255)
@@ -75,7 +78,7 @@ def impulse_noise(images: Tensor, draws: RandomStreams, share: float) -> Tensor:
 
 
 @published(cifar=[0.06, 0.1, 0.12, 0.16, 0.2], imagenet=[0.15, 0.2, 0.35, 0.45, 0.6])
-def speckle_noise(images: Tensor, draws: RandomStreams, scale: float) -> Tensor:
+def speckle_noise(images: Tensor, rng: RandomStreams, scale: float) -> Tensor:
     """Add normal noise in proportion to the brightness, with this standard deviation at full
     brightness."""
-    return draws.normal(*images.shape[1:], mean=1.0, std=scale).mul_(images)
+    return rng.normal(*images.shape[1:], mean=1.0, std=scale).mul_(images)

@@ -1,15 +1,15 @@
-"""Plasma: the clouds that fog and frosted panes are made of."""
+"""Plasma fractals, for fog and frosted panes."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from vitreous.data.corruptions.arrays import library, native
+from vitreous.data.corruptions.numpy_or_torch import library, native
 from vitreous.data.random_streams import RandomStreams
 
 
-def plasma(draws: RandomStreams, side: int, decay: float) -> Tensor:
+def plasma(rng: RandomStreams, side: int, decay: float) -> Tensor:
     """Diamond-square heights (n, side, side) in [0, 1] on a torus; each level's noise is decay²
     times smaller.
 
@@ -17,7 +17,7 @@ def plasma(draws: RandomStreams, side: int, decay: float) -> Tensor:
     fills the middle of every square with the mean of its corners, then the middle of every edge
     with the mean of its four neighbours.
     """
-    noise = native(draws.coarse(side, side, low=-1, high=1))
+    noise = native(rng.coarse(side, side, low=-1, high=1))
     lib = library(noise)
     heights = lib.zeros_like(noise[:, :1, :1])
     scale, step = 1.0, side

@@ -1,8 +1,6 @@
-"""What a corruption is: a function of images, and five published strengths for small and five for
-large images.
+"""`Corruption`: a function of images with five published strengths each for small and large images.
 
-Strengths are those of the code that made CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich 2019;
-A4.16).
+Strengths are those of the code that made CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich 2019).
 """
 
 from __future__ import annotations
@@ -17,18 +15,17 @@ from torch import Tensor
 from vitreous.data.random_streams import RandomStreams
 
 Size = Literal["cifar", "imagenet"]
-HAIR = 5e-4
-"""Of a level, added before rounding down, because float32 leaves untouched values a hair below
-their whole number."""
+EPSILON = 5e-4
+"""Levels, added before rounding down: float32 may leave unchanged values just below an integer."""
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """`apply(images, *strength)` on float images (n, 3, h, w), its own, in levels; what leaves 0 …
-    255 is clipped.
+    """A named corruption: `apply(images, *strength)`, or `apply(images, rng, *strength)` if
+    `random`.
 
-    With `whole`, on uint8 images: what is defined on whole levels needs no detour. With `random`,
-    what it draws from comes after the images.
+    Images are float (n, 3, h, w) in levels 0 … 255, which `apply` may overwrite; results outside
+    are clipped. With `uint8`, `apply` takes and returns uint8 images.
     """
 
     name: str
@@ -37,33 +34,33 @@ class Corruption:
     cifar: tuple[tuple[Any, ...], ...]
     imagenet: tuple[tuple[Any, ...], ...]
     random: bool
-    whole: bool
+    uint8: bool
 
     def __call__(
-        self, images: Tensor, draws: Callable[[], RandomStreams], severity: int, size: Size
+        self, images: Tensor, streams: Callable[[], RandomStreams], severity: int, size: Size
     ) -> Tensor:
         """Corrupted uint8 images; values are rounded down, as published."""
         strength = (self.cifar if size == "cifar" else self.imagenet)[severity - 1]
         if self.random:
-            strength = (draws(), *strength)
-        if self.whole:
+            strength = (streams(), *strength)
+        if self.uint8:
             return self.apply(images, *strength)
         corrupted = self.apply(images.float(), *strength)
-        return (
-            corrupted.add_(HAIR).clamp_(0, 255).short().byte()
-        )  # twice as fast as straight to bytes
+        # Through int16, which is twice as fast as straight to uint8.
+        return corrupted.add_(EPSILON).clamp_(0, 255).short().byte()
 
 
 def published(
-    *, cifar: Sequence[Any], imagenet: Sequence[Any], whole: bool = False
+    *, cifar: Sequence[Any], imagenet: Sequence[Any], uint8: bool = False
 ) -> Callable[[Callable[..., Tensor]], Corruption]:
-    """Make a corruption of a function, named after it: five strengths each, mildest first."""
+    """Decorate a function as the corruption of its name, with five strengths each, mildest
+    first."""
 
     def make(apply: Callable[..., Tensor]) -> Corruption:
         what = " ".join((apply.__doc__ or "").split("\n\n")[0].split())
-        random = "draws" in signature(apply).parameters
+        random = "rng" in signature(apply).parameters
         return Corruption(
-            apply.__name__, what, apply, _tuples(cifar), _tuples(imagenet), random, whole
+            apply.__name__, what, apply, _tuples(cifar), _tuples(imagenet), random, uint8
         )
 
     return make

@@ -1,13 +1,12 @@
-"""Spatter: water or mud on the lens. Water is a layer whose rims catch the light, found by edges
-and distances."""
+"""Spatter: water or mud on the lens. The rims of water drops are bright."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from vitreous.data.corruptions.arrays import Around, Array, framed, library, native
-from vitreous.data.corruptions.filters import smooth
+from vitreous.data.corruptions.filters import gaussian_smooth
+from vitreous.data.corruptions.numpy_or_torch import Array, Neighbours, add_frame, library, native
 from vitreous.data.corruptions.published import published
 from vitreous.data.random_streams import RandomStreams
 
@@ -32,7 +31,7 @@ WATER, MUD = (175, 238, 238), (63, 42, 20)
 )
 def spatter(
     images: Tensor,
-    draws: RandomStreams,
+    rng: RandomStreams,
     mean: float,
     std: float,
     sigma: float,
@@ -42,13 +41,13 @@ def spatter(
 ) -> Tensor:
     """Where smoothed normal noise is above `least` lies water, added as bright as `strength`, or
     mud, blurred by it."""
-    liquid = smooth(draws.normal(*images.shape[-2:], mean=255 * mean, std=255 * std), sigma)
+    liquid = gaussian_smooth(rng.normal(*images.shape[-2:], mean=255 * mean, std=255 * std), sigma)
     if what == "water":
         bright = torch.as_tensor(water(native(liquid.mul_(liquid >= 255 * least)))).mul_(strength)
         for channel, colour in zip(images.unbind(1), WATER, strict=True):
             channel.add_(bright, alpha=colour)
         return images
-    mud = smooth((liquid > 255 * least).float(), strength)
+    mud = gaussian_smooth((liquid > 255 * least).float(), strength)
     mud *= mud >= 0.8
     for channel, colour in zip(images.unbind(1), MUD, strict=True):
         channel.lerp_(mud.new_tensor(float(colour)), mud)
@@ -56,15 +55,15 @@ def spatter(
 
 
 def water(liquid: Array) -> Array:
-    """How bright drops are, (n, h, w), up to one: thickness in levels times an embossed, equalised
-    distance to rims.
+    """Brightness of drops, (n, h, w) up to one: thickness times the embossed, equalised rim
+    distance.
 
     Distances are exact, where the original has OpenCV's approximation by paths over a 5x5 mask (2 %
     off at most).
     """
     lib = library(liquid)
     level = lib.floor(liquid)
-    around = Around(_equalised(_mean3(distances(edges(level), 20))), "mirror")
+    around = Neighbours(_equalised(_mean3(edge_distances(edges(level), 20))), "mirror")
     light = around(1, 1) - around(-1, -1)
     light *= 2
     for way in ((0, 0), (0, 1), (1, 0)):
@@ -74,17 +73,19 @@ def water(liquid: Array) -> Array:
     light = around.rows(lib.clip(light, 0, 255, out=light))
     bright = lib.floor(_mean3(light) + 0.5)
     bright *= level
-    bright /= lib.clip(
-        lib.amax(bright, axis=(1, 2), keepdims=True), 1, None
-    )  # the original divides by 0 without drops
+    # Clipped, because the original divides by 0 without drops.
+    bright /= lib.clip(lib.amax(bright, axis=(1, 2), keepdims=True), 1, None)
     return bright
 
 
 def edges(level: Array, low: int = 50, high: int = 150) -> Array:
-    """Canny's edges of (n, h, w) with whole levels to 255: bool; Sobel slopes, |dx| + |dy|,
-    edges above `low` that touch one above `high`."""
+    """Canny edges, bool (n, h, w), of integer levels up to 255.
+
+    Gradients are |dx| + |dy| of Sobel's filters; edges above `low` count if connected to one above
+    `high`.
+    """
     lib = library(level)
-    around = Around(lib.asarray(level, dtype=lib.int16), "nearest")
+    around = Neighbours(lib.asarray(level, dtype=lib.int16), "nearest")
     dx = around(0, 1) - around(0, -1)
     dx *= 2
     dy = around(1, 0) - around(-1, 0)
@@ -98,7 +99,7 @@ def edges(level: Array, low: int = 50, high: int = 150) -> Array:
     size = wide + tall
     steep, flat = (lib.asarray(each, dtype=lib.float32) * (2**0.5 - 1) for each in (tall, wide))
     flat, steep = tall < flat, wide < steep  # less than 22.5 degrees from an axis
-    near = Around(around.rows(size))
+    near = Neighbours(around.rows(size))
     rising = (dx ^ dy) < 0
     across = (size > near(0, -1)) & (size >= near(0, 1)) & flat
     along = (size > near(-1, 0)) & (size >= near(1, 0)) & steep
@@ -108,28 +109,28 @@ def edges(level: Array, low: int = 50, high: int = 150) -> Array:
     return _linked(around.rows(ridge & (size > high)), around.rows(ridge))
 
 
-def _linked(found: Array, ridge: Array) -> Array:
-    """All of the ridge that hangs together with what was found, corners included."""
-    around = Around(found)
+def _linked(strong: Array, ridge: Array) -> Array:
+    """All of `ridge` that is connected, also by corners, with `strong`."""
+    around = Neighbours(strong)
     count, wide, inner = -1, around.width + 2, around(0, 0)
-    ridge = Around(ridge)(0, 0)
-    while count != (count := int(library(found).count_nonzero(inner))):
+    ridge = Neighbours(ridge)(0, 0)
+    while count != (count := int(library(strong).count_nonzero(inner))):
         tall = around.line[:, : -2 * wide] | around.line[:, wide:-wide] | around.line[:, 2 * wide :]
         length = inner.shape[1]
         inner[...] = (tall[:, :length] | tall[:, 1 : length + 1] | tall[:, 2 : length + 2]) & ridge
     return around.rows(inner)
 
 
-def distances(found: Array, most: int) -> Array:
-    """Distance of each pixel of (n, h, w) to the nearest one found, at most `most`.
+def edge_distances(edge: Array, most: int) -> Array:
+    """Distance of each pixel of (n, h, w) to the nearest edge, at most `most`.
 
-    In its row by steps of one, two, four, … pixels, to the left and to the right; then the least
-    over the rows around. Rows lie behind each other, with pixels between them that are too many to
-    be crossed.
+    First within its row, by steps of one, two, four, … pixels to the left and to the right; then
+    the minimum over the rows around. Rows are stored one behind the other, too far apart to be
+    crossed.
     """
-    lib, (images, height, width) = library(found), found.shape
+    lib, (images, height, width) = library(edge), edge.shape
     wide = width + most
-    away = framed(lib.asarray(~found, dtype=lib.int16) * most, (0, 0), (0, most), most).reshape(
+    away = add_frame(lib.asarray(~edge, dtype=lib.int16) * most, (0, 0), (0, most), most).reshape(
         images, -1
     )
     for step in (1 << power for power in range(most.bit_length())):
@@ -138,7 +139,7 @@ def distances(found: Array, most: int) -> Array:
         lib.minimum(right, left + step, out=right)
     far = int(away.reshape(images, height, wide)[..., :width].max()) if images else 0
     square = away * away
-    rows = framed(square.reshape(images, height, wide), (far, far), (0, 0), most**2).reshape(
+    rows = add_frame(square.reshape(images, height, wide), (far, far), (0, 0), most**2).reshape(
         images, -1
     )
     for step in range(1, far):
@@ -153,8 +154,8 @@ def distances(found: Array, most: int) -> Array:
 
 
 def _mean3(x: Array) -> Array:
-    """Means over three by three pixels."""
-    around = Around(x, "mirror")
+    """Means over 3 × 3 pixels."""
+    around = Neighbours(x, "mirror")
     line, wide, length = around.line, around.width + 2, around.height * (around.width + 2)
     tall = line[:, : -2 * wide] + line[:, 2 * wide :]
     tall += line[:, wide:-wide]
@@ -165,8 +166,7 @@ def _mean3(x: Array) -> Array:
 
 
 def _equalised(level: Array) -> Array:
-    """Levels (n, h, w), rounded down, spread so that their histogram is flat; images of one
-    level stay as they are."""
+    """Levels (n, h, w), rounded down, with equalised histograms; images of one level stay."""
     lib, (images, height, width) = library(level), level.shape
     mine = lib.asarray(level, dtype=lib.int64)
     mine += 256 * (lib.cumsum(lib.ones_like(mine[:, :1, :1]), axis=0) - 1)

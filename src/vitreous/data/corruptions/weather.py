@@ -1,15 +1,14 @@
-"""Weather: snow, frost, fog. Where the originals need ImageMagick or photographs, see each
-function."""
+"""Weather: snow, frost and fog, without the ImageMagick and photographs of the originals."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from vitreous.data.corruptions.filters import drag, middle, zoom
+from vitreous.data.corruptions.filters import enlarge, motion_trail, visible_part
 from vitreous.data.corruptions.frost import panes
 from vitreous.data.corruptions.plasma import plasma
-from vitreous.data.corruptions.published import HAIR, published
+from vitreous.data.corruptions.published import EPSILON, published
 from vitreous.data.random_streams import RandomStreams
 
 
@@ -31,7 +30,7 @@ from vitreous.data.random_streams import RandomStreams
 )
 def snow(
     images: Tensor,
-    draws: RandomStreams,
+    rng: RandomStreams,
     mean: float,
     std: float,
     size: float,
@@ -47,10 +46,10 @@ def snow(
     that is brighter.
     """
     height, width = images.shape[-2:]
-    seen = (middle(length, size) for length in (height, width))
-    flakes = zoom(draws.normal(1, *seen, mean=255 * mean, std=255 * std), (height, width), size)
-    flakes = flakes.mul_(flakes >= 255 * least).clamp_(0, 255).add_(HAIR).floor_()
-    flakes = drag(flakes, draws, -90, radius, sigma).add_(0.5).floor_()
+    seen = (visible_part(length, size) for length in (height, width))
+    flakes = enlarge(rng.normal(1, *seen, mean=255 * mean, std=255 * std), (height, width), size)
+    flakes = flakes.mul_(flakes >= 255 * least).clamp_(0, 255).add_(EPSILON).floor_()
+    flakes = motion_trail(flakes, rng, -90, radius, sigma).add_(0.5).floor_()
     red, green, blue = images.split(1, 1)
     pale = (red * 0.4485).add_(green, alpha=0.8805).add_(blue, alpha=0.171).add_(127.5)
     return torch.maximum(images, pale).lerp_(images, keep).add_(flakes + flakes.flip(2, 3))
@@ -60,7 +59,7 @@ def snow(
     cifar=[(1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)],
     imagenet=[(1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)],
 )
-def frost(images: Tensor, draws: RandomStreams, image: float, ice: float, scale: float) -> Tensor:
+def frost(images: Tensor, rng: RandomStreams, image: float, ice: float, scale: float) -> Tensor:
     """Add a random piece of a frosted pane, at this scale, to the image, each with its weight.
 
     The original has five photographs of frost; here are five panes grown by
@@ -69,7 +68,7 @@ def frost(images: Tensor, draws: RandomStreams, image: float, ice: float, scale:
     height, width = images.shape[-2:]
     all_panes = panes(scale, max(height, width), images.device)
     choices = (all_panes.shape[0], all_panes.shape[2] - height + 1, all_panes.shape[3] - width + 1)
-    for each, drawn in zip(images.mul_(image), draws.uniform(3).tolist(), strict=True):
+    for each, drawn in zip(images.mul_(image), rng.uniform(3).tolist(), strict=True):
         pane, top, left = (int(share * many) for share, many in zip(drawn, choices, strict=True))
         each.add_(all_panes[pane, :, top : top + height, left : left + width], alpha=255 * ice)
     return images
@@ -79,11 +78,11 @@ def frost(images: Tensor, draws: RandomStreams, image: float, ice: float, scale:
     cifar=[(0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)],
     imagenet=[(1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)],
 )
-def fog(images: Tensor, draws: RandomStreams, thickness: float, decay: float) -> Tensor:
+def fog(images: Tensor, rng: RandomStreams, thickness: float, decay: float) -> Tensor:
     """Add a plasma fractal of this thickness, then darken so that the brightest value stays."""
     height, width = images.shape[-2:]
     brightest = images.amax((1, 2, 3), keepdim=True)
-    mist = plasma(draws, 1 << (max(height, width, 2) - 1).bit_length(), decay)[
+    mist = plasma(rng, 1 << (max(height, width, 2) - 1).bit_length(), decay)[
         :, None, :height, :width
     ]
     return images.add_(mist, alpha=255 * thickness).mul_(brightest / (brightest + 255 * thickness))

@@ -22,7 +22,8 @@ from vitreous.data.sources.listing import (
 from vitreous.errors import VitreousError
 
 ENDINGS = (
-    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm", ".avif", ".jp2",
+    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm",
+    ".avif", ".jp2",
 )  # fmt: skip
 
 

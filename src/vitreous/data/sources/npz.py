@@ -4,7 +4,7 @@ sheets.
 | arrays in a file | what they are |
 |---|---|
 | `images`, `labels` | uint8, n x h x w, n x h x w x 3 or n x 3 x h x w, and integers |
-| `x_train`, `y_train`, `x_test`, `y_test` | the same by split; also `train_images`, `train_labels`, … |
+| `x_train`, `y_train`, `x_test`, `y_test` | the same by split; also `train_images`, … |
 | `bytes`, `offsets`, `labels` | picture i is encoded in `bytes[offsets[i]:offsets[i + 1]]` |
 | `class_names` | strings, if the classes have names |
 

@@ -32,8 +32,9 @@ from vitreous.errors import UnknownName, VitreousError
 
 SETS = (
     "CIFAR10", "CIFAR100", "MNIST", "FashionMNIST", "KMNIST", "SVHN", "STL10", "USPS", "SEMEION",
-    "Caltech101", "Caltech256", "CLEVRClassification", "Country211", "DTD", "EuroSAT", "FER2013", "FGVCAircraft",
-    "Flowers102", "Food101", "GTSRB", "Imagenette", "ImageNet", "OxfordIIITPet", "PCAM",
+    "Caltech101", "Caltech256", "CLEVRClassification", "Country211", "DTD", "EuroSAT", "FER2013",
+    "FGVCAircraft", "Flowers102", "Food101", "GTSRB", "Imagenette", "ImageNet", "OxfordIIITPet",
+    "PCAM",
     "RenderedSST2", "StanfordCars", "SUN397", "FakeData",
 )  # fmt: skip
 """Sets of one label an image; torchvision has others, of boxes, captions, flow and video."""

@@ -6,7 +6,15 @@ import pytest
 import torch
 from scipy import stats
 
-from vitreous.data.augment.chance import beta, choose, first_valid, integer, noise, normal, scramble
+from vitreous.data.augment.distributions import (
+    beta,
+    first_valid,
+    hashed_noise,
+    integer,
+    lookup,
+    scramble,
+    standard_normal,
+)
 
 MANY = 40_000
 
@@ -33,7 +41,7 @@ def test_beta_is_finite_at_the_ends() -> None:
 
 
 def test_normal_and_integer() -> None:
-    assert stats.kstest(normal(torch.rand(MANY)).numpy(), "norm").pvalue > 1e-3
+    assert stats.kstest(standard_normal(torch.rand(MANY)).numpy(), "norm").pvalue > 1e-3
     drawn = integer(torch.rand(MANY), 9)
     assert stats.chisquare(torch.bincount(drawn, minlength=9).numpy()).pvalue > 1e-3
     largest = torch.tensor([1 - 2**-24])
@@ -43,7 +51,7 @@ def test_normal_and_integer() -> None:
 
 
 def test_noise_is_normal_and_has_no_pattern() -> None:
-    found = noise(torch.rand(12), (3, 32, 40))
+    found = hashed_noise(torch.rand(12), (3, 32, 40))
     assert found.shape == (12, 3, 32, 40)
     assert stats.kstest(found.flatten().numpy(), "norm").pvalue > 1e-3
     for axis in (0, 1, 2, 3):
@@ -63,7 +71,7 @@ def test_noise_is_normal_and_has_no_pattern() -> None:
 
 def test_choose_and_first_valid() -> None:
     values = [0.5, 2.0, 7.0, 2.0, 9.0]
-    assert choose(torch.tensor([0, 1, 2, 3, 4, 1]), values).tolist() == [
+    assert lookup(torch.tensor([0, 1, 2, 3, 4, 1]), values).tolist() == [
         0.5,
         2.0,
         7.0,

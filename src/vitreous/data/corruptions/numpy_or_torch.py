@@ -1,8 +1,7 @@
-"""Numpy on a CPU, torch elsewhere: with one image, a step takes torch longer to begin than numpy to
-finish.
+"""Code that runs on numpy on a CPU and on torch elsewhere.
 
-The functions used have the same names and arguments in both, so that what is written with `library`
-runs on either.
+With one image, a step takes torch longer to start than numpy to finish. The functions in use have
+the same names and arguments in both libraries, so code written with `library` runs on either.
 """
 
 from __future__ import annotations
@@ -18,28 +17,27 @@ Array = Any
 
 
 def native(x: Tensor) -> Array:
-    """What is quickest on the tensor's device: numpy's view of it on a CPU, itself elsewhere."""
+    """The tensor as a numpy view on a CPU; unchanged elsewhere."""
     return x.numpy() if x.device.type == "cpu" else x
 
 
 def library(x: Array) -> Any:
-    """The module that works on such an array: numpy or torch."""
+    """The module for this array: numpy or torch."""
     return np if isinstance(x, np.ndarray) else torch
 
 
-def places(x: Array) -> Array:
-    """Where a line is true, int64."""
+def true_places(x: Array) -> Array:
+    """The indices, int64, at which a 1-D array is true."""
     return np.flatnonzero(x) if isinstance(x, np.ndarray) else x.nonzero().flatten()
 
 
-def look(x: Array, places: Array) -> Array:
-    """A line at these places."""
+def take_at(x: Array, places: Array) -> Array:
+    """The values of a 1-D array at these indices."""
     return library(x).take(x, library(x).asarray(places, dtype=library(x).int64))
 
 
-def framed(x: Array, rows: tuple[int, int], columns: tuple[int, int], value: float = 0) -> Array:
-    """Arrays (n, h, w) with so many more rows above and below, and columns left and right, of a
-    value."""
+def add_frame(x: Array, rows: tuple[int, int], columns: tuple[int, int], value: float = 0) -> Array:
+    """Arrays (n, h, w) with more rows above and below, and columns left and right, of one value."""
     (images, height, width), (above, below), (left, right) = x.shape, rows, columns
     shape = (images, above + height + below, left + width + right)
     done = np.full(shape, value, x.dtype) if isinstance(x, np.ndarray) else x.new_full(shape, value)
@@ -47,19 +45,18 @@ def framed(x: Array, rows: tuple[int, int], columns: tuple[int, int], value: flo
     return done
 
 
-class Around:
-    """What lies around each pixel of arrays (n, h, w), as lines (n, h * (w + 2)), row behind row.
+class Neighbours:
+    """The neighbours of each pixel of arrays (n, h, w), as lines (n, h * (w + 2)), row behind row.
 
-    Numpy needs half as long for one line as for many short ones. The two pixels between rows mean
-    nothing, and `rows` leaves them out. Outside are zeros or, in scipy's words, the "nearest"
-    pixels or the "mirror" image.
+    Numpy is twice as fast on one long line as on many short ones. The two values between rows mean
+    nothing; `rows` removes them. Outside are zeros or, in scipy's words, the "nearest" pixels or
+    the "mirror" image.
     """
 
     def __init__(self, x: Array, outside: Literal["zeros", "nearest", "mirror"] = "zeros") -> None:
         self.height, self.width = x.shape[1:]
-        frame = framed(
-            x, (1, 2), (1, 1)
-        )  # the last row is what the two pixels after the last one see
+        # The last row is for the two values after the last pixel.
+        frame = add_frame(x, (1, 2), (1, 1))
         if outside != "zeros":
             y, z = (
                 min(2 if outside == "mirror" else 1, length) for length in (self.height, self.width)
@@ -69,10 +66,10 @@ class Around:
         self.line = frame.reshape(len(x), -1)
 
     def __call__(self, down: int, right: int) -> Array:
-        """What lies so many pixels away, one at most."""
+        """The neighbours `down` and `right` of each pixel, by -1, 0 or 1."""
         start = (1 + down) * (self.width + 2) + 1 + right
         return self.line[:, start : start + self.height * (self.width + 2)]
 
     def rows(self, line: Array) -> Array:
-        """Lines as arrays (n, h, w) again."""
+        """Lines as arrays (n, h, w)."""
         return line.reshape(len(line), self.height, self.width + 2)[..., : self.width]
