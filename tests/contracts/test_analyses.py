@@ -108,7 +108,7 @@ def test_what_was_interrupted_goes_on(
     from vitreous.measure import engine
 
     done: list[str] = []
-    count, one = _pieces(name), engine._one
+    count, one = _pieces(name), engine._compute_piece
 
     def once(work: Any, piece: str, bench: Any) -> Any:
         if len(done) == 2:
@@ -116,10 +116,10 @@ def test_what_was_interrupted_goes_on(
         done.append(piece)
         return one(work, piece, bench)
 
-    monkeypatch.setattr(engine, "_one", once)
+    monkeypatch.setattr(engine, "_compute_piece", once)
     with pytest.raises(KeyboardInterrupt) if count > 2 else pytest.MonkeyPatch.context():
         asked(name, keep=tmp_path)
-    monkeypatch.setattr(engine, "_one", one)
+    monkeypatch.setattr(engine, "_compute_piece", one)
     again = asked(name, keep=tmp_path)
     assert len(list((tmp_path / name).glob("piece-*.safetensors"))) == count
     close(again, result(name), 1e-9)
@@ -131,14 +131,14 @@ def _pieces(name: str) -> int:
     from vitreous.measure import engine
 
     count: list[str] = []
-    one = engine._one
+    one = engine._compute_piece
 
     def counted(work: Any, piece: str, bench: Any) -> Any:
         count.append(piece)
         return one(work, piece, bench)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_one", counted)
+        patch.setattr(engine, "_compute_piece", counted)
         asked(name)
     return len(count)
 
@@ -150,7 +150,7 @@ def test_batch_size_does_not_matter_and_memory_may_run_out(
     """Every first piece of a model ends half-way, and is begun again with 7 images at a time instead of 14."""
     from vitreous.measure import engine
 
-    one, failed = engine._one, []
+    one, failed = engine._compute_piece, []
 
     def short(work: Any, piece: str, bench: Any) -> Any:
         def greedy(piece: str) -> Any:
@@ -162,7 +162,7 @@ def test_batch_size_does_not_matter_and_memory_may_run_out(
 
         return one(greedy, piece, bench)
 
-    monkeypatch.setattr(engine, "_one", short)
+    monkeypatch.setattr(engine, "_compute_piece", short)
     close(asked(name, batch=14), result(name), 2e-3)
     assert failed
 
@@ -258,13 +258,13 @@ def test_the_model_is_untouched(name: str, stopped: bool, monkeypatch: pytest.Mo
     parameters[1].grad = torch.ones_like(parameters[1])
     before, grads = state(model), torch.is_grad_enabled()
     if stopped:
-        one = engine._one
+        one = engine._compute_piece
 
         def during(work: Any, piece: str, bench: Any) -> Any:
             one(work, piece, bench)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(engine, "_one", during)
+        monkeypatch.setattr(engine, "_compute_piece", during)
         with pytest.raises(KeyboardInterrupt):
             asked(name, model)
     else:

@@ -67,7 +67,7 @@ def added(parts: list[Sums]) -> Sums:
 def answered(passing: Pass, found: Sums) -> Result | None:
     """The result; None where no model can be asked."""
     (probe,) = passing.probes
-    asked = passing.asked(probe)
+    asked = passing.suited(probe)
     return (
         probe.answer({key.partition(":")[2]: value for key, value in found.items()}, asked)
         if asked
@@ -216,7 +216,7 @@ def test_every_model_is_answered_or_refused_with_a_sentence(name: str) -> None:
         for column in result.table.filter(like="model")
         for each in result.table[column].unique()
     }
-    asked = {subject.name for subject in passing.asked(probe)}
+    asked = {subject.name for subject in passing.suited(probe)}
     assert asked <= shown <= {*MODELS, "", "nan"}
     refused = passing.left_out[name]
     assert asked | {model for model, why in refused.items() if isinstance(why, str)} == set(MODELS)

@@ -18,7 +18,7 @@ from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.choosing import choose_images
 from vitreous.measure.memory import out_of_memory
 from vitreous.measure.probe import Batch, Setting, Sums
-from vitreous.measure.streaming import Found, Pass
+from vitreous.measure.streaming import Fetch, Pass
 from vitreous.measure.subject import logits, subjects
 
 ROLL = "roll"
@@ -78,7 +78,7 @@ def test_a_gpu_has_the_next_shard_before_the_last_is_waited_for(
     events: list[str] = []
     begin, expected = Pass.begin, dict(passing(40).each(range(3)))
 
-    def noted(self: Pass, number: int, *rest: Any) -> Found:
+    def noted(self: Pass, number: int, *rest: Any) -> Fetch:
         events.append(f"begin {number}")
         begun = begin(self, number, *rest)
 

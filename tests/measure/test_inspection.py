@@ -62,7 +62,7 @@ def test_reading_needs_no_torch(found: Inspection, tmp_path: Path) -> None:
 def test_what_is_not_there(found: Inspection, tmp_path: Path) -> None:
     assert "fussy" not in found
     with pytest.raises(
-        VitreousError, match=r"'fussy' could not be asked\. a: a is not to its taste\.; b: b is"
+        VitreousError, match=r"'fussy' could not be measured\. a: a is not to its taste\.; b: b is"
     ):
         found["fussy"]
     with pytest.raises(UnknownName, match=r"no result 'spraed'\. Did you mean spread"):

@@ -17,7 +17,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure import engine
 from vitreous.measure.partial import Interrupted, Partial, Shards
 from vitreous.measure.probe import Sums
-from vitreous.measure.streaming import Found, Pass
+from vitreous.measure.streaming import Fetch, Pass
 from vitreous.storage.run_folder import Run
 
 SHARD = 25
@@ -53,7 +53,7 @@ def interrupt_in(monkeypatch: pytest.MonkeyPatch, shard: int, how: Any) -> None:
     """When this shard is done, or in the middle of it."""
     passed = Pass._begin
 
-    def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Found:
+    def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Fetch:
         if int(rows[0]) == shard * SHARD:
             how()
         return passed(self, rows, *rest)
@@ -112,7 +112,7 @@ def test_what_was_seen_is_kept_and_the_rest_follows(
     monkeypatch.undo()
     passed, shards = Pass.begin, list[int]()
 
-    def counted(self: Pass, number: int, *rest: Any) -> Found:
+    def counted(self: Pass, number: int, *rest: Any) -> Fetch:
         shards.append(number)
         return passed(self, number, *rest)
 

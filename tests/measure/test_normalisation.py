@@ -85,7 +85,7 @@ def test_what_a_model_says_comes_first() -> None:
 
 
 def test_imagenets_where_nobody_says_anything(caplog: pytest.LogCaptureFixture) -> None:
-    subject_module._say.cache_clear()
+    subject_module._warn_of_normalisation.cache_clear()
     with caplog.at_level(logging.WARNING, "vitreous"):
         found = measured(Levels(), images())
         measured(Levels(), images())
@@ -100,7 +100,7 @@ def test_imagenets_where_nobody_says_anything(caplog: pytest.LogCaptureFixture) 
 
 
 def test_the_data_sets_are_said_too(caplog: pytest.LogCaptureFixture) -> None:
-    subject_module._say.cache_clear()
+    subject_module._warn_of_normalisation.cache_clear()
     with caplog.at_level(logging.WARNING, "vitreous"):
         measured(Levels(), images(mean=OWN[0], std=OWN[1]))
         measured(says(mean=OWN[0], std=OWN[1]), images())

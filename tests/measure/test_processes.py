@@ -15,7 +15,7 @@ import pytest
 import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
 from vitreous.measure.partial import Interrupted
-from vitreous.measure.streaming import Found, Pass
+from vitreous.measure.streaming import Fetch, Pass
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -47,7 +47,7 @@ def begin(keep: Path, shards: int) -> None:
     """An inspection that one process leaves after some shards."""
     passed, left = Pass.begin, [shards]
 
-    def interrupted(self: Pass, *given: Any) -> Found:
+    def interrupted(self: Pass, *given: Any) -> Fetch:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
@@ -119,7 +119,7 @@ def test_one_process_resumes_what_two_have_begun(
     (keep / f"{lost}.safetensors").unlink()
     passed, seen = Pass.begin, list[int]()
 
-    def counted(self: Pass, number: int, *rest: Any) -> Found:
+    def counted(self: Pass, number: int, *rest: Any) -> Fetch:
         seen.append(number)
         return passed(self, number, *rest)
 

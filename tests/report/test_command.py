@@ -15,7 +15,7 @@ from PIL import Image
 import vitreous
 from vitreous.cli import main
 from vitreous.measure import engine
-from vitreous.measure.streaming import Found, Pass
+from vitreous.measure.streaming import Fetch, Pass
 
 ASKED = ["--probes", "accuracy", "variance", "--device", "cpu"]
 QUICK = ["nano:vit", *ASKED, "--limit", "40"]
@@ -83,7 +83,7 @@ def test_photographs_in_class_folders(home: Path, capsys: pytest.CaptureFixture[
     )
     code, out, _ = run(capsys, *QUICK, "--data", "folder:photos", "--split", "all")
     assert code == 0
-    assert "It tells 10 classes apart, and 'folder:photos' has 2." in out
+    assert "It has 10 classes, and 'folder:photos' has 2." in out
 
 
 def test_one_image(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +180,7 @@ def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     peace = vitreous.Inspection.load("numbers")
     passed, seen = Pass._begin, list[int]()
 
-    def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Found:
+    def disturbed(self: Pass, rows: torch.Tensor, *rest: Any) -> Fetch:
         seen.append(int(rows[0]) // 10)
         if seen == [0, 1]:
             os.kill(os.getpid(), signal.SIGINT)

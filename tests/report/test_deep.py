@@ -131,7 +131,7 @@ def test_ctrl_c_keeps_what_was_done(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     done: list[str] = []
-    one = engine._one
+    one = engine._compute_piece
 
     def once(work: Any, piece: str, bench: Any) -> Any:
         done.append(piece)
@@ -139,7 +139,7 @@ def test_ctrl_c_keeps_what_was_done(
             os.kill(os.getpid(), signal.SIGINT)
         return one(work, piece, bench)
 
-    monkeypatch.setattr(engine, "_one", once)
+    monkeypatch.setattr(engine, "_compute_piece", once)
     command = ("inspect", *QUICK, "--probes", "accuracy", "--analyses", "lesion")
     code, out, err = run(capsys, *command)
     assert code == 130

@@ -1,9 +1,9 @@
-"""What an analysis is: a question that takes many passes or gradients, divided into pieces that are each done once.
+"""The base class of analyses, which take many passes or gradients and are divided into pieces.
 
-A piece is whatever costs some seconds and stands for itself: a minibatch of a Hessian spectrum, a point of a landscape,
-a unit that is lesioned, a corruption at one severity. What comes out of it is a dict of tensors, which is all that an
-answer is made of. So going on after an interruption is leaving out the pieces that are there, and progress is counting
-them.
+A piece takes some seconds and does not depend on others: a minibatch of a Hessian spectrum, a point of
+a landscape, a lesioned unit, a corruption at one severity. It gives a dict of tensors, and the result
+is computed from those alone. So resuming is skipping the pieces that are done, and progress is
+counting them.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from vitreous.measure.subject import Model, Subject
 from vitreous.results import Result
 
 Found = Mapping[str, Mapping[str, Numbers]]
-"""Model, piece: numbers."""
+"""The numbers of all pieces, by model and piece."""
 Work = Callable[[str], Numbers]
-"""Does one piece."""
+"""Computes the numbers of one piece."""
 
 
 @dataclass
 class Bench:
-    """What an analysis works on: models, images, the seed, and how many images fit into memory at a time."""
+    """What an analysis works on: models, images, the seed, and how many images pass at a time."""
 
     setting: Setting
     batch: int
-    """Images at a time; halved whenever memory does not suffice, so ask for it anew in every piece."""
+    """Images at a time; halved when memory does not suffice, so read it anew in every piece."""
     splits: Mapping[str, Dataset] = field(default_factory=dict)
-    """Other images of the same set, by split, for what is fitted on some and measured on others."""
+    """Other images of the data set, by split, for what is fitted on some and measured on others."""
 
     @property
     def data(self) -> Dataset:
@@ -49,7 +49,7 @@ class Bench:
         return self.setting.seed
 
     def batches(self, data: Dataset | None = None) -> Iterator[Batch]:
-        """The images in order, as many at a time as fit."""
+        """The images (default: `self.data`) in order, `self.batch` at a time."""
         data = self.data if data is None else data
         for rows in torch.arange(len(data)).split(self.batch):
             part = slice(int(rows[0]), int(rows[-1]) + 1)
@@ -57,40 +57,42 @@ class Bench:
 
 
 class Analysis(Measurement, ABC):
-    """One question. An instance is the question with its options, which are its fields.
+    """A measurement in many passes. Its fields are its options.
 
-    Calling it with models and images answers it: `Lesion()("nano:vit", "world:shapes")`. For each model that is not
-    `unsuited`, `work` is entered once and its function called with one of `pieces` after the other; `answer` makes a
-    result of all that was found.
+    Calling it with models and images runs it: `Lesion()("nano:vit", "world:shapes")`. For each model
+    that is not `unsuited`, `work` is entered once and its function called with one of `pieces` after
+    the other; `answer` computes the result from the numbers of all pieces.
     """
 
     split: ClassVar[str] = "test"
-    """The images that are asked on, if nothing else is said."""
+    """Default split."""
     fitted: ClassVar[str] = ""
-    """The split that something is fitted on first, found in `Bench.splits`; empty if nothing is."""
+    """Split that something is fitted on first, in `Bench.splits`; empty if nothing is fitted."""
     limit: ClassVar[int] = 512
-    """At most so many images, if nothing else is said."""
+    """Default maximum number of images."""
     marked: ClassVar[bool] = True
-    """Whether answers are marked right or wrong, so that labels are needed and have to be the model's own classes."""
+    """Whether predictions are compared with labels, which then have to be the model's classes."""
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
-        """Why a model cannot be asked, as a sentence; empty if it can."""
+        """Why the analysis does not suit a model, as a sentence; empty if it does."""
         return bench.setting.unmarkable(subject) if self.marked else ""
 
     @abstractmethod
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
-        """Names of the pieces, in order; the same whenever the question, the model and the images are the same."""
+        """Names of the pieces, in order; the same for the same options, model and images."""
 
     @abstractmethod
     def work(self, subject: Subject, bench: Bench) -> AbstractContextManager[Work]:
-        """Set up what all pieces share, hand over what does one, and clear up, whatever happens in between.
+        """Set up what all pieces share, yield the function that computes one, and clean up.
 
-        A piece must not depend on another having been done in the same process. The model's weights, mode and
-        gradients are not touched: what changes weights works on copies (`torch.func.functional_call`)."""
+        A piece must not depend on another having been computed in the same process. Weights, mode and
+        gradients of the model stay as they are: what changes weights works on copies
+        (`torch.func.functional_call`).
+        """
 
     @abstractmethod
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        """The result, for the models that could be asked, at least one, all their pieces there."""
+        """The result, from the numbers of all pieces, for the models that the analysis suits."""
 
     def __call__(
         self,
@@ -100,7 +102,7 @@ class Analysis(Measurement, ABC):
         keep: Path | str | None = None,
         **how: Any,
     ) -> Result:
-        """Ask this one question; `how` as in `vitreous.analyse`."""
-        from vitreous.measure.engine import analyse
+        """Run this analysis; `how` as in `vitreous.analyse`."""
+        from vitreous.measure.engine import analyse  # which needs this file
 
         return analyse(models, data, [self], keep=keep, **how)[self.name]

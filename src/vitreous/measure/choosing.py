@@ -1,4 +1,4 @@
-"""What was asked for, by name or by value: questions with their options, and the images they are asked on."""
+"""Measurements and images as users choose them: by name, with options, or as instances."""
 
 from __future__ import annotations
 
@@ -26,22 +26,26 @@ MOST = 10**7
 
 T = TypeVar("T", bound="Probe | Analysis")
 Chosen = str | Sequence[str | T] | Mapping[str, Mapping[str, Any]]
-"""Measurements as they are asked for: a name, names or instances, or a dict of names and their options."""
+"""A name, several names or instances, or a dict of names and their options."""
 
 
 def choose_probes(given: Chosen[Probe] | None) -> tuple[Probe, ...]:
-    """All, or those named; at least one, and none twice."""
+    """The probes given (default: all); at least one, and none twice."""
     return _choose(given, probes.REGISTRY, Probe)  # type: ignore[type-abstract]
 
 
 def choose_analyses(given: Chosen[Analysis] | None) -> tuple[Analysis, ...]:
-    """All, or those named; at least one, and none twice."""
+    """The analyses given (default: all); at least one, and none twice."""
     return _choose(given, analyses.REGISTRY, Analysis)  # type: ignore[type-abstract]
 
 
 def _choose(given: Chosen[T] | None, registry: Registry, kind: type[T]) -> tuple[T, ...]:
     chosen: list[T] = []
-    for each in registry.names() if given is None else [given] if isinstance(given, str) else given:
+    if given is None:
+        given = registry.names()
+    elif isinstance(given, str):
+        given = [given]
+    for each in given:
         if isinstance(each, kind):
             chosen.append(each)
         elif isinstance(each, str):
@@ -62,13 +66,13 @@ def _choose(given: Chosen[T] | None, registry: Registry, kind: type[T]) -> tuple
     return tuple(chosen)
 
 
-def options_of(question: Any) -> dict[str, Any]:
-    """What the question was asked with; the fields of a probe or an analysis are its options."""
-    return {name: getattr(question, name) for name in _options(type(question))}
+def options_of(measurement: Probe | Analysis) -> dict[str, Any]:
+    """The options of a measurement, which are its fields, and their values."""
+    return {name: getattr(measurement, name) for name in _options(type(measurement))}
 
 
 def validate_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> None:
-    """Whether a question has these options and takes these values; an error with the nearest name or the choices."""
+    """Raise an error if a measurement does not have these options, or not with these values."""
     known = _options(kind)
     hints = get_type_hints(kind) if known else {}
     for option, value in given.items():
@@ -94,7 +98,7 @@ def _short(value: Any) -> str:
 
 
 def _options(kind: type[Any]) -> list[str]:
-    """Fields that one can give; others are what a question remembers on the way."""
+    """Names of the fields that are options; other fields are state."""
     return [each.name for each in fields(kind) if each.init] if is_dataclass(kind) else []
 
 
@@ -102,24 +106,23 @@ def choose_images(
     data: Dataset | str, split: str | None, limit: int | None, opened: Sequence[Subject], seed: int,
     skip_corrupt: bool = False, usual: str = "test",
 ) -> Dataset:  # fmt: skip
-    """At most `limit` images, class-balanced. Without a split those of the `usual` one, or all images of a set that has
-    no splits of its own."""
+    """At most `limit` images, class-balanced.
+
+    Without a split those of the `usual` one, or all images of a data set without splits.
+    """
     if isinstance(data, str):
         side = max(max(each.specimen.anatomy.image[1:]) for each in opened)
+        size = side if data.startswith("folder:") else None
         how = {"size": limit, "seed": seed, "skip_corrupt": skip_corrupt, "whole": split is None}
-        data = _load(
-            data, split or usual, image=side if data.startswith("folder:") else None, **how
-        )
+        data = _load(data, split or usual, image=size, **how)
     if len(data) == 0:
-        raise VitreousError(
-            f"The set {data.name!r} is empty: there is no image to inspect models on."
-        )
+        raise VitreousError(f"The data set {data.name!r} is empty: there are no images to measure.")
     rows = class_balanced_order(data.labels.cpu().numpy(), seed)[: limit or len(data)]
     return replace(data.take(torch.from_numpy(rows)), total=data.total or len(data))
 
 
 def _load(name: str, split: str, **how: Any) -> Dataset:
-    """Of pictures without labels there are no splits: then all of them."""
+    """Load a split, or all images where there are no splits, as without labels."""
     try:
         return load(name, split=split, **how)
     except NoSplit:

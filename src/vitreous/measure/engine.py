@@ -1,8 +1,8 @@
-"""The engine: `inspect` runs probes, all in one pass over the images; `analyse` runs analyses, which need many.
+"""The engine: `inspect` runs probes in one pass over the images, `analyse` runs analyses.
 
-Both work piece by piece (a shard of the images; whatever an analysis divides itself into) and share how pieces are
-stored and resumed (`partial.py`), how Ctrl-C stops between two pieces, what happens when memory runs out (`memory.py`),
-the progress bar, and the record of where a result comes from.
+Both work piece by piece (a shard of the images; whatever an analysis divides itself into). They share
+how pieces are stored and resumed (`partial.py`), how Ctrl-C stops between two pieces, what happens
+when memory runs out (`memory.py`), the progress bar, and the record of where a result comes from.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from time import perf_counter
 from typing import Any, Literal, TypeVar
 
 import torch
+from torch import Tensor
 
 from vitreous import __version__
 from vitreous.data.dataset import Dataset
@@ -43,11 +44,11 @@ from vitreous.results import Result
 from vitreous.validation import check_ranges
 
 SHARD = {"cpu": 128, "cuda": 1024}
-"""Images per shard, by device; no result depends on it. A GPU has room for more, and computes while the next shard is
-prepared."""
+"""Images per shard, by device; no result depends on it. A GPU has room for more, and computes while
+the next shard is prepared."""
 Key = TypeVar("Key")
 Stop = Callable[[], bool]
-"""Whether somebody has pressed Ctrl-C."""
+"""Whether Ctrl-C was pressed."""
 
 
 def inspect(
@@ -96,24 +97,23 @@ def inspect(
     """
     most = None if limit == "all" else limit
     check_ranges(limit=most, shard=shard, batch=batch, seed=seed)
-    home = _with_double_precision(device)
-    team = join_processes(home)
+    device = _with_double_precision(device)
+    team = join_processes(device)
     chosen = choose_probes(probes)
-    opened = subjects(models, image=image, pretrained=pretrained, device=home, seed=seed)
-    shown = choose_images(data, split, most, opened, seed, skip_corrupt)
-    size = shard or SHARD.get(home.type, SHARD["cpu"])
-    pass_ = Pass(chosen, Setting(opened, shown, seed), size, batch or size)
+    opened = subjects(models, image=image, pretrained=pretrained, device=device, seed=seed)
+    images = choose_images(data, split, most, opened, seed, skip_corrupt)
+    size = shard or SHARD.get(device.type, SHARD["cpu"])
+    pass_ = Pass(chosen, Setting(opened, images, seed), size, batch or size)
     began = perf_counter()
     with Partial(keep, pass_.identity, reads=team.first) as partial:
         shards = Shards(partial, team)
         try:
             _stream(pass_, shards)
         except KeyboardInterrupt:
-            so_far = _answer_probes(pass_, shards, perf_counter() - began) if shards.done else None
             done = len(shards.done)
-            raise Interrupted(
-                "shards of the images", done, pass_.shards, keep is not None, so_far
-            ) from None
+            so_far = _answer_probes(pass_, shards, perf_counter() - began) if done else None
+            what = "shards of the images"
+            raise Interrupted(what, done, pass_.shards, keep is not None, so_far) from None
     return _answer_probes(pass_, shards.together(), perf_counter() - began)
 
 
@@ -159,25 +159,23 @@ def analyse(
         models, image=image, pretrained=pretrained, device=choose_device(device), seed=seed
     )
     anatomies = {each.name: each.specimen.anatomy for each in opened}
-    found = Inspection({}, {}, anatomies)
+    inspection = Inspection({}, {}, anatomies)
     for analysis in chosen:
         bench = _bench(analysis, opened, data, split, most, seed, skip_corrupt, batch)
-        reasons = {
-            each.name: why
-            for each in bench.setting.subjects
-            if (why := analysis.unsuited(each, bench))
-        }
+        whys = {each.name: analysis.unsuited(each, bench) for each in bench.setting.subjects}
+        reasons = {name: why for name, why in whys.items() if why}
         if len(reasons) == len(opened):
-            found |= Inspection({}, {analysis.name: reasons})
+            inspection |= Inspection({}, {analysis.name: reasons})
             continue
         folder = None if keep is None else Path(keep).expanduser() / analysis.name
         with Partial(folder, _identity(analysis, bench)) as partial:
             try:
-                found |= Inspection({analysis.name: _analyse(analysis, bench, partial, reasons)})
+                result = _analyse(analysis, bench, partial, reasons)
             except Interrupted as stop:
-                stop.inspection = found
+                stop.inspection = inspection
                 raise
-    return found
+        inspection |= Inspection({analysis.name: result})
+    return inspection
 
 
 def do_pieces(
@@ -188,9 +186,17 @@ def do_pieces(
     add: Callable[[Key, Numbers], None],
     team: Processes | None = None,
 ) -> None:
-    """Do the pieces that are left, with a progress bar over `total` steps of which `ahead` are done.
+    """Compute the pieces that are left.
 
-    Ctrl-C is noted, and `each` is expected to end after the piece at hand; a second Ctrl-C ends everything at once.
+    Parameters
+    ----------
+    title, total, ahead
+        Title of the progress bar, its steps, and how many of those are done already.
+    each
+        Yields key and numbers of the pieces. It gets what moves the bar, and a function that tells
+        whether Ctrl-C was pressed: then it ends after the piece at hand. A second Ctrl-C ends at once.
+    add
+        Stores a piece.
     """
     team = team or Processes()
     bar = progress(title, total) if team.first else nullcontext(lambda count: None)
@@ -201,34 +207,36 @@ def do_pieces(
 
 
 def _stream(pass_: Pass, shards: Shards) -> None:
-    """This process's shards."""
+    """Compute this process's shards; KeyboardInterrupt if some are left."""
     left = shards.left(pass_.shards)
-    own = {*left, *shards.done}
     models = len(pass_.setting.subjects)
-    total, ahead = (models * sum(map(pass_.images, numbers)) for numbers in (own, shards.done))
-    do_pieces(
-        "Inspecting", total, ahead, lambda *how: pass_.each(left, *how), shards.add, shards.team
-    )
-    if not shards.done.issuperset(own):
+    ahead = models * sum(map(pass_.images, shards.done))
+    total = ahead + models * sum(map(pass_.images, left))
+
+    def each(forward: Forward, stop: Stop) -> Iterator[tuple[int, Numbers]]:
+        return pass_.each(left, forward, stop)
+
+    do_pieces("Inspecting", total, ahead, each, shards.add, shards.team)
+    if not shards.done.issuperset(left):
         raise KeyboardInterrupt
 
 
 def _answer_probes(pass_: Pass, shards: Shards, seconds: float) -> Inspection:
-    results, left_out, sums = {}, {}, shards.sums
+    """Results of all probes, from the sums of the shards that are done."""
+    results, left_out = {}, {}
     images = sum(map(pass_.images, shards.done))
+    sums_of: dict[str, dict[str, Tensor]] = {probe.name: {} for probe in pass_.probes}
+    for key, total in shards.sums.items():
+        probe_name, _, name = key.partition(":")
+        sums_of[probe_name][name] = total
     for probe in pass_.probes:
-        reasons = {name: why for name, why in pass_.left_out[probe.name].items() if why}
-        suited = pass_.asked(probe)
+        reasons = pass_.left_out[probe.name]
+        suited = pass_.suited(probe)
         if not suited:
-            left_out[probe.name] = {str(name): str(why) for name, why in reasons.items()}
+            left_out[probe.name] = {name: str(why) for name, why in reasons.items()}
             continue
-        own = {
-            name.partition(":")[2]: sum_
-            for name, sum_ in sums.items()
-            if name.startswith(f"{probe.name}:")
-        }
-        result = probe.answer(own, suited)
-        results[probe.name] = _recorded(
+        result = probe.answer(sums_of[probe.name], suited)
+        results[probe.name] = _with_provenance(
             probe, result, pass_.setting, suited, images, seconds, reasons
         )
     anatomies = {each.name: each.specimen.anatomy for each in pass_.setting.subjects}
@@ -238,7 +246,7 @@ def _answer_probes(pass_: Pass, shards: Shards, seconds: float) -> Inspection:
 def _analyse(
     analysis: Analysis, bench: Bench, partial: Partial, reasons: Mapping[str, str]
 ) -> Result:
-    """One analysis of the models that it suits."""
+    """Run one analysis on the models that it suits."""
     began = perf_counter()
     suited = tuple(each for each in bench.setting.subjects if each.name not in reasons)
     wanted = {each.name: list(analysis.pieces(each, bench)) for each in suited}
@@ -259,7 +267,7 @@ def _analyse(
                 for piece in left:
                     if stop():
                         break
-                    yield _key(subject.name, piece), _one(work, piece, bench)
+                    yield _key(subject.name, piece), _compute_piece(work, piece, bench)
                     forward(1)
 
     def stopped() -> Interrupted:
@@ -272,28 +280,30 @@ def _analyse(
         raise stopped() from None
     if not all(key in partial.pieces for key in keys):
         raise stopped()
-    found = {
-        model: {piece: partial.pieces[_key(model, piece)] for piece in own}
-        for model, own in wanted.items()
+    numbers = {
+        model: {piece: partial.pieces[_key(model, piece)] for piece in pieces}
+        for model, pieces in wanted.items()
     }
-    result = analysis.answer(found, suited, bench)
+    result = analysis.answer(numbers, suited, bench)
     seconds = perf_counter() - began
-    return _recorded(analysis, result, bench.setting, suited, len(bench.data), seconds, reasons)
+    return _with_provenance(
+        analysis, result, bench.setting, suited, len(bench.data), seconds, reasons
+    )
 
 
 def _key(model: str, piece: str) -> str:
     return f"{model}\n{piece}"
 
 
-def _one(work: Work, piece: str, bench: Bench) -> Numbers:
+def _compute_piece(work: Work, piece: str, bench: Bench) -> Numbers:
     return halving(bench, len(bench.data), lambda: work(piece))
 
 
-def _recorded(
+def _with_provenance(
     measurement: Probe | Analysis, result: Result, setting: Setting, suited: Sequence[Subject], images: int,
     seconds: float, reasons: Mapping[str, Any],
 ) -> Result:  # fmt: skip
-    """The result, and where it comes from."""
+    """The result, with what produced it in `about`."""
     about = {
         **provenance(setting, suited, images),
         "ids": list(measurement.ids),
@@ -312,48 +322,41 @@ def _bench(
     """The models and images of one analysis."""
     most = analysis.limit if limit is None else limit or None
 
-    def images(split: str, asked: bool) -> Dataset:
+    def images(split: str, required: bool) -> Dataset:
         if isinstance(data, Mapping) and split not in data:
-            raise UnknownName(
-                "split", split, data, f"{analysis.name} was given {', '.join(data) or 'no images'}."
-            )
-        given = data[split] if isinstance(data, Mapping) else data
-        return choose_images(
-            given, split if asked else None, most, opened, seed, skip_corrupt, usual=split
-        )
+            given = ", ".join(data) or "no images"
+            raise UnknownName("split", split, data, f"{analysis.name} was given {given}.")
+        source = data[split] if isinstance(data, Mapping) else data
+        wanted = split if required else None
+        return choose_images(source, wanted, most, opened, seed, skip_corrupt, usual=split)
 
-    fits = bool(analysis.fitted) and not isinstance(
-        data, Dataset
-    )  # on one split, and asked on another
-    chosen = images(split or analysis.split, asked=split is not None or fits)
-    others: dict[str, Dataset] = {}
-    if analysis.fitted and fits:
-        others[analysis.fitted] = images(analysis.fitted, asked=True)
+    # what is fitted on one split and evaluated on another needs both, unless given single images
+    fits = bool(analysis.fitted) and not isinstance(data, Dataset)
+    chosen = images(split or analysis.split, required=split is not None or fits)
+    others = {analysis.fitted: images(analysis.fitted, required=True)} if fits else {}
     return Bench(Setting(opened, chosen, seed), batch, others)
 
 
 def _identity(analysis: Analysis, bench: Bench) -> dict[str, Any]:
-    """What the numbers of a piece depend on."""
+    """Everything that the numbers of a piece depend on."""
+    others = {split: data.fingerprint for split, data in bench.splits.items()}
     return {
         "vitreous": __version__,
         "analysis": analysis.name,
         "options": options_of(analysis),
         "models": {each.name: each.fingerprint for each in bench.setting.subjects},
-        "data": {
-            bench.data.split: bench.data.fingerprint,
-            **{k: v.fingerprint for k, v in bench.splits.items()},
-        },
+        "data": {bench.data.split: bench.data.fingerprint, **others},
         "seed": bench.seed,
     }
 
 
 def _with_double_precision(device: str | torch.device) -> torch.device:
-    """The CPU and not Apple's GPU: sums are added in double precision, which that does not know."""
-    home = choose_device(device)
-    if home.type != "mps":
-        return home
+    """The device, or the CPU instead of Apple's GPU, which cannot add in double precision."""
+    found = choose_device(device)
+    if found.type != "mps":
+        return found
     if device == "auto":
         return torch.device("cpu")
     raise VitreousError(
-        "Inspecting needs double precision, which the device 'mps' does not have; say cpu."
+        "Inspecting needs double precision, which the device 'mps' does not have; use cpu."
     )

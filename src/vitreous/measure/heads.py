@@ -1,8 +1,8 @@
-"""What questions to attention share: where queries and keys lie, uniform attention to compare with, a row a head.
+"""What probes of attention share: one row per head, compared with uniform attention.
 
-The specimen hands over probabilities as (images, groups, heads, queries, keys), a window being a group. They are the
-largest tensors of a model, so they are read as few times as can be: by products of matrices where that is possible, and
-otherwise in portions that fit into a processor's cache.
+Attention probabilities have the shape (images, groups, heads, queries, keys); a window is a group.
+They are the largest tensors of a model, so they are read as rarely as possible: by matrix products
+where that is possible, otherwise in portions that fit into the cache of a processor.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from vitreous.specimen.attention_geometry import AttentionGeometry, portions
 from vitreous.specimen.observe import AttentionMap, Sites
 
 MASKED = 1e-20
-"""A pair that no head of an image gives more is masked: libraries add -100 to logits, or -inf."""
+"""A pair is masked where no head gives it more: libraries add -100 to logits, or -inf."""
 
 HIDDEN = {
     "channel": "It attends over channels, which have no place in the image.",
-    "linear": "Its attention is linear: there are no probabilities to look at.",
-    "unknown": "Where its queries and keys lie could not be told.",
+    "linear": "Its attention is linear: there are no probabilities to observe.",
+    "unknown": "Where its queries and keys lie could not be determined.",
 }
 
 
 def why_hidden(unit: Unit) -> str | None:
-    """Why a unit has no probabilities to look at; empty if it is no attention, None if it has."""
+    """Why a unit has no attention probabilities: a sentence, or empty for a unit without attention;
+    None if it has."""
     if unit.kind != "attention":
         return ""
     if unit.weights == "signed" or (unit.reach == "unknown" and unit.reason):
@@ -46,78 +47,81 @@ def why_hidden(unit: Unit) -> str | None:
 
 
 def without_attention(subject: Subject) -> str:
-    """The reason if a model has no attention at all."""
-    return (
-        ""
-        if any(unit.kind == "attention" for unit in subject.specimen.units)
-        else "It has no attention."
-    )
+    """The reason why a model does not suit probes of attention; empty if it has attention."""
+    attends = any(unit.kind == "attention" for unit in subject.specimen.units)
+    return "" if attends else "It has no attention."
 
 
 def cross_entropy(values: Tensor, queries: Tensor) -> Tensor:
-    """(b, heads, heads) −Σ A_g log₂ A_h of any two heads g and h, mean over queries that are tokens, not padding.
+    """(b, heads, heads) −Σ A_g log₂ A_h of any two heads g and h, mean over queries, padding excluded.
 
-    One product for all pairs; that of a head with itself is its entropy. What is zero in float32 counts as the smallest
-    number that float32 has.
+    One product for all pairs; that of a head with itself is its entropy. Zero counts as the smallest
+    normal number of float32.
     """
-    tiny, asks = torch.finfo(torch.float32).tiny, queries >= 0
-    padding = None if bool(asks.all()) else asks[:, None, :, None].to(values.device)
-    found = []
+    tiny, is_token = torch.finfo(torch.float32).tiny, queries >= 0
+    padding = None if bool(is_token.all()) else is_token[:, None, :, None].to(values.device)
+    entropies = []
     for part in portions(values):
         flat = (part if padding is None else part * padding).flatten(3)
-        found.append((flat @ flat.clamp_min(tiny).log2_().mT).sum(1).double())
-    return torch.cat(found) / -int(asks.sum())
+        entropies.append((flat @ flat.clamp_min(tiny).log2_().mT).sum(1).double())
+    return torch.cat(entropies) / -int(is_token.sum())
 
 
-class Latest:
-    """The answer about the probabilities that were asked about last: two questions ask for the same."""
+class _LastComputed:
+    """Keeps what was computed last from attention probabilities: two probes in turn need the same.
+
+    The probabilities are held by a weak reference, so that their memory is free when the unit is done.
+    """
 
     def __init__(self) -> None:
         self.values: Callable[[], Tensor | None] = lambda: None
-        self.what: Hashable = None
-        self.answer = torch.empty(0)
+        self.key: Hashable = None
+        self.computed = torch.empty(0)
 
-    def __call__(self, values: Tensor, what: Hashable, find: Callable[[], Tensor]) -> Tensor:
-        if self.values() is not values or self.what != what:
-            self.answer, self.values, self.what = find(), ref(values), what
-        return self.answer
+    def __call__(self, values: Tensor, key: Hashable, compute: Callable[[], Tensor]) -> Tensor:
+        if self.values() is not values or self.key != key:
+            self.computed, self.values, self.key = compute(), ref(values), key
+        return self.computed
 
 
-latest_sums, latest_entropies = Latest(), Latest()
+_last_sums, _last_entropies = _LastComputed(), _LastComputed()
 
 
 def mean_distance(
     geometry: AttentionGeometry, values: Tensor, renormalise: bool = True
 ) -> tuple[Tensor, Tensor]:
     """`AttentionGeometry.mean_distance` of `values`, whose sums are computed once for all probes."""
-    sums = latest_sums(values, geometry.extent, lambda: geometry.sums(values))
+    sums = _last_sums(values, geometry.extent, lambda: geometry.sums(values))
     return geometry.mean_distance(sums, renormalise)
 
 
-def latest_cross_entropy(seen: AttentionMap) -> Tensor:
-    """`cross_entropy`, found once for all who ask."""
-    return latest_entropies(seen.values, None, lambda: cross_entropy(seen.values, seen.queries))
+def shared_cross_entropy(attention: AttentionMap) -> Tensor:
+    """`cross_entropy` of attention, computed once for all probes."""
+    values = attention.values
+    return _last_entropies(values, None, lambda: cross_entropy(values, attention.queries))
 
 
-def uniform_attention(seen: AttentionMap, unit: Unit, image: int) -> AttentionMap:
-    """Equal attention to all keys that a query may attend to. Which those are shows in one image where a mask may be:
-    windows that were rolled over the border of the image hold pairs that never see each other."""
-    values = seen.values[image]
-    may = (
-        torch.ones_like(values[:, 0])
-        if unit.reach == "global"
-        else (values.amax(1) > MASKED).to(values.dtype)
-    )
-    return AttentionMap((may / may.sum(-1, keepdim=True).clamp_min(1))[None, :, None], seen.places)
+def uniform_attention(attention: AttentionMap, unit: Unit, image: int) -> AttentionMap:
+    """Equal attention to all keys that a query may attend to.
+
+    A mask shows in the attention of a single image: windows that were rolled over the border of the
+    image hold pairs of positions that never attend to each other.
+    """
+    values = attention.values[image]
+    allowed = torch.ones_like(values[:, 0])
+    if unit.reach != "global":
+        allowed = (values.amax(1) > MASKED).to(values.dtype)
+    uniform = allowed / allowed.sum(-1, keepdim=True).clamp_min(1)
+    return AttentionMap(uniform[None, :, None], attention.places)
 
 
 class PerHead(PerImage):
-    """A number for every head of every attention unit, beside what it would be under uniform attention."""
+    """A probe with a number per head of each attention unit, and that of uniform attention."""
 
     sites = ("attention",)
     axes = (Column("head", "order", "The head."),)
     beside: ClassVar[tuple[Column, ...]] = ()
-    """Columns of what is averaged along with the value."""
+    """Columns of other numbers that are averaged along with the value."""
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
@@ -130,37 +134,38 @@ class PerHead(PerImage):
         return why_hidden(unit)
 
     @abstractmethod
-    def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
-        """(b, heads) of `value`, and of the columns beside it."""
+    def measures(self, subject: Subject, unit: Unit, attention: AttentionMap) -> dict[str, Tensor]:
+        """(b, heads) of `value`, and of the columns in `beside`."""
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.attention is not None
         return self.measures(subject, unit, sites.attention.probabilities)["value"]
 
     def geometry(
-        self, subject: Subject, unit: Unit, seen: AttentionMap, extent: tuple[float, float]
+        self, subject: Subject, unit: Unit, attention: AttentionMap, extent: tuple[float, float]
     ) -> AttentionGeometry:
-        """Made once for every unit."""
+        """Distances between queries and keys of a unit, computed once."""
         name = sum_key(subject, unit)
         if name not in self.geometries:
-            self.geometries[name] = AttentionGeometry.of(seen.places, extent, seen.values)
+            self.geometries[name] = AttentionGeometry.of(attention.places, extent, attention.values)
         return self.geometries[name]
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
-        if sites.attention is None:  # an edit has taken it out
+        if sites.attention is None:  # an edit has removed it
             return {}
-        seen = sites.attention.probabilities
-        found: dict[str, Tensor | PerImageValues] = {}
-        if (first := (batch.rows == 0).nonzero()).numel():
-            even = uniform_attention(seen, unit, int(first[0, 0]))
-            found[sum_key(subject, unit, "uniform")] = self.measures(subject, unit, even)["value"][
-                0, 0
-            ]
-        for name, values in self.measures(subject, unit, seen).items():
-            found[sum_key(subject, unit, "" if name == "value" else name)] = PerImageValues(values)
-        return found
+        attention = sites.attention.probabilities
+        updates: dict[str, Tensor | PerImageValues] = {}
+        first = (batch.rows == 0).nonzero()
+        if first.numel():
+            uniform = uniform_attention(attention, unit, int(first[0, 0]))
+            value = self.measures(subject, unit, uniform)["value"]
+            updates[sum_key(subject, unit, "uniform")] = value[0, 0]
+        for name, values in self.measures(subject, unit, attention).items():
+            what = "" if name == "value" else name
+            updates[sum_key(subject, unit, what)] = PerImageValues(values)
+        return updates
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         label, measure = self.value[0].label, self.value[0].measure
         columns = (
             *UNIT_COLUMNS,
@@ -182,7 +187,7 @@ class PerHead(PerImage):
             *self.beside,
             *self.value,
         )  # fmt: skip
-        table, replicates = tabulate(self.rows(sums, asked), columns)
+        table, replicates = tabulate(self.rows(sums, subjects), columns)
         views = _with_uniform(self.views, table)
         return Result(self.name, table, columns, views, replicates=replicates)
 
@@ -214,20 +219,24 @@ class PerHead(PerImage):
 
 
 def _with_uniform(views: Sequence[View], table: pd.DataFrame) -> tuple[View, ...]:
-    """The views, with uniform attention as a line where it is one number, to a percent, for all units of a model."""
-    found: dict[float, list[str]] = {}
+    """The views, with a line at the value of uniform attention.
+
+    A model has a line where the value is the same for all of its units, to a percent.
+    """
+    models_at: dict[float, list[str]] = {}
     for model, rows in table.groupby("model", sort=False):
         values = rows["uniform"].dropna()
         if len(values) and values.max() < 1.01 * values.min():
-            found.setdefault(round(float(values.iloc[0]), 3), []).append(str(model))
-    alike = sum(map(len, found.values())) == table["model"].nunique() and len(found) == 1
+            models_at.setdefault(round(float(values.iloc[0]), 3), []).append(str(model))
+    with_line = sum(map(len, models_at.values()))
+    one_line = len(models_at) == 1 and with_line == table["model"].nunique()
     lines = tuple(
-        Reference(value, "uniform attention" if alike else f"uniform, {', '.join(models)}")
-        for value, models in found.items()
+        Reference(value, "uniform attention" if one_line else f"uniform, {', '.join(models)}")
+        for value, models in models_at.items()
     )
-    return tuple(
-        replace(view, references=(*view.references, *lines))
-        if view.y in ("value", "mean") and (alike or not view.facet)
-        else view
-        for view in views
-    )
+    changed = []
+    for view in views:
+        if view.y in ("value", "mean") and (one_line or not view.facet):
+            view = replace(view, references=(*view.references, *lines))
+        changed.append(view)
+    return tuple(changed)

@@ -1,10 +1,11 @@
-"""All answers of one inspection, by name."""
+"""The results of one inspection, by name, and how they are saved."""
 
 from __future__ import annotations
 
 import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -36,9 +37,16 @@ if TYPE_CHECKING:
 
 
 class Inspection(Mapping[str, Result]):
-    """Results by the name of their question; what could not be asked at all is in `left_out`, with the reason.
+    """Results by the name of their measurement.
 
-    Also what stored results are read back as: nothing here needs torch.
+    `left_out` has the measurements that suited no model, with the reason for each model. Stored
+    inspections can be loaded without torch.
+
+    Examples
+    --------
+    >>> inspection = vitreous.inspect("nano:vit", "world:shapes", limit=64)
+    >>> inspection["variance"].table
+    >>> inspection.save("results")
     """
 
     def __init__(
@@ -49,7 +57,7 @@ class Inspection(Mapping[str, Result]):
     ) -> None:
         self._results = dict(results)
         self.left_out = {probe: dict(why) for probe, why in (left_out or {}).items()}
-        """Question, model: why it was not asked."""
+        """Measurement, model: why it was left out."""
         self.anatomies = dict(anatomies or {})
 
     def __getitem__(self, name: str) -> Result:
@@ -57,7 +65,7 @@ class Inspection(Mapping[str, Result]):
             return self._results[name]
         if name in self.left_out:
             reasons = "; ".join(f"{model}: {why}" for model, why in self.left_out[name].items())
-            raise VitreousError(f"{name!r} could not be asked. {reasons}")
+            raise VitreousError(f"{name!r} could not be measured. {reasons}")
         raise UnknownName("result", name, self._results)
 
     def __iter__(self) -> Iterator[str]:
@@ -73,7 +81,7 @@ class Inspection(Mapping[str, Result]):
         return f"Inspection of {', '.join(self.anatomies)}: {', '.join(self._results)}"
 
     def __or__(self, other: Inspection) -> Inspection:
-        """The answers of both; of a question that both were asked, the other's."""
+        """The results of both; where both have one, that of the other."""
         if not isinstance(other, Inspection):
             return NotImplemented
         left_out = {name: why for name, why in self.left_out.items() if name not in other}
@@ -84,7 +92,7 @@ class Inspection(Mapping[str, Result]):
         )
 
     def save(self, folder: Path | str) -> Path:
-        """Every result into a folder, and an index of them."""
+        """Write every result and an index of them into a folder; returns its path."""
         home = Path(folder).expanduser()
         with explain_write_errors(home):
             home.mkdir(parents=True, exist_ok=True)
@@ -94,9 +102,11 @@ class Inspection(Mapping[str, Result]):
         return home
 
     def _save(self, home: Path) -> None:
-        """Files of numbers never replace others; the index, which is written next, is the step from old to new."""
+        """Files of numbers never replace others, and the index is written last: it is old or new."""
         packed = {name: encode_result(result, name) for name, result in self._results.items()}
-        contents = {name: content for _, own in packed.values() for name, content in own.items()}
+        contents: dict[str, bytes] = {}
+        for _, parts in packed.values():
+            contents |= parts
         before = _names(home)
         for name, content in contents.items():
             write_bytes(home / name, content)
@@ -117,7 +127,7 @@ class Inspection(Mapping[str, Result]):
 
     @classmethod
     def load(cls, folder: Path | str) -> Inspection:
-        """What `save` wrote."""
+        """Read what `save` wrote."""
         home = Path(folder).expanduser()
         if not (home / INDEX_NAME).is_file():
             raise VitreousError(f"There is no inspection in {str(home)!r}: it has no {INDEX_NAME}.")
@@ -135,7 +145,7 @@ class Inspection(Mapping[str, Result]):
 
 
 def _names(home: Path) -> set[str]:
-    """Of the results that are in a folder, as far as that can be read."""
+    """Names of the results in a folder; none if its index cannot be read."""
     try:
         return set(read_index(home)["results"])
     except VitreousError:
@@ -143,7 +153,7 @@ def _names(home: Path) -> set[str]:
 
 
 def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[str, Any]:
-    """What a result rests on, for its `about`."""
+    """What produced a result, for its `about`: models, data, seed, versions and date."""
     data = setting.data
     return {
         "models": {
@@ -173,11 +183,9 @@ def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[st
 
 
 def versions() -> dict[str, str]:
-    """Of what the numbers may depend on."""
-    found = {"python": platform.python_version()}
+    """Versions of Python and of the packages that numbers may depend on, as far as installed."""
+    known = {"python": platform.python_version()}
     for name in ("vitreous", "torch", "torchvision", "timm", "transformers", "numpy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+        with suppress(PackageNotFoundError):
+            known[name] = version(name)
+    return known

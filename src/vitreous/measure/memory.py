@@ -1,4 +1,4 @@
-"""What happens when memory runs out: the same work again with half as many images at a time."""
+"""When memory runs out: the same work again, with half as many images at a time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Batched(Protocol):
 def halving(
     work: Batched, images: int, attempt: Callable[[], T], again: Callable[[], None] = lambda: None
 ) -> T:
-    """What `attempt` returns, tried with half of `work.batch` for as long as memory does not suffice.
+    """Return `attempt()`; while memory does not suffice, halve `work.batch` and try again.
 
-    `images` is how many there are at most; `again` is called before every further attempt.
+    `images` is the largest useful batch; `again` is called before every further attempt.
     """
     while True:
         try:
@@ -39,8 +39,10 @@ def halving(
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Torch has an error of its own for GPUs only; on a CPU the message differs from system to system."""
-    messages = ("can't allocate memory", "not enough memory")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(
-        part in str(error) for part in messages
-    )
+    """Whether an error says that memory ran out.
+
+    Torch has a class of its own for GPUs only; on a CPU the message differs between systems.
+    """
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return "can't allocate memory" in str(error) or "not enough memory" in str(error)

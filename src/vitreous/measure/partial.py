@@ -1,7 +1,7 @@
-"""What is done of a measurement, in memory or in a folder, so that an interrupted one resumes.
+"""Finished pieces of a measurement, in memory or in a folder, so that an interrupted one resumes.
 
-Probes and analyses alike are done piece by piece: a shard of the images, a lesioned unit, a point of a landscape. A
-piece leaves tensors behind, and a result is made of those alone.
+A piece is a shard of the images (of a probe), a lesioned unit or a point of a landscape (of an
+analysis). It leaves tensors behind, and a result is computed from those alone.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from vitreous.measure.inspection import Inspection
 
 Numbers = Mapping[str, Tensor]
-"""What a piece leaves behind: tensors by name."""
+"""Tensors by name: what a piece leaves behind."""
 NEED = 64 << 20
-"""Bytes that the pieces of a measurement may take on disk."""
+"""Bytes that have to be free on the disk."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A measurement was stopped between two pieces. `inspection` has what is known by then, None if that is nothing."""
+    """A measurement was stopped between two pieces; `inspection` has the results so far, if any."""
 
     def __init__(
         self, what: str, done: int, total: int, kept: bool, inspection: Inspection | None = None
@@ -43,10 +43,10 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Partial:
-    """Tensors by the key of their piece. A folder has one file for each, complete or absent.
+    """Finished pieces by key. A folder has one file for each, complete or absent.
 
-    Enter it to lock the folder and read what is there. `reads` is false for all but the first of several processes,
-    which share the folder's lock.
+    Entering it locks the folder and reads its pieces. `reads` is False for all but the first of
+    several processes, which share the lock.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Partial:
         self._open.close()
 
     def read(self, run: Run) -> None:
-        """Take over the pieces of a folder; a damaged one is removed, to be done again."""
+        """Read the pieces of a folder; a damaged one is removed, to be computed again."""
         for path in sorted(run.folder.glob("piece-*.safetensors")):
             try:
                 numbers, notes = run.load(path.name)
@@ -82,7 +82,7 @@ class Partial:
                 path.unlink()
 
     def add(self, key: str, numbers: Numbers, replaced: Iterable[str] = ()) -> None:
-        """One more piece, in place of others that it contains."""
+        """Add a piece, and remove the ones that it replaces."""
         self.pieces[key] = {name: value.detach().cpu() for name, value in numbers.items()}
         if self.run is not None:
             self.run.save(_file(key), self.pieces[key], piece=key)
@@ -90,7 +90,7 @@ class Partial:
             self.remove(old)
 
     def remove(self, key: str) -> None:
-        """Forget a piece."""
+        """Remove a piece."""
         del self.pieces[key]
         if self.run is not None:
             (self.run.folder / _file(key)).unlink(missing_ok=True)
@@ -102,61 +102,59 @@ def _file(key: str) -> str:
 
 
 Block = tuple[int, int]
-"""Neighbouring shards whose sums are one: the first, and how many, a power of two that divides the first."""
+"""Neighbouring shards that are summed: the first, and their number, a power of two that divides it."""
 
 
 class Shards:
     """Sums of the shards of a pass over images.
 
-    Shards are added up in pairs, pairs in fours, and so on, each at its place. So the order of additions, and with it
-    every digit, depends neither on which process saw which shard, nor on how often it was interrupted, nor on what was
-    lost and seen again.
+    Shards are added in pairs, pairs in fours, and so on, each at its place in a binary tree. So the
+    order of additions, and with it every digit, depends neither on which process had which shard,
+    nor on interruptions, nor on what was lost and computed again.
     """
 
     def __init__(self, partial: Partial, team: Processes) -> None:
         self.partial, self.team = partial, team
         for first, count in sorted(self.blocks, key=lambda block: -block[1]):
-            if any(
-                f <= first < f + c for f, c in self.blocks if c > count
-            ):  # its file was about to be removed
+            larger = [(f, c) for f, c in self.blocks if c > count]
+            if any(f <= first < f + c for f, c in larger):  # interrupted before it was removed
                 partial.remove(_key((first, count)))
         self.others: frozenset[int] = team.shared(self.done)
-        """Shards that the first process has read from the folder, which the others need not see."""
+        """Shards that the first process read from the folder."""
 
     @property
     def blocks(self) -> list[Block]:
-        """What the sums cover, in order."""
+        """Blocks that are done, in order."""
         return sorted(_block(key) for key in self.partial.pieces)
 
     @property
     def done(self) -> frozenset[int]:
-        """Numbers of the shards that the sums cover."""
+        """Numbers of the shards that are done."""
         return frozenset(
             number for first, count in self.blocks for number in range(first, first + count)
         )
 
     @property
     def sums(self) -> dict[str, Tensor]:
-        """Of all shards so far."""
+        """Sums over all shards that are done."""
         total: dict[str, Tensor] = {}
         for block in self.blocks:
             total = _added(total, self.partial.pieces[_key(block)])
         return total
 
     def left(self, shards: int) -> list[int]:
-        """This process's share of the shards that nobody has seen: neighbours, which add up to few blocks."""
-        left = [number for number in range(shards) if number not in self.done | self.others]
-        begin, end = (
-            len(left) * rank // self.team.world for rank in (self.team.rank, self.team.rank + 1)
-        )
-        return left[begin:end]
+        """This process's part of the shards that are left: neighbours, which make few blocks."""
+        done = self.done | self.others
+        left = [number for number in range(shards) if number not in done]
+        rank, world = self.team.rank, self.team.world
+        return left[len(left) * rank // world : len(left) * (rank + 1) // world]
 
     def add(self, number: int, sums: Numbers) -> None:
-        """The sums of one more shard, all of them or, if interrupted, none."""
+        """Add the sums of a shard."""
         self._insert((number, 1), sums)
 
     def _insert(self, block: Block, sums: Numbers) -> None:
-        """A block, made one with its neighbours."""
+        """Add a block, merged with its neighbours while those are there."""
         replaced = []
         while _key(other := _neighbour(block)) in self.partial.pieces:
             there = self.partial.pieces[_key(other)]
@@ -166,20 +164,20 @@ class Shards:
         self.partial.add(_key(block), sums, replaced)
 
     def together(self) -> Shards:
-        """The sums of all processes; one that had no shard to see has nothing to add."""
+        """The sums of all processes, gathered on each."""
         if self.team.world == 1:
             return self
         parts: list[Any] = [None] * self.team.world
-        own = {
+        pieces = {
             key: {name: value.numpy() for name, value in sums.items()}
             for key, sums in self.partial.pieces.items()
         }
-        dist.all_gather_object(parts, own)
+        dist.all_gather_object(parts, pieces)
         joined = Shards(Partial(None, {}), Processes())
-        for key, sums in (each for part in parts for each in part.items()):
-            joined._insert(
-                _block(key), {name: torch.from_numpy(value) for name, value in sums.items()}
-            )
+        for part in parts:
+            for key, arrays in part.items():
+                sums = {name: torch.from_numpy(array) for name, array in arrays.items()}
+                joined._insert(_block(key), sums)
         return joined
 
 
@@ -193,13 +191,13 @@ def _block(key: str) -> Block:
 
 
 def _neighbour(block: Block) -> Block:
-    """The block with which this one makes the next larger."""
+    """The block that makes a block of twice the size together with this one."""
     first, count = block
     return (first ^ count, count)
 
 
 def _added(some: Numbers, more: Numbers) -> dict[str, Tensor]:
-    return {
-        **some,
-        **{name: some[name] + value if name in some else value for name, value in more.items()},
-    }
+    total = dict(some)
+    for name, value in more.items():
+        total[name] = total[name] + value if name in total else value
+    return total

@@ -1,4 +1,4 @@
-"""Questions that every image answers on its own: the answer is the mean over images, with its interval."""
+"""Probes that give one array per image and unit: their result is the mean over images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from vitreous.specimen.observe import Sites
 
 
 class PerImage(Probe):
-    """`values` gives, for a unit, an array for each image; NaN where an image has nothing to say."""
+    """A probe whose `values` are an array per image and unit; NaN where an image has no value."""
 
     value: ClassVar[tuple[Column, ...]]
     """The columns value, low, high and n, as `vitreous.results.estimate` makes them."""
@@ -37,25 +37,25 @@ class PerImage(Probe):
 
     @abstractmethod
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
-        """(b, …) one array an image."""
+        """(b, …) one array per image."""
 
     def entries(self, subject: Subject, unit: Unit, axis: int, size: int) -> Sequence[Any]:
-        """What the column of an axis holds: 0, 1, 2, … unless a probe knows better."""
+        """Entries of the column of an axis (default: 0, 1, 2, …)."""
         return range(size)
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
         return {sum_key(subject, unit): PerImageValues(self.values(subject, unit, sites))}
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         columns = (*UNIT_COLUMNS, *self.axes, *self.value)
-        table, replicates = tabulate(self.rows(sums, asked), columns)
+        table, replicates = tabulate(self.rows(sums, subjects), columns)
         return Result(self.name, table, columns, self.views, replicates=replicates)
 
-    def rows(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> list[dict[str, Any]]:
-        """One for every unit and entry of its array."""
+    def rows(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> list[dict[str, Any]]:
+        """One row for every unit and entry of its array."""
         return [
             row
-            for subject in asked
+            for subject in subjects
             for unit in subject.specimen.units
             if sum_key(subject, unit, "sum") in sums
             for row in self._rows(subject, unit, sums)
@@ -64,17 +64,19 @@ class PerImage(Probe):
     def _rows(
         self, subject: Subject, unit: Unit, sums: Mapping[str, Tensor]
     ) -> Iterator[dict[str, Any]]:
-        found, count = mean_over_images(sums, sum_key(subject, unit))
-        names = [
-            self.entries(subject, unit, axis, size) for axis, size in enumerate(found.value.shape)
-        ]
-        for place in np.ndindex(found.value.shape):
-            at = {column.name: names[axis][place[axis]] for axis, column in enumerate(self.axes)}
-            yield {**where(subject, unit), **at, "value": found[place], "n": count[place]}
+        mean, count = mean_over_images(sums, sum_key(subject, unit))
+        shape = mean.value.shape
+        entries = [self.entries(subject, unit, axis, size) for axis, size in enumerate(shape)]
+        for place in np.ndindex(shape):
+            at = {column.name: entries[axis][place[axis]] for axis, column in enumerate(self.axes)}
+            yield {**where(subject, unit), **at, "value": mean[place], "n": count[place]}
 
 
 def sum_over_images(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
-    """Sums of what is known, and how often something was, for all names at once."""
+    """`name/sum` of the values (b, …) that are not NaN, and `name/count` of those, for all names.
+
+    Both have the shape (1 + REPEATS, …). All names of a device are summed in two products.
+    """
     sums: Sums = {}
     for device in dict.fromkeys(values.device for values in given.values()):
         here = {name: values for name, values in given.items() if values.device == device}
@@ -93,7 +95,7 @@ def sum_over_images(batch: Batch, given: Mapping[str, Tensor]) -> Sums:
 
 
 def mean_over_images(sums: Mapping[str, Tensor], name: str) -> tuple[Estimate, np.ndarray]:
-    """Mean over the images that had something to say, and their number."""
+    """Mean over the images that have a value, with its interval, and their number."""
     total, count = (sums[f"{name}/{part}"].numpy() for part in ("sum", "count"))
     with np.errstate(invalid="ignore", divide="ignore"):
         return estimated(total / count, count[0]), count[0].astype(np.int64)

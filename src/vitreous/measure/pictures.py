@@ -70,10 +70,10 @@ class Pictured(Probe):
             else {}
         )
 
-    def seen(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> list[int]:
+    def seen(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> list[int]:
         """The images that have passed through every model; all of them, unless an inspection was interrupted."""
         none = torch.zeros(len(self.rows))
-        passed = [sums.get(sum_key(subject, None, "seen"), none) > 0 for subject in asked]
+        passed = [sums.get(sum_key(subject, None, "seen"), none) > 0 for subject in subjects]
         return torch.stack(passed).all(0).nonzero()[:, 0].tolist()
 
     def thumbnails(self, slots: Sequence[int]) -> np.ndarray:

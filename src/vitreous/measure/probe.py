@@ -1,9 +1,10 @@
-"""What a question is: something that adds up numbers while images stream by, and turns the sums into a `Result`.
+"""The base class of probes, which sum numbers over images and turn the sums into a `Result`.
 
-A probe's whole state is a dict of float64 sums. Merging shards, joining processes and going on after an interruption
-are all addition, and cannot disagree. Intervals come from the same sums: each is kept 1 + `REPEATS` times, once as it
-is and `REPEATS` times with every image counted as often as a Poisson number of mean one says, which depends on the
-image's number and the seed alone. That is the bootstrap over images for any statistic, without keeping single images.
+The state of a probe is a dict of float64 sums. Merging shards, joining processes and resuming are
+all addition, and cannot disagree. Intervals come from the same sums by the Poisson bootstrap: each
+is kept 1 + `REPEATS` times, once as it is and `REPEATS` times with every image weighted by a Poisson
+number of mean one, which depends on the number of the image and the seed alone. So any statistic
+has a bootstrap over images, although no single image is kept.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Site, Sites
 
 REPEATS = 200
-"""Bootstrap replicates; their standard deviation, of which intervals are made, is then known to 5 %."""
+"""Bootstrap replicates; with 200, their standard deviation is known to 5 %."""
 
 Sums = dict[str, Tensor]
 Part = Literal["images", "labels", "weights"]
@@ -39,20 +40,23 @@ PARTS: tuple[Part, ...] = get_args(Part)
 
 @dataclass(frozen=True)
 class PerImageValues:
-    """Something that every image of a batch says by itself. A probe hands it over as it is, and it is summed together
-    with what all other probes hand over: a GPU starts two large products sooner than hundreds of small ones."""
+    """One array per image of a batch, still to be summed.
+
+    The values of all probes are summed together: a GPU starts two large products sooner than
+    hundreds of small ones.
+    """
 
     values: Tensor
-    """(b, …) an array an image, NaN where it has nothing to say."""
+    """(b, …); NaN where an image has no value."""
 
 
 Updates = Mapping[str, "Tensor | PerImageValues"]
-"""What a probe makes of something seen: sums by name, or what is still to be summed, to `name/sum` and `name/count`."""
+"""By name: sums, or values of images, which are summed to `name/sum` and `name/count`."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is inspected: models, images, and the seed of whatever is drawn."""
+    """What is measured: models, images, and the random seed."""
 
     subjects: tuple[Subject, ...]
     data: Dataset
@@ -63,18 +67,19 @@ class Setting:
 
     @cached_property
     def distinct(self) -> Tensor:
-        """(n,) whether an image is the first with its pixels: false for copies of an earlier one."""
-        seen: set[bytes] = set()
-        found = []
-        for part in self.data.images.split(256):
-            for image in part.cpu().contiguous().flatten(1).numpy():
+        """(n,) whether each image is the first with its pixels; False for copies of earlier ones."""
+        digests: set[bytes] = set()
+        distinct = []
+        for chunk in self.data.images.split(256):
+            for image in chunk.cpu().contiguous().flatten(1).numpy():
                 digest = blake2b(image.data, digest_size=16).digest()
-                found.append(digest not in seen)
-                seen.add(digest)
-        return torch.tensor(found, dtype=torch.bool)
+                distinct.append(digest not in digests)
+                digests.add(digest)
+        return torch.tensor(distinct, dtype=torch.bool)
 
     @property
     def copies(self) -> int:
+        """Number of images that are copies of earlier ones."""
         return int((~self.distinct).sum())
 
     @property
@@ -82,40 +87,41 @@ class Setting:
         return bool((self.data.labels >= 0).all()) and len(self.data.classes) > 0
 
     def unmarkable(self, subject: Subject) -> str:
-        """Why a model's answers cannot be marked right or wrong, as a sentence; empty if they can."""
+        """Why the predictions of a model cannot be compared with labels, or an empty string."""
         classes = self.data.classes
         if not self.labelled:
-            return f"Images of {self.data.name!r} have no labels, so nobody knows which answers are right."
+            return f"Images of {self.data.name!r} have no labels to compare predictions with."
         if subject.outputs is None:
             return "Its output is not a score for each class."
         if subject.outputs != len(classes):
             return (
-                f"It tells {subject.outputs} classes apart, and {self.data.name!r} has {len(classes)}. For some of its "
-                "classes, give a Dataset with all class names of the model as `classes` and labels that count in them."
+                f"It has {subject.outputs} classes, and {self.data.name!r} has {len(classes)}. For "
+                "some of its classes, give a Dataset with all class names of the model as `classes`."
             )
         if subject.classes and subject.classes != classes:
-            which = next(
-                pair for pair in zip(subject.classes, classes, strict=True) if pair[0] != pair[1]
+            pairs = zip(subject.classes, classes, strict=True)
+            own, given = next(pair for pair in pairs if pair[0] != pair[1])
+            return (
+                f"It was trained for other classes: its {own!r} is {given!r} in {self.data.name!r}."
             )
-            return f"It was trained for other classes: its {which[0]!r} is {which[1]!r} in {self.data.name!r}."
         return ""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Images that pass together."""
+    """Images that pass through a model together."""
 
     rows: Tensor
-    """(b,) numbers of the images in the set."""
+    """(b,) numbers of the images in the data set."""
     images: Tensor
-    """(b, 3, height, width) uint8, as the set has them."""
+    """(b, 3, height, width) uint8."""
     labels: Tensor
-    """(b,) -1 where unknown."""
+    """(b,); -1 where unknown."""
     seed: int = 0
     whole: bool = True
-    """Whether the batch is a whole shard; where memory is short it is a part of one."""
+    """Whether the batch is a whole shard; where memory is short it is part of one."""
     device: torch.device | None = None
-    """Where everything is sent as soon as the batch is made, so that a GPU need not wait for it."""
+    """Where everything is sent at once, so that a GPU need not wait for it."""
 
     def __post_init__(self) -> None:
         if self.device is not None:
@@ -127,13 +133,9 @@ class Batch:
 
     @cached_property
     def weights(self) -> Tensor:
-        """(1 + REPEATS, b) how often each image counts: once, and then as drawn for each resampling."""
-        return torch.cat(
-            [
-                torch.ones(1, len(self), dtype=torch.float64),
-                torch.from_numpy(streams(self.rows.tolist(), self.seed)).T,
-            ]
-        )
+        """(1 + REPEATS, b) how often each image counts: once, then as drawn for each replicate."""
+        drawn = torch.from_numpy(streams(self.rows.tolist(), self.seed)).T
+        return torch.cat([torch.ones(1, len(self), dtype=torch.float64), drawn])
 
     @cached_property
     def _sent(self) -> dict[tuple[Part, torch.device], Arriving]:
@@ -147,30 +149,30 @@ class Batch:
         self._sent[part, device] = to_device(getattr(self, part), device)
 
     def on(self, device: torch.device, part: Part) -> Tensor:
-        """Images, labels or weights there, brought once: a transfer to a GPU takes as long as a model."""
+        """Images, labels or weights on a device; each is transferred once."""
         if (part, device) not in self._sent:
             self._send(part, device)
         return self._sent[part, device]()
 
     def prepared(self, subject: Subject) -> Tensor:
-        """The images as a model wants them, made once."""
+        """The images as a model takes them; computed once."""
         if subject.name not in self._prepared:
             self._prepared[subject.name] = subject.prepare(self.on(subject.device, "images"))
         return self._prepared[subject.name]
 
     def total(self, values: Tensor) -> Tensor:
-        """(1 + REPEATS, …) sums over the batch of one value (or array of values) an image.
+        """(1 + REPEATS, …) weighted sums over the images of `values` (b, …).
 
-        They stay on the device of the values: a GPU that has to hand over every number as it comes waits all the time.
+        They stay on the device of the values, because each transfer would make a GPU wait.
         """
         flat = values.detach().double().reshape(len(self), prod(values.shape[1:]))
         return (self.on(flat.device, "weights") @ flat).reshape(-1, *values.shape[1:])
 
 
 def times(row: int, seed: int) -> np.ndarray:
-    """(REPEATS,) how often image `row` counts in each resampling."""
-    found: np.ndarray = streams([row], seed)[0]
-    return found
+    """(REPEATS,) how often image `row` counts in each replicate."""
+    weights: np.ndarray = streams([row], seed)[0]
+    return weights
 
 
 def streams(rows: Sequence[int], seed: int) -> np.ndarray:
@@ -182,7 +184,7 @@ def streams(rows: Sequence[int], seed: int) -> np.ndarray:
 
 
 def interval(replicates: Tensor | np.ndarray, count: Any) -> Interval:
-    """Value and 95 % interval of a statistic given as (1 + REPEATS, …); without an interval for a single image."""
+    """Value and 95 % interval of a statistic given as (1 + REPEATS, …); no interval for one image."""
     values = np.asarray(replicates, dtype=np.float64)
     found = from_replicates(values[0], values[1:], count)
     unknown = np.isnan(values[0])
@@ -190,7 +192,7 @@ def interval(replicates: Tensor | np.ndarray, count: Any) -> Interval:
 
 
 def estimated(replicates: Tensor | np.ndarray, count: Any) -> Estimate:
-    """A statistic given as (1 + REPEATS, …), with its interval and its replicates."""
+    """Value, 95 % interval and replicates of a statistic given as (1 + REPEATS, …)."""
     values = np.asarray(replicates, dtype=np.float64)
     found = interval(values, count)
     return Estimate(
@@ -199,22 +201,23 @@ def estimated(replicates: Tensor | np.ndarray, count: Any) -> Estimate:
 
 
 class Probe(Measurement, ABC):
-    """One question. An instance serves one inspection; options are its arguments, with defaults.
+    """A measurement in one pass over the images. An instance serves one inspection; fields are options.
 
-    The order of calls: `begin`; then for every shard `start_shard`, and for every model `see` with each unit that was
-    not refused, as soon as the unit has computed, and `end` with the model's output; `close` when all models have seen
-    the shard; at last `answer`. What `see`, `end` and `close` return is added up under its keys. What a probe keeps on
-    itself between `see` and `close` it forgets at `start_shard`: a shard is begun again where memory ran out.
+    The order of calls: `begin`; then for every shard `start_shard`, and for every model `update`
+    with each unit that was not refused, as soon as the unit has computed, and `update_output` with
+    the output of the model; `end_shard` when all models have seen the shard; at last `answer`. What
+    `update`, `update_output` and `end_shard` return is summed under its keys. What a probe keeps in
+    between it forgets at `start_shard`, because a shard begins again when memory runs out.
     """
 
     sites: tuple[Site, ...] = ()
-    """What to look at in every unit; nothing for questions to the weights or the output alone."""
+    """What to observe in every unit; empty for probes of weights or outputs alone."""
     setting: Setting
 
     @property
     def shard_multiple(self) -> int:
-        """Images that are compared with each other: shards hold whole numbers of so many, so that no result depends on
-        how images are divided."""
+        """Images that are compared with each other. Shards hold multiples of this number, so that no
+        result depends on how images are divided."""
         return 1
 
     def begin(self, setting: Setting) -> None:
@@ -222,45 +225,47 @@ class Probe(Measurement, ABC):
         self.setting = setting
 
     def unsuited(self, subject: Subject) -> str:
-        """Why the whole model cannot be asked, as a sentence; empty if it can."""
+        """Why the probe does not suit a model, as a sentence; empty if it does."""
         return ""
 
     def refuses(self, subject: Subject, unit: Unit) -> str | None:
-        """Why a unit cannot be asked, as a sentence; empty if that goes without saying; None if it can."""
+        """Why the probe cannot measure a unit: a sentence, or an empty string where the reason is
+        obvious; None if it can."""
         return None if self.sites else ""
 
     def start_shard(self) -> None:
-        """Forget what was kept on the way."""
+        """Forget what was kept for the last shard."""
         return
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
-        """A unit has computed."""
+        """Sums of one unit, called as soon as the unit has computed."""
         return {}
 
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Updates:
-        """A model has computed."""
+        """Sums of one model, called with its output."""
         return {}
 
     def end_shard(self, shard: Batch) -> Sums:
-        """All models have seen the shard."""
+        """Sums of the whole shard, called when it has passed through all models."""
         return {}
 
     @abstractmethod
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        """The result, for the models that could be asked, at least one."""
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
+        """The result, from the sums over all images, for the models that the probe suits."""
 
 
 def sum_key(subject: Subject, unit: Unit | None = None, what: str = "") -> str:
-    """Under which a sum is kept: `vit/12/distance`."""
-    return "/".join(
-        str(part)
-        for part in (subject.name, None if unit is None else unit.index, what)
-        if part not in (None, "")
-    )
+    """The name of a sum: `vit/12/distance`."""
+    parts = [subject.name]
+    if unit is not None:
+        parts.append(str(unit.index))
+    if what:
+        parts.append(what)
+    return "/".join(parts)
 
 
 def where(subject: Subject, unit: Unit) -> dict[str, Any]:
-    """The first columns of a row."""
+    """The first cells of a row: model, unit, kind, stage and depth."""
     return {
         "model": subject.name,
         "unit": unit.name,

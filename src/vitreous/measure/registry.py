@@ -1,4 +1,4 @@
-"""A folder of measurements, one in a file: the folder is the registry, and reading it imports nothing."""
+"""A folder of measurements, one per file. The folder is the registry; listing it imports nothing."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ class Registry:
     package: str
     folder: Path
     what: str
-    """What one of them is called."""
+    """What one measurement is called."""
     listing: str
-    """What `vitreous list` calls them."""
+    """The word after `vitreous list`."""
 
     def names(self) -> list[str]:
-        """All of them."""
+        """Names of all measurements of the folder, sorted."""
         return sorted(path.stem for path in self.folder.glob("*.py") if path.stem != "__init__")
 
     def check(self, name: str) -> None:
-        """Whether there is such a question; an error with the nearest names if not."""
+        """Raise an error with the nearest names if there is no such measurement."""
         if name not in self.names():
             raise UnknownName(
                 self.what, name, self.names(), f"`vitreous list {self.listing}` shows them all."
             )
 
     def named(self, name: str) -> type[Any]:
-        """The first class that the file of this name offers."""
+        """The class of a measurement: the first name in `__all__` of its file."""
         self.check(name)
         module = import_module(f"{self.package}.{name}")
-        found: type[Any] = module.__dict__[module.__all__[0]]
-        return found
+        measurement: type[Any] = getattr(module, module.__all__[0])
+        return measurement
 
     def source(self, name: str) -> ast.Module:
-        """The file, parsed and not run."""
+        """The syntax tree of a file, which is not run."""
         return ast.parse((self.folder / f"{name}.py").read_text(encoding="utf-8"))
 
     def summary(self, name: str) -> str:
-        """What a question asks: the first line of its file, which would take seconds to import."""
+        """What is measured: the first line of the file, read without importing it."""
         with (self.folder / f"{name}.py").open(encoding="utf-8") as file:
             return file.readline().strip().strip('"')

@@ -1,8 +1,8 @@
-"""One pass over the images: what is asked, of whom, and the way of a shard through all models.
+"""One pass over the images: a shard passes through all models, and every unit goes to the probes.
 
-The images are divided into shards. A shard passes through every model; the taps of a model's graph hand each unit to
-the probes as soon as it has computed, and what the probes make of it is added to their sums. Shards are what processes
-share, what is begun again where memory runs out, and what an interrupted inspection goes on from.
+The graph of a model hands each unit to the probes as soon as it has computed, and what they return
+is added to their sums. Processes share the shards, a shard begins again when memory runs out, and an
+interrupted inspection resumes after the last complete shard.
 """
 
 from __future__ import annotations
@@ -34,82 +34,80 @@ from vitreous.specimen.observe import Sites
 log = logging.getLogger("vitreous")
 
 Forward = Callable[[int], None]
-"""Moves the progress bar on: by the images that have passed through one model, or by the pieces of an analysis."""
-Found = Callable[[], Sums]
-"""What was found, as soon as it is called for; a GPU may still be at work on it."""
+"""Moves the progress bar: by images that passed through one model, or by pieces of an analysis."""
+Fetch = Callable[[], Sums]
+"""Waits for sums that a GPU may still be computing."""
 BROKEN = "broken"
-"""Before the name of a model: whether it gave a number that is not finite."""
+"""Prefix of the sum that says whether the output of a model has a number that is not finite."""
 
 
 @dataclass
 class Pass:
-    """Probes, what they look at, and how many images pass at a time."""
+    """Probes, the models and images they run on, and how many images pass at a time."""
 
     probes: tuple[Probe, ...]
     setting: Setting
     size: int
-    """Images of a shard; made a multiple of what probes compare with each other."""
+    """Images per shard; rounded up to a multiple of what probes compare with each other."""
     batch: int
-    """Images that pass together; halved whenever memory does not suffice."""
-    wanted: dict[str, dict[str, list[Probe]]] = field(default_factory=dict)
-    """Model, unit: the probes that look at it."""
+    """Images per forward pass; halved when memory does not suffice."""
+    probes_of: dict[str, dict[str, list[Probe]]] = field(default_factory=dict)
+    """Model, unit: the probes that observe it."""
     left_out: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Probe, model: why it, or which of its units, could not be asked."""
+    """Probe, model: why the model, or some of its units by name, cannot be measured."""
 
     def __post_init__(self) -> None:
         for probe in self.probes:
             probe.begin(self.setting)
             for subject in self.setting.subjects:
-                self._ask(probe, subject)
-        together = lcm(*(probe.shard_multiple for probe in self.probes))
-        self.size = -(-self.size // together) * together
+                self._assign(probe, subject)
+        multiple = lcm(*(probe.shard_multiple for probe in self.probes))
+        self.size = -(-self.size // multiple) * multiple
 
-    def _ask(self, probe: Probe, subject: Subject) -> None:
-        units = self.wanted.setdefault(subject.name, {})
+    def _assign(self, probe: Probe, subject: Subject) -> None:
+        """Note which units of a model a probe observes, and why it leaves out the others."""
+        units = self.probes_of.setdefault(subject.name, {})
         reasons = self.left_out.setdefault(probe.name, {})
         if why := probe.unsuited(subject):
             reasons[subject.name] = why
             return
         refused = {unit.name: probe.refuses(subject, unit) for unit in subject.specimen.units}
-        willing = [name for name, why in refused.items() if why is None]
-        if probe.sites and not willing:
-            reasons[subject.name] = next(
-                (why for why in refused.values() if why), "No unit can be asked this."
-            )
+        observed = [name for name, why in refused.items() if why is None]
+        given = {name: why for name, why in refused.items() if why}
+        if probe.sites and not observed:
+            reasons[subject.name] = next(iter(given.values()), "It suits none of its units.")
             return
-        for name in willing:
+        for name in observed:
             units.setdefault(name, []).append(probe)
-        if said := {name: why for name, why in refused.items() if why}:
-            reasons[subject.name] = said
+        if given:
+            reasons[subject.name] = given
 
-    def asked(self, probe: Probe) -> list[Subject]:
-        """The models that can be asked."""
-        refused = self.left_out[probe.name]
-        return [
-            each for each in self.setting.subjects if not isinstance(refused.get(each.name), str)
-        ]
+    def suits(self, probe: Probe, subject: Subject) -> bool:
+        """Whether a probe can measure a model, or at least some of its units."""
+        return not isinstance(self.left_out[probe.name].get(subject.name), str)
+
+    def suited(self, probe: Probe) -> list[Subject]:
+        """The models that a probe can measure."""
+        return [subject for subject in self.setting.subjects if self.suits(probe, subject)]
 
     @property
     def shards(self) -> int:
         return -(-len(self.setting.data) // self.size)
 
     def images(self, number: int) -> int:
-        """How many images a shard has; the last may have fewer."""
+        """Number of images of a shard; the last may have fewer."""
         return min(self.size, len(self.setting.data) - number * self.size)
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the sums depend on."""
+        """Everything that the sums depend on."""
+        models = {}
+        for each in self.setting.subjects:
+            normalisation = {"mean": list(each.mean), "std": list(each.std)}
+            models[each.name] = {"fingerprint": each.fingerprint, **normalisation}
         return {
             "vitreous": __version__,
-            "models": {
-                each.name: {
-                    "fingerprint": each.fingerprint,
-                    "mean": list(each.mean),
-                    "std": list(each.std),
-                }
-                for each in self.setting.subjects
-            },
+            "models": models,
             "data": self.setting.data.fingerprint,
             "probes": {probe.name: options_of(probe) for probe in self.probes},
             "shard": self.size,
@@ -122,27 +120,26 @@ class Pass:
         forward: Forward = lambda count: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[tuple[int, Sums]]:
-        """The sums of some shards by number, until told to stop.
+        """Yield numbers and sums of some shards, until `stop()`.
 
-        A GPU never stands still: images of the next shard are made ready and sent while it computes, and it is given
-        that shard before its sums of the last one are waited for.
+        A GPU is never idle: images of the next shard are prepared and sent while it computes, and
+        it gets that shard before its sums of the last one are fetched.
         """
-        waiting: list[tuple[int, Found]] = []
-        with ThreadPoolExecutor(1) as beside:
+        on_gpu = self.device is not None
+        waiting: list[tuple[int, Fetch]] = []
+        with ThreadPoolExecutor(1) as background:
             ready: dict[int, Future[Batch]] = {}
             for number, after in zip_longest(numbers, numbers[1:]):
                 if stop():
                     break
-                if (
-                    after is not None and self.device is not None and self.batch >= self.size
-                ):  # there is room for two
-                    ready[after] = beside.submit(self._batch, self.rows(after), True)
+                if after is not None and on_gpu and self.batch >= self.size:  # room for two shards
+                    ready[after] = background.submit(self._batch, self.rows(after), True)
                 waiting.append((number, self.begin(number, forward, ready.pop(number, None))))
-                while len(waiting) > (1 if self.device is not None else 0):
-                    first, found = waiting.pop(0)
-                    yield first, found()
-        for last, found in waiting:
-            yield last, found()
+                while len(waiting) > (1 if on_gpu else 0):
+                    first, fetch = waiting.pop(0)
+                    yield first, fetch()
+        for last, fetch in waiting:
+            yield last, fetch()
 
     def rows(self, number: int) -> Tensor:
         """Numbers of a shard's images."""
@@ -154,55 +151,53 @@ class Pass:
 
     def begin(
         self, number: int, forward: Forward = lambda count: None, ready: Future[Batch] | None = None
-    ) -> Found:
-        """Pass one shard, again with smaller batches for as long as memory does not suffice; its sums when called."""
+    ) -> Fetch:
+        """Pass one shard, with smaller batches while memory does not suffice; returns what fetches
+        its sums."""
         rows, prepared, passed = self.rows(number), ready, list[int]()
 
-        def attempt() -> Found:
-            whole = prepared.result() if prepared else self._batch(rows, whole=True)
-            return self._begin(rows, whole, passed, forward)
+        def attempt() -> Fetch:
+            shard = prepared.result() if prepared else self._batch(rows, whole=True)
+            return self._begin(rows, shard, passed, forward)
 
         def again() -> None:
             nonlocal prepared
-            prepared = None  # with all that was made of its images
+            prepared = None  # frees the images and what was computed from them
             forward(-sum(passed))
             passed.clear()
 
         return halving(self, len(rows), attempt, again)
 
     @torch.no_grad()
-    def _begin(self, rows: Tensor, whole: Batch, passed: list[int], forward: Forward) -> Found:
+    def _begin(self, rows: Tensor, shard: Batch, passed: list[int], forward: Forward) -> Fetch:
         sums: Sums = {}
         for probe in self.probes:
             probe.start_shard()
         for part in rows.split(self.batch):
-            batch = whole if len(part) == len(rows) else self._batch(part, whole=False)
+            batch = shard if len(part) == len(rows) else self._batch(part, whole=False)
             for subject in self.setting.subjects:
-                self._look(subject, batch, sums)
+                self._pass(subject, batch, sums)
                 passed.append(len(part))
                 forward(len(part))
         for probe in self.probes:
-            _add(sums, probe, probe.end_shard(whole), {})
-        arriving = fetched(sums)
+            _add(sums, probe, probe.end_shard(shard), {})
+        arriving = start_transfer(sums)
 
-        def found() -> Sums:
-            here = arriving()
+        def fetch() -> Sums:
+            arrived = arriving()
             for subject in self.setting.subjects:
-                if bool(here.pop(f"{BROKEN}:{subject.name}")):
-                    raise VitreousError(
-                        broken(
-                            subject, (self._batch(part, False) for part in rows.split(self.batch))
-                        )
-                    )
-            return here
+                if bool(arrived.pop(f"{BROKEN}:{subject.name}")):
+                    batches = (self._batch(part, False) for part in rows.split(self.batch))
+                    raise VitreousError(describe_broken(subject, batches))
+            return arrived
 
-        return found
+        return fetch
 
     @cached_property
     def device(self) -> torch.device | None:
-        """The GPU, if one is at work."""
-        found = (subject.device for subject in self.setting.subjects)
-        return next((device for device in found if device.type == "cuda"), None)
+        """The GPU that models are on, if any."""
+        devices = (subject.device for subject in self.setting.subjects)
+        return next((device for device in devices if device.type == "cuda"), None)
 
     def _batch(self, rows: Tensor, whole: bool) -> Batch:
         data, part = self.setting.data, slice(int(rows[0]), int(rows[-1]) + 1)
@@ -210,36 +205,35 @@ class Pass:
             rows, data.images[part], data.labels[part], self.setting.seed, whole, self.device
         )
 
-    def _look(self, subject: Subject, batch: Batch, sums: Sums) -> None:
-        looking, waiting = self.wanted[subject.name], dict[str, Tensor]()
-        sites = tuple(
-            dict.fromkeys(
-                site for probes in looking.values() for probe in probes for site in probe.sites
-            )
-        )
+    def _pass(self, subject: Subject, batch: Batch, sums: Sums) -> None:
+        """Pass a batch through one model and add what the probes return to the sums."""
+        probes_of = self.probes_of[subject.name]
+        per_image: dict[str, Tensor] = {}
+        sites = [site for probes in probes_of.values() for probe in probes for site in probe.sites]
 
-        def each(unit: Unit, seen: Sites) -> None:
-            for probe in looking.get(unit.name, ()):
-                _add(sums, probe, probe.update(subject, unit, seen, batch), waiting)
+        def each(unit: Unit, observed: Sites) -> None:
+            for probe in probes_of.get(unit.name, ()):
+                _add(sums, probe, probe.update(subject, unit, observed, batch), per_image)
 
         images = batch.prepared(subject)
-        if looking:
-            output = subject.specimen.observe(images, sites, list(looking), each=each).output
+        if probes_of:
+            distinct, units = tuple(dict.fromkeys(sites)), list(probes_of)
+            output = subject.specimen.observe(images, distinct, units, each=each).output
         else:
             output = subject.specimen(images)
         for probe in self.probes:
-            if not isinstance(self.left_out[probe.name].get(subject.name), str):
-                _add(sums, probe, probe.update_output(subject, output, batch), waiting)
-        for name, value in sum_over_images(batch, waiting).items():
+            if self.suits(probe, subject):
+                _add(sums, probe, probe.update_output(subject, output, batch), per_image)
+        for name, value in sum_over_images(batch, per_image).items():
             _put(sums, name, value)
         _put(sums, f"{BROKEN}:{subject.name}", _not_finite(output))
 
 
-def _add(sums: Sums, probe: Probe, seen: Updates, waiting: dict[str, Tensor]) -> None:
-    """To the sums, or to what is summed when the model has computed."""
-    for name, value in seen.items():
+def _add(sums: Sums, probe: Probe, updates: Updates, per_image: dict[str, Tensor]) -> None:
+    """Add updates to the sums; values of images wait in `per_image` until the model has computed."""
+    for name, value in updates.items():
         if isinstance(value, PerImageValues):
-            waiting[f"{probe.name}:{name}"] = value.values
+            per_image[f"{probe.name}:{name}"] = value.values
         else:
             _put(sums, f"{probe.name}:{name}", value.detach().double())
 
@@ -248,48 +242,50 @@ def _put(sums: Sums, name: str, value: Tensor) -> None:
     sums[name] = sums[name] + value.to(sums[name].device) if name in sums else value
 
 
-def fetched(sums: Sums) -> Found:
-    """On their way to main memory. A GPU hands over its sums all at once: hundreds of small transfers take longer than
-    a model."""
-    there = {name: value.shape for name, value in sums.items() if value.device.type != "cpu"}
-    if not there:
+def start_transfer(sums: Sums) -> Fetch:
+    """Start moving sums to main memory; returns what waits for them.
+
+    A GPU hands over its sums in one piece: hundreds of small transfers take longer than a model.
+    """
+    shapes = {name: value.shape for name, value in sums.items() if value.device.type != "cpu"}
+    if not shapes:
         return lambda: sums
-    arriving = to_memory(torch.cat([sums[name].flatten() for name in there]))
-    names, here = list(sums), {name: value for name, value in sums.items() if name not in there}
+    arriving = to_memory(torch.cat([sums[name].flatten() for name in shapes]))
+    arrived = {name: value for name, value in sums.items() if name not in shapes}
+    names = list(sums)
 
-    def found() -> Sums:
-        parts = arriving().split([shape.numel() for shape in there.values()])
-        arrived = {
-            name: part.reshape(there[name]).clone() for name, part in zip(there, parts, strict=True)
-        }
-        return {name: arrived[name] if name in there else here[name] for name in names}
+    def fetch() -> Sums:
+        parts = arriving().split([shape.numel() for shape in shapes.values()])
+        for (name, shape), part in zip(shapes.items(), parts, strict=True):
+            arrived[name] = part.reshape(shape).clone()
+        return {name: arrived[name] for name in names}
 
-    return found
+    return fetch
 
 
 def _not_finite(output: Any) -> Tensor:
-    """1 if something in it is no finite number: a NaN anywhere in a model reaches its output."""
-    finite = [leaf.isfinite().all() for leaf in tree_leaves(output) if _is_number(leaf)]
+    """1 if the output has a number that is not finite: a NaN anywhere in a model reaches it."""
+    leaves = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+    finite = [leaf.isfinite().all() for leaf in leaves if leaf.is_floating_point()]
     return (~torch.stack(finite).all()).double() if finite else torch.zeros((), dtype=torch.float64)
 
 
 @torch.no_grad()
-def broken(subject: Subject, batches: Iterable[Batch]) -> str:
-    """What to say of a model whose output is not finite: only then it is worth a second pass to see where it began."""
-    where: list[str] = []
+def describe_broken(subject: Subject, batches: Iterable[Batch]) -> str:
+    """The error about a model whose output is not finite; a second pass finds the first such unit."""
+    broken: list[str] = []
 
-    def each(unit: Unit, seen: Sites) -> None:
-        if not where and seen.after is not None and not bool(seen.after.raw.isfinite().all()):
-            where.append(unit.name)
+    def each(unit: Unit, observed: Sites) -> None:
+        after = observed.after
+        if not broken and after is not None and not bool(after.raw.isfinite().all()):
+            broken.append(unit.name)
 
     for batch in batches:
-        if not where:
+        if not broken:
             subject.specimen.observe(batch.prepared(subject), ("after",), each=each)
+    unit = broken[0] if broken else "head"
     return (
-        f"{subject.name} gives NaN or infinite numbers, first after its unit {where[0] if where else 'head'!r}; "
-        "nothing measured on it would mean anything. In half precision numbers overflow early: try model.float()."
+        f"{subject.name} gives NaN or infinite numbers, first after its unit {unit!r}; nothing "
+        "measured on it would mean anything. In half precision numbers overflow early: try "
+        "model.float()."
     )
-
-
-def _is_number(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.is_floating_point()

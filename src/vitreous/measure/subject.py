@@ -1,4 +1,4 @@
-"""A model under inspection: its name in tables, its parts, and how images are made ready for it."""
+"""A model that is measured: its name in tables, its specimen, and how images are prepared for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from vitreous.storage.fingerprints import fingerprint, labelled
 
 Model = nn.Module | Specimen | str
 USUAL = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-"""ImageNet's channels, where neither the model nor the data set says how images are normalised."""
+"""ImageNet's mean and std, used where neither model nor data set says how images are normalised."""
 Source = Literal["model", "data set", "ImageNet"]
 
 log = getLogger("vitreous")
@@ -33,38 +33,40 @@ log = getLogger("vitreous")
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """One of the models side by side."""
+    """One of the models that are measured."""
 
     name: str
     specimen: Specimen
     model: nn.Module | None = None
-    """As it was given; None for a specimen, whose model is not known any more."""
+    """As it was given; None for a specimen, whose model is no longer known."""
     mean: tuple[float, ...] = USUAL[0]
     std: tuple[float, ...] = USUAL[1]
     classes: tuple[str, ...] = ()
-    """Names of the classes it was trained for, where it knows them."""
+    """Names of the classes it was trained for, where known."""
     fingerprint: str = ""
     normalised: Source = "ImageNet"
     """Whose mean and std these are."""
 
     def shown(self, data: Dataset) -> Subject:
-        """The model with the mean and std that its images get: its own if it says them, else those of the data set,
-        else ImageNet's. The only place where this is decided."""
+        """The model with the mean and std of its images: its own, else the data set's, else ImageNet's.
+
+        This is decided nowhere else.
+        """
         if self.normalised == "model":
             return self
         known = (data.mean, data.std) != USUAL
-        _say(self.name, data.name if known else None)
-        mean, std = (self._channels(given) for given in ((data.mean, data.std) if known else USUAL))
+        _warn_of_normalisation(self.name, data.name if known else None)
+        mean, std = map(self._channels, (data.mean, data.std) if known else USUAL)
         return replace(self, mean=mean, std=std, normalised="data set" if known else "ImageNet")
 
     def _channels(self, given: tuple[float, ...]) -> tuple[float, ...]:
-        """Of a set of colour images; a grey model gets the mean over colours."""
+        """One number per channel of the model; a grey model gets the mean over colours."""
         grey = self.specimen.anatomy.image[0] == 1
         return (sum(given) / len(given),) if grey else tuple(map(float, given))
 
     @cached_property
     def outputs(self) -> int | None:
-        """How many classes it tells apart; None if it gives something else than a score for each class."""
+        """Number of classes; None if the output is not a score for each class."""
         with torch.no_grad():
             scores = logits(self.specimen(self.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))))
         return None if scores is None else scores.shape[1]
@@ -74,7 +76,8 @@ class Subject:
         return next((p.device for p in self.specimen.parameters()), torch.device("cpu"))
 
     def prepare(self, images: Tensor) -> Tensor:
-        """uint8 (b, 3, h, w) of any size as the model wants them: size, channels, normalisation, type, device."""
+        """Images (b, 3, h, w) uint8 of any size, as the model takes them: resized, normalised, on
+        its device."""
         channels, *size = self.specimen.anatomy.image
         weight = next(self.specimen.parameters(), torch.empty(0))
         levels = images.to(weight.device).float() / 255
@@ -91,21 +94,23 @@ class Subject:
 
 
 @cache
-def _say(model: str, data: str | None) -> None:
-    """Once for each model and set."""
+def _warn_of_normalisation(model: str, data: str | None) -> None:
+    """Warn once for each model and data set."""
+    if data:
+        instead = f", so they get the mean and std of {data!r}"
+    else:
+        instead = ", nor does the data set, so they get ImageNet's"
     log.warning(
-        "%s does not say how its images are normalised%s; set model.trained_with = {'mean': …, 'std': …} if it was "
-        "trained otherwise.",
+        "%s does not say how its images are normalised%s; set model.trained_with = "
+        "{'mean': …, 'std': …} if it was trained otherwise.",
         model,
-        f", so they get the mean and std of {data!r}"
-        if data
-        else ", nor does the data set, so they get ImageNet's",
+        instead,
     )
 
 
 @cache
 def _per_channel(values: tuple[float, ...], device: torch.device) -> Tensor:
-    """(channels, 1, 1) there, brought once: a GPU finishes everything else before it takes even three numbers."""
+    """(channels, 1, 1) on a device, transferred once: a GPU would wait for each transfer."""
     return torch.tensor(values, device=device).view(-1, 1, 1)
 
 
@@ -117,7 +122,10 @@ def subjects(
     device: torch.device | None = None,
     seed: int = 0,
 ) -> tuple[Subject, ...]:
-    """Open what was given: one model, several, or several by name. Random weights depend on name and seed alone."""
+    """Open one model, several, or a dict that names them.
+
+    Random weights depend on name and seed alone. Equal names are numbered: "vit", "vit (2)".
+    """
     if isinstance(models, Mapping):
         given = [(str(name), model) for name, model in models.items()]
     elif not isinstance(models, (str, nn.Module, Iterable)):
@@ -127,22 +135,22 @@ def subjects(
         given = [(model if isinstance(model, str) else "", model) for model in several]
     if not given:
         raise VitreousError("There is no model to inspect: give at least one.")
-    found: dict[str, Subject] = {}
+    opened: dict[str, Subject] = {}
     with progress("Opening", len(given)) as forward, _one_thread():
         for name, model in given:
             subject = _subject(name, model, image, pretrained, device, seed)
             free, count = subject.name, 1
-            while free in found:
+            while free in opened:
                 count += 1
                 free = f"{subject.name} ({count})"
-            found[free] = replace(subject, name=free)
+            opened[free] = replace(subject, name=free)
             forward(1)
-    return tuple(found.values())
+    return tuple(opened.values())
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """A graph is read with thousands of tiny tensors, for which a second thread is in the way."""
+    """One thread while graphs are read: for thousands of tiny tensors a second one only costs time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -160,7 +168,7 @@ def _subject(
     seed: int,
 ) -> Subject:
     if isinstance(model, str):
-        from vitreous.models.loading import load_model
+        from vitreous.models.loading import load_model  # brings timm, which only names need
 
         with seeded(seed):
             name, model = name or model, load_model(model, pretrained=pretrained, image=image)
@@ -171,7 +179,7 @@ def _subject(
     channels = specimen.anatomy.image[0]
     if channels not in (1, 3):
         raise VitreousError(
-            f"{label} takes images of {channels} channels; Vitreous has colour and grey images, 3 or 1."
+            f"{label} takes images of {channels} channels; Vitreous has images of 3 or 1."
         )
     own = None if isinstance(model, Specimen) else model
     trained = {"mean": USUAL[0], "std": USUAL[1], "label_names": (), **specimen.trained}
@@ -191,7 +199,7 @@ def _subject(
 
 
 def _moved(specimen: Specimen, device: torch.device | None, own: nn.Module | None) -> Specimen:
-    """On the device; a specimen that somebody else holds stays where it is, and a copy goes."""
+    """The specimen on a device; one that the user holds stays where it is, and is copied."""
     weight = next(specimen.parameters(), None)
     if device is None or weight is None or weight.device == torch.empty(0, device=device).device:
         return specimen
@@ -199,7 +207,7 @@ def _moved(specimen: Specimen, device: torch.device | None, own: nn.Module | Non
 
 
 def logits(output: Any) -> Tensor | None:
-    """(b, classes) out of whatever a model returns; None if there is no score for each class in it."""
+    """Scores (b, classes) from what a model returns; None if it has no score for each class."""
     if isinstance(output, Mapping):
         output = output.get("logits")
     elif isinstance(output, (tuple, list)) and output:

@@ -99,7 +99,7 @@ def test_who_cannot_join_is_left_out_and_who_is_alone_is_told() -> None:
         {"a": Linear(), "b": Linear(3), "c": Linear(seed=2)}, data(), ["ensemble"]
     )
     assert found["ensemble"].about["members"] == ["a", "c"]
-    assert "tells 3 classes apart" in found["ensemble"].about["left_out"]["b"]
+    assert "has 3 classes" in found["ensemble"].about["left_out"]["b"]
     alone = vitreous.analyse({"a": Linear(), "b": Linear(3)}, data(), ["ensemble"]).left_out[
         "ensemble"
     ]
@@ -109,7 +109,7 @@ def test_who_cannot_join_is_left_out_and_who_is_alone_is_told() -> None:
         in vitreous.analyse(models(), noise(5, classes=0), ["ensemble"]).left_out["ensemble"]["a"]
     )
     with pytest.raises(
-        VitreousError, match=r"nano:vit cannot join the ensemble. It tells 10 classes apart"
+        VitreousError, match=r"nano:vit cannot join the ensemble. It has 10 classes"
     ):
         Ensemble(others=("nano:vit",))({"a": Linear(side=32)}, noise(5, 32))
     with pytest.raises(VitreousError, match="name each member once"):

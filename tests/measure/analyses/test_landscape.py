@@ -254,7 +254,7 @@ def test_statistics_of_the_batch_are_those_of_training_mode() -> None:
 def test_interrupted_in_the_middle_of_a_grid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, one = Small(), engine._one
+    model, one = Small(), engine._compute_piece
     done: list[str] = []
 
     def first(work: Any, piece: str, bench: Bench) -> Any:
@@ -263,10 +263,10 @@ def test_interrupted_in_the_middle_of_a_grid(
         done.append(piece)
         return one(work, piece, bench)
 
-    monkeypatch.setattr(engine, "_one", first)
+    monkeypatch.setattr(engine, "_compute_piece", first)
     with pytest.raises(KeyboardInterrupt):
         asked(model, keep=tmp_path)
-    monkeypatch.setattr(engine, "_one", one)
+    monkeypatch.setattr(engine, "_compute_piece", one)
     again = asked(model, keep=tmp_path)
     assert again.table.equals(asked(model).table)
     assert again == asked(model)

@@ -154,7 +154,7 @@ def test_the_model_and_the_random_numbers_of_others_are_untouched(
     model = Dropping(0.4).train()
     model.head.weight.grad = torch.ones_like(model.head.weight)
     model.drop.eval()
-    before, one = state(model), engine._one
+    before, one = state(model), engine._compute_piece
     torch.manual_seed(5)
     wanted = torch.rand(3)
     torch.manual_seed(5)
@@ -164,7 +164,7 @@ def test_the_model_and_the_random_numbers_of_others_are_untouched(
             one(work, piece, bench)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(engine, "_one", during)
+        monkeypatch.setattr(engine, "_compute_piece", during)
         with pytest.raises(KeyboardInterrupt):
             McDropout((2,))(model, noise(6))
     else:

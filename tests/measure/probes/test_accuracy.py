@@ -92,7 +92,7 @@ def test_classes_without_images_have_no_row() -> None:
     ("model", "data", "sentence"),
     [
         ("vit", images(6, classes=0), "Images of 'noise' have no labels"),
-        ("vit", images(6, classes=3), "It tells 5 classes apart, and 'noise' has 3"),
+        ("vit", images(6, classes=3), "It has 5 classes, and 'noise' has 3"),
         (
             "nano:vit",
             "world:textures",
@@ -106,7 +106,7 @@ def test_models_that_cannot_be_marked(model: str, data: Any, sentence: str) -> N
         "vit": vit,
         "features": lambda: torch.nn.Sequential(torch.nn.Conv2d(3, 5, 3)),
     }.get(model, lambda: model)()
-    with pytest.raises(VitreousError, match=f"'accuracy' could not be asked.*{sentence}"):
+    with pytest.raises(VitreousError, match=f"'accuracy' could not be measured.*{sentence}"):
         vitreous.inspect(given, data, ["accuracy", "calibration"], limit=6, image=32, device="cpu")[
             "accuracy"
         ]
@@ -120,7 +120,7 @@ def test_one_model_of_two_can_be_marked() -> None:
     assert set(found.table["model"]) == {"five"}
     assert list(found.about["left_out"]) == ["ten"]
     assert found.about["left_out"]["ten"].startswith(
-        "It tells 10 classes apart, and 'five' has 5. For some of its"
+        "It has 10 classes, and 'five' has 5. For some of its"
     )
 
 

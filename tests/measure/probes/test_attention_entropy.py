@@ -11,7 +11,7 @@ import vitreous
 from measure.probes import attending
 from measure.probes.attending import ask, attention_units, look, opened, random_map
 from measure.probes.noise import noise
-from vitreous.measure.heads import cross_entropy, latest_cross_entropy
+from vitreous.measure.heads import cross_entropy, shared_cross_entropy
 
 
 def test_against_scipy_with_zeros() -> None:
@@ -28,14 +28,14 @@ def test_against_scipy_with_zeros() -> None:
 def test_what_was_asked_last_is_not_confused_with_what_is_asked_now() -> None:
     tokens = [[0, 1, 2]]
     one, other = (random_map(tokens, tokens, 0, ((1, 3), (1, 3))) for _ in range(2))
-    first = latest_cross_entropy(one)
-    assert latest_cross_entropy(one) is first
+    first = shared_cross_entropy(one)
+    assert shared_cross_entropy(one) is first
     torch.testing.assert_close(
-        latest_cross_entropy(other), cross_entropy(other.values, other.queries)
+        shared_cross_entropy(other), cross_entropy(other.values, other.queries)
     )
-    assert not torch.equal(latest_cross_entropy(other), first)
+    assert not torch.equal(shared_cross_entropy(other), first)
     del other
-    torch.testing.assert_close(latest_cross_entropy(one), first)
+    torch.testing.assert_close(shared_cross_entropy(one), first)
 
 
 @pytest.mark.parametrize("name", ["class", "swin", "pvt", "cait"])

@@ -79,7 +79,7 @@ class Accuracy(Probe):
     def _tops(self) -> tuple[int, ...]:
         return (1, 5) if len(self.setting.data.classes) > 5 else (1,)
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         columns: tuple[Column, ...] = (
             Column("model", "category", "The model."),
             Column(
@@ -91,7 +91,7 @@ class Accuracy(Probe):
             *estimate("Share of the images that the model has right.", label="accuracy"),
         )
         table, replicates = tabulate(
-            [row for subject in asked for row in self._rows(subject, sums)], columns
+            [row for subject in subjects for row in self._rows(subject, sums)], columns
         )
         one = table[table["class"] != EVERY].groupby("class", sort=False)["value"].mean()
         hardest = set(one.sort_values(kind="stable").index[:HARDEST])

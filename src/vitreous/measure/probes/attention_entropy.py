@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from vitreous.measure.heads import PerHead, latest_cross_entropy
+from vitreous.measure.heads import PerHead, shared_cross_entropy
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Reference, Result, View, estimate
@@ -68,7 +68,7 @@ class AttentionEntropy(PerHead):
     )
 
     def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
-        return {"value": latest_cross_entropy(seen).diagonal(dim1=1, dim2=2)}
+        return {"value": shared_cross_entropy(seen).diagonal(dim1=1, dim2=2)}
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:

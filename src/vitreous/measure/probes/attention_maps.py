@@ -91,9 +91,9 @@ class AttentionMaps(Pictured):
 
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
-        asked = [subject for subject in setting.subjects if not self.unsuited(subject)]
+        subjects = [subject for subject in setting.subjects if not self.unsuited(subject)]
         every, mean = (
-            {each.name: map_bytes(each, heads) for each in asked} for heads in (True, False)
+            {each.name: map_bytes(each, heads) for each in subjects} for heads in (True, False)
         )
         self.averaged = {name for name, bytes_ in every.items() if bytes_ > self.budget}
         sizes = [mean[name] if name in self.averaged else every[name] for name in every]
@@ -119,14 +119,14 @@ class AttentionMaps(Pictured):
             * float(self.rows[0] in batch.rows),
         }
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        slots = self.seen(sums, asked)
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
+        slots = self.seen(sums, subjects)
         arrays: dict[str, np.ndarray] = {"images": self.thumbnails(slots)}
         rows: list[dict[str, Any]] = []
         tiles: list[np.ndarray] = []
         maps: dict[str, dict[str, Any]] = {}
         for subject, unit in (
-            (s, u) for s in asked for u in s.specimen.units if sum_key(s, u, "maps") in sums
+            (s, u) for s in subjects for u in s.specimen.units if sum_key(s, u, "maps") in sums
         ):
             name = sum_key(subject, unit)
             whole = sums[f"{name}/maps"].numpy()[slots]

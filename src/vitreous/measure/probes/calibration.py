@@ -176,7 +176,7 @@ class Calibration(Probe):
             for part in PARTS
         }
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         columns = (
             Column("model", "category", "The model."),
             Column("measure", "category", "What the value is."),
@@ -195,7 +195,7 @@ class Calibration(Probe):
         )
         rows = [
             row
-            for subject in asked
+            for subject in subjects
             for row in (*self._overall(subject, sums), *self._bins(subject, sums))
         ]
         table, replicates = tabulate(rows, columns)

@@ -217,7 +217,7 @@ class CKA(Probe):
             }
         return sums
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         if "hsic" not in sums:  # the one shard seen so far was too small
             empty = {
                 c.name: pd.Series(dtype=float if c.kind == "quantity" else object) for c in COLUMNS

@@ -105,7 +105,7 @@ class Cost(Probe):
             sum_key(subject, what="images"): torch.tensor(float(len(shown))),
         }
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         columns = (
             Column("model", "category", "The model."),
             Column("parameters", "quantity", "Number of parameters."),
@@ -123,7 +123,7 @@ class Cost(Probe):
             Column("low", "quantity", "The slowest pass.", label="images/s, slowest"),
             Column("high", "quantity", "The fastest pass.", label="images/s, fastest"),
         )
-        rows = [_row(subject, self._itself(subject), sums) for subject in asked]
+        rows = [_row(subject, self._itself(subject), sums) for subject in subjects]
         self._copies.clear()
         table = pd.DataFrame(rows, columns=[column.name for column in columns])
         wide = tuple(

@@ -196,10 +196,10 @@ class Equivariance(Probe):
         _, height, width = subject.specimen.anatomy.image
         return cells(grid, (height, width), shift)
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         rows = [
             row
-            for subject in asked
+            for subject in subjects
             for unit in subject.specimen.units
             for shift in self._shifts(subject)
             for row in self._rows(subject, unit, shift, sums)

@@ -186,10 +186,10 @@ class Filters(Probe):
         }
         return {sum_key(subject, None, what): value for what, value in found.items()}
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         rows: list[dict[str, Any]] = []
         pictures: list[NDArray[np.uint8]] = []
-        for subject in asked:
+        for subject in subjects:
             filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])
             assert filters is not None
             shares, shown = components(filters.double().cpu().numpy())

@@ -219,8 +219,10 @@ class Fourier(Probe):
         self._last = None
         return {}
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        measured = [(s, u) for s in asked for u in s.specimen.units if sum_key(s, u, "sum") in sums]
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
+        measured = [
+            (s, u) for s in subjects for u in s.specimen.units if sum_key(s, u, "sum") in sums
+        ]
         counts = [
             len(half_diagonal(unit.grid, self.nyquist))
             for _, unit in measured

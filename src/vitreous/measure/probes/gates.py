@@ -80,10 +80,10 @@ class Gates(Probe):
     def unsuited(self, subject: Subject) -> str:
         return "" if gate_values(subject) else "It has no gated positional attention."
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         columns = (*UNIT_COLUMNS, *self.columns)
         table = pd.DataFrame(
-            [row for subject in asked for row in _rows(subject)],
+            [row for subject in subjects for row in _rows(subject)],
             columns=[column.name for column in columns],
         )
         return Result(self.name, table, columns, self.views)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from vitreous.measure.heads import latest_cross_entropy, why_hidden, without_attention
+from vitreous.measure.heads import shared_cross_entropy, why_hidden, without_attention
 from vitreous.measure.per_image import PerImage
 from vitreous.measure.probe import Batch, Updates
 from vitreous.measure.section import Section
@@ -83,7 +83,7 @@ class HeadDiversity(PerImage):
 
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
         assert sites.attention is not None
-        return diversity(latest_cross_entropy(sites.attention.probabilities))
+        return diversity(shared_cross_entropy(sites.attention.probabilities))
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:

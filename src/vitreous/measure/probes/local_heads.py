@@ -189,10 +189,10 @@ class LocalHeads(Probe):
                 sums[name] = sums[name] + hsic if name in sums else hsic
         return sums
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         rows = [
             row
-            for subject in asked
+            for subject in subjects
             if (unit := first_attention(subject)) is not None
             and sum_key(subject, unit, "hsic") in sums
             for row in self._rows(subject, unit, sums)

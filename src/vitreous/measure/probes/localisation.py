@@ -226,11 +226,11 @@ class Localisation(Probe):
                     sums[name] = sums[name] + value if name in sums else value
         return sums
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         rows: list[dict[str, Any]] = []
         arrays = {}
         count = int(sums.get("images", torch.zeros(())))
-        for subject in asked:
+        for subject in subjects:
             unit = last_with_places(subject)
             if unit is None or sum_key(subject, unit, "cross") not in sums:
                 continue

@@ -217,10 +217,10 @@ class PositionSimilarity(Probe):
             return "It has no embeddings of positions to compare: it encodes offsets between tokens, inside attention."
         return "It has no table of position embeddings."
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         found = [
             (subject.name, name, table)
-            for subject in asked
+            for subject in subjects
             for name, table in tables(subject).items()
         ]
         similar = [similarity(table) for _, _, table in found]
@@ -230,7 +230,7 @@ class PositionSimilarity(Probe):
             for row in _rows(model, name, each)
         ]
         table = pd.DataFrame(rows, columns=[column.name for column in self.columns])
-        several = len(found) > len(asked)
+        several = len(found) > len(subjects)
         tiles = replace(self.tiles, x="table", facet="model") if several else self.tiles
         arrays = {"sheets": np.stack([tile_sheet(each) for each in similar])}
         return Result(self.name, table, self.columns, (tiles, self.bars), arrays)

@@ -153,11 +153,11 @@ class Rollout(Pictured):
         self.products.pop(subject.name, None)
         return super().update_output(subject, output, batch)
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
-        slots = self.seen(sums, asked)
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
+        slots = self.seen(sums, subjects)
         images, labels = self.thumbnails(slots), self.labels(slots)
         arrays, rows, tiles = {"images": images}, [], []
-        for subject in asked:
+        for subject in subjects:
             units = [
                 unit for unit in subject.specimen.units if sum_key(subject, unit, "rollout") in sums
             ]

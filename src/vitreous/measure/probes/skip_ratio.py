@@ -142,10 +142,10 @@ class SkipRatio(Probe):
                     )
         return seen
 
-    def answer(self, sums: Mapping[str, Tensor], asked: Sequence[Subject]) -> Result:
+    def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         rows = [
             row
-            for subject in asked
+            for subject in subjects
             for unit in subject.specimen.units
             for row in self._rows(subject, unit, sums)
         ]
