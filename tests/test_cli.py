@@ -199,7 +199,7 @@ def test_list_probes(capsys: pytest.CaptureFixture[str]) -> None:
     lines = dict(line.split(maxsplit=1) for line in out.splitlines())
     assert (code, err) == (0, "")
     assert list(lines) == probes.names()
-    assert lines["accuracy"].startswith("How many images a model has right")
+    assert lines["accuracy"].startswith("Top-1 and top-5 accuracy")
 
 
 def test_claims(capsys: pytest.CaptureFixture[str]) -> None:

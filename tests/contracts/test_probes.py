@@ -32,7 +32,8 @@ MODELS = ("nano:vit", "nano:convit", "nano:resnet")
 IMAGES = 24
 PARTS = 8
 EXACT = 1e-9
-"""In double precision the order of additions is all that differs; relative to the largest number of a column."""
+"""In double precision the order of additions is all that differs; relative to the largest number of
+a column."""
 ROUGH = {"filters": 1e-4}
 """Where products of pixels are taken in single precision, for speed."""
 every = pytest.mark.parametrize("name", probes.names())
@@ -159,7 +160,8 @@ def test_a_process_without_images_changes_nothing(name: str) -> None:
 
 @every
 def test_a_probe_begins_afresh(name: str) -> None:
-    """Begun again after a shortage of memory, or used for a second inspection, an instance remembers nothing."""
+    """Begun again after a shortage of memory, or used for a second inspection, an instance
+    remembers nothing."""
     passing, (first,) = sums(name, IMAGES, IMAGES)
     (probe,) = passing.probes
     probe.start_shard()
@@ -175,7 +177,8 @@ def test_a_probe_begins_afresh(name: str) -> None:
 
 @every
 def test_one_image(name: str) -> None:
-    """What can be said of one image is said, without an interval; what cannot is refused or NaN, and nothing breaks."""
+    """What can be said of one image is said, without an interval; what cannot is refused or NaN,
+    and nothing breaks."""
     found = vitreous.inspect("nano:vit", data(1), [name], device="cpu")
     assert set(found) | set(found.left_out) == {name}
 

@@ -1,4 +1,5 @@
-"""Small things to look at, and a question whose answer is known: who was seen, how often, and how bright it was."""
+"""Small things to look at, and a question whose answer is known: who was seen, how often, and how
+bright it was."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def cnn() -> nn.Module:
 
 @dataclass
 class Roll(Probe):
-    """Calls the roll: how often each image was seen, at every unit, at the output, and when a shard was closed."""
+    """Calls the roll: how often each image was seen, at every unit, at the output, and when a shard
+    was closed."""
 
     name = "roll"
     sites = ("after",)
@@ -125,7 +127,8 @@ def batch_count(batch: Batch) -> Tensor:
 
 
 def seen_once(result: Result, images: int | None = None) -> bool:
-    """Whether every one of the first so many images was seen exactly once everywhere, and no other."""
+    """Whether every one of the first so many images was seen exactly once everywhere, and no
+    other."""
     table = result.table
     expected = (table["image"] < (images or len(table))).astype(float)
     return bool((table["least"] == expected).all() and (table["most"] == expected).all())

@@ -1,4 +1,5 @@
-"""One pass: every image is seen once, however the images are divided, and whatever the models are."""
+"""One pass: every image is seen once, however the images are divided, and whatever the models
+are."""
 
 from __future__ import annotations
 
@@ -297,7 +298,8 @@ class Greedy(Roll):
         torch.OutOfMemoryError("CUDA out of memory"),
         MemoryError(),
         RuntimeError(
-            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes. Error code 12"
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes. Error "
+            "code 12"
         ),
     ],
 )

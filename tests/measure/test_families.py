@@ -1,4 +1,5 @@
-"""Everything is asked of models of every family, on photographs of many sizes, with no option but model and data."""
+"""Everything is asked of models of every family, on photographs of many sizes, with no option but
+model and data."""
 
 from __future__ import annotations
 

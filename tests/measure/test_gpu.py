@@ -1,4 +1,5 @@
-"""What only a GPU can show; skipped elsewhere. The mathematics is the CPU's, which the other tests check."""
+"""What only a GPU can show; skipped elsewhere. The mathematics is the CPU's, which the other tests
+check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Nothing that was seen is lost: an interrupted inspection gives what it has, and goes on to the same sums."""
+"""Nothing that was seen is lost: an interrupted inspection gives what it has, and goes on to the
+same sums."""
 
 from __future__ import annotations
 
@@ -175,7 +176,8 @@ def test_another_inspection_does_not_go_on_with_it(
 
 
 def test_adding_is_all_or_nothing() -> None:
-    """An interrupt between two additions would leave sums that cover half a shard more than they say."""
+    """An interrupt between two additions would leave sums that cover half a shard more than they
+    say."""
     kept = Shards(Partial(None, {}), Processes())
     kept.add(0, {"a": torch.ones(1), "b": torch.ones(1)})
 

@@ -1,4 +1,5 @@
-"""Intervals from sums alone agree with scipy's bootstrap, and hold the truth as often as they say."""
+"""Intervals from sums alone agree with scipy's bootstrap, and hold the truth as often as they
+say."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ def test_a_mean_has_scipys_interval() -> None:
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
-    """300 samples of 100 normal numbers: 95 % of the intervals hold 0, within three standard errors (and a little for
-    the bootstrap's own error at 100 images)."""
+    """300 samples of 100 normal numbers: 95 % of the intervals hold 0, within three standard errors
+    (and a little for the bootstrap's own error at 100 images)."""
     trials, size = 300, 100
     values = torch.from_numpy(np.random.default_rng(3).normal(size=(size, trials)))
     held = []

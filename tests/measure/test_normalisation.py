@@ -1,4 +1,5 @@
-"""Whose mean and std images get: the model's own if it says, else the data set's, else ImageNet's, and it is said."""
+"""Whose mean and std images get: the model's own if it says, else the data set's, else ImageNet's,
+and it is said."""
 
 from __future__ import annotations
 
@@ -106,8 +107,8 @@ def test_the_data_sets_are_said_too(caplog: pytest.LogCaptureFixture) -> None:
         measured(says(mean=OWN[0], std=OWN[1]), images())
     said = [record.getMessage() for record in caplog.records if "normalised" in record.getMessage()]
     assert said == [
-        "m does not say how its images are normalised, so they get the mean and std of 'made up'; set "
-        "model.trained_with = {'mean': …, 'std': …} if it was trained otherwise."
+        "m does not say how its images are normalised, so they get the mean and std of 'made up'; "
+        "set model.trained_with = {'mean': …, 'std': …} if it was trained otherwise."
     ]
 
 

@@ -1,4 +1,5 @@
-"""Two processes see each image once between them and answer as one does, also when one of them has nothing to see."""
+"""Two processes see each image once between them and answer as one does, also when one of them has
+nothing to see."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ for count in map(int, sys.argv[2:]):
     found.save(home / f"{count}-{dist.get_rank()}")
 """
 COUNTS = (50, 70, 15)
-"""Three shards for two processes, the last uneven; four; and one, which leaves a process without any."""
+"""Three shards for two processes, the last uneven; four; and one, which leaves a process without
+any."""
 
 
 def look(count: int, keep: Path | None = None) -> vitreous.Inspection:

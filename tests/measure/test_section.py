@@ -1,4 +1,5 @@
-"""Sections of measurements, and the sentences that sum up results: from tables small enough to read."""
+"""Sections of measurements, and the sentences that sum up results: from tables small enough to
+read."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ def accuracies(**right: tuple[float, float, float]) -> Result:
 def test_best_and_worst_are_named_where_their_intervals_are_disjoint() -> None:
     found = text_of(accuracies(vit=(0.9, 0.88, 0.92), net=(0.5, 0.45, 0.55), mid=(0.7, 0.68, 0.72)))
     assert found == (
-        "vit has the highest accuracy, 90.0 % (88.0 to 92.0); net the lowest, 50.0 % (45.0 to 55.0)."
+        "vit has the highest accuracy, 90.0 % (88.0 to 92.0); net the lowest, 50.0 % (45.0 to "
+        "55.0)."
     )
 
 
@@ -110,8 +112,8 @@ def test_units_count_only_where_the_change_is_sure() -> None:
         {"model": "vit", "kind": "stem", "ratio_low": float("nan"), "ratio_high": float("nan")}
     )
     assert text_of(made("variance", rows)) == (
-        "Attention lowers the variance of feature maps in 1 of 3 units and raises it in 1; MLPs lower it in 0 of 2 "
-        "units and raise it in 2."
+        "Attention lowers the variance of feature maps in 1 of 3 units and raises it in 1; MLPs "
+        "lower it in 0 of 2 units and raise it in 2."
     )
 
 
@@ -154,8 +156,8 @@ def test_the_best_calibrated_has_the_smallest_error() -> None:
         for measure, v in (("ECE", v), ("signed ECE", -v if model == "vit" else v))
     ]
     assert text_of(made("calibration", rows)) == (
-        "vit is best calibrated, with an ECE of 5.0 % (4.0 to 6.0); net worst, with 20.0 % (19.0 to "
-        "21.0). Under-confident: vit. Over-confident: net."
+        "vit is best calibrated, with an ECE of 5.0 % (4.0 to 6.0); net worst, with 20.0 % (19.0 "
+        "to 21.0). Under-confident: vit. Over-confident: net."
     )
 
 
@@ -172,8 +174,8 @@ def test_cka_speaks_of_stages_and_of_pairs() -> None:
     assert found.startswith("a has the clearest stages")
     assert "by 0.500 (0.400 to 0.600) CKA; b is the most uniform, 0.100" in found
     assert (
-        "a × b are the most similar (mean CKA 0.70 over all pairs of units) and a × c the least (0.10)"
-        in found
+        "a × b are the most similar (mean CKA 0.70 over all pairs of units) and a × c the least "
+        "(0.10)" in found
     )
 
 
@@ -304,7 +306,8 @@ def test_an_ensemble_is_compared_with_its_best_member(
     ]  # fmt: skip
     text = text_of(made("ensemble", rows))
     assert text.startswith(
-        "The mean of 2 models has 90.0 % (80.0 to 95.0) right and an NLL of 0.300 (0.290 to 0.310), "
+        "The mean of 2 models has 90.0 % (80.0 to 95.0) right and an NLL of 0.300 (0.290 to "
+        "0.310), "
     )
     assert words in text
     assert "alone, b, with 0.400" in text

@@ -1,1 +1,1 @@
-"""Measurements: `probes/` are answered in one pass over images, `analyses/` take many; the engine runs both."""
+"""Measurements: `probes/` take one pass over the images, `analyses/` many; the engine runs both."""

@@ -1,9 +1,9 @@
 """The base class of analyses, which take many passes or gradients and are divided into pieces.
 
-A piece takes some seconds and does not depend on others: a minibatch of a Hessian spectrum, a point of
-a landscape, a lesioned unit, a corruption at one severity. It gives a dict of tensors, and the result
-is computed from those alone. So resuming is skipping the pieces that are done, and progress is
-counting them.
+A piece takes some seconds and does not depend on others: a minibatch of a Hessian spectrum, a point
+of a landscape, a lesioned unit, a corruption at one severity. It gives a dict of tensors, and the
+result is computed from those alone. So resuming is skipping the pieces that are done, and progress
+is counting them.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Bench:
 class Analysis(Measurement, ABC):
     """A measurement in many passes. Its fields are its options.
 
-    Calling it with models and images runs it: `Lesion()("nano:vit", "world:shapes")`. For each model
-    that is not `unsuited`, `work` is entered once and its function called with one of `pieces` after
-    the other; `answer` computes the result from the numbers of all pieces.
+    Calling it with models and images runs it: `Lesion()("nano:vit", "world:shapes")`. For each
+    model that is not `unsuited`, `work` is entered once and its function called with one of
+    `pieces` after the other; `answer` computes the result from the numbers of all pieces.
     """
 
     split: ClassVar[str] = "test"
@@ -85,8 +85,8 @@ class Analysis(Measurement, ABC):
     def work(self, subject: Subject, bench: Bench) -> AbstractContextManager[Work]:
         """Set up what all pieces share, yield the function that computes one, and clean up.
 
-        A piece must not depend on another having been computed in the same process. Weights, mode and
-        gradients of the model stay as they are: what changes weights works on copies
+        A piece must not depend on another having been computed in the same process. Weights, mode
+        and gradients of the model stay as they are: what changes weights works on copies
         (`torch.func.functional_call`).
         """
 

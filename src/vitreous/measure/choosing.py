@@ -80,15 +80,15 @@ def validate_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> No
             has = f"It has {', '.join(known)}." if known else "It has none."
             raise UnknownName(f"option of {name}", option, known, has)
         if not fits_annotation(value, hints[option]):
-            raise VitreousError(
-                f"{name}.{option}={_short(value)} was set; it takes {annotation_in_words(hints[option])}."
-            )
+            takes = annotation_in_words(hints[option])
+            raise VitreousError(f"{name}.{option}={_short(value)} was set; it takes {takes}.")
         if isinstance(value, bool):
             continue  # which Python counts among the numbers
         least = 0 if not isinstance(value, int) or getattr(kind, option, None) in (0, None) else 1
         if isinstance(value, (int, float)) and not least <= value <= MOST:
             raise VitreousError(
-                f"{name}.{option}={_short(value)} was set; it takes numbers from {least} to {MOST:,}."
+                f"{name}.{option}={_short(value)} was set; it takes numbers from {least} to "
+                f"{MOST:,}."
             )
 
 

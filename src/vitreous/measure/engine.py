@@ -1,8 +1,9 @@
 """The engine: `inspect` runs probes in one pass over the images, `analyse` runs analyses.
 
-Both work piece by piece (a shard of the images; whatever an analysis divides itself into). They share
-how pieces are stored and resumed (`partial.py`), how Ctrl-C stops between two pieces, what happens
-when memory runs out (`memory.py`), the progress bar, and the record of where a result comes from.
+Both work piece by piece (a shard of the images; whatever an analysis divides itself into). They
+share how pieces are stored and resumed (`partial.py`), how Ctrl-C stops between two pieces, what
+happens when memory runs out (`memory.py`), the progress bar, and the record of where a result comes
+from.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ def do_pieces(
         Title of the progress bar, its steps, and how many of those are done already.
     each
         Yields key and numbers of the pieces. It gets what moves the bar, and a function that tells
-        whether Ctrl-C was pressed: then it ends after the piece at hand. A second Ctrl-C ends at once.
+        whether Ctrl-C was pressed: then it ends after the current piece. A second one ends at once.
     add
         Stores a piece.
     """
@@ -300,9 +301,14 @@ def _compute_piece(work: Work, piece: str, bench: Bench) -> Numbers:
 
 
 def _with_provenance(
-    measurement: Probe | Analysis, result: Result, setting: Setting, suited: Sequence[Subject], images: int,
-    seconds: float, reasons: Mapping[str, Any],
-) -> Result:  # fmt: skip
+    measurement: Probe | Analysis,
+    result: Result,
+    setting: Setting,
+    suited: Sequence[Subject],
+    images: int,
+    seconds: float,
+    reasons: Mapping[str, Any],
+) -> Result:
     """The result, with what produced it in `about`."""
     about = {
         **provenance(setting, suited, images),
@@ -316,9 +322,15 @@ def _with_provenance(
 
 
 def _bench(
-    analysis: Analysis, opened: tuple[Subject, ...], data: Dataset | str | Mapping[str, Dataset], split: str | None,
-    limit: int | None, seed: int, skip_corrupt: bool, batch: int,
-) -> Bench:  # fmt: skip
+    analysis: Analysis,
+    opened: tuple[Subject, ...],
+    data: Dataset | str | Mapping[str, Dataset],
+    split: str | None,
+    limit: int | None,
+    seed: int,
+    skip_corrupt: bool,
+    batch: int,
+) -> Bench:
     """The models and images of one analysis."""
     most = analysis.limit if limit is None else limit or None
 

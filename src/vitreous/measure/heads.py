@@ -53,10 +53,11 @@ def without_attention(subject: Subject) -> str:
 
 
 def cross_entropy(values: Tensor, queries: Tensor) -> Tensor:
-    """(b, heads, heads) −Σ A_g log₂ A_h of any two heads g and h, mean over queries, padding excluded.
+    """(b, heads, heads) −Σ A_g log₂ A_h of any two heads g and h, mean over queries, padding
+    excluded.
 
-    One product for all pairs; that of a head with itself is its entropy. Zero counts as the smallest
-    normal number of float32.
+    One product for all pairs; that of a head with itself is its entropy. Zero counts as the
+    smallest normal number of float32.
     """
     tiny, is_token = torch.finfo(torch.float32).tiny, queries >= 0
     padding = None if bool(is_token.all()) else is_token[:, None, :, None].to(values.device)
@@ -70,7 +71,8 @@ def cross_entropy(values: Tensor, queries: Tensor) -> Tensor:
 class _LastComputed:
     """Keeps what was computed last from attention probabilities: two probes in turn need the same.
 
-    The probabilities are held by a weak reference, so that their memory is free when the unit is done.
+    The probabilities are held by a weak reference, so that their memory is free when the unit is
+    done.
     """
 
     def __init__(self) -> None:
@@ -90,7 +92,8 @@ _last_sums, _last_entropies = _LastComputed(), _LastComputed()
 def mean_distance(
     geometry: AttentionGeometry, values: Tensor, renormalise: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """`AttentionGeometry.mean_distance` of `values`, whose sums are computed once for all probes."""
+    """`AttentionGeometry.mean_distance` of `values`, whose sums are computed once for all
+    probes."""
     sums = _last_sums(values, geometry.extent, lambda: geometry.sums(values))
     return geometry.mean_distance(sums, renormalise)
 
@@ -172,7 +175,8 @@ class PerHead(PerImage):
             *self.axes,
             Column("rank", "order", "Rank of the head in its unit by value, 1 for the smallest."),
             Column(
-                "uniform", "quantity", "Value under uniform attention.", measure, f"{label}, uniform"
+                "uniform", "quantity", "Value under uniform attention.", measure,
+                f"{label}, uniform",
             ),
             Column(
                 "relative", "quantity", "Value over that of uniform attention.", "",

@@ -102,7 +102,8 @@ class Inspection(Mapping[str, Result]):
         return home
 
     def _save(self, home: Path) -> None:
-        """Files of numbers never replace others, and the index is written last: it is old or new."""
+        """Files of numbers never replace others, and the index is written last: it is old or
+        new."""
         packed = {name: encode_result(result, name) for name, result in self._results.items()}
         contents: dict[str, bytes] = {}
         for _, parts in packed.values():
@@ -152,7 +153,7 @@ def _names(home: Path) -> set[str]:
         return set()
 
 
-def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[str, Any]:
+def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict[str, Any]:
     """What produced a result, for its `about`: models, data, seed, versions and date."""
     data = setting.data
     return {
@@ -167,12 +168,15 @@ def provenance(setting: Setting, asked: Sequence[Subject], seen: int) -> dict[st
                 "std": list(each.std),
                 "normalised": each.normalised,
             }
-            for each in asked
+            for each in suited
         },
         "beside": [each.name for each in setting.subjects],
-        "units": {each.name: [[u.name, u.kind, u.depth] for u in each.specimen.units] for each in asked},
+        "units": {
+            each.name: [[unit.name, unit.kind, unit.depth] for unit in each.specimen.units]
+            for each in suited
+        },
         "data": {
-            "name": data.name, "split": data.split, "images": seen, "of": len(data),
+            "name": data.name, "split": data.split, "images": images, "of": len(data),
             "available": data.total or len(data), "image": list(data.image),
             "classes": len(data.classes), "fingerprint": data.fingerprint,
         },

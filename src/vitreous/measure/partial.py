@@ -102,7 +102,8 @@ def _file(key: str) -> str:
 
 
 Block = tuple[int, int]
-"""Neighbouring shards that are summed: the first, and their number, a power of two that divides it."""
+"""Neighbouring shards that are summed: the first, and their number, a power of two that divides
+it."""
 
 
 class Shards:

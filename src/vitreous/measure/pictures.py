@@ -1,6 +1,7 @@
-"""Questions that are answered image by image, for a few images: which ones, and how they are shown.
+"""Probes of the attention of a few images: which images, and how they are shown.
 
-What is found for an image is put at its place in an array of zeros, so that it can be added up like everything else.
+The numbers of an image stand at its place in an array of zeros, so that they can be summed like all
+others.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SIDE = 160
 
 @dataclass
 class Pictured(Probe):
-    """A question to the attention of a few images."""
+    """A probe of the attention of a few images."""
 
     images: Sequence[int] = (0, 1, 2, 3)
     """Numbers of the images among those that pass, which begin with one of every class in turn."""
@@ -39,9 +40,10 @@ class Pictured(Probe):
         count = len(setting.data)
         self.rows = tuple(dict.fromkeys(row for row in self.images if 0 <= row < count))
         if not self.rows:
+            wanted = ", ".join(map(str, self.images))
             raise VitreousError(
-                f"Of the images {', '.join(map(str, self.images))} none is among the {count} that are inspected; they "
-                "count from 0."
+                f"None of the images {wanted} is among the {count} that are inspected; they count "
+                "from 0."
             )
 
     def unsuited(self, subject: Subject) -> str:
@@ -71,7 +73,8 @@ class Pictured(Probe):
         )
 
     def seen(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> list[int]:
-        """The images that have passed through every model; all of them, unless an inspection was interrupted."""
+        """The images that have passed through every model; all of them, unless an inspection was
+        interrupted."""
         none = torch.zeros(len(self.rows))
         passed = [sums.get(sum_key(subject, None, "seen"), none) > 0 for subject in subjects]
         return torch.stack(passed).all(0).nonzero()[:, 0].tolist()
@@ -107,10 +110,12 @@ def block_grid(grid: Grid, most: int | None) -> Grid:
 
 
 def token_matrix(seen: AttentionMap, values: Tensor, most: int | None = None) -> Tensor:
-    """(b, heads, queries, keys) over tokens, prefix first, of probabilities (b, groups, heads, queries, keys).
+    """(b, heads, queries, keys) over tokens, prefix first, of probabilities (b, groups, heads,
+    queries, keys).
 
-    On a grid with more than `most` rows or columns, cells are taken together in blocks: the attention of a block is the
-    mean over its cells as queries and the sum over them as keys. Rows of tokens that do not ask are zero.
+    On a grid with more than `most` rows or columns, cells are taken together in blocks: the
+    attention of a block is the mean over its cells as queries and the sum over them as keys. Rows
+    of tokens that do not ask are zero.
     """
     places = seen.places
     query, rows = _blocks(places.queries, places.prefix, places.query_grid, most)
@@ -129,8 +134,8 @@ def token_matrix(seen: AttentionMap, values: Tensor, most: int | None = None) ->
 
 
 def _blocks(tokens: Tensor, prefix: int, grid: Grid, most: int | None) -> tuple[Tensor, int]:
-    """The number of each token's block, prefix tokens being blocks of their own, -1 for padding; and how many blocks
-    there are."""
+    """The number of each token's block, prefix tokens being blocks of their own, -1 for padding;
+    and how many blocks there are."""
     rows, columns = block_grid(grid, most)
     down, right = -(-grid[0] // rows), -(-grid[1] // columns)
     cell = (tokens - prefix).clamp_min(0)

@@ -2,9 +2,9 @@
 
 The state of a probe is a dict of float64 sums. Merging shards, joining processes and resuming are
 all addition, and cannot disagree. Intervals come from the same sums by the Poisson bootstrap: each
-is kept 1 + `REPEATS` times, once as it is and `REPEATS` times with every image weighted by a Poisson
-number of mean one, which depends on the number of the image and the seed alone. So any statistic
-has a bootstrap over images, although no single image is kept.
+is kept 1 + `REPEATS` times, once as it is and `REPEATS` times with every image weighted by a
+Poisson number of mean one, which depends on the number of the image and the seed alone. So any
+statistic has a bootstrap over images, although no single image is kept.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class Setting:
 
     @cached_property
     def distinct(self) -> Tensor:
-        """(n,) whether each image is the first with its pixels; False for copies of earlier ones."""
+        """(n,) whether each image is the first with its pixels; False for copies of earlier
+        ones."""
         digests: set[bytes] = set()
         distinct = []
         for chunk in self.data.images.split(256):
@@ -96,7 +97,7 @@ class Setting:
         if subject.outputs != len(classes):
             return (
                 f"It has {subject.outputs} classes, and {self.data.name!r} has {len(classes)}. For "
-                "some of its classes, give a Dataset with all class names of the model as `classes`."
+                "some of its classes, give a Dataset with all its class names as `classes`."
             )
         if subject.classes and subject.classes != classes:
             pairs = zip(subject.classes, classes, strict=True)
@@ -184,7 +185,8 @@ def streams(rows: Sequence[int], seed: int) -> np.ndarray:
 
 
 def interval(replicates: Tensor | np.ndarray, count: Any) -> Interval:
-    """Value and 95 % interval of a statistic given as (1 + REPEATS, …); no interval for one image."""
+    """Value and 95 % interval of a statistic given as (1 + REPEATS, …); no interval for one
+    image."""
     values = np.asarray(replicates, dtype=np.float64)
     found = from_replicates(values[0], values[1:], count)
     unknown = np.isnan(values[0])
@@ -201,7 +203,8 @@ def estimated(replicates: Tensor | np.ndarray, count: Any) -> Estimate:
 
 
 class Probe(Measurement, ABC):
-    """A measurement in one pass over the images. An instance serves one inspection; fields are options.
+    """A measurement in one pass over the images. An instance serves one inspection; fields are
+    options.
 
     The order of calls: `begin`; then for every shard `start_shard`, and for every model `update`
     with each unit that was not refused, as soon as the unit has computed, and `update_output` with
@@ -216,8 +219,8 @@ class Probe(Measurement, ABC):
 
     @property
     def shard_multiple(self) -> int:
-        """Images that are compared with each other. Shards hold multiples of this number, so that no
-        result depends on how images are divided."""
+        """Images that are compared with each other. Shards hold multiples of this number, so that
+        no result depends on how images are divided."""
         return 1
 
     def begin(self, setting: Setting) -> None:

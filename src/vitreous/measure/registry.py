@@ -1,4 +1,5 @@
-"""A folder of measurements, one per file. The folder is the registry; listing it imports nothing."""
+"""A folder of measurements, one per file. The folder is the registry; listing it imports
+nothing."""
 
 from __future__ import annotations
 

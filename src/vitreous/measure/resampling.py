@@ -1,7 +1,7 @@
 """Bootstrap sums for analyses, which hold one number per image (or batch) until the end.
 
-They use the Poisson weights of the probes (`measure/probe.py`): replicate r of an analysis is the same
-resample of the same images as replicate r of a probe.
+They use the Poisson weights of the probes (`measure/probe.py`): replicate r of an analysis is the
+same resample of the same images as replicate r of a probe.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ CHUNK = 4096
 
 
 def bootstrap_weights(rows: Sequence[int], seed: int) -> Array:
-    """Return how often each image counts, (1 + REPEATS, n): once as measured, then in each resample."""
+    """Return how often each image counts, (1 + REPEATS, n): once as measured, then in each
+    resample."""
     weights = np.ones((1 + REPEATS, len(rows)))  # in row order: BLAS rounds differently otherwise
     weights[1:] = streams(rows, seed).T
     return weights

@@ -18,7 +18,8 @@ SLACK = {"cpu": 0.0, "cuda": 1e-4}
 
 @torch.no_grad()
 def check_steady(subject: Subject, bench: Bench) -> None:
-    """Pass the same images twice; if outputs differ, raise an error that names the random operation."""
+    """Pass the same images twice; if outputs differ, raise an error that names the random
+    operation."""
     images = subject.prepare(bench.data.images[:IMAGES])
     one, other = (_numbers(subject.specimen(images)) for _ in range(2))
     slack = SLACK.get(images.device.type, 0.0) * float(one.abs().max())

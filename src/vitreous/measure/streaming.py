@@ -1,8 +1,8 @@
 """One pass over the images: a shard passes through all models, and every unit goes to the probes.
 
 The graph of a model hands each unit to the probes as soon as it has computed, and what they return
-is added to their sums. Processes share the shards, a shard begins again when memory runs out, and an
-interrupted inspection resumes after the last complete shard.
+is added to their sums. Processes share the shards, a shard begins again when memory runs out, and
+an interrupted inspection resumes after the last complete shard.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ class Pass:
 
 
 def _add(sums: Sums, probe: Probe, updates: Updates, per_image: dict[str, Tensor]) -> None:
-    """Add updates to the sums; values of images wait in `per_image` until the model has computed."""
+    """Add updates to the sums; values of images wait in `per_image` until the model has
+    computed."""
     for name, value in updates.items():
         if isinstance(value, PerImageValues):
             per_image[f"{probe.name}:{name}"] = value.values
@@ -272,7 +273,8 @@ def _not_finite(output: Any) -> Tensor:
 
 @torch.no_grad()
 def describe_broken(subject: Subject, batches: Iterable[Batch]) -> str:
-    """The error about a model whose output is not finite; a second pass finds the first such unit."""
+    """The error about a model whose output is not finite; a second pass finds the first such
+    unit."""
     broken: list[str] = []
 
     def each(unit: Unit, observed: Sites) -> None:

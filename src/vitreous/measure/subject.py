@@ -1,4 +1,5 @@
-"""A model that is measured: its name in tables, its specimen, and how images are prepared for it."""
+"""A model that is measured: its name in tables, its specimen, and how images are prepared for
+it."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class Subject:
     """Whose mean and std these are."""
 
     def shown(self, data: Dataset) -> Subject:
-        """The model with the mean and std of its images: its own, else the data set's, else ImageNet's.
+        """The model with the mean and std of its images: its own, else the data set's, else
+        ImageNet's.
 
         This is decided nowhere else.
         """
@@ -150,7 +152,8 @@ def subjects(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """One thread while graphs are read: for thousands of tiny tensors a second one only costs time."""
+    """One thread while graphs are read: for thousands of tiny tensors a second one only costs
+    time."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -39,7 +39,8 @@ def test_against_scikit_learn() -> None:
 
 
 def test_equal_scores_are_no_merit() -> None:
-    """A dead model gives every class the same score; counting only what is higher would have it right always."""
+    """A dead model gives every class the same score; counting only what is higher would have it
+    right always."""
     labels = torch.arange(10)
     assert rank(torch.zeros(10, 10), labels).tolist() == list(range(10))
     rounded = torch.randn(200, 6).round()

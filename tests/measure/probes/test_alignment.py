@@ -1,4 +1,5 @@
-"""CKA against the formulas as the catalogue writes them, in float64; and the invariances that make it CKA."""
+"""CKA against the formulas as the catalogue writes them, in float64; and the invariances that make
+it CKA."""
 
 from __future__ import annotations
 
@@ -121,7 +122,8 @@ def test_invariant_to_rotation_and_scale_but_not_to_every_map() -> None:
 
 
 def test_permuted_channels_change_nothing() -> None:
-    """A peer lets channels be the examples: a permutation of them took its answer from 0 to 0.83."""
+    """A peer lets channels be the examples: a permutation of them took its answer from 0 to
+    0.83."""
     (x,) = related(30, 64)
     assert abs(cka([x, x[:, torch.randperm(64)]])[0, 1] - 1) < 1e-6
 
@@ -231,7 +233,8 @@ def test_intervals_are_as_wide_as_answers_scatter() -> None:
 
 
 def test_deviations_are_doubled() -> None:
-    """A resampling counts an image as the first of its pairs only, and it is the second of as many."""
+    """A resampling counts an image as the first of its pairs only, and it is the second of as
+    many."""
     found = doubled(np.array([[0.5], [0.6], [0.4], [0.9], [-0.5]]))
     np.testing.assert_allclose(found[:, 0], [0.5, 0.7, 0.3, 1.0, -1.0])
 
@@ -243,8 +246,8 @@ def test_deviations_are_doubled() -> None:
 def test_intervals_hold_the_truth_as_often_as_they_say(
     images: int, minibatch: int, noise: float
 ) -> None:
-    """Features that are linear in four common numbers, and noise: |Σxy|² / (|Σxx| |Σyy|) is the CKA of all images that
-    there could be. Also over several minibatches."""
+    """Features that are linear in four common numbers, and noise: |Σxy|² / (|Σxx| |Σyy|) is the CKA
+    of all images that there could be. Also over several minibatches."""
     torch.manual_seed(images)
     mix = torch.randn(2, 4, 12, dtype=torch.float64)
     across, alone = mix[0].T @ mix[1], [m.T @ m + noise**2 * torch.eye(12) for m in mix]

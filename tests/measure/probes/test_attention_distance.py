@@ -1,4 +1,5 @@
-"""Attention distance one pair at a time, in float64, for every way to attend; and the faults of other programs."""
+"""Attention distance one pair at a time, in float64, for every way to attend; and the faults of
+other programs."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def test_against_one_pair_at_a_time(
 
 @pytest.mark.parametrize("name", ["plain", "class", "wide", "swin", "maxvit", "pvt", "neighbours"])
 def test_every_way_to_attend(name: str) -> None:
-    """Plain, with a class token, on 4x6 patches, in shifted windows, on MaxViT's grid, with PVT's reduced keys."""
+    """Plain, with a class token, on 4x6 patches, in shifted windows, on MaxViT's grid, with PVT's
+    reduced keys."""
     specimen = opened(name)
     table = ask(specimen, "attention_distance").table
     observed = look(specimen)
@@ -121,7 +123,8 @@ def test_a_head_that_looks_at_the_class_token_only_has_no_distance() -> None:
 
 
 def test_shifted_windows_are_compared_with_the_pairs_they_may_see() -> None:
-    """Swin rolls the map: its last window holds pieces of all four corners, which do not attend to each other."""
+    """Swin rolls the map: its last window holds pieces of all four corners, which do not attend to
+    each other."""
     table = (
         ask(opened("swin"), "attention_distance").table.drop_duplicates("unit").set_index("unit")
     )

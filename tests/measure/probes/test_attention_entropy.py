@@ -69,7 +69,8 @@ def test_attention_to_one_token_has_none() -> None:
 
 
 def test_models_side_by_side_have_a_line_each() -> None:
-    """16 and 17 keys differ by a percent and a half in bits: two lines, each with its model's name."""
+    """16 and 17 keys differ by a percent and a half in bits: two lines, each with its model's
+    name."""
     found = vitreous.inspect(
         {"a": opened("plain"), "b": opened("class")}, noise(2), ["attention_entropy"]
     )

@@ -163,7 +163,7 @@ def test_images_are_shown_as_they_are_and_large_ones_smaller() -> None:
 
 def test_images_that_do_not_pass_are_refused() -> None:
     with pytest.raises(
-        VitreousError, match=r"Of the images 7, 9 none is among the 3 that are inspected"
+        VitreousError, match=r"None of the images 7, 9 is among the 3 that are inspected"
     ):
         ask(opened("class"), "attention_maps", 3, images=(7, 9))
 

@@ -1,4 +1,5 @@
-"""Calibration against plain loops and scikit-learn, with the cases in which other libraries go wrong."""
+"""Calibration against plain loops and scikit-learn, with the cases in which other libraries go
+wrong."""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def test_against_plain_loops_and_scikit_learn(sharpness: float) -> None:
 
 
 def test_confidence_of_exactly_0_and_1() -> None:
-    """A bin that is open above loses confidences of 1, and a bin of their own splits the last one in two."""
+    """A bin that is open above loses confidences of 1, and a bin of their own splits the last one
+    in two."""
     assert binned(torch.tensor([0.0, 0.1, 0.0999, 0.9, 1.0], dtype=torch.float64), 10).tolist() == [
         0,
         1,

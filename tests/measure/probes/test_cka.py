@@ -1,4 +1,5 @@
-"""CKA through an inspection: what a peer has got wrong, by name, and against the book on features taken by hand."""
+"""CKA through an inspection: what a peer has got wrong, by name, and against the book on features
+taken by hand."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from vitreous.measure.probes import cost
 def vit_flops(
     tokens: int, width: int, hidden: int, blocks: int, patch: int, classes: int, prefix: int
 ) -> int:
-    """Two for a multiplication and an addition: projections, the two products of attention, MLP, embedding, head."""
+    """Two for a multiplication and an addition: projections, the two products of attention, MLP,
+    embedding, head."""
     attention = tokens * width * 3 * width + 2 * tokens * tokens * width + tokens * width * width
     block = attention + 2 * tokens * width * hidden
     return 2 * ((tokens - prefix) * patch * patch * 3 * width + blocks * block + width * classes)

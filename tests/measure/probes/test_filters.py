@@ -1,4 +1,5 @@
-"""Components against numpy, patterns whose frequency is known, and patches whose components are known."""
+"""Components against numpy, patterns whose frequency is known, and patches whose components are
+known."""
 
 from __future__ import annotations
 
@@ -63,7 +64,8 @@ def test_frequencies_of_known_patterns() -> None:
 
 
 def test_frequencies_never_exceed_one_and_are_those_of_the_half_diagonal() -> None:
-    """What a chessboard, checks of two colours and noise of any size and shape say, and `fourier` of the diagonal."""
+    """What a chessboard, checks of two colours and noise of any size and shape say, and `fourier`
+    of the diagonal."""
     rng = np.random.default_rng(0)
     for shape in ((2, 2), (3, 5), (7, 7), (16, 4)):
         found = spatial_frequency(rng.normal(size=(20, 3, *shape)))
@@ -91,7 +93,8 @@ def test_patches_are_cut_where_they_should_be() -> None:
 
 
 def test_a_model_whose_filters_are_the_images_own_components() -> None:
-    """Images made of a few waves: filters that are these overlap wholly, filters that are others not at all."""
+    """Images made of a few waves: filters that are these overlap wholly, filters that are others
+    not at all."""
     generator = torch.Generator().manual_seed(0)
     at = torch.arange(4) * 2 * math.pi / 4
     waves = torch.stack([at.cos()[:, None] * at.cos(), at.sin()[:, None] * at.sin()]).repeat(

@@ -22,7 +22,8 @@ from vitreous.specimen.layout import Centred
 
 
 def by_numpy(maps: Tensor) -> np.ndarray:
-    """Read off the shifted spectrum of a square map, from the centre along the diagonal, as the paper's text says."""
+    """Read off the shifted spectrum of a square map, from the centre along the diagonal, as the
+    paper's text says."""
     spectrum = np.log(
         np.abs(np.fft.fftshift(np.fft.fft2(maps.double().numpy()), axes=(-2, -1))) + 1e-6
     ).mean(1)
@@ -110,7 +111,8 @@ def test_an_impulse_has_all_frequencies_alike() -> None:
 
 
 def test_white_noise_is_flat() -> None:
-    """Half of ln 2 above frequency 0, whose amplitude is that of a real and not of a complex number."""
+    """Half of ln 2 above frequency 0, whose amplitude is that of a real and not of a complex
+    number."""
     found = relative(torch.randn(4, 20000, 14, 14)).mean(0)
     np.testing.assert_allclose(found[1:], math.log(2) / 2, atol=0.02)
 
@@ -161,7 +163,8 @@ def test_each_unit_is_compared_with_its_own_input(images: Dataset) -> None:
 
 
 def test_coarser_maps_are_compared_at_equal_cycles(images: Dataset) -> None:
-    """The highest frequency of a coarser map is another wave, so that its jump is no change (X-29)."""
+    """The highest frequency of a coarser map is another wave, so that its jump is no change
+    (X-29)."""
     model = settled(Convolutional(Residual(), Residual(WIDTH, WIDTH, 2), Residual()))
     table = ask(model, images).table
     coarse = table[table["stage"] == table["stage"].max()]

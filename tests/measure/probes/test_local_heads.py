@@ -31,7 +31,8 @@ from vitreous.measure.subject import subjects
 
 
 class Two(nn.Module):
-    """Attention of two heads: the first looks everywhere alike, the second at its own place only."""
+    """Attention of two heads: the first looks everywhere alike, the second at its own place
+    only."""
 
     def __init__(self) -> None:
         super().__init__()

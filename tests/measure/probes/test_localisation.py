@@ -1,4 +1,5 @@
-"""Tokens and patches: against CKA by the book for single pairs, on models that keep or mix places by construction."""
+"""Tokens and patches: against CKA by the book for single pairs, on models that keep or mix places
+by construction."""
 
 from __future__ import annotations
 
@@ -107,7 +108,8 @@ def test_by_the_book() -> None:
 
 
 def test_keeping_and_mixing_places() -> None:
-    """A projection of each patch keeps its place; a convolutional net with large strides says little of any."""
+    """A projection of each patch keeps its place; a convolutional net with large strides says
+    little of any."""
     data = noise(64)
     result = ask(settled(Keeps()), data)
     kept = result.table.iloc[0]

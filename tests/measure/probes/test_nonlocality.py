@@ -37,7 +37,8 @@ def test_distances_in_patches_of_the_unit(name: str) -> None:
 
 
 def test_equals_the_record_of_a_training() -> None:
-    """Two ways to the same number: layers asked by hand, and what is seen in passing; with gates and a class token."""
+    """Two ways to the same number: layers asked by hand, and what is seen in passing; with gates
+    and a class token."""
     torch.manual_seed(0)
     model = vitreous.build(
         "convit_ti", image=32, patch=8, classes=3, depth=3, heads=4, head_dim=8, gpsa=2
@@ -55,7 +56,8 @@ def test_equals_the_record_of_a_training() -> None:
 
 
 def test_cvt_10_a_fresh_convit_is_local() -> None:
-    """The exact value at the start for four heads on 8x8 patches is 1.80 with uniform content (catalogue)."""
+    """The exact value at the start for four heads on 8x8 patches is 1.80 with uniform content
+    (catalogue)."""
     torch.manual_seed(0)
     model = vitreous.build(
         "convit_ti", image=32, patch=4, classes=3, depth=2, heads=4, head_dim=8, gpsa=1

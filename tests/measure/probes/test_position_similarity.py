@@ -1,4 +1,5 @@
-"""Cosines by hand, indices of tables whose topology is known, and tables found in everybody's models."""
+"""Cosines by hand, indices of tables whose topology is known, and tables found in everybody's
+models."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def places(height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bumps(distance: np.ndarray) -> np.ndarray:
-    """Embeddings whose similarity falls with the given distances (n, n): rows of a square root of the kernel."""
+    """Embeddings whose similarity falls with the given distances (n, n): rows of a square root of
+    the kernel."""
     values, vectors = np.linalg.eigh(np.exp(-(distance**2) / 20))
     found: np.ndarray = vectors * np.sqrt(values.clip(0))
     return found

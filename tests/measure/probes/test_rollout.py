@@ -55,7 +55,8 @@ def test_against_the_product_by_hand(name: str, options: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_rollout_rows_sum_to_one(options: dict[str, Any]) -> None:
-    """Dividing by sums along the wrong axis gives rows between 0.98 and 1.03; padding must not take its share along."""
+    """Dividing by sums along the wrong axis gives rows between 0.98 and 1.03; padding must not take
+    its share along."""
     product = None
     for _ in range(5):
         found = random_map([[0, 1, 2, 3, -1]], [[0, 1, 2, 3, -1]], 1, ((1, 3), (1, 3)), heads=3)
@@ -66,7 +67,8 @@ def test_rollout_rows_sum_to_one(options: dict[str, Any]) -> None:
 
 
 def test_uniform_attention_in_closed_form() -> None:
-    """Half of every layer is the skip: after l layers a token is itself by 1/2^l, and the mean of all for the rest."""
+    """Half of every layer is the skip: after l layers a token is itself by 1/2^l, and the mean of
+    all for the rest."""
     result = ask(opened("class").with_attention("attention", "uniform"), "rollout")
     (maps,) = (array for key, array in result.arrays.items() if key.startswith("rollout/"))
     for number in range(2):
@@ -199,7 +201,8 @@ def test_how_much_of_a_patch_lies_in_a_box(box: tuple[int, ...], grid: tuple[int
 
 
 def test_what_lies_in_the_box_of_the_object() -> None:
-    """Under uniform attention as much as the box covers; and what the class token rests on outside is not inside."""
+    """Under uniform attention as much as the box covers; and what the class token rests on outside
+    is not inside."""
     data = vitreous.data.load("world:syn-b", split="test", size=6)
     options = {"rollout": {"images": tuple(range(6))}}
     model = vitreous.open("nano:vit").with_attention("attention", "uniform")

@@ -133,7 +133,8 @@ def test_models_without_skips_are_told_so() -> None:
 
 
 def test_units_of_the_class_token_alone() -> None:
-    """CaiT's last blocks carry the class token only: it is no spatial token, and the blocks are not left out."""
+    """CaiT's last blocks carry the class token only: it is no spatial token, and the blocks are not
+    left out."""
     result = vitreous.inspect(zoo.opened("cait")[1], noise(2, 64), ["skip_ratio"])["skip_ratio"]
     late = result.table[result.table["unit"].str.startswith("blocks_token_only")]
     assert len(late) == 4

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import ast
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vitreous.measure.registry import Registry
 
-if TYPE_CHECKING:
-    from vitreous.measure.analysis import Analysis
-
 REGISTRY = Registry(__name__, Path(__file__).parent, "analysis", "analyses")
-names, summary = REGISTRY.names, REGISTRY.summary
-
-
-def named(name: str) -> type[Analysis]:
-    """The question of this name."""
-    return REGISTRY.named(name)
+names, summary, named = REGISTRY.names, REGISTRY.summary, REGISTRY.named
 
 
 def options(name: str) -> dict[str, tuple[str, str]]:

@@ -1,12 +1,13 @@
-"""How many images a model has right, of all and of every class (A4.01).
+"""Top-1 and top-5 accuracy, over all images and by class.
 
     top-k = share of the images whose label is among the k classes with the highest scores
 
-Of equal scores the first class wins, as in `argmax`: a model that gives every class the same score is at chance. The
-interval is Wilson's, which has a width even where a model has every image right.
+Of equal scores the first class wins, as in `argmax`: a model that gives every class the same score
+is at chance. The interval is Wilson's, which has a width even where a model has every image right.
 
-Top-1 of all images has replicates, those of the classes have none. Resamples are the same for all models and all
-inspections of the same images with one seed, so the difference of two models is judged on the images they share.
+Top-1 of all images has replicates, those of the classes have none. Resamples are the same for all
+models and all inspections of the same images with one seed, so the difference of two models is
+judged on the images they share.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def rank(scores: Tensor, labels: Tensor) -> Tensor:
 
 @dataclass
 class Accuracy(Probe):
-    """How many images a model has right."""
+    """Top-1 and top-5 accuracy."""
 
     name = "accuracy"
     ids = ("A4.01",)
@@ -160,8 +161,9 @@ def _views(classes: int, seen: int) -> tuple[View, ...]:
             references=(chance,),
             where="overall",
             title="Accuracy",
-            how_to_read="The height of a bar is the share of the images that a model has right; top-5 counts an image "
-            "if the right class is among the model's first five. The whiskers are the 95 % interval over images.",
+            how_to_read="The height of a bar is the share of the images that a model has right; "
+            "top-5 counts an image if the right class is among the model's first five. The "
+            "whiskers are the 95 % interval over images.",
         ),
         View(
             "heatmap",
@@ -173,7 +175,7 @@ def _views(classes: int, seen: int) -> tuple[View, ...]:
             title="Accuracy by class"
             if seen <= HARDEST
             else f"Accuracy of the {HARDEST} hardest classes",
-            how_to_read="Each cell is the share of a class's images that a model has right. A column that is dark for "
-            "one model only is a class in which the models differ.",
+            how_to_read="Each cell is the share of a class's images that a model has right. A "
+            "column that is dark for one model only is a class in which the models differ.",
         ),
     )

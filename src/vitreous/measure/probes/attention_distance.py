@@ -1,12 +1,13 @@
-"""How far the heads of a model look, in pixels (A4.18).
+"""Mean attention distance of each head, in pixels.
 
     distance = 1/N Σ_i Σ_j A_ij ‖p_i − p_j‖,   p the middles of the patches in the image
 
-for every head, mean over images (SLC-09 to SLC-13, VIT-13). Rows of A sum to one already, so it is divided by the N
-queries and not by N² pairs (X-07), and uniform attention gives the mean distance of all pairs. Tokens without a place
-(class, registers, padding) neither ask nor answer: their rows are left out, their columns too, and what remains of a
-row is scaled to sum to one. With `renormalise=False` it is left as it is, as if such tokens were at distance zero;
-published code does that, and heads that look at the class token then seem local. `elsewhere` says how much that is.
+for every head, mean over images. Rows of A sum to one already, so it is divided by the N queries
+and not by N² pairs, and uniform attention gives the mean distance of all pairs. Tokens without a
+place (class, registers, padding) neither ask nor answer: their rows are left out, their columns
+too, and what remains of a row is scaled to sum to one. With `renormalise=False` it is left as it
+is, as if such tokens were at distance zero; published code does that, and heads that look at the
+class token then seem local. `elsewhere` says how much that is.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ __all__ = ["AttentionDistance"]
 
 @dataclass
 class AttentionDistance(PerHead):
-    """How far heads look, in pixels."""
+    """Mean attention distance of heads, in pixels."""
 
     renormalise: bool = True
-    """Scale what a row gives to patches to sum to one; False counts tokens without a place as distance zero."""
+    """Scale what a row gives to patches to sum to one; False counts tokens without a place as
+    distance zero."""
 
     name = "attention_distance"
     ids = ("A4.18", "SLC-09", "SLC-10", "VIT-13", "X-07")
@@ -70,8 +72,8 @@ class AttentionDistance(PerHead):
             high="high",
             bands=True,
             title="How far heads look",
-            how_to_read="Each point is a head: how far it looks on average. At the dashed line a head attends to the "
-            "whole image alike; far below it, only close by.",
+            how_to_read="Each point is a head: how far it looks on average. At the dashed line a "
+            "head attends to the whole image alike; far below it, only close by.",
         ),
         View(
             "line",
@@ -80,8 +82,8 @@ class AttentionDistance(PerHead):
             colour="depth",
             facet="model",
             title="Heads of each layer, from the most local to the most global",
-            how_to_read="Each line is a layer, its heads sorted by distance. A steep line is a layer that has local "
-            "and global heads side by side.",
+            how_to_read="Each line is a layer, its heads sorted by distance. A steep line is a "
+            "layer that has local and global heads side by side.",
         ),
         View(
             "scatter",
@@ -91,8 +93,9 @@ class AttentionDistance(PerHead):
             bands=True,
             references=(Reference(1.0, "uniform attention"),),
             title="Distance relative to uniform attention",
-            how_to_read="The same with every unit compared with uniform attention over the keys it can reach, so that "
-            "windows and images of other sizes can be compared. Below 1 a head prefers what is close.",
+            how_to_read="The same with every unit compared with uniform attention over the keys "
+            "it can reach, so that windows and images of other sizes can be compared. Below 1 a "
+            "head prefers what is close.",
         ),
     )
 

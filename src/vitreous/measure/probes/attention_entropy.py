@@ -1,10 +1,11 @@
-"""How widely heads spread their attention, in bits.
+"""Entropy of the attention of each head, in bits.
 
     entropy = 1/N Σ_i Σ_j −A_ij log₂ A_ij
 
-for every head, mean over images. A head that attends to one token has 0 bits, one that attends to n alike has log₂ n;
-`relative` is the entropy divided by that of uniform attention over the keys a query can reach. All tokens ask and
-answer here, the class token too: attention to it is a choice like any other.
+for every head, mean over images. A head that attends to one token has 0 bits, one that attends to n
+alike has log₂ n; `relative` is the entropy divided by that of uniform attention over the keys a
+query can reach. All tokens ask and answer here, the class token too: attention to it is a choice
+like any other.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["AttentionEntropy"]
 
 @dataclass
 class AttentionEntropy(PerHead):
-    """How widely heads spread their attention, in bits."""
+    """Entropy of the attention of heads, in bits."""
 
     name = "attention_entropy"
     section = Section(
@@ -51,8 +52,8 @@ class AttentionEntropy(PerHead):
             high="high",
             bands=True,
             title="How widely heads spread their attention",
-            how_to_read="Each point is a head. One bit more is attention to twice as many tokens; at the dashed line "
-            "all tokens are attended to alike.",
+            how_to_read="Each point is a head. One bit more is attention to twice as many tokens; "
+            "at the dashed line all tokens are attended to alike.",
         ),
         View(
             "scatter",
@@ -62,8 +63,8 @@ class AttentionEntropy(PerHead):
             bands=True,
             references=(Reference(1.0, "uniform attention"),),
             title="Entropy relative to uniform attention",
-            how_to_read="1 is attention to all keys alike, 0 attention to a single one. Units that reach fewer keys, "
-            "such as windows, are compared with uniform attention to those.",
+            how_to_read="1 is attention to all keys alike, 0 attention to a single one. Units "
+            "that reach fewer keys, such as windows, are compared with uniform attention to those.",
         ),
     )
 

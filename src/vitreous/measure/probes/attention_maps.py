@@ -1,18 +1,21 @@
-"""Attention as it is, for a few images: from every patch, in every layer and head (A4.30).
+"""Attention maps of a few images: from every patch, in every layer and head.
 
-The arrays of the result, for n images; prefix tokens come first among queries and keys, then the grid row by row:
+The arrays of the result, for n images; prefix tokens come first among queries and keys, then the
+grid row by row:
 
-    "attention/<model>/<unit's index>"   uint8 (n, heads, queries, keys)   A = level / 255 · scale of its row
-    "scale/<model>/<unit's index>"       float32 (n, heads, queries)       the largest probability of each row
-    "images"                             uint8 (n, height, width, 3)       the images, at most 160 pixels a side
-    "tiles"                              uint8 (rows with `tile`, 56, 56, 3)
+    "attention/<model>/<unit's index>"  uint8 (n, heads, queries, keys)  A = level / 255 · scale
+    "scale/<model>/<unit's index>"      float32 (n, heads, queries)      largest number of each row
+    "images"                            uint8 (n, height, width, 3)      at most 160 pixels a side
+    "tiles"                             uint8 (rows with `tile`, 56, 56, 3)
 
-`about["maps"][model][unit's index]` has "queries" and "keys", rows and columns of their grids; "prefix", the number of
-prefix tokens in front of each; and "heads", "all" or "mean". `about["shown"]` has the numbers of the images among
-those inspected, `about["labels"]` what they are called. Windows and reduced keys are spread over the grid: what cannot
-be attended to is zero. On grids of more than 16 rows or columns neighbouring cells are taken together in blocks,
-queries averaged and keys summed. A model's maps take at most `budget` bytes: where they would take more there are fewer
-images (for all models alike), and where a single one is too much, heads are averaged; `about["fewer"]` says so.
+`about["maps"][model][unit's index]` has "queries" and "keys", rows and columns of their grids;
+"prefix", the number of prefix tokens in front of each; and "heads", "all" or "mean".
+`about["shown"]` has the numbers of the images among those inspected, `about["labels"]` what they
+are called. Windows and reduced keys are spread over the grid: what cannot be attended to is zero.
+On grids of more than 16 rows or columns neighbouring cells are taken together in blocks, queries
+averaged and keys summed. A model's maps take at most `budget` bytes: where they would take more
+there are fewer images (for all models alike), and where a single one is too much, heads are
+averaged; `about["fewer"]` says so.
 """
 
 from __future__ import annotations
@@ -65,15 +68,16 @@ VIEWS = (
         where="tile",
         array="tiles",
         title="What the centre patch looks at, layer by layer",
-        how_to_read="Each tile is the first image as the patch in the frame sees it, mean over heads: the brighter a "
-        "place, the more it is attended to. Colours are logarithmic; a third of the scale is a factor of ten.",
+        how_to_read="Each tile is the first image as the patch in the frame sees it, mean over "
+        "heads: the brighter a place, the more it is attended to. Colours are logarithmic; a "
+        "third of the scale is a factor of ten.",
     ),
 )
 
 
 @dataclass
 class AttentionMaps(Pictured):
-    """Attention of a few images, from every patch."""
+    """Attention maps of a few images."""
 
     budget: int = 3_000_000
     """Bytes that the maps of a model may take."""
@@ -187,7 +191,8 @@ def map_bytes(subject: Subject, heads: bool) -> int:
 
 
 def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Levels from 0 to 255, linear between zero and the largest number of each row, which is the scale."""
+    """Levels from 0 to 255, linear between zero and the largest number of each row, which is the
+    scale."""
     scale = maps.max(-1)
     with np.errstate(invalid="ignore", divide="ignore"):
         levels = np.nan_to_num(np.rint(255 * maps / scale[..., None]))
@@ -195,7 +200,8 @@ def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _grids(seen: AttentionMap) -> list[float]:
-    """Rows and columns of the queries' grid and of the keys', and the prefix tokens, as they are shown."""
+    """Rows and columns of the queries' grid and of the keys', and the prefix tokens, as they are
+    shown."""
     return [
         *map(
             float,
@@ -205,7 +211,8 @@ def _grids(seen: AttentionMap) -> list[float]:
 
 
 def _summary(subject: Subject, seen: AttentionMap) -> Tensor:
-    """(b, heads + 1, 3) distance, entropy and attention to tokens without a place; the mean of the heads comes last."""
+    """(b, heads + 1, 3) distance, entropy and attention to tokens without a place; the mean of the
+    heads comes last."""
     values = torch.cat([seen.values, seen.values.mean(2, keepdim=True)], 2)
     _, height, width = subject.specimen.anatomy.image
     geometry = AttentionGeometry.of(seen.places, (height, width), values)
@@ -215,8 +222,8 @@ def _summary(subject: Subject, seen: AttentionMap) -> Tensor:
 
 
 def tile(matrix: np.ndarray, grids: Sequence[int]) -> np.ndarray:
-    """The attention of the middle patch in colours, its own place framed; that of the first token where only prefix
-    tokens ask."""
+    """The attention of the middle patch in colours, its own place framed; that of the first token
+    where only prefix tokens ask."""
     rows, columns, down, right, prefix = grids
     asking = prefix + rows // 2 * columns + columns // 2
     row = matrix[asking if matrix[asking].any() else 0, prefix:]

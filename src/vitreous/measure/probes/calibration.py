@@ -1,24 +1,25 @@
-"""Whether a model is as often right as it is sure (A4.15).
+"""Calibration: expected calibration error, reliability, Brier score and NLL.
 
     confidence    the largest probability of softmax(scores)
-    reliability   accuracy of the images whose confidence lies in a bin: [0, 0.1), [0.1, 0.2), …, [0.9, 1]
+    reliability   accuracy of the images whose confidence lies in a bin: [0, 0.1), …, [0.9, 1]
     plain ECE     Σ_bins  share of the images · |accuracy − mean confidence|
     ECE           the same without what noise adds to it, `vitreous.results.calibration_error`
-    signed ECE    Σ_bins  share of the images · (mean confidence − accuracy)      above 0 is over-confident
+    signed ECE    Σ_bins  share of the images · (mean confidence − accuracy), above 0 over-confident
     Brier         mean of Σ_classes (probability − [is the label])²
     NLL           mean of −log probability of the label
-    Acc-90, Unc-90, Freq-90    accuracy of the images with a confidence above 0.9; share of the mistakes that are made
-                  with less; share of the images with more
+    Acc-90        accuracy of the images with a confidence above 0.9
+    Unc-90        share of the mistakes that are made with less confidence
+    Freq-90       share of the images with more
 
-The last bin is closed: a confidence of exactly 1 counts where it belongs. Bins hold sums alone, so that ECE over many
-batches is that of all images and not the mean of the batches'.
+The last bin is closed: a confidence of exactly 1 counts where it belongs. Bins hold sums alone, so
+that ECE over many batches is that of all images and not the mean of the batches'.
 
-Intervals: of ECE a test of its value, inverted; of shares Wilson's; of the signed ECE, a mean of numbers between -1 and
-1, Bonett and Price's; of Brier and NLL the bootstrap's. The plain ECE has none: it has no truth but that of its number
-of images.
+Intervals: of ECE a test of its value, inverted; of shares Wilson's; of the signed ECE, a mean of
+numbers between -1 and 1, Bonett and Price's; of Brier and NLL the bootstrap's. The plain ECE has
+none: it has no truth but that of its number of images.
 
-Rows about all images have replicates, those of bins have none. The replicates of ECE are the plain one's, moved so that
-their mean is the value: each resample adds the bias once more.
+Rows about all images have replicates, those of bins have none. The replicates of ECE are the plain
+one's, moved so that their mean is the value: each resample adds the bias once more.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def binned(confidence: Tensor, bins: int) -> Tensor:
 
 
 def score_images(scores: Tensor, labels: Tensor) -> dict[str, Tensor]:
-    """What every image adds, (b,) each, from scores (b, classes); in double precision, where no logarithm overflows."""
+    """What every image adds, (b,) each, from scores (b, classes); in double precision, where no
+    logarithm overflows."""
     logs, shares = scores.double().log_softmax(1), scores.double().softmax(1)
     confidence, guess = shares.max(1)
     right = (guess == labels).double()
@@ -140,7 +142,7 @@ def every_measure(of: Mapping[str, np.ndarray]) -> dict[str, tuple[Interval, np.
 
 @dataclass
 class Calibration(Probe):
-    """Whether a model is as often right as it is sure."""
+    """How well confidence matches accuracy."""
 
     name = "calibration"
     ids = ("A4.15", "HDV-49")
@@ -288,8 +290,9 @@ VIEWS = (
         references=(Reference(1.0, "as right as sure", "slope"),),
         where="filled",
         title="Reliability",
-        how_to_read="Each point is a tenth of the range of confidence: how sure the model is there, and how often it "
-        "is right. Below the dashed line a model is surer than it should be, above it less.",
+        how_to_read="Each point is a tenth of the range of confidence: how sure the model is "
+        "there, and how often it is right. Below the dashed line a model is surer than it should "
+        "be, above it less.",
     ),
     View(
         "bar",
@@ -300,8 +303,8 @@ VIEWS = (
         high="share_high",
         where="binned",
         title="How sure the model is",
-        how_to_read="The height of a bar is the share of the images about which a model is that sure. All weight in "
-        "the last bins of a model that makes mistakes is over-confidence.",
+        how_to_read="The height of a bar is the share of the images about which a model is that "
+        "sure. All weight in the last bins of a model that makes mistakes is over-confidence.",
     ),
     View(
         "bar",
@@ -312,8 +315,9 @@ VIEWS = (
         high="high",
         where="overall",
         title="Calibration in single numbers",
-        how_to_read="ECE is the mean gap between confidence and accuracy without what chance adds to it on so few "
-        "images; the plain ECE is what papers report. Signed ECE says its direction (above 0: over-confident). Brier "
-        "and NLL punish wrong probabilities, and lower is better.",
+        how_to_read="ECE is the mean gap between confidence and accuracy without what chance adds "
+        "to it on so few images; the plain ECE is what papers report. Signed ECE says its "
+        "direction (above 0: over-confident). Brier and NLL punish wrong probabilities, and lower "
+        "is better.",
     ),
 )

@@ -1,12 +1,13 @@
-"""How alike the representations of any two units are, within a model and across models (A4.10 to A4.13, A4.24).
+"""Centred kernel alignment (CKA) of any two units, within a model and between models.
 
-    CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L)),   `vitreous.measure.alignment` has the formulas
+    CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L)),   see `vitreous.measure.alignment`
 
-Minibatches are `minibatch` images in a row, wherever the shards of the inspection end, and count by their images.
-Copies of an image are left out. All layers of all models are compared with each other in one product of their centred
-Gram matrices. Gram matrices, not features, are kept of a layer until all models have seen the shard: n × n numbers, the
-same for all, and nearly always fewer than the features are. Where they are more (logits), n × n have to be formed
-nevertheless, because the common product is over pairs of images.
+Minibatches are `minibatch` images in a row, wherever the shards of the inspection end, and count by
+their images. Copies of an image are left out. All layers of all models are compared with each other
+in one product of their centred Gram matrices. Gram matrices, not features, are kept of a layer
+until all models have seen the shard: n × n numbers, the same for all, and nearly always fewer than
+the features are. Where they are more (logits), n × n have to be formed nevertheless, because the
+common product is over pairs of images.
 """
 
 from __future__ import annotations
@@ -84,16 +85,17 @@ SELF = View(
     where="within",
     limits=(0.0, 1.0),
     title="Similarity of representations within a model (CKA)",
-    how_to_read="Each cell compares two layers on the same images, from 0 (nothing in common) to 1 (the same up to "
-    "rotation and scale). Dark blocks along the diagonal are stages that do similar things; an evenly dark square is a "
-    "model whose layers change little.",
+    how_to_read="Each cell compares two layers on the same images, from 0 (nothing in common) to "
+    "1 (the same up to rotation and scale). Dark blocks along the diagonal are stages that do "
+    "similar things; an evenly dark square is a model whose layers change little.",
 )
 CROSS = replace(
     SELF,
     where="across",
     title="Similarity of representations between models (CKA)",
-    how_to_read="Each cell compares a layer of one model with a layer of another on the same images. Where the darkest "
-    "cells run, one model does at that depth what the other does at this one.",
+    how_to_read="Each cell compares a layer of one model with a layer of another on the same "
+    "images. Where the darkest cells run, one model does at that depth what the other does at "
+    "this one.",
 )
 
 
@@ -122,14 +124,15 @@ class Layer(NamedTuple):
 
 @dataclass
 class CKA(Probe):
-    """How alike the representations of any two units are."""
+    """CKA of any two units."""
 
     estimator: Estimator = "unbiased"
     sites: tuple[Site, ...] = ("out",)
-    """What a unit hands on. Also 'branch', what it adds; 'after', the sum of skip and branch; 'norm', what its
-    normalisation hands on; 'hidden', an MLP's hidden activations; and 'before' and 'skip'."""
+    """What a unit hands on. Also 'branch', what it adds; 'after', the sum of skip and branch;
+    'norm', what its normalisation hands on; 'hidden', an MLP's hidden activations; and 'before' and
+    'skip'."""
     minibatch: int | None = 128
-    """Images that are compared with each other (SLC-02: 128 are enough); None for all (full-batch CKA)."""
+    """Images that are compared with each other; 128 are enough. None for all (full-batch CKA)."""
 
     name = "cka"
     ids = ("A4.10", "A4.11", "A4.12", "A4.13", "A4.24", "SLC-03", "SLC-04", "SLC-05", "HDV-39")
@@ -157,8 +160,8 @@ class CKA(Probe):
             raise UnknownName("site for CKA", wrong[0], known)
         if self.minibatch is not None and self.minibatch < LEAST[self.estimator]:
             raise VitreousError(
-                f"CKA ({self.estimator}) needs at least {LEAST[self.estimator]} images a minibatch, and "
-                f"{self.minibatch} were asked for; 128 are enough."
+                f"CKA ({self.estimator}) needs at least {LEAST[self.estimator]} images a "
+                f"minibatch, and {self.minibatch} were asked for; 128 are enough."
             )
         if not self.sites:
             raise VitreousError(f"CKA was asked of no site; choose among {', '.join(known)}.")
@@ -281,7 +284,8 @@ class CKA(Probe):
 def _table(
     layers: Sequence[Layer], there: np.ndarray, pairs: np.ndarray, found: Estimate, count: int
 ) -> tuple[pd.DataFrame, np.ndarray]:
-    """Every pair of layers that were seen, and its number; of two models the first one's in the heat-map's rows."""
+    """Every pair of layers that were seen, and its number; of two models the first one's in the
+    heat-map's rows."""
     models = [layer.subject.name for layer in layers]
     rank = np.array([list(dict.fromkeys(models)).index(model) for model in models], dtype=np.int64)
     one, other = np.nonzero((rank[:, None] <= rank) & there[:, None] & there)

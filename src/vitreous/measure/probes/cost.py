@@ -1,12 +1,12 @@
-"""What a model costs: parameters, floating-point operations and time (A4.33).
+"""Parameters, floating-point operations and images per second.
 
     parameters    all that the model has
-    GFLOPs        of one image, a multiplication and an addition counted as two; what torch itself counts, products and
-                  convolutions, fused attention included
-    images/s      of the model as it was given, without any probe, on the device and with the threads of the inspection
+    GFLOPs        of one image, a multiplication and an addition counted as two; torch counts
+                  products and convolutions, fused attention included
+    images/s      of the model as it was given, without probes, on the device of the inspection
 
-Time is measured once, beside the first images: some passes of a small batch, of which the median is the value and the
-slowest and the fastest are the ends.
+Time is measured once, beside the first images: some passes of a small batch, of which the median is
+the value and the slowest and the fastest are the ends.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ AXES: dict[Axis, str] = {"x": "gflops", "y": "value"}
 
 
 def flops(model: nn.Module, images: Tensor) -> int:
-    """Operations of a pass over these images; attention as the products it is, since some kernels for it are not
-    counted (on a CPU, before torch 2.12)."""
+    """Operations of a pass over these images; attention as the products it is, since some kernels
+    for it are not counted (on a CPU, before torch 2.12)."""
     with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         model(images)
     return int(counter.get_total_flops())
@@ -67,7 +67,7 @@ def seconds(model: nn.Module, images: Tensor, repeats: int) -> list[float]:
 
 @dataclass
 class Cost(Probe):
-    """What a model costs: parameters, operations, time."""
+    """Parameters, operations and speed."""
 
     name = "cost"
     ids = ("A4.33",)
@@ -132,7 +132,8 @@ class Cost(Probe):
         return Result(self.name, table, columns, (replace(VIEWS[0], log=wide), *VIEWS[1:]))
 
     def _itself(self, subject: Subject) -> nn.Module:
-        """The model as it was given, and not the graph that was read from it, which may compute some things twice."""
+        """The model as it was given, and not the graph that was read from it, which may compute
+        some things twice."""
         if subject.model is None:
             return subject.specimen
         if subject.name not in self._copies:
@@ -147,7 +148,8 @@ class Cost(Probe):
         speed = format_estimate(fast["value"], fast["low"], fast["high"])
         yield (
             f"{bold(light['model'])} needs the fewest operations, {format_number(light['gflops'])} "
-            f"GFLOPs per image; {bold(fast['model'])} was the fastest here, {speed} images per second."
+            f"GFLOPs per image; {bold(fast['model'])} was the fastest here, {speed} images "
+            "per second."
         )
 
 
@@ -179,8 +181,9 @@ VIEWS = (
         low="low",
         high="high",
         title="Speed and operations",
-        how_to_read="Each point is a model: further right it computes more for an image, further up it is faster. Of "
-        "two models with as many operations the lower one makes worse use of the machine.",
+        how_to_read="Each point is a model: further right it computes more for an image, further "
+        "up it is faster. Of two models with as many operations the lower one makes worse use of "
+        "the machine.",
     ),
     View(
         "bar",
@@ -188,8 +191,8 @@ VIEWS = (
         y="parameters",
         colour="model",
         title="Parameters",
-        how_to_read="The height of a bar is the number of parameters of a model. It says what a model weighs on disk "
-        "and in memory, and little about its speed.",
+        how_to_read="The height of a bar is the number of parameters of a model. It says what a "
+        "model weighs on disk and in memory, and little about its speed.",
     ),
     View(
         "bar",
@@ -199,7 +202,7 @@ VIEWS = (
         low="low",
         high="high",
         title="Images a second",
-        how_to_read="The height of a bar is how many images pass through a model in a second, without any probe. The "
-        "whiskers are the slowest and the fastest pass.",
+        how_to_read="The height of a bar is how many images pass through a model in a second, "
+        "without any probe. The whiskers are the slowest and the fastest pass.",
     ),
 )

@@ -1,21 +1,23 @@
-"""Whether what a unit computes moves along when the image moves (A4.35).
+"""Shift equivariance of the features after each unit.
 
-The image is shifted around its edges by s pixels, down and to the right, and passes again. If T shifts and m is the map
-after a unit, then
+The image is shifted around its edges by s pixels, down and to the right, and passes again. If T
+shifts and m is the map after a unit, then
 
-    value = ‖ m(T x) - T m(x) ‖ / sqrt( ‖m(T x) - its mean‖² + ‖m(x) - its mean‖² )       mean over images
+    value = ‖m(T x) - T m(x)‖ / sqrt(‖m(T x) - its mean‖² + ‖m(x) - its mean‖²),   mean over images
     still = the same with m(x) where it was
 
-means taken over positions, so that an offset does not flatter. 0: the map moves along exactly; 1: the two maps are as
-far apart as unrelated ones. Convolutions that wrap around are exact, padding breaks it at the edges, and position
-embeddings break it everywhere. Once positions are gone (pooling, class token, output) nothing can move along: both are
-then how far the output changes, deviations taken from the mean over channels, and 0 is invariance.
+means taken over positions, so that an offset does not flatter. 0: the map moves along exactly; 1:
+the two maps are as far apart as unrelated ones. Convolutions that wrap around are exact, padding
+breaks it at the edges, and position embeddings break it everywhere. Once positions are gone
+(pooling, class token, output) nothing can move along: both are then how far the output changes,
+deviations taken from the mean over channels, and 0 is invariance.
 
-A unit with a grid of h x w on an image of H x W moves s h / H positions. Where that is no whole number the unit has no
-exact answer and no row. By default s is the smallest shift that is whole for all of a model's units: one patch of a
-ViT, 32 pixels of a ResNet.
+A unit with a grid of h x w on an image of H x W moves s h / H positions. Where that is no whole
+number the unit has no exact answer and no row. By default s is the smallest shift that is whole for
+all of a model's units: one patch of a ViT, 32 pixels of a ResNet.
 
-Few images answer this (`images`, the first of the set), because they have to pass once more for every shift.
+Few images answer this (`images`, the first of the set), because they have to pass once more for
+every shift.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ TOGETHER = 16
 
 
 def apart(one: Tensor, other: Tensor) -> Tensor:
-    """(b,) distance of maps (b, c, h, w) as a share of that of unrelated ones; NaN where both are constant."""
+    """(b,) distance of maps (b, c, h, w) as a share of that of unrelated ones; NaN where both are
+    constant."""
     exact = torch.promote_types(one.dtype, torch.float32)
     one, other = one.to(exact), other.to(exact)
     freedom = (one.shape[2] * one.shape[3] - 1) * one.shape[1]
@@ -54,13 +57,15 @@ def apart(one: Tensor, other: Tensor) -> Tensor:
 
 
 def cells(grid: Grid, image: Grid, shift: int) -> Grid | None:
-    """By how many positions a map moves when the image moves by `shift` pixels; None if by no whole number."""
+    """By how many positions a map moves when the image moves by `shift` pixels; None if by no whole
+    number."""
     moved = [shift * places / side for places, side in zip(grid, image, strict=True)]
     return (int(moved[0]), int(moved[1])) if all(each.is_integer() for each in moved) else None
 
 
 def whole_shift(grids: Sequence[Grid], image: Grid) -> int:
-    """The smallest shift that moves every grid by whole positions; grids that only the whole image moves stay out."""
+    """The smallest shift that moves every grid by whole positions; grids that only the whole image
+    moves stay out."""
     steps = {
         side // math.gcd(side, places)
         for grid in grids
@@ -73,7 +78,7 @@ def whole_shift(grids: Sequence[Grid], image: Grid) -> int:
 
 @dataclass
 class Equivariance(Probe):
-    """Whether features move along with the image."""
+    """Shift equivariance of features."""
 
     name = "equivariance"
     ids = ("A4.35",)
@@ -114,8 +119,9 @@ class Equivariance(Probe):
             bands=True,
             references=(Reference(1.0, "unrelated maps"),),
             title="Do features move along with the image?",
-            how_to_read="The image was shifted around its edges; each point says how far the map after a unit is from "
-            "the shifted map. At zero features move along exactly, at one the maps have nothing to do with each other.",
+            how_to_read="The image was shifted around its edges; each point says how far the map "
+            "after a unit is from the shifted map. At zero features move along exactly, at one "
+            "the maps have nothing to do with each other.",
         ),
         View(
             "line",
@@ -128,8 +134,8 @@ class Equivariance(Probe):
             bands=True,
             references=(Reference(1.0, "unrelated maps"),),
             title="Do features stay where they are?",
-            how_to_read="The same, with the map compared as it is. Near zero a unit does not mind where in the image "
-            "something is, as one wants of the output.",
+            how_to_read="The same, with the map compared as it is. Near zero a unit does not mind "
+            "where in the image something is, as one wants of the output.",
         ),
     )
     images: int = 8
@@ -143,9 +149,12 @@ class Equivariance(Probe):
         ):
             return ""
         size = "x".join(map(str, subject.specimen.anatomy.image[1:]))
-        asked = ", ".join(map(str, self._shifts(subject)))
+        shifts = ", ".join(map(str, self._shifts(subject)))
         grid = f"{unit.grid[0]} x {unit.grid[1]}"
-        return f"A shift of {asked} pixels of {size} moves its grid of {grid} by no whole number of positions."
+        return (
+            f"A shift of {shifts} pixels of {size} moves its grid of {grid} by no whole number of "
+            "positions."
+        )
 
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         """Here, because shifted images have to pass through one model at a time."""
@@ -168,7 +177,8 @@ class Equivariance(Probe):
         return sum_over_images(few, {name: torch.cat(parts) for name, parts in found.items()})
 
     def _compare(self, subject: Subject, unit: Unit, after: Feature) -> dict[str, Tensor]:
-        """Errors of a unit for each shift that suits it; its features are of images as they are, then shifted."""
+        """Errors of a unit for each shift that suits it; its features are of images as they are,
+        then shifted."""
         shifts = self._shifts(subject)
         if (
             after.grid is None and after.raw[0].numel() != unit.channels

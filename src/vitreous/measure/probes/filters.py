@@ -1,21 +1,23 @@
-"""What the first convolution looks for: the principal components of its filters (A4.29).
+"""Principal components of the filters of the first convolution.
 
-The filters of the first convolution (a ViT's patch embedding, a ResNet's stem) are the columns of E, with one row for
-each of the P x P x 3 inputs. E = U S Vᵀ; the columns of U, strongest first, are shown as P x P pictures.
+The filters of the first convolution (a ViT's patch embedding, a ResNet's stem) are the columns of
+E, with one row for each of the P x P x 3 inputs. E = U S Vᵀ; the columns of U, strongest first, are
+shown as P x P pictures.
 
-    value     = s_i² / sum s²                                    share of the filters' energy
-    frequency = mean of f over the spectrum of u_i, in π         0 is a flat colour, 1 alternates from pixel to pixel
-    overlap   = ‖Wᵀ u_i‖²                                        W: the first k principal components of patches
+    value     = s_i² / sum s²                             share of the filters' energy
+    frequency = mean of f over the spectrum of u_i, in π  0 is flat, 1 alternates between pixels
+    overlap   = ‖Wᵀ u_i‖²                                 W: first k principal components of patches
 
-The frequency of a wave is the larger of its two along the axes, as everywhere in the package: stripes of one pixel and
-a chessboard have 1, and so does the corner that `fourier`'s half diagonal leads to. An overlap of 1 means that the
-component lies within what patches of the images mostly consist of; k is the number of components shown, but at most a
-quarter of P x P x 3. A direction drawn at random has `chance`, k / (P x P x 3). The sign of a component means nothing:
-its largest entry is made positive.
+The frequency of a wave is the larger of its two along the axes, as everywhere in the package:
+stripes of one pixel and a chessboard have 1, and so does the corner that `fourier`'s half diagonal
+leads to. An overlap of 1 means that the component lies within what patches of the images mostly
+consist of; k is the number of components shown, but at most a quarter of P x P x 3. A direction
+drawn at random has `chance`, k / (P x P x 3). The sign of a component means nothing: its largest
+entry is made positive.
 
-Patches come from the images as the model gets them, up to 4 x 4 of each image, evenly spaced; their sums and products
-are added up, so that no image is kept. The paper shows 28 components of ViT-L/32 and finds them to resemble plausible
-basis functions for the fine structure of a patch (VIT-08).
+Patches come from the images as the model gets them, up to 4 x 4 of each image, evenly spaced; their
+sums and products are added up, so that no image is kept. The paper shows 28 components of ViT-L/32
+and finds them to resemble plausible basis functions for the fine structure of a patch.
 """
 
 from __future__ import annotations
@@ -44,13 +46,15 @@ __all__ = ["Filters"]
 ACROSS = 4
 """Patches taken of an image in each direction."""
 TILE = 96
-"""Pixels of a picture: a multiple of most patch sizes, the same for all models, so that they can be shown together."""
+"""Pixels of a picture: a multiple of most patch sizes, the same for all models, so that they can be
+shown together."""
 
 Array = NDArray[np.float64]
 
 
 def first_filters(module: fx.GraphModule, channels: int) -> Tensor | None:
-    """Weights (d, channels, height, width) of the first convolution that sees the image; None if there are none."""
+    """Weights (d, channels, height, width) of the first convolution that sees the image; None if
+    there are none."""
     for node in module.graph.nodes:
         if op(node).startswith("conv") and len(args(node)) > 1:
             weight = args(node)[1]
@@ -65,7 +69,8 @@ def first_filters(module: fx.GraphModule, channels: int) -> Tensor | None:
 
 
 def components(filters: Array) -> tuple[Array, Array]:
-    """Shares of energy (k,) and components (k, channels, height, width), strongest first, of filters (d, …)."""
+    """Shares of energy (k,) and components (k, channels, height, width), strongest first, of
+    filters (d, …)."""
     left, strength, _ = np.linalg.svd(filters.reshape(len(filters), -1).T, full_matrices=False)
     largest = np.take_along_axis(left, np.abs(left).argmax(0)[None], 0)
     shares = strength**2 / max(float((strength**2).sum()), np.finfo(np.float64).tiny)
@@ -73,7 +78,8 @@ def components(filters: Array) -> tuple[Array, Array]:
 
 
 def spatial_frequency(pictures: Array) -> Array:
-    """(n,) mean frequency, in π, of pictures (n, c, h, w), weighted with energy; of a wave the larger of its two."""
+    """(n,) mean frequency, in π, of pictures (n, c, h, w), weighted with energy; of a wave the
+    larger of its two."""
     energy = (np.abs(np.fft.fft2(pictures)) ** 2).sum(1)
     down, across = (np.abs(2 * np.fft.fftfreq(side)) for side in pictures.shape[2:])
     larger = np.maximum(down[:, None], across)
@@ -98,7 +104,7 @@ def patches(images: Tensor, size: tuple[int, int]) -> Tensor:
 
 @dataclass
 class Filters(Probe):
-    """What the first convolution looks for."""
+    """Principal components of the first filters."""
 
     name = "filters"
     ids = ("A4.29", "VIT-08")
@@ -132,9 +138,10 @@ class Filters(Probe):
             facet="model",
             array="components",
             title="What the first convolution looks for",
-            how_to_read="Each tile is a principal component of the filters that see the image, strongest first; grey "
-            "is nothing, colours and their opposites are interchangeable. Smooth waves and blobs are those that "
-            "patches of photographs consist of; what looks like noise was hardly learned.",
+            how_to_read="Each tile is a principal component of the filters that see the image, "
+            "strongest first; grey is nothing, colours and their opposites are interchangeable. "
+            "Smooth waves and blobs are those that patches of photographs consist of; what looks "
+            "like noise was hardly learned.",
         ),
         View(
             "line",
@@ -143,8 +150,8 @@ class Filters(Probe):
             colour="model",
             log=("y",),
             title="How many kinds of filters there are",
-            how_to_read="Each point is a component's share of the energy of all filters. A steep line means few "
-            "independent filters, a flat one that all are used alike.",
+            how_to_read="Each point is a component's share of the energy of all filters. A steep "
+            "line means few independent filters, a flat one that all are used alike.",
         ),
         View(
             "scatter",
@@ -152,8 +159,8 @@ class Filters(Probe):
             y="overlap",
             colour="model",
             title="Filters and what images consist of",
-            how_to_read="Each point is a component. High up, it lies within the strongest components of the images' "
-            "patches; to the right, it is fine-grained.",
+            how_to_read="Each point is a component. High up, it lies within the strongest "
+            "components of the images' patches; to the right, it is fine-grained.",
         ),
     )
     number: int = 28
@@ -162,7 +169,9 @@ class Filters(Probe):
     def unsuited(self, subject: Subject) -> str:
         filters = first_filters(subject.specimen.module, subject.specimen.anatomy.image[0])
         if filters is None:
-            return "Its first layer is no plain convolution of the image, so that it has no filters to show."
+            return (
+                "Its first layer is no plain convolution of the image: it has no filters to show."
+            )
         return (
             ""
             if filters.shape[2:].numel() > 1
@@ -209,13 +218,18 @@ class Filters(Probe):
         chance = np.nan if span is None else span.shape[1] / span.shape[0]
         for i, frequency in enumerate(spatial_frequency(shown)):
             yield {
-                "model": subject.name, "component": i + 1, "frequency": frequency, "overlap": overlap[i],
-                "chance": chance, "value": shares[i],
-            }  # fmt: skip
+                "model": subject.name,
+                "component": i + 1,
+                "frequency": frequency,
+                "overlap": overlap[i],
+                "chance": chance,
+                "value": shares[i],
+            }
 
 
 def _span(sums: Mapping[str, Tensor], subject: Subject, number: int) -> Array | None:
-    """(P * P * 3, k) strongest principal components of the patches; None where there were too few to tell."""
+    """(P * P * 3, k) strongest principal components of the patches; None where there were too few
+    to tell."""
     if sum_key(subject, None, "count") not in sums:
         return None
     count, total, products = (

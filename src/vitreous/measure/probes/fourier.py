@@ -1,18 +1,22 @@
-"""How much of each frequency is in a feature map, after every unit (A4.07).
+"""Fourier spectrum of the feature map after each unit.
 
-    log amplitude(f) = mean over channels of  ln( |sum_{y,x} m[y,x] exp(-2πi (f_y y / h + f_x x / w))| + 1e-6 )
-    value(f)         = log amplitude(f) - log amplitude(0),      mean over images
+    amplitude(f) = |sum_{y,x} m[y,x] exp(-2πi (f_y y / h + f_x x / w))|
+    log(f)       = mean over channels of ln(amplitude(f) + 1e-6)
+    value(f)     = log(f) - log(0), mean over images
 
-for f on the half diagonal from the centre of the spectrum to its corner, prefix tokens left out, as in Park and Kim
-(X-30). The axis is the true one: of a map of 14 x 14 the half diagonal ends at 12/14 = 0.857 π, which the paper's axis
-calls 1.0 π. Attention lowers the last value, MLPs and convolutions raise it (HDV-26 to HDV-30).
+for f on the half diagonal from the centre of the spectrum to its corner, prefix tokens left out, as
+in Park and Kim . The axis is the true one: of a map of 14 x 14 the half diagonal ends at 12/14 =
+0.857 π, which the paper's axis calls 1.0 π. Attention lowers the last value, MLPs and convolutions
+raise it.
 
-The k-th entry of the half diagonal is a wave of k cycles an image on every square map, however coarse. What a unit does
-(`change`) is therefore measured at equal cycles before and after it, and `common` marks the highest number of cycles
-that all maps have: the reading that a change of resolution cannot mimic (X-29).
+The k-th entry of the half diagonal is a wave of k cycles an image on every square map, however
+coarse. What a unit does (`change`) is therefore measured at equal cycles before and after it, and
+`common` marks the highest number of cycles that all maps have: the reading that a change of
+resolution cannot mimic.
 
-Only the half diagonal is computed, as one product with a few waves: 8 times faster than `rfft2`, 20 times than `fft2`.
-The mean is taken off before and given back to frequency 0, so that float32 suffices also for features far from zero.
+Only the half diagonal is computed, as one product with a few waves: 8 times faster than `rfft2`, 20
+times than `fft2`. The mean is taken off before and given back to frequency 0, so that float32
+suffices also for features far from zero.
 """
 
 from __future__ import annotations
@@ -42,7 +46,8 @@ Bin = tuple[int, int]
 
 
 def half_diagonal(grid: Grid, nyquist: bool = False) -> tuple[Bin, ...]:
-    """The bins from frequency 0 towards the corner (π, π); the corner itself, which even sides have, only if wanted.
+    """The bins from frequency 0 towards the corner (π, π); the corner itself, which even sides
+    have, only if wanted.
 
     On a map that is not square the longer side takes the bin nearest to the diagonal.
     """
@@ -68,8 +73,8 @@ def diagonal_waves(
 
 
 def log_amplitude(maps: Centred, bins: tuple[Bin, ...]) -> Tensor:
-    """(b, bins) of feature maps, the mean over channels; bin 0 first. NaN for an image whose map is constant, which has
-    no spectrum."""
+    """(b, bins) of feature maps, the mean over channels; bin 0 first. NaN for an image whose map is
+    constant, which has no spectrum."""
     real, imaginary = (
         diagonal_waves(maps.grid, bins, maps.tokens.dtype, maps.tokens.device) @ maps.tokens
     ).chunk(2, 1)
@@ -80,7 +85,7 @@ def log_amplitude(maps: Centred, bins: tuple[Bin, ...]) -> Tensor:
 
 @dataclass
 class Fourier(Probe):
-    """What frequencies feature maps are made of."""
+    """Fourier spectrum of feature maps."""
 
     name = "fourier"
     ids = ("A4.07", "HDV-26", "HDV-27", "HDV-28", "HDV-29", "HDV-30", "HDV-31", "X-29", "X-30")
@@ -128,8 +133,9 @@ class Fourier(Probe):
             colour="depth",
             facet="model",
             title="Frequencies of feature maps",
-            how_to_read="Each line is the map after a unit, darker with depth; it says how strong waves are, compared "
-            "with the mean of the map. The more a line falls, the smoother the map.",
+            how_to_read="Each line is the map after a unit, darker with depth; it says how strong "
+            "waves are, compared with the mean of the map. The more a line falls, the smoother "
+            "the map.",
         ),
         View(
             "line",
@@ -141,8 +147,9 @@ class Fourier(Probe):
             bands=True,
             where="highest",
             title="The highest frequency of each map",
-            how_to_read="Each point is the finest wave of the map after a unit. Where the line falls, a unit has "
-            "smoothed; where maps become coarser, the finest wave is another one, and a jump says little.",
+            how_to_read="Each point is the finest wave of the map after a unit. Where the line "
+            "falls, a unit has smoothed; where maps become coarser, the finest wave is another "
+            "one, and a jump says little.",
         ),
         View(
             "scatter",
@@ -155,8 +162,9 @@ class Fourier(Probe):
             where="highest",
             references=(Reference(0.0, "no change"),),
             title="What each unit does to the highest frequency",
-            how_to_read="Each point is a unit: below zero it has smoothed, above it has sharpened, at equal cycles an "
-            "image. In the paper's ViT-Ti on ImageNet, attention comes to -0.10 and MLPs to +0.11 in blocks 4 to 12.",
+            how_to_read="Each point is a unit: below zero it has smoothed, above it has "
+            "sharpened, at equal cycles an image. In the paper's ViT-Ti on ImageNet, attention "
+            "comes to -0.10 and MLPs to +0.11 in blocks 4 to 12.",
         ),
         View(
             "line",
@@ -168,8 +176,8 @@ class Fourier(Probe):
             bands=True,
             where="common",
             title="The same wave at every depth",
-            how_to_read="Each point is the wave with the most cycles an image that all maps can hold. Unlike the "
-            "highest frequency it means the same on fine and on coarse maps.",
+            how_to_read="Each point is the wave with the most cycles an image that all maps can "
+            "hold. Unlike the highest frequency it means the same on fine and on coarse maps.",
         ),
     )
     nyquist: bool = False
@@ -202,7 +210,8 @@ class Fourier(Probe):
         return {name: PerImageValues(values), f"{name}/change": PerImageValues(change)}
 
     def _before(self, unit: Unit, feature: Feature | None, bins: tuple[Bin, ...]) -> Tensor | None:
-        """Of the input, at the bins that it has too; not of pictures, whose channels are colours."""
+        """Of the input, at the bins that it has too; not of pictures, whose channels are
+        colours."""
         if feature is None or feature.grid is None or unit.kind == "stem":
             return None
         ends = [(side // 2 if self.nyquist else (side - 1) // 2) for side in feature.grid]

@@ -1,10 +1,10 @@
-"""How much the gated heads of a ConViT look by position (A4.20).
+"""Gates of gated positional self-attention (ConViT).
 
     gate = σ(λ_h)
 
-for every head of every layer with gated positional self-attention, ours and timm's: 1 is attention by position alone, 0
-by content alone, and training starts at σ(1) = 0.731 (CVT-13 to CVT-15). Nothing but the weights is asked; ask it of
-several states of a training to see gates move.
+for every head of every layer with gated positional self-attention, ours and timm's: 1 is attention
+by position alone, 0 by content alone, and training starts at σ(1) = 0.731. Nothing but the weights
+is asked; ask it of several states of a training to see gates move.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARAMETER = ".gating_param"
 
 @dataclass
 class Gates(Probe):
-    """How much gated heads look by position."""
+    """Gates of gated positional attention."""
 
     name = "gates"
     ids = ("A4.20", "CVT-13", "CVT-14", "CVT-15")
@@ -60,8 +60,8 @@ class Gates(Probe):
             limits=(0.0, 1.0),
             references=(Reference(0.7311, "before training"),),
             title="How much gated heads look by position",
-            how_to_read="Each point is a head with a gate. Near 1 it looks where its position tells it to, whatever "
-            "is there; near 0 it looks for content, wherever that is.",
+            how_to_read="Each point is a head with a gate. Near 1 it looks where its position "
+            "tells it to, whatever is there; near 0 it looks for content, wherever that is.",
         ),
         View(
             "line",
@@ -72,8 +72,8 @@ class Gates(Probe):
             limits=(0.0, 1.0),
             references=(Reference(0.7311, "before training"),),
             title="Mean gate of each layer",
-            how_to_read="Each point is the mean over the heads of a gated layer. Where the line falls, layers have "
-            "given up looking by position.",
+            how_to_read="Each point is the mean over the heads of a gated layer. Where the line "
+            "falls, layers have given up looking by position.",
         ),
     )
 

@@ -1,10 +1,11 @@
-"""How much the heads of a layer differ (CVT-16).
+"""KL divergence between the attention of the heads of a layer.
 
     diversity = mean over pairs of heads g ≠ h, queries and images of  KL(A_g ‖ A_h),   in bits
 
-ConViT's second layer has heads that look by position and heads that look by content, DeiT's heads look much alike. The
-sum over queries and keys of A_g log A_h is one product of matrices for all pairs; a head that gives a token nothing,
-in the precision of float32, is taken to give it the smallest number that float32 has.
+ConViT's second layer has heads that look by position and heads that look by content, DeiT's heads
+look much alike. The sum over queries and keys of A_g log A_h is one product of matrices for all
+pairs; a head that gives a token nothing, in the precision of float32, is taken to give it the
+smallest number that float32 has.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ __all__ = ["HeadDiversity"]
 
 
 def diversity(crossed: Tensor) -> Tensor:
-    """(b,) mean KL between heads, from their cross entropies (b, heads, heads): KL(g ‖ h) = H(g, h) − H(g)."""
+    """(b,) mean KL between heads, from their cross entropies (b, heads, heads): KL(g ‖ h) = H(g, h)
+    − H(g)."""
     heads = crossed.shape[-1]
     own = crossed.diagonal(dim1=1, dim2=2).sum(1)
     return (crossed.sum((1, 2)) - heads * own) / (heads * (heads - 1))
@@ -36,7 +38,7 @@ def diversity(crossed: Tensor) -> Tensor:
 
 @dataclass
 class HeadDiversity(PerImage):
-    """How much the heads of a layer differ."""
+    """KL divergence between heads."""
 
     name = "head_diversity"
     ids = ("CVT-16",)
@@ -63,8 +65,8 @@ class HeadDiversity(PerImage):
             bands=True,
             references=(Reference(0.0, "all heads alike"),),
             title="How much the heads of a layer differ",
-            how_to_read="Each point is an attention layer. At zero all of its heads attend to the same tokens; the "
-            "higher, the less one head's attention tells about another's.",
+            how_to_read="Each point is an attention layer. At zero all of its heads attend to the "
+            "same tokens; the higher, the less one head's attention tells about another's.",
         ),
     )
 

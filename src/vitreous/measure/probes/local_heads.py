@@ -1,15 +1,16 @@
-"""Whether local heads see what early convolutions see: CKA of groups of heads with a convolutional model (A4.25).
+"""CKA of local and global heads with the early units of a convolutional model.
 
-The heads of the first attention unit are sorted by attention distance (A4.18), and a window slides over them, from the
-most local to the most global. What a head contributes is its attention output, probabilities times values, before the
-heads are mixed: the channels of the site 'hidden', which are the heads side by side, prefix tokens included. A window's
-features are those of its heads, concatenated, so its Gram matrix is the sum of theirs, and
+The heads of the first attention unit are sorted by attention distance, and a window slides over
+them, from the most local to the most global. What a head contributes is its attention output,
+probabilities times values, before the heads are mixed: the channels of the site 'hidden', which are
+the heads side by side, prefix tokens included. A window's features are those of its heads,
+concatenated, so its Gram matrix is the sum of theirs, and
 
     HSIC(window, L) = Σ_h HSIC(K_h, L),   HSIC(window, window) = Σ_h Σ_g HSIC(K_h, K_g)
 
-so that heads can be sorted when all images have been seen. They are compared with the first units of the convolutional
-models: three of the first stage with convolutions, two of the next. Raghu et al. find that CKA falls as heads get more
-global (SLC-13). HSIC is the unbiased one, a shard is a minibatch.
+so that heads can be sorted when all images have been seen. They are compared with the first units
+of the convolutional models: three of the first stage with convolutions, two of the next. Raghu et
+al. find that CKA falls as heads get more global. HSIC is the unbiased one, a shard is a minibatch.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ from vitreous.specimen.observe import Feature, Sites
 __all__ = ["LocalHeads"]
 
 EARLY = (3, 2)
-"""Units of the first stages of a convolutional model: block 1, units 1 to 3, and block 2, units 1 and 2."""
+"""Units of the first stages of a convolutional model: block 1, units 1 to 3, and block 2, units 1
+and 2."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column("window", "order", "The window of heads, 0 for the most local."),
@@ -71,9 +73,9 @@ VIEW = View(
     low="low",
     high="high",
     title="Local heads and early convolutions",
-    how_to_read="Each point is a few heads of the first attention layer: how far they look, and how similar what they "
-    "compute is to an early convolutional unit. Where lines fall, local heads do what convolutions do and global heads "
-    "do not.",
+    how_to_read="Each point is a few heads of the first attention layer: how far they look, and "
+    "how similar what they compute is to an early convolutional unit. Where lines fall, local "
+    "heads do what convolutions do and global heads do not.",
 )
 
 
@@ -86,7 +88,8 @@ def per_head(feature: Feature, heads: int) -> Tensor:
 def slid(
     cross: np.ndarray, among: np.ndarray, other: np.ndarray, windows: Sequence[np.ndarray]
 ) -> np.ndarray:
-    """(R, windows, E) CKA from HSICs of heads with units (R, H, E), heads with heads (R, H, H) and of units (R, E)."""
+    """(R, windows, E) CKA from HSICs of heads with units (R, H, E), heads with heads (R, H, H) and
+    of units (R, E)."""
     found = []
     for chosen in windows:
         own = among[:, chosen][:, :, chosen].sum((1, 2))[:, None] * other
@@ -96,7 +99,7 @@ def slid(
 
 @dataclass
 class LocalHeads(Probe):
-    """Whether local heads see what early convolutions see."""
+    """CKA of heads with early convolutional units."""
 
     window: int | None = None
     """Heads of a window; a third of all, rounded up, where not given."""
@@ -274,8 +277,11 @@ def _why_not(subject: Subject, window: int | None) -> str:
     if why := why_hidden(unit):
         return why
     if unit.reach == "class":
-        return "Only tokens without a place look in its first attention unit; its heads have no distance."
+        return (
+            "Only tokens without a place attend in its first attention unit: there is no distance."
+        )
     least = (window or 1) + 1
     if (unit.heads or 0) < least:
-        return f"Its first attention unit has {unit.heads or 'no known number of'} heads; there have to be {least}."
+        heads = unit.heads or "no known number of"
+        return f"Its first attention unit has {heads} heads; there have to be {least}."
     return ""

@@ -1,13 +1,13 @@
-"""Whether a token still stands for its own place in the image: similarity of final tokens and input patches (A4.22).
+"""CKA of final tokens with the image at every position: do tokens keep their position?
 
-    map[t, p] = CKA, across images, of token t after the last unit with positions (n × channels) and of the pixels of
-                the image at place p (n × pixels of a patch)
+    map[t, p] = CKA, across images, of token t after the last unit with positions (n × channels) and
+                of the pixels of the image at place p (n × pixels of a patch)
     hit rate  = share of interior tokens t whose most similar patch is p = t
     contrast  = mean over tokens of  map[t, t] − mean over p ≠ t of map[t, p]
 
-Raghu et al. find that the tokens of a ViT with a class token keep to their places and those of a ResNet do not
-(SLC-19), and that tokens at the edge resemble patches at the edge (SLC-20). HSIC is the unbiased one, of
-minibatches, and all tokens meet all patches in one matrix product.
+Raghu et al. find that the tokens of a ViT with a class token keep to their places and those of a
+ResNet do not , and that tokens at the edge resemble patches at the edge. HSIC is the unbiased one,
+of minibatches, and all tokens meet all patches in one matrix product.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ from vitreous.specimen.observe import Sites
 __all__ = ["Localisation"]
 
 MINIBATCH = 128
-"""Images that are compared with each other, as for CKA (SLC-02)."""
+"""Images that are compared with each other, as for CKA."""
 DRAWN = 40
-"""Bootstrap replicates that are computed: fewer than elsewhere, as each is a map of tokens by patches."""
+"""Bootstrap replicates that are computed: fewer than elsewhere, as each is a map of tokens by
+patches."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column(
@@ -86,8 +87,9 @@ MAP = View(
     colour="value",
     facet="model",
     title="Which part of the image a final token resembles",
-    how_to_read="The middle is the token's own place, and each cell the part of the image so far from it, mean over "
-    "all tokens. A dark middle means that tokens still stand for their places; an even panel, that they do not.",
+    how_to_read="The middle is the token's own place, and each cell the part of the image so far "
+    "from it, mean over all tokens. A dark middle means that tokens still stand for their places; "
+    "an even panel, that they do not.",
 )
 PROFILE = View(
     "scatter",
@@ -98,13 +100,14 @@ PROFILE = View(
     high="high",
     references=(Reference(0.0, "nothing in common"),),
     title="Similarity of final tokens and parts of the image by distance",
-    how_to_read="Each point is a displacement from a token to a part of the image. Points that are high at distance 0 "
-    "and low elsewhere belong to tokens that keep to their places.",
+    how_to_read="Each point is a displacement from a token to a part of the image. Points that "
+    "are high at distance 0 and low elsewhere belong to tokens that keep to their places.",
 )
 
 
 def image_patches(images: Tensor, grid: Grid) -> Tensor:
-    """(h·w, b, pixels) of images (b, c, height, width); resized to a multiple of the grid where they are none."""
+    """(h·w, b, pixels) of images (b, c, height, width); resized to a multiple of the grid where
+    they are none."""
     size = [-(-side // cells) * cells for side, cells in zip(images.shape[2:], grid, strict=True)]
     if list(images.shape[2:]) != size:
         images = F.interpolate(images, size=size, mode="bilinear", align_corners=False)
@@ -113,7 +116,8 @@ def image_patches(images: Tensor, grid: Grid) -> Tensor:
 
 
 def hit_rate(maps: np.ndarray, grid: Grid) -> np.ndarray:
-    """(R,) hit rate of interior tokens, of maps (R, tokens, patches); NaN where no token is in the interior."""
+    """(R,) hit rate of interior tokens, of maps (R, tokens, patches); NaN where no token is in the
+    interior."""
     inside = np.zeros(grid, dtype=bool)
     inside[1:-1, 1:-1] = True
     if not inside.any():
@@ -124,7 +128,8 @@ def hit_rate(maps: np.ndarray, grid: Grid) -> np.ndarray:
 
 
 def token_contrast(maps: np.ndarray) -> np.ndarray:
-    """(R,) mean over tokens of the similarity to the own patch minus the mean of that to the others."""
+    """(R,) mean over tokens of the similarity to the own patch minus the mean of that to the
+    others."""
     same, known = np.eye(maps.shape[-1], dtype=bool), ~np.isnan(maps[0])
     if not (same & known).any() or not (~same & known).any():
         return np.full(len(maps), np.nan)
@@ -145,10 +150,11 @@ def displaced(maps: np.ndarray, grid: Grid) -> np.ndarray:
 
 @dataclass
 class Localisation(Probe):
-    """Which part of the image a final token resembles."""
+    """CKA of final tokens with the image at every position."""
 
     grid: int = 16
-    """Largest side of a map; finer ones are averaged down, so that models of different grids can be compared on one."""
+    """Largest side of a map; finer ones are averaged down, so that models of different grids can be
+    compared on one."""
 
     name = "localisation"
     ids = ("A4.22", "SLC-19", "SLC-20")
@@ -167,7 +173,8 @@ class Localisation(Probe):
     def __post_init__(self) -> None:
         if self.grid < 2:
             raise VitreousError(
-                f"Localisation was asked for on a grid of {self.grid}; it takes at least 2 places a side."
+                f"Localisation was asked for on a grid of {self.grid}; it takes at least 2 places "
+                "a side."
             )
         self.grams = Grams("unbiased", MINIBATCH)
 

@@ -1,11 +1,12 @@
-"""How far layers look, in patches: the nonlocality of the ConViT paper (A4.19).
+"""Mean attention distance of each layer, in patches (the nonlocality of ConViT).
 
     D_loc = 1/L Σ_ij A_ij ‖δ_ij‖,   δ_ij in patches of the layer's own grid
 
-for every head, and as the mean over the heads of a layer (CVT-10 to CVT-12). Each layer is read at its own input; the
-published logger gives the bare patch embedding to all of them. It is the attention distance in another measure, so
-tokens without a place are treated alike, and keys of a coarser grid lie in the middle of the patches they stand for.
-Uniform attention gives 2.01 on 4x4 patches, 3.61 on 7x7, 4.14 on 8x8, 7.28 on 14x14 and 8.33 on 16x16.
+for every head, and as the mean over the heads of a layer. Each layer is read at its own input; the
+published logger gives the bare patch embedding to all of them. It is the attention distance in
+another measure, so tokens without a place are treated alike, and keys of a coarser grid lie in the
+middle of the patches they stand for. Uniform attention gives 2.01 on 4x4 patches, 3.61 on 7x7, 4.14
+on 8x8, 7.28 on 14x14 and 8.33 on 16x16.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = ["Nonlocality"]
 
 @dataclass
 class Nonlocality(AttentionDistance):
-    """How far layers look, in patches."""
+    """Mean attention distance of layers, in patches."""
 
     name = "nonlocality"
     ids = ("A4.19", "CVT-10", "CVT-11", "CVT-12", "X-20")
@@ -50,8 +51,9 @@ class Nonlocality(AttentionDistance):
             high="mean_high",
             bands=True,
             title="Nonlocality of layers",
-            how_to_read="Each point is an attention layer: how many patches away its heads look on average. A "
-            "convolution stays low; at the dashed line attention is spread over the whole image.",
+            how_to_read="Each point is an attention layer: how many patches away its heads look "
+            "on average. A convolution stays low; at the dashed line attention is spread over the "
+            "whole image.",
         ),
         View(
             "scatter",
@@ -62,8 +64,8 @@ class Nonlocality(AttentionDistance):
             high="high",
             bands=True,
             title="Nonlocality of heads",
-            how_to_read="Each point is a head. Where the points of a layer lie far apart, it has local and global "
-            "heads side by side.",
+            how_to_read="Each point is a head. Where the points of a layer lie far apart, it has "
+            "local and global heads side by side.",
         ),
     )
 

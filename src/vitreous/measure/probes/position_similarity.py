@@ -1,15 +1,17 @@
-"""What a model has learned about where its tokens lie: how alike the embeddings of positions are (A4.28).
+"""Cosine similarity of the position embeddings of any two patches.
 
     similarity[i, j] = cos(p_i, p_j)        of the position embeddings p, prefix tokens left out
 
 drawn as one tile for each position i. Three indices sum it up:
 
-    distance    Spearman's rank correlation of the distance of i and j on the grid with their similarity, i < j
-    row         mean similarity of positions in one row, less that of others (neither one row nor one column) whose
-    column      distance is the same to within half a patch; and the same for positions in one column
+    distance    Spearman's rank correlation of distance on the grid and similarity of i and j, i < j
+    row         mean similarity of positions in one row, less that of positions in different rows
+                and columns whose distance is the same to within half a patch
+    column      the same for positions in one column
 
-Dosovitskiy et al. find that embeddings learned as a plain list know the grid: near positions are alike, and so are
-those in one row or column (VIT-04). The weights answer this alone; the images do not matter, and there is no interval.
+Dosovitskiy et al. find that embeddings learned as a plain list know the grid: near positions are
+alike, and so are those in one row or column. The weights answer this alone; the images do not
+matter, and there is no interval.
 """
 
 from __future__ import annotations
@@ -143,7 +145,8 @@ def _crossed(down: Table, across: Table) -> Table:
 
 
 def _on_grid(values: Table, grids: Sequence[tuple[Grid, int]]) -> Table | None:
-    """A list of vectors, with or without prefix, or a map, laid out as the grid of some unit; None if it fits none.
+    """A list of vectors, with or without prefix, or a map, laid out as the grid of some unit; None
+    if it fits none.
 
     A list for images of another size is taken for a square.
     """
@@ -168,7 +171,7 @@ def _on_grid(values: Table, grids: Sequence[tuple[Grid, int]]) -> Table | None:
 
 @dataclass
 class PositionSimilarity(Probe):
-    """How alike the embeddings of positions are."""
+    """Cosine similarity of position embeddings."""
 
     name = "position_similarity"
     ids = ("A4.28", "VIT-04")
@@ -194,9 +197,9 @@ class PositionSimilarity(Probe):
         array="sheets",
         where="pictured",
         title="Which positions a position resembles",
-        how_to_read="Each tile belongs to one position, and shows how much all positions resemble it: blue is the "
-        "opposite, white nothing in common, brown the same. A bright spot that moves with the tile, or a cross, means "
-        "that the model knows the grid.",
+        how_to_read="Each tile belongs to one position, and shows how much all positions resemble "
+        "it: blue is the opposite, white nothing in common, brown the same. A bright spot that "
+        "moves with the tile, or a cross, means that the model knows the grid.",
     )
     bars = View(
         "bar",
@@ -205,8 +208,9 @@ class PositionSimilarity(Probe):
         colour="model",
         references=(Reference(-0.5, "distance, where the grid is clear"),),
         title="Do embeddings know the grid?",
-        how_to_read="Distance is below zero where positions are the less alike the farther they are apart. Row and "
-        "column are above zero where positions that share one are more alike than others as far apart.",
+        how_to_read="Distance is below zero where positions are the less alike the farther they "
+        "are apart. Row and column are above zero where positions that share one are more alike "
+        "than others as far apart.",
     )
 
     def unsuited(self, subject: Subject) -> str:
@@ -214,7 +218,10 @@ class PositionSimilarity(Probe):
             return ""
         names = [name for name, _ in subject.specimen.module.named_parameters()]
         if any(RELATIVE.search(name) for name in names):
-            return "It has no embeddings of positions to compare: it encodes offsets between tokens, inside attention."
+            return (
+                "It has no embeddings of positions to compare: it encodes offsets between tokens, "
+                "inside attention."
+            )
         return "It has no table of position embeddings."
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
@@ -249,6 +256,10 @@ class PositionSimilarity(Probe):
 def _rows(model: str, name: str, similar: Table) -> Iterator[dict[str, Any]]:
     for index, value in indices(similar).items():
         yield {
-            "model": model, "table": name, "index": index, "positions": similar.shape[0] * similar.shape[1],
-            "pictured": index == "distance", "value": value,
-        }  # fmt: skip
+            "model": model,
+            "table": name,
+            "index": index,
+            "positions": similar.shape[0] * similar.shape[1],
+            "pictured": index == "distance",
+            "value": value,
+        }

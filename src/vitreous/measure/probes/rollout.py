@@ -1,20 +1,22 @@
-"""What the output rests on, if attention were all there is: attention multiplied through the layers (A4.27).
+"""Attention rollout: attention multiplied through all layers.
 
-    R_l = Â_l R_(l-1),   R_0 = I,   Â = A + I with rows divided by their sums,   A the mean over heads
+    R_l = Â_l R_(l-1),  R_0 = I,  Â = A + I with rows divided by their sums,  A the mean over heads
 
-The row of the class token, or the mean over patches where there is none, says how much of each patch arrives there;
-rows of R sum to one. A token that joins later has brought nothing along, and tokens that do not ask in a layer keep
-what they have: both rows are the identity's. `identity=False` leaves the skips out, `heads="max"` takes the largest
-attention of all heads. The product has a meaning only where nothing but attention moves information between tokens, so
-models with convolutions between attention layers, or with grids that change, are refused.
+The row of the class token, or the mean over patches where there is none, says how much of each
+patch arrives there; rows of R sum to one. A token that joins later has brought nothing along, and
+tokens that do not ask in a layer keep what they have: both rows are the identity's.
+`identity=False` leaves the skips out, `heads="max"` takes the largest attention of all heads. The
+product has a meaning only where nothing but attention moves information between tokens, so models
+with convolutions between attention layers, or with grids that change, are refused.
 
-Where the set of images knows the box of each object (the embedded world does), `inside` says how much of what rests on
-patches lies within it, a patch at the border counted by the share of it that does; `box` is the share of the image that
-the box covers, and so what `inside` would be if all patches counted alike (VIT-16).
+Where the set of images knows the box of each object (the embedded world does), `inside` says how
+much of what rests on patches lies within it, a patch at the border counted by the share of it that
+does; `box` is the share of the image that the box covers, and so what `inside` would be if all
+patches counted alike.
 
-Arrays, for n images: "rollout/<model>", float32 (n, layers, rows, columns), the share of each patch after each
-attention layer, prefix tokens left out; "images", uint8 (n, height, width, 3); "tiles", each image beside itself as
-the rollout of the last layer lights it.
+Arrays, for n images: "rollout/<model>", float32 (n, layers, rows, columns), the share of each patch
+after each attention layer, prefix tokens left out; "images", uint8 (n, height, width, 3); "tiles",
+each image beside itself as the rollout of the last layer lights it.
 """
 
 from __future__ import annotations
@@ -75,8 +77,8 @@ VIEWS = (
         where="tile",
         array="tiles",
         title="What the output rests on",
-        how_to_read="Each image, and beside it the same image lit where attention, multiplied through all layers, "
-        "leads. What stays dark had little way to the output.",
+        how_to_read="Each image, and beside it the same image lit where attention, multiplied "
+        "through all layers, leads. What stays dark had little way to the output.",
     ),
     View(
         "line",
@@ -87,8 +89,8 @@ VIEWS = (
         bands=True,
         references=(Reference(1.0, "all patches alike"),),
         title="How much of the image counts, layer by layer",
-        how_to_read="Each line is an image. At 1 all patches count alike; where a line falls, attention has gathered "
-        "on a part of the image.",
+        how_to_read="Each line is an image. At 1 all patches count alike; where a line falls, "
+        "attention has gathered on a part of the image.",
     ),
 )
 
@@ -99,7 +101,7 @@ MOVING = ("conv", "pool", "token-mlp", "mixer", "downsample")
 
 @dataclass
 class Rollout(Pictured):
-    """Attention multiplied through the layers."""
+    """Attention multiplied through all layers."""
 
     identity: bool = True
     """Count the skip connections, as half of every layer."""
@@ -192,7 +194,8 @@ class Rollout(Pictured):
 
 
 def covered(box: Sequence[float], image: Sequence[int], grid: Sequence[int]) -> np.ndarray:
-    """(rows, columns) the share of each patch that lies in a box x0, y0, x1, y1 of pixels, the last two beyond it."""
+    """(rows, columns) the share of each patch that lies in a box x0, y0, x1, y1 of pixels, the last
+    two beyond it."""
     along = []
     for low, high, side, count in zip(box[1::-1], box[3:1:-1], image, grid, strict=True):
         edges = np.linspace(0, side, count + 1)
@@ -217,7 +220,10 @@ def unrollable(units: Sequence[Unit]) -> str:
     ):  # None where the class token is alone
         return "Its grid changes from stage to stage, so layers cannot be multiplied."
     if other := next((unit for unit in among if unit.kind in MOVING), None):
-        return f"Between its attention layers {other.name} ({other.kind}) moves information from place to place, too."
+        return (
+            f"Between its attention layers {other.name} ({other.kind}) moves information between "
+            "positions, too."
+        )
     if any(len(a.prefix) > len(b.prefix) for a, b in pairwise(among) if b.grid is not None):
         return "It loses tokens on the way, so layers cannot be multiplied."
     return ""
@@ -236,7 +242,8 @@ def layer(seen: AttentionMap, heads: Literal["mean", "max"], identity: bool) -> 
 
 
 def rolled(matrix: Tensor, before: Tensor | None, prefix: int = 0) -> Tensor:
-    """Â R; tokens that have joined since stand behind the `prefix` tokens that were there, in front of the grid."""
+    """Â R; tokens that have joined since stand behind the `prefix` tokens that were there, in front
+    of the grid."""
     if before is None:
         return matrix
     fresh = matrix.shape[-1] - before.shape[-1]
@@ -251,7 +258,8 @@ def rolled(matrix: Tensor, before: Tensor | None, prefix: int = 0) -> Tensor:
 
 
 def coverage(shares: np.ndarray) -> float:
-    """2 to the entropy of shares, over their number: 1 if all are alike, 1/n if one is everything."""
+    """2 to the entropy of shares, over their number: 1 if all are alike, 1/n if one is
+    everything."""
     count, shares = shares.size, shares[shares > 0]
     shares = shares / shares.sum()
     return float(2 ** -(shares * np.log2(shares)).sum() / count)

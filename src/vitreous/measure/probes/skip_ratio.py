@@ -1,15 +1,16 @@
-"""What carries the signal past a unit, its skip or its branch (A4.21).
+"""Norm of the skip connection relative to the norm of the branch, for each unit.
 
     value  = mean over tokens of  ‖skip‖ / ‖branch‖          for every unit around which a skip runs
     cosine = mean over tokens of  cos(skip, branch)
 
-Each image has one value for its class token and one for its spatial tokens (in a convolutional network: positions), and
-the mean over images is reported. Raghu et al. find that in the first half of a ViT the class token travels along the
-skips and the spatial tokens change, later the other way round, and that skips matter more in ViTs than in ResNets
-(SLC-14 to SLC-16). A skip that has to change its shape counts as what arrives at the sum.
+Each image has one value for its class token and one for its spatial tokens (in a convolutional
+network: positions), and the mean over images is reported. Raghu et al. find that in the first half
+of a ViT the class token travels along the skips and the spatial tokens change, later the other way
+round, and that skips matter more in ViTs than in ResNets . A skip that has to change its shape
+counts as what arrives at the sum.
 
-A token to which the branch adds exactly nothing has no ratio and is left out of the mean; one whose skip is zero has
-no cosine.
+A token to which the branch adds exactly nothing has no ratio and is left out of the mean; one whose
+skip is zero has no cosine.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def ratio_and_cosine(skip: Tensor, branch: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class SkipRatio(Probe):
-    """How much of a token comes from the skip and how much from the branch."""
+    """Norm of the skip over norm of the branch."""
 
     name = "skip_ratio"
     ids = ("A4.21", "SLC-14", "SLC-15", "SLC-16")
@@ -93,8 +94,9 @@ class SkipRatio(Probe):
             bands=True,
             references=(Reference(1.0, "skip and branch alike"),),
             title="What carries the signal: skip over branch",
-            how_to_read="Above one, tokens mostly pass the unit by on its skip; below one, the unit writes them anew. "
-            "In the paper the class token of ViTs is passed on first and rewritten late, spatial tokens the reverse.",
+            how_to_read="Above one, tokens mostly pass the unit by on its skip; below one, the "
+            "unit writes them anew. In the paper the class token of ViTs is passed on first and "
+            "rewritten late, spatial tokens the reverse.",
         ),
         View(
             "line",
@@ -107,8 +109,8 @@ class SkipRatio(Probe):
             bands=True,
             references=(Reference(0.0, "at right angles"),),
             title="Does the branch agree with the skip?",
-            how_to_read="Above zero a unit strengthens what the token already holds, below zero it takes some of it "
-            "away. At zero it adds something new.",
+            how_to_read="Above zero a unit strengthens what the token already holds, below zero "
+            "it takes some of it away. At zero it adds something new.",
         ),
     )
 

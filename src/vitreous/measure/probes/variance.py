@@ -1,13 +1,13 @@
-"""How much a feature map varies over the image, after every unit (A4.09).
+"""Variance of feature maps over positions, after each unit.
 
-    variance = mean over channels of  Var_{positions} x[position, channel]      (unbiased, prefix tokens left out)
+    variance = mean over channels of Var_{positions} x[position, channel]
 
-of each image for itself, never over images. Park and Kim find that attention lowers it and that MLPs and convolutions
-raise it: attention averages (HDV-34 to HDV-36). `ratio` is what a unit makes of its own input: the mean variance after
-it over that before it.
+of each image (unbiased, without prefix tokens), never over images. Park and Kim find that attention
+lowers it and that MLPs and convolutions raise it: attention averages. `ratio` is what a unit makes
+of its own input: the mean variance after it over that before it.
 
-Deviations from each channel's mean are squared in float32; taking the mean off first is what makes that enough. What
-the rounding of that mean alone would give counts as zero.
+Deviations from each channel's mean are squared in float32; taking the mean off first is what makes
+that enough. What the rounding of that mean alone would give counts as zero.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def variance(maps: Tensor) -> Tensor:
 
 @dataclass
 class Variance(PerImage):
-    """How much feature maps vary over the image."""
+    """Variance of feature maps over positions."""
 
     name = "variance"
     ids = ("A4.09", "HDV-34", "HDV-35", "HDV-36")
@@ -77,8 +77,8 @@ class Variance(PerImage):
             log=("y",),
             bands=True,
             title="Feature map variance",
-            how_to_read="Each point is the stream after a unit. Where the line falls, a unit has averaged over the "
-            "image; where it rises, a unit has told positions apart.",
+            how_to_read="Each point is the stream after a unit. Where the line falls, a unit has "
+            "averaged over the image; where it rises, a unit has told positions apart.",
         ),
         View(
             "scatter",
@@ -91,8 +91,9 @@ class Variance(PerImage):
             log=("y",),
             references=(Reference(1.0, "no change"),),
             title="What each unit does to the variance",
-            how_to_read="Each point is a unit: below one it has averaged, above one it has told positions apart. In "
-            "the paper's ViT-Ti on CIFAR-100 all 12 attention units lie below one, and 8 of the 12 MLPs above.",
+            how_to_read="Each point is a unit: below one it has averaged, above one it has told "
+            "positions apart. In the paper's ViT-Ti on CIFAR-100 all 12 attention units lie below "
+            "one, and 8 of the 12 MLPs above.",
         ),
     )
 
