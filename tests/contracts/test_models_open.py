@@ -1,4 +1,5 @@
-"""Every architecture of the registry opens, computes the same, and shows the anatomy its paper describes."""
+"""Every architecture of the registry opens, computes the same, and shows the anatomy its paper
+describes."""
 
 from __future__ import annotations
 
@@ -50,19 +51,24 @@ CASES: list[Case] = [
     ("convit_ti", {"patch": 4, "depth": 3, "gpsa": 2}, {"attention": 3, "mlp": 3}, {"global"}),
     ("preresnet_18", {}, {"conv": 8}, set()),
     ("alternet_18", {}, {"attention": 3, "conv": 5}, {"global", "windowed"}),
-    ("pit_ti", {}, {"attention": 12, "mlp": 12, "downsample": 2}, {"global"}),
-    ("swin_ti", {}, {"attention": 12, "mlp": 12, "downsample": 3}, {"global", "windowed"}),
+    ("pit_ti", {"depths": (1, 1, 1)}, {"attention": 3, "mlp": 3, "downsample": 2}, {"global"}),
+    (
+        "swin_ti",
+        {"depths": (2, 2, 2, 2)},
+        {"attention": 8, "mlp": 8, "downsample": 3},
+        {"global", "windowed"},
+    ),
     (
         "twins_s",
-        {},
-        {"attention": 18, "conv": 4, "mlp": 18, "downsample": 3},
+        {"depths": (2, 2, 2, 2)},
+        {"attention": 8, "conv": 4, "mlp": 8, "downsample": 3},
         {"global", "reduced", "windowed"},
     ),
-    ("mixer_ti", {}, {"mlp": 8, "token-mlp": 8}, set()),
+    ("mixer_ti", {"depth": 2}, {"mlp": 2, "token-mlp": 2}, set()),
     ("resnet_18", {}, {"conv": 8}, set()),
-    ("resnext_50", {}, {"conv": 16}, set()),
-    ("bit_50x1", {}, {"conv": 16}, set()),
-    ("poolformer_s12", {}, {"mlp": 12, "pool": 12, "downsample": 3}, set()),
+    ("resnext_50", {"depths": (1, 1, 1, 1)}, {"conv": 4}, set()),
+    ("bit_50x1", {"depths": (1, 2, 1, 1)}, {"conv": 5}, set()),
+    ("poolformer_s12", {"depths": (1, 1, 1, 1)}, {"mlp": 4, "pool": 4, "downsample": 3}, set()),
     ("cnn_s", {}, {"conv": 5, "downsample": 3}, set()),
     ("mlp_s", {}, {}, set()),
 ]

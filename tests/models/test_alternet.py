@@ -1,4 +1,5 @@
-"""AlterNet and the pre-activation ResNet: against timm, against dense attention, against the paper's search path."""
+"""AlterNet and the pre-activation ResNet: against timm, against dense attention, against the
+paper's search path."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def window_attention(
 
 
 def dense(made: BiasedWindowAttention, x: Tensor) -> Tensor:
-    """Attention of every place to every cell of keys, with -inf between different windows. All pairs in a loop."""
+    """Attention of every place to every cell of keys, with -inf between different windows. All
+    pairs in a loop."""
     _, _, height, width = x.shape
     p, k, heads = made.window, made.kv_stride, made.heads
     q = made.to_q(x).unflatten(1, (heads, -1)).flatten(3)
@@ -218,7 +220,8 @@ def driven(
 
 
 def test_hdv_43_44_build_up_follows_the_papers_path() -> None:
-    """Accuracies read off figure 12a; those the paper shows and the rule does not visit are here as well."""
+    """Accuracies read off figure 12a; those the paper shows and the rule does not visit are here as
+    well."""
     accuracy: dict[tuple[int, ...], float] = {
         (0, 0, 0, 0): 82.48,
         (0, 0, 0, 1): 83.45,
@@ -278,7 +281,8 @@ def test_smoothing_may_stand_after_every_subsampling() -> None:
 
 
 def test_hdv_55_attention_is_an_ensemble_over_neighbours() -> None:
-    """z_j = sum_i π(x_i | x_j) p(x_i): attention is that sum, and a 2x2 blur is the one with π = 1/4."""
+    """z_j = sum_i π(x_i | x_j) p(x_i): attention is that sum, and a 2x2 blur is the one with π =
+    1/4."""
     made = BiasedWindowAttention(
         3, 3, heads=1, head_dim=3, window=2, bias_per_head=False, kv_stride=1
     )

@@ -25,7 +25,8 @@ def test_a_dense_layer_needs_far_more_parameters_than_a_convolution_for_the_same
 
 
 def test_convolution_without_pooling_is_equivariant_and_the_mlp_is_not() -> None:
-    """A1.26: shifting the image shifts the features, exactly on a torus; a rotation does not rotate them."""
+    """A1.26: shifting the image shifts the features, exactly on a torus; a rotation does not rotate
+    them."""
     torch.manual_seed(0)
     images = torch.randn(2, 3, 16, 16)
     moved = images.roll((3, 5), (2, 3))
@@ -44,7 +45,8 @@ def test_convolution_without_pooling_is_equivariant_and_the_mlp_is_not() -> None
 
 
 def test_pooling_makes_a_shift_matter_less() -> None:
-    """Relative change of the features under a shift by one pixel; a dense layer changes like another image."""
+    """Relative change of the features under a shift by one pixel; a dense layer changes like
+    another image."""
     torch.manual_seed(0)
     images = torch.nn.functional.avg_pool2d(torch.randn(8, 3, 38, 38), 7, stride=1)
     moved = images.roll(1, 3)

@@ -66,7 +66,7 @@ def loop_logits(weight: Tensor, bias: Tensor, grid: tuple[int, int]) -> Tensor:
 
 
 def dense(attention: PositionalAttention, x: Tensor, grid: tuple[int, int]) -> Tensor:
-    """The layer by its definition: whole attention matrices, renormalised as in the released code."""
+    """The layer by its definition: full attention matrices, renormalised as in the code."""
     heads, (b, n, _) = attention.heads, x.shape
     q, k, v = (
         t.reshape(b, n, heads, -1).transpose(1, 2)
@@ -164,7 +164,8 @@ def test_published_parameter_counts_c1() -> None:
 
 @pytest.mark.parametrize("kind", [PSA, GPSA])
 def test_cvt_01_positional_attention_expresses_any_convolution(kind: Any) -> None:
-    """With W_qk = 0, W_val = I and a large α every head copies one neighbour (A2.14). Borders are replicated."""
+    """With W_qk = 0, W_val = I and a large α every head copies one neighbour (A2.14). Borders are
+    replicated."""
     grid, width, out = (6, 7), 4, 36
     kernel = torch.randn(out, width, 3, 3, dtype=torch.float64)
     x = torch.randn(2, width, *grid, dtype=torch.float64)

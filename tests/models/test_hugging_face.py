@@ -256,7 +256,8 @@ def test_the_local_cache_serves_without_a_hub(tmp_path: Path) -> None:
 
 
 def test_channels_are_normalised_as_the_image_processor_says(tmp_path: Path) -> None:
-    """CLIP's and ViT's channels are not ImageNet's; images normalised in another way would make every result wrong."""
+    """CLIP's and ViT's channels are not ImageNet's; images normalised in another way would make
+    every result wrong."""
     save(tmp_path, "ViTForImageClassification", "ViTConfig", **IMAGES)
     said = vitreous.open(f"hf:{tmp_path}").trained
     assert said == {}

@@ -1,4 +1,5 @@
-"""Every way of naming a model gives that model, and every wrong name a sentence. Nothing is downloaded or unpickled."""
+"""Every way of naming a model gives that model, and every wrong name a sentence. Nothing is
+downloaded or unpickled."""
 
 from __future__ import annotations
 
@@ -113,7 +114,8 @@ def test_a_pickle_with_code_in_it_is_not_run_by_timm(tmp_path: Path) -> None:
 def test_a_pickle_with_code_in_it_is_not_run_by_torchvision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torchvision asks torch to unpickle anything; here the cache of downloads has been tampered with."""
+    """torchvision asks torch to unpickle anything; here the cache of downloads has been tampered
+    with."""
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     url = torchvision.models.get_model_weights("resnet18").DEFAULT.url
     file = tmp_path / "hub" / "checkpoints" / url.rpartition("/")[2]

@@ -43,7 +43,8 @@ def double(module: nn.Module) -> Any:
 def dense(
     mixer: Attention, x: Tensor, sees: Callable[[int, int], bool], extra: Callable[[int], int]
 ) -> Tensor:
-    """Attention one query at a time over the keys it `sees`, plus `extra` keys with logit 0 and value 0."""
+    """Attention one query at a time over the keys it `sees`, plus `extra` keys with logit 0 and
+    value 0."""
     q, k, v = mixer.split(x)
     out = torch.zeros_like(v)
     for image in range(x.shape[0]):
@@ -82,7 +83,8 @@ def test_neighbourhood_equals_dense(kernel: int, dilation: int, border: Border) 
 
 
 def test_zero_border_is_unfold_with_padding() -> None:
-    """The released code's way: unfold zero-padded keys and values, softmax over all kernel^2 of them."""
+    """The released code's way: unfold zero-padded keys and values, softmax over all kernel^2 of
+    them."""
     torch.manual_seed(0)
     mixer = double(NeighbourhoodAttention(WIDTH, HEADS, HEAD_DIM, False, GRID, 3, 1, "zero"))
     x = torch.randn(2, N, WIDTH, dtype=torch.float64)
@@ -217,7 +219,8 @@ MIXERS: dict[str, Callable[[], nn.Module]] = {
 
 @pytest.mark.parametrize("kind", MIXERS)
 def test_gradients(kind: str) -> None:
-    """Of the output with respect to the input and every parameter, against finite differences in float64."""
+    """Of the output with respect to the input and every parameter, against finite differences in
+    float64."""
     torch.manual_seed(0)
     mixer = double(MIXERS[kind]())
     names, values = zip(
@@ -237,7 +240,7 @@ def test_gradients(kind: str) -> None:
 
 
 def test_attention_is_an_ensemble_weighted_by_proximity() -> None:
-    """HDV-55: sum_i pi(x_i | x_j) p(z_j | x_i) with pi = softmax(q k^T) and p = v, summed one data point at a time.
+    """HDV-55: sum_i pi(x_i | x_j) p(z_j | x_i) with pi = softmax(q k^T), p = v, point by point.
 
     With pi fixed to 1/4 over 2 x 2 neighbours the same sum is a blur.
     """

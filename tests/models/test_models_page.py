@@ -23,7 +23,8 @@ def test_every_row_of_the_catalogue_is_there(script: Any) -> None:
 
 
 def test_the_page_is_up_to_date(script: Any) -> None:
-    """All but the counts, which would take a minute; those of the quickest families are counted again below."""
+    """All but the counts, which would take a minute; those of the quickest families are counted
+    again below."""
     text = script.PAGE.read_text(encoding="utf-8")
     counts = dict(re.findall(r"^\| `(.+)` \| (\S+ M) \|$", text, re.MULTILINE))
     assert script.page(lambda expression: counts.get(expression, "?")) == text, (

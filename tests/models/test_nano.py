@@ -40,7 +40,8 @@ def card(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_as_good_as_its_card_says(name: str) -> None:
-    """On the first 500 test images again; the whole split is compared with what the GPU found before rounding."""
+    """On the first 500 test images again; the whole split is compared with what the GPU found
+    before rounding."""
     written, few = card(name), card(name)["few"]
     specimen = vitreous.open(f"nano:{name}")
     assert specimen.units
@@ -60,7 +61,8 @@ def test_it_is_as_good_as_its_card_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_loads_within_a_second(name: str) -> None:
-    """Building it and reading its weights, the best of three; reading a graph, which is kept, is not measured here."""
+    """Building it and reading its weights, the best of three; reading a graph, which is kept, is
+    not measured here."""
     limit, spent = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), []
     for _ in range(3):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Models taken from timm are timm's, at the papers' sizes, and change their stem for small images."""
+"""Models from timm have the papers' sizes, and another stem for small images."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_has_the_state_of_timms_model(name: str) -> None:
 
 
 def test_bit_before_and_after_activation() -> None:
-    """A1.11: the weights of the BiT paper fit `preact=True`; the ViT paper's ResNet is the one inside its hybrids."""
+    """A1.11: the weights of the BiT paper fit `preact=True`; the ViT paper's ResNet is the one
+    inside its hybrids."""
     with torch.device("meta"):
         assert shapes(build("bit_50x1", preact=True)) == shapes(
             timm.create_model("resnetv2_50x1_bit")
@@ -88,7 +89,7 @@ def test_equals_timm(name: str, theirs: str, options: dict[str, object]) -> None
     ],
 )
 def test_small_images_keep_their_resolution(name: str, grid: tuple[int, int]) -> None:
-    """A1.08: three halvings of 32 pixels and no more; the ImageNet stem would leave one position."""
+    """A1.08: three halvings of 32 pixels, no more; the ImageNet stem would leave one position."""
     model = build(name, image=32, classes=10, depths=(1, 1, 1, 1)).eval()
     large = build(name, image=32, classes=10, depths=(1, 1, 1, 1), stem="imagenet").eval()
     with torch.no_grad():
@@ -97,7 +98,8 @@ def test_small_images_keep_their_resolution(name: str, grid: tuple[int, int]) ->
 
 
 def test_small_transformers_have_the_sizes_of_the_cifar_experiments() -> None:
-    """D1: PiT patch 2 stride 1, hence 31 x 31 tokens; Swin patch 1 window 4, or patch 2 by name; Mixer by name."""
+    """D1: PiT patch 2 stride 1, hence 31 x 31 tokens; Swin patch 1 window 4, or patch 2 by name;
+    Mixer by name."""
     pit = build("pit_ti", image=32, classes=10, depths=(1, 1, 1))
     assert pit.patch_embed.conv.kernel_size == (2, 2)
     assert pit.patch_embed.conv.stride == (1, 1)

@@ -1,4 +1,4 @@
-"""`module:function` is a model like any other, and every way of getting it wrong has its sentence."""
+"""`module:function` is a model like any other, and every mistake has its sentence."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ def test_published_parameter_counts(name: str, millions: float) -> None:
     ("size", "millions"), [("ti", 6), ("ti+", 10), ("s", 22), ("s+", 48), ("b", 86), ("b+", 152)]
 )
 def test_published_parameter_counts_of_deit(size: str, millions: int) -> None:
-    """Table C1, whose counts leave the classifier out: with its 1000 classes S+ has 49.0 and B+ 153.2 million."""
+    """Table C1, whose counts leave the classifier out: with its 1000 classes S+ has 49.0 and B+
+    153.2 million."""
     with torch.device("meta"):
         assert round(parameters(build(f"deit_{size}", classes=0)) / 1e6) == millions
 
@@ -61,7 +62,7 @@ def test_parameter_counts_at_32_pixels(name: str, millions: float) -> None:
 
 
 def test_parameters_by_formula() -> None:
-    """Patches, class token, positions, blocks, norm, head, counted by hand for a size of no paper."""
+    """Patches, class token, positions, blocks, norm and head, counted by hand."""
     d, hidden, n, k = 24, 96, 16, 5
     block = (3 * d * d + 3 * d) + (d * d + d) + (d * hidden + hidden) + (hidden * d + d) + 4 * d
     assert parameters(tiny()) == (8 * 8 * 3 * d + d) + d + (n + 1) * d + 2 * block + 2 * d + (
@@ -91,7 +92,8 @@ def flops(patch: int) -> dict[str, int]:
 
 
 def test_cost_of_smaller_patches() -> None:
-    """VIT-21: tokens and dense layers grow as 1 / P^2, attention as 1 / P^4, the patch embedding not at all."""
+    """VIT-21: tokens and dense layers grow as 1 / P^2, attention as 1 / P^4, the patch embedding
+    not at all."""
     fine, coarse = flops(4), flops(8)
     assert fine["addmm"] == 4 * coarse["addmm"] > 0
     assert fine["bmm"] == 16 * coarse["bmm"] > 0
@@ -210,7 +212,8 @@ def test_no_weight_decay_on_tables_and_tokens() -> None:
 
 
 def test_uniform_attention_has_the_mean_pair_distance() -> None:
-    """X-07: rows sum to one, so the mean over queries divides by N; by N^2 it would be N times too small."""
+    """X-07: rows sum to one, so the mean over queries divides by N; by N^2 it would be N times too
+    small."""
     model = tiny(pool="gap")
     attention = model.blocks[0].attn
     nn.init.zeros_(attention.qkv.weight), nn.init.zeros_(attention.qkv.bias)
@@ -222,7 +225,8 @@ def test_uniform_attention_has_the_mean_pair_distance() -> None:
 
 @pytest.mark.parametrize("pos", ["1d", "relative"])
 def test_mean_attention_of_one_image_is_that_images_attention(pos: str) -> None:
-    """A2.26: fixed to the mean over a single image, the model gives that image the same logits, others different."""
+    """A2.26: fixed to the mean over a single image, the model gives that image the same logits,
+    others different."""
     torch.manual_seed(0)
     model = tiny(pos=pos)
     one, other = torch.randn(2, 1, 3, 32, 32)

@@ -1,4 +1,5 @@
-"""Where tokens sit: what position encodings do to a ViT, and what becomes of them at another resolution."""
+"""Where tokens sit: what position encodings do to a ViT, and what becomes of them at another
+resolution."""
 
 from __future__ import annotations
 
@@ -55,8 +56,10 @@ def test_without_positions_the_order_of_patches_does_not_matter(pool: str) -> No
 
 @pytest.mark.parametrize(
     "options",
-    [{"pos": "2d"}, {"pos": "sinusoidal"}, {"pos": "relative"}, {"pos": "relative", "offsets": "2d"},
-     {"pos": "relative", "offsets": "full"}, {"mixer": "neighbourhood", "pool": "gap", "pos": "none"}],
+    [{"pos": "2d"}, {"pos": "sinusoidal"}, {"pos": "relative"}, {"pos": "relative",
+        "offsets": "2d"},
+     {"pos": "relative", "offsets": "full"}, {"mixer": "neighbourhood", "pool": "gap",
+     "pos": "none"}],
 )  # fmt: skip
 def test_with_positions_of_any_kind_it_does(options: dict[str, str]) -> None:
     torch.manual_seed(0)
@@ -181,11 +184,13 @@ def test_two_dimensional_and_relative_tables_keep_linear_fields() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"pos": "2d", "inject": "every"}, {"pos": "relative", "offsets": "2d"}, {"pos": "sinusoidal"},
+    [{}, {"pos": "2d", "inject": "every"}, {"pos": "relative", "offsets": "2d"},
+        {"pos": "sinusoidal"},
      {"pos": "none", "mixer": "neighbourhood", "pool": "gap"}, {"stem": "r26", "stem_width": 0.25}],
 )  # fmt: skip
 def test_resize(options: dict[str, Any]) -> None:
-    """To the same size nothing changes; to another it runs, everything but the positions is copied, none is shared."""
+    """To the same size nothing changes; to another it runs, everything but the positions is copied,
+    none is shared."""
     torch.manual_seed(0)
     model = tiny(**options)
     images = torch.randn(2, 3, 32, 32)

@@ -20,9 +20,11 @@ PAIRS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "s": ("vit_s/32", "vit_small_patch32_224", {}, {}),
     "gap": ("vit_ti/16", "vit_tiny_patch16_224", {"pool": "gap", "final_norm": "pooled"},
             {"global_pool": "avg", "class_token": False}),
-    "gap beside a class token": ("vit_ti/16", "vit_tiny_patch16_224", {"pool": "gap", "class_token": True},
+    "gap beside a class token": ("vit_ti/16", "vit_tiny_patch16_224", {"pool": "gap",
+        "class_token": True},
                                  {"global_pool": "avg", "fc_norm": False}),
-    "without qkv bias": ("vit_ti/16", "vit_tiny_patch16_224", {"qkv_bias": False}, {"qkv_bias": False}),
+    "without qkv bias": ("vit_ti/16", "vit_tiny_patch16_224", {"qkv_bias": False},
+        {"qkv_bias": False}),
     "deit": ("deit_ti/16", "deit_tiny_patch16_224", {}, {}),
     "deit distilled": ("deit_ti/16", "deit_tiny_distilled_patch16_224", {"distilled": True}, {}),
     "hybrid stem": ("vit_ti/32", "vit_tiny_r_s16_p8_224", {"stem": "r"}, {}),
@@ -57,7 +59,8 @@ def test_equals_timm(case: str) -> None:
 
 
 def test_hybrid_r50_is_the_papers_three_stage_network() -> None:
-    """Stage 4's blocks in stage 3, (3, 4, 9). Narrow transformer, full ResNet: the transformer part is tested above."""
+    """Stage 4's blocks in stage 3, (3, 4, 9). Narrow transformer, full ResNet: the transformer part
+    is tested above."""
     torch.manual_seed(0)
     slim = {"depth": 1, "num_heads": 3, "embed_dim": 48}
     theirs = shaken(timm.create_model("vit_base_r50_s16_224", img_size=32, num_classes=7, **slim))
@@ -103,7 +106,8 @@ def test_initialisation_has_timms_spread(init: str, style: str) -> None:
 
 
 def test_jax_initialises_queries_keys_and_values_apart() -> None:
-    """Three 384 x 384 matrices with Xavier bound sqrt(6 / 768), not one of 1152 x 384 (bound sqrt(6 / 1536))."""
+    """Three 384 x 384 matrices with Xavier bound sqrt(6 / 768), not one of 1152 x 384 (bound sqrt(6
+    / 1536))."""
     weight = build("vit_s/8", image=32, classes=10, depth=1).blocks[0].attn.qkv.weight
     assert weight.abs().max().item() == pytest.approx((6 / 768) ** 0.5, rel=1e-3)
 

@@ -1,4 +1,4 @@
-"""Nothing is lost: a run that is killed at any moment ends exactly as one that was left in peace."""
+"""Nothing is lost: a run that is killed at any time ends exactly as one that is not."""
 
 from __future__ import annotations
 

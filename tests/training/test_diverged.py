@@ -1,4 +1,5 @@
-"""A training that ends with numbers that are none is an error, whichever step, test or tensor it was."""
+"""A training that ends with numbers that are none is an error, whichever step, test or tensor it
+was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What only a GPU can show; skipped elsewhere. The mathematics is the CPU's, which the other tests check."""
+"""What only a GPU can show; skipped elsewhere. The mathematics is the CPU's, which the other tests
+check."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def steps(recorded: bool, count: int = 12) -> tuple[dict[str, torch.Tensor], lis
 
 
 def test_a_recorded_step_is_the_step() -> None:
-    """The same numbers are drawn at every replay as without recording: weights agree, and losses step by step."""
+    """The same numbers are drawn at every replay as without recording: weights agree, and losses
+    step by step."""
     plain, graph = steps(recorded=False), steps(recorded=True)
     assert graph[1] == pytest.approx(plain[1], rel=1e-4)
     for key, value in plain[0].items():

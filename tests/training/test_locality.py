@@ -97,7 +97,8 @@ CONVITS = [
 
 @pytest.mark.parametrize("options", CONVITS)
 def test_convit_is_what_its_outputs_say(options: dict[str, Any]) -> None:
-    """The matrix of a layer is read off its outputs: with v and proj set to choose, they are the rows of A."""
+    """The matrix of a layer is read off its outputs: with v and proj set to choose, they are the
+    rows of A."""
     model: Any = shaken(
         build("convit_ti/4", image=8, classes=4, heads=4, head_dim=12, depth=2, gpsa=1, **options)
     )
@@ -122,7 +123,8 @@ def test_convit_is_what_its_outputs_say(options: dict[str, Any]) -> None:
 
 @torch.no_grad()
 def probed(layer: Any, x: Tensor) -> Tensor:
-    """A as (n, heads, N, N) by linearity: values of one token at a time, by a hook on the values, and no projection."""
+    """A as (n, heads, N, N) by linearity: values of one token at a time, by a hook on the values,
+    and no projection."""
     n, tokens, width = x.shape
     heads, proj, out = layer.heads, layer.proj, torch.zeros(n, layer.heads, tokens, tokens)
     layer.proj = torch.nn.Identity()
@@ -142,7 +144,8 @@ def probed(layer: Any, x: Tensor) -> Tensor:
 
 
 def test_convit_at_initialisation() -> None:
-    """σ(1) for every gate; positional heads look half a patch to each side, so they are more local than uniform."""
+    """σ(1) for every gate; positional heads look half a patch to each side, so they are more local
+    than uniform."""
     model = build("convit_ti/4", image=32, classes=4)
     assert list(head_gates(model)) == [f"blocks.{i}.attn" for i in range(10)]
     assert [len(heads) for heads in head_gates(model).values()] == [4] * 10

@@ -1,4 +1,5 @@
-"""The loop: what it records and keeps, that it learns, and that whatever can go wrong says so in one sentence."""
+"""The loop: what it records and keeps, that it learns, and that whatever can go wrong says so in
+one sentence."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def test_it_learns_and_says_what_it_measured(tmp_path: Path) -> None:
 
 
 def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
-    """Two epochs without anything random but the order, against a loop of six lines in float64 on the same batches."""
+    """Two epochs without anything random but the order, against a loop of six lines in float64 on
+    the same batches."""
     recipe = PLAIN.but(
         epochs=2, **{"model.qkv_bias": False}
     )  # a key's bias has no gradient, only rounding
@@ -144,7 +146,8 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
 
 
 def test_models_that_are_not_ours(tmp_path: Path) -> None:
-    """A timm name is built for the data and comes back; a module is trained in place, as torch users expect."""
+    """A timm name is built for the data and comes back; a module is trained in place, as torch
+    users expect."""
     go(tmp_path / "timm", PLAIN, "test_resnet", data=images(), seed=3)
     assert loading.load_model(f"run:{tmp_path}/timm")(torch.zeros(1, 3, 16, 16)).shape == (1, 3)
     linear = nn.Linear(768, 3)
@@ -271,7 +274,8 @@ def test_bad_input(options: dict[str, Any], sentence: str, tmp_path: Path) -> No
 
 
 def test_batches() -> None:
-    """Whole batches of a fresh permutation, every image at most once; repeated ones as often as asked."""
+    """Whole batches of a fresh permutation, every image at most once; repeated ones as often as
+    asked."""
     rows = order(70, 4, 16, 1, 0, 5)
     assert rows.shape == (4, 16)
     assert len(set(rows.flatten().tolist())) == 64
@@ -372,7 +376,8 @@ WIDE = RECIPE.but(
 
 
 def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
-    """Mixing partners come from the other's half, SAM climbs along the mean gradient, 31 test images are shared."""
+    """Mixing partners come from the other's half, SAM climbs along the mean gradient, 31 test
+    images are shared."""
     script = tmp_path / "train.py"
     script.write_text(DDP)
     command = [

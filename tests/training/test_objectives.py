@@ -255,7 +255,8 @@ def test_another_patch_is_never_the_same() -> None:
     [{}, {"pool": "gap"}, {"distilled": True}, {"pos": "2d", "inject": "every"}, {"pos": "none"}],
 )
 def test_the_stream_is_the_models_own(options: dict[str, Any]) -> None:
-    """With a prediction that reads the tokens as they are and nothing corrupted, what arrives is `forward_features`."""
+    """With a prediction that reads the tokens as they are and nothing corrupted, what arrives is
+    `forward_features`."""
     objective = masked("pixels", **options)
     model, images = objective.model, normalised(pictures())
     everything = torch.arange(24).expand(3, -1)
@@ -321,7 +322,8 @@ def test_every_trained_parameter_gets_a_gradient() -> None:
 
 
 def test_masked_patches_can_be_learned() -> None:
-    """Uniform pictures: what is hidden can be read off the rest, so the loss falls far below log 512."""
+    """Uniform pictures: what is hidden can be read off the rest, so the loss falls far below log
+    512."""
     objective = masked("colour", init="timm")
     moving = torch.optim.AdamW(objective.parameters(), lr=2e-3)
     palette = torch.tensor([[0.9, 0.1, 0.1], [0.1, 0.9, 0.1], [0.1, 0.1, 0.9]]).double()

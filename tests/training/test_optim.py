@@ -1,4 +1,5 @@
-"""Schedules, weight decay, freezing, clipping and the running mean, each against something computed another way."""
+"""Schedules, weight decay, freezing, clipping and the running mean, each against something computed
+another way."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def timm_lrs(recipe: Recipe, steps: list[int], **options: Any) -> list[float]:
     "name", ["deit", "deit_plus", "convit", "convit_plus", "convit_frozen", "deit_distilled"]
 )
 def test_deit_is_timms_cosine(name: str) -> None:
-    """Exactly, counted from the end of the warm-up; and close to the released one, which counts from the start."""
+    """Exactly, counted from the end of the warm-up; and close to the released one, which counts
+    from the start."""
     recipe, each = recipes.named(name), 7
     plan = schedule(recipe, each)
     assert (plan.epochs, plan.steps) == (300, 2100)
@@ -170,9 +172,11 @@ def test_what_is_not_decayed_by_name() -> None:
     convit = build("convit_ti/4", **PLAIN, depth=2, gpsa=1)
     decayed = dict(convit.named_parameters()).keys() - undecayed(convit)
     assert decayed == {
-        "patch_embed.proj.weight", "head.weight", "blocks.0.attn.qk.weight", "blocks.0.attn.v.weight",
+        "patch_embed.proj.weight", "head.weight", "blocks.0.attn.qk.weight",
+        "blocks.0.attn.v.weight",
         "blocks.0.attn.pos_proj.weight", "blocks.1.attn.qkv.weight",
-        *(f"blocks.{i}.{part}.weight" for i in (0, 1) for part in ("attn.proj", "mlp.fc1", "mlp.fc2")),
+        *(f"blocks.{i}.{part}.weight" for i in (0, 1) for part in ("attn.proj", "mlp.fc1",
+        "mlp.fc2")),
     }  # fmt: skip
     resnet = build("resnet_18", **PLAIN)
     kinds = {name: type(module) for name, module in resnet.named_modules()}

@@ -1,7 +1,8 @@
 """What `killed.py` tests, in a process of its own.
 
-Those tests fork, and torch refuses gradients in the fork of a process whose autograd has once used threads, which other
-tests make it do. Where they run before, in the same process, depends on how files are dealt out to workers.
+Those tests fork, and torch refuses gradients in the fork of a process whose autograd has once used
+threads, which other tests make it do. Where they run before, in the same process, depends on how
+files are dealt out to workers.
 """
 
 from __future__ import annotations

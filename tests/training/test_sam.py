@@ -1,4 +1,5 @@
-"""Sharpness-aware minimisation (A3.08) against a closed form and an implementation of its own in float64."""
+"""Sharpness-aware minimisation (A3.08) against a closed form and an implementation of its own in
+float64."""
 
 from __future__ import annotations
 
@@ -137,7 +138,8 @@ def test_running_statistics_are_those_of_the_first_pass(norm: type[nn.Module]) -
 
 
 def test_mixed_precision_sees_the_climbed_weights() -> None:
-    """Inside one autocast region too, whose cache would otherwise give the old weights to the second pass."""
+    """Inside one autocast region too, whose cache would otherwise give the old weights to the
+    second pass."""
     torch.manual_seed(1)
     model, x = nn.Linear(16, 4), torch.randn(8, 16)
     with torch.autocast("cpu", torch.bfloat16):
@@ -154,7 +156,8 @@ def test_mixed_precision_sees_the_climbed_weights() -> None:
 
 
 def test_compiled_models_notice() -> None:
-    """Neither the sam_perturbation weights nor the sleeping statistics are missed by a compiled model."""
+    """Neither the sam_perturbation weights nor the sleeping statistics are missed by a compiled
+    model."""
     results = []
     for compiled in (False, True):
         torch.manual_seed(0)

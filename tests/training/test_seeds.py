@@ -23,7 +23,8 @@ SEEDS = (3, 0, 7)
 
 
 def recipe(**changes: Any) -> Recipe:
-    """Everything that a seed draws by itself: order, crops, RandAugment, mixing, drop path; and clipping."""
+    """Everything that a seed draws by itself: order, crops, RandAugment, mixing, drop path; and
+    clipping."""
     augment = Augment(randaugment="rand-m9-n2-mstd1.0", mixup=1.0, cutmix=0.8, smoothing=0.1)
     short = {"epochs": 2, "batch": 16, "warmup": 1, "lr": 2e-4, "clip": 0.5, "augment": augment}
     return recipes.named("hdv_cifar").but(**(short | changes))

@@ -1,4 +1,5 @@
-"""The dated tables of accuracy say the same in every form they are kept in, and the manual shows them as they are."""
+"""The dated tables of accuracy say the same in every form they are kept in, and the manual shows
+them as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A training that takes half a second and uses everything: mixing, RandAugment, drop-path, clipping, a running mean."""
+"""A training that takes half a second and uses everything: mixing, RandAugment, drop-path,
+clipping, a running mean."""
 
 from __future__ import annotations
 
