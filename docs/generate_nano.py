@@ -92,7 +92,7 @@ def row(card: dict[str, Any]) -> str:
         f"{card['size'] / 1e6:.1f} MB",
         f"{card['test_accuracy'] * 100:.2f} %",
         f"{card['test_nll']:.4f}",
-        ", ".join(f"`{moment}`" for moment in card["moments"]),
+        ", ".join(f"`{name}`" for name in card["moments"]),
     ]
     return f"| {' | '.join(cells)} |"
 
@@ -102,7 +102,7 @@ def page() -> str:
     found = cards()
     environment = read_json(SHELF / found[0]["name"] / "environment.json")
     head = [
-        "| name | built from | parameters | weights | accuracy | NLL | moments |",
+        "| name | built from | parameters | weights | accuracy | NLL | checkpoints |",
         "|---|---|---|---|---|---|---|",
     ]
     table = "\n".join([*head, *map(row, found)])

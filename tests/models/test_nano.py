@@ -77,12 +77,13 @@ def test_before_after_the_warm_up_and_at_the_end(name: str) -> None:
     run, data = Run(SHELF / name), images(300)
     assert run.checkpoints() == card(name)["moments"] == ["initial", "warmup", "final"]
     worth = [
-        evaluate(loading.load_model(f"nano:{name}@{moment}"), data) for moment in run.checkpoints()
+        evaluate(loading.load_model(f"nano:{name}@{checkpoint}"), data)
+        for checkpoint in run.checkpoints()
     ]
     assert worth[0]["test_error"] == pytest.approx(0.9, abs=0.06)  # three standard errors of chance
     assert worth[0]["test_nll"] > worth[1]["test_nll"] > worth[2]["test_nll"]
     last, named = (
-        loading.load_model(f"nano:{name}{moment}").state_dict() for moment in ("", "@final")
+        loading.load_model(f"nano:{name}{checkpoint}").state_dict() for checkpoint in ("", "@final")
     )
     assert all(torch.equal(last[key], named[key]) for key in last)
 
