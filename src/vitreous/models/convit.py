@@ -410,19 +410,6 @@ class ConViT(Classifier):
         """The attention layers that know about position, from the first block up."""
         return (block.attn for block in self.blocks if isinstance(block.attn, PositionalAttention))
 
-    def gates(self) -> Tensor:
-        """σ(λ) of the gated layers: (layers, heads)."""
-        layers = self.positional_attentions()
-        return torch.stack([layer.gate() for layer in layers if isinstance(layer, GPSA)])
-
-    def spans(self) -> Tensor:
-        """Positional spans: (layers, heads)."""
-        return torch.stack([layer.span() for layer in self.positional_attentions()])
-
-    def centres(self) -> Tensor:
-        """Centres of positional attention in patches: (layers, heads, 2) as (row, column)."""
-        return torch.stack([layer.centre() for layer in self.positional_attentions()])
-
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
         """Attach a classifier of zeros, none for 0 classes; what it reads cannot change."""
         pool = "gap" if self.cls_token is None else "class"

@@ -41,14 +41,13 @@ def head_nonlocality(model: nn.Module, images: Tensor) -> dict[str, list[list[fl
     attention have neither.
     """
     readable = (mixers.Attention, mixers.NeighbourhoodAttention)
-    is_readable_vit = isinstance(model, ViT) and all(
-        type(block.attn) in readable for block in model.blocks
-    )
-    if not is_readable_vit and not isinstance(model, ConViT):
+    if isinstance(model, ViT):
+        if not all(type(block.attn) in readable for block in model.blocks):
+            return {}
+    elif not isinstance(model, ConViT):
         return {}
-    readable_model: Any = model
     with eval_mode(model):
-        patches: Tensor = readable_model.patch_embed(images)
+        patches: Tensor = model.patch_embed(images)
         height, width = images.shape[-2:]
         side = isqrt(height * width // patches.shape[1])
         grid = height // side, width // side
