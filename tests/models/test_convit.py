@@ -201,7 +201,8 @@ def test_cvt_25_positional_attention_adds_few_parameters() -> None:
 
 def test_cvt_26_heads_start_out_looking_by_position() -> None:
     model = nano()
-    gates = torch.stack([layer.gate() for layer in model.positional_attentions()])
+    layers: list[Any] = list(model.positional_attentions())
+    gates = torch.stack([layer.gate() for layer in layers])
     torch.testing.assert_close(gates, torch.full((2, 4), 0.7310586))
     x = torch.randn(2, 64, 32)
     attention = next(model.positional_attentions())
