@@ -27,13 +27,7 @@ from vitreous.data.dataset_names import SOURCES, check_dataset
 from vitreous.data.normalisation import normalisation
 from vitreous.data.sources.decode import Faults, decode, shared_size
 from vitreous.data.sources.image_cache import cache_folder, cached_images, cached_value
-from vitreous.data.sources.listing import (
-    Listing,
-    NoSplit,
-    cache_key,
-    check_classes,
-    enumerate_few,
-)
+from vitreous.data.sources.listing import Listing, NoSplit, cache_key, check_classes, enumerate_few
 from vitreous.data.subsets import class_balanced_order
 from vitreous.data.world.tasks import load_task
 from vitreous.errors import VitreousError
