@@ -1,7 +1,7 @@
-"""What a training is made of, as plain values: `Recipe` and the `Augment` inside it. No torch here.
+"""`Recipe`, the settings of a training, and the `Augment` inside it, as plain values without torch.
 
-A recipe is frozen, checks itself, goes to JSON and back, and is changed with `recipe.but(epochs=20,
-**{"augment.mixup": 0.8})`. The papers' recipes (section D of the catalogue) are functions in
+A recipe is frozen, checks itself, converts to JSON and back, and is changed with
+`recipe.but(epochs=20, **{"augment.mixup": 0.8})`. The papers' recipes are functions in
 `vitreous.recipes`.
 """
 
@@ -15,30 +15,29 @@ from typing import Any, Literal, get_type_hints
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.validation import annotation_in_words, as_tuples, fits_annotation
 
-Moments = Literal["none", "moments", "epochs"]
+Kept = Literal["none", "moments", "epochs"]
+"""Weights to keep: none, those of checkpoints, or those of every epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Augment:
-    """What happens to a training image, in this order; every number is drawn for each image on
-    its own."""
+    """The augmentation of training images, in this order; each image has its own random numbers."""
 
-    crop: Literal["none", "pad", "resized"] = (
-        "pad"  # shifted by up to `padding` pixels, or an area cut out and resized
-    )
-    padding: int = 4  # of crop="pad", filled with black
-    area: tuple[float, float] = (0.08, 1.0)  # of crop="resized": share of the image
-    flip: float = 0.5  # probability of mirroring left and right
+    # Shifted by up to `padding` pixels, or a crop of random area that is resized.
+    crop: Literal["none", "pad", "resized"] = "pad"
+    padding: int = 4  # pixels, for crop="pad"; filled with black
+    area: tuple[float, float] = (0.08, 1.0)  # share of the image, for crop="resized"
+    flip: float = 0.5  # probability of a horizontal flip
     randaugment: str = ""  # timm's spelling, "rand-m9-n2-mstd1.0"; "" for none
     jitter: float = 0.0  # strength of brightness, contrast and saturation
     erasing: float = 0.0  # probability of a rectangle of noise
     mixup: float = 0.0  # alpha; 0 for none
     cutmix: float = 0.0  # alpha; 0 for none
-    mix_prob: float = 1.0  # share of batches that are mixed at all
+    mix_prob: float = 1.0  # share of batches that are mixed
     switch_prob: float = 0.5  # of those, the share mixed by CutMix, where both are on
     smoothing: float = 0.0  # label smoothing
-    # times each image appears in a batch, augmented anew; the last one fewer where they do not
-    # divide
+    # How often each image appears in a batch, augmented anew (repeated augmentation); once less for
+    # the last copies if `repeats` does not divide the batch.
     repeats: int = 1
 
 
@@ -48,56 +47,46 @@ class Recipe:
 
     name: str = "custom"
     epochs: int = 100
-    steps: int | None = None  # the whole length in steps, instead of epochs
-    batch: int = 512  # images of one step, over all processes together
+    steps: int | None = None  # length in steps instead of epochs
+    batch: int = 512  # images per step, over all processes
     optimiser: Literal["adamw", "sgd"] = "adamw"
-    lr: float = 5e-4  # the highest
+    lr: float = 5e-4  # the maximum
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-8
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 0.05
-    decay: Literal["all", "matrices"] = (
-        "matrices"  # every parameter; or none of the 1-D ones, positions and tokens
-    )
+    # Weight decay for all parameters, or not for 1-D ones, positions and tokens.
+    decay: Literal["all", "matrices"] = "matrices"
     schedule: Literal["cosine", "linear", "step", "constant"] = "cosine"
-    paced: Literal["step", "epoch"] = (
-        "step"  # how often the schedule moves; the warm-up moves every step
-    )
-    milestones: tuple[
-        int, ...
-    ] = ()  # of schedule="step": epochs after which lr is multiplied by gamma
+    # How often the schedule changes lr; the warm-up changes it every step.
+    paced: Literal["step", "epoch"] = "step"
+    # For schedule="step": epochs after which lr is multiplied by gamma.
+    milestones: tuple[int, ...] = ()
     gamma: float = 0.1
-    warmup: float = 5.0  # epochs of linear growth
+    warmup: float = 5.0  # epochs of linear warm-up
     warmup_steps: int | None = None
-    warmup_from: float = 0.0  # lr at the very start
-    warmup_extra: bool = False  # the warm-up comes before the epochs, not out of them
-    last_lr: float = 0.0  # where the schedule ends
+    warmup_from: float = 0.0  # lr at the start
+    warmup_extra: bool = False  # the warm-up is added to the epochs
+    last_lr: float = 0.0  # lr at the end of the schedule
     cooldown: int = 0  # epochs at last_lr, after the epochs
-    clip: float | None = None  # largest norm of the gradient
-    ema: float | None = (
-        None  # decay of the running mean of the weights, which is then what is tested
-    )
+    clip: float | None = None  # maximum norm of the gradient
+    ema: float | None = None  # decay of the moving average of the weights, which is then tested
     sam: float | None = None  # radius rho of sharpness-aware minimisation
     objective: Literal["classify", "distil_hard", "distil_soft", "masked"] = "classify"
     tau: float = 3.0  # temperature of soft distillation
     taught: float = 0.5  # weight of the teacher's term
     masked_target: Literal["colour", "patch_colours", "pixels"] = "colour"
-    masked_share: float = 0.5  # of the patches that are corrupted
-    freeze: tuple[str, ...] = ()  # patterns of parameter names that stay as they are
-    head: Literal["keep", "zero", "last"] = (
-        "keep"  # "zero": a whole new head of zeros; "last": a new last layer, drawn
-    )
+    masked_share: float = 0.5  # of the patches
+    freeze: tuple[str, ...] = ()  # patterns of names of parameters that are not trained
+    # "zero": a new head of zeros; "last": a new, randomly initialised last layer.
+    head: Literal["keep", "zero", "last"] = "keep"
     precision: Literal["auto", "bf16", "fp32"] = "auto"  # auto is bf16 on a GPU and fp32 elsewhere
-    test_every: int = (
-        1  # epochs from one test to the next; the first and the last are always tested
-    )
-    keep: Moments = (
-        "moments"  # weights at the start, end of warm-up, 33, 66 and 100 %; or of every epoch
-    )
-    model: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # options the model is built with, drop_path for one
+    test_every: int = 1  # epochs between tests; the first and the last epoch are always tested
+    # Checkpoints: the start, the end of warm-up, 33, 66 and 100 %; or every epoch.
+    keep: Kept = "moments"
+    # Options of the model, such as drop_path.
+    model: Mapping[str, Any] = field(default_factory=dict)
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self) -> None:
@@ -108,31 +97,35 @@ class Recipe:
             raise VitreousError(f"The recipe {self.name!r} cannot be followed: {'; '.join(wrong)}.")
 
     def but(self, **changes: Any) -> Recipe:
-        """The same with some fields changed; a dot reaches inside: `augment.mixup`,
-        `model.drop_path`."""
-        own: dict[str, Any] = {}
+        """A copy with some fields changed; a dot reaches inside.
+
+        Examples
+        --------
+        >>> Recipe().but(epochs=20, **{"augment.mixup": 0.8, "model.drop_path": 0.1}).epochs
+        20
+        """
+        direct: dict[str, Any] = {}
         inside: dict[str, dict[str, Any]] = {"augment": {}, "model": {}}
         for key, value in changes.items():
-            room, _, name = key.partition(".")
+            part, _, name = key.partition(".")
             if key in FIELDS:
-                own[key] = as_tuples(value)
-            elif key in AUGMENT or (room == "model" and name):
-                inside[room][name] = as_tuples(value)
+                direct[key] = as_tuples(value)
+            elif key in AUGMENT or (part == "model" and name):
+                inside[part][name] = as_tuples(value)
             else:
                 raise UnknownName("field of a recipe", key, [*FIELDS, *AUGMENT])
         if inside["augment"]:
-            own["augment"] = replace(own.get("augment", self.augment), **inside["augment"])
+            direct["augment"] = replace(direct.get("augment", self.augment), **inside["augment"])
         if inside["model"]:
-            own["model"] = {**own.get("model", self.model), **inside["model"]}
-        return replace(self, **own)
+            direct["model"] = {**direct.get("model", self.model), **inside["model"]}
+        return replace(self, **direct)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Recipe:
-        """What `to_json` gave; fields that this version does not know are an error, because they
-        would be ignored."""
+        """The recipe of what `to_json` returned; unknown fields are an error, not ignored."""
         inner = {f"augment.{key}": value for key, value in given.get("augment", {}).items()}
         return cls().but(
             **{key: value for key, value in given.items() if key != "augment"}, **inner
@@ -144,7 +137,7 @@ AUGMENT = tuple(f"augment.{each.name}" for each in fields(Augment))
 
 
 def _misfits(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:
-    """Fields whose value is not of the declared type, or out of the range that its name implies."""
+    """Errors about fields of another type than declared, or out of range."""
     hints = get_type_hints(type(config))
     for each in fields(config):
         value = getattr(config, each.name)
@@ -159,7 +152,7 @@ def _misfits(config: Recipe | Augment, prefix: str = "") -> Iterator[str]:
 
 
 def _conflicts(recipe: Recipe) -> Iterator[str]:
-    """Fields that are right alone and wrong together."""
+    """Errors about fields that contradict each other."""
     in_epochs = not recipe.warmup_extra and recipe.steps is None and recipe.warmup_steps is None
     if in_epochs and recipe.warmup > recipe.epochs:
         yield f"a warm-up of {recipe.warmup:g} epochs does not fit into {recipe.epochs}"
@@ -169,30 +162,16 @@ def _conflicts(recipe: Recipe) -> Iterator[str]:
 
 POSITIVE = {"epochs", "steps", "batch", "lr", "eps", "clip", "sam", "tau", "repeats", "test_every"}
 NOT_NEGATIVE = {
-    "weight_decay",
-    "warmup",
-    "warmup_steps",
-    "warmup_from",
-    "last_lr",
-    "cooldown",
-    "padding",
-    "jitter",
-}
-NOT_NEGATIVE |= {"mixup", "cutmix", "momentum"}
+    "weight_decay", "warmup", "warmup_steps", "warmup_from", "last_lr", "cooldown", "padding",
+    "jitter", "mixup", "cutmix", "momentum",
+}  # fmt: skip
 SHARES = {
-    "ema",
-    "taught",
-    "masked_share",
-    "flip",
-    "erasing",
-    "mix_prob",
-    "switch_prob",
-    "smoothing",
-}
+    "ema", "taught", "masked_share", "flip", "erasing", "mix_prob", "switch_prob", "smoothing",
+}  # fmt: skip
 
 
 def assignment(text: str) -> tuple[str, Any]:
-    """`epochs=20` as name and value; what JSON does not understand is a word."""
+    """Parse `epochs=20` as name and value; a value that is no JSON is a string."""
     name, equals, value = text.partition("=")
     if not equals:
         raise VitreousError(f"--set takes NAME=VALUE, epochs=20 for one, and not {text!r}.")

@@ -1,5 +1,4 @@
-"""Errors that are part of the interface: one sentence saying what was asked, what was found and
-what to do."""
+"""Errors for users: one sentence with what was asked, what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -14,8 +13,7 @@ HOME = str(Path(__file__).parent)
 
 
 class VitreousError(Exception):
-    """Anything a user can cause and can mend. The command line prints it without a traceback and
-    exits with `code`."""
+    """An error a user can cause and fix; the command line prints it and exits with `code`."""
 
     code: ClassVar[int] = 2
 
@@ -30,16 +28,15 @@ class UnknownName(VitreousError):
 
 
 class NotExportable(VitreousError):
-    """A model whose graph cannot be read; names the line that stopped it and the way round."""
+    """A model whose graph cannot be exported; names the line that stopped it and a workaround."""
 
 
 class VitreousWarning(UserWarning):
-    """Something about a model that you should know, and that does not keep it from being
-    measured."""
+    """Something about a model that you should know; it can be measured all the same."""
 
 
 class BadImages(VitreousError):
-    """Images of a shape, type or device the model was not opened for."""
+    """Images of a wrong shape, type or device."""
 
 
 def nearest_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
@@ -48,18 +45,13 @@ def nearest_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 class InYourCode(VitreousError):
-    """Something that a function of the user's raised: where in their file first, then our
-    sentence."""
+    """An exception in the user's code: its traceback without our frames, then one sentence."""
 
     def __init__(self, name: str, error: BaseException) -> None:
-        frames = [
-            each
-            for each in traceback.extract_tb(error.__traceback__)
-            if not _is_ours(each.filename)
-        ]
-        shown = "".join(
-            [*traceback.format_list(frames), *traceback.format_exception_only(error)]
-        ).rstrip("\n")
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [each for each in frames if not _is_ours(each.filename)]
+        lines = [*traceback.format_list(theirs), *traceback.format_exception_only(error)]
+        shown = "".join(lines).rstrip("\n")
         super().__init__(
             f"{shown}\n{name!r} failed in your own code, as shown above; mend it there."
         )
@@ -70,7 +62,7 @@ def _is_ours(file: str) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """What went wrong and where, in one line: what a bug report needs."""
+    """An error and its place in one line, for a bug report."""
     if isinstance(error, VitreousError):
         return " ".join(str(error).split())
     where = traceback.extract_tb(error.__traceback__)
@@ -82,24 +74,24 @@ _VALUE = r"(?:\([^()]*\)|'[^']*'|[\w.:/+-]*[\w/])"
 
 
 def for_command_line(sentence: str, options: Iterable[str], settings: Iterable[str] = ()) -> str:
-    """A sentence that speaks of arguments as Python has them, `image=224`, for people who type
-    `--image 224`.
+    """Rewrite arguments in Python's form, `image=224`, as options of the command line, `--image
+    224`.
 
-    Errors are raised far below any command and say `name=value`. Only the options of the command
-    that was given are translated, and nothing within quotes or after a dot, which is somebody's own
-    text. `settings` are given with `--set`.
+    Errors are raised far below any command and say `name=value`. Only `options` of the command are
+    rewritten, and nothing within quotes or after a dot, which is the user's text. `settings` become
+    `--set name=value`.
     """
     known = {*options, *(() if "--set" in sentence else settings)}
     names = "|".join(sorted(map(re.escape, known), key=len, reverse=True))
     if not names:
         return sentence
 
-    def said(found: re.Match[str]) -> str:
-        if found[1] is None:
-            return found[0]
-        if found[1] not in options:
-            return f"--set {found[0]}"
-        flag, value = f"--{found[1].replace('_', '-')}", found[2].strip("'")
+    def rewrite(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
+        if match[1] not in options:
+            return f"--set {match[0]}"
+        flag, value = f"--{match[1].replace('_', '-')}", match[2].strip("'")
         if value == "True":
             return flag
         if value.startswith("("):
@@ -107,4 +99,4 @@ def for_command_line(sentence: str, options: Iterable[str], settings: Iterable[s
         return f"{flag} {value}".strip()
 
     quoted = r"(?<![\w=])'[^']*'"
-    return re.sub(rf"{quoted}|(?<![\w.\"-])({names})=({_VALUE}|(?=[\s,;.)]))", said, sentence)
+    return re.sub(rf"{quoted}|(?<![\w.\"-])({names})=({_VALUE}|(?=[\s,;.)]))", rewrite, sentence)

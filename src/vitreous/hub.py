@@ -1,5 +1,4 @@
-"""Peace with the Hugging Face hub: whether it answers is found out once and quickly, and then
-nobody waits for it."""
+"""The Hugging Face hub: one quick check whether it is reachable, and working offline if not."""
 
 from __future__ import annotations
 
@@ -17,14 +16,12 @@ from urllib.request import getproxies
 log = logging.getLogger("vitreous")
 
 PATIENCE = 3.0
-"""Seconds in which the hub has to answer before we go on without it; its own client takes 23 to
-find out."""
+"""Seconds in which the hub has to answer; its own client would wait for 23."""
 
 
 @cache
 def reachable() -> bool:
-    """Whether the hub answers. Asked once a process; a 'no' is announced once and means the
-    local cache only."""
+    """Whether the hub answers, checked once per process; if not, a warning says so."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE:
@@ -39,29 +36,31 @@ def reachable() -> bool:
 
 
 def is_listening(url: str) -> bool:
-    """Whether somebody listens at `url`. In a thread, because looking up a name obeys no
-    timeout."""
-    place, heard = urlsplit(url), SimpleQueue[bool]()
+    """Whether a server listens at `url`. In a thread, because looking up a name has no timeout."""
+    address, answer = urlsplit(url), SimpleQueue[bool]()
 
-    def knock() -> None:
+    def connect() -> None:
         try:
-            port = place.port or (80 if place.scheme == "http" else 443)
-            socket.create_connection((place.hostname or "", port), PATIENCE).close()
-            heard.put(True)
+            port = address.port or (80 if address.scheme == "http" else 443)
+            socket.create_connection((address.hostname or "", port), PATIENCE).close()
+            answer.put(True)
         except OSError:
-            heard.put(False)
+            answer.put(False)
 
-    Thread(target=knock, daemon=True).start()
+    Thread(target=connect, daemon=True).start()
     try:
-        return heard.get(timeout=PATIENCE)
+        return answer.get(timeout=PATIENCE)
     except Empty:
         return False
 
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """The hub's client told not to try; as it reads its constant at every call, no option has to
-    reach it. The datasets package has a copy of the constant."""
+    """Keep the hub's client from trying, inside the block.
+
+    The client reads the constant at every call, and the datasets package has a copy of it; setting
+    both works through code that passes no option on.
+    """
     from huggingface_hub import constants
 
     switches = [constants, *filter(None, [sys.modules.get("datasets.config")])]

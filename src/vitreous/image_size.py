@@ -17,15 +17,13 @@ ImageSize = int | Sequence[int]
 """A side, (height, width) or (channels, height, width)."""
 
 LARGEST = 16_384
-"""Of a side, and of the number of channels: a typing error is caught before it asks for
-terabytes of memory."""
+"""Maximum of a side and of the channels: catches typing errors that would need terabytes."""
 
 FORMS = "a side (224), height and width (224x160) or channels, height and width (3x224x160)"
 
 
 def image_size(image: Any) -> tuple[int, ...]:
-    """(height, width) or (channels, height, width) of what was given; a single number is the side
-    of a square.
+    """Check and convert a size to (height, width) or (channels, height, width).
 
     >>> image_size(224), image_size([3, 224, 160])
     ((224, 224), (3, 224, 160))
@@ -54,8 +52,8 @@ def sides(image: ImageSize | None) -> int | tuple[int, int] | None:
     return height if height == width else (height, width)
 
 
-def square(image: ImageSize | None) -> int | None:
-    """The side, for what takes only square images."""
+def square_side(image: ImageSize | None) -> int | None:
+    """The side of a square size; raises for other sizes."""
     side = sides(image)
     if isinstance(side, tuple):
         raise VitreousError(
@@ -66,12 +64,12 @@ def square(image: ImageSize | None) -> int | None:
 
 
 def format_size(shape: Sequence[int]) -> str:
-    """A size as it is read and typed: 3x224x160."""
+    """A size as text: 3x224x160."""
     return "x".join(map(str, shape))
 
 
 def parse_image(text: str) -> int | tuple[int, ...]:
-    """What was typed after `--image`."""
+    """Parse the value of `--image`."""
     parts = text.strip().lower().replace("×", "x").split("x")
     sizes = tuple(int(part) if re.fullmatch(r"[0-9]{1,9}", part) else 0 for part in parts)
     if len(sizes) > 3 or not all(1 <= size <= LARGEST for size in sizes):

@@ -1,8 +1,9 @@
-"""Which models there are by name, known without importing torch: a wrong name is reported within a second.
+"""Names of models, parsed and checked without importing torch: a wrong name is reported within a
+second.
 
-All of them are read from source files, because importing torch takes seconds: ours from the decorators `family` in
-`models/`, those of timm and torchvision from their own. What cannot be decided so (a hub id, a folder of weights, a
-function of yours) passes, and is checked when it is loaded.
+Names are read from source files, because importing torch takes seconds: ours from the decorators
+`family` in `models/`, those of timm and torchvision from theirs. Names that cannot be checked so (a
+hub id, a folder of weights, a function of yours) pass, and are checked when they are loaded.
 """
 
 from __future__ import annotations
@@ -22,40 +23,43 @@ BUNDLED = Path(__file__).with_name("nano")
 NAMES = (
     "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own"
 )
-"""What a model may be called."""
+"""The forms of a model's name."""
 
 _TIMM = re.compile(r"^@register_model\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
 _TORCHVISION = re.compile(
     r"^@register_model\((?:name=\"(\w+)\")?\)\n(?:@.*\n)*def (\w+)\(", re.MULTILINE
 )
-_LOADED = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
+_WEIGHT_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
 
 
 def check_models(names: Iterable[str]) -> None:
-    """An error for the first name that cannot be a model."""
+    """Raise for the first name that cannot be a model."""
     for name in names:
         check_model(name)
 
 
 def check_model(name: str) -> None:
-    """An error with the nearest names if there is no such model; nothing is imported and nothing is loaded."""
+    """Raise, with the nearest names, if there is no such model; nothing is imported or loaded."""
     source, colon, rest = name.partition(":")
     if not name.strip():
         raise VitreousError(f"A model needs a name, and {name!r} is none: {NAMES}.")
     if colon and source in _SOURCES:
         _SOURCES[source](rest)
     elif colon:
-        _check_own(name)
-    elif name.startswith((".", "/", "~")) or Path(name).suffix in _LOADED:
+        _check_function(name)
+    elif name.startswith((".", "/", "~")) or Path(name).suffix in _WEIGHT_FILES:
         _check_path(name)
     elif not (_is_ours(name) or _is_timm(name) or _exists(name)):
         raise UnknownName("model", name, [*ours(), *timm_names(), *torchvision_names()], hint(name))
 
 
 def hint(name: str) -> str:
-    """What a name might have been meant to be."""
+    """A sentence that helps with an unknown name."""
     if ":" in name:
-        return "A prefix is one of hf:, tv:, run:, nano:, hf-hub:, local-dir:, or a module of yours and its function."
+        return (
+            "A prefix is one of hf:, tv:, run:, nano:, hf-hub:, local-dir:, or a module of yours "
+            "and its function."
+        )
     if "/" in name:
         return f"A Hugging Face model is written 'hf:{name}', a file or folder './{name}'."
     return "`vitreous list models --filter '*vit*'` shows what there is."
@@ -85,7 +89,7 @@ def families() -> dict[str, list[str]]:
 
 
 def ours() -> list[str]:
-    """Families and sizes; a patch may follow."""
+    """Our models, as family and size; a patch size may follow."""
     return [f"{family}_{size}" for family, sizes in families().items() for size in sizes]
 
 
@@ -96,20 +100,20 @@ def bundled() -> list[str]:
 
 @cache
 def timm_names() -> frozenset[str]:
-    """What timm registers."""
+    """The models that timm registers."""
     return frozenset(name for text in _source("timm") for name in _TIMM.findall(text))
 
 
 @cache
 def torchvision_names() -> frozenset[str]:
-    """What torchvision registers in its own folder of models: classifiers."""
-    found = (pair for text in _source("torchvision") for pair in _TORCHVISION.findall(text))
-    return frozenset(f"tv:{given or called}" for given, called in found)
+    """The classifiers that torchvision registers."""
+    pairs = (pair for text in _source("torchvision") for pair in _TORCHVISION.findall(text))
+    return frozenset(f"tv:{name or function}" for name, function in pairs)
 
 
 @cache
 def _source(package: str) -> list[str]:
-    """The files of a package's folder `models`; none where that cannot be read."""
+    """The texts of the files in a package's folder `models`; none if it cannot be read."""
     spec = find_spec(package)
     homes = spec.submodule_search_locations if spec is not None else None
     files = sorted(Path(homes[0], "models").glob("*.py")) if homes else []
@@ -122,7 +126,10 @@ def _is_ours(name: str) -> bool:
 
 
 def _is_timm(name: str) -> bool:
-    """Registered, or mentioned as a string, as names that timm has retired are; or timm cannot be read as text."""
+    """Whether a name is registered, or mentioned as a string, like names that timm has retired.
+
+    Also true if timm cannot be read as text.
+    """
     stem = name.partition(".")[0]
     if not timm_names() or stem in timm_names():
         return True
@@ -162,14 +169,14 @@ def _check_hub(rest: str) -> None:
         _check_path(rest)
 
 
-def _check_own(name: str) -> None:
+def _check_function(name: str) -> None:
     module, _, function = name.partition(":")
     words = [*module.split("."), function]
     try:
-        found = all(word.isidentifier() for word in words) and _is_module(words[0])
+        exists = all(word.isidentifier() for word in words) and _is_module(words[0])
     except (ImportError, ValueError):
-        found = False
-    if not found:
+        exists = False
+    if not exists:
         raise UnknownName(
             "model",
             name,
@@ -179,12 +186,12 @@ def _check_own(name: str) -> None:
 
 
 def _is_module(name: str) -> bool:
-    """In a package, or in a file of the current folder, which the installed command does not look into by itself."""
+    """Whether there is a module, installed or in the current folder, which is not on the path."""
     return find_spec(name) is not None or _exists(f"{name}.py") or _exists(name)
 
 
 def _exists(path: str) -> bool:
-    """Whether there is something; not if no file could be called so: too long, a NUL, a user who does not exist."""
+    """Whether there is a file or folder; false for names no file can have (too long, a NUL, …)."""
     try:
         return bool(path) and Path(path).expanduser().exists()
     except (OSError, ValueError, RuntimeError):
@@ -192,6 +199,6 @@ def _exists(path: str) -> bool:
 
 
 _SOURCES = {
-    "hf": _check_hub, "hf-hub": _check_hub, "hf_hub": _check_hub, "tv": _check_torchvision, "run": _check_path,
-    "nano": _check_bundled, "local-dir": _check_folder,
+    "hf": _check_hub, "hf-hub": _check_hub, "hf_hub": _check_hub, "tv": _check_torchvision,
+    "run": _check_path, "nano": _check_bundled, "local-dir": _check_folder,
 }  # fmt: skip

@@ -1,5 +1,4 @@
-"""The colours of Vitreous and the marks that go with them, the same in drawings, charts and
-reports."""
+"""The colours and glyphs of drawings, charts and reports."""
 
 from __future__ import annotations
 
@@ -20,9 +19,9 @@ KIND_COLOURS: dict[Kind, str] = {
     "downsample": "#454C88",
     "head": "#5F4E69",
 }
-"""One colour a kind. Any two differ by at least 15 in CIELAB, also as seen with protanopia,
-deuteranopia or tritanopia; white reads on all of them but the pale mlp, so that the kind that
-fills half of a transformer stays quiet."""
+"""One colour per kind of unit. Any two differ by at least 15 in CIELAB, also with protanopia,
+deuteranopia or tritanopia. White text is legible on all but the pale mlp, which is pale because it
+fills half of a transformer."""
 
 MODEL_COLOURS = (
     "#3355DD",
@@ -34,33 +33,33 @@ MODEL_COLOURS = (
     "#FF66AA",
     "#884444",
 )
-"""Models, and categories that have no colour of their own, in order. Any two differ by at least
-25 in CIELAB for the same eyes, and all stand out from light and from dark paper."""
+"""Colours of models, and of categories without a colour, in order. Any two differ by at least 25 in
+CIELAB under the same conditions, and all are visible on light and on dark backgrounds."""
 
 RAMPS: dict[Theme, tuple[str, ...]] = {
     "light": ("#F7F4EE", "#F3D3A2", "#E59A6F", "#C25C6B", "#863A7A", "#4A2A72", "#1E1B4B"),
     "dark": ("#1E1C36", "#4A2A72", "#863A7A", "#C25C6B", "#E59A6F", "#F3D3A2", "#FBF3E4"),
 }
-"""From little to much: away from the paper, lightness always in one direction."""
+"""Sequential colours, from the background's lightness away from it."""
 
 OPPOSITES: dict[Theme, tuple[str, ...]] = {
     "light": ("#1B3F94", "#5B86E0", "#B9CDF2", "#F7F7F5", "#F3C7A4", "#D9793A", "#8F3A0A"),
     "dark": ("#B5CBF8", "#5B86E0", "#2B4A8F", "#1C2027", "#8A4318", "#D9793A", "#F6CFAE"),
 }
-"""From one side of a middle to the other; the middle is nearly the paper."""
+"""Diverging colours; the middle is nearly the background."""
 
 OUTCOME_COLOURS: dict[Theme, dict[str, str]] = {
     "light": {"supported": "#0069A8", "refuted": "#B8400A", "inconclusive": "#6A6F78"},
     "dark": {"supported": "#5CB8FF", "refuted": "#FF9566", "inconclusive": "#AEB5C0"},
 }
-"""What became of a claim. Blue and orange, which every eye tells apart, where green and red
-would be the habit; all read as text on their paper."""
+"""Verdicts on a claim: blue and orange, which colour-blind readers can tell apart, unlike green and
+red. All are legible as text on their background."""
 
 PAPERS: dict[Theme, tuple[str, str]] = {
     "light": ("#1B1F24", "#FFFFFF"),
     "dark": ("#E8EAED", "#14171C"),
 }
-"""Ink and background of each theme. All greys are ink at some opacity."""
+"""Text colour and background of each theme. Greys are the text colour at some opacity."""
 
 REACH_GLYPHS: dict[Reach, str] = {
     "global": "M0 0H8V8H0Z",
@@ -71,9 +70,8 @@ REACH_GLYPHS: dict[Reach, str] = {
     "linear": "M6 0H8V2L2 8H0V6Z",
     "unknown": "M0 0H8V8H0ZM1 1V7H7V1Z",
 }
-"""What an attention unit looks at, as an SVG path (even-odd) in a square of 8: everything, a
-window of it, a coarser grid, one token, channels, a kernel; an empty square where it cannot be
-told."""
+"""The reach of an attention unit as an SVG path (even-odd) in a square of 8: everything, a
+window, a coarser grid, one token, channels, a kernel; an empty square if unknown."""
 
 
 def contrast_ratio(one: str, other: str) -> float:
@@ -91,5 +89,5 @@ def contrast_ratio(one: str, other: str) -> float:
 
 
 def ink_on(kind: Kind) -> str:
-    """What to write in on this kind's colour: white or near-black, whichever reads better."""
+    """The colour of text on this kind's colour: white or near-black, whichever is more legible."""
     return max(("#FFFFFF", "#101214"), key=lambda ink: contrast_ratio(ink, KIND_COLOURS[kind]))

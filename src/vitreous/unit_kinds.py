@@ -1,4 +1,4 @@
-"""The words for the parts of a model, shared by anatomies, colours and results."""
+"""The kinds of units of a model, and of attention, shared by anatomies, colours and results."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "until": (0, inf, "a number of minutes, 0 or more"),
     "fraction": (1e-9, 1, "a share above 0 and up to 1"),
 }
-"""Smallest and largest value of the numbers that commands and functions share, and the range in
-words."""
+"""Minimum, maximum and description of the numbers that commands and functions share."""
 
 
 def check_ranges(**given: Any) -> None:

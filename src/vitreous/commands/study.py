@@ -9,7 +9,7 @@ from typing import Any, Literal
 from vitreous.commands.terminal import ImageOption, console
 from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.image_size import square
+from vitreous.image_size import square_side
 from vitreous.validation import check_ranges
 
 
@@ -72,7 +72,7 @@ def run_study(
     from vitreous.studies import conduct
 
     ids, failed = conduct.study(
-        name, data, scale, seeds, out, image=square(image), workers=workers, device=device,
+        name, data, scale, seeds, out, image=square_side(image), workers=workers, device=device,
         executor=executor, address=address, dry_run=dry_run, console=console(), until=until,
     )  # fmt: skip
     if ids:

@@ -20,6 +20,7 @@ from vitreous.report.sections import section
 from vitreous.report.verdicts import Judgement, warnings
 from vitreous.results.words import escape, join_words, plural
 from vitreous.specimen.drawing_svg import draw
+from vitreous.storage.atomic_files import explain_write_errors, write_bytes
 
 SCRIPTS = ("unpack.js", "charts.js", "attention.js", "verdicts.js", "page.js")
 DARK = {
@@ -60,13 +61,9 @@ def write(
     check_report_path(target)
     own = guard or Guard()
     text = page(inspection, judgement, own)
-    try:
+    with explain_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        part = target.with_name(f".{target.name}.part")
-        part.write_text(text, encoding="utf-8")
-        part.replace(target)
-    except OSError as error:
-        raise VitreousError(f"Cannot write {str(target)!r}: {error.strerror}.") from error
+    write_bytes(target, text.encode())
     if figures is not None:
         from vitreous.report.figures import write_figures
 

@@ -141,7 +141,8 @@ class Run:
             raise VitreousError(f"The run {str(self.folder)!r} has no weights yet.")
         hint = f"The run has {', '.join(self.checkpoints())}"
         if checkpoint == "final":
-            hint += "; it is not finished, or the file was lost: run its command again to resume or restore it."
+            hint += "; it is not finished, or the file was lost: "
+            hint += "run its command again to resume or restore it."
         elif checkpoint in CHECKPOINTS and self.state.exists():
             hint += f"; if this one was lost, delete {str(self.folder)!r} and train again."
         else:
@@ -149,8 +150,7 @@ class Run:
         raise UnknownName("checkpoint", checkpoint, self.checkpoints(), hint)
 
     def read_weights(self, checkpoint: str = "final") -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """The weights at a checkpoint, and what was noted with them; an error if they are
-        damaged."""
+        """The weights at a checkpoint and their notes; `Damaged` if they are damaged."""
         try:
             return self.load(f"weights/{self.weights(checkpoint).name}")
         except Damaged as error:
@@ -304,11 +304,6 @@ def _line(chain: str, record: Mapping[str, Any]) -> tuple[str, str]:
 
 def _chained(chain: str, record: Mapping[str, Any]) -> str:
     return checksum([chain, record])
-
-
-def digest(value: Any) -> str:
-    """A short name for a value that JSON can hold."""
-    return checksum(value)[:8]
 
 
 def _differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
