@@ -31,7 +31,7 @@ import torch
 from safetensors.torch import save
 
 from vitreous import claims
-from vitreous.claims.facts import told
+from vitreous.claims.facts import describe_facts
 from vitreous.errors import VitreousError
 from vitreous.storage.run_folder import Run
 from vitreous.studies import running
@@ -133,7 +133,7 @@ def cells_of(which: Slice, part: int, scale: Scale, data: str) -> list[Cell]:
 
 def _network(sitting: Sitting) -> str:
     left_out = ("moment", "measured", "beside", "data", "seed")
-    return told({name: value for name, value in sitting.facts.items() if name not in left_out})
+    return describe_facts({name: value for name, value in sitting.facts.items() if name not in left_out})
 
 
 def _extended(sitting: Sitting) -> Sitting:
@@ -241,12 +241,12 @@ def measure(
                 try:
                     with alike(0):
                         measure_group(sitting, names, root, scale, device)
-                    print(f"{told(sitting.facts)}: {', '.join(names)}, {time.time() - began:.0f} s")
+                    print(f"{describe_facts(sitting.facts)}: {', '.join(names)}, {time.time() - began:.0f} s")
                 except torch.AcceleratorError:
                     raise
                 except Exception as error:
                     failed.add((home, names))
-                    print(f"{told(sitting.facts)}: {names} FAILED: {type(error).__name__}: {error}")
+                    print(f"{describe_facts(sitting.facts)}: {names} FAILED: {type(error).__name__}: {error}")
                 sys.stdout.flush()
                 break
         else:
@@ -336,7 +336,7 @@ def items_left(cells: Sequence[Cell], root: Path) -> Iterator[str]:
     for cell in cells:
         for sitting in cell.sittings:
             if names := missing(sitting, root):
-                yield f"{told(sitting.facts)}: {', '.join(names)}"
+                yield f"{describe_facts(sitting.facts)}: {', '.join(names)}"
 
 
 def _sizes(paths: Sequence[Path]) -> str:
@@ -458,7 +458,7 @@ def main() -> None:
         pack(cells, root, given.to or given.out / "packed")
     elif given.what == "list":
         for _, (sitting, names) in items(cells, root, scale):
-            print(f"{told(sitting.facts)}: {', '.join(names)}")
+            print(f"{describe_facts(sitting.facts)}: {', '.join(names)}")
     elif given.worker == 0:
         train(cells, root, scale, given.device)
     else:

@@ -18,7 +18,7 @@ from zipfile import ZipFile
 
 from vitreous import claims
 from vitreous.claims.claim import Part, Verdict, judge
-from vitreous.claims.reading import load
+from vitreous.claims.loading import load
 from vitreous.claims.together import OUTCOMES, counts, of_chance
 from vitreous.commands.claim_tables import short_number
 from vitreous.commands.judge import verdicts_csv
@@ -56,7 +56,7 @@ def verdicts(name: str) -> tuple[list[Verdict], Judgement]:
         ZipFile(RESULTS / f"{name}.zip").extractall(folder)
         evidence = load(Path(folder))
         found = judge(evidence, claims.every())
-    return found, Judgement(found, evidence.exhibits)
+    return found, Judgement(found, evidence.items)
 
 
 def summary(name: str, found: Sequence[Verdict]) -> str:

@@ -23,7 +23,7 @@ from studies.tiny import CLAIMS, cells, equal, tiny
 from training.toy import RECIPE, go, lines
 from training.toy import images as toy_images
 from vitreous.claims.claim import judge
-from vitreous.claims.reading import load as evidence
+from vitreous.claims.loading import load as evidence
 from vitreous.config import Augment
 from vitreous.measure.inspection import Inspection
 from vitreous.models import loading
@@ -142,7 +142,7 @@ def test_results(look: Inspection, tmp_path: Path) -> None:
         together.try_(damage, lambda: same_inspection(Inspection.load(copy), look))  # noqa: B023
 
         def stored_results(copy: Path = copy) -> bool:
-            return {**evidence(copy).exhibits[0].results}.items() <= dict(look).items()
+            return {**evidence(copy).items[0].results}.items() <= dict(look).items()
 
         read.try_(damage, stored_results)
         for name, wanted in look.items():

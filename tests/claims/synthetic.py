@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from vitreous.claims.evidence import Exhibit
-from vitreous.claims.facts import checked, told
+from vitreous.claims.evidence import EvidenceItem
+from vitreous.claims.facts import check_facts, describe_facts
 from vitreous.results import Column, Result
 
 SPREAD = 1e-3
@@ -17,10 +19,20 @@ SPREAD = 1e-3
 
 
 class Case(NamedTuple):
-    """Evidence that must support a claim, and evidence that must refute it."""
+    """Evidence on which a claim holds, and evidence on which it does not, of one training each."""
 
-    supported: Sequence[Exhibit]
-    refuted: Sequence[Exhibit]
+    holds: Sequence[EvidenceItem]
+    fails: Sequence[EvidenceItem]
+
+
+def three_seeds(items: Sequence[EvidenceItem]) -> list[EvidenceItem]:
+    """The same evidence from three trainings, numbered one after the other."""
+    step = 1 + max((item.seed for item in items), default=0)
+    return [
+        replace(item, facts={**item.facts, "seed": item.seed + step * number})
+        for number in range(3)
+        for item in items
+    ]
 
 
 def result(name: str, rows: Sequence[Mapping[str, Any]], classes: int = 10, **about: Any) -> Result:
@@ -41,18 +53,18 @@ def _kind(values: pd.Series) -> Any:
     return "quantity" if is_numeric_dtype(values) and not is_bool_dtype(values) else "category"
 
 
-def exhibit(
+def item(
     model: str,
     *results: Result,
     data: str = "cifar10",
     seed: int = 0,
     other: str = "",
     **facts: Any,
-) -> Exhibit:
+) -> EvidenceItem:
     """A trained model with these results, which call it by its facts; rows that name no model are its own."""
-    own = checked(model, facts)
-    name = told(own)
-    return Exhibit(
+    own = check_facts(model, facts)
+    name = describe_facts(own)
+    return EvidenceItem(
         {**own, "data": data, "seed": seed}, {r.name: _of(r, name) for r in results}, name, other
     )
 
@@ -74,13 +86,24 @@ def accuracy(percent: float, **about: Any) -> Result:
     return result("accuracy", [row], **about)
 
 
+BATCHES, TOP = 60, 5
+
+
 def hessian(nep: float = 0.0, ape: float = 1.0) -> Result:
-    return result("hessian", [{"measure": "NEP", "value": nep}, {"measure": "APE", "value": ape}])
+    """Eigenvalues of batches, of which a share `nep` is negative and the others are `ape` in the mean."""
+    count = BATCHES * TOP
+    negative = set(np.linspace(0, count - 1, round(nep * count)).astype(int).tolist())
+    rows = []
+    for number in range(count):
+        batch = number // TOP
+        size = ape * (1 + 0.02 * (-1) ** batch)
+        value = -size if number in negative else size
+        rows.append({"measure": "eigenvalue", "batch": batch, "value": value})
+    return result("hessian", rows)
 
 
 def training(rows: Sequence[Mapping[str, Any]]) -> Result:
     """The record of a training: measure, epoch, value, and reading, layer and head where it has them."""
     blank = {"reading": "", "layer": -1, "head": -1}
-    return result(
-        "training", [{**blank, **row, "low": row["value"], "high": row["value"]} for row in rows]
-    )
+    full = [{**blank, **row, "low": row["value"], "high": row["value"]} for row in rows]
+    return result("training", full, recipe={"decay": "matrices"})

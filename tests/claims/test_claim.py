@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from claims.synthetic import accuracy, exhibit
+from claims.synthetic import accuracy, item
 from vitreous.claims import readings
 from vitreous.claims.claim import (
     Book,
@@ -29,8 +29,8 @@ from vitreous.claims.claim import (
     no_less,
     noted,
 )
-from vitreous.claims.evidence import Evidence, Exhibit, Look
-from vitreous.claims.measure import DRAWS, Measure
+from vitreous.claims.evidence import Evidence, EvidenceItem, Query
+from vitreous.claims.quantity import REPLICATES, Quantity
 from vitreous.errors import UnknownName
 
 PAPER = Paper("ABC", "A paper", "Nobody", 2000, "")
@@ -40,25 +40,28 @@ def test_claims_stand_in_the_order_of_their_ids_whatever_file_enters_them_first(
     book = Book(PAPER)
     for id in ("ABC-10", "ABC-02", "ABC-01"):
         book.claim(id, "A sentence.", place="Fig. 1", reported="nothing", study="zoo")(
-            lambda look: []
+            lambda models: []
         )
     assert [claim.id for claim in book] == ["ABC-01", "ABC-02", "ABC-10"]
 
 
 def test_as_much_is_no_less_but_not_more() -> None:
-    doubtful, worse = Measure.drawn(0, "a", 0.0, -1.0, 1.0), Measure.drawn(0, "b", -2.0, -3.0, -1.0)
+    doubtful, worse = (
+        Quantity.drawn(0, "a", 0.0, -1.0, 1.0),
+        Quantity.drawn(0, "b", -2.0, -3.0, -1.0),
+    )
     assert [part("", doubtful).outcome for part in (no_less, more)] == ["supported", "inconclusive"]
     assert [part("", worse).outcome for part in (no_less, more)] == ["refuted", "refuted"]
 
 
 def test_near_zero_on_either_side() -> None:
-    wide = near("a difference", Measure.drawn(0, "a", 0.5, -3.0, 3.0), 2.0)
+    wide = near("a difference", Quantity.drawn(0, "a", 0.5, -3.0, 3.0), 2.0)
     assert [part.outcome for part in wide] == [
         "inconclusive",
         "inconclusive",
     ]  # it may well be larger
     outcomes = {
-        value: [part.outcome for part in near("a difference", Measure.exactly(value), 2.0)]
+        value: [part.outcome for part in near("a difference", Quantity.exactly(value), 2.0)]
         for value in (-3.0, -2.0, 1.0, 3.0)
     }
     assert outcomes == {
@@ -69,10 +72,10 @@ def test_near_zero_on_either_side() -> None:
     }
 
 
-def known(*values: float, low: float, high: float) -> Measure:
+def known(*values: float, low: float, high: float) -> Quantity:
     """A training for each value, whose 95 % interval reaches from so much below it to so much above."""
-    ends = np.where(np.arange(DRAWS) % 2, high, low)
-    return Measure(
+    ends = np.where(np.arange(REPLICATES) % 2, high, low)
+    return Quantity(
         {seed: np.concatenate([[value], value + ends]) for seed, value in enumerate(values)}
     )
 
@@ -129,15 +132,15 @@ def test_a_ratio_is_compared_with_one() -> None:
 
 
 def test_equality_is_enough_for_a_bound_and_not_for_a_sign() -> None:
-    for zero in (Measure.exactly(0.0), known(0.0, 0.0, 0.0, low=0.0, high=0.0)):
+    for zero in (Quantity.exactly(0.0), known(0.0, 0.0, 0.0, low=0.0, high=0.0)):
         outcomes = [
             part("", zero, 0.0).outcome for part in (at_least, at_most, more, less, no_less)
         ]
         assert outcomes == ["supported", "supported", "refuted", "refuted", "supported"]
-    assert at_most("", Measure.exactly(1.0), 0.0).outcome == "refuted"
+    assert at_most("", Quantity.exactly(1.0), 0.0).outcome == "refuted"
     assert (
-        less("", Measure.exactly(-1e-9)).outcome
-        == more("", Measure.exactly(1e-9)).outcome
+        less("", Quantity.exactly(-1e-9)).outcome
+        == more("", Quantity.exactly(1e-9)).outcome
         == "supported"
     )
     assert less("", known(-1.0, low=-1.0, high=1.0)).outcome == "inconclusive"  # may be equal
@@ -162,19 +165,19 @@ def entered(check: Check, **about: Any) -> Claim:
     return next(iter(book))
 
 
-def verdict(check: Check, *exhibits: Exhibit, **about: Any) -> Verdict:
-    (found,) = judge(Evidence(exhibits), [entered(check, **about)])
+def verdict(check: Check, *items: EvidenceItem, **about: Any) -> Verdict:
+    (found,) = judge(Evidence(items), [entered(check, **about)])
     return found
 
 
-def better(look: Look) -> Iterator[Part]:
-    vit, resnet = look("vit"), look("resnet")
+def better(models: Query) -> Iterator[Effect]:
+    vit, resnet = models("vit"), models("resnet")
     yield at_least("points", readings.accuracy(vit) - readings.accuracy(resnet), 1.0)
-    yield noted("accuracy of a Mixer", readings.accuracy(look("mixer")))
+    yield noted("accuracy of a Mixer", readings.accuracy(models("mixer")))
 
 
 VIT, RESNET, MIXER = (
-    exhibit(model, accuracy(90.0 - i)) for i, model in enumerate(("vit", "resnet", "mixer"))
+    item(model, accuracy(90.0 - i)) for i, model in enumerate(("vit", "resnet", "mixer"))
 )
 
 
@@ -196,9 +199,9 @@ def test_a_verdict_does_not_wait_for_what_is_only_noted() -> None:
 
 
 def test_trainings_below_which_nothing_is_decided() -> None:
-    def trainings(count: int) -> list[Exhibit]:
+    def trainings(count: int) -> list[EvidenceItem]:
         return [
-            exhibit(m, accuracy(p + s), seed=s)
+            item(m, accuracy(p + s), seed=s)
             for m, p in (("vit", 90), ("resnet", 80))
             for s in range(count)
         ]
@@ -224,28 +227,29 @@ def test_models_that_have_nothing_left_to_learn_decide_nothing(
 ) -> None:
     found = verdict(
         better,
-        *(
-            exhibit(model, accuracy(p))
-            for model, p in zip(("vit", "resnet"), percents, strict=True)
-        ),
+        *(item(model, accuracy(p)) for model, p in zip(("vit", "resnet"), percents, strict=True)),
     )
     assert found.outcome == wanted
     assert any("no room to differ" in note for note in found.notes) == (wanted == "inconclusive")
 
 
 def test_one_refuted_part_refutes_and_is_the_one_to_show() -> None:
-    good, bad, open_ = (Measure.exactly(1.0), Measure.exactly(-1.0), known(0.5, low=-1.0, high=1.0))
+    good, bad, open_ = (
+        Quantity.exactly(1.0),
+        Quantity.exactly(-1.0),
+        known(0.5, low=-1.0, high=1.0),
+    )
 
-    def parts(*measures: Measure) -> Verdict:
+    def parts(*measures: Quantity) -> Verdict:
         return verdict(
-            lambda look: [at_least(f"part {i}", each, 0.5) for i, each in enumerate(measures)]
+            lambda models: [at_least(f"part {i}", each, 0.5) for i, each in enumerate(measures)]
         )
 
     assert parts(good, good).outcome == "supported"
     assert parts(good, open_).outcome == "inconclusive"
     assert parts(good, open_, bad).outcome == "refuted"
     assert (
-        parts(bad, Measure({})).outcome == "inconclusive"
+        parts(bad, Quantity({})).outcome == "inconclusive"
     )  # not before all of it has been measured
     shown = [parts(*each).deciding for each in ((good, bad, open_), (good, open_), (good, good))]
     assert [each and each.says for each in shown] == ["part 1", "part 1", "part 0"]
@@ -253,14 +257,16 @@ def test_one_refuted_part_refutes_and_is_the_one_to_show() -> None:
 
 @pytest.mark.parametrize("value", [nan, inf])
 def test_what_is_no_finite_number_decides_nothing_and_says_so(value: float) -> None:
-    found = verdict(lambda look: [at_least("ratio", Measure.exactly(value), 0.5)])
+    found = verdict(lambda models: [at_least("ratio", Quantity.exactly(value), 0.5)])
     assert found.outcome == "inconclusive"
     assert found.notes == ("An effect is not a finite number.",)
 
 
 def test_nothing_to_judge_is_no_support() -> None:
-    assert verdict(lambda look: []).outcome == "inconclusive"
-    assert verdict(lambda look: [noted("a number", Measure.exactly(1.0))]).outcome == "inconclusive"
+    assert verdict(lambda models: []).outcome == "inconclusive"
+    assert (
+        verdict(lambda models: [noted("a number", Quantity.exactly(1.0))]).outcome == "inconclusive"
+    )
 
 
 def test_a_claim_is_found_however_its_id_is_written() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from claims.cases.dosovitskiy_2021 import CASES
 from vitreous import claims
 from vitreous.claims.claim import judge
-from vitreous.claims.evidence import Evidence, Look
+from vitreous.claims.evidence import Evidence, Query
 from vitreous.commands.claim_tables import (
     print_claim,
     print_claims,
@@ -59,7 +59,7 @@ def test_every_claim_can_be_shown(id: str) -> None:
     (claim,) = (claim for claim in claims.every() if claim.id == id)
     assert claim.sentence in said
     assert claim.withdrawn in said
-    for part in claim.check(Look()):
+    for part in claim.check(Query()):
         assert part.threshold is None or f"{part.says}: {threshold_text(part)}" in said
     for need in claim.needs():
         assert (str(need) if need.result != "identities" else "exact properties") in said

@@ -7,18 +7,18 @@ import pytest
 from claims.cases import dascoli_2021 as cases
 from claims.cases.dascoli_2021 import learning, lesion
 from claims.cases.dascoli_2021_courses import ESCAPED, convit
-from claims.synthetic import exhibit, training
+from claims.synthetic import item, training
 from vitreous.claims.claim import find, judge
 from vitreous.claims.dascoli_2021 import BOOK, readings
-from vitreous.claims.evidence import Evidence, Look, Seen
+from vitreous.claims.evidence import Evidence, Query, Trainings
 from vitreous.results import Result
 
 
-def seen(result: Result) -> Seen:
-    return Look([exhibit("convit", result)])("convit")
+def trainings(result: Result) -> Trainings:
+    return Query([item("convit", result)])("convit")
 
 
-def nonlocality(epochs: int = 10, layers: int = 6, gated: int = 4) -> Seen:
+def nonlocality(epochs: int = 10, layers: int = 6, gated: int = 4) -> Trainings:
     """Of layer l at epoch e: |e - 7| + l, mean of two heads; gates are l / 10 and twice that."""
     courses = [
         {"measure": "nonlocality", "reading": "true", "epoch": epoch, "layer": layer, "head": head,
@@ -36,7 +36,7 @@ def nonlocality(epochs: int = 10, layers: int = 6, gated: int = 4) -> Seen:
         for layer in range(gated)
         for head in (0, 1)
     ]
-    return seen(training(courses + gates))
+    return trainings(training(courses + gates))
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,12 @@ def nonlocality(epochs: int = 10, layers: int = 6, gated: int = 4) -> Seen:
     [("start", 7), ("early", 2), ("least", 0), ("end", 3), (0.1, 6), (0.52, 2), (0.0, 6)],
 )
 def test_a_course_at_a_moment(when: readings.When, least: float) -> None:
-    (found,) = readings.nonlocality(nonlocality(), when).each
+    (found,) = readings.nonlocality(nonlocality(), when).values
     assert found.tolist() == pytest.approx([least + layer for layer in range(6)])
 
 
 def test_gated_layers_are_those_that_have_gates() -> None:
-    assert readings.nonlocality(nonlocality(), gated=True).each.shape == (1, 4)
+    assert readings.nonlocality(nonlocality(), gated=True).values.shape == (1, 4)
 
 
 def test_the_least_of_a_mean_is_not_the_mean_of_the_least() -> None:
@@ -65,45 +65,45 @@ def test_the_least_of_a_mean_is_not_the_mean_of_the_least() -> None:
         for epoch, values in enumerate([(9, 9, 9, 9, 0, 4), (9, 9, 9, 9, 4, 0), (9, 9, 9, 9, 4, 4)])
         for layer, value in enumerate(values)
     ]
-    assert readings.upper_nonlocality(seen(training(rows)), "least").each.tolist() == [2]
+    assert readings.upper_nonlocality(trainings(training(rows)), "least").values.tolist() == [2]
 
 
 def test_gates_over_heads() -> None:
-    assert readings.gates(nonlocality()).each[0].tolist() == pytest.approx([0, 0.15, 0.3, 0.45])
-    assert readings.gates(nonlocality(), heads="max").each[0].tolist() == pytest.approx(
+    assert readings.gates(nonlocality()).values[0].tolist() == pytest.approx([0, 0.15, 0.3, 0.45])
+    assert readings.gates(nonlocality(), heads="max").values[0].tolist() == pytest.approx(
         [0, 0.2, 0.4, 0.6]
     )
 
 
 def test_accuracy_while_it_learns() -> None:
     """The state before training is not an epoch."""
-    model = seen(learning(10, 20, 40, *[60] * 8))
-    assert readings.accuracy_after(model, 0.01).each.tolist() == pytest.approx([20])
-    assert readings.accuracy_after(model, 0.2).each.tolist() == pytest.approx([40])
-    assert readings.accuracy_within(model, 0.2).each.tolist() == pytest.approx([30])
+    model = trainings(learning(10, 20, 40, *[60] * 8))
+    assert readings.accuracy_after(model, 0.01).values.tolist() == pytest.approx([20])
+    assert readings.accuracy_after(model, 0.2).values.tolist() == pytest.approx([40])
+    assert readings.accuracy_within(model, 0.2).values.tolist() == pytest.approx([30])
 
 
 def test_masked_layers_are_counted_from_the_first() -> None:
     content = {"content masked up to here": range(1, 11), "position masked up to here": [0.0] * 10}
-    model = seen(lesion(content))
+    model = trainings(lesion(content))
     found = [
-        readings.lost_without(model, "content", share).each[0] for share in (0.01, 0.3, 0.5, 1.0)
+        readings.lost_without(model, "content", share).values[0] for share in (0.01, 0.3, 0.5, 1.0)
     ]
     assert found == pytest.approx([1, 3, 5, 10])
 
 
 def test_layers_side_by_side() -> None:
     layers = readings.nonlocality(nonlocality())
-    assert readings.lower(layers, 1 / 2).each[0].tolist() == [3, 4, 5]
-    assert readings.upper(layers, 1 / 3).each[0].tolist() == [7, 8]
+    assert readings.lower(layers, 1 / 2).values[0].tolist() == [3, 4, 5]
+    assert readings.upper(layers, 1 / 3).values[0].tolist() == [7, 8]
     gated = readings.nonlocality(nonlocality(), gated=True)
-    assert readings.as_deep_as(layers, gated).each[0].tolist() == [3, 4, 5, 6]
+    assert readings.as_deep_as(layers, gated).values[0].tolist() == [3, 4, 5, 6]
 
 
 def test_a_record_without_a_course_says_so() -> None:
-    look = Look([exhibit("convit", learning(10, 20))])
-    assert not readings.nonlocality(look("convit")).known
-    assert look.notes == ["The record of convit has no true nonlocality"]
+    look = Query([item("convit", learning(10, 20))])
+    assert not readings.nonlocality(models("convit")).known
+    assert models.notes == ["The record of convit has no true nonlocality"]
 
 
 REFUTED = {

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from claims.cases import dosovitskiy_2021 as made
-from claims.synthetic import exhibit, result
+from claims.synthetic import item, result
 from vitreous.claims.claim import Verdict, find, judge
 from vitreous.claims.dosovitskiy_2021 import BOOK
 from vitreous.claims.dosovitskiy_2021.inside import on_the_object
-from vitreous.claims.evidence import Evidence, Exhibit, Look
+from vitreous.claims.evidence import Evidence, EvidenceItem, Query
 
 
-def verdict(id: str, exhibits: list[Exhibit]) -> Verdict:
-    (found,) = judge(Evidence(exhibits), [find(BOOK, id)])
+def verdict(id: str, items: list[EvidenceItem]) -> Verdict:
+    (found,) = judge(Evidence(items), [find(BOOK, id)])
     return found
 
 
@@ -43,11 +43,11 @@ def test_two_trainings_are_too_few_to_tell_kinds_of_positions_apart() -> None:
 
 @pytest.mark.parametrize(("before", "outcome"), [(0.02, "supported"), (-0.35, "refuted")])
 def test_the_grid_is_learned_and_not_given(before: float, outcome: str) -> None:
-    exhibits = [
+    items = [
         made.grid(-0.35, 0.1, data="SYN-E"),
         made.grid(before, 0.0, data="SYN-E", moment="start"),
     ]
-    assert verdict("VIT-04", exhibits).outcome == outcome
+    assert verdict("VIT-04", items).outcome == outcome
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_the_grid_is_learned_and_not_given(before: float, outcome: str) -> None:
 def test_what_two_cores_compute_instead_of_training(
     id: str, good: dict[str, float], bad: dict[str, float]
 ) -> None:
-    small = exhibit("vit", result("accuracy", [{"value": 1.0}]), data="world:shapes")
+    small = item("vit", result("accuracy", [{"value": 1.0}]), data="world:shapes")
     for measures, outcome in ((good, "supported"), (bad, "refuted")):
         found = verdict(id, [small, made.exact(**measures)])
         assert (found.outcome, found.scale) == (outcome, "sanity")
@@ -111,24 +111,24 @@ def test_each_property_of_filters_is_needed(broken: str) -> None:
 
 def test_no_share_of_a_gain_that_is_none() -> None:
     """After masked patches all are worse than from scratch; 0.7 of a loss is less than the loss."""
-    exhibits = [
+    items = [
         *made.trained("vit", 65, **made.MASKED), *made.trained("vit", 70, **made.TENTH),
         *made.trained("vit", 69, unlabelled=0.2, **made.MASKED), *made.trained("vit", 69, steps=0.1, **made.MASKED),
     ]  # fmt: skip
-    found = verdict("VIT-19", exhibits)
+    found = verdict("VIT-19", items)
     assert found.outcome == "refuted"
     assert [part.outcome for part in found.parts] == ["refuted", "supported", "supported"]
 
 
-def rolled(inside: list[float], box: list[float], **facts: Any) -> Exhibit:
+def rolled(inside: list[float], box: list[float], **facts: Any) -> EvidenceItem:
     rows = [{"tile": last, "inside": share if last else 1.0, "box": size, "value": 0.5}
             for share, size in zip(inside, box, strict=True) for last in (False, True)]  # fmt: skip
-    return exhibit("vit", result("rollout", rows), data="SYN-B", **facts)
+    return item("vit", result("rollout", rows), data="SYN-B", **facts)
 
 
 def test_what_rests_on_the_object_is_read_off_the_last_layer() -> None:
-    look = Look(others=[rolled([0.2, 0.4, 0.6], [0.1, 0.1, 0.2])])
-    (found,) = on_the_object(look("vit", data="SYN-B")).seeds.values()
+    look = Query(others=[rolled([0.2, 0.4, 0.6], [0.1, 0.1, 0.2])])
+    (found,) = on_the_object(models("vit", data="SYN-B")).seeds.values()
     assert found[0] == pytest.approx(1.2 / 0.4)
     assert 2.0 <= found[1:].min() < found[0] < found[1:].max() <= 4.0
 

@@ -8,33 +8,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from claims.synthetic import accuracy, exhibit, result, training
+from claims.synthetic import accuracy, item, result, training
 from vitreous.claims import readings
-from vitreous.claims.evidence import Evidence, Exhibit, Look, Rows, Seen, reads
-from vitreous.claims.facts import checked, same, told
-from vitreous.claims.measure import DRAWS
+from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Trainings, reads
+from vitreous.claims.facts import check_facts, same_facts, describe_facts
+from vitreous.claims.quantity import REPLICATES
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 
 
 def test_what_holds_without_images_is_seen_beside_any_images() -> None:
     exact = result("identities", [{"measure": "sum", "value": 1.0}])
-    evidence = Evidence([exhibit("vit", accuracy(90)), exhibit("identities", exact, data="")])
-    data, look = evidence.look("SYN-C")
+    evidence = Evidence([item("vit", accuracy(90)), item("identities", exact, data="")])
+    data, look = evidence.models("SYN-C")
     assert data == "cifar10"
-    assert readings.identity(look("identities"), "sum").each.tolist() == [1.0]
-    assert not look.missing
+    assert readings.identity(models("identities"), "sum").values.tolist() == [1.0]
+    assert not models.missing
 
 
 def test_what_holds_without_images_does_not_say_how_large_a_study_is() -> None:
-    exact = exhibit("identities", result("identities", [{"measure": "sum", "value": 1.0}]), data="")
+    exact = item("identities", result("identities", [{"measure": "sum", "value": 1.0}]), data="")
     for task in ("", "SYN-B"):
-        data, look = Evidence([exact, exhibit("vit", accuracy(90), data="SYN-B")]).look(task)
-        assert (data, look.scale) == ("SYN-B", "sanity")
+        data, look = Evidence([exact, item("vit", accuracy(90), data="SYN-B")]).models(task)
+        assert (data, models.scale) == ("SYN-B", "sanity")
 
 
-def seen(*exhibits: Exhibit, model: str = "vit", look: Look | None = None) -> Seen:
-    return (look or Evidence(exhibits).look()[1])(model)
+def trainings(*items: EvidenceItem, model: str = "vit", models: Query | None = None) -> Trainings:
+    return (look or Evidence(items).models()[1])(model)
 
 
 @pytest.mark.parametrize(
@@ -52,17 +52,17 @@ def seen(*exhibits: Exhibit, model: str = "vit", look: Look | None = None) -> Se
 def test_which_images_are_looked_at(data: list[str], task: str, wanted: tuple[str, str]) -> None:
     models = ("vit", "resnet", "mixer")
     name, look = Evidence(
-        [exhibit(model, accuracy(90), data=each) for model, each in zip(models, data, strict=False)]
-    ).look(task)
-    assert (name, look.scale) == wanted
-    assert all(each.facts["data"] == name for each in look.exhibits)
+        [item(model, accuracy(90), data=each) for model, each in zip(models, data, strict=False)]
+    ).models(task)
+    assert (name, models.scale) == wanted
+    assert all(each.facts["data"] == name for each in models.items)
 
 
 def test_many_classes_have_thresholds_of_their_own() -> None:
     def threshold(classes: int, data: str = "images") -> float:
         return (
-            Evidence([exhibit("vit", accuracy(50, classes=classes), data=data)])
-            .look()[1]
+            Evidence([item("vit", accuracy(50, classes=classes), data=data)])
+            .models()[1]
             .at(5.0, ten=2.0)
         )
 
@@ -71,48 +71,48 @@ def test_many_classes_have_thresholds_of_their_own() -> None:
 
 
 def test_a_model_is_found_by_all_that_is_said_of_it_and_nothing_else() -> None:
-    exhibits = [
-        exhibit("vit", accuracy(90)),
-        exhibit("vit", accuracy(80), seed=1),
-        exhibit("vit", accuracy(70), pool="gap"),
-        exhibit("vit", accuracy(60), pool="gap", moment="warmup"),
+    items = [
+        item("vit", accuracy(90)),
+        item("vit", accuracy(80), seed=1),
+        item("vit", accuracy(70), pool="gap"),
+        item("vit", accuracy(60), pool="gap", moment="warmup"),
     ]
-    _, look = Evidence(exhibits).look()
-    assert readings.accuracy(look("vit")).each.tolist() == [90.0, 80.0]
-    assert readings.accuracy(look("vit", seed=1)).each.tolist() == [80.0]
-    assert readings.accuracy(look("vit", pool="gap", moment=None)).each.tolist() == [70.0]
-    assert not readings.accuracy(look("vit", moment="warmup")).known
-    assert [str(each) for each in look.missing] == ["accuracy of vit moment=warmup"]
+    _, look = Evidence(items).models()
+    assert readings.accuracy(models("vit")).values.tolist() == [90.0, 80.0]
+    assert readings.accuracy(models("vit", seed=1)).values.tolist() == [80.0]
+    assert readings.accuracy(models("vit", pool="gap", moment=None)).values.tolist() == [70.0]
+    assert not readings.accuracy(models("vit", moment="warmup")).known
+    assert [str(each) for each in models.missing] == ["accuracy of vit moment=warmup"]
 
 
 def test_other_data_are_seen_only_where_they_are_named() -> None:
-    exhibits = [exhibit("vit", accuracy(90)), exhibit("vit", accuracy(60), data="SYN-E")]
-    _, look = Evidence(exhibits).look()
-    assert readings.accuracy(look("vit")).each.tolist() == [90.0]
-    assert readings.accuracy(look("vit", data="SYN-E")).each.tolist() == [60.0]
+    items = [item("vit", accuracy(90)), item("vit", accuracy(60), data="SYN-E")]
+    _, look = Evidence(items).models()
+    assert readings.accuracy(models("vit")).values.tolist() == [90.0]
+    assert readings.accuracy(models("vit", data="SYN-E")).values.tolist() == [60.0]
 
 
 def test_an_unknown_word_is_refused_with_the_nearest() -> None:
-    look = Look()
+    look = Query()
     with pytest.raises(UnknownName, match=r"resnet.*Did you mean resnet") as found:
-        look("resnetz")
+        models("resnetz")
     assert found.value.nearest[0] == "resnet"
     with pytest.raises(UnknownName, match=r"fact 'fractoin'\. Did you mean fraction"):
-        look("vit", fractoin=0.1)
-    assert not look.asked
+        models("vit", fractoin=0.1)
+    assert not models.asked
 
 
 def test_facts_are_told_in_one_order_and_compared_whatever_is_left_open() -> None:
-    facts = checked("vit", {"fraction": 0.1, "pool": "gap", "moment": None})
-    assert told(facts) == "vit pool=gap fraction=0.1"
-    assert same({**facts, "seed": 3, "data": "cifar10"}, facts)
-    assert not same({**facts, "seed": 3}, {**facts, "seed": 1})
-    assert not same({**facts, "moment": "warmup"}, facts)
+    facts = check_facts("vit", {"fraction": 0.1, "pool": "gap", "moment": None})
+    assert describe_facts(facts) == "vit pool=gap fraction=0.1"
+    assert same_facts({**facts, "seed": 3, "data": "cifar10"}, facts)
+    assert not same_facts({**facts, "seed": 3}, {**facts, "seed": 1})
+    assert not same_facts({**facts, "moment": "warmup"}, facts)
 
 
 def test_results_of_two_versions_are_not_judged_together() -> None:
-    old = exhibit("vit", accuracy(90, versions={"vitreous": "0.1"}))
-    new = exhibit("resnet", accuracy(80, versions={"vitreous": "0.2"}))
+    old = item("vit", accuracy(90, versions={"vitreous": "0.1"}))
+    new = item("resnet", accuracy(80, versions={"vitreous": "0.2"}))
     with pytest.raises(
         VitreousError, match=r"accuracy of resnet .* version '0\.2', that of vit .* has '0\.1'"
     ):
@@ -120,8 +120,8 @@ def test_results_of_two_versions_are_not_judged_together() -> None:
 
 
 def test_results_on_two_sets_of_images_are_not_judged_together() -> None:
-    def on(model: str, fingerprint: str, data: str = "cifar10") -> Exhibit:
-        return exhibit(
+    def on(model: str, fingerprint: str, data: str = "cifar10") -> EvidenceItem:
+        return item(
             model, accuracy(90, data={"fingerprint": fingerprint, "classes": 10}), data=data
         )
 
@@ -136,7 +136,7 @@ def test_two_questions_may_be_asked_on_different_images() -> None:
     other = {"fingerprint": "bbb", "classes": 10}
     Evidence(
         [
-            exhibit(
+            item(
                 "vit",
                 accuracy(90),
                 result("hessian", [{"measure": "NEP", "value": 0.1}], data=other),
@@ -151,12 +151,12 @@ def test_a_result_of_several_models_is_read_for_the_one_that_was_asked_for() -> 
         for model, value in (("a", 0.1), ("b", 0.2))
     ]
     both = result("hessian", rows)
-    exhibits = [
-        Exhibit({"model": model, "data": "cifar10", "seed": 0}, {"hessian": both}, name)
+    items = [
+        EvidenceItem({"model": model, "data": "cifar10", "seed": 0}, {"hessian": both}, name)
         for model, name in (("vit", "a"), ("resnet", "b"))
     ]
-    assert readings.nep(seen(*exhibits)).each.tolist() == [0.1]
-    assert readings.nep(seen(*exhibits, model="resnet")).each.tolist() == [0.2]
+    assert readings.nep(trainings(*items)).values.tolist() == [0.1]
+    assert readings.nep(trainings(*items, model="resnet")).values.tolist() == [0.2]
 
 
 def measured() -> Result:
@@ -178,12 +178,12 @@ def single(rows: Rows, /, **wanted: Any) -> object:
 
 
 def test_rows_are_chosen_by_their_entries() -> None:
-    vit = seen(exhibit("vit", measured()))
-    assert several(vit, kind="mlp").each.tolist() == [[1.0, 3.0]]
-    assert several(vit, kind=("mlp", "attention")).each.tolist() == [[1.0, 2.0, 3.0]]
-    assert several(vit, kind="mlp", unit="c").each.tolist() == [[3.0]]
+    vit = trainings(item("vit", measured()))
+    assert several(vit, kind="mlp").values.tolist() == [[1.0, 3.0]]
+    assert several(vit, kind=("mlp", "attention")).values.tolist() == [[1.0, 2.0, 3.0]]
+    assert several(vit, kind="mlp", unit="c").values.tolist() == [[3.0]]
     only = single(vit, unit="b")
-    assert only.seeds[0].shape == (1 + DRAWS,)
+    assert only.seeds[0].shape == (1 + REPLICATES,)
     np.testing.assert_allclose(only.interval(), (2.0, 1.0, 3.0), atol=0.25)
 
 
@@ -195,11 +195,11 @@ def test_rows_are_chosen_by_their_entries() -> None:
     ],
 )
 def test_a_result_without_what_is_read_is_noted_and_not_missing(kind: str, says: str) -> None:
-    _, look = Evidence([exhibit("vit", measured())]).look()
+    _, look = Evidence([item("vit", measured())]).models()
 
-    assert not (several if kind == "conv" else single)(look("vit"), kind=kind).known
-    assert not look.missing
-    (note,) = look.notes
+    assert not (several if kind == "conv" else single)(models("vit"), kind=kind).known
+    assert not models.missing
+    (note,) = models.notes
     assert re.search(says, note)
 
 
@@ -208,20 +208,20 @@ def test_the_last_epoch_is_the_end_of_a_training() -> None:
         {"measure": "train_nll", "epoch": epoch, "value": float(epoch)} for epoch in (0, 30, 20, 10)
     ]
     record = training([*rows, {"measure": "test_nll", "epoch": 40, "value": 40.0}])
-    assert readings.train_nll(seen(exhibit("vit", record))).each.tolist() == [30.0]
+    assert readings.train_nll(trainings(item("vit", record))).values.tolist() == [30.0]
 
 
 def test_two_models_on_the_same_images_stay_paired() -> None:
     generator = np.random.default_rng(0)
-    noise = generator.normal(0, 0.01, 1 + DRAWS)
+    noise = generator.normal(0, 0.01, 1 + REPLICATES)
     noise[0] = 0
     kept = {
         name: [float(each) for each in mean + noise]
         for name, mean in (("vit", 0.9), ("resnet", 0.8))
     }
-    exhibits = [exhibit(name, accuracy(100 * kept[name][0], replicates=kept)) for name in kept]
-    _, look = Evidence(exhibits).look()
-    gap = readings.accuracy(look("vit")) - readings.accuracy(look("resnet"))
+    items = [item(name, accuracy(100 * kept[name][0], replicates=kept)) for name in kept]
+    _, look = Evidence(items).models()
+    gap = readings.accuracy(models("vit")) - readings.accuracy(models("resnet"))
     np.testing.assert_allclose(gap.interval(), (10.0, 10.0, 10.0))
-    _, low, high = readings.accuracy(look("vit")).interval()
+    _, low, high = readings.accuracy(models("vit")).interval()
     np.testing.assert_allclose((low, high), 90 + 100 * np.quantile(noise[1:], [0.025, 0.975]))

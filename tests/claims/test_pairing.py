@@ -10,9 +10,9 @@ import torch
 
 import vitreous
 from vitreous.claims import readings
-from vitreous.claims.evidence import Evidence, Exhibit
-from vitreous.claims.measure import Measure
-from vitreous.models.loading import load_model
+from vitreous.claims.evidence import Evidence, EvidenceItem
+from vitreous.claims.quantity import Quantity
+from vitreous.models.loading import load
 
 
 @pytest.fixture(scope="module")
@@ -20,29 +20,31 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """What a study has of two models that find much the same images hard: an inspection each, written to disk."""
     found = {}
     for name, noise in (("vit", 0.0), ("convit", 0.1)):
-        model = load_model("nano:vit@warmup")
+        model = load("nano:vit@warmup")
         torch.manual_seed(0)
         for weight in model.parameters():
             weight.data += noise * weight.data.std(correction=0) * torch.randn_like(weight)
         seen = vitreous.inspect(
             {name: model}, "world:shapes", ["accuracy", "calibration"], limit=300, device="cpu"
         )
-        found[name] = seen.save(tmp_path_factory.mktemp(name))
+        found[name] = trainings.save(tmp_path_factory.mktemp(name))
     return found
 
 
-def looked(folders: dict[str, Path], paired: bool) -> tuple[Measure, Measure]:
+def looked(folders: dict[str, Path], paired: bool) -> tuple[Quantity, Quantity]:
     """Accuracy and NLL of the one minus those of the other, with or without the resamplings."""
-    exhibits = []
+    items = []
     for name, folder in folders.items():
         results = dict(vitreous.Inspection.load(folder))
         if not paired:
             results = {
                 question: replace(result, replicates={}) for question, result in results.items()
             }
-        exhibits.append(Exhibit({"model": name, "data": "world:shapes", "seed": 0}, results, name))
-    _, look = Evidence(exhibits).look()
-    vit, convit = look("vit"), look("convit")
+        items.append(
+            EvidenceItem({"model": name, "data": "world:shapes", "seed": 0}, results, name)
+        )
+    _, look = Evidence(items).models()
+    vit, convit = models("vit"), models("convit")
     apart = readings.calibration(vit, "NLL") - readings.calibration(convit, "NLL")
     return readings.accuracy(vit) - readings.accuracy(convit), apart
 

@@ -7,10 +7,10 @@ import pytest
 from claims.cases import park_2022_architecture as architecture
 from claims.cases import park_2022_features as features
 from claims.cases.park_2022_architecture import exact
-from claims.synthetic import accuracy, exhibit
+from claims.synthetic import accuracy, item
 from vitreous import claims
 from vitreous.claims.claim import find, judge
-from vitreous.claims.evidence import Evidence, Exhibit
+from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.park_2022.alternet import FEW, SMALL_BUILD_UP
 
 HOLDS = {
@@ -27,13 +27,13 @@ FAILS = dict.fromkeys(HOLDS, 0.5) | {"random_attention_variance_ratio": 1.1}
 LOW, HIGH = [-2.0] * 5, [0.0, 4.0, 9.0, 9.0]
 BUILT = architecture.PAPER
 VARIANCE = features.PAPER_VARIANCE
-VIT = exhibit("vit", features.variance(features.blocks([0.9] * 4, [1.2] * 4), ratios=True))
+VIT = item("vit", features.variance(features.blocks([0.9] * 4, [1.2] * 4), ratios=True))
 FOR = [
     ("HDV-27", features.vit_frequencies([0.05] * 3 + [-0.1] * 9, [0.0] * 12)),
     (
         "HDV-31",  # by the mean
         [
-            exhibit("swin", features.fourier(features.blocks([0.3, -0.3], [0, 0]))),
+            item("swin", features.fourier(features.blocks([0.3, -0.3], [0, 0]))),
             *features.vit_frequencies([-0.1, -0.1], [0, 0]),
         ],
     ),
@@ -60,7 +60,7 @@ AGAINST = [
     (
         "HDV-35",
         [
-            exhibit("vit", features.variance(features.blocks([1.1] * 4, [1.2] * 4), ratios=True)),
+            item("vit", features.variance(features.blocks([1.1] * 4, [1.2] * 4), ratios=True)),
             features.resnet_variance(*VARIANCE),
         ],
     ),
@@ -104,32 +104,32 @@ AGAINST = [
 ]
 
 
-def outcome(id: str, evidence: list[Exhibit]) -> str:
+def outcome(id: str, evidence: list[EvidenceItem]) -> str:
     (found,) = judge(Evidence(evidence), [find(claims.every(), id)])
     return found.outcome
 
 
 @pytest.mark.parametrize(("id", "evidence"), FOR)
-def test_it_asks_no_more_than_it_says(id: str, evidence: list[Exhibit]) -> None:
+def test_it_asks_no_more_than_it_says(id: str, evidence: list[EvidenceItem]) -> None:
     assert outcome(id, evidence) == "supported"
 
 
 @pytest.mark.parametrize(("id", "evidence"), AGAINST)
-def test_every_part_can_fail_by_itself(id: str, evidence: list[Exhibit]) -> None:
+def test_every_part_can_fail_by_itself(id: str, evidence: list[EvidenceItem]) -> None:
     assert outcome(id, evidence) == "refuted"
 
 
 @pytest.mark.parametrize("id", ["HDV-26", "HDV-28", "HDV-29", "HDV-34"])
 def test_on_two_cores_what_holds_of_any_network_is_computed(id: str) -> None:
-    embedded = exhibit("vit", accuracy(90), data="SYN-E")
+    embedded = item("vit", accuracy(90), data="SYN-E")
     assert outcome(id, [embedded, *exact(**HOLDS)]) == "supported"
     assert outcome(id, [embedded, *exact(**FAILS)]) == "refuted"
 
 
-def small(percents: list[float], fraction: float | None = None) -> list[Exhibit]:
+def small(percents: list[float], fraction: float | None = None) -> list[EvidenceItem]:
     pairs = zip(SMALL_BUILD_UP, percents, strict=True)
     return [
-        exhibit("alternet", accuracy(p), msas=msas, fraction=fraction, data="SYN-B")
+        item("alternet", accuracy(p), msas=msas, fraction=fraction, data="SYN-B")
         for msas, p in pairs
     ]
 
@@ -145,15 +145,14 @@ def test_on_two_cores_alternet_is_built_up_in_three_stages() -> None:
 
 def test_on_two_cores_local_attention_is_in_windows() -> None:
     others = [
-        exhibit("vit", accuracy(60), data="SYN-B"),
-        exhibit("vit", accuracy(65), pool="gap", data="SYN-B"),
+        item("vit", accuracy(60), data="SYN-B"),
+        item("vit", accuracy(65), pool="gap", data="SYN-B"),
     ]
-    near = exhibit("vit", accuracy(68), kernel=5, data="SYN-B")
+    near = item("vit", accuracy(68), kernel=5, data="SYN-B")
     assert (
-        outcome("HDV-56", [exhibit("window", accuracy(70), data="SYN-B"), near, *others])
+        outcome("HDV-56", [item("window", accuracy(70), data="SYN-B"), near, *others])
         == "supported"
     )
     assert (
-        outcome("HDV-56", [exhibit("window", accuracy(61), data="SYN-B"), near, *others])
-        == "refuted"
+        outcome("HDV-56", [item("window", accuracy(61), data="SYN-B"), near, *others]) == "refuted"
     )

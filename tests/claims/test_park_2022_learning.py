@@ -7,17 +7,17 @@ import pytest
 
 from claims.cases.park_2022_curvature import ERRATIC, SMOOTH, clean, landscape, little, warm
 from claims.cases.park_2022_learning import ERRORS, trained
-from claims.synthetic import accuracy, exhibit
+from claims.synthetic import accuracy, item
 from vitreous.claims.claim import judge
-from vitreous.claims.evidence import Evidence, Exhibit
-from vitreous.claims.measure import DRAWS, Measure
+from vitreous.claims.evidence import Evidence, EvidenceItem
+from vitreous.claims.quantity import REPLICATES, Quantity
 from vitreous.claims.park_2022 import BOOK
 from vitreous.claims.park_2022.curvature import farthest, highest, rise, turning
 from vitreous.claims.park_2022.learning import contradictions
 
 
-def outcome(id: str, exhibits: list[Exhibit]) -> str:
-    (found,) = judge(Evidence(exhibits), [BOOK.claims[id]])
+def outcome(id: str, items: list[EvidenceItem]) -> str:
+    (found,) = judge(Evidence(items), [BOOK.claims[id]])
     assert not found.missing
     return found.outcome
 
@@ -25,9 +25,7 @@ def outcome(id: str, exhibits: list[Exhibit]) -> str:
 @pytest.mark.parametrize(("classes", "wanted"), [(10, "supported"), (100, "refuted")])
 def test_a_gap_of_three_points_is_enough_for_few_classes_only(classes: int, wanted: str) -> None:
     errors = {**ERRORS, "resnet": 22.0, "swin": 23.0, "pit": 24.0, "vit": 25.0, "mixer": 26.0}
-    zoo = [
-        exhibit(model, accuracy(100 - error, classes=classes)) for model, error in errors.items()
-    ]
+    zoo = [item(model, accuracy(100 - error, classes=classes)) for model, error in errors.items()]
     assert outcome("HDV-01", zoo) == wanted
 
 
@@ -86,12 +84,12 @@ def test_clean_images_mislead_about_the_order_or_about_the_ratio() -> None:
 
 
 def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None:
-    def row(*values: float, spread: float = 0.0) -> Measure:
-        noise = spread * np.random.default_rng(0).standard_normal((1 + DRAWS, len(values)))
+    def row(*values: float, spread: float = 0.0) -> Quantity:
+        noise = spread * np.random.default_rng(0).standard_normal((1 + REPLICATES, len(values)))
         noise[0] = 0
-        return Measure({0: np.asarray(values) + noise})
+        return Quantity({0: np.asarray(values) + noise})
 
-    def count(errors: Measure, losses: Measure) -> float:
+    def count(errors: Quantity, losses: Quantity) -> float:
         return contradictions(errors, losses).interval()[0]
 
     assert count(row(10, 20, 30), row(1, 2, 3)) == 0
@@ -99,27 +97,27 @@ def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None
     assert count(row(10, 20, 30), row(1, 3, 2)) == 1
     assert count(row(10, 20, 30, spread=10.0), row(1, 3, 2)) == 0  # not for sure
     assert count(row(10, 20, 30), row(1, 3, 2, spread=1.0)) == 0
-    assert not contradictions(Measure({}), row(1, 2)).known
+    assert not contradictions(Quantity({}), row(1, 2)).known
 
 
 def test_landscapes_are_read_on_rings_and_what_is_not_finite_is_infinite() -> None:
     _, look = Evidence(
-        [exhibit("vit", landscape(0.3, 2.5, norms=40.0)), exhibit("resnet", landscape(0.2, np.nan))]
-    ).look()
-    vit, resnet = look("vit"), look("resnet")
-    assert rise(vit, 0.1).each.tolist() == [0.3]
-    assert [rise(vit, 0.8, term).each.tolist() for term in ("", "l2", "norms")] == [
+        [item("vit", landscape(0.3, 2.5, norms=40.0)), item("resnet", landscape(0.2, np.nan))]
+    ).models()
+    vit, resnet = models("vit"), models("resnet")
+    assert rise(vit, 0.1).values.tolist() == [0.3]
+    assert [rise(vit, 0.8, term).values.tolist() for term in ("", "l2", "norms")] == [
         [2.5],
         [6.5],
         [4.5],
     ]
-    assert (highest(vit).each.tolist(), highest(resnet).each.tolist()) == ([2.5], [np.inf])
-    assert rise(resnet, 0.8).each.tolist() == [np.inf]
+    assert (highest(vit).values.tolist(), highest(resnet).values.tolist()) == ([2.5], [np.inf])
+    assert rise(resnet, 0.8).values.tolist() == [np.inf]
     assert not rise(vit, 0.5).known
-    assert look.notes == ["landscape of vit has no ring of radius 0.5; 21 points have one"]
+    assert models.notes == ["landscape of vit has no ring of radius 0.5; 21 points have one"]
 
 
 def test_trajectories_are_read_up_to_the_end() -> None:
-    _, look = Evidence([exhibit("vit", SMOOTH), exhibit("resnet", ERRATIC)]).look()
-    assert [farthest(look(model)).each.tolist() for model in ("vit", "resnet")] == [[1.0], [1.5]]
-    assert [turning(look(model)).each.tolist() for model in ("vit", "resnet")] == [[62.0], [92.0]]
+    _, look = Evidence([item("vit", SMOOTH), item("resnet", ERRATIC)]).models()
+    assert [farthest(models(model)).values.tolist() for model in ("vit", "resnet")] == [[1.0], [1.5]]
+    assert [turning(models(model)).values.tolist() for model in ("vit", "resnet")] == [[62.0], [92.0]]

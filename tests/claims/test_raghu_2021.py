@@ -8,9 +8,9 @@ import pytest
 from claims.cases.raghu_2021_attention import heads, named
 from claims.cases.raghu_2021_similarity import cka, layers, pair
 from claims.cases.raghu_2021_tokens import SIDE, edges, places
-from claims.synthetic import exhibit
-from vitreous.claims.evidence import Look
-from vitreous.claims.measure import Measure
+from claims.synthetic import item
+from vitreous.claims.evidence import Query
+from vitreous.claims.quantity import Quantity
 from vitreous.claims.raghu_2021.attention import window_similarities
 from vitreous.claims.raghu_2021.pairs import closest, early_and_late, similarities
 from vitreous.claims.raghu_2021.tokens import edge_to_edge, localised
@@ -18,8 +18,8 @@ from vitreous.claims.raghu_2021.tokens import edge_to_edge, localised
 INNER = [unit["depth"] for unit in layers()[1:-1]]
 
 
-def value(measure: Measure) -> float:
-    (found,) = measure.each
+def value(measure: Quantity) -> float:
+    (found,) = measure.values
     return float(found)
 
 
@@ -28,38 +28,38 @@ def product(one: float, other: float) -> float:
 
 
 def test_every_two_layers_are_read_once() -> None:
-    found = similarities(Look([exhibit("vit", cka(product))])("vit"))
+    found = similarities(Query([item("vit", cka(product))])("vit"))
     wanted = [one * other for i, one in enumerate(INNER) for other in INNER[i + 1 :]]
-    np.testing.assert_allclose(found.each[0], wanted)
+    np.testing.assert_allclose(found.values[0], wanted)
 
 
 def test_early_and_late_layers_are_those_of_both_ends() -> None:
-    found = early_and_late(Look([exhibit("vit", cka(product))])("vit"), 0.25)
+    found = early_and_late(Query([item("vit", cka(product))])("vit"), 0.25)
     wanted = [one * other for one in INNER if one <= 0.25 for other in INNER if other >= 0.75]
-    np.testing.assert_allclose(found.each[0], wanted)
+    np.testing.assert_allclose(found.values[0], wanted)
 
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_closest_layer_of_the_other_model_counts(turned: bool) -> None:
-    seen = Look([pair("vit", "resnet", product, turned=turned)])("vit", beside="resnet")
+    seen = Query([pair("vit", "resnet", product, turned=turned)])("vit", beside="resnet")
     wanted = np.mean([depth * max(INNER) for depth in INNER if 1 / 3 < depth <= 2 / 3])
-    assert value(closest(seen, 1 / 3, 2 / 3)) == pytest.approx(wanted)
+    assert value(closest(trainings, 1 / 3, 2 / 3)) == pytest.approx(wanted)
 
 
 def test_heads_are_compared_with_the_first_stage_alone() -> None:
-    exhibits = [named(heads([8, 10], [0.6, 0.2]), "vit size=s")]
-    found = window_similarities(Look(exhibits)("vit", size="s", beside="resnet"))
-    np.testing.assert_allclose(found.each[0], [0.6, 0.2])
+    items = [named(heads([8, 10], [0.6, 0.2]), "vit size=s")]
+    found = window_similarities(Query(items)("vit", size="s", beside="resnet"))
+    np.testing.assert_allclose(found.values[0], [0.6, 0.2])
 
 
 def test_an_edge_token_is_compared_with_other_patches() -> None:
     """Its own patch, which is 1 here, would draw the edge up."""
-    assert value(edge_to_edge(Look(edges(0.3, 0.1))("vit"))) == pytest.approx(0.2)
+    assert value(edge_to_edge(Query(edges(0.3, 0.1))("vit"))) == pytest.approx(0.2)
 
 
 def test_localisation_on_two_grids_is_not_compared() -> None:
     given = places((0.9, 0.2), (0.1, 0.05))
     given[0].results["localisation"].about["indices"]["resnet"]["grid"] = [2 * SIDE, 2 * SIDE]
-    look = Look(given)
-    assert not localised(look("vit", beside="resnet"), "contrast").known
-    assert "grids of 16 and 64 cells" in look.notes[0]
+    look = Query(given)
+    assert not localised(models("vit", beside="resnet"), "contrast").known
+    assert "grids of 16 and 64 cells" in models.notes[0]

@@ -13,8 +13,8 @@ import pytest
 
 from vitreous import Inspection, claims
 from vitreous.claims.claim import judge
-from vitreous.claims.measure import DRAWS, Measure
-from vitreous.claims.reading import judged
+from vitreous.claims.quantity import DRAWS, Measure
+from vitreous.claims.loading import judged
 from vitreous.cli import main
 from vitreous.commands.inspect import load_inspection
 from vitreous.commands.judge import judge_inspection

@@ -17,14 +17,14 @@ import vitreous
 from claims.cases.dosovitskiy_2021 import CASES, trained
 from vitreous import claims
 from vitreous.claims.claim import judge
-from vitreous.claims.evidence import Evidence, Exhibit
+from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.facts import parse_roles
 from vitreous.cli import main
 from vitreous.commands.judge import FIELDS, parse_ids, verdicts_csv
 from vitreous.errors import VitreousError
 
 
-def stored(folder: Path, exhibits: Sequence[Exhibit]) -> Path:
+def stored(folder: Path, exhibits: Sequence[EvidenceItem]) -> Path:
     """As a study leaves them."""
     for number, each in enumerate(exhibits):
         home = folder / "exhibits" / f"{number:02d}"

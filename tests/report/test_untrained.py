@@ -11,7 +11,7 @@ from torch import nn
 
 import vitreous
 from vitreous import Inspection
-from vitreous.claims.reading import judged, unjudged
+from vitreous.claims.loading import judged, unjudged
 from vitreous.cli import main
 from vitreous.commands.judge import judge_inspection
 from vitreous.report.page import page
@@ -54,7 +54,7 @@ def test_one_random_model_beside_trained_ones_is_left_out_of_the_evidence() -> N
         ["nano:vit", "nano:resnet", "vit_nano"], probes=["accuracy", "variance"], limit=64
     )
     assert list(unjudged(found)) == ["vit_nano"]
-    assert {each.name for each in judged(found).exhibits} == {"nano:vit", "nano:resnet"}
+    assert {each.name for each in judged(found).items} == {"nano:vit", "nano:resnet"}
     assert "nano:vit" in page(found)
 
 

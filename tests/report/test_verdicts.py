@@ -57,7 +57,7 @@ def judgement() -> Judgement:
         made_up("TST-03", "inconclusive", Part("undecided", 1.0, -1.0, 3.0, 0.5, versus=0.0)),
         made_up("TST-04", "inconclusive", missing=(Need({"model": "vit"}, "cka"),)),
     ]
-    return Judgement([*judge(evidence, claims.every()), *own], evidence.exhibits)
+    return Judgement([*judge(evidence, claims.every()), *own], evidence.items)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vitreous import claims
 from vitreous.claims.claim import Claim, find, judge
-from vitreous.claims.evidence import Evidence, Exhibit, Look, Rows, Scale
+from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Scale
 from vitreous.measure.inspection import versions
 from vitreous.models import convit, mixers, positions
 from vitreous.results import Result
@@ -31,10 +31,10 @@ def result() -> Result:
     return identities()
 
 
-def exhibits(found: Result, scale: Scale = "ten") -> list[Exhibit]:
+def exhibits(found: Result, scale: Scale = "ten") -> list[EvidenceItem]:
     """These properties, and, so that the small versions of claims are judged, a model of which nothing is known."""
-    exact = Exhibit({"model": "identities", "data": "", "seed": 0}, {"identities": found}, "")
-    return [exact, Exhibit({"model": "resnet", "data": "world:shapes", "seed": 0}, {}, "")][
+    exact = EvidenceItem({"model": "identities", "data": "", "seed": 0}, {"identities": found}, "")
+    return [exact, EvidenceItem({"model": "resnet", "data": "world:shapes", "seed": 0}, {}, "")][
         : 1 + (scale == "sanity")
     ]
 
@@ -60,7 +60,7 @@ def readers(found: Result, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str
 
         monkeypatch.setattr(Rows, "where", noting)
         for scale in SCALES:
-            list(claim.check(Look((), scale, exhibits(found))))
+            list(claim.check(Query((), scale, exhibits(found))))
     return read
 
 
@@ -73,7 +73,7 @@ def test_all_that_claims_read_is_there_and_nothing_else(
         assert all(id in (MEASURES[name].__doc__ or "") for id in ids), name
     for claim in EVERY:
         for scale in SCALES:
-            look = Look((), scale, exhibits(result))
+            look = Query((), scale, exhibits(result))
             list(claim.check(look))
             assert not look.notes
             assert all(need.result != "identities" for need in look.missing)

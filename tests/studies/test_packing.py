@@ -11,7 +11,7 @@ import pytest
 
 from studies.tiny import CLAIMS, cells, tables, tiny
 from vitreous.claims.claim import judge
-from vitreous.claims.reading import load
+from vitreous.claims.loading import load
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import Damaged
 from vitreous.studies import running

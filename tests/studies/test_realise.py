@@ -11,7 +11,7 @@ import torch
 
 import vitreous
 from vitreous import claims
-from vitreous.claims.facts import FACTS, Facts, told
+from vitreous.claims.facts import FACTS, Facts, describe_facts
 from vitreous.config import Augment, Recipe
 from vitreous.data import load
 from vitreous.errors import VitreousError
@@ -34,7 +34,7 @@ def needed(scale: Scale) -> list[dict[str, Any]]:
             for need in claim.needs(thresholds):  # type: ignore[arg-type]
                 task = {"data": claim.task or "SYN-B"} if scale.name == "sanity" else {}
                 facts = {**task, **need.facts}
-                found[told(facts)] = facts
+                found[describe_facts(facts)] = facts
     return [facts for facts in found.values() if facts["model"] != "identities"]
 
 
@@ -149,7 +149,7 @@ ONE_FACT: list[tuple[dict[str, Any], set[str]]] = [
 
 
 @pytest.mark.parametrize(
-    ("facts", "where"), ONE_FACT, ids=lambda v: told(v) if isinstance(v, dict) else ""
+    ("facts", "where"), ONE_FACT, ids=lambda v: describe_facts(v) if isinstance(v, dict) else ""
 )
 def test_a_fact_changes_what_it_says_and_nothing_else(
     facts: dict[str, Any], where: set[str]
@@ -301,7 +301,7 @@ def test_the_teacher_is_the_studys_resnet() -> None:
         ({"model": "pit", "size": "wide"}, "no pit of size 'wide'"),
         ({"model": "identities"}, "no model that could be trained"),
     ],
-    ids=lambda v: told(v) if isinstance(v, dict) else "",
+    ids=lambda v: describe_facts(v) if isinstance(v, dict) else "",
 )
 def test_what_cannot_be_is_said(facts: dict[str, Any], sentence: str) -> None:
     with pytest.raises(VitreousError, match=sentence):

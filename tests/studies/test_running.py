@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_info
 from studies.tiny import CLAIMS, cells, equal, tiny
 from vitreous import claims
 from vitreous.claims.claim import find, judge
-from vitreous.claims.reading import load
+from vitreous.claims.loading import load
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
@@ -123,7 +123,7 @@ def test_a_damaged_index_is_named(copy: Path) -> None:
     with pytest.raises(VitreousError, match="the same study measures it again"):
         load(copy)
     running.run(cells(), copy, tiny(), "cpu")
-    assert load(copy).exhibits
+    assert load(copy).items
 
 
 def test_a_cell_that_fails_leaves_the_others(

@@ -1,8 +1,8 @@
-"""What claims are judged on: trained models, what is known of each, and the results that were measured on it.
+"""What claims are judged on: trained models, what is known of each, and the results measured on them.
 
-A claim asks for a model by facts and reads numbers off it. What was not there to be read is written down rather than
-raised, so that one reading of a claim says all it lacks; and reading it with nothing at hand says all it needs, which
-is where studies get their plans from.
+A claim queries models by facts and reads numbers off their results. What is missing is recorded
+rather than raised, so that evaluating a claim once says everything it lacks. Evaluated on empty
+evidence, a claim says everything it needs: that is how a study is planned.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 
-from vitreous.claims.facts import Facts, checked, same, told
-from vitreous.claims.measure import Array, Measure, draw
+from vitreous.claims.facts import Facts, check_facts, describe_facts, same_facts
+from vitreous.claims.quantity import Array, Quantity, replicates_from_interval
 from vitreous.errors import VitreousError
 from vitreous.results import Result
 
@@ -23,193 +23,231 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Scale = Literal["sanity", "ten", "hundred"]
-"""The embedded world; real images of few classes, as CIFAR-10; of many, as CIFAR-100."""
+"""The embedded world; real images of few classes, as CIFAR-10; real images of many, as CIFAR-100."""
 EMBEDDED = ("world:", "SYN-")
-"""How data begin that are generated, and no real images."""
-SHARES = ("data", "fraction", "held_out", "resolution", "measured")
-"""Facts on which it depends which images a question is asked on."""
-MANY = 50
-"""Classes from which on there are many."""
+"""Prefixes of data sets that are generated."""
+IMAGE_FACTS = ("data", "fraction", "held_out", "resolution", "measured")
+"""Facts that decide which images a model is measured on."""
+MANY_CLASSES = 50
+"""Number of classes from which on a data set counts as one of many."""
 P = ParamSpec("P")
 
 
 @dataclass(frozen=True)
-class Exhibit:
-    """One trained model at one moment, and its results."""
+class EvidenceItem:
+    """One trained model at one checkpoint, and the results measured on it.
+
+    Parameters
+    ----------
+    facts
+        What is known of the model and its training.
+    results
+        Results by the name of the measurement.
+    name
+        What the results call the model.
+    other
+        What they call the second model, where two were measured together.
+    classes
+        Number of classes of its images; 0 where only the results say it.
+    known
+        What `marks` returns, where it is known without reading the results.
+    left_out
+        Measurements that do not apply to the model, and why.
+    """
 
     facts: Facts
     results: Mapping[str, Result]
     name: str
-    """What the results call it."""
     other: str = ""
-    """What they call the model that was looked at together with it."""
     classes: int = 0
-    """Of the images; 0 where only the results say it."""
     known: Mapping[str, tuple[str, str]] | None = None
-    """`marks`, where they are known without reading the results."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Questions that the model could not be asked, and why."""
 
     @property
     def seed(self) -> int:
         return int(self.facts.get("seed", 0))
 
     def marks(self) -> Mapping[str, tuple[str, str]]:
-        """By question: the version that answered, and the fingerprint of the images."""
+        """For every result the version that measured it and the fingerprint of its images."""
         if self.known is not None:
             return self.known
         return {name: marks(result) for name, result in self.results.items()}
 
-    def count(self) -> int:
-        """Classes of its images."""
-        found = (result.about.get("data", {}).get("classes", 0) for result in self.results.values())
-        return self.classes or max(found, default=0)
+    def count_classes(self) -> int:
+        """Number of classes of its images."""
+        counts = (r.about.get("data", {}).get("classes", 0) for r in self.results.values())
+        return self.classes or max(counts, default=0)
 
     @cached_property
     def readings(self) -> dict[Any, Array]:
-        """What has been read off it: many claims begin with the same number."""
+        """Numbers that claims have read off it; many claims begin with the same one."""
         return {}
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The rows of its own model, by result."""
+        """By result, the rows that are about this model."""
         return {}
 
-    def rows(self, question: str) -> Rows:
-        """A result, as far as it is about this model."""
-        whole = self.results[question]
-        if question not in self.tables:
-            table = whole.table
-            if (
-                "model" in table
-                and self.name
-                and not (own := table["model"].to_numpy() == self.name).all()
-            ):
-                table = table[own]
-            self.tables[question] = table
-        return Rows(self, whole, self.tables[question])
+    def rows(self, measurement: str) -> Rows:
+        """The rows of a result that are about this model."""
+        result = self.results[measurement]
+        if measurement not in self.tables:
+            table = result.table
+            if "model" in table and self.name:
+                about_it = table["model"].to_numpy() == self.name
+                table = table if about_it.all() else table[about_it]
+            self.tables[measurement] = table
+        return Rows(self, result, self.tables[measurement])
 
 
 def marks(result: Result) -> tuple[str, str]:
-    """What results must have in common to be compared: the version that measured, and on which images."""
-    about = result.about
-    return str(about.get("versions", {}).get("vitreous", "")), str(
-        about.get("data", {}).get("fingerprint", "")
-    )
+    """The version that measured a result and the fingerprint of its images.
+
+    Results are compared only if they agree in both.
+    """
+    version = result.about.get("versions", {}).get("vitreous", "")
+    return str(version), str(result.about.get("data", {}).get("fingerprint", ""))
 
 
 @dataclass(frozen=True)
 class Need:
-    """A result of a model, by facts."""
+    """A result of a model that a claim reads."""
 
     facts: Facts
     result: str
 
     def __str__(self) -> str:
-        return f"{self.result} of {told(self.facts)}"
+        return f"{self.result} of {describe_facts(self.facts)}"
+
+
+class Unreadable(Exception):
+    """A result does not contain what a claim reads."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """One result of one exhibit, as a claim reads it."""
+    """The rows of one result that are about one model."""
 
-    exhibit: Exhibit
+    item: EvidenceItem
     result: Result
     table: pd.DataFrame
-    """Of the exhibit's own model, where the result has several."""
 
     def where(self, **wanted: Any) -> Rows:
-        """The rows with these entries, or one of several where a tuple is given."""
+        """The rows with these entries; a tuple stands for any of its entries."""
         chosen = np.ones(len(self.table), bool)
         for column, value in wanted.items():
             entries = self.table[column]
             if isinstance(value, (tuple, list)):
                 chosen &= entries.isin(value).to_numpy(dtype=bool)
             else:
-                chosen &= (
-                    entries.to_numpy() == value
-                )  # three times as quick as a comparison by pandas
-        return Rows(self.exhibit, self.result, self.table[chosen])
+                chosen &= entries.to_numpy() == value  # three times as fast as pandas' comparison
+        return Rows(self.item, self.result, self.table[chosen])
 
     def replicates(self, column: str = "value") -> Array | None:
-        """(1 + replicates, rows) of a column, as measured and on each resample of the images; None if not kept."""
+        """(1 + replicates, rows) of a column: the values, then one row per resample; None if not kept."""
         if column not in self.result.replicates:
             return None
         places = self.result.table.index.get_indexer(self.table.index)
-        found = self.result.draws(column)[:, places]
-        return found if np.isfinite(found[1:]).any() else None
+        drawn = self.result.draws(column)[:, places]
+        return drawn if np.isfinite(drawn[1:]).any() else None
 
     def draws(self, column: str = "value") -> Array:
-        """(1 + DRAWS, rows) readings of a column and its interval."""
+        """(1 + replicates, rows) of a column, made up from its interval where no replicates are kept."""
         if self.table.empty:
-            raise Unreadable(f"{self.result.name} of {told(self.exhibit.facts)} has no such rows")
+            facts = describe_facts(self.item.facts)
+            raise Unreadable(f"{self.result.name} of {facts} has no such rows")
+        kept = self.replicates(column)
+        if kept is not None:
+            return kept
         ends = ("low", "high") if column == "value" else (f"{column}_low", f"{column}_high")
         values = self.table[column].to_numpy(dtype=np.float64)
         low, high = (
             self.table[end].to_numpy(dtype=np.float64) if end in self.table else values
             for end in ends
         )
-        name = f"{told(self.exhibit.facts)}/{self.result.name}/{column}/{len(values)}/{self.table.index[0]}"
-        return draw(name, values, low, high)
+        name = "/".join(
+            (
+                describe_facts(self.item.facts),
+                self.result.name,
+                column,
+                str(len(values)),
+                str(self.table.index[0]),
+            )
+        )
+        return replicates_from_interval(name, values, low, high)
 
     def one(self, column: str = "value") -> Array:
-        """(1 + DRAWS,) of the only row."""
+        """(1 + replicates,) of the only row."""
         if len(self.table) != 1:
+            facts = describe_facts(self.item.facts)
             raise Unreadable(
-                f"{self.result.name} of {told(self.exhibit.facts)} has {len(self.table)} rows where one is read"
+                f"{self.result.name} of {facts} has {len(self.table)} rows where one is read"
             )
         return self.draws(column)[:, 0]
 
 
-class Unreadable(Exception):
-    """A result that does not hold what a claim reads."""
-
-
 @dataclass(frozen=True)
-class Seen:
-    """A model that a claim has asked for: as many exhibits as there were trainings, none if it is not there."""
+class Trainings:
+    """All trainings of one configuration, one evidence item per seed; empty if there are none."""
 
     facts: Facts
-    exhibits: Sequence[Exhibit]
-    look: Look
+    items: Sequence[EvidenceItem]
+    query: Query
 
-    def read(self, result: str, reading: Callable[[Rows], Any], name: Hashable = None) -> Measure:
-        """A reading of every training, by seed; what has a name is read once. What lacks is noted."""
+    def read(
+        self, measurement: str, reading: Callable[[Rows], Any], name: Hashable = None
+    ) -> Quantity:
+        """Read a number, or a row of numbers, off a result of every training.
+
+        Parameters
+        ----------
+        measurement
+            Name of the result.
+        reading
+            Function of its rows that returns (1 + replicates,) or (1 + replicates, k).
+        name
+            Under which the reading is cached; by default the function itself.
+        """
         name = reading if name is None else name
-        found: dict[int, Array] = {}
-        unreadable = ""
-        for exhibit in self.exhibits:
-            if result not in exhibit.results:
-                unreadable = exhibit.left_out.get(result, unreadable)
+        values: dict[int, Array] = {}
+        reason = ""
+        for item in self.items:
+            if measurement not in item.results:
+                reason = item.left_out.get(measurement, reason)
                 continue
             try:
-                if name not in exhibit.readings:
-                    exhibit.readings[name] = np.asarray(
-                        reading(exhibit.rows(result)), dtype=np.float64
-                    )
-                found[exhibit.seed] = exhibit.readings[name]
+                if name not in item.readings:
+                    item.readings[name] = np.asarray(reading(item.rows(measurement)), np.float64)
+                values[item.seed] = item.readings[name]
             except Unreadable as error:
-                unreadable = str(error)
-        self.look.asked.append(Need(self.facts, result))
-        if unreadable and not found:
-            self.look.notes.append(unreadable)
-        elif not found:
-            self.look.missing.append(Need(self.facts, result))
-        return Measure(found)
+                reason = str(error)
+        self.query.needs.append(Need(self.facts, measurement))
+        if reason and not values:
+            self.query.notes.append(reason)
+        elif not values:
+            self.query.missing.append(Need(self.facts, measurement))
+        return Quantity(values)
 
 
 def reads(
-    result: str,
-) -> Callable[[Callable[Concatenate[Rows, P], Any]], Callable[Concatenate[Seen, P], Measure]]:
-    """Make a function of a result's rows into one of a model that was asked for."""
+    measurement: str,
+) -> Callable[[Callable[Concatenate[Rows, P], Any]], Callable[Concatenate[Trainings, P], Quantity]]:
+    """Turn a function of a result's rows into one of `Trainings` that returns a `Quantity`.
+
+    Examples
+    --------
+    >>> @reads("hessian")
+    ... def mean_positive_eigenvalue(rows):
+    ...     return rows.where(measure="APE").one()
+    """
 
     def wrap(
         function: Callable[Concatenate[Rows, P], Any],
-    ) -> Callable[Concatenate[Seen, P], Measure]:
+    ) -> Callable[Concatenate[Trainings, P], Quantity]:
         @wraps(function)
-        def reading(seen: Seen, /, *args: P.args, **options: P.kwargs) -> Measure:
-            name = (result, function, args, tuple(options.items()))
-            return seen.read(result, lambda rows: function(rows, *args, **options), name)
+        def reading(trainings: Trainings, /, *args: P.args, **options: P.kwargs) -> Quantity:
+            name = (measurement, function, args, tuple(options.items()))
+            return trainings.read(measurement, lambda rows: function(rows, *args, **options), name)
 
         return reading
 
@@ -217,30 +255,49 @@ def reads(
 
 
 @dataclass
-class Look:
-    """What a claim sees of the evidence: ask it for a model."""
+class Query:
+    """How a claim asks for models: `models("vit", pool="gap")`. Records what it needs and lacks.
 
-    exhibits: Sequence[Exhibit] = ()
+    Parameters
+    ----------
+    items
+        Evidence on the images that the claim is judged on.
+    scale
+        Which sizes of effects apply.
+    others
+        All evidence, on any images, for claims that name a data set and for exact properties.
+    untrained
+        Ask for the networks before their training where a claim asks for trained ones.
+    """
+
+    items: Sequence[EvidenceItem] = ()
     scale: Scale = "ten"
-    others: Sequence[Exhibit] = ()
-    """All there are, on whatever data: for claims that name a task, and for what holds without images."""
-    asked: list[Need] = field(default_factory=list)
+    others: Sequence[EvidenceItem] = ()
+    untrained: bool = False
+    needs: list[Need] = field(default_factory=list)
     missing: list[Need] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def __call__(self, model: str, **facts: Any) -> Seen:
-        wanted = checked(model, facts)
-        where = self.others if "data" in wanted or model == "identities" else self.exhibits
-        return Seen(
-            wanted,
-            [each for each in where if each.facts["model"] == model and same(each.facts, wanted)],
-            self,
-        )
+    def __call__(self, model: str, **facts: Any) -> Trainings:
+        if self.untrained and model != "identities":
+            facts = {"moment": "start", **{k: v for k, v in facts.items() if v is not None}}
+        wanted = check_facts(model, facts)
+        anywhere = "data" in wanted or model == "identities"
+        chosen = [
+            item
+            for item in (self.others if anywhere else self.items)
+            if item.facts["model"] == model and same_facts(item.facts, wanted)
+        ]
+        return Trainings(wanted, chosen, self)
 
     def at(self, hundred: float, ten: float | None = None, sanity: float | None = None) -> float:
-        """A threshold by scale; what is not given is as for many classes."""
+        """A size by scale; what is not given is as for many classes."""
         given = {"hundred": hundred, "ten": ten, "sanity": sanity}[self.scale]
         return hundred if given is None else given
+
+    def reported(self, value: float) -> float | None:
+        """A number that the paper reports for many classes; None on other data, where it does not apply."""
+        return value if self.scale == "hundred" else None
 
     @property
     def sanity(self) -> bool:
@@ -248,57 +305,65 @@ class Look:
 
 
 class Evidence:
-    """Exhibits that may be judged together."""
+    """Evidence items that may be judged together.
+
+    Parameters
+    ----------
+    items
+        One per model and checkpoint.
+    not_judged
+        Models that were measured but are no evidence, and why.
+    """
 
     def __init__(
-        self, exhibits: Iterable[Exhibit], not_judged: Mapping[str, str] | None = None
+        self, items: Iterable[EvidenceItem], not_judged: Mapping[str, str] | None = None
     ) -> None:
-        self.exhibits = list(exhibits)
+        self.items = list(items)
         self.not_judged = dict(not_judged or {})
-        """Models that were measured and are no evidence, and why."""
-        self.seen: dict[str, tuple[list[Exhibit], Scale]] = {}
-        """By data, for every claim looks at the same."""
-        _check_comparable(self.exhibits)
+        self._by_data: dict[str, tuple[list[EvidenceItem], Scale]] = {}
+        _check_comparable(self.items)
 
     @cached_property
     def data(self) -> list[str]:
-        """Names of the image sets, the one with the most exhibits first."""
-        names = [str(each.facts.get("data", "")) for each in self.exhibits]
+        """Names of the data sets, the one with the most items first."""
+        names = [str(item.facts.get("data", "")) for item in self.items]
         return sorted(set(names), key=lambda name: (-names.count(name), name))
 
-    def on(self, data: str) -> list[Exhibit]:
-        return [each for each in self.exhibits if str(each.facts.get("data", "")) == data]
+    def on(self, data: str) -> list[EvidenceItem]:
+        return [item for item in self.items if str(item.facts.get("data", "")) == data]
 
-    def look(self, task: str = "") -> tuple[str, Look]:
-        """At the exhibits on real images, if there are any, and otherwise at those of the task, or of the world."""
-        names = [name for name in self.data if name]  # exact properties have none
+    def query(self, task: str = "", *, untrained: bool = False) -> tuple[str, Query]:
+        """A query for the evidence on real images if there is any, else on the task, else on the world."""
+        names = [name for name in self.data if name]  # exact properties have no data
         real = [name for name in names if not name.startswith(EMBEDDED)]
         world = [name for name in names if name.startswith("world:")]
         name = (real or [each for each in names if each == task] or world or names or [""])[0]
-        if name not in self.seen:
-            self.seen[name] = (found := self.on(name)), scale_of(name, found)
-        return name, Look(*self.seen[name], self.exhibits)
+        if name not in self._by_data:
+            items = self.on(name)
+            self._by_data[name] = items, scale_of(name, items)
+        return name, Query(*self._by_data[name], self.items, untrained)
 
 
-def scale_of(data: str, exhibits: Sequence[Exhibit]) -> Scale:
-    """Which thresholds apply."""
+def scale_of(data: str, items: Sequence[EvidenceItem]) -> Scale:
+    """Which sizes of effects apply to a data set."""
     if data.startswith(EMBEDDED):
         return "sanity"
-    return "hundred" if max((each.count() for each in exhibits), default=0) >= MANY else "ten"
+    classes = max((item.count_classes() for item in items), default=0)
+    return "hundred" if classes >= MANY_CLASSES else "ten"
 
 
-def _check_comparable(exhibits: Sequence[Exhibit]) -> None:
-    """One version, and one set of images for each question asked about one data set, or the same share of it."""
-    known: dict[tuple[str, ...], tuple[Exhibit, tuple[str, str]]] = {}
-    for exhibit in exhibits:
-        for question, found in exhibit.marks().items():
-            place = (*(str(exhibit.facts.get(fact, "")) for fact in SHARES), question)
-            first, mark = known.setdefault(place, (exhibit, found))
-            for what, one, other in zip(
-                ("version", "fingerprint of the images"), mark, found, strict=True
-            ):
+def _check_comparable(items: Sequence[EvidenceItem]) -> None:
+    """Every result on one share of one data set was measured by one version on the same images."""
+    known: dict[tuple[str, ...], tuple[EvidenceItem, tuple[str, str]]] = {}
+    for item in items:
+        for measurement, own in item.marks().items():
+            place = (*(str(item.facts.get(fact, "")) for fact in IMAGE_FACTS), measurement)
+            first, mark = known.setdefault(place, (item, own))
+            names = ("version", "fingerprint of the images")
+            for what, one, other in zip(names, mark, own, strict=True):
                 if one != other:
                     raise VitreousError(
-                        f"{question} of {told(exhibit.facts)} has {what} {other!r}, that of {told(first.facts)} "
-                        f"has {one!r}; such results cannot be judged together. Leave one out, or measure it again."
+                        f"{measurement} of {describe_facts(item.facts)} has {what} {other!r}, that "
+                        f"of {describe_facts(first.facts)} has {one!r}; such results cannot be "
+                        "judged together. Leave one out, or measure it again."
                     )

@@ -54,6 +54,7 @@ FACTS = {
     "distilled": "True: hard distillation from the ResNet", "cls": "'inside': class token in all layers of a ConViT",
     "skipless": "block without skips, counted from 1",
     "pretrained": "what it was trained on before: 'masked' patches, 'labels'; fine-tuned on a tenth",
+    "source": "images that it was trained on before, where their classes are others",
     "target": "of masked patches: 'mean', 'small', 'full'", "corrupted": "share of patches that are masked",
     "unlabelled": "share of the images seen before fine-tuning", "steps": "share of the steps before fine-tuning",
     "tuned": "'head': only the head is fine-tuned; 'whole': everything",
@@ -75,7 +76,7 @@ LEFT_TO_THE_STUDY = ("seed", "data")
 """What a claim usually leaves open."""
 
 
-def checked(model: str, facts: Facts) -> dict[str, Any]:
+def check_facts(model: str, facts: Facts) -> dict[str, Any]:
     """Facts with the model first, unless a word is not in the vocabulary."""
     if model not in MODELS:
         raise UnknownName("model among the facts", model, MODELS)
@@ -85,7 +86,7 @@ def checked(model: str, facts: Facts) -> dict[str, Any]:
     return {"model": model, **{name: facts[name] for name in FACTS if facts.get(name) is not None}}
 
 
-def same(facts: Facts, wanted: Facts, open_to: Iterable[str] = LEFT_TO_THE_STUDY) -> bool:
+def same_facts(facts: Facts, wanted: Facts, open_to: Iterable[str] = LEFT_TO_THE_STUDY) -> bool:
     """Whether they speak of the same model, whatever is left open."""
     free = set(open_to) - set(wanted)
     return {k: v for k, v in facts.items() if k not in free} == {
@@ -93,13 +94,13 @@ def same(facts: Facts, wanted: Facts, open_to: Iterable[str] = LEFT_TO_THE_STUDY
     }
 
 
-def told(facts: Facts) -> str:
+def describe_facts(facts: Facts) -> str:
     """In a few words: `vit pool=gap fraction=0.1`."""
     rest = " ".join(f"{name}={value}" for name, value in facts.items() if name != "model")
     return f"{facts['model']} {rest}".strip()
 
 
-def spoken(text: str) -> dict[str, Any]:
+def parse_facts(text: str) -> dict[str, Any]:
     """What `told` says, taken apart again."""
     model, *rest = text.split()
     pairs = (each.partition("=")[::2] for each in rest)
@@ -122,7 +123,7 @@ def parse_roles(roles: Sequence[str]) -> dict[str, str]:
             raise VitreousError(
                 f"--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not {each!r}."
             )
-        said = spoken(facts)
-        checked(said.pop("model"), said)
+        said = parse_facts(facts)
+        check_facts(said.pop("model"), said)
         found[name] = facts
     return found

@@ -1,18 +1,26 @@
 """Numbers as claims read them off results: one small function for each, named after what it is.
 
-Each takes a model that was asked for and gives a `Measure`; which result it reads stands in front of it, and that is
+Each takes a model that was asked for and gives a `Quantity`; which result it reads stands in front of it, and that is
 also how a study knows what to measure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from vitreous.claims.evidence import Rows, Seen, Unreadable, reads
-from vitreous.claims.measure import DRAWS, FULL, Array, Measure, draw
+from vitreous.claims.evidence import Rows, Trainings, Unreadable, reads
+from vitreous.claims.quantity import (
+    REPLICATES,
+    SATURATED,
+    Array,
+    Quantity,
+    replicates_from_interval,
+    share_replicates,
+)
 
 # How well it does.
 
@@ -22,10 +30,12 @@ def _resampled(rows: Rows, measure: str) -> Array:
     row = rows.where(measure=measure, overall=True)
     found = row.replicates()
     if found is None:  # results of version 0.1 have them elsewhere
-        kept = rows.result.about.get("replicates", {}).get(rows.exhibit.name)
+        kept = rows.result.about.get("replicates", {}).get(rows.item.name)
         kept = kept.get(measure) if isinstance(kept, dict) else kept
         found = (
-            np.asarray(kept, dtype=np.float64)[:, None] if kept and len(kept) == 1 + DRAWS else None
+            np.asarray(kept, dtype=np.float64)[:, None]
+            if kept and len(kept) == 1 + REPLICATES
+            else None
         )
     return row.one() if found is None else found[:, 0]
 
@@ -35,15 +45,15 @@ def _accuracy(rows: Rows) -> Array:
     return 100 * _resampled(rows, "top-1")
 
 
-def accuracy(seen: Seen) -> Measure:
+def accuracy(trainings: Trainings) -> Quantity:
     """In percent. On the same images two models stay paired."""
-    found = _accuracy(seen)
-    return replace(found, full=found.known and bool((found.each >= FULL).all()))
+    found = _accuracy(trainings)
+    return replace(found, saturated=found.known and bool((found.values >= SATURATED).all()))
 
 
-def error(seen: Seen) -> Measure:
+def error(trainings: Trainings) -> Quantity:
     """Test error in percent."""
-    return 100 - accuracy(seen)
+    return 100 - accuracy(trainings)
 
 
 @reads("calibration")
@@ -62,27 +72,56 @@ def robustness(rows: Rows) -> Array:
 def recorded(rows: Rows, measure: str) -> Array:
     """What the record of a training has in its last epoch."""
     chosen = rows.where(measure=measure)
-    return Rows(chosen.exhibit, chosen.result, chosen.table.sort_values("epoch").tail(1)).one()
+    return Rows(chosen.item, chosen.result, chosen.table.sort_values("epoch").tail(1)).one()
 
 
-def train_nll(seen: Seen) -> Measure:
+def train_nll(trainings: Trainings) -> Quantity:
     """Mean loss on the images as training shows them, augmented, in the last epoch (A4.01)."""
-    return recorded(seen, "train_nll")
+    return recorded(trainings, "train_nll")
 
 
 # How sharp its loss is.
 
 
+def _batch_weights(batches: int) -> Array:
+    """(1 + REPLICATES, batches) how often each batch counts: once, then as in each resample.
+
+    The same for all models: batch number b has the same images in all of them.
+    """
+    drawn = np.random.default_rng(batches).poisson(1.0, (REPLICATES, batches))
+    return np.concatenate([np.ones((1, batches)), drawn])
+
+
+def _resampled_batches(rows: Rows, counted: Callable[[Array], Any], values: bool) -> Array:
+    """Mean over the eigenvalues of all batches, with batches resampled as a whole.
+
+    `counted` says which eigenvalues are averaged over (`values`), or which share of them is taken.
+    """
+    table = rows.where(measure="eigenvalue").table
+    if table.empty:
+        raise Unreadable(f"hessian of {rows.item.name} has no eigenvalues")
+    numbers = table["batch"].to_numpy(dtype=np.int64)
+    eigenvalues = table["value"].to_numpy(dtype=np.float64)
+    chosen = counted(eigenvalues).astype(np.float64)
+    total = np.bincount(numbers, chosen * eigenvalues if values else chosen)
+    count = np.bincount(numbers, chosen if values else np.ones_like(chosen))
+    weights = _batch_weights(len(total))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray((weights @ total) / (weights @ count))
+
+
 @reads("hessian")
 def nep(rows: Rows) -> Array:
-    """Share of negative ones among the largest eigenvalues of batches (A4.03)."""
-    return rows.where(measure="NEP").one()
+    """Share of negative ones among the largest Hessian eigenvalues (in absolute value) of batches."""
+    found = _resampled_batches(rows, lambda each: each < 0, values=False)
+    batches = rows.where(measure="eigenvalue").table["batch"].nunique()
+    return np.concatenate([found[:1], share_replicates(found[0], found[1:], batches)])
 
 
 @reads("hessian")
 def ape(rows: Rows) -> Array:
-    """Mean of the positive ones (A4.04)."""
-    return rows.where(measure="APE").one()
+    """Mean of the positive ones."""
+    return _resampled_batches(rows, lambda each: each > 0, values=True)
 
 
 # What units do.
@@ -97,9 +136,9 @@ def variances(rows: Rows, kind: str | tuple[str, ...] | None = None) -> Array:
 def column(rows: Rows, name: str) -> Array:
     """A column that is no measurement, such as depth, for every reading the same."""
     if rows.table.empty:
-        raise Unreadable(f"{rows.result.name} of {rows.exhibit.name} has no such rows")
+        raise Unreadable(f"{rows.result.name} of {rows.item.name} has no such rows")
     return np.broadcast_to(
-        rows.table[name].to_numpy(dtype=np.float64), (1 + DRAWS, len(rows.table))
+        rows.table[name].to_numpy(dtype=np.float64), (1 + REPLICATES, len(rows.table))
     )
 
 
@@ -115,9 +154,9 @@ def identity(rows: Rows, measure: str) -> Array:
 @reads("cka")
 def block_structure(rows: Rows) -> Array:
     """Mean CKA of units of one stage minus that of two; of thirds where there is one stage only (A4.13)."""
-    model = rows.exhibit.name
+    model = rows.item.name
     stored = rows.result.about.get("block_structure", {}).get(model, {})
-    return draw(f"{model}/block structure", *of_model(rows, "block_structure", model, stored))
+    return replicates_from_interval(f"{model}/block structure", *of_model(rows, "block_structure", model, stored))
 
 
 def of_model(
@@ -153,12 +192,12 @@ def of_model(
 def head_distances(rows: Rows, blocks: int = 1) -> Array:
     """Of every head of the first attention units, relative to uniform attention, which looks everywhere alike."""
     first = rows.table["unit"].isin(rows.table["unit"].unique()[:blocks])
-    chosen = Rows(rows.exhibit, rows.result, rows.table[first])
+    chosen = Rows(rows.item, rows.result, rows.table[first])
     return chosen.draws() / column(chosen, "uniform")
 
 
 @reads("attention_distance")
 def unit_distances(rows: Rows) -> Array:
     """Mean over heads of every attention unit, in order, relative to uniform attention."""
-    chosen = Rows(rows.exhibit, rows.result, rows.table.drop_duplicates("unit"))
+    chosen = Rows(rows.item, rows.result, rows.table.drop_duplicates("unit"))
     return chosen.draws("mean") / column(chosen, "uniform")

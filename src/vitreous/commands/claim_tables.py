@@ -14,7 +14,7 @@ from rich.text import Text
 from vitreous import claims
 from vitreous.claims.claim import Claim, Paper, Part, find
 from vitreous.claims.conflicts import concerning
-from vitreous.claims.evidence import Look, Need, Scale
+from vitreous.claims.evidence import Query, Need, Scale
 from vitreous.errors import UnknownName
 
 SCALES: dict[Scale, str] = {
@@ -106,7 +106,7 @@ def _criteria(claim: Claim) -> list[str]:
     for scale in SCALES:
         if scale == "sanity" and not claim.sanity:
             continue
-        parts = [part for part in claim.check(Look(scale=scale)) if part.threshold is not None]
+        parts = [part for part in claim.check(Query(scale=scale)) if part.threshold is not None]
         text = "\n".join(f"{part.says}: {threshold_text(part)}" for part in parts)
         scales_by_text.setdefault(text, []).append(scale)
     if len(scales_by_text) == 1:

@@ -18,7 +18,7 @@ from rich.text import Text
 from vitreous import claims
 from vitreous.claims.claim import Verdict, find, judge
 from vitreous.claims.facts import parse_roles
-from vitreous.claims.reading import judged, load
+from vitreous.claims.loading import judged, load
 from vitreous.claims.together import summary
 from vitreous.commands.claim_tables import need_text, short_number
 from vitreous.errors import VitreousError
@@ -67,7 +67,7 @@ def judge_folder(
     evidence = load(folder, parse_roles(roles))
     for sentence in warnings(evidence.not_judged):
         console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
-    if not evidence.exhibits:
+    if not evidence.items:
         why = "no model in it has been measured yet; run the study again, and it resumes"
         why = "give it a trained model" if evidence.not_judged else why
         raise VitreousError(f"There is nothing to judge in {str(folder)!r}: {why}.")
@@ -85,7 +85,7 @@ def judge_folder(
     if out is not None:
         from vitreous.report.page import write  # charts come with it, which a table does not need
 
-        judgement = Judgement(verdicts, evidence.exhibits)
+        judgement = Judgement(verdicts, evidence.items)
         written.insert(0, write(Inspection({}), out, judgement=judgement, guard=guard))
     if written:
         console.print(f"Wrote {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
@@ -110,7 +110,7 @@ def parse_ids(text: str) -> list[str]:
 def judge_inspection(inspection: Inspection, roles: Mapping[str, str]) -> Judgement | None:
     """Judge all claims on an inspection; None if none of them could be judged."""
     evidence = judged(inspection, roles)
-    judgement = Judgement(judge(evidence, claims.every()), evidence.exhibits, inspected=True)
+    judgement = Judgement(judge(evidence, claims.every()), evidence.items, inspected=True)
     return judgement if judgement.measured else None
 
 

@@ -8,7 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from vitreous import __version__
-from vitreous.claims.reading import unjudged
+from vitreous.claims.loading import unjudged
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import GROUPS, arrange, section_of

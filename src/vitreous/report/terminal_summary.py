@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from vitreous.claims.reading import unjudged
+from vitreous.claims.loading import unjudged
 from vitreous.measure import analyses
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import sentences_of

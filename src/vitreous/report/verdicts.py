@@ -13,10 +13,10 @@ from math import isfinite
 
 from vitreous.claims.claim import Claim, Outcome, Paper, Part, Verdict
 from vitreous.claims.conflicts import concerning
-from vitreous.claims.evidence import Exhibit, Need, Scale
-from vitreous.claims.facts import same
-from vitreous.claims.facts import told as told_facts
-from vitreous.claims.reading import RANDOM
+from vitreous.claims.evidence import EvidenceItem, Need, Scale
+from vitreous.claims.facts import same_facts
+from vitreous.claims.facts import describe_facts
+from vitreous.claims.loading import RANDOM
 from vitreous.claims.together import OUTCOMES, of_chance
 from vitreous.measure import analyses
 from vitreous.report import effect
@@ -35,7 +35,7 @@ class Judgement:
     """Verdicts, and what they rest on."""
 
     verdicts: Sequence[Verdict]
-    exhibits: Sequence[Exhibit]
+    exhibits: Sequence[EvidenceItem]
     inspected: bool = False
     """Whether they are of an inspection, which can be asked more questions."""
 
@@ -173,13 +173,13 @@ def _tally(judgement: Judgement) -> list[str]:
 def _who(judgement: Judgement) -> list[str]:
     """Which models stand for those that the claims speak of, and on which images."""
     roles: dict[str, list[str]] = {}
-    for each in judgement.exhibits:
+    for each in judgement.items:
         facts = {
             name: value
             for name, value in each.facts.items()
             if name not in ("seed", "data", "moment")
         }
-        own = roles.setdefault(told_facts(facts), [])
+        own = roles.setdefault(describe_facts(facts), [])
         name = each.name.partition("@")[0]
         own += [name] if name and name not in own else []
     said = [
@@ -189,7 +189,7 @@ def _who(judgement: Judgement) -> list[str]:
     ]
     data = list(
         dict.fromkeys(
-            str(each.facts["data"]) for each in judgement.exhibits if each.facts.get("data")
+            str(each.facts["data"]) for each in judgement.items if each.facts.get("data")
         )
     )
     shown = f"Judged on {escape(join_words(data))}." if data else ""
@@ -294,7 +294,7 @@ def _basis(verdict: Verdict) -> str:
     computed = all(need.result == "identities" for need in needs)
     if computed:
         return "Computed exactly; no images, no training."
-    models = list(dict.fromkeys(told_facts(need.facts) for need in needs))
+    models = list(dict.fromkeys(describe_facts(need.facts) for need in needs))
     results = list(dict.fromkeys(need.result.replace("_", " ") for need in needs))
     shown = (
         join_words(models)
@@ -381,7 +381,7 @@ def _command(verdict: Verdict, judgement: Judgement) -> str:
     """Where all models are there and only questions are missing, an inspection can ask them; else it takes a study."""
     asked = dict.fromkeys(need.result for need in verdict.missing)
     there = all(
-        any(same(each.facts, need.facts) for each in judgement.exhibits) for need in verdict.missing
+        any(same_facts(each.facts, need.facts) for each in judgement.items) for need in verdict.missing
     )
     if judgement.inspected and there and set(asked) <= set(analyses.names()):
         return f"vitreous inspect … --analyses {' '.join(asked)}"
@@ -392,7 +392,7 @@ def _needs(missing: Sequence[Need]) -> str:
     """By result: `accuracy of vit pool=gap and of 3 more`."""
     by_result: dict[str, list[str]] = {}
     for need in missing:
-        by_result.setdefault(need.result, []).append(told_facts(need.facts))
+        by_result.setdefault(need.result, []).append(describe_facts(need.facts))
     said = [
         f"{result.replace('_', ' ')} of {escape(models[0])}"
         + (f" and of {len(models) - 1} more" * (len(models) > 1))

@@ -17,10 +17,10 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from vitreous.claims.evidence import Look
-from vitreous.claims.facts import checked
-from vitreous.claims.measure import Measure
-from vitreous.claims.reading import exhibit
+from vitreous.claims.evidence import Query
+from vitreous.claims.facts import check_facts
+from vitreous.claims.quantity import Measure
+from vitreous.claims.loading import exhibit
 from vitreous.claims.readings import accuracy
 from vitreous.errors import VitreousError
 from vitreous.models.alternet import build_up
@@ -111,7 +111,7 @@ class BuildUp:
                     "data": self.data,
                     "seed": seed,
                 }
-                facts = checked("alternet", facts)
+                facts = check_facts("alternet", facts)
                 training = realise(facts, self.scale, self.data, self.image)
                 sittings.append(Sitting(facts, ("accuracy",), training))
             found.append(Cell(training.key, training, tuple(sittings), ("A1.16",)))
@@ -130,7 +130,7 @@ class BuildUp:
         ]
         if any(missing(sitting, self.root) for sitting in sittings):
             return Measure({})
-        look = Look([exhibit(folder(sitting, self.root)) for sitting in sittings])
+        look = Query([exhibit(folder(sitting, self.root)) for sitting in sittings])
         return accuracy(look("alternet", **self.facts(placement), measured=where))
 
     def so_far(self) -> Search:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from vitreous.claims import STUDIES, of_study
-from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
+from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.devices import choose_device
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.storage.atomic_files import Damaged, explain_write_errors, read_json, write_json

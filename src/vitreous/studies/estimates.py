@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
+from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.config import Recipe
 from vitreous.data import load
 from vitreous.data.dataset import Dataset

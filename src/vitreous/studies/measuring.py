@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from vitreous.claims.evidence import marks
-from vitreous.claims.facts import told
-from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
+from vitreous.claims.facts import describe_facts
+from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.data import load as load_images
 from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import fraction, split_off
@@ -54,7 +54,7 @@ def folder(sitting: Sitting, root: Path) -> Path:
         for each in (sitting, sitting.beside)
         if each is not None and each.training
     ]
-    return root / EXHIBITS / checksum([told(sitting.facts), trained])[:12]
+    return root / EXHIBITS / checksum([describe_facts(sitting.facts), trained])[:12]
 
 
 def missing(sitting: Sitting, root: Path) -> list[str]:

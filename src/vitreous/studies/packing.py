@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from vitreous.claims.facts import told
-from vitreous.claims.reading import EXHIBITS, INDEX, read_exhibit
+from vitreous.claims.facts import describe_facts
+from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.errors import VitreousError
 from vitreous.results.files import is_intact
 from vitreous.storage.atomic_files import (
@@ -145,7 +145,7 @@ def _table(runs: Sequence[Run], root: Path) -> str:
         rows.append(
             {
                 "key": run.folder.name,
-                "model": told(model) if model else "",
+                "model": describe_facts(model) if model else "",
                 "network": (identity["model"].get("build") or {}).get("name", ""),
                 "data": identity["data"]["name"],
                 "recipe": identity["recipe"]["name"],

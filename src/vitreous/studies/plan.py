@@ -13,7 +13,7 @@ from typing import Any
 
 from vitreous import claims
 from vitreous.claims.claim import Claim
-from vitreous.claims.facts import Facts, checked, spoken, told
+from vitreous.claims.facts import Facts, check_facts, parse_facts, describe_facts
 from vitreous.errors import VitreousError
 from vitreous.studies.realise import realise
 from vitreous.studies.scales import Scale
@@ -51,7 +51,7 @@ class Sitting:
     @property
     def name(self) -> str:
         """What its results call it."""
-        return told(
+        return describe_facts(
             {
                 key: value
                 for key, value in self.facts.items()
@@ -95,7 +95,7 @@ def plan(
             ):
                 facts = {**need.facts, "data": _data(need.facts, claim, scale, data), "seed": seed}
                 entry = wanted.setdefault(
-                    told(facts), {"facts": facts, "results": {}, "claims": {}}
+                    describe_facts(facts), {"facts": facts, "results": {}, "claims": {}}
                 )
                 entry["results"][need.result] = entry["claims"][claim.id] = None
     _add_controls(wanted)
@@ -153,16 +153,16 @@ def _early(every: Sequence[Facts]) -> set[str]:
 
 def _whose(facts: Facts) -> str:
     """The facts that weights depend on."""
-    return told(
+    return describe_facts(
         {key: value for key, value in facts.items() if key not in ("moment", "measured", "beside")}
     )
 
 
 def _other(facts: Facts) -> dict[str, Any]:
     """The model beside it: trained on the same images; a seed is counted from its own."""
-    given = spoken(str(facts["beside"]))
+    given = parse_facts(str(facts["beside"]))
     seed = int(facts["seed"]) + int(given.pop("seed", 0))
-    return {**checked(given.pop("model"), given), "data": facts["data"], "seed": seed}
+    return {**check_facts(given.pop("model"), given), "data": facts["data"], "seed": seed}
 
 
 def _sitting(

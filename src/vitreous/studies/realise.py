@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from vitreous.claims.facts import Facts, checked, told
+from vitreous.claims.facts import Facts, check_facts, describe_facts
 from vitreous.config import Recipe
 from vitreous.errors import VitreousError
 from vitreous.models.convit import TABLE_3
@@ -93,7 +93,7 @@ def realise(
 
 def causes(facts: Facts) -> dict[str, Any]:
     """The facts that weights depend on, in the order of the vocabulary."""
-    known = checked(
+    known = check_facts(
         str(facts["model"]), {name: value for name, value in facts.items() if name != "model"}
     )
     left_out = MEASURING if "tuned" in known else (*MEASURING, *RESIZING)
@@ -151,16 +151,16 @@ def _check(said: Facts) -> None:
     for fact, needed in NEEDS.items():
         if fact in said and needed not in said:
             raise VitreousError(
-                f"{told(said)}: {fact} says nothing without {needed}; say that too."
+                f"{describe_facts(said)}: {fact} says nothing without {needed}; say that too."
             )
     if "embedding" in said:
         raise VitreousError(
-            f"{told(said)} is fine-tuned from interpolated positions: leave out embedding or tuned."
+            f"{describe_facts(said)} is fine-tuned from interpolated positions: leave out embedding or tuned."
         )
     twice = [fact for fact in ALONE if fact in said]
     if twice and ("pretrained" in said or "tuned" in said):
         raise VitreousError(
-            f"{told(said)} is trained twice, and {twice[0]} does not say which time: leave it out."
+            f"{describe_facts(said)} is trained twice, and {twice[0]} does not say which time: leave it out."
         )
     for one, other in (
         ("kernel", "mixer"),
@@ -170,7 +170,7 @@ def _check(said: Facts) -> None:
     ):
         if one in said and other in said:
             raise VitreousError(
-                f"{told(said)}: {one} and {other} both choose the same thing; say one of them."
+                f"{describe_facts(said)}: {one} and {other} both choose the same thing; say one of them."
             )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from claims.synthetic import Case, accuracy, exhibit, result
-from vitreous.claims.evidence import Exhibit
+from claims.synthetic import Case, accuracy, item, result
+from vitreous.claims.evidence import EvidenceItem
 
 TENTH: dict[str, Any] = {"fraction": 0.1, "schedule": "samples"}
 MASKED: dict[str, Any] = {"pretrained": "masked"}
@@ -15,17 +15,17 @@ SHARES: tuple[dict[str, Any], ...] = (TENTH, {"fraction": 0.3, "schedule": "samp
 
 def trained(
     model: str, percent: float, seeds: int = 1, data: str = "cifar10", **facts: Any
-) -> list[Exhibit]:
+) -> list[EvidenceItem]:
     """As accurate as that, give or take a little from training to training."""
     return [
-        exhibit(model, accuracy(percent + 0.05 * seed), seed=seed, data=data, **facts)
+        item(model, accuracy(percent + 0.05 * seed), seed=seed, data=data, **facts)
         for seed in range(seeds)
     ]
 
 
 def positions(
     none: float, one: float, two: float, relative: float, data: str = "cifar10"
-) -> list[Exhibit]:
+) -> list[EvidenceItem]:
     kinds = {"none": none, "1d": one, "2d": two, "relative": relative}
     return [
         each
@@ -34,7 +34,7 @@ def positions(
     ]
 
 
-def injections(one: tuple[float, ...], two: tuple[float, ...]) -> list[Exhibit]:
+def injections(one: tuple[float, ...], two: tuple[float, ...]) -> list[EvidenceItem]:
     return [
         each
         for kind, percents in ((None, one), ("2d", two))
@@ -43,24 +43,24 @@ def injections(one: tuple[float, ...], two: tuple[float, ...]) -> list[Exhibit]:
     ]
 
 
-def grid(distance: float, line: float, **facts: Any) -> Exhibit:
+def grid(distance: float, line: float, **facts: Any) -> EvidenceItem:
     found = {"distance": distance, "row": line, "column": line}
     rows = [{"table": "positions", "index": name, "value": value, "low": value, "high": value} for name, value in
             found.items()]  # fmt: skip
-    return exhibit("vit", result("position_similarity", rows), **facts)
+    return item("vit", result("position_similarity", rows), **facts)
 
 
-def exact(**measures: float) -> Exhibit:
+def exact(**measures: float) -> EvidenceItem:
     rows = [
         {"measure": name, "value": value, "low": value, "high": value}
         for name, value in measures.items()
     ]
-    return exhibit("identities", result("identities", rows), data="")
+    return item("identities", result("identities", rows), data="")
 
 
 def enlarged(
     interpolated: float, truncated: float, random: float, tuned: float, before: float
-) -> list[Exhibit]:
+) -> list[EvidenceItem]:
     return [
         *trained("vit", interpolated, resolution=48),
         *trained("vit", truncated, resolution=48, embedding="truncated"),
@@ -70,7 +70,7 @@ def enlarged(
     ]
 
 
-def rates(token: tuple[float, ...], pooled: tuple[float, ...]) -> list[Exhibit]:
+def rates(token: tuple[float, ...], pooled: tuple[float, ...]) -> list[EvidenceItem]:
     return [
         each
         for pool, percents in ((None, token), ("gap", pooled))
@@ -79,19 +79,19 @@ def rates(token: tuple[float, ...], pooled: tuple[float, ...]) -> list[Exhibit]:
     ]
 
 
-def filters(share: float, frequency: float, overlap: float, **facts: Any) -> Exhibit:
+def filters(share: float, frequency: float, overlap: float, **facts: Any) -> EvidenceItem:
     rows = [{"component": number, "frequency": frequency, "overlap": overlap, "value": share, "low": share,
              "high": share} for number in range(1, 13)]  # fmt: skip
-    return exhibit("vit", result("filters", rows), **facts)
+    return item("vit", result("filters", rows), **facts)
 
 
-def cost(model: str, percent: float, gflops: float, **facts: Any) -> Exhibit:
-    return exhibit(
+def cost(model: str, percent: float, gflops: float, **facts: Any) -> EvidenceItem:
+    return item(
         model, accuracy(percent), result("cost", [{"gflops": gflops, "value": 1000.0}]), **facts
     )
 
 
-def hybrids(scarce: float, longer: float, larger: float) -> list[Exhibit]:
+def hybrids(scarce: float, longer: float, larger: float) -> list[EvidenceItem]:
     """By how many points they are ahead."""
     short: dict[str, Any] = {"epochs": 0.25}
     return [
@@ -106,7 +106,7 @@ def hybrids(scarce: float, longer: float, larger: float) -> list[Exhibit]:
 
 def growing(
     one: tuple[str, dict[str, Any]], other: tuple[str, dict[str, Any]], ahead: list[float]
-) -> list[Exhibit]:
+) -> list[EvidenceItem]:
     """Two models at growing shares of the images, the first so many points ahead."""
     return [
         each
@@ -116,7 +116,7 @@ def growing(
     ]
 
 
-def attention(relative: list[list[float]], model: str = "vit") -> Exhibit:
+def attention(relative: list[list[float]], model: str = "vit") -> EvidenceItem:
     """Distances of the heads of every layer, relative to uniform attention."""
     rows = [
         {
@@ -128,17 +128,17 @@ def attention(relative: list[list[float]], model: str = "vit") -> Exhibit:
         for layer, heads in enumerate(relative)
         for head, each in enumerate(heads)
     ]  # fmt: skip
-    return exhibit(model, result("attention_distance", rows))
+    return item(model, result("attention_distance", rows))
 
 
-def rollout(times: float, moment: str | None = None) -> Exhibit:
+def rollout(times: float, moment: str | None = None) -> EvidenceItem:
     """So many times as much on the object as chance has it, in 64 images, before and after."""
     rows = [
         {"unit": "blocks.3.attn", "image": image, "tile": True, "inside": 0.01 * times * (0.9 + 0.2 * (image % 2)),
          "box": 0.01, "value": 0.5}
         for image in range(64)
     ]  # fmt: skip
-    return exhibit("vit", result("rollout", rows), data="SYN-B", moment=moment)
+    return item("vit", result("rollout", rows), data="SYN-B", moment=moment)
 
 
 RISING = [[0.2, 0.95], [0.4, 0.9], [0.7, 0.95], [0.9, 1.0]]
@@ -165,7 +165,7 @@ CASES: dict[str, Case] = {
         [cost("vit", 90, 0.3), cost("resnet", 93, 1.1)],
     ),
     "VIT-11": Case(
-        growing(("vit", {}), ("resnet", {}), [-20, -10, -5]), growing(("vit", {}), ("resnet", {}), [-5, -10, -4])
+        growing(("vit", {}), ("resnet", {}), [-20, -10, -5]), growing(("vit", {}), ("resnet", {}), [-5, -10, -7])
     ),
     "VIT-12": Case(
         growing(("vit", {"size": "s"}), ("vit", {}), [-2, 0, 3]),

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from claims.synthetic import Case, accuracy, exhibit, hessian, result
-from vitreous.claims.evidence import Exhibit
+from claims.synthetic import Case, accuracy, item, hessian, result
+from vitreous.claims.evidence import EvidenceItem
 from vitreous.claims.park_2022.alternet import BUILD_UP, FEW
 from vitreous.results import Result
 
 PAPER = (82.48, 83.45, 83.66, 83.77, 84.02, 83.80)
 
 
-def built(percents: Sequence[float], **facts: Any) -> list[Exhibit]:
+def built(percents: Sequence[float], **facts: Any) -> list[EvidenceItem]:
     """AlterNets with 0 to 5 attention blocks."""
     pairs = zip(BUILD_UP, percents, strict=True)
-    return [exhibit("alternet", accuracy(percent), msas=msas, **facts) for msas, percent in pairs]
+    return [item("alternet", accuracy(percent), msas=msas, **facts) for msas, percent in pairs]
 
 
-def trained(gain: float, count: int, **other: Any) -> list[Exhibit]:
+def trained(gain: float, count: int, **other: Any) -> list[EvidenceItem]:
     """So many trainings of AlterNet and of one that differs, and how much better AlterNet is, in points."""
     return [
         each
         for seed in range(count)
         for each in (
-            exhibit("alternet", accuracy(84 + 0.1 * seed), seed=seed),
-            exhibit("alternet", accuracy(84 + 0.1 * seed - gain), seed=seed, **other),
+            item("alternet", accuracy(84 + 0.1 * seed), seed=seed),
+            item("alternet", accuracy(84 + 0.1 * seed - gain), seed=seed, **other),
         )
     ]
 
@@ -43,30 +43,33 @@ def calibrated(ece: float, nll: float = 1.0) -> Result:
     return result("calibration", [*rows, {"measure": "gap", "overall": False, "value": 0.5}])
 
 
-def robust(gain: float, corrupted: float) -> list[Exhibit]:
+def robust(gain: float, corrupted: float) -> list[EvidenceItem]:
     """By how many points AlterNet is better than ResNet on clean and on corrupted images."""
     return [
-        exhibit("alternet", accuracy(82 + gain), overall("corruption", 65 + corrupted)),
-        exhibit("alternet", accuracy(82), overall("corruption", 65), msas=BUILD_UP[0]),
+        item("alternet", accuracy(82 + gain), overall("corruption", 65 + corrupted)),
+        item("alternet", accuracy(82), overall("corruption", 65), msas=BUILD_UP[0]),
     ]
 
 
-def curved(ape: float, nep: float) -> list[Exhibit]:
+def curved(ape: float, nep: float) -> list[EvidenceItem]:
     """AlterNet; ResNet has a mean positive eigenvalue of 569."""
     return [
-        exhibit("alternet", hessian(nep=nep, ape=ape), moment="warmup"),
-        exhibit("alternet", hessian(nep=0.0, ape=569.0), msas=BUILD_UP[0], moment="warmup"),
+        item("alternet", hessian(nep=nep, ape=ape), moment="warmup"),
+        item("alternet", hessian(nep=0.0, ape=569.0), msas=BUILD_UP[0], moment="warmup"),
     ]
 
 
-def leads(few: float, many: float) -> list[Exhibit]:
+def leads(few: float, many: float) -> list[EvidenceItem]:
     """Of AlterNet over Swin, with few and with all images."""
     return [
         each
-        for fraction, lead, swin in ((FEW, few, 40), (None, many, 80))
+        for facts, lead, swin in (
+            ({"fraction": FEW, "schedule": "samples"}, few, 40),
+            ({}, many, 80),
+        )
         for each in (
-            exhibit("alternet", accuracy(swin + lead), fraction=fraction),
-            exhibit("swin", accuracy(swin), fraction=fraction),
+            item("alternet", accuracy(swin + lead), **facts),
+            item("swin", accuracy(swin), **facts),
         )
     ]
 
@@ -78,36 +81,38 @@ def blurred(
     corrupted: float = 61,
     ape: float = 90,
     start: float = 80.0,
-) -> list[Exhibit]:
+) -> list[EvidenceItem]:
     """A ResNet with blur at the end of stages; without, all is a little worse, and so it is with blur at the start."""
 
-    def seen(
+    def trainings(
         place: str | None, percent: float, ece: float, nll: float, corrupted: float, ape: float
-    ) -> Exhibit:
+    ) -> EvidenceItem:
         results = (
             accuracy(percent),
             calibrated(ece, nll),
             overall("corruption", corrupted),
             hessian(ape=ape),
         )
-        return exhibit("alternet", *results, msas="0,0,0,0", blur=place)
+        return item("alternet", *results, msas="0,0,0,0", blur=place)
 
-    others = [seen(None, 80, 0.05, 1.0, 60, 100), seen("start", start, 0.05, 1.0, 60, 100)]
-    return [*others, seen("end", end, ece, nll, corrupted, ape)]
+    others = [
+        trainings(None, 80, 0.05, 1.0, 60, 100),
+        trainings("start", start, 0.05, 1.0, 60, 100),
+    ]
+    return [*others, trainings("end", end, ece, nll, corrupted, ape)]
 
 
-def mixed(attention: float, pool: float, none: float) -> list[Exhibit]:
+def mixed(attention: float, pool: float, none: float) -> list[EvidenceItem]:
     """Accuracies by what mixes tokens."""
     found = {None: attention, "pool": pool, "identity": none}
     return [
-        exhibit("vit", accuracy(percent), pool="gap", mixer=mixer)
-        for mixer, percent in found.items()
+        item("vit", accuracy(percent), pool="gap", mixer=mixer) for mixer, percent in found.items()
     ]
 
 
 def disturbed(
     model: str, clean: float, ece: float, corruption: float, occlusion: float, fgsm: float
-) -> Exhibit:
+) -> EvidenceItem:
     rows = [
         {"attack": attack, "attacked": True, "epsilon": epsilon, "value": percent / 100}
         for attack, epsilon, percent in (
@@ -118,30 +123,29 @@ def disturbed(
         )
     ]
     means = [overall("corruption", corruption), overall("occlusion", occlusion)]
-    return exhibit(model, accuracy(clean), calibrated(ece), *means, result("adversarial", rows))
+    return item(model, accuracy(clean), calibrated(ece), *means, result("adversarial", rows))
 
 
-def exact(**values: float) -> list[Exhibit]:
+def exact(**values: float) -> list[EvidenceItem]:
     rows = [
         {"measure": name, "value": value, "low": value, "high": value}
         for name, value in values.items()
     ]
-    return [exhibit("identities", result("identities", rows), data="")]
+    return [item("identities", result("identities", rows), data="")]
 
 
-def reaching(swin: float, near: float) -> list[Exhibit]:
+def reaching(swin: float, near: float) -> list[EvidenceItem]:
     """Errors of Swin and of neighbourhoods; global attention has 33 with a class token and 29 pooled by the mean."""
     errors = {("swin",): swin, ("vit",): 33.0, ("vit", "gap"): 29.0}
     found = [
-        exhibit(name, accuracy(100 - e), pool=(*pool, None)[0])
-        for (name, *pool), e in errors.items()
+        item(name, accuracy(100 - e), pool=(*pool, None)[0]) for (name, *pool), e in errors.items()
     ]
-    return [*found, exhibit("vit", accuracy(100 - near), kernel=5)]
+    return [*found, item("vit", accuracy(100 - near), kernel=5)]
 
 
 RESNET = disturbed("resnet", 80, ece=0.05, corruption=50, occlusion=40, fgsm=20)
 CASES: dict[str, Case] = {
-    "HDV-43": Case(built(PAPER), built((82.48, 82.7, 82.6, 82.5, 82.4, 82.0))),
+    "HDV-43": Case(built(PAPER), built((82.48, 82.2, 82.6, 82.5, 82.4, 82.0))),
     "HDV-44": Case(trained(0.5, 5, msas="0,0,2,2"), trained(-0.5, 5, msas="0,0,2,2")),
     "HDV-45": Case(robust(1.54, 1.69), robust(1.54, -1.0)),
     "HDV-46": Case(curved(434, 0.005), curved(434, 0.05)),
@@ -150,11 +154,11 @@ CASES: dict[str, Case] = {
         [*built((82, 84, 83, 82, 81, 80)), *built((60, 60, 60, 61, 62, 61), fraction=FEW)],
     ),
     "HDV-48": Case(leads(9, 3), leads(3, 9)),
-    "HDV-52": Case(blurred(81), blurred(81, ece=0.06)),
-    "HDV-53": Case(mixed(70, 68, 50), mixed(70, 68, 66)),
+    "HDV-52": Case(blurred(81), blurred(79)),
+    "HDV-53": Case(mixed(70, 68, 50), mixed(70, 64, 66)),
     "HDV-54": Case(
-        [disturbed("vit", 70, ece=0.02, corruption=50, occlusion=40, fgsm=20), RESNET],
-        [disturbed("vit", 90, ece=0.02, corruption=50, occlusion=45.5, fgsm=30), RESNET],
+        [disturbed("vit", 79, ece=0.02, corruption=60, occlusion=50, fgsm=30), RESNET],
+        [disturbed("vit", 81, ece=0.02, corruption=40, occlusion=45.5, fgsm=30), RESNET],
     ),
     "HDV-55": Case(
         exact(attention_as_ensemble_difference=1e-16, blur_as_attention_difference=0.0),
@@ -162,7 +166,7 @@ CASES: dict[str, Case] = {
     ),
     "HDV-56": Case(reaching(swin=23.3, near=28), reaching(swin=23.3, near=30)),
     "HDV-57": Case(
-        [*trained(0.5, 3, order="falling"), *trained(0.0, 3, order="constant")[1::2]],
+        [*trained(0.5, 3, order="falling"), *trained(0.4, 3, order="constant")[1::2]],
         [*trained(0.5, 3, order="falling"), *trained(-0.5, 3, order="constant")[1::2]],
     ),
     "HDV-58": Case(trained(0.5, 3, placement="start"), trained(-0.5, 3, placement="start")),

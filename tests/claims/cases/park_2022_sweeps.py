@@ -7,13 +7,13 @@ from typing import Any
 
 from claims.cases.park_2022_curvature import landscape, warm
 from claims.cases.park_2022_learning import trained
-from claims.synthetic import Case, accuracy, exhibit, hessian, result, training
-from vitreous.claims.evidence import Exhibit
+from claims.synthetic import Case, accuracy, item, hessian, result, training
+from vitreous.claims.evidence import EvidenceItem
 
 KERNELS, SIDES, HEADS, WIDTHS = (3, 5, 8), (2, None, 8), (1, 2, 4, 8, 16), (16, 32, 64, 128)
 
 
-def pooled(nep: float, best: float) -> list[Exhibit]:
+def pooled(nep: float, best: float) -> list[EvidenceItem]:
     """Mean pooling: negative eigenvalues, and error at the lower learning rate; a class token has 0.2 and 33 %."""
     mean = [
         warm("vit", nep, pool="gap"),
@@ -23,21 +23,23 @@ def pooled(nep: float, best: float) -> list[Exhibit]:
     return [*mean, warm("vit", 0.2), trained("vit", 33.0), trained("vit", 34.0, rate=0.4)]
 
 
-def sharpness_aware(vit: float, resnet: float, ape: float) -> list[Exhibit]:
+def sharpness_aware(vit: float, resnet: float, ape: float) -> list[EvidenceItem]:
     """Accuracy with SAM, where without it ViT has 70 and ResNet 80 %, and the mean positive eigenvalue of ViT."""
 
-    def seen(model: str, percent: float, curved: float, **facts: Any) -> Exhibit:
-        return exhibit(model, accuracy(percent), hessian(ape=curved), augment="none", **facts)
+    def trainings(model: str, percent: float, curved: float, **facts: Any) -> EvidenceItem:
+        return item(model, accuracy(percent), hessian(ape=curved), augment="none", **facts)
 
-    without = [seen("vit", 70.0, 100.0), seen("resnet", 80.0, 100.0)]
+    without = [trainings("vit", 70.0, 100.0), trainings("resnet", 80.0, 100.0)]
     return [
         *without,
-        *(seen("vit", vit, ape, sam=radius) for radius in (0.05, 0.2)),
-        seen("resnet", resnet, 90.0, sam=0.05),
+        *(trainings("vit", vit, ape, sam=radius) for radius in (0.05, 0.2)),
+        trainings("resnet", resnet, 90.0, sam=0.05),
     ]
 
 
-def kernels(errors: Sequence[float], losses: Sequence[float] = (2.45, 2.41, 2.47)) -> list[Exhibit]:
+def kernels(
+    errors: Sequence[float], losses: Sequence[float] = (2.45, 2.41, 2.47)
+) -> list[EvidenceItem]:
     """Three trainings of each, a little apart."""
     return [
         trained("vit", error + 0.02 * seed, loss + 0.001 * seed, kernel=kernel, seed=seed)
@@ -48,44 +50,44 @@ def kernels(errors: Sequence[float], losses: Sequence[float] = (2.45, 2.41, 2.47
 
 def early(
     name: str, settings: Sequence[Any], neps: Sequence[float], apes: Sequence[float], **facts: Any
-) -> list[Exhibit]:
+) -> list[EvidenceItem]:
     return [
         warm("vit", nep, ape, **{name: value}, **facts)
         for value, nep, ape in zip(settings, neps, apes, strict=True)
     ]
 
 
-def robust(percent: float) -> list[Exhibit]:
+def robust(percent: float) -> list[EvidenceItem]:
     """Of 5 × 5 on corrupted images; 3 × 3 has 50 %."""
 
-    def seen(kernel: int, share: float) -> Exhibit:
+    def trainings(kernel: int, share: float) -> EvidenceItem:
         rows = [
             {"kind": "mean", "overall": True, "value": share},
             {"kind": "clean", "overall": False, "value": 0.7},
         ]
-        return exhibit("vit", accuracy(70.0), result("corruption", rows), kernel=kernel)
+        return item("vit", accuracy(70.0), result("corruption", rows), kernel=kernel)
 
-    return [seen(5, percent / 100), seen(3, 0.5)]
+    return [trainings(5, percent / 100), trainings(3, 0.5)]
 
 
-def patches(errors: Sequence[float]) -> list[Exhibit]:
+def patches(errors: Sequence[float]) -> list[EvidenceItem]:
     return [trained("vit", error, patch=side) for side, error in zip(SIDES, errors, strict=True)]
 
 
-def heads(neps: Sequence[float], apes: Sequence[float]) -> list[Exhibit]:
+def heads(neps: Sequence[float], apes: Sequence[float]) -> list[EvidenceItem]:
     """Of a fixed width each; in a model of fixed width it is the other way round."""
     fixed = early("heads", HEADS, neps[::-1], apes[::-1], width="fixed")
     return [*early("heads", HEADS, neps, apes, head_dim=64), *fixed]
 
 
-def sizes(ape: float, far: float, loss: float) -> list[Exhibit]:
+def sizes(ape: float, far: float, loss: float) -> list[EvidenceItem]:
     """Of the larger ViT; the smaller has 50, 2.0 and 2.5."""
 
-    def seen(rise: float, norms: float, value: float, **facts: Any) -> Exhibit:
+    def trainings(rise: float, norms: float, value: float, **facts: Any) -> EvidenceItem:
         record = training([{"measure": "train_nll", "epoch": 100, "value": value}])
-        return exhibit("vit", landscape(0.1, rise, norms=norms), record, **facts)
+        return item("vit", landscape(0.1, rise, norms=norms), record, **facts)
 
-    ends = [seen(far, 200.0, loss, size="s"), seen(2.0, 100.0, 2.5)]
+    ends = [trainings(far, 200.0, loss, size="s"), trainings(2.0, 100.0, 2.5)]
     return [
         *ends,
         warm("vit", 0.1, ape, size="s"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from claims.synthetic import Case, exhibit, result
-from vitreous.claims.evidence import Exhibit
+from claims.synthetic import Case, item, result
+from vitreous.claims.evidence import EvidenceItem
 from vitreous.results import Result
 
 UNIFORM = 16.0
@@ -30,7 +30,7 @@ def distances(*blocks: Sequence[float]) -> Result:
     return result("attention_distance", rows)
 
 
-def heads(distance: Sequence[float], alike: Sequence[float]) -> Exhibit:
+def heads(distance: Sequence[float], alike: Sequence[float]) -> EvidenceItem:
     """Windows of heads beside two stages of a ResNet, of which the second one is not asked about."""
     model, rows = {"model": "vit size=s"}, []
     for window, (far, value) in enumerate(zip(distance, alike, strict=True)):
@@ -38,11 +38,11 @@ def heads(distance: Sequence[float], alike: Sequence[float]) -> Exhibit:
             shown = value if stage == 1 else 1 - value
             rows.append({**model, "window": window, "distance": far, "other_model": "resnet", "other_unit": f"{unit}",
                          "other_stage": stage, "value": shown})  # fmt: skip
-    return exhibit("vit", result("local_heads", rows), size="s", other="resnet", beside="resnet")
+    return item("vit", result("local_heads", rows), size="s", other="resnet", beside="resnet")
 
 
-def named(found: Exhibit, name: str) -> Exhibit:
-    return Exhibit(found.facts, found.results, name, found.other)
+def named(found: EvidenceItem, name: str) -> EvidenceItem:
+    return EvidenceItem(found.facts, found.results, name, found.other)
 
 
 def fields(*radii: float) -> Result:
@@ -61,12 +61,12 @@ def fields(*radii: float) -> Result:
     return result("erf", rows)
 
 
-def trained(small: Sequence[float], large: Sequence[float], **facts: Any) -> list[Exhibit]:
+def trained(small: Sequence[float], large: Sequence[float], **facts: Any) -> list[EvidenceItem]:
     """Heads of the two lowest blocks after training on few images and on all; a third block looks at one place."""
     few: dict[str, Any] = {"fraction": 0.05, "schedule": "samples"}
     return [
-        exhibit("vit", distances(small[:2], small[2:], [0.01, 0.01]), **facts, **few),
-        exhibit("vit", distances(large[:2], large[2:], [0.01, 0.01]), **facts),
+        item("vit", distances(small[:2], small[2:], [0.01, 0.01]), **facts, **few),
+        item("vit", distances(large[:2], large[2:], [0.01, 0.01]), **facts),
     ]
 
 
@@ -74,12 +74,12 @@ LOCAL, LOST = [0.8, 0.9, 0.2, 0.9], [0.8, 0.9, 0.7, 0.9]
 
 CASES: dict[str, Case] = {
     "SLC-09": Case(
-        [exhibit("vit", distances([0.3, 0.9], [0.9, 0.9]), size="s")],
-        [exhibit("vit", distances([0.9, 0.95], [0.3, 0.9]), size="s")],
+        [item("vit", distances([0.3, 0.9], [0.9, 0.9]), size="s")],
+        [item("vit", distances([0.9, 0.95], [0.3, 0.9]), size="s")],
     ),
     "SLC-10": Case(
-        [exhibit("vit", distances([0.3, 0.5], [0.5, 0.7], [0.9, 0.9], [0.95, 0.95]), size="s")],
-        [exhibit("vit", distances([0.9, 0.9], [0.8, 0.8], [0.5, 0.5], [0.3, 0.3]), size="s")],
+        [item("vit", distances([0.3, 0.5], [0.5, 0.7], [0.9, 0.9], [0.95, 0.95]), size="s")],
+        [item("vit", distances([0.9, 0.9], [0.8, 0.8], [0.5, 0.5], [0.3, 0.3]), size="s")],
     ),
     "SLC-11": Case(trained(LOST, LOCAL, size="s"), trained(LOCAL, LOCAL, size="s")),
     "SLC-12": Case(
@@ -91,7 +91,7 @@ CASES: dict[str, Case] = {
         [named(heads([8, 10, 12, 15], [0.3, 0.4, 0.5, 0.6]), "vit size=s")],
     ),
     "SLC-31": Case(
-        [exhibit("vit", fields(2, 7, 8, 8, 8)), exhibit("resnet", fields(1, 3, 5, 7, 9))],
-        [exhibit("vit", fields(1, 2, 8, 9, 9)), exhibit("resnet", fields(2, 3, 5, 7, 8))],
+        [item("vit", fields(2, 7, 8, 8, 8)), item("resnet", fields(1, 3, 5, 7, 9))],
+        [item("vit", fields(1, 2, 8, 9, 9)), item("resnet", fields(2, 3, 5, 7, 8))],
     ),
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from claims.synthetic import Case, exhibit, result
-from vitreous.claims.evidence import Exhibit
+from claims.synthetic import Case, item, result
+from vitreous.claims.evidence import EvidenceItem
 from vitreous.results import Result
 
 Alike = Callable[[float, float], float]
@@ -49,9 +49,9 @@ def cka(alike: Alike, kinds: tuple[str, ...] = ("attention", "mlp"), **about: An
     return result("cka", rows, **about)
 
 
-def with_structure(model: str, value: float, **facts: Any) -> Exhibit:
+def with_structure(model: str, value: float, **facts: Any) -> EvidenceItem:
     blocks = {"value": value, "low": value - 0.01, "high": value + 0.01}
-    return exhibit(model, cka(lambda a, b: 0.5, block_structure={model: blocks}), **facts)
+    return item(model, cka(lambda a, b: 0.5, block_structure={model: blocks}), **facts)
 
 
 def crossed(name: str, other: str, alike: Alike, turned: bool = False, **about: Any) -> Result:
@@ -78,11 +78,11 @@ def crossed(name: str, other: str, alike: Alike, turned: bool = False, **about: 
     return result("cka", rows, **about)
 
 
-def pair(model: str, other: str, alike: Alike, turned: bool = False, **facts: Any) -> Exhibit:
+def pair(model: str, other: str, alike: Alike, turned: bool = False, **facts: Any) -> EvidenceItem:
     name = " ".join([model, *(f"{k}={v}" for k, v in facts.items())])
     structure = {name: {"value": 0.1, "low": 0.0, "high": 0.2}}
     found = crossed(name, other, alike, turned, block_structure=structure)
-    return Exhibit(
+    return EvidenceItem(
         {"model": model, **facts, "beside": other, "data": "cifar10", "seed": 0},
         {"cka": found},
         name,
@@ -100,12 +100,12 @@ def staged(one: float, other: float) -> float:
     return 0.9 if (one < 0.5) == (other < 0.5) else 0.1
 
 
-def identities(**values: float) -> list[Exhibit]:
+def identities(**values: float) -> list[EvidenceItem]:
     rows = [
         {"measure": name, "value": value, "low": value, "high": value}
         for name, value in values.items()
     ]
-    return [exhibit("identities", result("identities", rows), data="")]
+    return [item("identities", result("identities", rows), data="")]
 
 
 def fading(depth: float, fall: float) -> Alike:
@@ -125,16 +125,16 @@ CASES: dict[str, Case] = {
         identities(cka_minibatch_difference=0.5, cka_biased_difference=0.5),
     ),
     "SLC-03": Case(
-        [exhibit("vit", cka(EVEN)), exhibit("resnet", cka(staged, CONVS))],
-        [exhibit("vit", cka(staged)), exhibit("resnet", cka(EVEN, CONVS))],
+        [item("vit", cka(EVEN)), item("resnet", cka(staged, CONVS))],
+        [item("vit", cka(staged)), item("resnet", cka(EVEN, CONVS))],
     ),
     "SLC-04": Case(
         [with_structure("resnet", 0.4), with_structure("vit", 0.1)],
         [with_structure("resnet", 0.3), with_structure("vit", 0.4)],
     ),
     "SLC-05": Case(
-        [exhibit("vit", cka(EVEN)), exhibit("resnet", cka(staged, CONVS))],
-        [exhibit("vit", cka(EVEN)), exhibit("resnet", cka(EVEN, CONVS))],
+        [item("vit", cka(EVEN)), item("resnet", cka(staged, CONVS))],
+        [item("vit", cka(EVEN)), item("resnet", cka(EVEN, CONVS))],
     ),
     "SLC-06": Case(
         [pair("vit", "resnet", closest_at(0.2), turned=True)],

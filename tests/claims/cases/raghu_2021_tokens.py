@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from claims.cases.raghu_2021_similarity import layers
-from claims.synthetic import Case, accuracy, exhibit, result
-from vitreous.claims.evidence import Exhibit
+from claims.synthetic import Case, accuracy, item, result
+from vitreous.claims.evidence import EvidenceItem
 from vitreous.results import Result
 
 SIDE = 4
@@ -29,20 +29,22 @@ def localisation(**models: tuple[float, float]) -> Result:
     return result("localisation", rows, indices=indices)
 
 
-def places(vit: tuple[float, float], resnet: tuple[float, float]) -> list[Exhibit]:
+def places(vit: tuple[float, float], resnet: tuple[float, float]) -> list[EvidenceItem]:
     facts = {"model": "vit", "beside": "resnet", "data": "cifar10", "seed": 0}
-    return [Exhibit(facts, {"localisation": localisation(vit=vit, resnet=resnet)}, "vit", "resnet")]
-
-
-def contrasts(with_class: float, pooled: float) -> list[Exhibit]:
-    gap = {"vit pool=gap": (0.5, pooled)}
     return [
-        exhibit("vit", localisation(vit=(0.5, with_class))),
-        exhibit("vit", localisation(**gap), pool="gap"),
+        EvidenceItem(facts, {"localisation": localisation(vit=vit, resnet=resnet)}, "vit", "resnet")
     ]
 
 
-def edges(to_edge: float, to_inside: float) -> list[Exhibit]:
+def contrasts(with_class: float, pooled: float) -> list[EvidenceItem]:
+    gap = {"vit pool=gap": (0.5, pooled)}
+    return [
+        item("vit", localisation(vit=(0.5, with_class))),
+        item("vit", localisation(**gap), pool="gap"),
+    ]
+
+
+def edges(to_edge: float, to_inside: float) -> list[EvidenceItem]:
     """Own patches are alike in any case."""
     inside = np.zeros((SIDE, SIDE), dtype=bool)
     inside[1:-1, 1:-1] = True
@@ -51,7 +53,7 @@ def edges(to_edge: float, to_inside: float) -> list[Exhibit]:
     )
     np.fill_diagonal(maps, 1.0)
     found = localisation(vit=(0.5, 0.1))
-    return [exhibit("vit", Result(found.name, found.table, found.columns, arrays={"vit": maps.reshape(4 * [SIDE])},
+    return [item("vit", Result(found.name, found.table, found.columns, arrays={"vit": maps.reshape(4 * [SIDE])},
                                   about=found.about))]  # fmt: skip
 
 
@@ -68,20 +70,20 @@ def probes(tokens: Mapping[str, tuple[float, float]]) -> Result:
     return result("linear_probe", rows)
 
 
-def read(model: str, tokens: Mapping[str, tuple[float, float]], **facts: Any) -> Exhibit:
-    return exhibit(model, probes(tokens), **facts)
+def read(model: str, tokens: Mapping[str, tuple[float, float]], **facts: Any) -> EvidenceItem:
+    return item(model, probes(tokens), **facts)
 
 
-def single(pooled: float, with_class: float, resnet: float) -> list[Exhibit]:
+def single(pooled: float, with_class: float, resnet: float) -> list[EvidenceItem]:
     given = [("vit", pooled, {"pool": "gap"}), ("vit", with_class, {}), ("resnet", resnet, {})]
     return [read(model, {SINGLE: (1.0, value)}, **facts) for model, value, facts in given]
 
 
-def rates(*percents: float) -> list[Exhibit]:
+def rates(*percents: float) -> list[EvidenceItem]:
     """With a class token at two rates, pooled at two."""
     facts: list[dict[str, Any]] = [{}, {"rate": 0.4}, {"pool": "gap"}, {"pool": "gap", "rate": 0.4}]
     return [
-        exhibit("vit", accuracy(percent), **each)
+        item("vit", accuracy(percent), **each)
         for percent, each in zip(percents, facts, strict=True)
     ]
 
@@ -94,10 +96,10 @@ SINGLE, MEAN, FIRST, CLASS = (
 )
 
 CASES: dict[str, Case] = {
-    "SLC-19": Case(places((0.9, 0.2), (0.1, 0.05)), places((0.5, 0.2), (0.4, 0.15))),
+    "SLC-19": Case(places((0.9, 0.2), (0.1, 0.05)), places((0.5, 0.1), (0.4, 0.15))),
     "SLC-20": Case(edges(0.3, 0.1), edges(0.1, 0.3)),
-    "SLC-21": Case(contrasts(0.3, 0.05), contrasts(0.3, 0.28)),
-    "SLC-22": Case(single(57, 8, 48), single(57, 50, 48)),
+    "SLC-21": Case(contrasts(0.3, 0.05), contrasts(0.3, 0.38)),
+    "SLC-22": Case(single(57, 14, 48), single(57, 50, 48)),
     "SLC-23": Case(
         [read("vit", {CLASS: (40, 70), MEAN: (41, 55)})],
         [read("vit", {CLASS: (40, 70), MEAN: (41, 75)})],

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from vitreous.claims.claim import Book, Paper
+from pathlib import Path
 
-BOOK = Book(
-    Paper(
-        "CVT",
-        "ConViT: Improving Vision Transformers with Soft Convolutional Inductive Biases",
-        "d'Ascoli et al.",
-        2021,
-        "2103.10697",
-    )
-)
-claim = BOOK.claim
+from vitreous.claims.book import Book
+
+BOOK = Book.read(Path(__file__).parents[1] / "books" / "dascoli_2021.toml")
+check = BOOK.check

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vitreous.claims.claim import Part, at_least, at_most, more, noted
-from vitreous.claims.dascoli_2021.book import claim
-from vitreous.claims.evidence import Look
+from vitreous.claims.dascoli_2021.book import check
+from vitreous.claims.effects import Effect, at_least, at_most, more, noted
+from vitreous.claims.evidence import Query
 from vitreous.claims.readings import accuracy, identity
 
 TWICE = 64
 """Pixels, for models that were trained on 32."""
 
 
-@claim(
-    "CVT-01",
-    "Positional attention with as many heads as a kernel has places can be exactly that convolution.",
-    place="eq. 5",
-    reported="a theorem (Cordonnier et al.), in the limit of sharp attention",
-    study="identities",
-    sanity=True,
-)
-def attention_can_be_a_convolution(look: Look) -> Iterator[Part]:
+@check("CVT-01")
+def attention_can_be_a_convolution(models: Query) -> Iterator[Effect]:
     """A `PSA` of 9 heads and 27 channels in float64, on a grid of 8 x 8, no class token. Queries and keys are zero.
     `start_as_convolution(α, "paper")` gives every head its place Δ_h of a 3 x 3 kernel. Of the input, standard normal
     with seed 0, 4 images, values take the first 3 channels, the same for every head, and the projection has the kernel
@@ -30,7 +23,7 @@ def attention_can_be_a_convolution(look: Look) -> Iterator[Part]:
     `psa_convolution_difference`: largest |PSA(x) - conv2d(x)| of the 6 x 6 tokens that are not on the border, α = 20.
     `psa_convolution_rises`: in how many of the steps α = 0.5, 1, 2, 5, 10, 20 that difference does not fall.
     """
-    exact = look("identities")
+    exact = models("identities")
     difference = identity(exact, "psa_convolution_difference")
     yield at_most("largest difference from the convolution, locality strength 20", difference, 1e-3)
     rises = identity(exact, "psa_convolution_rises")
@@ -39,18 +32,11 @@ def attention_can_be_a_convolution(look: Look) -> Iterator[Part]:
     )
 
 
-@claim(
-    "CVT-25",
-    "Attention by position adds next to no parameters.",
-    place="Section 3",
-    reported="five numbers a head and layer: 450 in ConViT-S, of 27 million parameters",
-    study="identities",
-    sanity=True,
-)
-def positions_add_no_parameters(look: Look) -> Iterator[Part]:
+@check("CVT-25")
+def positions_add_no_parameters(models: Query) -> Iterator[Effect]:
     """`gpsa_parameters`: number of parameters of `convit_s/16` (1000 classes) minus that with `gpsa=0`.
     `gpsa_parameter_share`: that number over all parameters of `convit_s/16`."""
-    exact = look("identities")
+    exact = models("identities")
     share = identity(exact, "gpsa_parameter_share")
     yield at_most(
         "share of the parameters that positional attention adds", share, 1e-4, paper=1.6e-5
@@ -62,15 +48,8 @@ def positions_add_no_parameters(look: Look) -> Iterator[Part]:
     )
 
 
-@claim(
-    "CVT-26",
-    "Before training the heads of gated layers attend mostly by position, and gating keeps attention a distribution.",
-    place="eq. 6, 7",
-    reported="σ(1) = 0.731 of attention is by position; rows sum to one",
-    study="identities",
-    sanity=True,
-)
-def heads_begin_by_position(look: Look) -> Iterator[Part]:
+@check("CVT-26")
+def heads_begin_by_position(models: Query) -> Iterator[Effect]:
     """Of all gated layers of `convit_ti/4` for 32-pixel images as it is built with seed 0, in float64, on standard
     normal inputs (4, 64, 192) of seed 0; content = softmax(q kᵀ · scale), position = `position_attention`.
 
@@ -79,7 +58,7 @@ def heads_begin_by_position(look: Look) -> Iterator[Part]:
     `gpsa_position_share`: mean over heads of σ(λ), as the least squares coefficient of (attention(x) - content) on
     (position - content).
     """
-    exact = look("identities")
+    exact = models("identities")
     yield at_most(
         "largest deviation of a row's sum from one", identity(exact, "gpsa_row_sum_error"), 1e-6
     )
@@ -91,31 +70,26 @@ def heads_begin_by_position(look: Look) -> Iterator[Part]:
     yield at_least("share of attention that is by position", share, 0.5, paper=0.731)
 
 
-@claim(
-    "CVT-27",
-    "At another resolution gated positional attention only needs offsets on the new grid; nothing that was learned "
-    "changes.",
-    place="Section 3",
-    reported="a remark without numbers",
-    study="convit",
-    sanity=True,
-)
-def a_new_grid_needs_new_offsets_only(look: Look) -> Iterator[Part]:
+@check("CVT-27")
+def a_new_grid_needs_new_offsets_only(models: Query) -> Iterator[Effect]:
     """`offsets_on_a_new_grid`: of a `GPSA` (192 channels, 4 heads, float64) whose position weights are standard normal
     of seed 0, the third made -|w|: largest |`position_attention((16, 16))` - softmax(v · r)|, with
     r = (δ_column, δ_row, ‖δ‖²) written out for all pairs of the 16 x 16 grid."""
-    offsets = identity(look("identities"), "offsets_on_a_new_grid")
+    if not models.sanity:
+        yield from _twice_as_fine(models)
+    offsets = identity(models("identities"), "offsets_on_a_new_grid")
     yield at_most("largest difference from attention written out for the new grid", offsets, 1e-6)
-    if not look.sanity:
-        yield from _twice_as_fine(look)
 
 
-def _twice_as_fine(look: Look) -> Iterator[Part]:
-    before = accuracy(look("convit", positions="none"))
-    convit = accuracy(look("convit", positions="none", resolution=TWICE))
-    deit = accuracy(look("deit", resolution=TWICE, embedding="truncated"))
-    kept = "accuracy at twice the resolution over that before, ConViT without position embedding, nothing tuned"
-    yield at_least(kept, convit / before, 0.8)
+def _twice_as_fine(models: Query) -> Iterator[Effect]:
+    before = accuracy(models("convit", positions="none"))
+    convit = accuracy(models("convit", positions="none", resolution=TWICE))
+    deit = accuracy(models("deit", resolution=TWICE, embedding="truncated"))
+    yield at_least(
+        "accuracy at twice the resolution over that before, ConViT without position embedding",
+        convit / before,
+        0.8,
+    )
     yield more(
         "accuracy at twice the resolution, ConViT minus DeiT with truncated positions, in points",
         convit - deit,

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Unreadable, reads
-from vitreous.claims.measure import DRAWS, Array, Measure
+from vitreous.claims.quantity import REPLICATES, Array, Quantity
 
 if TYPE_CHECKING:
     import pandas as pd
 
 When = Literal["start", "early", "least", "end"] | float
-"""Before training; the least of epochs 1 to 5; the least of all; the end; or after that share of the epochs."""
-EARLY = (1, 5)
+"""Before training; the least of the first tenth of the epochs, five at least; the least of all; the end; or
+after that share of the epochs."""
+EARLY_EPOCHS, EARLY_SHARE = 5, 0.107
 
 # Courses. The record of a training states no intervals, so these numbers have none.
 
@@ -25,9 +26,7 @@ def course(
     """A measure by epoch (rows) and layer (columns), over heads as their mean or 'max'."""
     table = rows.where(measure=measure, reading=reading).table
     if table.empty:
-        raise Unreadable(
-            f"The record of {rows.exhibit.name} has no {f'{reading} {measure}'.strip()}"
-        )
+        raise Unreadable(f"The record of {rows.item.name} has no {f'{reading} {measure}'.strip()}")
     return table.groupby(["epoch", "layer"])["value"].agg(heads).unstack()
 
 
@@ -37,9 +36,10 @@ def at(course: pd.DataFrame, when: When) -> Array:
     if isinstance(when, float):
         after = np.where(epochs > 0, np.abs(epochs - when * epochs[-1]), np.inf)
         return np.asarray(course.iloc[int(after.argmin())], dtype=np.float64)
+    last_early = max(EARLY_EPOCHS, round(EARLY_SHARE * epochs[-1]))
     found = {
         "start": course.iloc[0],
-        "early": course[(epochs >= EARLY[0]) & (epochs <= EARLY[1])].min(),
+        "early": course[(epochs >= 1) & (epochs <= last_early)].min(),
         "least": course.min(),
         "end": course.iloc[-1],
     }
@@ -48,7 +48,9 @@ def at(course: pd.DataFrame, when: When) -> Array:
 
 def certain(values: Array | float) -> Array:
     """The same in every reading."""
-    return np.broadcast_to(np.asarray(values, dtype=np.float64), (1 + DRAWS, *np.shape(values)))
+    return np.broadcast_to(
+        np.asarray(values, dtype=np.float64), (1 + REPLICATES, *np.shape(values))
+    )
 
 
 @reads("training")
@@ -59,15 +61,6 @@ def nonlocality(
     the bare patch embedding to all of them (X-22)."""
     found = course(rows, "nonlocality", reading)
     return certain(at(found[course(rows, "gate").columns] if gated else found, when))
-
-
-@reads("training")
-def upper_nonlocality(rows: Rows, when: When, reading: str = "true") -> Array:
-    """D_loc, mean over the upper third of the layers."""
-    found = course(rows, "nonlocality", reading)
-    return certain(
-        at(found.iloc[:, -some(found.shape[1], 1 / 3) :].mean(axis=1).to_frame(), when)[0]
-    )
 
 
 @reads("training")
@@ -148,16 +141,16 @@ def some(count: int, share: float) -> int:
     return max(1, round(share * count))
 
 
-def lower(layers: Measure, share: float) -> Measure:
+def lower(layers: Quantity, share: float) -> Quantity:
     """Such a share of the layers, from the first."""
     return layers.map(lambda row: row[: some(len(row), share)])
 
 
-def upper(layers: Measure, share: float) -> Measure:
+def upper(layers: Quantity, share: float) -> Quantity:
     """Such a share of the layers, up to the last."""
     return layers.map(lambda row: row[-some(len(row), share) :])
 
 
-def as_deep_as(layers: Measure, other: Measure) -> Measure:
+def as_deep_as(layers: Quantity, other: Quantity) -> Quantity:
     """Of one model's layers as many as there are of the other's, from the first."""
     return layers[: min((rows.shape[1] for rows in other.seeds.values()), default=None)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vitreous.claims.claim import Book, Paper
+from pathlib import Path
 
-BOOK = Book(Paper("VIT", "An Image is Worth 16x16 Words", "Dosovitskiy et al.", 2021, "2010.11929"))
-claim = BOOK.claim
+from vitreous.claims.book import Book
+
+BOOK = Book.read(Path(__file__).parents[1] / "books" / "dosovitskiy_2021.toml")
+check = BOOK.check

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import log
 
 import numpy as np
 
-from vitreous.claims.claim import Part, at_least, more
-from vitreous.claims.dosovitskiy_2021.book import claim
-from vitreous.claims.evidence import Look, Rows, Unreadable, reads
-from vitreous.claims.measure import DRAWS, Array, spearman
+from vitreous.claims.dosovitskiy_2021.book import check
+from vitreous.claims.effects import Effect, at_least, more
+from vitreous.claims.evidence import Query, Rows, Unreadable, reads
+from vitreous.claims.quantity import REPLICATES, Array, spearman
 from vitreous.claims.readings import head_distances, unit_distances
 
 STRONGEST = 8
@@ -19,58 +20,44 @@ STRONGEST = 8
 @reads("filters")
 def strongest(rows: Rows, column: str) -> Array:
     """A column of the strongest components of the first filters, which stand first (A4.29)."""
-    return Rows(rows.exhibit, rows.result, rows.table.head(STRONGEST)).draws(column)
+    return Rows(rows.item, rows.result, rows.table.head(STRONGEST)).draws(column)
 
 
-@claim(
-    "VIT-08",
-    "The main components of a ViT's first filters look like smooth basis functions: few of them, slow waves, and those "
-    "that patches of images consist of.",
-    place="Fig. 7 left",
-    reported="seen in the pictures of the first 28 components of ViT-L/32",
-    study="zoo",
-    task="SYN-E",
-)
-def filters_are_smooth(look: Look) -> Iterator[Part]:
+@check("VIT-08")
+def filters_are_smooth(models: Query) -> Iterator[Effect]:
     """On two cores with patches of 8, where there is more to see than in 4 x 4 pixels."""
-    patch = 8 if look.sanity else None
-    vit, untrained = look("vit", patch=patch), look("vit", patch=patch, moment="start")
-    energy = strongest(vit, "value").mean() * STRONGEST
-    yield at_least("share of the filters' energy in eight components", energy, 0.7)
+    patch = 8 if models.sanity else None
+    vit, untrained = models("vit", patch=patch), models("vit", patch=patch, moment="start")
     slower = 1 - strongest(vit, "frequency").mean() / strongest(untrained, "frequency").mean()
-    yield at_least(
-        "how much lower their mean frequency is than before training, as a share", slower, 0.3
+    yield more(
+        "how much lower the mean frequency of eight components is than before training, as a share",
+        slower,
+        matters=0.3,
     )
-    yield at_least("share of them that lies within the main components of patches of the images",
-                   strongest(vit, "overlap").mean(), 0.6)  # fmt: skip
+    energy = strongest(vit, "value").mean() * STRONGEST
+    yield at_least("share of the filters' energy in them", energy, 0.7)
+    yield at_least(
+        "share of them that lies within the main components of patches of the images",
+        strongest(vit, "overlap").mean(),
+        0.6,
+    )
 
 
-@claim(
-    "VIT-13",
-    "The deeper the layer of a ViT, the farther its attention looks.",
-    place="Fig. 7 right, Fig. 11",
-    reported="128 images, ViT-L/16: heads differ widely in low layers, and most look far in the second half",
-    study="zoo",
-    task="SYN-B",
-)
-def attention_looks_farther_with_depth(look: Look) -> Iterator[Part]:
-    distances = unit_distances(look("vit"))
+@check("VIT-13")
+def attention_looks_farther_with_depth(models: Query) -> Iterator[Effect]:
+    distances = unit_distances(models("vit"))
     layers = distances.map(lambda row: np.arange(len(row)))
-    yield at_least(
-        "rank correlation of layer and mean attention distance", spearman(layers, distances), 0.6
+    yield more(
+        "rank correlation of layer and mean attention distance",
+        spearman(layers, distances),
+        matters=0.6,
     )
 
 
-@claim(
-    "VIT-14",
-    "Some heads look at the whole image already in the lowest layer.",
-    place="Fig. 7 right",
-    reported="seen in the figure",
-    study="zoo",
-    task="SYN-B",
-)
-def some_heads_are_global_at_once(look: Look) -> Iterator[Part]:
-    farthest = head_distances(look("vit")).most()
+@check("VIT-14")
+def some_heads_are_global_at_once(models: Query) -> Iterator[Effect]:
+    """Heads of an untrained network attend to everything alike, so they are global, too."""
+    farthest = head_distances(models("vit")).maximum()
     yield at_least(
         "distance of the farthest head in the first layer, relative to uniform attention",
         farthest,
@@ -78,20 +65,12 @@ def some_heads_are_global_at_once(look: Look) -> Iterator[Part]:
     )
 
 
-@claim(
-    "VIT-15",
-    "A ViT on the maps of a ResNet looks less locally in its lowest layer than a plain one.",
-    place="Fig. 7 right, Fig. 11",
-    reported="seen in the figure of R50+L/16",
-    study="masked",
-    task="SYN-B",
-)
-def hybrids_look_far_from_the_start(look: Look) -> Iterator[Part]:
-    hybrid, vit = (head_distances(look(model)).mean() for model in ("hybrid", "vit"))
-    yield at_least(
+@check("VIT-15")
+def hybrids_look_far_from_the_start(models: Query) -> Iterator[Effect]:
+    hybrid, vit = (head_distances(models(model)).mean() for model in ("hybrid", "vit"))
+    yield more(
         "mean distance in the first layer relative to uniform attention, hybrid minus ViT",
         hybrid - vit,
-        0.1,
     )
 
 
@@ -103,9 +82,9 @@ def on_the_object(rows: Rows) -> Array:
     table = table.dropna(subset=["inside"]) if "inside" in table else table.iloc[:0]
     if table.empty:
         raise Unreadable(
-            f"rollout of {rows.exhibit.name} does not say what lies inside the boxes of objects"
+            f"rollout of {rows.item.name} does not say what lies inside the boxes of objects"
         )
-    chosen = np.random.default_rng(len(table)).integers(len(table), size=(DRAWS, len(table)))
+    chosen = np.random.default_rng(len(table)).integers(len(table), size=(REPLICATES, len(table)))
     chosen = np.concatenate([np.arange(len(table))[None], chosen])
     inside, box = (
         table[name].to_numpy(dtype=np.float64)[chosen].mean(1) for name in ("inside", "box")
@@ -113,24 +92,13 @@ def on_the_object(rows: Rows) -> Array:
     return np.asarray(inside / box)
 
 
-@claim(
-    "VIT-16",
-    "Attention multiplied through the layers leads to what the class is about.",
-    place="Fig. 6, Fig. 14",
-    reported="seen in the pictures",
-    study="zoo",
-    task="SYN-B",
-)
-def rollout_finds_the_object(look: Look) -> Iterator[Part]:
+@check("VIT-16")
+def rollout_finds_the_object(models: Query) -> Iterator[Effect]:
     """On the embedded task of motifs whatever the study's images, because it knows where the object is. Rollout is
     asked of 256 images there (`images=tuple(range(256))`)."""
-    trained, untrained = (
-        on_the_object(look("vit", data="SYN-B", moment=each)) for each in (None, "start")
-    )
-    yield at_least(
+    yield more(
         "share of rollout within the object's box over the box's share of the image",
-        trained,
-        1.5,
-        versus=1,
+        on_the_object(models("vit", data="SYN-B")),
+        1.0,
+        matters=log(1.5),
     )
-    yield more("the same, trained minus untrained", trained - untrained)

@@ -4,69 +4,59 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vitreous.claims.claim import Part, at_least, at_most, more, noted
-from vitreous.claims.dosovitskiy_2021.book import claim
-from vitreous.claims.evidence import Look, Rows, reads
-from vitreous.claims.measure import Array, Measure, beside
+import numpy as np
+
+from vitreous.claims.dosovitskiy_2021.book import check
+from vitreous.claims.effects import Effect, at_least, at_most, less, more, noted
+from vitreous.claims.evidence import Query, Rows, reads
+from vitreous.claims.quantity import Array, Quantity, side_by_side
 from vitreous.claims.readings import accuracy, identity
+from vitreous.claims.statistics import beyond_chance
 
 KINDS = {"1d": {}, "2d": {"positions": "2d"}, "relative": {"positions": "relative"}}
 """Position embeddings of Table 8; a list of vectors is the standard."""
 
 
-def spread(measures: Measure) -> Measure:
-    """Of numbers side by side."""
-    return measures.most() - measures.least()
-
-
-def by_kind(look: Look) -> Measure:
+def by_kind(models: Query) -> Quantity:
     """Accuracies with each of the three embeddings, side by side."""
-    return beside([accuracy(look("vit", **facts)) for facts in KINDS.values()])
+    return side_by_side([accuracy(models("vit", **facts)) for facts in KINDS.values()])
 
 
-@claim(
-    "VIT-01",
-    "Without any position embedding a ViT is clearly less accurate.",
-    place="Table 8",
-    reported="ViT-B/16, ImageNet 5-shot: 61.4 % without, 64.0 to 64.2 % with any of three kinds",
-    study="sweeps",
-    task="SYN-C",
-    seeds=3,
-    large=True,
-)
-def positions_are_needed(look: Look) -> Iterator[Part]:
-    """On the embedded task that asks for a place, a model without positions can only guess among four answers; where a
-    small motif may be anywhere, it lacks nothing."""
-    without, kinds = accuracy(look("vit", positions="none")), by_kind(look)
-    yield at_least("accuracy with the worst kind of positions minus without any, in points", kinds.least() - without, 2,
-                   paper=2.62)  # fmt: skip
-    if look.sanity:
+@check("VIT-01")
+def positions_are_needed(models: Query) -> Iterator[Effect]:
+    """Two points matter; the paper's 2.6 are of another task. On the embedded task that asks for a place, a
+    model without positions can only guess among four answers; where a small motif may be anywhere, it
+    lacks nothing."""
+    without, kinds = accuracy(models("vit", positions="none")), by_kind(models)
+    yield more(
+        "accuracy with positions, mean of three kinds, minus without any, in points",
+        kinds.mean() - without,
+        matters=2.0,
+    )
+    if models.sanity:
         yield at_most(
             "accuracy without positions where a place is asked for, in percent", without, 30
         )
-        yield at_least("accuracy with the worst kind of positions, in percent", kinds.least(), 95)
-        anywhere = accuracy(look("vit", data="SYN-B")) - accuracy(
-            look("vit", positions="none", data="SYN-B")
+        yield at_least("accuracy with the worst kind of positions, in percent", kinds.minimum(), 95)
+        anywhere = accuracy(models("vit", data="SYN-B")) - accuracy(
+            models("vit", positions="none", data="SYN-B")
         )
         yield at_most(
             "accuracy that positions are worth where none is needed, in points", anywhere, 2
         )
 
 
-@claim(
-    "VIT-02",
-    "Which kind of position embedding it is hardly matters.",
-    place="Table 8",
-    reported="a list of vectors 64.2 %, rows and columns 64.0 %, relative 64.0 %; without any 61.4 %",
-    study="sweeps",
-    task="SYN-C",
-    seeds=3,
-)
-def kind_of_positions_hardly_matters(look: Look) -> Iterator[Part]:
-    kinds = by_kind(look)
-    gained = kinds.least() - accuracy(look("vit", positions="none"))
-    yield at_most("range over the kinds minus a third of what the worst gains over none, in points",
-                  spread(kinds) - gained / 3, 0, paper=-0.67)  # fmt: skip
+@check("VIT-02")
+def kind_of_positions_hardly_matters(models: Query) -> Iterator[Effect]:
+    """Hardly: by a third of what positions are worth, or less. A range is positive by chance alone; what
+    noise gives is subtracted."""
+    kinds = by_kind(models)
+    gained = kinds.mean() - accuracy(models("vit", positions="none"))
+    yield at_most(
+        "range over the kinds, beyond chance, minus a third of what positions are worth, in points",
+        beyond_chance(kinds, np.ptp) - gained / 3,
+        0.0,
+    )
     yield noted(
         "accuracy with rows and columns minus with a list, in points",
         kinds[1] - kinds[0],
@@ -79,22 +69,15 @@ def kind_of_positions_hardly_matters(look: Look) -> Iterator[Part]:
     )
 
 
-@claim(
-    "VIT-03",
-    "Whether positions are added once, in every layer, or the same in every layer hardly matters.",
-    place="Table 8",
-    reported="a list: 64.2, 64.0 and 64.3 %; rows and columns: 64.0, 64.0 and 64.0 %",
-    study="sweeps",
-    task="SYN-C",
-    seeds=3,
-)
-def where_positions_join_hardly_matters(look: Look) -> Iterator[Part]:
+@check("VIT-03")
+def where_positions_join_hardly_matters(models: Query) -> Iterator[Effect]:
+    """Hardly: by half a point, beyond what noise makes of a range."""
     for kind, name, reported in (("1d", "a list", 0.33), ("2d", "rows and columns", 0.05)):
-        ways = [look("vit", **KINDS[kind], injection=way) for way in (None, "every", "shared")]
-        found = beside([accuracy(seen) for seen in ways])
+        ways = [models("vit", **KINDS[kind], injection=way) for way in (None, "every", "shared")]
+        accuracies = side_by_side([accuracy(trainings) for trainings in ways])
         yield at_most(
-            f"range of accuracy over three ways to add {name}, in points",
-            spread(found),
+            f"range of accuracy over three ways to add {name}, beyond chance, in points",
+            beyond_chance(accuracies, np.ptp),
             0.5,
             paper=reported,
         )
@@ -106,39 +89,21 @@ def index(rows: Rows, name: str) -> Array:
     return rows.where(index=name).one()
 
 
-@claim(
-    "VIT-04",
-    "Positions learned as a plain list come to know the grid: near ones are alike, and those in one row or column.",
-    place="Fig. 7 centre, Fig. 10",
-    reported="seen in the pictures of ViT-L/32 (7 x 7 patches); the pattern depends on the recipe",
-    study="zoo",
-    task="SYN-E",
-)
-def positions_learn_the_grid(look: Look) -> Iterator[Part]:
+@check("VIT-04")
+def positions_learn_the_grid(models: Query) -> Iterator[Effect]:
     """That a position is most like itself needs no check: its cosine with itself is 1."""
-    vit = look("vit")
-    yield at_most(
+    vit = models("vit")
+    yield less(
         "rank correlation of distance and cosine",
         index(vit, "distance"),
-        look.at(-0.5, sanity=-0.3),
+        matters=models.at(0.5, sanity=0.3),
     )
     lines = (index(vit, "row") + index(vit, "column")) / 2
     yield more("mean cosine in one row or column minus that of others as far apart", lines)
-    if look.sanity:
-        before = index(look("vit", moment="start"), "distance").map(abs)
-        yield at_most("size of the rank correlation before training", before, 0.1)
 
 
-@claim(
-    "VIT-05",
-    "A ViT without positions does not notice if the patches of an image are shuffled, with a class token or with the "
-    "mean of all tokens.",
-    place="Sec. 3.1",
-    reported="follows from the architecture",
-    study="identities",
-    sanity=True,
-)
-def without_positions_a_bag_of_patches(look: Look) -> Iterator[Part]:
+@check("VIT-05")
+def without_positions_a_bag_of_patches(models: Query) -> Iterator[Effect]:
     """Computed: a ViT of 4 blocks, width 64, 4 heads, patch 4, for 32 x 32 images and 10 classes, float32, in
     evaluation mode, seed 0, with the weights of its head drawn from N(0, 1/64), because zeros would answer alike to
     everything; 8 images of N(0, 1); their 64 patches in an order drawn once. The value is the largest absolute
@@ -148,7 +113,7 @@ def without_positions_a_bag_of_patches(look: Look) -> Iterator[Part]:
         permutation_mean         without positions, mean of all tokens
         permutation_positions    with a list of positions as it is initialised, class token
     """
-    exact = look("identities")
+    exact = models("identities")
     yield at_most(
         "largest change of a score, class token", identity(exact, "permutation_class"), 1e-5
     )
@@ -160,15 +125,8 @@ def without_positions_a_bag_of_patches(look: Look) -> Iterator[Part]:
     )
 
 
-@claim(
-    "VIT-06",
-    "With its positions interpolated, a trained ViT works on larger images of the same patch size.",
-    place="Sec. 3.2",
-    reported="used to go from 224 to 384 pixels in fine-tuning",
-    study="masked",
-    sanity=True,
-)
-def positions_can_be_interpolated(look: Look) -> Iterator[Part]:
+@check("VIT-06")
+def positions_can_be_interpolated(models: Query) -> Iterator[Effect]:
     """At half as many pixels again a side. On two cores only what interpolation itself promises is computed: a table of
     8 x 8 positions of width 64 with a class row, float32, taken over to 12 x 12, bilinear; the largest absolute
     difference from what it should be:
@@ -177,22 +135,23 @@ def positions_can_be_interpolated(look: Look) -> Iterator[Part]:
         interpolation_linear      a plane over rows and columns, from 0 to 1 along each: the same plane on the new grid
         interpolation_class       the row of the class token: as it was
     """
-    if look.sanity:
-        exact = look("identities")
+    if models.sanity:
+        exact = models("identities")
         for name in ("constant", "linear", "class"):
             found = identity(exact, f"interpolation_{name}")
-            yield at_most(f"largest change of a {name} field" if name != "class" else "change of the class row",
-                          found, 0 if name == "class" else 1e-5)  # fmt: skip
+            label = (
+                "change of the class row"
+                if name == "class"
+                else f"largest change of a {name} field"
+            )
+            yield at_most(label, found, 0 if name == "class" else 1e-5)
         return
-    larger = accuracy(look("vit", resolution=48))
+    larger = accuracy(models("vit", resolution=48))
     for other in ("truncated", "random"):
-        found = larger - accuracy(look("vit", resolution=48, embedding=other))
-        yield at_least(
+        yield more(
             f"accuracy at 48 pixels with interpolated minus with {other} positions, in points",
-            found,
-            10,
+            larger - accuracy(models("vit", resolution=48, embedding=other)),
+            matters=10.0,
         )
-    tuned = accuracy(look("vit", resolution=48, tuned="whole")) - accuracy(look("vit"))
-    yield at_least(
-        "accuracy at 48 pixels after fine-tuning minus at 32 before, in points", tuned, 0
-    )
+    tuned = accuracy(models("vit", resolution=48, tuned="whole")) - accuracy(models("vit"))
+    yield more("accuracy at 48 pixels after fine-tuning minus at 32 before, in points", tuned)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from vitreous.claims.claim import Book, Paper
+from pathlib import Path
 
-BOOK = Book(Paper("HDV", "How Do Vision Transformers Work?", "Park and Kim", 2022, "2202.06709"))
-claim = BOOK.claim
+from vitreous.claims.book import Book
+
+BOOK = Book.read(Path(__file__).parents[1] / "books" / "park_2022.toml")
+check = BOOK.check

@@ -10,16 +10,16 @@ from itertools import pairwise
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Unreadable, reads
-from vitreous.claims.measure import Array, Measure
+from vitreous.claims.quantity import Array, Quantity
 
 POINTS = 100.0
 """Percentage points of a share."""
 
 
 def by_stage(rows: Rows, column: str = "value") -> dict[int, Array]:
-    """(1 + DRAWS, units) readings of every stage that has any."""
+    """(1 + REPLICATES, units) readings of every stage that has any."""
     body = rows.table[(rows.table["stage"] > 0) & (rows.table["kind"] != "head")]
-    found = Rows(rows.exhibit, rows.result, body).draws(column)
+    found = Rows(rows.item, rows.result, body).draws(column)
     stages = body["stage"].to_numpy()
     return {int(stage): found[:, stages == stage] for stage in dict.fromkeys(stages.tolist())}
 
@@ -28,18 +28,16 @@ def several(stages: dict[int, Array], rows: Rows) -> dict[int, Array]:
     """Those stages that have a first and a last unit."""
     found = {stage: units for stage, units in stages.items() if units.shape[1] > 1}
     if not found:
-        raise Unreadable(
-            f"{rows.result.name} of {rows.exhibit.name} has no stage with two such units"
-        )
+        raise Unreadable(f"{rows.result.name} of {rows.item.name} has no stage with two such units")
     return found
 
 
-def quarter(steps: Measure) -> Measure:
+def quarter(steps: Quantity) -> Quantity:
     """Mean over the first quarter of the blocks."""
     return steps.map(lambda each: each[: _quarter(each)].mean())
 
 
-def rest(steps: Measure) -> Measure:
+def rest(steps: Quantity) -> Quantity:
     """Mean over all but the first quarter; of twelve blocks, from the fourth on."""
     return steps.map(lambda each: each[_quarter(each) :].mean())
 
@@ -128,7 +126,7 @@ def variance_transitions(rows: Rows) -> Array:
     """Variance after the first unit of a stage over that after the last of the stage before."""
     stages = list(by_stage(rows).values())
     if len(stages) < 2:
-        raise Unreadable(f"{rows.exhibit.name} has one stage only")
+        raise Unreadable(f"{rows.item.name} has one stage only")
     return np.stack([after[:, 0] / before[:, -1] for before, after in pairwise(stages)], 1)
 
 
@@ -148,7 +146,7 @@ def lesion_early_minus_late(rows: Rows, kind: str, change: str = "taken out") ->
     """Points lost by a lesion in the first half of the stages minus those in the second; the middle one is late."""
     stages = by_stage(rows.where(kind=kind, change=change))
     if len(stages) < 2:
-        raise Unreadable(f"lesion of {rows.exhibit.name} has one stage only")
+        raise Unreadable(f"lesion of {rows.item.name} has one stage only")
     early = [units for k, units in stages.items() if 2 * k <= max(stages)]
     late = [units for k, units in stages.items() if 2 * k > max(stages)]
     return np.asarray(POINTS * (np.concatenate(early, 1).mean(1) - np.concatenate(late, 1).mean(1)))

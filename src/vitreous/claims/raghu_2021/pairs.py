@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Unreadable, reads
-from vitreous.claims.measure import Array
+from vitreous.claims.quantity import Array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,7 @@ def within(rows: Rows) -> Rows:
     """Every two units of the model once, the earlier one first."""
     inner = _inner(rows.table)
     chosen = inner["within"].astype(bool) & (inner["depth"] < inner["other_depth"])
-    return Rows(rows.exhibit, rows.result, inner[chosen])
+    return Rows(rows.item, rows.result, inner[chosen])
 
 
 @reads("cka")
@@ -47,7 +47,7 @@ def early_and_late(rows: Rows, part: float) -> Array:
     """Of every unit in the first part of the depth with every one in the last."""
     found = within(rows)
     chosen = (found.table["depth"] <= part) & (found.table["other_depth"] >= 1 - part)
-    return Rows(rows.exhibit, rows.result, found.table[chosen]).draws()
+    return Rows(rows.item, rows.result, found.table[chosen]).draws()
 
 
 @reads("cka")
@@ -58,12 +58,12 @@ def across_the_cut(rows: Rows, block: int) -> Array:
     begins = np.sort(rows.table.loc[rows.table["kind"] == "attention", "depth"].unique())
     if len(begins) < block:
         raise Unreadable(
-            f"{rows.exhibit.name} has {len(begins)} blocks, and its block {block} is asked for"
+            f"{rows.item.name} has {len(begins)} blocks, and its block {block} is asked for"
         )
     cut = begins[block - 1]
     crossing = (pairs.table["depth"] < cut) & (pairs.table["other_depth"] >= cut)
     across, same = (
-        Rows(rows.exhibit, rows.result, pairs.table[chosen]) for chosen in (crossing, ~crossing)
+        Rows(rows.item, rows.result, pairs.table[chosen]) for chosen in (crossing, ~crossing)
     )
     return across.draws().mean(-1) - same.draws().mean(-1)
 
@@ -72,7 +72,7 @@ class Cross(NamedTuple):
     """Similarity of all units of a model to all of the one it is looked at beside."""
 
     values: Array
-    """(1 + DRAWS, units, units of the other)."""
+    """(1 + REPLICATES, units, units of the other)."""
     depth: Array
     other: Array
 
@@ -81,7 +81,7 @@ def cross(rows: Rows) -> Cross:
     """Whichever of the two models stands first in the result."""
     import pandas as pd
 
-    whole, (name, other) = rows.result.table, (rows.exhibit.name, rows.exhibit.other)
+    whole, (name, other) = rows.result.table, (rows.item.name, rows.item.other)
     straight = whole[(whole["model"] == name) & (whole["other_model"] == other)]
     turned = whole[(whole["model"] == other) & (whole["other_model"] == name)]
     swap = {each: f"other_{each}" for each in OWN}
@@ -91,7 +91,7 @@ def cross(rows: Rows) -> Cross:
     depth, others = table["depth"].unique(), table["other_depth"].unique()
     if not len(table) or len(table) != len(depth) * len(others):
         raise Unreadable(f"cka of {name!r} beside {other!r} has {len(table)} pairs of units")
-    values = Rows(rows.exhibit, rows.result, table).draws()
+    values = Rows(rows.item, rows.result, table).draws()
     return Cross(values.reshape(len(values), len(depth), len(others)), depth, np.sort(others))
 
 
@@ -102,7 +102,7 @@ def counterpart(rows: Rows, low: float, high: float) -> Array:
     found = cross(rows)
     chosen = (found.other > low) & (found.other <= high)
     if not chosen.any():
-        raise Unreadable(f"{rows.exhibit.other!r} has no units between depths {low} and {high}")
+        raise Unreadable(f"{rows.item.other!r} has no units between depths {low} and {high}")
     return np.asarray(found.depth[found.values[:, :, chosen].argmax(1)].mean(-1))
 
 
@@ -112,7 +112,7 @@ def closest(rows: Rows, low: float, high: float) -> Array:
     found = cross(rows)
     chosen = (found.depth > low) & (found.depth <= high)
     if not chosen.any():
-        raise Unreadable(f"{rows.exhibit.name!r} has no units between depths {low} and {high}")
+        raise Unreadable(f"{rows.item.name!r} has no units between depths {low} and {high}")
     return np.asarray(found.values[:, chosen].max(2).mean(-1))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vitreous.claims.evidence import Rows, Unreadable, reads
-from vitreous.claims.measure import Array
+from vitreous.claims.quantity import Array
 
 SHOTS = "10"
 """Images of a class that probes are fitted on, as in the paper."""
@@ -16,23 +16,46 @@ def _probes(rows: Rows, token: str) -> Rows:
 
 
 @reads("linear_probe")
-def probe(rows: Rows, token: str, at: str | int = "last") -> Array:
-    """Accuracy in percent of a probe of the last unit, of the one in the middle, or of the last one of a block."""
+def probe(
+    rows: Rows, token: str, at: str | int | float = "last", above_chance: bool = False
+) -> Array:
+    """Accuracy in percent of a probe.
+
+    Parameters
+    ----------
+    token
+        What it reads: "class token", "first position", "mean over positions", ...
+    at
+        "last" or "middle"; the number of a block, which ends with its last unit; or a depth in (0, 1).
+    above_chance
+        Subtract what guessing gives.
+    """
     found = _probes(rows, token)
     depth = found.table["depth"].to_numpy()
     if not len(depth):
         raise Unreadable(
-            f"linear_probe of {rows.exhibit.name!r} has no probe of {token} with {SHOTS} images a class"
+            f"linear_probe of {rows.item.name!r} has no probe of {token} with {SHOTS} images a class"
         )
     if isinstance(at, int):
         begins = np.sort(found.table.loc[found.table["kind"] == "attention", "depth"].unique())
         chosen = np.searchsorted(begins, depth, side="right") == at
         if not chosen.any():
-            raise Unreadable(f"{rows.exhibit.name!r} has no block {at}")
+            raise Unreadable(f"{rows.item.name!r} has no block {at}")
         place = depth[chosen].max()
+    elif at == "last":
+        place = depth.max()
     else:
-        place = depth.max() if at == "last" else depth[np.abs(depth - 0.5).argmin()]
-    return 100 * Rows(rows.exhibit, rows.result, found.table[depth == place]).draws().mean(-1)
+        wanted = 0.5 if isinstance(at, str) else at
+        place = depth[np.abs(depth - wanted).argmin()]
+    accuracy = 100 * Rows(rows.item, rows.result, found.table[depth == place]).draws().mean(-1)
+    if not above_chance:
+        return accuracy
+    classes = rows.item.count_classes()
+    if not classes:
+        raise Unreadable(
+            f"linear_probe of {rows.item.name!r} does not say how many classes there are"
+        )
+    return accuracy - 100 / classes
 
 
 @reads("linear_probe")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import log
 
 import numpy as np
 
-from vitreous.claims.claim import Part, at_least, at_most, less, more, noted
-from vitreous.claims.evidence import Look, Rows, Unreadable, reads
-from vitreous.claims.measure import Array, Measure
-from vitreous.claims.raghu_2021.book import claim
+from vitreous.claims.effects import Effect, at_most, less, more, noted
+from vitreous.claims.evidence import Query, Rows, Unreadable, reads
+from vitreous.claims.quantity import Array, side_by_side
+from vitreous.claims.raghu_2021.book import check
 from vitreous.claims.raghu_2021.pairs import across_the_cut
 from vitreous.claims.readings import error
 
@@ -24,14 +25,14 @@ def class_over_spatial(rows: Rows, low: float, high: float) -> Array:
     """log of: skip over branch of the class token, divided by that of spatial tokens; of units from depth `low` up to,
     not including, `high`."""
     part = Rows(
-        rows.exhibit,
+        rows.item,
         rows.result,
         rows.table[rows.table["depth"].ge(low) & rows.table["depth"].lt(high)],
     )
     one, other = (part.where(token=token) for token in ("class", "spatial"))
     if list(one.table["unit"]) != list(other.table["unit"]):
         raise Unreadable(
-            f"skip_ratio of {rows.exhibit.name} has units without a class token or without spatial ones"
+            f"skip_ratio of {rows.item.name} has units without a class token or without spatial ones"
         )
     return _log(one.draws()) - _log(other.draws())
 
@@ -46,96 +47,74 @@ def spatial_ratio(rows: Rows) -> Array:
     gets smaller."""
     table = rows.where(token="spatial").table
     shrinks = ~table["stage"].duplicated() & (table["stage"] > table["stage"].min())
-    return Rows(rows.exhibit, rows.result, table[~shrinks]).draws().mean(-1)
+    return Rows(rows.item, rows.result, table[~shrinks]).draws().mean(-1)
 
 
-def _geometric(logs: Measure) -> Measure:
-    return logs.mean().map(np.exp)
+@reads("skip_ratio")
+def class_over_spatial_means(rows: Rows, low: float, high: float) -> Array:
+    """Mean skip over branch of the class token over that of spatial tokens, of units from depth `low` to `high`."""
+    depth = rows.table["depth"]
+    part = Rows(rows.item, rows.result, rows.table[depth.ge(low) & depth.lt(high)])
+    one, other = (part.where(token=token).draws().mean(-1) for token in ("class", "spatial"))
+    return np.asarray(one / other)
 
 
-@claim(
-    "SLC-14",
-    "In the first half of a ViT the class token travels along the skips, while spatial tokens are rewritten by the "
-    "branches.",
-    place="Fig. 7",
-    reported="skip over branch of the class token is high early, up to 12",
-    study="zoo",
-    task="SYN-B",
-)
-def class_token_waits(look: Look) -> Iterator[Part]:
-    """Ratios of units are averaged as ratios are, by their logarithms."""
-    ratio = _geometric(class_over_spatial(look("vit"), 0.0, 0.5))
-    yield more("skip over branch, class token over spatial tokens, first half", ratio, than=1)
-
-
-@claim(
-    "SLC-15",
-    "In the last layers of a ViT it is the other way round: the class token is rewritten and spatial tokens travel "
-    "along the skips.",
-    place="Fig. 7, E.1, E.2",
-    reported="the ratios change over in the middle of the network",
-    study="zoo",
-    task="SYN-B",
-)
-def then_it_is_worked_on(look: Look) -> Iterator[Part]:
-    """There is a change if the ratio, of two neighbouring units together, has been above one before."""
-    vit = look("vit")
-    late = _geometric(class_over_spatial(vit, 0.75, 1.0))
-    before = class_over_spatial(vit, 0.0, 0.75).map(
-        lambda logs: np.exp(np.max(logs[:-1] + logs[1:]) / 2)
+@check("SLC-14")
+def class_token_waits(models: Query) -> Iterator[Effect]:
+    """Means over units first, then their ratio: the first attention, where the class token is still at its
+    initial value, has a ratio near zero, and alone decides a geometric mean."""
+    vit = models("vit")
+    yield more(
+        "skip over branch, class token over spatial tokens, first half",
+        class_over_spatial_means(vit, 0.0, 0.5),
+        1.0,
     )
-    yield less("skip over branch, class token over spatial tokens, last quarter", late, than=1)
-    yield more("the largest of it over two neighbouring units before", before, than=1)
+    geometric = class_over_spatial(vit, 0.0, 0.5).mean().map(np.exp)
+    yield noted("the same, geometric mean over units", geometric)
 
 
-@claim(
-    "SLC-16",
-    "Skips carry more of the signal in a ViT than in a ResNet.",
-    place="Fig. 7",
-    reported="skip over branch of ViT lies above that of ResNet-50 throughout",
-    study="zoo",
-    task="SYN-B",
-)
-def skips_carry_more(look: Look) -> Iterator[Part]:
-    """Models before training are the control, which in the embedded world must not show it."""
-
-    def ratio(**moment: str) -> Measure:
-        return spatial_ratio(look("vit", **moment)) / spatial_ratio(look("resnet", **moment))
-
-    yield at_least("mean of skip over branch, ViT over ResNet", ratio(), 1.5, versus=1)
-    before = "the same before training", ratio(moment="start")
-    yield at_most(*before, 1.5) if look.sanity else noted(*before)
+@check("SLC-15")
+def then_it_is_worked_on(models: Query) -> Iterator[Effect]:
+    """The phase transition is there if the ratio was above one before it fell below."""
+    vit = models("vit")
+    yield less(
+        "skip over branch, class token over spatial tokens, last quarter",
+        class_over_spatial_means(vit, 0.75, 1.0),
+        1.0,
+    )
+    yield more("the same in the first half", class_over_spatial_means(vit, 0.0, 0.5), 1.0)
 
 
-@claim(
-    "SLC-17",
-    "Layers of a ViT before and after a block that is trained without skips are not alike.",
-    place="Fig. 8",
-    reported="two blocks in the heat-map of CKA for models without the skips of block 1, 7 or 10",
-    study="skips",
-    task="SYN-B",
-)
-def without_skips_it_falls_apart(look: Look) -> Iterator[Part]:
-    """Layers far from each other are less alike in any model, so that of an intact one is not quite zero either; half
-    of what is asked for has to come of the missing skips."""
-    for block in SKIPLESS_SMALL if look.sanity else SKIPLESS:
-        cut, intact = (across_the_cut(look("vit", skipless=each), block) for each in (block, None))
-        yield at_most(
-            f"CKA across the cut minus on its sides, no skips in block {block}", cut, -0.2
-        )
-        yield at_most(f"the same minus that of an intact ViT, at block {block}", cut - intact, -0.1)
-        yield noted(f"the same of an intact ViT, at block {block}", intact, paper=0)
+@check("SLC-16")
+def skips_carry_more(models: Query) -> Iterator[Effect]:
+    """Half as much again matters. The branches of an untrained ResNet may be zero, which leaves it without
+    a ratio; then there is no control."""
+    vit, resnet = spatial_ratio(models("vit")), spatial_ratio(models("resnet"))
+    yield more("mean of skip over branch, ViT over ResNet", vit / resnet, 1.0, matters=log(1.5))
 
 
-@claim(
-    "SLC-18",
-    "A ViT trained without the skips of one block in the middle is a few per cent less accurate.",
-    place="Fig. 8",
-    reported="4 % lower accuracy for blocks in the middle",
-    study="skips",
-)
-def middle_skips_are_worth_a_few_percent(look: Look) -> Iterator[Part]:
-    for block in SKIPLESS[1:]:
-        drop = error(look("vit", skipless=block)) - error(look("vit"))
-        yield at_least(f"accuracy lost without skips in block {block}, in points", drop, 1, paper=4)
-        yield at_most(f"the same loss of block {block}, which is not larger", drop, 10, paper=4)
+@check("SLC-17")
+def without_skips_it_falls_apart(models: Query) -> Iterator[Effect]:
+    """Layers far from each other are less alike in any model, so what counts is the difference from an
+    intact one. A tenth matters."""
+    blocks = SKIPLESS_SMALL if models.sanity else SKIPLESS
+    cuts = [across_the_cut(models("vit", skipless=block), block) for block in blocks]
+    intact = [across_the_cut(models("vit"), block) for block in blocks]
+    label = "CKA across the cut minus on its sides"
+    yield less(
+        f"{label}, without skips in a block minus that of an intact ViT, mean over blocks",
+        side_by_side(cuts).mean() - side_by_side(intact).mean(),
+        matters=0.1,
+    )
+    for block, cut, whole in zip(blocks, cuts, intact, strict=True):
+        yield less(f"{label}, no skips in block {block}", cut)
+        yield noted(f"{label}, of an intact ViT, at block {block}", whole, paper=0)
+
+
+@check("SLC-18")
+def middle_skips_are_worth_a_few_percent(models: Query) -> Iterator[Effect]:
+    drops = [error(models("vit", skipless=block)) - error(models("vit")) for block in SKIPLESS[1:]]
+    label = "accuracy lost without the skips of a middle block, in points"
+    yield more(f"{label}, mean", side_by_side(drops).mean(), paper=4.0)
+    for block, drop in zip(SKIPLESS[1:], drops, strict=True):
+        yield at_most(f"{label}, block {block}", drop, 10, paper=4.0)

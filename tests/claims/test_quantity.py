@@ -6,21 +6,31 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from vitreous.claims.measure import DRAWS, REACH, Measure, beside, correlation, draw, spearman
+from vitreous.claims.quantity import (
+    REPLICATES,
+    NORMAL_95,
+    Quantity,
+    side_by_side,
+    correlation,
+    replicates_from_interval,
+    spearman,
+)
 
 generator = np.random.default_rng(0)
 
 
-def normal(name: str, mean: float, deviation: float, seed: int = 0) -> Measure:
-    return Measure.drawn(seed, name, mean, mean - REACH * deviation, mean + REACH * deviation)
+def normal(name: str, mean: float, deviation: float, seed: int = 0) -> Quantity:
+    return Quantity.drawn(
+        seed, name, mean, mean - NORMAL_95 * deviation, mean + NORMAL_95 * deviation
+    )
 
 
-def seeds(*values: float) -> Measure:
+def seeds(*values: float) -> Quantity:
     """One training each, without doubt."""
-    return Measure({seed: Measure.exactly(value).seeds[0] for seed, value in enumerate(values)})
+    return Quantity({seed: Quantity.exactly(value).seeds[0] for seed, value in enumerate(values)})
 
 
-def half_width(measure: Measure) -> float:
+def half_width(measure: Quantity) -> float:
     _, low, high = measure.interval()
     return (high - low) / 2
 
@@ -28,20 +38,20 @@ def half_width(measure: Measure) -> float:
 def test_a_difference_of_two_normals_has_the_root_of_both_variances() -> None:
     found = [(normal(f"a{i}", 3.0, 0.3) - normal(f"b{i}", 1.0, 0.4)) for i in range(40)]
     assert {each.interval()[0] for each in found} == {2.0}
-    assert np.mean([half_width(each) for each in found]) == pytest.approx(REACH * 0.5, rel=0.05)
+    assert np.mean([half_width(each) for each in found]) == pytest.approx(NORMAL_95 * 0.5, rel=0.05)
 
 
 def test_an_interval_has_a_side_of_its_own_below_and_above() -> None:
-    ends = np.mean([Measure.drawn(0, str(i), 5.0, 4.0, 9.0).interval()[1:] for i in range(40)], 0)
+    ends = np.mean([Quantity.drawn(0, str(i), 5.0, 4.0, 9.0).interval()[1:] for i in range(40)], 0)
     assert ends == pytest.approx([4.0, 9.0], abs=0.2)
 
 
 def test_what_is_paired_is_narrower_than_what_is_not() -> None:
     """Two models that are right on the same 700 of 1000 images, but for 20 more that only one of them has right."""
     right = np.arange(1000) < np.array([[700], [720]])
-    times = np.concatenate([np.ones((1, 1000)), generator.poisson(1.0, (DRAWS, 1000))])
+    times = np.concatenate([np.ones((1, 1000)), generator.poisson(1.0, (REPLICATES, 1000))])
     one, other = ((times @ each) / times.sum(1) for each in right)
-    paired = Measure({0: other}) - Measure({0: one})
+    paired = Quantity({0: other}) - Quantity({0: one})
     means = right.mean(1)
     doubts = np.sqrt(means * (1 - means) / 1000)
     drawn = [
@@ -50,45 +60,47 @@ def test_what_is_paired_is_narrower_than_what_is_not() -> None:
     ]
     unpaired = drawn[1] - drawn[0]
     assert paired.interval()[0] == pytest.approx(unpaired.interval()[0]) == pytest.approx(0.02)
-    assert half_width(paired) == pytest.approx(REACH * np.sqrt(0.02 * 0.98 / 1000), rel=0.2)
-    assert half_width(unpaired) == pytest.approx(REACH * np.hypot(*doubts), rel=0.2)
+    assert half_width(paired) == pytest.approx(NORMAL_95 * np.sqrt(0.02 * 0.98 / 1000), rel=0.2)
+    assert half_width(unpaired) == pytest.approx(NORMAL_95 * np.hypot(*doubts), rel=0.2)
 
 
 def test_readings_are_the_same_for_the_same_name_and_the_first_is_as_measured() -> None:
-    once, again, other = (draw(name, [1.0, 2.0], 0.0, 3.0) for name in ("a", "a", "b"))
-    assert once.shape == (1 + DRAWS, 2)
+    once, again, other = (
+        replicates_from_interval(name, [1.0, 2.0], 0.0, 3.0) for name in ("a", "a", "b")
+    )
+    assert once.shape == (1 + REPLICATES, 2)
     assert once[0].tolist() == [1.0, 2.0]
     assert (once == again).all()
     assert (once[1:] != other[1:]).all()
 
 
 def test_an_end_that_is_not_known_adds_no_doubt() -> None:
-    assert (draw("a", 1.0, np.nan, np.nan) == 1.0).all()
+    assert (replicates_from_interval("a", 1.0, np.nan, np.nan) == 1.0).all()
 
 
 def test_seeds_are_drawn_anew() -> None:
     """The mean of three draws from 0, 3 and 6 is 0 with probability 1/27, which is more than 2.5 %."""
     assert seeds(0.0, 3.0, 6.0).interval() == (3.0, 0.0, 6.0)
     assert seeds(3.0).interval() == (3.0, 3.0, 3.0)
-    assert seeds(0.0, 3.0, 6.0).each.tolist() == [0.0, 3.0, 6.0]
+    assert seeds(0.0, 3.0, 6.0).values.tolist() == [0.0, 3.0, 6.0]
 
 
 def test_doubt_about_images_is_shared_by_trainings_and_shrinks_with_their_number() -> None:
     """Three trainings with deviation 1 each and no difference between them have 1/√3, and what drawing them anew adds:
     a training is drawn twice or thrice now and then, so the mean square of its share is 5/9 and not 1/3."""
     found = [
-        Measure({s: normal(f"{i}/{s}", 0.0, 1.0).seeds[0] for s in range(3)}) for i in range(40)
+        Quantity({s: normal(f"{i}/{s}", 0.0, 1.0).seeds[0] for s in range(3)}) for i in range(40)
     ]
     assert np.mean([half_width(each) for each in found]) == pytest.approx(
-        REACH * np.sqrt(5 / 9), rel=0.06
+        NORMAL_95 * np.sqrt(5 / 9), rel=0.06
     )
 
 
 def test_a_number_less_a_measure_keeps_every_training() -> None:
     accuracy = seeds(70.0, 71.0, 72.0)
-    assert (100 - accuracy).each.tolist() == [30.0, 29.0, 28.0]
+    assert (100 - accuracy).values.tolist() == [30.0, 29.0, 28.0]
     assert (100 - accuracy).seeds.keys() == accuracy.seeds.keys()
-    assert (100 - Measure({})).known is False
+    assert (100 - Quantity({})).known is False
 
 
 def test_arithmetic_is_done_reading_by_reading() -> None:
@@ -103,62 +115,71 @@ def test_arithmetic_is_done_reading_by_reading() -> None:
 
 
 def test_trainings_are_paired_by_seed_and_in_order_where_none_is_shared() -> None:
-    one, other = seeds(1.0, 2.0, 3.0), Measure({2: Measure.exactly(10.0).seeds[0]})
-    assert (one - other).each.tolist() == [-7.0]
-    elsewhere = Measure({seed + 7: rows for seed, rows in seeds(10.0, 20.0).seeds.items()})
-    assert (one - elsewhere).each.tolist() == [-9.0, -18.0]
-    assert beside([one, other]).each.tolist() == [[3.0, 10.0]]
-    assert beside([one, elsewhere]).each.tolist() == [[1.0, 10.0], [2.0, 20.0]]
+    one, other = seeds(1.0, 2.0, 3.0), Quantity({2: Quantity.exactly(10.0).seeds[0]})
+    assert (one - other).values.tolist() == [-7.0]
+    elsewhere = Quantity({seed + 7: rows for seed, rows in seeds(10.0, 20.0).seeds.items()})
+    assert (one - elsewhere).values.tolist() == [-9.0, -18.0]
+    assert side_by_side([one, other]).values.tolist() == [[3.0, 10.0]]
+    assert side_by_side([one, elsewhere]).values.tolist() == [[1.0, 10.0], [2.0, 20.0]]
 
 
 def test_numbers_side_by_side() -> None:
-    row = beside([seeds(3.0), seeds(1.0), seeds(8.0)])
-    found = (row.least(), row.most(), row.mean(), row[1], (row > 2).mean(), (row - row[0]).most())
+    row = side_by_side([seeds(3.0), seeds(1.0), seeds(8.0)])
+    found = (
+        row.minimum(),
+        row.maximum(),
+        row.mean(),
+        row[1],
+        (row > 2).mean(),
+        (row - row[0]).maximum(),
+    )
     assert [each.interval()[0] for each in found] == [1.0, 8.0, 4.0, 1.0, 2 / 3, 5.0]
-    assert (row[1:] - row[:-1]).each.tolist() == [[-2.0, 7.0]]
-    assert row.map(lambda each: each.sum()).each.tolist() == [12.0]
+    assert (row[1:] - row[:-1]).values.tolist() == [[-2.0, 7.0]]
+    assert row.map(lambda each: each.sum()).values.tolist() == [12.0]
     with pytest.raises(ValueError, match=r"\(3,\)"):
         row.interval()
 
 
 def test_only_what_is_made_of_full_ones_is_full() -> None:
-    full, other = Measure({0: np.full(1 + DRAWS, 100.0)}, full=True), Measure.exactly(50.0)
+    full, other = Quantity({0: np.full(1 + REPLICATES, 100.0)}, full=True), Quantity.exactly(50.0)
     assert (full - full).full
     assert (100 - full).full
-    assert (beside([full, full]).mean() / 2).full
-    assert spearman([1, 2], beside([full, full])).full
+    assert (side_by_side([full, full]).mean() / 2).full
+    assert spearman([1, 2], side_by_side([full, full])).full
     assert not (full - other).full
-    assert not beside([full, other]).least().full
+    assert not side_by_side([full, other]).minimum().full
 
 
 def test_what_is_not_known_stays_unknown() -> None:
-    nothing, something = Measure({}), seeds(1.0, 2.0)
+    nothing, something = Quantity({}), seeds(1.0, 2.0)
     for found in (
-        nothing - something, something / nothing, -nothing, 1 - nothing, nothing.mean(), nothing[0], beside([]),
-        beside([something, nothing]), spearman([1, 2], nothing), correlation(nothing, something),
+        nothing - something, something / nothing, -nothing, 1 - nothing, nothing.mean(), nothing[0], side_by_side([]),
+        side_by_side([something, nothing]), spearman([1, 2], nothing), correlation(nothing, something),
     ):  # fmt: skip
         assert not found.known
 
 
 def test_rank_correlation_is_that_of_scipy() -> None:
-    one, other = generator.integers(0, 4, (2, 1 + DRAWS, 6)).astype(float)  # so that there are ties
+    one, other = generator.integers(0, 4, (2, 1 + REPLICATES, 6)).astype(
+        float
+    )  # so that there are ties
     one[:, 0], other[:, 0] = 9.0, 8.0  # and no constant row
     one[:, 1], other[:, 1] = -1.0, -2.0
-    found = spearman(Measure({0: one}), Measure({0: other})).seeds[0]
+    found = spearman(Quantity({0: one}), Quantity({0: other})).seeds[0]
     np.testing.assert_allclose(
         found, [spearmanr(a, b).statistic for a, b in zip(one, other, strict=True)]
     )
-    found = spearman([5, 1, 2, 3, 4, 6], Measure({3: other})).seeds[3]
+    found = spearman([5, 1, 2, 3, 4, 6], Quantity({3: other})).seeds[3]
     np.testing.assert_allclose(found, [spearmanr([5, 1, 2, 3, 4, 6], b).statistic for b in other])
 
 
 def test_correlation_is_that_of_numpy_and_not_a_number_of_a_constant() -> None:
-    one, other = generator.standard_normal((2, 1 + DRAWS, 5))
-    found = correlation(Measure({0: one}), Measure({0: other})).seeds[0]
+    one, other = generator.standard_normal((2, 1 + REPLICATES, 5))
+    found = correlation(Quantity({0: one}), Quantity({0: other})).seeds[0]
     np.testing.assert_allclose(
         found, [np.corrcoef(a, b)[0, 1] for a, b in zip(one, other, strict=True)]
     )
-    assert np.isnan(spearman([1, 2, 3], Measure.exactly([4.0, 4.0, 4.0])).interval()[0])
+    assert np.isnan(spearman([1, 2, 3], Quantity.exactly([4.0, 4.0, 4.0])).interval()[0])
 
 
 def test_a_ratio_to_nothing_warns_of_nothing() -> None:
@@ -166,6 +187,6 @@ def test_a_ratio_to_nothing_warns_of_nothing() -> None:
     assert value == np.inf
     assert np.isnan([low, high]).all()
     value, low, high = (
-        normal("a", 1.0, 0.1) / Measure({0: np.r_[2.0, 0.0, np.full(DRAWS - 1, 2.0)]})
+        normal("a", 1.0, 0.1) / Quantity({0: np.r_[2.0, 0.0, np.full(REPLICATES - 1, 2.0)]})
     ).interval()
     assert (value, low > 0.3, high < 0.7) == (0.5, True, True)

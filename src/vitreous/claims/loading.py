@@ -1,6 +1,6 @@
-"""Evidence from disk: the exhibits of a study's folder, or the models of an inspection.
+"""Evidence from disk: the items of a study's folder, or the models of an inspection.
 
-A study writes `exhibits/KEY/exhibit.json` for each model and moment, with the results beside it; tables are read when a
+A study writes `items/KEY/exhibit.json` for each model and moment, with the results beside it; tables are read when a
 claim asks for them, so that judging a whole study reads a fraction of it. Of an inspection nobody has said what its
 models are: their units tell, or `roles`.
 """
@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vitreous.claims.evidence import Evidence, Exhibit
-from vitreous.claims.facts import checked, spoken, told
+from vitreous.claims.evidence import Evidence, EvidenceItem
+from vitreous.claims.facts import check_facts, describe_facts, parse_facts
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 from vitreous.results.files import INDEX_NAME, REMEDY, load_indexed, load_result, read_index
 from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
-EXHIBITS, INDEX = "exhibits", "exhibit.json"
+EXHIBITS, INDEX = "items", "exhibit.json"
 REMEASURE = "the same study measures it again"
 
 
@@ -52,7 +52,7 @@ def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
     home = Path(path).expanduser()
     if (home / EXHIBITS).is_dir():
         folders = sorted(index.parent for index in (home / EXHIBITS).glob(f"*/{INDEX}"))
-        return Evidence([exhibit(folder) for folder in folders])
+        return Evidence([item(folder) for folder in folders])
     if (home / INDEX_NAME).is_file():
         try:
             index = read_index(home)
@@ -74,13 +74,13 @@ def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
     )
 
 
-def exhibit(folder: Path) -> Exhibit:
-    """One exhibit of a study; a result that was deleted is not there."""
+def item(folder: Path) -> EvidenceItem:
+    """One item of a study; a result that was deleted is not there."""
     try:
         index = read_exhibit(folder)
         facts = {str(name): value for name, value in index["facts"].items()}
         model = facts.pop("model")
-        own = {**checked(model, facts)}
+        own = {**check_facts(model, facts)}
         marks = {name: (str(mark[0]), str(mark[1])) for name, mark in index["results"].items()}
         said = (index["name"], index["other"], index["classes"], marks, index["left_out"])
         sums = index.get("checksums", {})
@@ -88,13 +88,13 @@ def exhibit(folder: Path) -> Exhibit:
         readers = {
             name: partial(load_result, folder / f"{name}.json", sums.get(name)) for name in there
         }
-        return Exhibit(own, Stored(readers), *said)
+        return EvidenceItem(own, Stored(readers), *said)
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise Damaged(folder / INDEX, f"{type(error).__name__}: {error}", REMEASURE) from None
 
 
 def read_exhibit(folder: Path) -> dict[str, Any]:
-    """The index of an exhibit, if it is intact and belongs to this folder."""
+    """The index of an item, if it is intact and belongs to this folder."""
     try:
         index = read_json(folder / INDEX)
     except Damaged as error:
@@ -120,29 +120,29 @@ def _units(results: Mapping[str, Result]) -> dict[str, list[str]]:
 
 def _models(
     results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles: Mapping[str, str]
-) -> list[Exhibit]:
-    """Every model of an inspection is an exhibit on every set of images; `NAME@moment` is a model at that moment. Of
+) -> list[EvidenceItem]:
+    """Every model of an inspection is an item on every set of images; `NAME@moment` is a model at that moment. Of
     two that seem to be the same, the first is taken: whoever means the other says so."""
     for name in roles:
         if name not in kinds:
             raise UnknownName(
                 "model among those looked at", name, kinds, f"They are {', '.join(kinds)}."
             )
-    found: dict[str, Exhibit] = {}
+    found: dict[str, EvidenceItem] = {}
     not_judged = unjudged(results)
     for name, units in kinds.items():
         if name in not_judged:
             continue
         own = {question: result for question, result in results.items() if _holds(result, name)}
         moment = name.partition("@")[2] or None
-        given = spoken(roles[name]) if name in roles else role(units, name, own)
-        facts = checked(given.pop("model"), {"moment": moment, **given})
+        given = parse_facts(roles[name]) if name in roles else role(units, name, own)
+        facts = check_facts(given.pop("model"), {"moment": moment, **given})
         for data in dict.fromkeys(map(_images, own.values())):
             there = {**facts, "data": data}
             results_on = {
                 question: result for question, result in own.items() if _images(result) == data
             }
-            found.setdefault(told(there), Exhibit(there, results_on, name))
+            found.setdefault(describe_facts(there), EvidenceItem(there, results_on, name))
     return list(found.values())
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from claims.synthetic import accuracy, exhibit, hessian, result
-from vitreous.claims.evidence import Evidence, Look, Rows, reads
-from vitreous.claims.reading import judged
+from claims.synthetic import accuracy, item, hessian, result
+from vitreous.claims.evidence import Evidence, Query, Rows, reads
+from vitreous.claims.loading import judged
 from vitreous.errors import UnknownName
 from vitreous.results import Result
 
@@ -22,7 +22,7 @@ def asked(name: str, data: str, **models: list[list[object]]) -> Result:
 
 def test_models_are_known_by_their_units() -> None:
     found = judged({"accuracy": asked("accuracy", "cifar10", mine=VIT, other=NET)})
-    assert {each.name: each.facts["model"] for each in found.exhibits} == {
+    assert {each.name: each.facts["model"] for each in found.items} == {
         "mine": "vit",
         "other": "resnet",
     }
@@ -31,7 +31,7 @@ def test_models_are_known_by_their_units() -> None:
 def test_roles_say_what_they_are() -> None:
     results = {"accuracy": asked("accuracy", "cifar10", mine=VIT, other=NET)}
     found = judged(results, {"mine": "vit pool=gap moment=warmup"})
-    assert dict(found.exhibits[0].facts) == {
+    assert dict(found.items[0].facts) == {
         "model": "vit",
         "pool": "gap",
         "moment": "warmup",
@@ -48,10 +48,10 @@ def test_results_on_other_images_are_other_evidence() -> None:
         "hessian": asked("hessian", "world:shapes", mine=VIT),
     }
     found = judged(results)
-    assert {each.facts["data"]: list(each.results) for each in found.exhibits} == {
+    assert {each.facts["data"]: list(each.results) for each in found.items} == {
         "photos": ["accuracy"], "world:shapes": ["hessian"],
     }  # fmt: skip
-    assert found.look()[0] == "photos"
+    assert found.models()[0] == "photos"
 
 
 def test_a_number_is_read_once_from_each_exhibit() -> None:
@@ -60,17 +60,17 @@ def test_a_number_is_read_once_from_each_exhibit() -> None:
 
     @reads("hessian")
     def noted(rows: Rows, measure: str, *, more: str = "") -> object:
-        read.append((rows.exhibit.seed, measure + more))
+        read.append((rows.item.seed, measure + more))
         return rows.where(measure=measure).one()
 
     evidence = Evidence(
-        [exhibit("vit", hessian(0.2, 3.0), accuracy(90.0), seed=seed) for seed in (0, 1)]
+        [item("vit", hessian(0.2, 3.0), accuracy(90.0), seed=seed) for seed in (0, 1)]
     )
-    for look in (evidence.look()[1], Look(evidence.exhibits)):
+    for look in (evidence.models()[1], Query(evidence.items)):
         for _ in range(2):
-            assert noted(look("vit"), "NEP").each.tolist() == [0.2, 0.2]
-            assert noted(look("vit"), "APE").each.tolist() == [3.0, 3.0]
-            assert noted(look("vit"), "APE", more="!").each.tolist() == [3.0, 3.0]
+            assert noted(models("vit"), "NEP").each.tolist() == [0.2, 0.2]
+            assert noted(models("vit"), "APE").each.tolist() == [3.0, 3.0]
+            assert noted(models("vit"), "APE", more="!").each.tolist() == [3.0, 3.0]
     assert sorted(read) == [
         (0, "APE"),
         (0, "APE!"),

@@ -1,0 +1,274 @@
+"""What a claim measures: effects, each with the value of no effect, a direction, and a size that counts.
+
+A check yields effects. The first that is not merely noted is the **main effect**, which is what the
+claim's sentence says; the others support it. A single effect is
+
+    reproduced   its direction is certain, and it is at least half of the paper's, or of a size that matters
+    weaker       its direction is certain, and it is smaller than that
+    no effect    its interval holds the null and leaves out half of the paper's value
+    opposite     the other direction is certain
+    undecided    none of these: too few images or trainings to tell
+
+"Certain" means that the 95 % interval leaves out the null. An effect without a paper's value and
+without a size that matters is judged by its direction alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import isfinite, log
+from typing import Literal
+
+from vitreous.claims.quantity import Quantity
+from vitreous.claims.statistics import UNKNOWN, Interval95, estimate
+
+Outcome = Literal["reproduced", "weaker", "no effect", "opposite", "undecided"]
+Direction = Literal["more", "less", "within"]
+HALF = 0.5
+"""Share of the paper's effect from which on it counts as reproduced."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One number of a claim, and how it is judged.
+
+    Parameters
+    ----------
+    label
+        What the number is: "error of ViT minus error of ResNet, in points".
+    measured
+        The number with its interval.
+    direction
+        "more" or "less" than `null`, or "within" `bound` of it. None if it is only noted.
+    null
+        The value of no effect.
+    paper
+        The same number in the paper.
+    matters
+        Where the paper has none: the smallest distance from the null that would matter.
+    bound
+        For "within": how far from the null it may lie. For "more" and "less": a bound that the whole
+        interval has to keep, where the sentence names one ("at most 2 %") instead of an effect.
+    control
+        The same number of untrained networks.
+    learned
+        The number minus that of untrained networks, paired.
+    saturated
+        Whether it compares accuracies that leave no room to differ.
+    """
+
+    label: str
+    measured: Interval95
+    direction: Direction | None = None
+    null: float = 0.0
+    paper: float | None = None
+    matters: float | None = None
+    bound: float | None = None
+    control: Interval95 | None = None
+    learned: Interval95 | None = None
+    saturated: bool = False
+    quantity: Quantity | None = None
+
+    @property
+    def ratio(self) -> bool:
+        """Ratios are those whose null is one; distances from it are logarithms."""
+        return self.null == 1.0 and self.measured.ratio
+
+    @property
+    def seeds(self) -> int:
+        return self.measured.seeds
+
+    @property
+    def sign(self) -> int:
+        return -1 if self.direction == "less" else 1
+
+    def distance(self, value: float) -> float:
+        """How far a value lies from the null, positive in the claimed direction."""
+        away = log(value / self.null) if self.ratio else value - self.null
+        return self.sign * away
+
+    @property
+    def wanted(self) -> float:
+        """The distance from the null from which on the effect is reproduced; 0 if any will do."""
+        if self.paper is not None:
+            return max(HALF * self.distance(self.paper), 0.0)
+        return self.matters or 0.0
+
+    @property
+    def share_of_paper(self) -> float | None:
+        """The effect as a share of the paper's; None where the paper has no effect to compare with."""
+        if self.paper is None or self.direction == "within" or not self.distance(self.paper) > 0:
+            return None
+        return self.distance(self.measured.value) / self.distance(self.paper)
+
+    @property
+    def p_value(self) -> float:
+        return self.measured.p_value(self.null)
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """None if it is only noted."""
+        if self.direction is None:
+            return None
+        if not isfinite(self.measured.value) or self.saturated:
+            return "undecided"
+        if self.direction == "within":
+            return self._equivalence()
+        if self.bound is not None:
+            return self._bounded()
+        return self.judge(self.measured)
+
+    def judge(self, measured: Interval95) -> Outcome:
+        """The outcome for this number with that interval."""
+        ends = sorted(self.distance(end) for end in (measured.low, measured.high))
+        if ends[0] > 0:
+            return "reproduced" if self.distance(measured.value) >= self.wanted else "weaker"
+        if ends[1] < 0:
+            return "opposite"
+        if self.wanted > 0 and ends[1] < self.wanted:
+            return "no effect"
+        return "undecided"
+
+    def _equivalence(self) -> Outcome:
+        """Two one-sided tests at 5 %: the 90 % interval lies within the bound."""
+        assert self.bound is not None
+        low, high = self.measured.at_level(0.1)
+        if self.null - self.bound <= low and high <= self.null + self.bound:
+            return "reproduced"
+        if (
+            self.measured.low > self.null + self.bound
+            or self.measured.high < self.null - self.bound
+        ):
+            return "opposite"
+        return "undecided"
+
+    def _bounded(self) -> Outcome:
+        assert self.bound is not None
+        ends = [self.sign * (end - self.bound) for end in (self.measured.low, self.measured.high)]
+        if min(ends) >= 0:
+            return "reproduced"
+        return "opposite" if max(ends) < 0 else "undecided"
+
+    def with_control(self, control: Effect) -> Effect:
+        """Beside the same effect of untrained networks."""
+        if self.quantity is None or control.quantity is None or not control.quantity.known:
+            return self
+        if self.bound is not None:
+            return replace(self, control=control.measured)
+        if self.ratio:
+            learned = estimate(self.quantity / control.quantity, ratio=True)
+        else:
+            learned = estimate(self.quantity - control.quantity)
+        return replace(self, control=control.measured, learned=learned)
+
+    @property
+    def holds_untrained(self) -> bool:
+        """Whether untrained networks show the effect, and training adds nothing to it for certain."""
+        if not self.shown_untrained:
+            return False
+        return self.learned is None or self.judge_learned() not in ("reproduced", "weaker")
+
+    @property
+    def shown_untrained(self) -> bool:
+        """Whether untrained networks show the effect for certain."""
+        if self.control is None or not isfinite(self.control.value):
+            return False
+        if self.bound is not None:
+            return replace(self, measured=self.control).outcome == "reproduced"
+        return min(self.distance(end) for end in (self.control.low, self.control.high)) > 0
+
+    def judge_learned(self) -> Outcome | None:
+        """The outcome of what training adds, where untrained networks show some of the effect."""
+        if self.learned is None or not isfinite(self.learned.value):
+            return None
+        return replace(
+            self, null=1.0 if self.ratio else 0.0, paper=None, matters=self.wanted
+        ).judge(self.learned)
+
+
+def _effect(
+    label: str,
+    quantity: Quantity,
+    direction: Direction | None,
+    null: float,
+    *,
+    paper: float | None = None,
+    matters: float | None = None,
+    bound: float | None = None,
+) -> Effect:
+    ratio = null == 1.0 and direction in ("more", "less") and bool((quantity.values > 0).all())
+    measured = estimate(quantity, ratio=ratio) if quantity.known else UNKNOWN
+    return Effect(
+        label,
+        measured,
+        direction,
+        null,
+        paper,
+        matters,
+        bound,
+        saturated=quantity.saturated,
+        quantity=quantity,
+    )
+
+
+def more(
+    label: str,
+    quantity: Quantity,
+    than: float = 0.0,
+    paper: float | None = None,
+    *,
+    matters: float | None = None,
+) -> Effect:
+    """The effect lies above `than`, the value of no effect.
+
+    Parameters
+    ----------
+    label
+        What the number is.
+    quantity
+        The number, one per training. Where `than` is 1, it is a ratio.
+    than
+        The value of no effect.
+    paper
+        The same number in the paper: half of that effect counts as reproduced.
+    matters
+        Without a number in the paper: the least distance from `than` that matters; of a ratio, the
+        logarithm of the least ratio.
+
+    Examples
+    --------
+    >>> yield more("error of ViT minus that of ResNet, in points", gap, paper=16.2)
+    """
+    return _effect(label, quantity, "more", than, paper=paper, matters=matters)
+
+
+def less(
+    label: str,
+    quantity: Quantity,
+    than: float = 0.0,
+    paper: float | None = None,
+    *,
+    matters: float | None = None,
+) -> Effect:
+    """The effect lies below `than`, the value of no effect; otherwise as `more`."""
+    return _effect(label, quantity, "less", than, paper=paper, matters=matters)
+
+
+def at_least(label: str, quantity: Quantity, bound: float, paper: float | None = None) -> Effect:
+    """The sentence names a bound rather than an effect: the whole interval lies at `bound` or above."""
+    return _effect(label, quantity, "more", bound, paper=paper, bound=bound)
+
+
+def at_most(label: str, quantity: Quantity, bound: float, paper: float | None = None) -> Effect:
+    """The sentence names a bound rather than an effect: the whole interval lies at `bound` or below."""
+    return _effect(label, quantity, "less", bound, paper=paper, bound=bound)
+
+
+def within(label: str, quantity: Quantity, bound: float, paper: float | None = None) -> Effect:
+    """The effect lies no farther from zero than `bound`."""
+    return _effect(label, quantity, "within", 0.0, paper=paper, bound=bound)
+
+
+def noted(label: str, quantity: Quantity, paper: float | None = None) -> Effect:
+    """Worth knowing; decides nothing."""
+    return _effect(label, quantity, None, 0.0, paper=paper)

@@ -1,0 +1,151 @@
+"""What has to hold before a claim can be tested, as data: `requires = [{classes = 50}, {accuracy = 80, of = "vit"}]`.
+
+A claim whose precondition is not met is "not testable here", and the verdict says which, and what
+would meet it. A precondition that cannot be evaluated, because a measurement is missing, does not
+stop a claim: the missing measurement is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vitreous.claims.evidence import Query, Trainings
+from vitreous.claims.facts import parse_facts
+from vitreous.claims.readings import accuracy, recorded
+from vitreous.errors import VitreousError
+
+KINDS = (
+    "accuracy",
+    "matched",
+    "classes",
+    "image",
+    "real",
+    "transfer",
+    "steps",
+    "rate_sum",
+    "decay",
+    "note",
+)
+
+
+@dataclass(frozen=True)
+class Precondition:
+    """One of `KINDS` with its value, and the models that it is about.
+
+    ==========  =======================================================================
+    accuracy    every model in `of` has at least so many percent right
+    matched     the models in `of` are at most so many points of accuracy apart
+    classes     the images have at least so many classes
+    image       the images have at least so many pixels a side
+    real        real images, not generated ones
+    transfer    the network was pre-trained on images of other classes than it is tuned on
+    steps       every model in `of` was trained for at least so many steps
+    rate_sum    the learning rates of every model in `of` add up to at least so much
+    decay       weight decay of every model in `of` acts on these parameters only ("matrices")
+    note        never met on images this small; the text says why
+    ==========  =======================================================================
+    """
+
+    kind: str
+    value: Any
+    of: tuple[str, ...] = ()
+
+    def unmet(self, models: Query) -> str:
+        """Why the claim cannot be tested, as a sentence; empty if it can, or if that is not known."""
+        if self.kind == "note":
+            return str(self.value)
+        if self.kind == "real":
+            return "It needs real images." if models.sanity else ""
+        if self.kind == "transfer":
+            transferred = any("source" in item.facts for item in models.items)
+            needed = "It needs a network that was pre-trained on images of other classes."
+            return "" if transferred or not models.items else needed
+        if self.kind in ("classes", "image"):
+            return self._images(models)
+        asked = [models(**parse_facts(each)) for each in self.of]
+        if self.kind == "matched":
+            return self._matched(asked)
+        if self.kind == "decay":
+            return next(filter(None, (self._decay(each) for each in asked)), "")
+        return next(filter(None, (self._least(each) for each in asked)), "")
+
+    def _decay(self, trainings: Trainings) -> str:
+        recorded_decay = [
+            item.results["training"].about.get("recipe", {}).get("decay", "all")
+            for item in trainings.items
+            if "training" in item.results
+        ]
+        if not recorded_decay or all(each == self.value for each in recorded_decay):
+            return ""
+        name = trainings.facts["model"]
+        return (
+            f"It needs a {name} whose weight decay acts on {self.value} only; this one's acts on "
+            f"{recorded_decay[0]} parameters, and decay alone moves what is measured."
+        )
+
+    def _images(self, models: Query) -> str:
+        described = [
+            item.results[name].about.get("data", {})
+            for item in models.items
+            if "resolution" not in item.facts
+            for name in list(item.results)[:1]
+        ]
+        if self.kind == "classes":
+            found = max((int(data.get("classes", 0)) for data in described), default=0)
+            wanted, unit = f"images of at least {self.value} classes", ""
+        else:
+            found = max((min(data.get("image", (0,))) for data in described), default=0)
+            wanted, unit = f"images of at least {self.value} pixels a side", " pixels"
+        if not found or found >= self.value:
+            return ""
+        return f"It needs {wanted}; these have {found}{unit}."
+
+    def _matched(self, asked: list[Trainings]) -> str:
+        values = [accuracy(each).values for each in asked]
+        if any(not len(each) for each in values):
+            return ""
+        means = [float(each.mean()) for each in values]
+        apart = max(means) - min(means)
+        if apart <= self.value:
+            return ""
+        return (
+            f"It needs models that are at most {self.value:g} points of accuracy apart; "
+            f"{' and '.join(self.of)} are {apart:.1f} points apart."
+        )
+
+    def _least(self, trainings: Trainings) -> str:
+        words = {
+            "accuracy": ("{:g} % of the images right", "{:.1f} %"),
+            "steps": ("{:,.0f} training steps", "{:,.0f}"),
+            "rate_sum": ("learning rates that add up to {:g}", "{:.3g}"),
+        }[self.kind]
+        values = (
+            accuracy(trainings).values
+            if self.kind == "accuracy"
+            else recorded(trainings, self.kind).values
+        )
+        if not len(values) or values.mean() >= self.value:
+            return ""
+        name = trainings.facts["model"]
+        return (
+            f"It needs a {name} with at least {words[0].format(self.value)}; "
+            f"this one has {words[1].format(values.mean())}."
+        )
+
+
+def read_preconditions(id: str, entries: Iterable[Mapping[str, Any]]) -> tuple[Precondition, ...]:
+    """Preconditions of a claim from its table in a book."""
+    found = []
+    for entry in entries:
+        kinds = [name for name in entry if name in KINDS]
+        if len(kinds) != 1 or set(entry) - {kinds[0], "of"}:
+            raise VitreousError(
+                f"A precondition of {id} has to name one of {', '.join(KINDS)}, and the models it is "
+                f"about as `of`; it is {dict(entry)}."
+            )
+        of = entry.get("of", ())
+        models = (of,) if isinstance(of, str) else tuple(of)
+        found.append(Precondition(kinds[0], entry[kinds[0]], models))
+    return tuple(found)
