@@ -122,7 +122,7 @@ ZOO = ("vit", "vit pool=gap", "resnet", "convit", "deit")
 
 def cells_of(which: Slice, part: int, scale: Scale, data: str) -> list[Cell]:
     """The cells of the networks of a part, with the additional probes."""
-    about = [claim for claim in claims.every() if claim.id in which.claims.split()]
+    about = [claim for claim in claims.every_claim() if claim.id in which.claims.split()]
     found = []
     for cell in plan(about, scale, data, which.seeds):
         own = {_network(sitting) for sitting in cell.sittings}
@@ -133,7 +133,9 @@ def cells_of(which: Slice, part: int, scale: Scale, data: str) -> list[Cell]:
 
 def _network(sitting: Sitting) -> str:
     left_out = ("moment", "measured", "beside", "data", "seed")
-    return describe_facts({name: value for name, value in sitting.facts.items() if name not in left_out})
+    return describe_facts(
+        {name: value for name, value in sitting.facts.items() if name not in left_out}
+    )
 
 
 def _extended(sitting: Sitting) -> Sitting:
@@ -241,12 +243,16 @@ def measure(
                 try:
                     with alike(0):
                         measure_group(sitting, names, root, scale, device)
-                    print(f"{describe_facts(sitting.facts)}: {', '.join(names)}, {time.time() - began:.0f} s")
+                    print(
+                        f"{describe_facts(sitting.facts)}: {', '.join(names)}, {time.time() - began:.0f} s"
+                    )
                 except torch.AcceleratorError:
                     raise
                 except Exception as error:
                     failed.add((home, names))
-                    print(f"{describe_facts(sitting.facts)}: {names} FAILED: {type(error).__name__}: {error}")
+                    print(
+                        f"{describe_facts(sitting.facts)}: {names} FAILED: {type(error).__name__}: {error}"
+                    )
                 sys.stdout.flush()
                 break
         else:

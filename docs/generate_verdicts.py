@@ -11,15 +11,21 @@ verdicts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isnan
+from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zipfile import ZipFile
 
 from vitreous import claims
-from vitreous.claims.claim import Part, Verdict, judge
-from vitreous.claims.loading import load
-from vitreous.claims.together import OUTCOMES, counts, of_chance
+from vitreous.claims.loading import load_evidence
+from vitreous.claims.verdicts import (
+    OUTCOMES,
+    Verdict,
+    by_paper,
+    count_outcomes,
+    judge,
+    sentences_on_chance,
+)
 from vitreous.commands.claim_tables import short_number
 from vitreous.commands.judge import verdicts_csv
 from vitreous.measure.inspection import Inspection
@@ -54,53 +60,42 @@ def verdicts(name: str) -> tuple[list[Verdict], Judgement]:
     """On what is kept of a study."""
     with TemporaryDirectory() as folder:
         ZipFile(RESULTS / f"{name}.zip").extractall(folder)
-        evidence = load(Path(folder))
-        found = judge(evidence, claims.every())
+        evidence = load_evidence(Path(folder))
+        found = judge(evidence, claims.every_claim())
     return found, Judgement(found, evidence.items)
 
 
 def summary(name: str, found: Sequence[Verdict]) -> str:
-    """Counts by paper, then a row for each claim of which everything was measured."""
-    measured = [verdict for verdict in found if not verdict.lacking]
-    lines = [HOW[name], "| paper | " + " | ".join(OUTCOMES) + " |", "|---|---|---|---|"]
-    for paper, count in counts(measured).items():
-        lines.append(
-            f"| {paper.authors} ({paper.year}) | "
-            + " | ".join(f"{count[each]}" for each in OUTCOMES)
-            + " |"
-        )
+    """Counts by paper, then a row for each claim whose main effect was measured."""
+    measured = [verdict for verdict in found if verdict.measured]
+    shown = list(count_outcomes(measured))
+    lines = [HOW[name], f"| paper | {' | '.join(shown)} |", "|---" * (len(shown) + 1) + "|"]
+    for paper, verdicts in by_paper(measured).items():
+        counts = count_outcomes(verdicts)
+        cells = " | ".join(str(counts.get(outcome, 0)) for outcome in shown)
+        lines.append(f"| {paper.authors} ({paper.year}) | {cells} |")
+    lines += ["", " ".join(sentences_on_chance(measured)), ""]
     lines += [
-        "",
-        " ".join(of_chance(found)),
-        "",
-        "| | finding | verdict | effect | wanted | paper |",
+        "| | finding | verdict | main effect | paper | trainings |",
+        "|---|---|---|---|---|---|",
     ]
-    lines += ["|---|---|---|---|---|---|", *(row(verdict) for verdict in measured)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *map(row, measured)]) + "\n"
 
 
 def row(verdict: Verdict) -> str:
-    """With the part that decided."""
-    part = verdict.deciding
-    cells = [
-        verdict.claim.id,
-        verdict.claim.sentence,
-        verdict.outcome,
-        *(said(part) if part else ("", "", "")),
-    ]
+    """A row of the table, with the main effect."""
+    outcome = f"{verdict.outcome}{', seen once' if verdict.seen_once else ''}"
+    cells = [verdict.claim.id, verdict.claim.sentence, outcome, "", "", ""]
+    if (main := verdict.main) is not None and isfinite(main.measured.value):
+        found = main.measured
+        exact = found.low == found.value == found.high
+        interval = "" if exact else f" ({short_number(found.low)} to {short_number(found.high)})"
+        cells[3:] = [
+            f"{main.label}: {short_number(found.value)}{interval}",
+            short_number(main.paper),
+            str(main.seeds),
+        ]
     return f"| {' | '.join(cells)} |"
-
-
-def said(part: Part) -> tuple[str, str, str]:
-    """Its effect, what was wanted, and what the paper has."""
-    exact = part.low == part.effect == part.high
-    around = (
-        ""
-        if exact or isnan(part.effect)
-        else f" ({short_number(part.low)} to {short_number(part.high)})"
-    )
-    wanted = f"{part.asks} {short_number(part.threshold)}" if part.threshold is not None else ""
-    return f"{part.says}: {short_number(part.effect)}{around}", wanted, short_number(part.paper)
 
 
 def main() -> None:

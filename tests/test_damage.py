@@ -22,8 +22,8 @@ from spoiling import Damage, Outcomes, damages, spoiled
 from studies.tiny import CLAIMS, cells, equal, tiny
 from training.toy import RECIPE, go, lines
 from training.toy import images as toy_images
-from vitreous.claims.claim import judge
-from vitreous.claims.loading import load as evidence
+from vitreous.claims.loading import load_evidence as evidence
+from vitreous.claims.verdicts import judge
 from vitreous.config import Augment
 from vitreous.measure.inspection import Inspection
 from vitreous.models import loading

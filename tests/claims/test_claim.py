@@ -11,26 +11,11 @@ import pytest
 
 from claims.synthetic import accuracy, item
 from vitreous.claims import readings
-from vitreous.claims.claim import (
-    Book,
-    Check,
-    Claim,
-    Outcome,
-    Paper,
-    Part,
-    Verdict,
-    at_least,
-    at_most,
-    find,
-    judge,
-    less,
-    more,
-    near,
-    no_less,
-    noted,
-)
+from vitreous.claims.book import Book, Check, Claim, Paper
+from vitreous.claims.effects import Effect, at_least, at_most, less, more, noted
 from vitreous.claims.evidence import Evidence, EvidenceItem, Query
 from vitreous.claims.quantity import REPLICATES, Quantity
+from vitreous.claims.verdicts import Outcome, Verdict, judge
 from vitreous.errors import UnknownName
 
 PAPER = Paper("ABC", "A paper", "Nobody", 2000, "")

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from claims.cases.dosovitskiy_2021 import CASES
 from vitreous import claims
-from vitreous.claims.claim import judge
 from vitreous.claims.evidence import Evidence, Query
+from vitreous.claims.verdicts import judge
 from vitreous.commands.claim_tables import (
     print_claim,
     print_claims,
@@ -34,7 +34,7 @@ def printed(console: Console) -> str:
 
 def test_the_list_has_them_all() -> None:
     print_claims(console=(wide := console()))
-    for claim in claims.every():
+    for claim in claims.every_claim():
         assert claim.id in printed(wide)
 
 
@@ -51,12 +51,12 @@ def test_by_paper_and_by_study() -> None:
         select_claims(study="zooo")
 
 
-@pytest.mark.parametrize("id", [claim.id for claim in claims.every()])
+@pytest.mark.parametrize("id", [claim.id for claim in claims.every_claim()])
 def test_every_claim_can_be_shown(id: str) -> None:
     """With its thresholds, all that it needs, and nothing that a terminal would take for a style."""
     print_claim(id.lower(), wide := console(400))
     said = printed(wide)
-    (claim,) = (claim for claim in claims.every() if claim.id == id)
+    (claim,) = (claim for claim in claims.every_claim() if claim.id == id)
     assert claim.sentence in said
     assert claim.withdrawn in said
     for part in claim.check(Query()):

@@ -16,7 +16,7 @@ def test_none_is_missing() -> None:
 
 
 def test_what_they_concern_exists() -> None:
-    known = {claim.id for claim in claims.every()}
+    known = {claim.id for claim in claims.every_claim()}
     for each in CONFLICTS:
         assert len(set(each.concerns)) == len(each.concerns)
         for id in each.concerns:

@@ -8,9 +8,9 @@ from claims.cases import dascoli_2021 as cases
 from claims.cases.dascoli_2021 import learning, lesion
 from claims.cases.dascoli_2021_courses import ESCAPED, convit
 from claims.synthetic import item, training
-from vitreous.claims.claim import find, judge
 from vitreous.claims.dascoli_2021 import BOOK, readings
 from vitreous.claims.evidence import Evidence, Query, Trainings
+from vitreous.claims.verdicts import judge
 from vitreous.results import Result
 
 

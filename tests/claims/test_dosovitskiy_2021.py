@@ -9,10 +9,10 @@ import pytest
 
 from claims.cases import dosovitskiy_2021 as made
 from claims.synthetic import item, result
-from vitreous.claims.claim import Verdict, find, judge
 from vitreous.claims.dosovitskiy_2021 import BOOK
 from vitreous.claims.dosovitskiy_2021.inside import on_the_object
 from vitreous.claims.evidence import Evidence, EvidenceItem, Query
+from vitreous.claims.verdicts import Verdict, judge
 
 
 def verdict(id: str, items: list[EvidenceItem]) -> Verdict:

@@ -11,7 +11,7 @@ import pytest
 from claims.synthetic import accuracy, item, result, training
 from vitreous.claims import readings
 from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Trainings, reads
-from vitreous.claims.facts import check_facts, same_facts, describe_facts
+from vitreous.claims.facts import check_facts, describe_facts, same_facts
 from vitreous.claims.quantity import REPLICATES
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from generators import generator
-from vitreous.claims.claim import Verdict
+from vitreous.claims.verdicts import Verdict
 from vitreous.commands.judge import verdicts_csv
 
 ROOT = Path(__file__).resolve().parents[2]

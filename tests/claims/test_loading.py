@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from claims.synthetic import accuracy, item, hessian, result
+from claims.synthetic import accuracy, hessian, item, result
 from vitreous.claims.evidence import Evidence, Query, Rows, reads
-from vitreous.claims.loading import judged
 from vitreous.errors import UnknownName
 from vitreous.results import Result
 

@@ -9,9 +9,10 @@ from claims.cases import park_2022_features as features
 from claims.cases.park_2022_architecture import exact
 from claims.synthetic import accuracy, item
 from vitreous import claims
-from vitreous.claims.claim import find, judge
+from vitreous.claims.book import find_claim
 from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.park_2022.alternet import FEW, SMALL_BUILD_UP
+from vitreous.claims.verdicts import judge
 
 HOLDS = {
     "attention_leak_from_constant": 3e-16,
@@ -105,7 +106,7 @@ AGAINST = [
 
 
 def outcome(id: str, evidence: list[EvidenceItem]) -> str:
-    (found,) = judge(Evidence(evidence), [find(claims.every(), id)])
+    (found,) = judge(Evidence(evidence), [find_claim(claims.every_claim(), id)])
     return found.outcome
 
 

@@ -8,12 +8,12 @@ import pytest
 from claims.cases.park_2022_curvature import ERRATIC, SMOOTH, clean, landscape, little, warm
 from claims.cases.park_2022_learning import ERRORS, trained
 from claims.synthetic import accuracy, item
-from vitreous.claims.claim import judge
 from vitreous.claims.evidence import Evidence, EvidenceItem
-from vitreous.claims.quantity import REPLICATES, Quantity
 from vitreous.claims.park_2022 import BOOK
 from vitreous.claims.park_2022.curvature import farthest, highest, rise, turning
 from vitreous.claims.park_2022.learning import contradictions
+from vitreous.claims.quantity import REPLICATES, Quantity
+from vitreous.claims.verdicts import judge
 
 
 def outcome(id: str, items: list[EvidenceItem]) -> str:
@@ -119,5 +119,11 @@ def test_landscapes_are_read_on_rings_and_what_is_not_finite_is_infinite() -> No
 
 def test_trajectories_are_read_up_to_the_end() -> None:
     _, look = Evidence([item("vit", SMOOTH), item("resnet", ERRATIC)]).models()
-    assert [farthest(models(model)).values.tolist() for model in ("vit", "resnet")] == [[1.0], [1.5]]
-    assert [turning(models(model)).values.tolist() for model in ("vit", "resnet")] == [[62.0], [92.0]]
+    assert [farthest(models(model)).values.tolist() for model in ("vit", "resnet")] == [
+        [1.0],
+        [1.5],
+    ]
+    assert [turning(models(model)).values.tolist() for model in ("vit", "resnet")] == [
+        [62.0],
+        [92.0],
+    ]

@@ -7,12 +7,12 @@ import pytest
 from scipy.stats import spearmanr
 
 from vitreous.claims.quantity import (
-    REPLICATES,
     NORMAL_95,
+    REPLICATES,
     Quantity,
-    side_by_side,
     correlation,
     replicates_from_interval,
+    side_by_side,
     spearman,
 )
 

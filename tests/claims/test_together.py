@@ -8,12 +8,12 @@ from math import nan
 import numpy as np
 import pytest
 from scipy.stats import norm
+from vitreous.claims.together import by_chance, counts, doubt, holm, summary
 
 from claims.cases.dosovitskiy_2021 import CASES
 from vitreous.claims import dosovitskiy_2021
-from vitreous.claims.claim import Part, find, judge
 from vitreous.claims.evidence import Evidence
-from vitreous.claims.together import by_chance, counts, doubt, holm, summary
+from vitreous.claims.verdicts import judge
 
 PART = Part("an effect", 2.0, 1.0, 3.0, threshold=0.5, versus=0.0, seeds=1)
 

@@ -12,9 +12,8 @@ import pandas as pd
 import pytest
 
 from vitreous import Inspection, claims
-from vitreous.claims.claim import judge
 from vitreous.claims.quantity import DRAWS, Measure
-from vitreous.claims.loading import judged
+from vitreous.claims.verdicts import judge
 from vitreous.cli import main
 from vitreous.commands.inspect import load_inspection
 from vitreous.commands.judge import judge_inspection
@@ -193,7 +192,7 @@ def test_every_claim_may_fail(found: Inspection, monkeypatch: pytest.MonkeyPatch
     """One after the other, and the verdicts on the others stay as they are."""
     peace = judge_inspection(found, {})
     assert peace is not None
-    evidence, whole = judged(found, {}), claims.every()
+    evidence, whole = judged(found, {}), claims.every_claim()
     others = {each.claim.id: each.outcome for each in peace.verdicts}
     for place, claim in enumerate(whole):
         near = whole[max(place - 2, 0) : place + 3]

@@ -16,9 +16,9 @@ import pytest
 import vitreous
 from claims.cases.dosovitskiy_2021 import CASES, trained
 from vitreous import claims
-from vitreous.claims.claim import judge
 from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.facts import parse_roles
+from vitreous.claims.verdicts import judge
 from vitreous.cli import main
 from vitreous.commands.judge import FIELDS, parse_ids, verdicts_csv
 from vitreous.errors import VitreousError
@@ -63,7 +63,7 @@ def test_a_table_a_page_and_a_file(study: Path, capsys: pytest.CaptureFixture[st
     assert page.count('<li class="verdict"') == 147
     found = list(csv.DictReader(StringIO(Path("new/v.csv").read_text())))
     assert list(found[0]) == list(FIELDS)
-    assert {row["claim"] for row in found} == {claim.id for claim in claims.every()}
+    assert {row["claim"] for row in found} == {claim.id for claim in claims.every_claim()}
 
 
 def test_only_some(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,7 +76,7 @@ def test_only_some(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_file_has_the_numbers_that_were_judged() -> None:
     verdicts = judge(
         Evidence(CASES["VIT-02"].supported),
-        [c for c in claims.every() if c.id in ("VIT-02", "VIT-09")],
+        [c for c in claims.every_claim() if c.id in ("VIT-02", "VIT-09")],
     )
     found = list(csv.DictReader(StringIO(verdicts_csv(verdicts))))
     parts = [(verdict, part) for verdict in verdicts for part in verdict.parts]

@@ -11,7 +11,7 @@ from torch import nn
 
 import vitreous
 from vitreous import Inspection
-from vitreous.claims.loading import judged, unjudged
+from vitreous.claims.loading import unjudged
 from vitreous.cli import main
 from vitreous.commands.judge import judge_inspection
 from vitreous.report.page import page

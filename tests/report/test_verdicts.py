@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from vitreous.claims.together import of_chance
 
 from claims.cases.dosovitskiy_2021 import CASES, exact, trained
 from claims.synthetic import accuracy, exhibit
@@ -17,9 +18,9 @@ from report.browser import Page, browser, found
 from report.conftest import EVIL
 from report.test_page import Reader, policy
 from vitreous import Inspection, claims
-from vitreous.claims.claim import Claim, Outcome, Paper, Part, Verdict, judge
+from vitreous.claims.book import Claim, Paper
 from vitreous.claims.evidence import Evidence, Need
-from vitreous.claims.together import of_chance
+from vitreous.claims.verdicts import Outcome, Verdict, judge
 from vitreous.report import effect, write
 from vitreous.report.guard import Guard
 from vitreous.report.packing import digest
@@ -57,7 +58,7 @@ def judgement() -> Judgement:
         made_up("TST-03", "inconclusive", Part("undecided", 1.0, -1.0, 3.0, 0.5, versus=0.0)),
         made_up("TST-04", "inconclusive", missing=(Need({"model": "vit"}, "cka"),)),
     ]
-    return Judgement([*judge(evidence, claims.every()), *own], evidence.items)
+    return Judgement([*judge(evidence, claims.every_claim()), *own], evidence.items)
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +260,7 @@ def test_what_a_verdict_says(page: Reader) -> None:
 
 
 def test_conflicts_stand_beside_the_claims_they_concern() -> None:
-    found = next(claim for claim in claims.every() if claim.id == "HDV-09")
+    found = next(claim for claim in claims.every_claim() if claim.id == "HDV-09")
     said = "".join(
         lines(Judgement([Verdict(found, "supported", (GAP,), "cifar10", "ten")], []), Guard())
     )

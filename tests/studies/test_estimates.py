@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from vitreous import claims
-from vitreous.claims.claim import find
+from vitreous.claims.book import find_claim
 from vitreous.cli import main
 from vitreous.storage.run_folder import Run
 from vitreous.studies import estimates, running
@@ -23,7 +23,7 @@ from vitreous.studies.plan import Cell, plan
 from vitreous.studies.scales import Scale, scale_named
 from vitreous.studies.training import Training
 
-CLAIMS = [find(claims.every(), "SLC-31")]
+CLAIMS = [find_claim(claims.every_claim(), "SLC-31")]
 
 
 def tiny(epochs: int = 3) -> Scale:

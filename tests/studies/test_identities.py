@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vitreous import claims
-from vitreous.claims.claim import Claim, find, judge
+from vitreous.claims.book import Claim, find_claim
 from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Scale
+from vitreous.claims.verdicts import judge
 from vitreous.measure.inspection import versions
 from vitreous.models import convit, mixers, positions
 from vitreous.results import Result
@@ -23,7 +24,7 @@ from vitreous.studies.identities import MEASURES, attention, frequency, identiti
 from vitreous.studies.identities import convit as convolutional
 
 SCALES: tuple[Scale, ...] = get_args(Scale)
-EVERY = claims.every()
+EVERY = claims.every_claim()
 
 
 @pytest.fixture(scope="module")
@@ -389,7 +390,7 @@ def test_what_is_broken_is_refuted(
     table.loc[table["measure"] == name, ["value", "low", "high"]] = value(name)
     monkeypatch.undo()
     changed = Result(result.name, table, result.columns, about=result.about)
-    (verdict,) = judge(Evidence(exhibits(changed, "sanity")), [find(EVERY, id)])
+    (verdict,) = judge(Evidence(exhibits(changed, "sanity")), [find_claim(EVERY, id)])
     assert verdict.outcome == "refuted"
 
 

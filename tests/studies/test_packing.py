@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from studies.tiny import CLAIMS, cells, tables, tiny
-from vitreous.claims.claim import judge
-from vitreous.claims.loading import load
+from vitreous.claims.verdicts import judge
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import Damaged
 from vitreous.studies import running

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from vitreous import claims
-from vitreous.claims.claim import Study, find
+from vitreous.claims.book import Study, find_claim
 from vitreous.errors import UnknownName
 from vitreous.studies.plan import Cell, plan
 from vitreous.studies.scales import Scale, scale_named
@@ -17,12 +17,14 @@ SMALL, SANITY = scale_named("small"), scale_named("sanity")
 
 
 def planned(*ids: str, seeds: int = 1) -> list[Cell]:
-    return plan([find(claims.every(), each) for each in ids], SMALL, "npz:images", range(seeds))
+    return plan(
+        [find_claim(claims.every_claim(), each) for each in ids], SMALL, "npz:images", range(seeds)
+    )
 
 
 def test_every_claim_is_in_one_study() -> None:
-    found = [claim.id for study in get_args(Study) for claim in claims.of_study(study)]
-    assert sorted(found) == sorted(claim.id for claim in claims.every())
+    found = [claim.id for study in get_args(Study) for claim in claims.claims_of_study(study)]
+    assert sorted(found) == sorted(claim.id for claim in claims.every_claim())
 
 
 def test_what_claims_read_and_nothing_else() -> None:
@@ -72,7 +74,7 @@ def test_the_whole_way_is_kept_where_a_claim_looks_at_it() -> None:
     for ids in (("HDV-12",), ("HDV-11",)):
         kept = {c.training.model: c.training.recipe.keep for c in planned(*ids) if c.training}
         assert kept == {"vit_ti": "epochs", "resnet_18": "epochs"}
-    small = plan([find(claims.every(), "HDV-12")], SANITY, "world:shapes", [0])
+    small = plan([find_claim(claims.every_claim(), "HDV-12")], SANITY, "world:shapes", [0])
     assert {cell.training.recipe.keep for cell in small if cell.training} == {"epochs"}
 
 
@@ -100,7 +102,7 @@ def test_a_teacher_comes_before_the_taught() -> None:
 
 def test_no_cell_waits_for_a_later_one() -> None:
     for scale, data in ((SMALL, "npz:images"), (SANITY, "world:shapes")):
-        cells = plan(claims.of_study("all"), scale, data, [0])
+        cells = plan(claims.claims_of_study("all"), scale, data, [0])
         place = {cell.key: number for number, cell in enumerate(cells)}
         assert len(place) == len(cells)
         for cell in cells:
@@ -108,16 +110,16 @@ def test_no_cell_waits_for_a_later_one() -> None:
 
 
 def test_small_versions_run_on_their_tasks() -> None:
-    cells = plan([find(claims.every(), "HDV-06")], SANITY, "world:shapes", [0])
+    cells = plan([find_claim(claims.every_claim(), "HDV-06")], SANITY, "world:shapes", [0])
     assert {cell.training.images.name for cell in cells if cell.training} == {"world:syn-e"}
 
 
 def test_small_versions_have_the_seeds_that_their_claims_demand() -> None:
     def seeds(name: str, scale: Scale, given: list[int]) -> set[int]:
-        cells = plan([find(claims.every(), name)], scale, "world:shapes", given)
+        cells = plan([find_claim(claims.every_claim(), name)], scale, "world:shapes", given)
         return {cell.training.seed for cell in cells if cell.training}
 
-    assert find(claims.every(), "CVT-02").seeds == 3
+    assert find_claim(claims.every_claim(), "CVT-02").seeds == 3
     assert seeds("CVT-02", SANITY, [0]) == seeds("CVT-02", SANITY, [0, 1, 2]) == {0, 1, 2}
     assert seeds("CVT-02", SMALL, [0]) == seeds("HDV-06", SANITY, [0]) == {0}
     assert seeds("HDV-06", SANITY, [0, 1]) == {0, 1}
@@ -138,4 +140,4 @@ def test_a_key_depends_on_whatever_weights_do() -> None:
 
 def test_a_wrong_name_says_what_is_near() -> None:
     with pytest.raises(UnknownName, match="Did you mean zoo"):
-        claims.of_study("zo")
+        claims.claims_of_study("zo")

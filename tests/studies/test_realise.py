@@ -27,7 +27,7 @@ DATA = "tv:CIFAR10"
 def needed(scale: Scale) -> list[dict[str, Any]]:
     """All that claims ask for, the tasks of small versions included."""
     found = {}
-    for claim in claims.every():
+    for claim in claims.every_claim():
         if scale.name == "sanity" and not claim.sanity:
             continue
         for thresholds in ("sanity",) if scale.name == "sanity" else ("ten", "hundred"):

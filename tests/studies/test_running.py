@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_info
 
 from studies.tiny import CLAIMS, cells, equal, tiny
 from vitreous import claims
-from vitreous.claims.claim import find, judge
-from vitreous.claims.loading import load
+from vitreous.claims.book import find_claim
+from vitreous.claims.verdicts import judge
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
@@ -208,7 +208,7 @@ def test_seeds_of_one_configuration_are_trained_in_one_step(
 ) -> None:
     """Each ends where it ends alone, and says with whom it shared its steps."""
     short = replace(tiny(), recipe=tiny().recipe.but(**{"model.depth": 1}))
-    planned = plan([find(claims.every(), "SLC-31")], short, "world:shapes", [0, 1])
+    planned = plan([find_claim(claims.every_claim(), "SLC-31")], short, "world:shapes", [0, 1])
     vits = [replace(c, sittings=()) for c in planned if c.training and "vit" in c.training.model]
     assert len(vits) == 2
     running.run(vits, tmp_path / "alone", short, "cpu")

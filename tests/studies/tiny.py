@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 
 from vitreous import claims
-from vitreous.claims.claim import find
+from vitreous.claims.book import find_claim
 from vitreous.results import Result
 from vitreous.studies.plan import Cell, plan
 from vitreous.studies.scales import Scale, scale_named
 
-CLAIMS = [find(claims.every(), each) for each in ("SLC-31", "SLC-33")]
+CLAIMS = [find_claim(claims.every_claim(), each) for each in ("SLC-31", "SLC-33")]
 
 
 def tiny() -> Scale:

@@ -16,7 +16,7 @@ without a size that matters is judged by its direction alone.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import isfinite, log
+from math import exp, isfinite, log
 from typing import Literal
 
 from vitreous.claims.quantity import Quantity
@@ -93,6 +93,30 @@ class Effect:
         if self.paper is not None:
             return max(HALF * self.distance(self.paper), 0.0)
         return self.matters or 0.0
+
+    @property
+    def threshold(self) -> float:
+        """The value from which on it is reproduced; the null, if any effect in that direction will do."""
+        if self.bound is not None and self.direction != "within":
+            return self.bound
+        if self.ratio:
+            return self.null * exp(self.sign * self.wanted)
+        return self.null + self.sign * self.wanted
+
+    @property
+    def criterion(self) -> str:
+        """When it is reproduced, in words."""
+        if self.direction is None:
+            return "noted"
+        if self.direction == "within":
+            return f"within {self.bound:g} of {self.null:g}"
+        if self.bound is not None:
+            return f"at {'least' if self.sign > 0 else 'most'} {self.bound:g}"
+        side = "more" if self.sign > 0 else "less"
+        size = "" if not self.wanted else f", {'at least' if self.sign > 0 else 'at most'}"
+        half = " (half of the paper's effect)" if self.wanted and self.paper is not None else ""
+        limit = f"{size} {self.threshold:.3g}{half}" if self.wanted else ""
+        return f"{side} than {self.null:g} for certain{limit}"
 
     @property
     def share_of_paper(self) -> float | None:
@@ -196,7 +220,7 @@ def _effect(
     matters: float | None = None,
     bound: float | None = None,
 ) -> Effect:
-    ratio = null == 1.0 and direction in ("more", "less") and bool((quantity.values > 0).all())
+    ratio = null == 1.0 and bound is None and bool((quantity.values > 0).all())
     measured = estimate(quantity, ratio=ratio) if quantity.known else UNKNOWN
     return Effect(
         label,

@@ -1,8 +1,9 @@
-"""The words in which studies and claims speak of a trained model.
+"""The vocabulary in which claims and studies describe a trained model.
 
-What a claim needs is said in facts, what a study trains is named by them, and neither has to know the other. Only what
-differs from the standard is said: `model="vit"` is the ViT of the study, with a class token, all data, trained to the
-end; `model="vit", pool="gap", fraction=0.1` is the same with mean pooling, trained on a tenth.
+A claim asks for models by facts, and a study trains what was asked for, so neither has to know the
+other. Only what differs from the default is named: `model="vit"` is the ViT of the study, with a class
+token, trained on all data to the end; `model="vit", pool="gap", fraction=0.1` has mean pooling and was
+trained on a tenth of the images.
 """
 
 from __future__ import annotations
@@ -72,12 +73,12 @@ FACTS = {
 """What may be said of it."""
 
 Facts = Mapping[str, Any]
-LEFT_TO_THE_STUDY = ("seed", "data")
+LEFT_OPEN = ("seed", "data")
 """What a claim usually leaves open."""
 
 
 def check_facts(model: str, facts: Facts) -> dict[str, Any]:
-    """Facts with the model first, unless a word is not in the vocabulary."""
+    """Facts with the model first, in the order of the vocabulary; an unknown word is an error."""
     if model not in MODELS:
         raise UnknownName("model among the facts", model, MODELS)
     for name in facts:
@@ -86,28 +87,30 @@ def check_facts(model: str, facts: Facts) -> dict[str, Any]:
     return {"model": model, **{name: facts[name] for name in FACTS if facts.get(name) is not None}}
 
 
-def same_facts(facts: Facts, wanted: Facts, open_to: Iterable[str] = LEFT_TO_THE_STUDY) -> bool:
-    """Whether they speak of the same model, whatever is left open."""
-    free = set(open_to) - set(wanted)
-    return {k: v for k, v in facts.items() if k not in free} == {
-        k: v for k, v in wanted.items() if k not in free
-    }
+def same_facts(facts: Facts, wanted: Facts, ignore: Iterable[str] = LEFT_OPEN) -> bool:
+    """Whether two sets of facts describe the same model, apart from what `wanted` leaves open."""
+    free = set(ignore) - set(wanted)
+    one, other = (
+        {name: value for name, value in each.items() if name not in free}
+        for each in (facts, wanted)
+    )
+    return one == other
 
 
 def describe_facts(facts: Facts) -> str:
-    """In a few words: `vit pool=gap fraction=0.1`."""
-    rest = " ".join(f"{name}={value}" for name, value in facts.items() if name != "model")
-    return f"{facts['model']} {rest}".strip()
+    """Facts as text, `vit pool=gap fraction=0.1`; `parse_facts` reads it."""
+    others = " ".join(f"{name}={value}" for name, value in facts.items() if name != "model")
+    return f"{facts['model']} {others}".strip()
 
 
 def parse_facts(text: str) -> dict[str, Any]:
-    """What `told` says, taken apart again."""
-    model, *rest = text.split()
-    pairs = (each.partition("=")[::2] for each in rest)
-    return {"model": model, **{name: _value(value) for name, value in pairs}}
+    """Facts from text, `vit pool=gap fraction=0.1`."""
+    model, *others = text.split()
+    pairs = (each.partition("=")[::2] for each in others)
+    return {"model": model, **{name: _parse_value(value) for name, value in pairs}}
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
@@ -115,15 +118,41 @@ def _value(text: str) -> Any:
 
 
 def parse_roles(roles: Sequence[str]) -> dict[str, str]:
-    """`NAME=vit pool=gap`, once what it says has been found to be in the words of claims."""
-    found = {}
+    """Roles by model from `NAME=vit pool=gap`, once each is known to be in the vocabulary."""
+    parsed = {}
     for each in roles:
-        name, _, facts = (part.strip() for part in each.partition("="))
-        if not name or not facts:
+        name, _, role = (part.strip() for part in each.partition("="))
+        if not name or not role:
             raise VitreousError(
-                f"--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not {each!r}."
+                f"--role takes NAME=FACTS, for example run:mine='vit pool=gap', not {each!r}."
             )
-        said = parse_facts(facts)
-        check_facts(said.pop("model"), said)
-        found[name] = facts
-    return found
+        facts = parse_facts(role)
+        check_facts(facts.pop("model"), facts)
+        parsed[name] = role
+    return parsed
+
+
+BUILDS = {
+    "vit": "vit",
+    "deit": "deit",
+    "convit": "convit",
+    "alternet": "alternet",
+    "preresnet": "resnet",
+    "resnet": "resnet",
+    "resnext": "resnext",
+    "swin": "swin",
+    "twins": "twins",
+    "pit": "pit",
+    "mixer": "mixer",
+    "hybrid": "hybrid",
+}
+"""Families of `vitreous.build`, and what claims call them."""
+
+
+def role_of_build(build: Mapping[str, Any]) -> str:
+    """What a network made by `vitreous.build` is, from its recorded options; "" if that is not known."""
+    family = str(build.get("name", "")).partition("_")[0].partition("/")[0]
+    role = BUILDS.get(family, "")
+    if role == "vit" and build.get("pool") not in (None, "class"):
+        return "vit pool=gap"
+    return role

@@ -1,8 +1,9 @@
 """Evidence from disk: the items of a study's folder, or the models of an inspection.
 
-A study writes `items/KEY/exhibit.json` for each model and moment, with the results beside it; tables are read when a
-claim asks for them, so that judging a whole study reads a fraction of it. Of an inspection nobody has said what its
-models are: their units tell, or `roles`.
+A study writes `exhibits/KEY/exhibit.json` for each model and checkpoint, with its results beside it;
+tables are read when a claim asks for them, so judging a study reads a fraction of it. Models of an
+inspection are judged if their run says what they are, or `--role` does. Nothing is guessed from the
+units of a model: a ConvNeXt is no ResNet.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from vitreous.claims.evidence import Evidence, EvidenceItem
-from vitreous.claims.facts import check_facts, describe_facts, parse_facts
+from vitreous.claims.facts import check_facts, describe_facts, parse_facts, role_of_build
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 from vitreous.results.files import INDEX_NAME, REMEDY, load_indexed, load_result, read_index
 from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
-EXHIBITS, INDEX = "items", "exhibit.json"
+NO_ROLE = "nothing says what it is; tell with --role, as in --role NAME='vit pool=gap'"
+EXHIBITS, INDEX = "exhibits", "exhibit.json"
 REMEASURE = "the same study measures it again"
+CHECKPOINTS = {"initial": "start", "final": ""}
+"""What runs call a checkpoint, and what claims do."""
 
 
-class Stored(Mapping[str, Result]):
-    """Results by how each is read, which happens when it is asked for."""
+class StoredResults(Mapping[str, Result]):
+    """Results by name, each read when it is first used."""
 
     def __init__(self, readers: Mapping[str, Callable[[], Result]]) -> None:
         self.readers = readers
@@ -46,55 +50,67 @@ class Stored(Mapping[str, Result]):
         return len(self.readers)
 
 
-def load(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
-    """The evidence in a study's folder or in that of an inspection (`roles`: its models' names and
-    what they are, as `vit pool=gap`)."""
+def load_evidence(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
+    """Load the evidence in the folder of a study or of an inspection.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    roles
+        For an inspection: what its models are, by name, as "vit pool=gap".
+
+    Examples
+    --------
+    >>> evidence = load_evidence("results/mine", {"my_model": "vit pool=gap"})
+    """
     home = Path(path).expanduser()
     if (home / EXHIBITS).is_dir():
         folders = sorted(index.parent for index in (home / EXHIBITS).glob(f"*/{INDEX}"))
-        return Evidence([item(folder) for folder in folders])
-    if (home / INDEX_NAME).is_file():
-        try:
-            index = read_index(home)
-            readers = {
-                name: partial(load_indexed, home, name, header)
-                for name, header in index["results"].items()
-            }
-            kinds = {
-                name: [unit["kind"] for unit in raw["units"]]
-                for name, raw in index["anatomies"].items()
-            }
-        except (KeyError, TypeError, AttributeError) as error:
-            raise Damaged(home / INDEX_NAME, f"{type(error).__name__}: {error}", REMEDY) from None
-        found = Stored(readers)
-        return Evidence(_models(found, {**kinds, **_units(found)}, roles or {}), unjudged(found))
-    raise VitreousError(
-        f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as studies have, nor an "
-        f"{INDEX_NAME}, as `vitreous inspect --results` and `Inspection.save` write it."
-    )
+        return Evidence([load_item(folder) for folder in folders])
+    if not (home / INDEX_NAME).is_file():
+        raise VitreousError(
+            f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as "
+            f"studies have, nor an {INDEX_NAME}, as `vitreous inspect --results` and "
+            "`Inspection.save` write it."
+        )
+    try:
+        headers = read_index(home)["results"]
+        readers = {
+            name: partial(load_indexed, home, name, header) for name, header in headers.items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Damaged(home / INDEX_NAME, f"{type(error).__name__}: {error}", REMEDY) from None
+    return evidence_of(StoredResults(readers), roles)
 
 
-def item(folder: Path) -> EvidenceItem:
-    """One item of a study; a result that was deleted is not there."""
+def load_item(folder: Path) -> EvidenceItem:
+    """One item of a study; a result that was deleted is missing."""
     try:
         index = read_exhibit(folder)
         facts = {str(name): value for name, value in index["facts"].items()}
-        model = facts.pop("model")
-        own = {**check_facts(model, facts)}
         marks = {name: (str(mark[0]), str(mark[1])) for name, mark in index["results"].items()}
-        said = (index["name"], index["other"], index["classes"], marks, index["left_out"])
-        sums = index.get("checksums", {})
-        there = [name for name in marks if (folder / f"{name}.json").is_file()]
+        checksums = index.get("checksums", {})
         readers = {
-            name: partial(load_result, folder / f"{name}.json", sums.get(name)) for name in there
+            name: partial(load_result, folder / f"{name}.json", checksums.get(name))
+            for name in marks
+            if (folder / f"{name}.json").is_file()
         }
-        return EvidenceItem(own, Stored(readers), *said)
+        return EvidenceItem(
+            check_facts(facts.pop("model"), facts),
+            StoredResults(readers),
+            index["name"],
+            index["other"],
+            index["classes"],
+            marks,
+            index["left_out"],
+        )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise Damaged(folder / INDEX, f"{type(error).__name__}: {error}", REMEASURE) from None
 
 
 def read_exhibit(folder: Path) -> dict[str, Any]:
-    """The index of an item, if it is intact and belongs to this folder."""
+    """The index of an evidence item, if it is intact and belongs to this folder."""
     try:
         index = read_json(folder / INDEX)
     except Damaged as error:
@@ -104,98 +120,82 @@ def read_exhibit(folder: Path) -> dict[str, Any]:
     return index
 
 
-def judged(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:
-    """Evidence of an inspection that is in memory."""
-    return Evidence(_models(results, _units(results), roles or {}), unjudged(results))
+def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:
+    """The evidence that the results of an inspection are.
 
-
-def _units(results: Mapping[str, Result]) -> dict[str, list[str]]:
-    """The kinds of the units of every model that results speak of."""
-    kinds: dict[str, list[str]] = {}
-    for result in results.values():
-        for name, units in result.about.get("units", {}).items():
-            kinds.setdefault(str(name), [str(unit[1]) for unit in units])
-    return kinds
-
-
-def _models(
-    results: Mapping[str, Result], kinds: Mapping[str, list[str]], roles: Mapping[str, str]
-) -> list[EvidenceItem]:
-    """Every model of an inspection is an item on every set of images; `NAME@moment` is a model at that moment. Of
-    two that seem to be the same, the first is taken: whoever means the other says so."""
-    for name in roles:
-        if name not in kinds:
-            raise UnknownName(
-                "model among those looked at", name, kinds, f"They are {', '.join(kinds)}."
-            )
-    found: dict[str, EvidenceItem] = {}
+    Every model is an item on every data set; `NAME@warmup` is a model at that checkpoint. Of two with
+    the same role the first counts.
+    """
+    known = _described_models(results)
+    given = roles or {}
+    for name in given:
+        if name not in known:
+            models = ", ".join(known)
+            raise UnknownName("model of the inspection", name, known, f"They are {models}.")
     not_judged = unjudged(results)
-    for name, units in kinds.items():
+    items: dict[str, EvidenceItem] = {}
+    for name, described in known.items():
+        role = given.get(name) or role_of_build(described.get("build") or {})
+        if name not in not_judged and not role:
+            not_judged[name] = NO_ROLE
         if name in not_judged:
             continue
-        own = {question: result for question, result in results.items() if _holds(result, name)}
-        moment = name.partition("@")[2] or None
-        given = parse_facts(roles[name]) if name in roles else role(units, name, own)
-        facts = check_facts(given.pop("model"), {"moment": moment, **given})
-        for data in dict.fromkeys(map(_images, own.values())):
+        own = {each: result for each, result in results.items() if _is_about(result, name)}
+        facts = parse_facts(role)
+        checkpoint = CHECKPOINTS.get(at := name.partition("@")[2], at) or None
+        facts = check_facts(facts.pop("model"), {"moment": checkpoint, **facts})
+        for data in dict.fromkeys(map(_data_name, own.values())):
+            on_data = {each: result for each, result in own.items() if _data_name(result) == data}
             there = {**facts, "data": data}
-            results_on = {
-                question: result for question, result in own.items() if _images(result) == data
-            }
-            found.setdefault(describe_facts(there), EvidenceItem(there, results_on, name))
-    return list(found.values())
+            items.setdefault(describe_facts(there), EvidenceItem(there, on_data, name))
+    return Evidence(items.values(), not_judged)
+
+
+def _described_models(results: Mapping[str, Result]) -> dict[str, dict[str, Any]]:
+    """What results record of each of their models."""
+    described: dict[str, dict[str, Any]] = {}
+    for result in results.values():
+        for name, record in result.about.get("models", {}).items():
+            described.setdefault(str(name), {}).update(record)
+    return described
 
 
 def unjudged(results: Mapping[str, Result]) -> dict[str, str]:
-    """Models of an inspection that no finding is judged on, and why: random weights have learned nothing, and neither
-    has a model that guesses. A checkpoint early in a training (`NAME@warmup`) may guess: claims ask for it as such."""
-    found: dict[str, str] = {}
-    for result in results.values():
-        for name, known in result.about.get("models", {}).items():
-            if known.get("weights") == "random":
-                found[str(name)] = RANDOM
-    return {**_guessing(results), **found}
+    """Models of an inspection that no finding is judged on, and why.
+
+    Random weights have learned nothing, and neither has a model at chance. A checkpoint early in a
+    training (`NAME@warmup`) may be at chance: claims ask for it as such.
+    """
+    random = {
+        name: RANDOM
+        for name, record in _described_models(results).items()
+        if record.get("weights") == "random" and "@" not in name
+    }
+    return {**_at_chance(results), **random}
 
 
-def _guessing(results: Mapping[str, Result]) -> dict[str, str]:
+def _at_chance(results: Mapping[str, Result]) -> dict[str, str]:
     """Models whose accuracy cannot be told from chance."""
     if "accuracy" not in results:
         return {}
-    table, classes = (
-        results["accuracy"].table,
-        results["accuracy"].about.get("data", {}).get("classes", 0),
-    )
+    table = results["accuracy"].table
+    classes = results["accuracy"].about.get("data", {}).get("classes", 0)
     if not classes or not {"model", "measure", "overall", "value", "low"} <= set(table.columns):
         return {}
-    rows = table[table["overall"] & (table["measure"] == "top-1")].to_dict("records")
-    return {
-        str(
-            row["model"]
-        ): f"at chance ({row['value']:.1%} of the images right, and guessing gives {1 / classes:.1%})"
-        for row in rows
-        if not row["low"] > 1 / classes and "@" not in str(row["model"])
-    }
+    found = {}
+    for row in table[table["overall"] & (table["measure"] == "top-1")].to_dict("records"):
+        name = str(row["model"])
+        if not row["low"] > 1 / classes and "@" not in name:
+            found[name] = (
+                f"at chance ({row['value']:.1%} of the images right, and guessing gives "
+                f"{1 / classes:.1%})"
+            )
+    return found
 
 
-def _images(result: Result) -> str:
+def _data_name(result: Result) -> str:
     return str(result.about.get("data", {}).get("name", ""))
 
 
-def _holds(result: Result, model: str) -> bool:
+def _is_about(result: Result, model: str) -> bool:
     return "model" not in result.table or bool((result.table["model"] == model).any())
-
-
-def role(kinds: list[str], name: str, results: Mapping[str, Result]) -> dict[str, Any]:
-    """What a model is, as far as its units and results tell, in the words of claims."""
-    own = set(kinds)
-    if "attention" not in own:
-        return {"model": "mixer" if "token-mlp" in own else "resnet"}
-    if "conv" in own or "downsample" in own:
-        return {"model": "alternet" if "conv" in own else "swin"}
-    if "gates" in results:
-        return {"model": "convit"}
-    if "skip_ratio" not in results:
-        return {"model": "vit"}
-    table = results["skip_ratio"].table
-    pooled = "class" not in set(table.loc[table["model"] == name, "token"])
-    return {"model": "vit", "pool": "gap"} if pooled else {"model": "vit"}

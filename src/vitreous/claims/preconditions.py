@@ -52,6 +52,21 @@ class Precondition:
     value: Any
     of: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        models = " and ".join(self.of)
+        return {
+            "accuracy": f"{models}: at least {self.value} % of the images right",
+            "matched": f"{models}: at most {self.value} points of accuracy apart",
+            "classes": f"images of at least {self.value} classes",
+            "image": f"images of at least {self.value} pixels a side",
+            "real": "real images",
+            "transfer": "a network pre-trained on images of other classes",
+            "steps": f"{models}: at least {self.value} training steps",
+            "rate_sum": f"{models}: learning rates that add up to at least {self.value}",
+            "decay": f"{models}: weight decay on {self.value} only",
+            "note": f"never here. {self.value}",
+        }[self.kind]
+
     def unmet(self, models: Query) -> str:
         """Why the claim cannot be tested, as a sentence; empty if it can, or if that is not known."""
         if self.kind == "note":

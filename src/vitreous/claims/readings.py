@@ -156,7 +156,9 @@ def block_structure(rows: Rows) -> Array:
     """Mean CKA of units of one stage minus that of two; of thirds where there is one stage only (A4.13)."""
     model = rows.item.name
     stored = rows.result.about.get("block_structure", {}).get(model, {})
-    return replicates_from_interval(f"{model}/block structure", *of_model(rows, "block_structure", model, stored))
+    return replicates_from_interval(
+        f"{model}/block structure", *of_model(rows, "block_structure", model, stored)
+    )
 
 
 def of_model(

@@ -211,7 +211,9 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
     outcome: Outcome = main.outcome
     notes = []
     if main.control is None and verdict.claim.has_control(verdict.scale):
-        notes.append("Untrained networks were not measured, so it may be a property of the architecture.")
+        notes.append(
+            "Untrained networks were not measured, so it may be a property of the architecture."
+        )
     learned = main.judge_learned()
     if main.shown_untrained and learned in ("reproduced", "weaker"):
         outcome = learned

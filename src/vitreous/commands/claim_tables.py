@@ -12,9 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from vitreous import claims
-from vitreous.claims.claim import Claim, Paper, Part, find
+from vitreous.claims.book import Claim, Paper, find_claim
 from vitreous.claims.conflicts import concerning
-from vitreous.claims.evidence import Query, Need, Scale
+from vitreous.claims.effects import Effect
+from vitreous.claims.evidence import Need, Query, Scale
 from vitreous.errors import UnknownName
 
 SCALES: dict[Scale, str] = {
@@ -37,7 +38,7 @@ def print_claims(
         if claim.paper != heading:
             heading = claim.paper
             table.add_row("", Text(f"{heading.authors} ({heading.year}), {heading.title}", "bold"))
-        small = claim.task or ("✓" if claim.sanity else "")
+        small = claim.task or "✓" * claim.sanity
         table.add_row(Text(claim.id, "cyan"), _sentence_with_remarks(claim), claim.study, small)
     console = console or Console()
     console.print(table)
@@ -45,13 +46,14 @@ def print_claims(
     console.print(
         f"{len(chosen)} claim{'s' * (len(chosen) != 1)}; {count} with a small version, on a task of "
         "the embedded world or by computing alone. `vitreous claims show ID` says how one is judged.",
-        highlight=False, markup=False,
-    )  # fmt: skip
+        highlight=False,
+        markup=False,
+    )
 
 
 def select_claims(paper: str | None = None, study: str | None = None) -> list[Claim]:
     """Return the claims of a paper (`VIT` or `dosovitskiy_2021`) and of a study."""
-    selected = claims.every()
+    selected = claims.every_claim()
     papers = {claim.paper.key: claim.paper for claim in selected}
     files = dict(zip(claims.PAPERS, papers, strict=True))
     if paper is not None:
@@ -60,7 +62,7 @@ def select_claims(paper: str | None = None, study: str | None = None) -> list[Cl
             raise UnknownName("paper", paper, [*papers, *files], f"Papers are {', '.join(papers)}.")
         selected = [claim for claim in selected if claim.paper.key == key]
     if study is not None:
-        ids = {claim.id for claim in claims.of_study(study)}
+        ids = {claim.id for claim in claims.claims_of_study(study)}
         selected = [claim for claim in selected if claim.id in ids]
     return selected
 
@@ -76,7 +78,7 @@ def _sentence_with_remarks(claim: Claim) -> Text:
 
 def print_claim(id: str, console: Console | None = None) -> None:
     """Print everything about one claim, and how it is judged."""
-    claim = find(claims.every(), id)
+    claim = find_claim(claims.every_claim(), id)
     paper = claim.paper
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
@@ -85,7 +87,7 @@ def print_claim(id: str, console: Console | None = None) -> None:
     table.add_row("where", Text(source))
     table.add_row("reported", Text(claim.reported))
     for criterion in _criteria(claim):
-        table.add_row("supported if", Text(criterion))
+        table.add_row("reproduced if", Text(criterion))
     table.add_row("needs", Text("\n".join(map(need_text, claim.needs()))))
     table.add_row("study", Text(f"vitreous study {claim.study}"))
     for name, text in _remarks(claim).items():
@@ -101,13 +103,14 @@ def need_text(need: Need) -> str:
 
 
 def _criteria(claim: Claim) -> list[str]:
-    """Return the thresholds of a claim, one text for all scales that agree."""
+    """Return the criteria of a claim's effects, one text for all scales that agree."""
     scales_by_text: dict[str, list[Scale]] = {}
     for scale in SCALES:
         if scale == "sanity" and not claim.sanity:
             continue
-        parts = [part for part in claim.check(Query(scale=scale)) if part.threshold is not None]
-        text = "\n".join(f"{part.says}: {threshold_text(part)}" for part in parts)
+        effects = [e for e in claim.check(Query(scale=scale)) if e.direction is not None]
+        main, *supporting = map(criterion_text, effects)
+        text = "\n".join([main, *(f"supported by {each}" for each in supporting)])
         scales_by_text.setdefault(text, []).append(scale)
     if len(scales_by_text) == 1:
         return list(scales_by_text)
@@ -117,18 +120,25 @@ def _criteria(claim: Claim) -> list[str]:
     ]
 
 
+def criterion_text(effect: Effect) -> str:
+    """Return when an effect is reproduced, as `error of ...: more than 0 for certain (paper: 16.2)`."""
+    paper = f" (paper: {short_number(effect.paper)})" if effect.paper is not None else ""
+    return f"{effect.label}: {effect.criterion}{paper}"
+
+
 def _remarks(claim: Claim) -> dict[str, str]:
     """Return the rows of the table that not every claim has, by heading."""
     remarks = {"in detail": _join_lines(claim.check.__doc__ or "")}
-    if claim.seeds > 1:
-        remarks["trainings"] = f"at least {claim.seeds} of each model"
+    remarks["only if"] = "\n".join(map(str, claim.requires))
+    if any(claim.has_control(scale) for scale in SCALES):
+        remarks["control"] = "compared with the same networks before training"
     if claim.large:
         remarks["scale"] = (
             "the paper speaks of ImageNet or more; small data have an analogue of it only"
         )
     remarks["withdrawn"] = claim.withdrawn
     remarks["disputed"] = "\n".join(
-        f"{each.id}  {each.sentence} Here: {each.treated}" for each in concerning(claim.id)
+        f"{each.sentence} Here: {each.treated}" for each in concerning(claim.id)
     )
     return {name: text for name, text in remarks.items() if text}
 
@@ -136,12 +146,6 @@ def _remarks(claim: Claim) -> dict[str, str]:
 def _join_lines(docstring: str) -> str:
     """Join the lines of each paragraph; indented lines stay as they are."""
     return re.sub(r"(?<=\S)\n(?=\S)", " ", cleandoc(docstring))
-
-
-def threshold_text(part: Part) -> str:
-    """Return a threshold in words, as `at least 0.6 (paper: 0.8)`."""
-    paper = f" (paper: {short_number(part.paper)})" if part.paper is not None else ""
-    return f"{part.asks} {short_number(part.threshold)}{paper}"
 
 
 def short_number(value: float | None) -> str:

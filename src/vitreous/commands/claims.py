@@ -31,7 +31,7 @@ def list_claims(*, paper: str | None = None, study: str | None = None) -> None:
 
 @claims_app.command(name="show")
 def show_claim(id: str, /) -> None:
-    """Show one finding: its place in the paper, what was reported, what it needs, its threshold.
+    """Show one finding: its place in the paper, what was reported, what it needs, when it is reproduced.
 
     Example: vitreous claims show VIT-13
 
@@ -52,26 +52,26 @@ def judge_claims(
     *,
     only: str | None = None,
     role: tuple[str, ...] = (),
-    out: Path | None = None,
-    csv: Path | None = None,
+    all: bool = False,
+    out: tuple[Path, ...] = (),
 ) -> None:
     """Judge findings on saved results: of a study, or of `vitreous inspect --results`.
 
-    Example: vitreous claims judge studies/cifar10 --only HDV-26,SLC-03 --out verdicts.html
+    Example: vitreous claims judge studies/cifar10 --out verdicts.html --out verdicts.csv
 
     Parameters
     ----------
     folder
         Folder of a study or of an inspection.
     only
-        Ids of findings (default: all).
+        Ids of findings, for example HDV-26,SLC-03 (default: all).
     role
         What a model of an inspection is in the words of claims: --role run:mine='vit pool=gap'
+    all
+        Print every finding with its notes, not only those that were decided.
     out
-        Also write a page, verdicts.html.
-    csv
-        Also write a table with a row for each effect.
+        Also write a page (.html), a table with a row for each effect (.csv), or both as data (.json).
     """
     from vitreous.commands.judge import judge_folder  # pandas comes with it
 
-    judge_folder(folder, only, role, out, csv, console())
+    judge_folder(folder, only, role, out, all, console())

@@ -6,43 +6,51 @@ Nothing here needs torch.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
-from math import isfinite, isnan
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from vitreous import claims
-from vitreous.claims.claim import Verdict, find, judge
+from vitreous.claims.book import find_claim
+from vitreous.claims.effects import Effect
 from vitreous.claims.facts import parse_roles
-from vitreous.claims.loading import judged, load
-from vitreous.claims.together import summary
+from vitreous.claims.loading import evidence_of, load_evidence
+from vitreous.claims.verdicts import OUTCOMES, Verdict, judge, summarise
 from vitreous.commands.claim_tables import need_text, short_number
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.report import check_report_path
-from vitreous.report.effect import threshold_sign
 from vitreous.report.guard import Guard
 from vitreous.report.verdicts import SIGNS, Judgement, warnings
 from vitreous.storage.atomic_files import explain_write_errors
 
-COLOURS = {"supported": "green", "refuted": "red", "inconclusive": "yellow"}
-FIELDS = (
-    "claim", "paper", "verdict", "sentence", "part", "says", "effect", "low", "high", "side",
-    "threshold", "reported", "trainings", "so", "data", "scale", "missing", "notes",
-)  # fmt: skip
-"""Columns of the CSV table; a row is one part of a claim."""
+COLOURS = {
+    "reproduced": "green",
+    "weaker": "cyan",
+    "mixed": "yellow",
+    "no effect": "magenta",
+    "opposite": "red",
+    "holds untrained": "blue",
+    "undecided": "bright_black",
+    "not testable here": "bright_black",
+    "identity": "green",
+}
+DECIDED = tuple(each for each in OUTCOMES if each not in ("undecided", "not testable here"))
 
 
 def judge_folder(
     folder: Path,
     only: str | None,
     roles: Sequence[str],
-    out: Path | None,
-    table: Path | None,
+    out: Sequence[Path],
+    everything: bool,
     console: Console,
 ) -> None:
     """Judge the results saved in a folder, print the verdicts and write what is asked for.
@@ -55,16 +63,18 @@ def judge_folder(
         Ids of claims, separated by commas (default: all).
     roles
         What models are, as `NAME=FACTS`.
-    out, table
-        Where to write the page and the CSV table, if at all.
+    out
+        Files to write: a page (.html), a table (.csv) or all of it as data (.json).
+    everything
+        Print every claim, not only those that were decided.
     console
         Where to print.
     """
-    if out is not None:
-        check_report_path(out)
-    every = claims.every()
-    wanted = every if only is None else [find(every, id) for id in parse_ids(only)]
-    evidence = load(folder, parse_roles(roles))
+    for path in out:
+        _check_ending(path)
+    every = claims.every_claim()
+    wanted = every if only is None else [find_claim(every, id) for id in parse_ids(only)]
+    evidence = load_evidence(folder, parse_roles(roles))
     for sentence in warnings(evidence.not_judged):
         console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
     if not evidence.items:
@@ -74,22 +84,32 @@ def judge_folder(
     verdicts = judge(evidence, wanted)
     guard = Guard()
     note_failures(verdicts, guard)
-    written = []
-    if table is not None:
-        with explain_write_errors(table):
-            table.parent.mkdir(parents=True, exist_ok=True)
-            table.write_text(verdicts_csv(verdicts), encoding="utf-8")
-        written.append(table)
     what = "The table on the terminal"
-    guard.run(what, lambda: print_verdicts(verdicts, console), lambda _: None)
-    if out is not None:
-        from vitreous.report.page import write  # charts come with it, which a table does not need
-
-        judgement = Judgement(verdicts, evidence.items)
-        written.insert(0, write(Inspection({}), out, judgement=judgement, guard=guard))
-    if written:
-        console.print(f"Wrote {', '.join(map(str, written))}", highlight=False, soft_wrap=True)
+    show_all = everything or only is not None
+    guard.run(what, lambda: print_verdicts(verdicts, console, show_all), lambda _: None)
+    for path in out:
+        _write(path, Judgement(verdicts, evidence.items), guard)
+    if out:
+        console.print(f"Wrote {', '.join(map(str, out))}", highlight=False, soft_wrap=True)
     guard.check()
+
+
+def _check_ending(path: Path) -> None:
+    if path.suffix.lower() not in (".csv", ".json"):
+        check_report_path(path)
+
+
+def _write(path: Path, judgement: Judgement, guard: Guard) -> None:
+    ending = path.suffix.lower()
+    if ending in (".csv", ".json"):
+        text = (verdicts_csv if ending == ".csv" else verdicts_json)(judgement.verdicts)
+        with explain_write_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return
+    from vitreous.report.page import write  # charts come with it, which a table does not need
+
+    write(Inspection({}), path, judgement=judgement, guard=guard)
 
 
 def note_failures(verdicts: Sequence[Verdict], guard: Guard) -> None:
@@ -109,75 +129,141 @@ def parse_ids(text: str) -> list[str]:
 
 def judge_inspection(inspection: Inspection, roles: Mapping[str, str]) -> Judgement | None:
     """Judge all claims on an inspection; None if none of them could be judged."""
-    evidence = judged(inspection, roles)
-    judgement = Judgement(judge(evidence, claims.every()), evidence.items, inspected=True)
+    evidence = evidence_of(inspection, roles)
+    verdicts = judge(evidence, claims.every_claim())
+    judgement = Judgement(verdicts, evidence.items, inspected=True)
     return judgement if judgement.measured else None
 
 
-def print_verdicts(verdicts: Sequence[Verdict], console: Console | None = None) -> None:
-    """Print a table with a row for each claim, and a paragraph on all of them."""
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("claim", no_wrap=True)
-    table.add_column("", ratio=1)
-    table.add_column("verdict", no_wrap=True)
-    for name in ("effect", "threshold", "paper", "trainings"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for verdict in verdicts:
-        table.add_row(*_cells(verdict))
+def print_verdicts(
+    verdicts: Sequence[Verdict], console: Console | None = None, everything: bool = True
+) -> None:
+    """Print the verdicts, grouped by outcome, what was decided first.
+
+    Parameters
+    ----------
+    verdicts
+        In any order.
+    console
+        Where to print (default: standard output).
+    everything
+        Also print what is undecided, not testable or not measured, and every note.
+    """
     console = console or Console()
-    console.print(table)
+    console.print(summarise(verdicts), highlight=False, markup=False)
     console.print()
-    console.print(summary(verdicts), highlight=False, markup=False)
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for ratio in (None, 1, None, None):
+        table.add_column(ratio=ratio, no_wrap=ratio is None)
+    for outcome in OUTCOMES if everything else DECIDED:
+        group = [v for v in verdicts if v.outcome == outcome and (everything or v.measured)]
+        if not group:
+            continue
+        heading = f"{SIGNS[outcome]} {outcome} ({len(group)})"
+        table.add_row(Text(heading, f"bold {COLOURS[outcome]}"), "", "", "")
+        for verdict in group:
+            table.add_row(*_cells(verdict, everything))
+    console.print(table)
+    hidden = sum(v.outcome not in DECIDED or not v.measured for v in verdicts)
+    if hidden and not everything:
+        console.print(
+            f"\n{hidden} more are undecided, not testable here or not measured; --all shows them.",
+            style="dim",
+            highlight=False,
+        )
 
 
-def _cells(verdict: Verdict) -> Iterable[Text]:
-    """Yield the cells of a claim's row."""
-    part, claim = verdict.deciding, verdict.claim
-    sentence = Text(claim.sentence)
-    if part is not None:
-        judged_parts = [each.outcome for each in verdict.parts if each.outcome is not None]
-        held = f" ({judged_parts.count('supported')} of {len(judged_parts)} parts hold)"
-        sentence.append(f"\n{part.says}{held if len(judged_parts) > 1 else ''}", "dim")
-    for note in verdict.notes:
-        sentence.append(f"\n{note}", "yellow")
+def _cells(verdict: Verdict, everything: bool) -> Iterable[Text]:
+    """Yield the cells of a claim's row: id, sentence, effect, how much of the paper's."""
+    main, claim = verdict.main, verdict.claim
+    sentence = Text(claim.sentence, no_wrap=not everything, overflow="ellipsis")
+    if everything:
+        sentence.append(_details(verdict), "dim")
+    yield Text(f"  {claim.id}", "cyan")
+    yield sentence
+    effect = share = ""
+    if main is not None and isfinite(main.measured.value):
+        ends = f"[{short_number(main.measured.low)}, {short_number(main.measured.high)}]"
+        effect = f"{short_number(main.measured.value)} {ends}"
+        if main.share_of_paper is not None:
+            share = f"{main.share_of_paper:.0%} of the paper's"
+    yield Text(effect)
+    yield Text(" · ".join(filter(None, [share, "seen once" if verdict.seen_once else ""])), "dim")
+
+
+def _details(verdict: Verdict) -> str:
+    lines = []
+    if verdict.main is not None:
+        supporting = verdict.supporting
+        agree = f" ({verdict.agreeing} of {len(supporting)} others agree)" if supporting else ""
+        lines.append(f"{verdict.main.label}{agree}")
+    lines += verdict.notes
     if verdict.missing:
         first, *others = map(need_text, verdict.missing)
         more = f" and {len(others)} more" if others else ""
-        sentence.append(f"\nMissing: {first}{more}. {verdict.command} measures it.", "yellow")
-    if claim.withdrawn:
-        sentence.append(f"\nWithdrawn: {claim.withdrawn}", "red")
-    yield Text(claim.id, "cyan")
-    yield sentence
-    yield Text(f"{SIGNS[verdict.outcome]} {verdict.outcome}", COLOURS[verdict.outcome])
-    effect = threshold = paper = ""
-    if part is not None:
-        threshold = f"{threshold_sign(part)} {short_number(part.threshold)}"
-        paper = short_number(part.paper)
-        if isfinite(part.effect):
-            interval = f"[{short_number(part.low)}, {short_number(part.high)}]"
-            effect = f"{short_number(part.effect)} {interval}"
-    yield Text(effect)
-    yield Text(threshold)
-    yield Text(paper)
-    yield Text(str(verdict.seeds or ""))
+        lines.append(f"Missing: {first}{more}. {verdict.command} measures it.")
+    if verdict.claim.withdrawn:
+        lines.append(f"Withdrawn: {verdict.claim.withdrawn}")
+    return "".join(f"\n{line}" for line in lines)
+
+
+def verdict_rows(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """Return one row for each effect of each claim, numbers with all their digits."""
+    rows = []
+    for verdict in verdicts:
+        claim = verdict.claim
+        for number, effect in enumerate(verdict.effects, 1):
+            rows.append(
+                {
+                    "claim": claim.id,
+                    "paper": f"{claim.paper.authors} ({claim.paper.year})",
+                    "verdict": verdict.outcome,
+                    "seen_once": verdict.seen_once,
+                    "survives_holm": verdict.survives,
+                    "withdrawn": bool(claim.withdrawn),
+                    "sentence": claim.sentence,
+                    "effect": number,
+                    "role": _role(verdict, effect),
+                    "label": effect.label,
+                    "value": _number(effect.measured.value),
+                    "low": _number(effect.measured.low),
+                    "high": _number(effect.measured.high),
+                    "null": effect.null,
+                    "direction": effect.direction or "",
+                    "threshold": effect.threshold if effect.direction else None,
+                    "reported": effect.paper,
+                    "untrained": None if effect.control is None else _number(effect.control.value),
+                    "trainings": effect.seeds,
+                    "outcome": effect.outcome or "noted",
+                    "data": verdict.data,
+                    "scale": verdict.scale,
+                    "missing": "; ".join(map(str, verdict.missing)),
+                    "notes": "; ".join(verdict.notes),
+                }
+            )
+    return rows
+
+
+def _role(verdict: Verdict, effect: Effect) -> str:
+    if effect.direction is None:
+        return "noted"
+    return "main" if effect is verdict.main else "supporting"
+
+
+def _number(value: float) -> float | None:
+    return value if isfinite(value) else None
 
 
 def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
-    """Return all parts of all claims as CSV, numbers with all their digits."""
+    """Return `verdict_rows` as CSV."""
     text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(FIELDS)
-    for verdict in verdicts:
-        claim = verdict.claim
-        source = f"{claim.paper.authors} ({claim.paper.year})"
-        missing, notes = "; ".join(map(str, verdict.missing)), "; ".join(verdict.notes)
-        for number, part in enumerate(verdict.parts, 1):
-            side = threshold_sign(part) if part.threshold is not None else ""
-            effects = (part.effect, part.low, part.high)
-            writer.writerow([
-                claim.id, source, verdict.outcome, claim.sentence, number, part.says,
-                *(None if isnan(value) else value for value in effects),
-                side, part.threshold, part.paper, part.seeds, part.outcome or "noted",
-                verdict.data, verdict.scale, missing, notes,
-            ])  # fmt: skip
+    rows = verdict_rows(verdicts)
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return text.getvalue()
+
+
+def verdicts_json(verdicts: Sequence[Verdict]) -> str:
+    """Return `verdict_rows` as JSON."""
+    return json.dumps(verdict_rows(verdicts), indent=1, ensure_ascii=False) + "\n"

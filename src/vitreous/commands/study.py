@@ -76,7 +76,8 @@ def run_study(
         executor=executor, address=address, dry_run=dry_run, console=console(), until=until,
     )  # fmt: skip
     if ids:
-        judge_folder(out, ",".join(ids), (), out / "verdicts.html", out / "verdicts.csv", console())
+        files = (out / "verdicts.html", out / "verdicts.csv")
+        judge_folder(out, ",".join(ids), (), files, False, console())
     if failed:
         raise conduct.CellsFailed(failed, out)
 

@@ -22,6 +22,7 @@ from vitreous.results.files import (
     remove_old_data,
 )
 from vitreous.specimen.anatomy import Anatomy
+from vitreous.specimen.specimen import Specimen
 from vitreous.storage.atomic_files import (
     Damaged,
     explain_write_errors,
@@ -153,6 +154,13 @@ def _names(home: Path) -> set[str]:
         return set()
 
 
+def _recorded_build(specimen: Specimen) -> dict[str, Any] | None:
+    """Name and pooling of a network of ours, by which claims know what it is."""
+    if specimen.build is None or specimen.edits:
+        return None
+    return {name: specimen.build[name] for name in ("name", "pool") if name in specimen.build}
+
+
 def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict[str, Any]:
     """What produced a result, for its `about`: models, data, seed, versions and date."""
     data = setting.data
@@ -161,6 +169,7 @@ def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict
             each.name: {
                 "fingerprint": each.fingerprint,
                 "weights": each.specimen.weights,
+                "build": _recorded_build(each.specimen),
                 "image": list(each.specimen.anatomy.image),
                 "parameters": each.specimen.anatomy.parameters,
                 "edits": list(each.specimen.edits),

@@ -1,70 +1,75 @@
-"""One effect of a claim: in words with its numbers, and as a small picture beside its threshold."""
+"""One effect of a claim: in words with its numbers, and as a small picture beside null and paper."""
 
 from __future__ import annotations
 
-from math import isfinite, isnan
+from math import isfinite
 
-from vitreous.claims.claim import Part
+from vitreous.claims.effects import Effect
 from vitreous.results.words import escape, format_estimate, format_number
 
 WIDTH, HEIGHT, EDGE = 300, 66, 10
-"""Of the picture, and what is left free at its sides."""
+"""Of the picture, and its margin."""
 AXIS, ABOVE, BELOW = 34, 14, 58
-"""Heights of the effect, of what is written above it and below it."""
+"""Heights of the effect, of the text above it and of that below it."""
 FAR = 3
-"""The paper's number is drawn in its place up to so many widths of the rest away; beyond, an arrow points to it."""
+"""Beyond so many widths of everything else the paper's number is an arrow at the edge."""
 LETTER = 6.4
 """Width of a letter, roughly."""
 
 
 def given(value: float) -> str:
-    """A number that somebody wrote down, as they did: 2, not 2.00."""
-    return f"{value:,.6g}".replace("-", "−")
+    """A number from a paper or a criterion, as it was written: 2, not 2.00."""
+    return f"{value:,.4g}".replace("-", "−")
 
 
-def wanted(part: Part) -> str:
-    """A threshold in words."""
-    if part.threshold is None:
+def measured(effect: Effect) -> str:
+    """The number and its interval; an exact number has none."""
+    found = effect.measured
+    if found.low == found.value == found.high:
+        return format_number(found.value)
+    return format_estimate(found.value, found.low, found.high)
+
+
+def in_words(effect: Effect, mark: str = "{}") -> str:
+    """The effect as a line: `error of ViT minus error of ResNet: 4.2 (3.1 to 5.4); paper 16.2`.
+
+    `mark` goes around the number.
+    """
+    text = f"{escape(effect.label)}: {mark.format(measured(effect))}"
+    if effect.paper is not None:
+        text += f"; paper {given(effect.paper)}"
+    if effect.share_of_paper is not None:
+        text += f" ({effect.share_of_paper:.0%} of its effect)"
+    if effect.control is not None and isfinite(effect.control.value):
+        text += f"; untrained {format_number(effect.control.value)}"
+    return text
+
+
+def picture(effect: Effect) -> str:
+    """Point and interval beside the null, the paper's number, and the side that counts as reproduced."""
+    if effect.direction is None or not isfinite(effect.measured.value):
         return ""
-    return f"{part.asks} {given(part.threshold)}"
-
-
-def found(part: Part) -> str:
-    """The number and its interval, which an exact one has not."""
-    exact = part.low == part.effect == part.high
-    return (
-        format_number(part.effect) if exact else format_estimate(part.effect, part.low, part.high)
-    )
-
-
-def told(part: Part, mark: str = "{}") -> str:
-    """`error of ViT minus error of ResNet: 4.2 (3.1 to 5.4), at least 2 wanted; paper 16.2`; `mark` goes around the
-    number."""
-    said = f"{escape(part.says)}: {mark.format(found(part))}"
-    said += f", {wanted(part)} wanted" if part.threshold is not None else ""
-    return said + (f"; paper {given(part.paper)}" if part.paper is not None else "")
-
-
-def picture(part: Part) -> str:
-    """Point, interval, threshold, the side that counts, and the paper's number. Nothing without a threshold."""
-    if part.threshold is None or not isfinite(part.effect):
-        return ""
-    scale = _Scale(part)
+    scale = _Scale(effect)
     at = scale.place
-    line = at(part.threshold)
-    start, end = (line, WIDTH - EDGE) if part.side == "at least" else (EDGE, line)
-    low, high = (at(part.effect if isnan(each) else each) for each in (part.low, part.high))
+    if effect.direction == "within":
+        assert effect.bound is not None
+        start, end = at(effect.null - effect.bound), at(effect.null + effect.bound)
+    else:
+        line = at(effect.threshold)
+        start, end = (line, WIDTH - EDGE) if effect.sign > 0 else (EDGE, line)
+    low, high = at(effect.measured.low), at(effect.measured.high)
+    outcome = (effect.outcome or "noted").replace(" ", "-")
     lines = [
-        f'<svg class="effect outcome-{part.outcome}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{told(part)}">',
-        f'<rect class="counts" x="{start:.1f}" y="20" width="{max(end - start, 0):.1f}" height="28"/>',
+        f'<svg class="effect outcome-{outcome}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{in_words(effect)}">',
+        f'<rect class="counts" x="{start:.1f}" y="20" width="{max(end - start, 0):.1f}" '
+        'height="28"/>',
         f'<path class="axis" d="M{EDGE} {AXIS}H{WIDTH - EDGE}"/>',
-        f'<path class="threshold" d="M{line:.1f} 18V48"/>',
-        _words(line, BELOW, threshold_sign(part) + " " + given(part.threshold), "asked"),
-        *_nothing(part, scale),
-        *_paper(part, scale),
-        f'<path class="interval" d="M{low:.1f} {AXIS}H{high:.1f}M{low:.1f} {AXIS - 5}v10M{high:.1f} {AXIS - 5}v10"/>',
-        f'<circle class="point" cx="{at(part.effect):.1f}" cy="{AXIS}" r="5"/>',
+        *_null(effect, scale),
+        *_paper(effect, scale),
+        f'<path class="interval" d="M{low:.1f} {AXIS}H{high:.1f}M{low:.1f} {AXIS - 5}v10'
+        f'M{high:.1f} {AXIS - 5}v10"/>',
+        f'<circle class="point" cx="{at(effect.measured.value):.1f}" cy="{AXIS}" r="5"/>',
         "</svg>",
     ]
     return "".join(lines)
@@ -73,71 +78,52 @@ def picture(part: Part) -> str:
 class _Scale:
     """Where a number lies in the picture."""
 
-    def __init__(self, part: Part) -> None:
-        assert part.threshold is not None
-        own = [
-            part.effect,
-            part.low,
-            part.high,
-            part.threshold,
-            *([] if part.versus is None else [part.versus]),
-        ]
-        known = [each for each in own if isfinite(each)]
+    def __init__(self, effect: Effect) -> None:
+        found = effect.measured
+        shown = [found.value, found.low, found.high, effect.null, effect.threshold]
+        if effect.direction == "within" and effect.bound is not None:
+            shown += [effect.null - effect.bound, effect.null + effect.bound]
+        known = [each for each in shown if isfinite(each)]
         low, high = min(known), max(known)
         width = high - low or abs(high) or 1.0
-        self.paper_is_near = (
-            part.paper is not None and low - FAR * width <= part.paper <= high + FAR * width
-        )
-        if part.paper is not None and self.paper_is_near:
-            low, high = min(low, part.paper), max(high, part.paper)
+        paper = effect.paper
+        self.paper_is_near = paper is not None and low - FAR * width <= paper <= high + FAR * width
+        if paper is not None and self.paper_is_near:
+            low, high = min(low, paper), max(high, paper)
         width = high - low or abs(high) or 1.0
-        ends = (
-            (0.08, 0.2) if part.side == "at least" else (0.2, 0.08)
-        )  # the side that counts is to be seen
-        self.low, self.high = low - ends[0] * width, high + ends[1] * width
+        self.low, self.high = low - 0.12 * width, high + 0.12 * width
 
     def place(self, value: float) -> float:
         share = (value - self.low) / (self.high - self.low)
         return EDGE + min(max(share, 0.0), 1.0) * (WIDTH - 2 * EDGE)
 
 
-def _nothing(part: Part, scale: _Scale) -> list[str]:
-    """Where there would be no effect, if that is another place than the threshold; its number where there is room."""
-    if part.versus is None or part.versus == part.threshold:
-        return []
-    assert part.threshold is not None
-    here, line = scale.place(part.versus), scale.place(part.threshold)
-    room = abs(here - line) > LETTER * (len(given(part.threshold)) + 6) / 2 + 12
+def _null(effect: Effect, scale: _Scale) -> list[str]:
+    """A dotted line where there would be no effect."""
+    here = scale.place(effect.null)
     return [
-        f'<path class="nothing" d="M{here:.1f} 24V44"/>',
-        _words(here, BELOW, given(part.versus)) if room else "",
+        f'<path class="nothing" d="M{here:.1f} 20V48"/>',
+        _text(here, BELOW, f"no effect {given(effect.null)}"),
     ]
 
 
-def _paper(part: Part, scale: _Scale) -> list[str]:
-    """A diamond where the paper's number lies; an arrow at the edge if that is too far away."""
-    if part.paper is None:
+def _paper(effect: Effect, scale: _Scale) -> list[str]:
+    """A diamond at the paper's number, or an arrow at the edge if that is far away."""
+    if effect.paper is None:
         return []
-    said = f"paper {given(part.paper)}"
+    label = f"paper {given(effect.paper)}"
     if scale.paper_is_near:
-        x = scale.place(part.paper)
-        return [
-            f'<path class="reported" d="M{x:.1f} {AXIS - 6}l6 6l-6 6l-6 -6z"/>',
-            _words(x, ABOVE, said),
-        ]
-    right = part.paper > scale.high
+        x = scale.place(effect.paper)
+        diamond = f'<path class="reported" d="M{x:.1f} {AXIS - 6}l6 6l-6 6l-6 -6z"/>'
+        return [diamond, _text(x, ABOVE, label)]
+    right = effect.paper > scale.high
     x, way = (WIDTH - EDGE, -7) if right else (EDGE, 7)
     arrow = f'<path class="reported" d="M{x} {AXIS}l{way} -5v10z"/>'
-    return [arrow, _words(x, ABOVE, f"{said} →" if right else f"← {said}")]
+    return [arrow, _text(x, ABOVE, f"{label} →" if right else f"← {label}")]
 
 
-def _words(x: float, y: int, said: str, kind: str = "beside") -> str:
+def _text(x: float, y: int, text: str) -> str:
     """Centred where there is room, else moved inside."""
-    half = LETTER * len(said) / 2
+    half = LETTER * len(text) / 2
     x = min(max(x, half + 1), WIDTH - half - 1)
-    return f'<text class="{kind}" x="{x:.1f}" y="{y}" text-anchor="middle">{escape(said)}</text>'
-
-
-def threshold_sign(part: Part) -> str:
-    """Return how an effect has to compare with its threshold: ≥, >, ≤ or <."""
-    return {"at least": "≥>", "at most": "≤<"}[part.side][part.strict]
+    return f'<text class="beside" x="{x:.1f}" y="{y}" text-anchor="middle">{escape(text)}</text>'

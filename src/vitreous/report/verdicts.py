@@ -1,207 +1,206 @@
-"""What the findings of the papers come to on what was measured: a paragraph, then every verdict, paper by paper.
+"""The papers' findings, judged on what was measured: summary, forest plot, then every verdict by paper.
 
-What could be judged stands open; what could not, for want of models or measurements, is a list at the end of its paper
-that says what is missing. Everything is in the page, and the script that filters only hides.
+Claims that could not be judged are listed at the end of their paper, with what is missing. Everything
+is in the page, and the script that filters only hides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from math import isfinite
 
-from vitreous.claims.claim import Claim, Outcome, Paper, Part, Verdict
+from vitreous.claims.book import Paper
 from vitreous.claims.conflicts import concerning
+from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import EvidenceItem, Need, Scale
-from vitreous.claims.facts import same_facts
-from vitreous.claims.facts import describe_facts
+from vitreous.claims.facts import describe_facts, same_facts
 from vitreous.claims.loading import RANDOM
-from vitreous.claims.together import OUTCOMES, of_chance
+from vitreous.claims.verdicts import (
+    ENOUGH_SEEDS,
+    OUTCOMES,
+    Outcome,
+    Verdict,
+    by_paper,
+    count_outcomes,
+    sentences_on_chance,
+)
 from vitreous.measure import analyses
-from vitreous.report import effect
+from vitreous.report import effect as drawing
+from vitreous.report.forest import forest
 from vitreous.report.guard import Guard
 from vitreous.results.words import escape, join_words, plural
 
-SIGNS: dict[Outcome, str] = {"supported": "✓", "refuted": "✗", "inconclusive": "?"}
+SIGNS: dict[Outcome, str] = {
+    "reproduced": "✓",
+    "weaker": "◐",
+    "mixed": "±",
+    "no effect": "0",
+    "opposite": "✗",
+    "holds untrained": "◇",
+    "undecided": "?",
+    "not testable here": "–",
+    "identity": "=",
+}
+MEANINGS: dict[Outcome, str] = {
+    "reproduced": "the paper's direction for certain, at least half of its size, not there before training",
+    "weaker": "the paper's direction for certain, less than half of its size",
+    "mixed": "as the paper has it, but a supporting effect is certainly the other way",
+    "no effect": "the interval holds no effect and excludes half of the paper's",
+    "opposite": "certainly the other way",
+    "holds untrained": "untrained networks show it just as well",
+    "undecided": "too few images or trainings to tell",
+    "not testable here": "a precondition is not met",
+    "identity": "exact, and computed",
+}
 SCALES: dict[Scale, str] = {
-    "sanity": "the embedded world", "ten": "few classes", "hundred": "many classes",
-}  # fmt: skip
-STRIKING = 3
+    "sanity": "the embedded world",
+    "ten": "few classes",
+    "hundred": "many classes",
+}
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Verdicts, and what they rest on."""
+    """Verdicts, and the evidence they rest on.
+
+    `inspected` says whether they are of an inspection, to which measurements can be added.
+    """
 
     verdicts: Sequence[Verdict]
-    exhibits: Sequence[EvidenceItem]
+    items: Sequence[EvidenceItem]
     inspected: bool = False
-    """Whether they are of an inspection, which can be asked more questions."""
 
     @property
     def measured(self) -> list[Verdict]:
-        """Those for which everything was there."""
-        return [verdict for verdict in self.verdicts if not verdict.lacking]
+        """Those whose main effect could be computed."""
+        return [verdict for verdict in self.verdicts if verdict.measured]
 
 
 def papers(judgement: Judgement) -> dict[Paper, list[Verdict]]:
     """Verdicts by paper, in their order."""
-    return {
-        paper: list(own)
-        for paper, own in groupby(judgement.verdicts, key=lambda verdict: verdict.claim.paper)
-    }
+    return by_paper(judgement.verdicts)
 
 
 def lines(judgement: Judgement, guard: Guard) -> list[str]:
-    """The section."""
-    found = ['<section id="verdicts" class="card"><h2>What the papers found, judged here</h2>']
+    """The section on verdicts, as lines of HTML."""
+    html = ['<section id="verdicts" class="card"><h2>The papers\' findings, judged here</h2>']
     for what, make in (
-        ("The paragraph on the verdicts", _paragraph), ("The clearest verdicts", _clearest),
-        ("The caveat on the verdicts", _caveat), ("The table of verdicts", _tally),
-        ("The models of the verdicts", _who), ("The filters of the verdicts", _filters),
-    ):  # fmt: skip
-        found += guard.lines(what, make, judgement)
-    found.append("</section>")
+        ("The paragraph on the verdicts", _paragraph),
+        ("The caveat on the verdicts", _caveat),
+        ("The forest plot", _forest),
+        ("The table of verdicts", _tally),
+        ("The models of the verdicts", _who),
+        ("The filters of the verdicts", _filters),
+    ):
+        html += guard.lines(what, make, judgement)
+    html.append("</section>")
     for paper, verdicts in papers(judgement).items():
-        found += guard.lines(
-            f"The verdicts on {paper.key}", _of_paper, paper, verdicts, judgement, guard
-        )
-    return found
+        what = f"The verdicts on {paper.key}"
+        html += guard.lines(what, _of_paper, paper, verdicts, judgement, guard)
+    return html
 
 
 def _paragraph(judgement: Judgement) -> list[str]:
-    counted, *rest = sentences(judgement)
-    return [f"<p>{' '.join([counted, *map(escape, of_chance(judgement.measured)), *rest])}</p>"]
+    sentences = [*summary_sentences(judgement), *sentences_on_chance(judgement.measured)]
+    return [f"<p>{escape(' '.join(sentences))}</p>"]
 
 
-def _clearest(judgement: Judgement) -> list[str]:
-    clearest = [
-        f'<li>{badge(verdict.outcome)} <a class="id" href="#{verdict.claim.id}">{verdict.claim.id}</a> '
-        f'{escape(verdict.claim.sentence)} <span class="quiet">{effect.told(part)}.</span></li>'
-        for verdict, part in striking(judgement.measured)
-    ]
-    return (
-        ['<p class="clearest">The clearest:</p><ul class="clearest">', *clearest, "</ul>"]
-        if clearest
-        else []
-    )
-
-
-def sentences(judgement: Judgement) -> Iterator[str]:
-    """How many could be judged, and which way."""
+def summary_sentences(judgement: Judgement) -> list[str]:
+    """How many findings could be judged, and how many have which verdict."""
     measured, total = judgement.measured, len(judgement.verdicts)
-    count = {
-        outcome: sum(verdict.outcome == outcome for verdict in measured) for outcome in OUTCOMES
-    }
-    which = join_words(
-        [f"{n} {'is' if n == 1 else 'are'} {outcome}" for outcome, n in count.items() if n]
-    )
-    yield (
-        f"{len(measured) or 'None'} of {'the ' if total > 1 else ''}{plural(total, 'finding')} could be judged on "
-        f"what was measured{': ' if which else ''}{which}."
-    )
+    counts = count_outcomes(measured)
+    which = join_words([f"{count} {outcome}" for outcome, count in counts.items()])
+    sentences = [
+        f"{len(measured) or 'None'} of {plural(total, 'finding')} could be judged"
+        f"{': ' if which else ''}{which}."
+    ]
     if rest := total - len(measured):
-        yield f"The other {rest} need{'s' * (rest == 1)} models or measurements that are not here."
+        sentences.append(
+            f"The other {rest} need{'s' * (rest == 1)} models or measurements that are not here."
+        )
+    return sentences
 
 
 def summary_text(judgement: Judgement) -> str:
-    """Return the sentences on all verdicts and the clearest of them, for the terminal."""
-    clearest = [
-        f"{verdict.claim.id} {verdict.outcome}" for verdict, _ in striking(judgement.measured)
-    ]
-    return " ".join(
-        [*sentences(judgement), *([f"The clearest: {', '.join(clearest)}."] if clearest else [])]
-    )
-
-
-def striking(verdicts: Sequence[Verdict]) -> list[tuple[Verdict, Part]]:
-    """The verdicts whose effect is farthest from its threshold, in widths of its interval; one of each kind at least,
-    and no withdrawn one."""
-    ranked: list[tuple[float, Verdict, Part]] = []
-    for verdict in verdicts:
-        part = verdict.deciding
-        if (
-            part is None
-            or part.threshold is None
-            or verdict.claim.withdrawn
-            or verdict.outcome == "inconclusive"
-        ):
-            continue
-        width = part.high - part.low
-        if isfinite(width) and width > 0:
-            ranked.append((abs(part.effect - part.threshold) / width, verdict, part))
-    ranked.sort(key=lambda each: -each[0])
-    firsts = [
-        next((each for each in ranked if each[1].outcome == outcome), None) for outcome in OUTCOMES
-    ]
-    chosen = [each for each in firsts if each is not None]
-    chosen += [each for each in ranked if each not in chosen][: STRIKING - len(chosen)]
-    return [(verdict, part) for _, verdict, part in chosen]
+    """The same for a terminal."""
+    return " ".join(summary_sentences(judgement))
 
 
 def _caveat(judgement: Judgement) -> list[str]:
-    if not any(verdict.scale == "sanity" for verdict in judgement.measured):
+    caveats = []
+    if any(verdict.scale == "sanity" for verdict in judgement.measured):
+        caveats.append(
+            "These are small models on generated images: they show that a mechanism works, not "
+            "that a finding of a paper holds or fails."
+        )
+    if any(verdict.seen_once for verdict in judgement.measured):
+        caveats.append(
+            f"“Seen once” marks verdicts from fewer than {ENOUGH_SEEDS} trainings. One training "
+            "refutes nothing."
+        )
+    return [f'<p class="quiet">{caveat}</p>' for caveat in caveats]
+
+
+def _forest(judgement: Judgement) -> list[str]:
+    plot = forest(judgement.measured)
+    if not plot:
         return []
     return [
-        '<p class="quiet">These are small models on generated images. A finding that is refuted here does not show at '
-        "this scale, which does not make the paper wrong; nor is one that is supported proven beyond it.</p>"
+        '<p class="read"><b>How to read the plot.</b> Each row is the main effect of a finding with its '
+        "95 % interval: 0 is no effect, 1 the paper's value, or the size that matters where the paper "
+        "has no number. Open marks have neither; only their direction counts. Click a row to see the "
+        "finding.</p>",
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Forest plot">{plot}</div>',
     ]
 
 
 def _tally(judgement: Judgement) -> list[str]:
-    """A row for each paper."""
-    heads = "".join(f'<th scope="col" class="number">{badge(outcome)}</th>' for outcome in OUTCOMES)
+    """How many findings have which verdict, by paper."""
+    shown = list(count_outcomes(judgement.measured))
+    heads = "".join(
+        f'<th scope="col" class="number" title="{MEANINGS[outcome]}">{badge(outcome)}</th>'
+        for outcome in shown
+    )
     rows = ""
     for paper, verdicts in papers(judgement).items():
-        known = [verdict for verdict in verdicts if not verdict.lacking]
+        known = [verdict for verdict in verdicts if verdict.measured]
         cells = "".join(
             f'<td class="number">{sum(verdict.outcome == outcome for verdict in known)}</td>'
-            for outcome in OUTCOMES
+            for outcome in shown
         )
         rows += (
-            f'<tr><th scope="row"><a href="#verdicts-{paper.key}">{escape(paper.authors)} ({paper.year})</a></th>'
-            f'{cells}<td class="number quiet">{len(verdicts) - len(known)}</td></tr>'
+            f'<tr><th scope="row"><a href="#verdicts-{paper.key}">{escape(paper.authors)} '
+            f'({paper.year})</a></th>{cells}<td class="number quiet">{len(verdicts) - len(known)}'
+            "</td></tr>"
         )
     return [
-        '<div class="scroll" tabindex="0" role="region" aria-label="Verdicts by paper"><table class="tally"><thead><tr>'
-        f'<th scope="col">paper</th>{heads}<th scope="col" class="number">not measured</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
+        '<div class="scroll" tabindex="0" role="region" aria-label="Verdicts by paper">'
+        f'<table class="tally"><thead><tr><th scope="col">paper</th>{heads}'
+        f'<th scope="col" class="number">not measured</th></tr></thead><tbody>{rows}</tbody>'
+        "</table></div>"
     ]
 
 
 def _who(judgement: Judgement) -> list[str]:
-    """Which models stand for those that the claims speak of, and on which images."""
+    """Which models stand for those of the claims, and on which images."""
     roles: dict[str, list[str]] = {}
-    for each in judgement.items:
-        facts = {
-            name: value
-            for name, value in each.facts.items()
-            if name not in ("seed", "data", "moment")
-        }
-        own = roles.setdefault(describe_facts(facts), [])
-        name = each.name.partition("@")[0]
-        own += [name] if name and name not in own else []
-    said = [
+    for item in judgement.items:
+        left_out = ("seed", "data", "moment")
+        facts = {name: value for name, value in item.facts.items() if name not in left_out}
+        names = roles.setdefault(describe_facts(facts), [])
+        name = item.name.partition("@")[0]
+        names += [name] if name and name not in names else []
+    known = [
         f"<b>{escape(role)}</b>" + _named(role, names)
         for role, names in roles.items()
         if role != "identities"
     ]
-    data = list(
-        dict.fromkeys(
-            str(each.facts["data"]) for each in judgement.items if each.facts.get("data")
-        )
-    )
-    shown = f"Judged on {escape(join_words(data))}." if data else ""
-    if len(said) > 8:
-        return [
-            f"<details><summary>{shown} {len(said)} kinds of models</summary><p>{', '.join(said)}</p></details>"
-        ]
-    return (
-        [f'<p class="quiet">{shown} In the words of the claims: {join_words(said)}.</p>']
-        if said
-        else []
-    )
+    data = dict.fromkeys(str(i.facts["data"]) for i in judgement.items if i.facts.get("data"))
+    images = f"Judged on {escape(join_words(list(data)))}." if data else ""
+    if len(known) > 8:
+        summary = f"{images} {len(known)} kinds of models"
+        return [f"<details><summary>{summary}</summary><p>{', '.join(known)}</p></details>"]
+    return [f'<p class="quiet">{images} Models: {join_words(known)}.</p>'] if known else []
 
 
 def _named(role: str, names: Sequence[str]) -> str:
@@ -210,24 +209,30 @@ def _named(role: str, names: Sequence[str]) -> str:
 
 
 def _filters(judgement: Judgement) -> list[str]:
-    """Shown by the script, which can use it."""
+    """Hidden until the script that uses them runs."""
     options = "".join(
         f'<option value="{paper.key}">{escape(paper.authors)} ({paper.year})</option>'
         for paper in papers(judgement)
     )
-    pressed = "".join(
-        f'<button type="button" class="chip" data-outcome="{outcome}" aria-pressed="false">{badge(outcome)}</button>'
+    chips = "".join(
+        f'<button type="button" class="chip" data-outcome="{outcome}" aria-pressed="false" '
+        f'title="{MEANINGS[outcome]}">{badge(outcome)}</button>'
         for outcome in OUTCOMES
     )
-    pressed += '<button type="button" class="chip" data-outcome="lacking" aria-pressed="false">not measured</button>'
+    chips += (
+        '<button type="button" class="chip" data-outcome="lacking" aria-pressed="false">'
+        "not measured</button>"
+    )
     return [
-        '<p class="read"><b>How to read the pictures.</b> The dot is what was measured and the bar its 95 % interval; '
-        "the upright line is what was wanted, with the side that counts shaded. ◇ is the paper's own number, a dotted "
-        "line where there would be no effect.</p>",
+        '<p class="read"><b>How to read the pictures.</b> The dot is the measured effect and the bar '
+        "its 95 % interval. The dotted line is no effect, ◇ the paper's number; the shaded side "
+        "counts as reproduced.</p>",
         '<div class="filters" role="search" aria-label="Filter verdicts" hidden>',
-        f'<label>Paper <select id="verdict-paper"><option value="">all</option>{options}</select></label>',
-        f'<div class="chips" role="group" aria-label="Only these verdicts">{pressed}</div>',
-        '<label>Text <input type="search" id="verdict-text" placeholder="attention, HDV-26 …"></label>',
+        f'<label>Paper <select id="verdict-paper"><option value="">all</option>{options}</select>'
+        "</label>",
+        f'<div class="chips" role="group" aria-label="Only these verdicts">{chips}</div>',
+        '<label>Text <input type="search" id="verdict-text" placeholder="attention, HDV-26 …">'
+        "</label>",
         '<output id="verdict-count" aria-live="polite"></output></div>',
     ]
 
@@ -235,55 +240,57 @@ def _filters(judgement: Judgement) -> list[str]:
 def _of_paper(
     paper: Paper, verdicts: Sequence[Verdict], judgement: Judgement, guard: Guard
 ) -> list[str]:
-    known = [verdict for verdict in verdicts if not verdict.lacking]
-    rest = [verdict for verdict in verdicts if verdict.lacking]
-    found = [
+    known = [verdict for verdict in verdicts if verdict.measured]
+    rest = [verdict for verdict in verdicts if not verdict.measured]
+    html = [
         f'<section class="card verdicts" id="verdicts-{paper.key}" data-paper="{paper.key}">',
         f"<h3>{escape(paper.authors)} ({paper.year})</h3>",
         f'<p class="quiet">{escape(paper.title)}, arXiv {escape(paper.arxiv)}</p>',
     ]
     for verdict in known:
-        found += guard.lines(f"The verdict on {verdict.claim.id}", _verdict, verdict)
+        html += guard.lines(f"The verdict on {verdict.claim.id}", _verdict, verdict)
     if rest:
         words = f"{plural(len(rest), 'finding')} not measured here"
-        found.append(f'<details class="lacking"><summary>{words}</summary><ul>')
+        html.append(f'<details class="lacking"><summary>{words}</summary><ul>')
         for verdict in rest:
-            found.append(
-                guard.text(f"The verdict on {verdict.claim.id}", _lack, verdict, judgement)
-            )
-        found.append("</ul></details>")
-    return [*found, "</section>"]
+            what = f"The verdict on {verdict.claim.id}"
+            html.append(guard.text(what, _unmeasured, verdict, judgement))
+        html.append("</ul></details>")
+    return [*html, "</section>"]
 
 
 def badge(outcome: Outcome) -> str:
     """Symbol, word and colour."""
-    return f'<span class="outcome outcome-{outcome}"><i aria-hidden="true">{SIGNS[outcome]}</i>{outcome}</span>'
+    kind = outcome.replace(" ", "-")
+    sign = SIGNS[outcome]
+    return f'<span class="outcome outcome-{kind}"><i aria-hidden="true">{sign}</i>{outcome}</span>'
 
 
 def _verdict(verdict: Verdict) -> list[str]:
-    """One that was judged."""
-    claim, part = verdict.claim, verdict.deciding
-    found = [
+    """A claim whose main effect was measured."""
+    claim, main = verdict.claim, verdict.main
+    html = [
         f'<article class="verdict" id="{claim.id}" data-outcome="{verdict.outcome}" '
         f'aria-label="{claim.id}: {verdict.outcome}">',
-        f'<p class="line">{badge(verdict.outcome)}<a class="id" href="#{claim.id}">{claim.id}</a>{_tags(claim)}</p>',
+        f'<p class="line">{badge(verdict.outcome)}<a class="id" href="#{claim.id}">{claim.id}</a>'
+        f"{_tags(verdict)}</p>",
         f"<h4>{escape(claim.sentence)}</h4>",
     ]
-    if part is not None:
-        found += [effect.picture(part), f'<p class="told">{effect.told(part, "<b>{}</b>")}</p>']
-    found += [f'<p class="told warned">{escape(note)}</p>' for note in verdict.notes]
-    found.append(f'<p class="quiet measured">{_basis(verdict)}</p>')
-    return [*found, *_more(verdict), "</article>"]
+    if main is not None:
+        words = drawing.in_words(main, "<b>{}</b>")
+        html += [drawing.picture(main), f'<p class="told">{words}</p>']
+    html += [f'<p class="told warned">{escape(note)}</p>' for note in verdict.notes]
+    html.append(f'<p class="quiet measured">{_basis(verdict)}</p>')
+    return [*html, *_more(verdict), "</article>"]
 
 
-def _tags(claim: Claim) -> str:
+def _tags(verdict: Verdict) -> str:
     """What a reader should know before believing it."""
+    claim = verdict.claim
     tags = ["withdrawn"] if claim.withdrawn else []
-    tags += (
-        [f"disputed: {', '.join(each.id for each in found)}"]
-        if (found := concerning(claim.id))
-        else []
-    )
+    tags += ["seen once"] if verdict.seen_once else []
+    tags += [] if verdict.survives else ["not certain among all findings (Holm)"]
+    tags += ["disputed"] if concerning(claim.id) else []
     tags += ["large scale in the paper"] if claim.large else []
     return "".join(f'<span class="tag">{escape(tag)}</span>' for tag in tags)
 
@@ -291,116 +298,113 @@ def _tags(claim: Claim) -> str:
 def _basis(verdict: Verdict) -> str:
     """What was measured, and at what scale."""
     needs = verdict.claim.needs(verdict.scale)
-    computed = all(need.result == "identities" for need in needs)
-    if computed:
+    if all(need.result == "identities" for need in needs):
         return "Computed exactly; no images, no training."
     models = list(dict.fromkeys(describe_facts(need.facts) for need in needs))
     results = list(dict.fromkeys(need.result.replace("_", " ") for need in needs))
-    shown = (
-        join_words(models)
-        if len(models) <= 4
-        else f"{models[0]}, {models[1]} and {len(models) - 2} more models"
-    )
+    shown = join_words(models)
+    if len(models) > 4:
+        shown = f"{models[0]}, {models[1]} and {len(models) - 2} more models"
     seeds = f"{plural(verdict.seeds, 'training')} of each" if verdict.seeds else ""
     where = f"{verdict.data} ({SCALES[verdict.scale]})" if verdict.data else ""
-    return escape(" · ".join(filter(None, [f"{join_words(results)} of {shown}", seeds, where])))
+    parts = [f"{join_words(results)} of {shown}", seeds, where]
+    return escape(" · ".join(filter(None, parts)))
 
 
 def _more(verdict: Verdict) -> list[str]:
-    """All parts, where it stands in the paper, and what does not agree with it."""
+    """All effects, the place in the paper, and what does not agree with it."""
     claim = verdict.claim
-    count = sum(part.threshold is not None for part in verdict.parts)
-    words = {1: "The numbers", 2: "Both parts"}.get(count, f"All {count} parts") + ", and the paper"
-    found = [f"<details><summary>{words}</summary>{_parts(verdict)}<dl>"]
-    found.append(f"<dt>in the paper</dt><dd>{escape(claim.place)}: {escape(claim.reported)}</dd>")
+    supporting = verdict.supporting
+    words = "The numbers, and the paper"
+    if supporting:
+        words = f"{verdict.agreeing} of {len(supporting)} supporting effects agree; the numbers, the paper"
+    html = [f"<details><summary>{words}</summary>{_effects(verdict)}<dl>"]
+    html.append(f"<dt>in the paper</dt><dd>{escape(claim.place)}: {escape(claim.reported)}</dd>")
+    if claim.requires:
+        requires = "; ".join(map(str, claim.requires))
+        html.append(f"<dt>only if</dt><dd>{escape(requires)}</dd>")
     if claim.withdrawn:
-        found.append(f"<dt>withdrawn</dt><dd>{escape(claim.withdrawn)}</dd>")
-    found += [
-        f"<dt>{each.id}</dt><dd>{escape(each.sentence)} <b>Here:</b> {escape(each.treated)}</dd>"
+        html.append(f"<dt>withdrawn</dt><dd>{escape(claim.withdrawn)}</dd>")
+    html += [
+        f"<dt>disputed</dt><dd>{escape(each.sentence)} <b>Here:</b> {escape(each.treated)}</dd>"
         for each in concerning(claim.id)
     ]
     if claim.large:
-        found.append(
-            "<dt>scale</dt><dd>The paper speaks of ImageNet or more; small data have an analogue only.</dd>"
+        html.append(
+            "<dt>scale</dt><dd>The paper speaks of ImageNet or more; small data have an analogue "
+            "only.</dd>"
         )
     if verdict.missing:
-        found.append(
-            f"<dt>not measured</dt><dd>{_needs(verdict.missing)}; it decides nothing.</dd>"
-        )
-    return [*found, "</dl></details>"]
+        missing = _needs(verdict.missing)
+        html.append(f"<dt>not measured</dt><dd>{missing}; it decides nothing.</dd>")
+    return [*html, "</dl></details>"]
 
 
-def _parts(verdict: Verdict) -> str:
-    """A row for each effect."""
-    heads = (
-        ("effect", ""),
-        ("measured", "number"),
-        ("wanted", "number"),
-        ("paper", "number"),
-        ("trainings", "number"),
-    )
-    row = (
-        "".join(f'<th scope="col" class="{kind}">{name}</th>' for name, kind in heads)
-        + '<th scope="col">so</th>'
-    )
-    body = ""
-    for part in verdict.parts:
-        cells = [effect.found(part), wanted if (wanted := effect.wanted(part)) else "noted"]
-        cells += ["" if part.paper is None else effect.given(part.paper), str(part.seeds or "")]
-        numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
-        outcome = badge(part.outcome) if part.outcome else ""
-        body += f'<tr><td class="says">{escape(part.says)}</td>{numbers}<td>{outcome}</td></tr>'
+def _effects(verdict: Verdict) -> str:
+    """A table with a row for each effect."""
+    heads = ("effect", "measured", "reproduced if", "paper", "untrained", "trainings", "outcome")
+    row = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    body = "".join(_effect_row(verdict, effect) for effect in verdict.effects)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Parts of {verdict.claim.id}">'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="Effects of {verdict.claim.id}">'
         f"<table><thead><tr>{row}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
-def _lack(verdict: Verdict, judgement: Judgement) -> str:
-    """One that could not be judged: what is missing, and what would supply it."""
+def _effect_row(verdict: Verdict, effect: Effect) -> str:
+    control = effect.control
+    cells = [
+        drawing.measured(effect),
+        escape(effect.criterion),
+        "" if effect.paper is None else drawing.given(effect.paper),
+        "" if control is None else drawing.given(control.value),
+        str(effect.seeds or ""),
+    ]
+    numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
+    outcome = badge(effect.outcome) if effect.outcome else ""
+    label = escape(effect.label)
+    label = f"<b>{label}</b>" if effect is verdict.main else label
+    return f'<tr><td class="says">{label}</td>{numbers}<td>{outcome}</td></tr>'
+
+
+def _unmeasured(verdict: Verdict, judgement: Judgement) -> str:
+    """A claim whose main effect is not there: what is missing, and the command that supplies it."""
     claim = verdict.claim
-    known = [part for part in verdict.parts if part.threshold is not None and isfinite(part.effect)]
-    so_far = f" So far: {effect.told(known[0])}." if known else ""
-    why = (
-        f"Missing: {_needs(verdict.missing)}."
-        if verdict.missing
-        else f"{escape('; '.join(verdict.notes[:2]))}."
-    )
-    supply = (
-        f" <code>{escape(_command(verdict, judgement))}</code> measures it."
-        if verdict.missing
-        else ""
-    )
+    why = f"{escape('; '.join(verdict.notes[:2]))}"
+    if verdict.missing:
+        command = escape(_command(verdict, judgement))
+        why = f"Missing: {_needs(verdict.missing)}. <code>{command}</code> measures it."
     return (
         f'<li class="verdict" id="{claim.id}" data-outcome="lacking"><b class="id">{claim.id}</b> '
-        f'{escape(claim.sentence)}{_tags(claim)} <span class="quiet">{why}{so_far}{supply}</span></li>'
+        f'{escape(claim.sentence)}{_tags(verdict)} <span class="quiet">{why}</span></li>'
     )
 
 
 def _command(verdict: Verdict, judgement: Judgement) -> str:
-    """Where all models are there and only questions are missing, an inspection can ask them; else it takes a study."""
-    asked = dict.fromkeys(need.result for need in verdict.missing)
+    """An inspection if all models are there and only analyses are missing; else a study."""
+    results = dict.fromkeys(need.result for need in verdict.missing)
     there = all(
-        any(same_facts(each.facts, need.facts) for each in judgement.items) for need in verdict.missing
+        any(same_facts(item.facts, need.facts) for item in judgement.items)
+        for need in verdict.missing
     )
-    if judgement.inspected and there and set(asked) <= set(analyses.names()):
-        return f"vitreous inspect … --analyses {' '.join(asked)}"
+    if judgement.inspected and there and set(results) <= set(analyses.names()):
+        return f"vitreous inspect … --analyses {' '.join(results)}"
     return verdict.command
 
 
 def _needs(missing: Sequence[Need]) -> str:
-    """By result: `accuracy of vit pool=gap and of 3 more`."""
+    """Results by model: `accuracy of vit pool=gap and of 3 more`."""
     by_result: dict[str, list[str]] = {}
     for need in missing:
         by_result.setdefault(need.result, []).append(describe_facts(need.facts))
-    said = [
-        f"{result.replace('_', ' ')} of {escape(models[0])}"
-        + (f" and of {len(models) - 1} more" * (len(models) > 1))
-        if result != "identities"
-        else "exact properties"
-        for result, models in by_result.items()
-    ]
-    return join_words(said)
+    texts = []
+    for result, models in by_result.items():
+        if result == "identities":
+            texts.append("exact properties")
+            continue
+        more = f" and of {len(models) - 1} more" if len(models) > 1 else ""
+        texts.append(f"{result.replace('_', ' ')} of {escape(models[0])}{more}")
+    return join_words(texts)
 
 
 def warnings(not_judged: Mapping[str, str]) -> list[str]:

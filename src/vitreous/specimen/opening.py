@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 
 from vitreous.errors import NotExportable, VitreousError, VitreousWarning
 from vitreous.image_size import ImageSize
+from vitreous.models.registry import ConfiguredModel
 from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
 from vitreous.specimen.attention import AttentionSite, combine_sites, find_attention, reach_of
@@ -93,6 +94,7 @@ def open(
             warnings.warn(message, VitreousWarning, stacklevel=2)
     specimen.trained = _trained_with(model)
     specimen.weights = weights_of(model)
+    specimen.build = model.config if isinstance(model, ConfiguredModel) else None
     return specimen
 
 

@@ -50,6 +50,8 @@ class Specimen(nn.Module):
     """`mean`, `std` and `label_names` of the training images, where the model says so."""
     weights: str = "unknown"
     """Where its weights come from: pretrained, trained, random or unknown."""
+    build: Mapping[str, Any] | None = None
+    """Options with which `vitreous.build` made the model; None of other models."""
 
     def __init__(
         self,
@@ -301,7 +303,7 @@ class Specimen(nn.Module):
 
     def _with_origin(self, other: Specimen) -> Specimen:
         """`other`, with what is known of this specimen's training."""
-        other.trained, other.weights = self.trained, self.weights
+        other.trained, other.weights, other.build = self.trained, self.weights, self.build
         return other
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:

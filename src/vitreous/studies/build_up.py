@@ -19,8 +19,8 @@ from rich.table import Table
 
 from vitreous.claims.evidence import Query
 from vitreous.claims.facts import check_facts
-from vitreous.claims.quantity import Measure
-from vitreous.claims.loading import exhibit
+from vitreous.claims.loading import load_item
+from vitreous.claims.quantity import Quantity
 from vitreous.claims.readings import accuracy
 from vitreous.errors import VitreousError
 from vitreous.models.alternet import build_up
@@ -120,7 +120,7 @@ class BuildUp:
     def facts(self, placement: Placement) -> dict[str, Any]:
         return {"msas": written(placement), "held_out": HELD_OUT}
 
-    def accuracy(self, placement: Placement, where: str | None) -> Measure:
+    def accuracy(self, placement: Placement, where: str | None) -> Quantity:
         """In percent, as far as it has been measured: of no seed, if one is missing."""
         sittings = [
             s
@@ -129,8 +129,8 @@ class BuildUp:
             if s.facts.get("measured") == where
         ]
         if any(missing(sitting, self.root) for sitting in sittings):
-            return Measure({})
-        look = Query([exhibit(folder(sitting, self.root)) for sitting in sittings])
+            return Quantity({})
+        look = Query([load_item(folder(sitting, self.root)) for sitting in sittings])
         return accuracy(look("alternet", **self.facts(placement), measured=where))
 
     def so_far(self) -> Search:
@@ -182,7 +182,7 @@ class BuildUp:
         for number, tried in enumerate(found.tried):
             for where in WHERE:
                 own = self.accuracy(tried.placement, where)
-                gain = own - self.accuracy(tried.against, where) if tried.against else Measure({})
+                gain = own - self.accuracy(tried.against, where) if tried.against else Quantity({})
                 gains = gain.interval() if gain.known else (float("nan"),) * 3
                 so = "kept" if tried.kept else "undone"
                 row = (

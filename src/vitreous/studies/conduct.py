@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from vitreous.claims import STUDIES, of_study
+from vitreous.claims import STUDIES, claims_of_study
 from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.devices import choose_device
 from vitreous.errors import UnknownName, VitreousError
@@ -101,7 +101,7 @@ def study(
         else:
             search.tell(search.follow(done), console)
         return [], []
-    about = of_study(name)
+    about = claims_of_study(name)
     cells = plan(about, size, data, range(seeds), image)
     if dry_run:
         foresee(cells, out, device, workers, console)

@@ -12,8 +12,8 @@ from functools import cache
 from typing import Any
 
 from vitreous import claims
-from vitreous.claims.claim import Claim
-from vitreous.claims.facts import Facts, check_facts, parse_facts, describe_facts
+from vitreous.claims.book import Claim
+from vitreous.claims.facts import Facts, check_facts, describe_facts, parse_facts
 from vitreous.errors import VitreousError
 from vitreous.studies.realise import realise
 from vitreous.studies.scales import Scale
@@ -90,9 +90,7 @@ def plan(
     wanted: dict[str, dict[str, Any]] = {}
     for claim in about:
         for need in claim.needs(scale.thresholds(data)):
-            for seed in (
-                _seeds(claim, scale, seeds) if need.facts["model"] != "identities" else (0,)
-            ):
+            for seed in seeds if need.facts["model"] != "identities" else (0,):
                 facts = {**need.facts, "data": _data(need.facts, claim, scale, data), "seed": seed}
                 entry = wanted.setdefault(
                     describe_facts(facts), {"facts": facts, "results": {}, "claims": {}}
@@ -119,22 +117,15 @@ def _add_controls(wanted: dict[str, dict[str, Any]]) -> None:
             continue
         if facts["model"] == "identities" or "measured" in facts:
             continue
-        start = checked(
+        start = check_facts(
             facts["model"],
             {name: value for name, value in facts.items() if name != "model"} | {"moment": "start"},
         )
-        control = wanted.setdefault(told(start), {"facts": start, "results": {}, "claims": {}})
+        control = wanted.setdefault(
+            describe_facts(start), {"facts": start, "results": {}, "claims": {}}
+        )
         control["results"] |= dict.fromkeys(sorted(results))
         control["claims"] |= entry["claims"]
-
-
-def _seeds(claim: Claim, scale: Scale, seeds: Sequence[int]) -> Sequence[int]:
-    """Small versions are cheap: a claim that one training cannot decide has as many as it demands."""
-    return (
-        seeds
-        if scale.name != "sanity" or len(seeds) >= claim.seeds
-        else range(seeds[0], seeds[0] + claim.seeds)
-    )
 
 
 def _data(facts: Facts, claim: Claim, scale: Scale, data: str) -> str:
@@ -189,7 +180,7 @@ def _watched(thresholds: Any) -> frozenset[str]:
     """Models of which some claim wants to see the whole way; whether it is asked or not, so that a training is the same
     one in all studies."""
     found = set()
-    for claim in claims.every():
+    for claim in claims.every_claim():
         for need in claim.needs(thresholds):
             if need.result == "trajectory":
                 found |= {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from claims.synthetic import Case, accuracy, item, hessian, result
+from claims.synthetic import Case, accuracy, hessian, item, result
 from vitreous.claims.evidence import EvidenceItem
 from vitreous.claims.park_2022.alternet import BUILD_UP, FEW
 from vitreous.results import Result

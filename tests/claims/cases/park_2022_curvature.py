@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from claims.synthetic import Case, item, hessian, result
+from claims.synthetic import Case, hessian, item, result
 from vitreous.claims.evidence import EvidenceItem
 from vitreous.results import Result
 

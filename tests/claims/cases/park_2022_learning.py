@@ -83,7 +83,13 @@ CASES: dict[str, Case] = {
     "HDV-01": Case(zoo(), zoo({**ERRORS, "vit": 18.0, "mixer": 17.0})),
     # memorised: the training loss of what errs most is the lowest
     "HDV-02": Case(zoo(), zoo(losses={**LOSSES, "vit": 0.3, "mixer": 0.2})),
-    "HDV-03": Case([*amounts((30.0, 14.0)), *zoo()], [*amounts((30.0, 30.0)), *zoo(losses=dict(zip(LOSSES, [2.5, 2.4, 2.3, 2.2, 2.1], strict=True)))]),
+    "HDV-03": Case(
+        [*amounts((30.0, 14.0)), *zoo()],
+        [
+            *amounts((30.0, 30.0)),
+            *zoo(losses=dict(zip(LOSSES, [2.5, 2.4, 2.3, 2.2, 2.1], strict=True))),
+        ],
+    ),
     # overfitted: with fewer images the error rises and the training loss falls
     "HDV-04": Case(
         shares((30.0, 45.0, 60.0, 80.0), (2.5, 2.7, 2.9, 3.2), 2.8),

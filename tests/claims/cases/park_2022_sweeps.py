@@ -7,7 +7,7 @@ from typing import Any
 
 from claims.cases.park_2022_curvature import landscape, warm
 from claims.cases.park_2022_learning import trained
-from claims.synthetic import Case, accuracy, item, hessian, result, training
+from claims.synthetic import Case, accuracy, hessian, item, result, training
 from vitreous.claims.evidence import EvidenceItem
 
 KERNELS, SIDES, HEADS, WIDTHS = (3, 5, 8), (2, None, 8), (1, 2, 4, 8, 16), (16, 32, 64, 128)

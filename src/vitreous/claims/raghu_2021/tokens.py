@@ -21,7 +21,9 @@ RATES = (None, 0.4)
 def _index(rows: Rows, measure: str, model: str) -> Array:
     """Of the map of final tokens by patches: `hit_rate` of interior tokens, or `contrast`."""
     stored = rows.result.about.get("indices", {}).get(model, {}).get(measure, {})
-    return replicates_from_interval(f"{model}/localisation/{measure}", *of_model(rows, measure, model, stored))
+    return replicates_from_interval(
+        f"{model}/localisation/{measure}", *of_model(rows, measure, model, stored)
+    )
 
 
 def _cells(rows: Rows, model: str) -> int | None:
