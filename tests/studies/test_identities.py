@@ -354,12 +354,12 @@ BROKEN: list[tuple[str, str, Break]] = [
     (
         "interpolation_constant",
         "VIT-06",
-        broken(positions, "zoom", lambda zoom: lambda *a: zoom(*a) * 1.01),
+        broken(positions, "resample", lambda resample: lambda *a: resample(*a) * 1.01),
     ),
     (
         "interpolation_linear",
         "VIT-06",
-        broken(positions, "zoom", lambda zoom: lambda f, g, _: zoom(f, g, "bicubic")),
+        broken(positions, "resample", lambda resample: lambda f, g, _: resample(f, g, "bicubic")),
     ),
     ("interpolation_class", "VIT-06", broken(positions.Learned1d, "resample_from", moving_all)),
     (
