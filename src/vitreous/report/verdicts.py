@@ -1,69 +1,48 @@
-"""What the findings of the papers come to on what was measured: a paragraph, then every verdict, paper by paper.
+"""The verdicts of a page: a paragraph on all of them, then each verdict, paper by paper.
 
-What could be judged stands open; what could not, for want of models or measurements, is a list at the end of its paper
-that says what is missing. Everything is in the page, and the script that filters only hides.
+Claims that could not be judged are a folded list at the end of their paper, which says what is
+missing. The script that filters only hides; everything is in the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Sequence
 from math import isfinite
 
-from vitreous.claims.claim import Claim, Outcome, Paper, Part, Verdict
+from vitreous.claims.claim import Claim, Outcome, Paper, Verdict
 from vitreous.claims.conflicts import concerning
-from vitreous.claims.evidence import Exhibit, Need, Scale
+from vitreous.claims.evidence import Need, Scale
 from vitreous.claims.facts import same
 from vitreous.claims.facts import told as told_facts
-from vitreous.claims.reading import RANDOM
 from vitreous.claims.together import OUTCOMES, of_chance
 from vitreous.measure import analyses
 from vitreous.report import effect
 from vitreous.report.guard import Guard
+from vitreous.report.judgement import (
+    Judgement,
+    clearest_verdicts,
+    tally_sentences,
+    verdicts_by_paper,
+)
 from vitreous.results.words import escape, join_words, plural
 
 SIGNS: dict[Outcome, str] = {"supported": "✓", "refuted": "✗", "inconclusive": "?"}
 SCALES: dict[Scale, str] = {
     "sanity": "the embedded world", "ten": "few classes", "hundred": "many classes",
 }  # fmt: skip
-STRIKING = 3
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Verdicts, and what they rest on."""
-
-    verdicts: Sequence[Verdict]
-    exhibits: Sequence[Exhibit]
-    inspected: bool = False
-    """Whether they are of an inspection, which can be asked more questions."""
-
-    @property
-    def measured(self) -> list[Verdict]:
-        """Those for which everything was there."""
-        return [verdict for verdict in self.verdicts if not verdict.lacking]
-
-
-def papers(judgement: Judgement) -> dict[Paper, list[Verdict]]:
-    """Verdicts by paper, in their order."""
-    return {
-        paper: list(own)
-        for paper, own in groupby(judgement.verdicts, key=lambda verdict: verdict.claim.paper)
-    }
-
-
-def lines(judgement: Judgement, guard: Guard) -> list[str]:
-    """The section."""
+def verdicts_section(judgement: Judgement, guard: Guard) -> list[str]:
+    """Return the section on all verdicts, and one section for each paper."""
     found = ['<section id="verdicts" class="card"><h2>What the papers found, judged here</h2>']
     for what, make in (
         ("The paragraph on the verdicts", _paragraph), ("The clearest verdicts", _clearest),
         ("The caveat on the verdicts", _caveat), ("The table of verdicts", _tally),
-        ("The models of the verdicts", _who), ("The filters of the verdicts", _filters),
+        ("The models of the verdicts", _models_and_data), ("The filters of the verdicts", _filters),
     ):  # fmt: skip
         found += guard.lines(what, make, judgement)
     found.append("</section>")
-    for paper, verdicts in papers(judgement).items():
+    for paper, verdicts in verdicts_by_paper(judgement).items():
         found += guard.lines(
             f"The verdicts on {paper.key}", _of_paper, paper, verdicts, judgement, guard
         )
@@ -71,107 +50,60 @@ def lines(judgement: Judgement, guard: Guard) -> list[str]:
 
 
 def _paragraph(judgement: Judgement) -> list[str]:
-    counted, *rest = sentences(judgement)
+    counted, *rest = tally_sentences(judgement)
     return [f"<p>{' '.join([counted, *map(escape, of_chance(judgement.measured)), *rest])}</p>"]
 
 
 def _clearest(judgement: Judgement) -> list[str]:
-    clearest = [
-        f'<li>{badge(verdict.outcome)} <a class="id" href="#{verdict.claim.id}">{verdict.claim.id}</a> '
-        f'{escape(verdict.claim.sentence)} <span class="quiet">{effect.told(part)}.</span></li>'
-        for verdict, part in striking(judgement.measured)
-    ]
-    return (
-        ['<p class="clearest">The clearest:</p><ul class="clearest">', *clearest, "</ul>"]
-        if clearest
-        else []
-    )
-
-
-def sentences(judgement: Judgement) -> Iterator[str]:
-    """How many could be judged, and which way."""
-    measured, total = judgement.measured, len(judgement.verdicts)
-    count = {
-        outcome: sum(verdict.outcome == outcome for verdict in measured) for outcome in OUTCOMES
-    }
-    which = join_words(
-        [f"{n} {'is' if n == 1 else 'are'} {outcome}" for outcome, n in count.items() if n]
-    )
-    yield (
-        f"{len(measured) or 'None'} of {'the ' if total > 1 else ''}{plural(total, 'finding')} could be judged on "
-        f"what was measured{': ' if which else ''}{which}."
-    )
-    if rest := total - len(measured):
-        yield f"The other {rest} need{'s' * (rest == 1)} models or measurements that are not here."
-
-
-def summary_text(judgement: Judgement) -> str:
-    """Return the sentences on all verdicts and the clearest of them, for the terminal."""
-    clearest = [
-        f"{verdict.claim.id} {verdict.outcome}" for verdict, _ in striking(judgement.measured)
-    ]
-    return " ".join(
-        [*sentences(judgement), *([f"The clearest: {', '.join(clearest)}."] if clearest else [])]
-    )
-
-
-def striking(verdicts: Sequence[Verdict]) -> list[tuple[Verdict, Part]]:
-    """The verdicts whose effect is farthest from its threshold, in widths of its interval; one of each kind at least,
-    and no withdrawn one."""
-    ranked: list[tuple[float, Verdict, Part]] = []
-    for verdict in verdicts:
-        part = verdict.deciding
-        if (
-            part is None
-            or part.threshold is None
-            or verdict.claim.withdrawn
-            or verdict.outcome == "inconclusive"
-        ):
-            continue
-        width = part.high - part.low
-        if isfinite(width) and width > 0:
-            ranked.append((abs(part.effect - part.threshold) / width, verdict, part))
-    ranked.sort(key=lambda each: -each[0])
-    firsts = [
-        next((each for each in ranked if each[1].outcome == outcome), None) for outcome in OUTCOMES
-    ]
-    chosen = [each for each in firsts if each is not None]
-    chosen += [each for each in ranked if each not in chosen][: STRIKING - len(chosen)]
-    return [(verdict, part) for _, verdict, part in chosen]
+    items = []
+    for verdict, part in clearest_verdicts(judgement.measured):
+        claim = verdict.claim
+        link = f'<a class="id" href="#{claim.id}">{claim.id}</a>'
+        numbers = f'<span class="quiet">{effect.effect_sentence(part)}.</span>'
+        badge = outcome_badge(verdict.outcome)
+        items.append(f"<li>{badge} {link} {escape(claim.sentence)} {numbers}</li>")
+    if not items:
+        return []
+    return ['<p class="clearest">The clearest:</p><ul class="clearest">', *items, "</ul>"]
 
 
 def _caveat(judgement: Judgement) -> list[str]:
     if not any(verdict.scale == "sanity" for verdict in judgement.measured):
         return []
     return [
-        '<p class="quiet">These are small models on generated images. A finding that is refuted here does not show at '
-        "this scale, which does not make the paper wrong; nor is one that is supported proven beyond it.</p>"
+        '<p class="quiet">These are small models on generated images. A finding that is refuted here '
+        "does not show at this scale, which does not make the paper wrong; nor is one that is "
+        "supported proven beyond it.</p>"
     ]
 
 
 def _tally(judgement: Judgement) -> list[str]:
-    """A row for each paper."""
-    heads = "".join(f'<th scope="col" class="number">{badge(outcome)}</th>' for outcome in OUTCOMES)
+    """Return a table of outcomes with a row for each paper."""
+    heads = "".join(
+        f'<th scope="col" class="number">{outcome_badge(outcome)}</th>' for outcome in OUTCOMES
+    )
     rows = ""
-    for paper, verdicts in papers(judgement).items():
+    for paper, verdicts in verdicts_by_paper(judgement).items():
         known = [verdict for verdict in verdicts if not verdict.lacking]
         cells = "".join(
             f'<td class="number">{sum(verdict.outcome == outcome for verdict in known)}</td>'
             for outcome in OUTCOMES
         )
+        link = f'<a href="#verdicts-{paper.key}">{escape(paper.authors)} ({paper.year})</a>'
         rows += (
-            f'<tr><th scope="row"><a href="#verdicts-{paper.key}">{escape(paper.authors)} ({paper.year})</a></th>'
+            f'<tr><th scope="row">{link}</th>'
             f'{cells}<td class="number quiet">{len(verdicts) - len(known)}</td></tr>'
         )
     return [
-        '<div class="scroll" tabindex="0" role="region" aria-label="Verdicts by paper"><table class="tally"><thead><tr>'
-        f'<th scope="col">paper</th>{heads}<th scope="col" class="number">not measured</th></tr></thead>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Verdicts by paper">'
+        f'<table class="tally"><thead><tr><th scope="col">paper</th>{heads}'
+        '<th scope="col" class="number">not measured</th></tr></thead>'
         f"<tbody>{rows}</tbody></table></div>"
     ]
 
 
-def _who(judgement: Judgement) -> list[str]:
-    """Which models stand for those that the claims speak of, and on which images."""
+def _models_and_data(judgement: Judgement) -> list[str]:
+    """Return which models stand for those in the claims, and the data sets."""
     roles: dict[str, list[str]] = {}
     for each in judgement.exhibits:
         facts = {
@@ -179,55 +111,51 @@ def _who(judgement: Judgement) -> list[str]:
             for name, value in each.facts.items()
             if name not in ("seed", "data", "moment")
         }
-        own = roles.setdefault(told_facts(facts), [])
+        names = roles.setdefault(told_facts(facts), [])
         name = each.name.partition("@")[0]
-        own += [name] if name and name not in own else []
-    said = [
-        f"<b>{escape(role)}</b>" + _named(role, names)
-        for role, names in roles.items()
-        if role != "identities"
-    ]
-    data = list(
-        dict.fromkeys(
-            str(each.facts["data"]) for each in judgement.exhibits if each.facts.get("data")
-        )
+        if name and name not in names:
+            names.append(name)
+    roles.pop("identities", None)
+    models = []
+    for role, names in roles.items():
+        others = [name for name in names if name != role]
+        is_others = f" is {escape(join_words(others))}" if others else ""
+        models.append(f"<b>{escape(role)}</b>{is_others}")
+    datasets = dict.fromkeys(
+        str(each.facts["data"]) for each in judgement.exhibits if each.facts.get("data")
     )
-    shown = f"Judged on {escape(join_words(data))}." if data else ""
-    if len(said) > 8:
-        return [
-            f"<details><summary>{shown} {len(said)} kinds of models</summary><p>{', '.join(said)}</p></details>"
-        ]
-    return (
-        [f'<p class="quiet">{shown} In the words of the claims: {join_words(said)}.</p>']
-        if said
-        else []
-    )
-
-
-def _named(role: str, names: Sequence[str]) -> str:
-    others = [name for name in names if name != role]
-    return f" is {escape(join_words(others))}" if others else ""
+    on = f"Judged on {escape(join_words(list(datasets)))}." if datasets else ""
+    if len(models) > 8:
+        summary = f"<summary>{on} {len(models)} kinds of models</summary>"
+        return [f"<details>{summary}<p>{', '.join(models)}</p></details>"]
+    if not models:
+        return []
+    return [f'<p class="quiet">{on} In the words of the claims: {join_words(models)}.</p>']
 
 
 def _filters(judgement: Judgement) -> list[str]:
-    """Shown by the script, which can use it."""
+    """Return how to read the figures, and the filters, which are hidden without a script."""
     options = "".join(
         f'<option value="{paper.key}">{escape(paper.authors)} ({paper.year})</option>'
-        for paper in papers(judgement)
+        for paper in verdicts_by_paper(judgement)
     )
-    pressed = "".join(
-        f'<button type="button" class="chip" data-outcome="{outcome}" aria-pressed="false">{badge(outcome)}</button>'
-        for outcome in OUTCOMES
+    chips: dict[str, str] = {outcome: outcome_badge(outcome) for outcome in OUTCOMES}
+    chips["lacking"] = "not measured"
+    buttons = "".join(
+        f'<button type="button" class="chip" data-outcome="{outcome}" aria-pressed="false">'
+        f"{label}</button>"
+        for outcome, label in chips.items()
     )
-    pressed += '<button type="button" class="chip" data-outcome="lacking" aria-pressed="false">not measured</button>'
     return [
-        '<p class="read"><b>How to read the pictures.</b> The dot is what was measured and the bar its 95 % interval; '
-        "the upright line is what was wanted, with the side that counts shaded. ◇ is the paper's own number, a dotted "
-        "line where there would be no effect.</p>",
+        '<p class="read"><b>How to read the figures.</b> The dot is the measured effect and the bar '
+        "its 95 % interval; the upright line is the threshold, with the side that counts shaded. ◇ "
+        "is the paper's number, a dotted line the null: no effect.</p>",
         '<div class="filters" role="search" aria-label="Filter verdicts" hidden>',
-        f'<label>Paper <select id="verdict-paper"><option value="">all</option>{options}</select></label>',
-        f'<div class="chips" role="group" aria-label="Only these verdicts">{pressed}</div>',
-        '<label>Text <input type="search" id="verdict-text" placeholder="attention, HDV-26 …"></label>',
+        '<label>Paper <select id="verdict-paper"><option value="">all</option>'
+        f"{options}</select></label>",
+        f'<div class="chips" role="group" aria-label="Only these verdicts">{buttons}</div>',
+        '<label>Text <input type="search" id="verdict-text" placeholder="attention, HDV-26 …">'
+        "</label>",
         '<output id="verdict-count" aria-live="polite"></output></div>',
     ]
 
@@ -249,35 +177,40 @@ def _of_paper(
         found.append(f'<details class="lacking"><summary>{words}</summary><ul>')
         for verdict in rest:
             found.append(
-                guard.text(f"The verdict on {verdict.claim.id}", _lack, verdict, judgement)
+                guard.text(f"The verdict on {verdict.claim.id}", _missing_item, verdict, judgement)
             )
         found.append("</ul></details>")
     return [*found, "</section>"]
 
 
-def badge(outcome: Outcome) -> str:
-    """Symbol, word and colour."""
-    return f'<span class="outcome outcome-{outcome}"><i aria-hidden="true">{SIGNS[outcome]}</i>{outcome}</span>'
+def outcome_badge(outcome: Outcome) -> str:
+    """Return an outcome as symbol and word in its colour."""
+    sign = f'<i aria-hidden="true">{SIGNS[outcome]}</i>'
+    return f'<span class="outcome outcome-{outcome}">{sign}{outcome}</span>'
 
 
 def _verdict(verdict: Verdict) -> list[str]:
-    """One that was judged."""
+    """Return a claim that was judged."""
     claim, part = verdict.claim, verdict.deciding
     found = [
         f'<article class="verdict" id="{claim.id}" data-outcome="{verdict.outcome}" '
         f'aria-label="{claim.id}: {verdict.outcome}">',
-        f'<p class="line">{badge(verdict.outcome)}<a class="id" href="#{claim.id}">{claim.id}</a>{_tags(claim)}</p>',
+        f'<p class="line">{outcome_badge(verdict.outcome)}<a class="id" href="#{claim.id}">'
+        f"{claim.id}</a>{_tags(claim)}</p>",
         f"<h4>{escape(claim.sentence)}</h4>",
     ]
     if part is not None:
-        found += [effect.picture(part), f'<p class="told">{effect.told(part, "<b>{}</b>")}</p>']
+        found += [
+            effect.effect_svg(part),
+            f'<p class="told">{effect.effect_sentence(part, "<b>{}</b>")}</p>',
+        ]
     found += [f'<p class="told warned">{escape(note)}</p>' for note in verdict.notes]
     found.append(f'<p class="quiet measured">{_basis(verdict)}</p>')
-    return [*found, *_more(verdict), "</article>"]
+    return [*found, *_details(verdict), "</article>"]
 
 
 def _tags(claim: Claim) -> str:
-    """What a reader should know before believing it."""
+    """Return the tags of a claim: withdrawn, disputed, large scale."""
     tags = ["withdrawn"] if claim.withdrawn else []
     tags += (
         [f"disputed: {', '.join(each.id for each in found)}"]
@@ -289,7 +222,7 @@ def _tags(claim: Claim) -> str:
 
 
 def _basis(verdict: Verdict) -> str:
-    """What was measured, and at what scale."""
+    """Return what was measured, on which models, and at which scale."""
     needs = verdict.claim.needs(verdict.scale)
     computed = all(need.result == "identities" for need in needs)
     if computed:
@@ -306,8 +239,8 @@ def _basis(verdict: Verdict) -> str:
     return escape(" · ".join(filter(None, [f"{join_words(results)} of {shown}", seeds, where])))
 
 
-def _more(verdict: Verdict) -> list[str]:
-    """All parts, where it stands in the paper, and what does not agree with it."""
+def _details(verdict: Verdict) -> list[str]:
+    """Return all parts, the place in the paper, and conflicting statements, folded."""
     claim = verdict.claim
     count = sum(part.threshold is not None for part in verdict.parts)
     words = {1: "The numbers", 2: "Both parts"}.get(count, f"All {count} parts") + ", and the paper"
@@ -325,13 +258,13 @@ def _more(verdict: Verdict) -> list[str]:
         )
     if verdict.missing:
         found.append(
-            f"<dt>not measured</dt><dd>{_needs(verdict.missing)}; it decides nothing.</dd>"
+            f"<dt>not measured</dt><dd>{_need_list(verdict.missing)}; it decides nothing.</dd>"
         )
     return [*found, "</dl></details>"]
 
 
 def _parts(verdict: Verdict) -> str:
-    """A row for each effect."""
+    """Return a table with a row for each effect."""
     heads = (
         ("effect", ""),
         ("measured", "number"),
@@ -345,10 +278,16 @@ def _parts(verdict: Verdict) -> str:
     )
     body = ""
     for part in verdict.parts:
-        cells = [effect.found(part), wanted if (wanted := effect.wanted(part)) else "noted"]
-        cells += ["" if part.paper is None else effect.given(part.paper), str(part.seeds or "")]
+        cells = [
+            effect.effect_text(part),
+            wanted if (wanted := effect.threshold_words(part)) else "noted",
+        ]
+        cells += [
+            "" if part.paper is None else effect.exact_number(part.paper),
+            str(part.seeds or ""),
+        ]
         numbers = "".join(f'<td class="number">{cell}</td>' for cell in cells)
-        outcome = badge(part.outcome) if part.outcome else ""
+        outcome = outcome_badge(part.outcome) if part.outcome else ""
         body += f'<tr><td class="says">{escape(part.says)}</td>{numbers}<td>{outcome}</td></tr>'
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="Parts of {verdict.claim.id}">'
@@ -356,13 +295,13 @@ def _parts(verdict: Verdict) -> str:
     )
 
 
-def _lack(verdict: Verdict, judgement: Judgement) -> str:
-    """One that could not be judged: what is missing, and what would supply it."""
+def _missing_item(verdict: Verdict, judgement: Judgement) -> str:
+    """Return a claim that could not be judged: what is missing, and which command measures it."""
     claim = verdict.claim
     known = [part for part in verdict.parts if part.threshold is not None and isfinite(part.effect)]
-    so_far = f" So far: {effect.told(known[0])}." if known else ""
+    so_far = f" So far: {effect.effect_sentence(known[0])}." if known else ""
     why = (
-        f"Missing: {_needs(verdict.missing)}."
+        f"Missing: {_need_list(verdict.missing)}."
         if verdict.missing
         else f"{escape('; '.join(verdict.notes[:2]))}."
     )
@@ -378,7 +317,7 @@ def _lack(verdict: Verdict, judgement: Judgement) -> str:
 
 
 def _command(verdict: Verdict, judgement: Judgement) -> str:
-    """Where all models are there and only questions are missing, an inspection can ask them; else it takes a study."""
+    """Return the command that measures what is missing: `inspect` if only analyses are missing."""
     asked = dict.fromkeys(need.result for need in verdict.missing)
     there = all(
         any(same(each.facts, need.facts) for each in judgement.exhibits) for need in verdict.missing
@@ -388,8 +327,8 @@ def _command(verdict: Verdict, judgement: Judgement) -> str:
     return verdict.command
 
 
-def _needs(missing: Sequence[Need]) -> str:
-    """By result: `accuracy of vit pool=gap and of 3 more`."""
+def _need_list(missing: Sequence[Need]) -> str:
+    """Return what is missing by result, as `accuracy of vit pool=gap and of 3 more`."""
     by_result: dict[str, list[str]] = {}
     for need in missing:
         by_result.setdefault(need.result, []).append(told_facts(need.facts))
@@ -401,19 +340,3 @@ def _needs(missing: Sequence[Need]) -> str:
         for result, models in by_result.items()
     ]
     return join_words(said)
-
-
-def warnings(not_judged: Mapping[str, str]) -> list[str]:
-    """A sentence on the models that findings are not judged on, for each reason."""
-    models: dict[str, list[str]] = {}
-    for name, why in not_judged.items():
-        models.setdefault(why, []).append(name)
-    found = []
-    for why, names in models.items():
-        it = "it" if len(names) == 1 else "them"
-        untrained = (
-            f"What you see is the architecture before training. No finding is judged on {it}."
-        )
-        rest = untrained if why == RANDOM else f"No finding is judged on {it}."
-        found.append(f"{why[0].upper()}{why[1:]}: {join_words(names)}. {rest}")
-    return found
