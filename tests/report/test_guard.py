@@ -125,7 +125,11 @@ STRUCTURE = {
         "height_colours",
         "height_rules",
     ),  # files of the package, always the same
-    *("inspected_models", "has_maps", "verdicts_by_paper"),  # which models and papers there are at all
+    *(
+        "inspected_models",
+        "has_maps",
+        "verdicts_by_paper",
+    ),  # which models and papers there are at all
     *("_measurements", "_groups"),  # nothing but calls of the guard
     *("loss_grids", "summary_text"),  # of files and terminals, below
 }
