@@ -26,7 +26,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import score_images
-from vitreous.measure.resampling import resampled_ratios
+from vitreous.measure.resampling import resampled_means
 from vitreous.measure.robustness.shifts import (
     CLEAN,
     ECE_COLUMNS,
@@ -226,14 +226,13 @@ def _single_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str,
 def _pair_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]:
     """Yield a row for each ordered pair of members, also of a member with itself, for a map."""
     count = len(bench.data)
-    answers = {name: each.argmax(1) for name, each in logs.items()}
-    rows = range(count)
-    for one, other in product(logs, repeat=2):
-        differ = (answers[one] != answers[other]).numpy()
-        drawn = resampled_ratios(differ, np.ones(count), rows, bench.seed)[1:]
-        interval = wilson(differ.sum(), count) if one != other else Interval(0.0, 0.0, 0.0)
+    answers = torch.stack([each.argmax(1) for each in logs.values()], 1)
+    differ = (answers[:, :, None] != answers[:, None, :]).numpy()
+    drawn = resampled_means(differ, range(count), bench.seed)[1:]
+    for (i, one), (j, other) in product(enumerate(logs), repeat=2):
+        share = wilson(differ[:, i, j].sum(), count) if i != j else Interval(0.0, 0.0, 0.0)
         row = {"model": one, "other": other, "part": "pair", "pair": True, "single": False}
-        yield {**row, "disagreement": Estimate(*interval, drawn), "n": count}
+        yield {**row, "disagreement": Estimate(*share, drawn[:, i, j]), "n": count}
 
 
 COLUMNS = (

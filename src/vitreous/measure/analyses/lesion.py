@@ -33,7 +33,7 @@ from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import where
 from vitreous.measure.probes.accuracy import rank
-from vitreous.measure.resampling import resampled_ratios
+from vitreous.measure.resampling import resampled_means
 from vitreous.measure.robustness.edits import INTERVENTIONS, Edit, Edits, Forward
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject, logits
@@ -214,13 +214,10 @@ def _rows(
         changed = [whole - pieces[edit.key][part].double() for edit in edits]
         return torch.stack(changed, 1).numpy()
 
-    def replicates(values: np.ndarray) -> np.ndarray:
-        ones = np.ones_like(values)
-        return resampled_ratios(values, ones, range(len(values)), bench.seed)[1:]
-
     lost, gained = differences("right"), -differences("nll")
-    drop = Estimate(*paired_change(lost), replicates(lost))
-    rise = Estimate(*bootstrap_mean(gained, seed=bench.seed), replicates(gained))
+    drawn = resampled_means(np.stack([lost, gained], 1), range(len(lost)), bench.seed)[1:]
+    drop = Estimate(*paired_change(lost), drawn[:, 0])
+    rise = Estimate(*bootstrap_mean(gained, seed=bench.seed), drawn[:, 1])
     for i, edit in enumerate(edits):
         numbers = pieces[edit.key]
         yield {

@@ -151,7 +151,7 @@ class SimilarityTo(Analysis):
             probe.begin(setting)
             every = probe.answer(_sums(found[subject.name]), setting.subjects)
             same_unit = every.table["layer"] == every.table["other_layer"]
-            diagonal = every.where((every.table["across"] & same_unit).to_numpy())
+            diagonal = every.select((every.table["across"] & same_unit).to_numpy())
             tables.append(diagonal.table.rename(columns={"other_model": "reference"})[names])
             if "value" in diagonal.replicates:  # not if every minibatch was too small
                 replicates.append(diagonal.replicates["value"])
