@@ -198,23 +198,21 @@ def test_linear_probes_resample_evaluation_images_by_their_numbers(
 ) -> None:
     """Where the second half of a set is evaluated on, its images keep their numbers in the set."""
     options = {"shots": (), "tokens": ("mean over positions",), "positions": ("blocks.0.attn",)}
-    result, given = measured("linear_probe", options, monkeypatch)
+    split, given = measured("linear_probe", options, monkeypatch)
+    pieces = list(given["nano:vit"].values())
     data = vitreous.data.load("world:shapes", split="test", size=40)
-    kind = vitreous.measure.analyses.linear_probe.LinearProbe
-    half = kind(**options)("nano:vit", data, seed=SEED)
-    for found, first in ((result, 0), (half, 20)):
-        right = given["nano:vit"]
-        marks = np.concatenate([piece["right"][:, 0].double().numpy() for piece in right.values()])
-        table = found.table[found.table["model"] == "nano:vit"]
+    half = analyses.named("linear_probe")(**options)("nano:vit", data, seed=SEED)
+    later = list(given["nano:vit"].values())
+    for result, parts, first in ((split, pieces, 0), (half, later, 20)):
+        marks = np.concatenate([piece["right"][:, 0].double().numpy() for piece in parts])
+        table = result.table[result.table["model"] == "nano:vit"]
         rows = table.index[table["token"] != "each position alone"]
         assert len(rows) == len(marks)
-        for place, each in zip(rows, marks, strict=True):
-            if 0 < each.mean() < 1:
-                close(found, place, mean(each, first))
-                break
-        alone = marks[[at for at, row in enumerate(rows) if table["token"][row] == "one position"]]
+        varied = [at for at, each in enumerate(marks) if 0 < each.mean() < 1]
+        close(result, rows[varied[0]], mean(marks[varied[0]], first))
+        single = marks[(table["token"][rows] == "one position").to_numpy()]
         (place,) = table.index[table["token"] == "each position alone"]
-        close(found, place, mean(alone.mean(0), first))
+        close(result, place, mean(single.mean(0), first))
 
 
 def test_spectra_resample_batches(monkeypatch: pytest.MonkeyPatch) -> None:

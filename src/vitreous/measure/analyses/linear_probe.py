@@ -293,10 +293,10 @@ class LinearProbe(Analysis):
                 if position_number(each.token) is not None:
                     single.setdefault(each.unit, []).append((marks["right"][i], every[:, i]))
         for unit, probes in single.items():
-            right = torch.stack([each for each, _ in probes]).double().mean(0).numpy()
+            shares = torch.stack([each for each, _ in probes]).double().mean(0).numpy()
             means = np.mean([each for _, each in probes], axis=0)
             for j, shots in enumerate(data.settings):
-                accuracy = Estimate(*clustered_share(right[j], len(probes)), means[:, j])
+                accuracy = Estimate(*clustered_share(shares[j], len(probes)), means[:, j])
                 row = self._blank_row(subject, unit, data, j)
                 yield row | {"token": ALONE, "whole": shots == ALL, "value": accuracy}
 
