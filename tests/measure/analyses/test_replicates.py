@@ -18,7 +18,9 @@ from vitreous.measure.resampling import resampled_means, resampled_sums
 from vitreous.results import Result
 
 SEED = 3
-MODELS = ("nano:vit", "nano:resnet")
+VIT = "nano:vit@warmup"
+MODELS = (VIT, "nano:resnet@warmup")
+"""Early in training, when some answers are right and some are wrong."""
 
 
 def drawn(count: int, first: int = 0) -> np.ndarray:
@@ -137,10 +139,10 @@ def test_errors_relative_to_a_reference_are_resampled_together(
 
 def test_lesions(monkeypatch: pytest.MonkeyPatch) -> None:
     result, given = measured("lesion", {}, monkeypatch)
-    rows = result.table[(result.table["model"] == "nano:vit") & (result.table["value"] != 0)]
+    rows = result.table[(result.table["model"] == VIT) & (result.table["value"] != 0)]
     for place, row in rows.head(2).iterrows():
         whole, changed = (
-            given["nano:vit"][piece] for piece in ("whole model", f"{row['part']}: taken out")
+            given[VIT][piece] for piece in ("whole model", f"{row['part']}: taken out")
         )
         for part, column, sign in (("right", "value", 1), ("nll", "rise", -1)):
             lost = whole[part].double().numpy() - changed[part].double().numpy()
@@ -185,11 +187,11 @@ def test_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_mc_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     result, given = measured("mc_dropout", {"passes": (1, 2), "rate": 0.5}, monkeypatch)
     nll = [
-        torch.cat([piece[f"{which}/nll"] for piece in given["nano:vit"].values()]).double().numpy()
+        torch.cat([piece[f"{which}/nll"] for piece in given[VIT].values()]).double().numpy()
         for which in ("2", "clean")
     ]
     table = result.table
-    (place,) = table.index[(table["model"] == "nano:vit") & table["overall"]]
+    (place,) = table.index[(table["model"] == VIT) & table["overall"]]
     close(result, place, mean(nll[0]) - mean(nll[1]), "nll_change")
 
 
@@ -199,13 +201,13 @@ def test_linear_probes_resample_evaluation_images_by_their_numbers(
     """Where the second half of a set is evaluated on, its images keep their numbers in the set."""
     options = {"shots": (), "tokens": ("mean over positions",), "positions": ("blocks.0.attn",)}
     split, given = measured("linear_probe", options, monkeypatch)
-    pieces = list(given["nano:vit"].values())
+    pieces = list(given[VIT].values())
     data = vitreous.data.load("world:shapes", split="test", size=40)
-    half = analyses.named("linear_probe")(**options)("nano:vit", data, seed=SEED)
-    later = list(given["nano:vit"].values())
+    half = analyses.named("linear_probe")(**options)(VIT, data, seed=SEED)
+    later = list(given[VIT].values())
     for result, parts, first in ((split, pieces, 0), (half, later, 20)):
         marks = np.concatenate([piece["right"][:, 0].double().numpy() for piece in parts])
-        table = result.table[result.table["model"] == "nano:vit"]
+        table = result.table[result.table["model"] == VIT]
         rows = table.index[table["token"] != "each position alone"]
         assert len(rows) == len(marks)
         varied = [at for at, each in enumerate(marks) if 0 < each.mean() < 1]
@@ -249,10 +251,10 @@ def test_a_single_batch_has_no_replicates(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_receptive_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     result, given = measured("erf", {"positions": ("centre",)}, monkeypatch)
-    numbers = given["nano:vit"]["centre"]
+    numbers = given[VIT]["centre"]
     weights = np.concatenate([np.ones((1, 20)), drawn(20)])
     total, reach = ((weights @ numbers[part].numpy()) for part in ("total", "reach"))
-    rows = result.table.index[result.table["model"] == "nano:vit"]
+    rows = result.table.index[result.table["model"] == VIT]
     for i in (1, 3):
         close(result, rows[i], reach[:, i] / total[:, i])
 
@@ -260,10 +262,10 @@ def test_receptive_fields(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_landscapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pieces hold resampled sums already, so its losses come from a landscape without resampling."""
     result, given = measured("landscape", {"points": 3, "dimensions": 1}, monkeypatch)
-    losses = given["nano:vit"]["0 to 2"]["nll"].numpy().T
+    losses = given[VIT]["0 to 2"]["nll"].numpy().T
     counts = np.concatenate([[20.0], drawn(20).sum(1)])
     heights = losses / counts[:, None]
-    table = result.table[result.table["model"] == "nano:vit"]
+    table = result.table[result.table["model"] == VIT]
     rows = table.index[table["part"] == "point"]
     close(result, rows[0], heights[:, 0])
     close(result, rows[0], heights[:, 0] - heights[:, 1], "rise")
@@ -273,10 +275,10 @@ def test_landscapes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_similarities_are_the_probes_own() -> None:
     data = vitreous.data.load("world:shapes", split="test", size=24)
-    found = vitreous.analyse(
-        "nano:vit", data, {"similarity_to": {"to": "nano:vit@warmup"}}, seed=SEED
-    )["similarity_to"]
-    probe = vitreous.inspect(["nano:vit", "nano:vit@warmup"], data, ["cka"], seed=SEED)["cka"]
+    found = vitreous.analyse("nano:vit", data, {"similarity_to": {"to": VIT}}, seed=SEED)[
+        "similarity_to"
+    ]
+    probe = vitreous.inspect(["nano:vit", VIT], data, ["cka"], seed=SEED)["cka"]
     table = probe.table
     same = table["across"] & (table["layer"] == table["other_layer"])
     same &= table["model"] == "nano:vit"
