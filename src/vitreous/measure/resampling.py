@@ -19,8 +19,7 @@ CHUNK = 1 << 20
 
 
 def bootstrap_weights(rows: Sequence[int], seed: int) -> Array:
-    """Return how often each image counts, (1 + REPEATS, n): once as measured, then in each
-    resample."""
+    """Return how often each image counts, (1 + REPEATS, n): once, then as often as drawn."""
     weights = np.ones((1 + REPEATS, len(rows)))  # in row order: BLAS rounds differently otherwise
     weights[1:] = streams(rows, seed).T
     return weights
@@ -51,7 +50,7 @@ def resampled_sums(values: ArrayLike, rows: Sequence[int], seed: int) -> Array:
 
 
 def resampled_ratios(over: ArrayLike, under: ArrayLike, rows: Sequence[int], seed: int) -> Array:
-    """Divide two sums over images, (1 + REPEATS, …); NaN where a resample has nothing to divide by."""
+    """Divide two sums over images, (1 + REPEATS, …); NaN where the second is zero."""
     tops, bottoms = (resampled_sums(each, rows, seed) for each in (over, under))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(bottoms != 0, tops / bottoms, np.nan)

@@ -55,14 +55,14 @@ def measured(
     return vitreous.analyse(MODELS, data, {name: options}, seed=SEED)[name], given
 
 
-def close(result: Result, row: Any, expected: np.ndarray, column: str = "value") -> None:
-    """The value to rounding, its replicates to half precision of their spread."""
+def close(result: Result, row: Any, expected: np.ndarray, column: str = "value") -> float:
+    """The value to rounding, its replicates to half precision of their spread, which is returned."""
     found = result.draws(column)[:, result.table.index.get_loc(row)]
     assert found[0] == pytest.approx(expected[0], rel=1e-6, abs=1e-9)
     spread = float(np.nanstd(expected[1:])) + 1e-12
     np.testing.assert_array_equal(np.isnan(found[1:]), np.isnan(expected[1:]))
     np.testing.assert_allclose(found[1:], expected[1:], rtol=0, atol=3e-3 * spread)
-    assert spread > 1e-6, "Nothing was resampled."
+    return spread
 
 
 def mean(values: np.ndarray, first: int = 0) -> np.ndarray:
@@ -109,6 +109,7 @@ def test_accuracy_its_change_and_nll_of_shifted_images(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     result, given = measured(name, options, monkeypatch)
+    spreads: list[float] = []
     for model in MODELS:
         chosen = result.table["model"] == model
         for column, value in row.items():
@@ -117,8 +118,9 @@ def test_accuracy_its_change_and_nll_of_shifted_images(
         numbers = {key: each.double().numpy() for key, each in given[model][shift].items()}
         clean = given[model]["clean"]["right"].double().numpy()
         close(result, place, mean(numbers["right"]))
-        close(result, place, mean(numbers["right"]) - mean(clean), "change")
-        close(result, place, mean(numbers["nll"]), "nll")
+        spreads.append(close(result, place, mean(numbers["right"]) - mean(clean), "change"))
+        assert close(result, place, mean(numbers["nll"]), "nll") > 1e-3
+    assert max(spreads) > 1e-3
 
 
 def test_errors_relative_to_a_reference_are_resampled_together(
@@ -134,7 +136,7 @@ def test_errors_relative_to_a_reference_are_resampled_together(
     mce = np.mean(ratios, axis=0)
     table = result.table
     (place,) = table.index[(table["model"] == MODELS[1]) & table["overall"]]
-    close(result, place, np.where(np.isfinite(mce), mce, np.nan), "ce")
+    assert 1e-9 < close(result, place, np.where(np.isfinite(mce), mce, np.nan), "ce")
 
 
 def test_lesions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +148,7 @@ def test_lesions(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for part, column, sign in (("right", "value", 1), ("nll", "rise", -1)):
             lost = whole[part].double().numpy() - changed[part].double().numpy()
-            close(result, place, mean(sign * lost), column)
+            assert 1e-9 < close(result, place, mean(sign * lost), column)
 
 
 def test_shape_share_is_a_ratio_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,9 +161,11 @@ def test_shape_share_is_a_ratio_of_sums(monkeypatch: pytest.MonkeyPatch) -> None
     for model in MODELS:
         answer = given[model]["answers"]["answer"].numpy()
         hits, both = answer == shape, (answer == shape) | (answer == texture)
-        table = result.table
-        (place,) = table.index[(table["model"] == model) & table["overall"]]
+        table = result.table[result.table["model"] == model]
+        (place,) = table.index[table["overall"]]
         close(result, place, (weights * hits).sum(1) / (weights * both).sum(1))
+        (place,) = table.index[table["measure"] == "neither"]
+        assert close(result, place, (weights * ~both).sum(1) / weights.sum(1)) > 1e-3
 
 
 def test_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,13 +179,13 @@ def test_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = vitreous.measure.choosing.choose_images(data, "test", 512, (), SEED).labels.numpy()
     table = result.table
     (place,) = table.index[table["part"] == "ensemble"]
-    close(result, place, mean(-np.log(mixed[np.arange(20), labels])), "nll")
+    assert 1e-9 < close(result, place, mean(-np.log(mixed[np.arange(20), labels])), "nll")
     diversity = stats.entropy(mixed, axis=1) - np.mean(
         [stats.entropy(np.exp(each), axis=1) for each in logs], axis=0
     )
-    close(result, place, mean(diversity), "diversity")
+    assert 1e-9 < close(result, place, mean(diversity), "diversity")
     (place,) = table.index[(table["model"] == MODELS[0]) & (table["other"] == MODELS[1])]
-    close(result, place, mean(logs[0].argmax(1) != logs[1].argmax(1)), "disagreement")
+    assert 1e-9 < close(result, place, mean(logs[0].argmax(1) != logs[1].argmax(1)), "disagreement")
 
 
 def test_mc_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,7 +196,7 @@ def test_mc_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     table = result.table
     (place,) = table.index[(table["model"] == VIT) & table["overall"]]
-    close(result, place, mean(nll[0]) - mean(nll[1]), "nll_change")
+    assert 1e-9 < close(result, place, mean(nll[0]) - mean(nll[1]), "nll_change")
 
 
 def test_linear_probes_resample_evaluation_images_by_their_numbers(
@@ -211,10 +215,10 @@ def test_linear_probes_resample_evaluation_images_by_their_numbers(
         rows = table.index[table["token"] != "each position alone"]
         assert len(rows) == len(marks)
         varied = [at for at, each in enumerate(marks) if 0 < each.mean() < 1]
-        close(result, rows[varied[0]], mean(marks[varied[0]], first))
+        assert 1e-9 < close(result, rows[varied[0]], mean(marks[varied[0]], first))
         single = marks[(table["token"][rows] == "one position").to_numpy()]
         (place,) = table.index[table["token"] == "each position alone"]
-        close(result, place, mean(single.mean(0), first))
+        assert 1e-9 < close(result, place, mean(single.mean(0), first))
 
 
 def test_spectra_resample_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +237,7 @@ def test_spectra_resample_batches(monkeypatch: pytest.MonkeyPatch) -> None:
             traces = (weights * trace).sum(1) / weights.sum(1)
         for measure, expected in (("APE", ape), ("largest", largest), ("trace", traces)):
             (place,) = table.index[table["measure"] == measure]
-            close(result, place, expected)
+            assert 1e-9 < close(result, place, expected)
         assert np.isnan(result.draws()[1:, table.index[table["measure"] == "eigenvalue"]]).all()
     known = result.draws("density")[:, result.table["pooled"].to_numpy(dtype=bool)]
     at = result.table["at"][result.table["pooled"]].to_numpy()
@@ -256,7 +260,7 @@ def test_receptive_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     total, reach = ((weights @ numbers[part].numpy()) for part in ("total", "reach"))
     rows = result.table.index[result.table["model"] == VIT]
     for i in (1, 3):
-        close(result, rows[i], reach[:, i] / total[:, i])
+        assert 1e-9 < close(result, rows[i], reach[:, i] / total[:, i])
 
 
 def test_landscapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,10 +271,10 @@ def test_landscapes(monkeypatch: pytest.MonkeyPatch) -> None:
     heights = losses / counts[:, None]
     table = result.table[result.table["model"] == VIT]
     rows = table.index[table["part"] == "point"]
-    close(result, rows[0], heights[:, 0])
-    close(result, rows[0], heights[:, 0] - heights[:, 1], "rise")
+    assert 1e-9 < close(result, rows[0], heights[:, 0])
+    assert 1e-9 < close(result, rows[0], heights[:, 0] - heights[:, 1], "rise")
     (ring,) = table.index[table["part"] == "ring"]
-    close(result, ring, heights[:, [0, 2]].mean(1) - heights[:, 1])
+    assert 1e-9 < close(result, ring, heights[:, [0, 2]].mean(1) - heights[:, 1])
 
 
 def test_similarities_are_the_probes_own() -> None:

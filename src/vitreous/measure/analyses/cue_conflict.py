@@ -1,11 +1,12 @@
 """Whether a model classifies by shape or by texture, on images in which the two disagree.
 
-    shape share = answers equal to the shape / (answers equal to the shape + answers equal to the texture)
+    shape share = answers by shape / (answers by shape + answers by texture)
 
-over the images whose shape and texture belong to different classes; other answers are not counted. Intervals are
-Wilson's. The data set has to provide `truth["shape"]` and `truth["texture"]`, as the embedded world does. A model
-trained where both agree (`world:cues`) could learn either, and `world:conflict` shows which; a model trained on shapes
-has learnt shapes. Park & Kim 2022 (section 3) expect attention to be biased towards shape.
+over the images whose shape and texture belong to different classes; other answers are not counted.
+Intervals are Wilson's. The data set has to provide `truth["shape"]` and `truth["texture"]`, as the
+embedded world does. A model trained where both agree (`world:cues`) could learn either, and
+`world:conflict` shows which; a model trained on shapes has learnt shapes. Park & Kim 2022 (section
+3) expect attention to be biased towards shape.
 """
 
 from __future__ import annotations

@@ -4,9 +4,10 @@
     disagreement(m, k) = share of the images to which m and k give different answers
     diversity = H(1/M Σ_m p_m) − 1/M Σ_m H(p_m),    mean over images; H entropy in nats
 
-Accuracy, NLL, Brier and ECE of the mean, beside those of every member. The NLL of the mean is never above the mean of
-the members' NLL; how far below shows how much they differ where it matters. Park & Kim 2022 (Eq. 1 and 2) read
-attention and MC dropout as cheap approximations of such an ensemble, over checkpoints or seeds.
+Accuracy, NLL, Brier and ECE of the mean, beside those of every member. The NLL of the mean is never
+above the mean of the members' NLL; how far below shows how much they differ where it matters. Park
+& Kim 2022 (Eq. 1 and 2) read attention and MC dropout as cheap approximations of such an ensemble,
+over checkpoints or seeds.
 """
 
 from __future__ import annotations
@@ -162,7 +163,8 @@ class Ensemble(Analysis):
         nll = format_estimate(together["nll"], together["nll_low"], together["nll_high"])
         alone = format_estimate(best["nll"], best["nll_low"], best["nll_high"])
         yield (
-            f"The mean of {len(members)} models has {accuracy} right and an NLL of {nll}, {comparison} "
+            f"The mean of {len(members)} models has {accuracy} right and an NLL of {nll}, "
+            f"{comparison} "
             f"the best of them alone, {bold(best['model'])}, with {alone}."
         )
         pairs = result.table[
@@ -266,8 +268,9 @@ def _views(bench: Bench) -> tuple[View, ...]:
         View(
             "bar", y="nll", low="nll_low", high="nll_high",
             title="NLL of the ensemble and of its members",
-            how_to_read="The ensemble averages the probabilities of its members. It cannot be worse "
-            "than their mean; where it is better than the best of them, they make different errors.",
+            how_to_read="The ensemble averages the probabilities of its members. It cannot be "
+            "worse than their mean; if it is better than the best of them, they make different "
+            "errors.",
             **bars,
         ),
         View(

@@ -1,6 +1,6 @@
 """How much of the image each position of a unit depends on: its effective receptive field.
 
-    g[x] = mean over images and colours of |∂ (s · f[p]) / ∂ image[x]|,    s = ±1 per channel and image
+    g[x] = mean over images and colours of |∂ (s · f[p]) / ∂ image[x]|,    s = ±1 per channel, image
     share[x] = g[x] / Σ g
     radius = Σ share[x] ‖x − p‖
 
@@ -80,7 +80,7 @@ class ERF(Analysis):
     positions: tuple[str, ...] = tuple(PLACES)
     """Positions of the feature map."""
     site: str = "out"
-    """Output of the unit (`out`), what its branch adds (`branch`), or the sum with the skip (`after`)."""
+    """The unit's output (`out`), what its branch adds (`branch`), or the sum of both (`after`)."""
 
     name = "erf"
     ids = ("A4.26", "SLC-31")
@@ -233,7 +233,7 @@ def grid_position(name: str, grid: Grid) -> Grid:
 
 
 def position_distances(name: str, grid: Grid, size: Sequence[int]) -> Tensor:
-    """Return the distance of every pixel from the middle of a position, (height, width) in pixels."""
+    """Return the distance of every pixel from a position, (height, width) in pixels."""
     steps = [
         torch.arange(pixels, dtype=torch.float64) + 0.5 - (at + 0.5) * pixels / cells
         for at, cells, pixels in zip(grid_position(name, grid), grid, size, strict=True)
@@ -274,9 +274,9 @@ VIEWS = (
     View(
         "tiles", x="label", facet="model", where="shown", array="maps",
         title="Effective receptive fields",
-        how_to_read="Each tile is the whole image; the brighter a pixel, the more the centre of the "
-        "unit's map depends on it (square roots of gradients, the largest white). A bright spot in "
-        "the middle is what skips carry.",
+        how_to_read="Each tile is the whole image; the brighter a pixel, the more the centre of "
+        "the unit's map depends on it (square roots of gradients, the largest white). A bright "
+        "spot in the middle is what skips carry.",
     ),
     View(
         "line", y="area", references=(Reference(0.5, "uniform"),),

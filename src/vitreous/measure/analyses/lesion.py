@@ -87,12 +87,12 @@ class Lesion(Analysis):
     """Drop in accuracy and rise of the NLL, one intervention at a time."""
 
     what: str = "units"
-    """Or 'convolutions' (wider than 1 x 1, of a ResNet's branches), 'skips', 'attention', 'positions' or 'gates'."""
+    """Or 'convolutions' (wider than 1 x 1), 'skips', 'attention', 'positions' or 'gates'."""
 
     name = "lesion"
     ids = (
-        "A4.14", "A4.31", "A2.24", "A2.25", "A2.26", "HDV-40", "HDV-41", "HDV-42", "SLC-17", "SLC-18", "CVT-29",
-        "CVT-30",
+        "A4.14", "A4.31", "A2.24", "A2.25", "A2.26", "HDV-40", "HDV-41", "HDV-42", "SLC-17",
+        "SLC-18", "CVT-29", "CVT-30",
     )  # fmt: skip
     section = Section(
         "lesions",
@@ -114,7 +114,7 @@ class Lesion(Analysis):
         self._edits: WeakKeyDictionary[Subject, Edits] = WeakKeyDictionary()
 
     def edits(self, subject: Subject) -> Edits:
-        """Return the interventions on a model; trying them takes as long as a pass, and is done once."""
+        """Return the interventions on a model; finding them takes a pass, and is done once."""
         if subject not in self._edits:
             list_edits, _ = INTERVENTIONS[self.what]
             self._edits[subject] = list_edits(subject.specimen)

@@ -5,14 +5,15 @@
 for the features x of frozen units: the class token, the mean over positions, or the first position
 alone. The class with the highest score is the answer, on images that were not fitted on. `5` and
 `10` fit on that many images per class, `all` on every fitting image. The penalty has the least
-squared error on a fifth of the fitting images that is held out (and joins in afterwards, for `all`).
+squared error on a fifth of the fitting images that is held out (and joins in afterwards, for
+`all`).
 
 `positions` names units where every token gets a probe of its own: a map of accuracies, and their
 mean, which the left of Raghu et al. 2021, Fig. 11 shows.
 
 Features are never stored. One forward pass adds up the normal equations of all units
-(`readout/ridge.py`), a second one over the evaluation images counts right answers. Units are done in
-groups if the sums of all of them would not fit into memory.
+(`readout/ridge.py`), a second one over the evaluation images counts right answers. Units are done
+in groups if the sums of all of them would not fit into memory.
 """
 
 from __future__ import annotations
@@ -104,13 +105,13 @@ class LinearProbe(Analysis):
     tokens: tuple[str, ...] = TOKENS
     """What probes read, where a unit has it."""
     positions: Sequence[str] = ()
-    """Units, by name or kind, where every position also gets a probe of its own; `*` is all of them, which costs as
-    many probes as there are tokens."""
+    """Units, by name or kind, where every position also gets a probe of its own; `*` is all of
+    them, which costs as many probes as there are tokens."""
     method: str = "ridge"
-    """Or 'logistic', by scikit-learn, which holds the pooled features of the fitting images in memory."""
+    """Or 'logistic', by scikit-learn, which holds pooled features in memory."""
     penalties: tuple[float, ...] = tuple(10.0 ** (half / 2) for half in range(-12, 5))
-    """Candidates for ridge, relative to the mean eigenvalue of the features' scatter, so that they mean the same for
-    all units."""
+    """Candidates for ridge, relative to the mean eigenvalue of the features' scatter, so that they
+    mean the same for all units."""
 
     name = "linear_probe"
     ids = ("A3.15", "A4.23", "X-13", "SLC-22", "SLC-23", "SLC-24", "SLC-27", "SLC-28", "SLC-30")

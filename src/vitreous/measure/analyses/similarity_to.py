@@ -1,6 +1,8 @@
 """How similar each unit is to the same unit of another model, such as an earlier checkpoint.
 
-    CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L)),    K of a unit, L of that unit in the other model
+    CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L))
+
+for the kernels K of a unit and L of the same unit in the other model.
 
 This is the diagonal of what the probe `cka` computes across two models (formulas:
 `measure/alignment.py`). The other model is the last one given, or the one that `to` names, such as
@@ -119,7 +121,10 @@ class SimilarityTo(Analysis):
             return "Others are compared with it."
         ours, theirs = ([unit.name for unit in each.specimen.units] for each in (subject, other))
         if ours != theirs:
-            return f"Its units are not those of {other.name}: it has {len(ours)}, the other {len(theirs)}."
+            return (
+                f"Its units are not those of {other.name}: it has {len(ours)}, the other "
+                f"{len(theirs)}."
+            )
         return too_few(len(bench.data), self.estimator)
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:

@@ -6,9 +6,10 @@ over all parameters; buffers, such as the running statistics of batch norm, are 
 principal components are those of the checkpoints, w_t minus their mean, and come from the products
 ⟨Δ_s, Δ_t⟩ alone.
 
-A first version of Park & Kim 2022 drew r and θ and found a ViT's path smooth and a ResNet's erratic.
-**The authors have withdrawn that figure**, because it could not be reproduced, and the final version
-does not have it: what is computed here is the definition, and no evidence for the finding.
+A first version of Park & Kim 2022 drew r and θ and found a ViT's path smooth and a ResNet's
+erratic. **The authors have withdrawn that figure**, because it could not be reproduced, and the
+final version does not have it: what is computed here is the definition, and no evidence for the
+finding.
 
 Give checkpoints side by side, as models called `NAME@checkpoint` in the order of training, `NAME`
 alone being the end; or give a run by itself (`nano:vit`, `run:folder`), for all checkpoints in its
@@ -233,7 +234,7 @@ class _Vectors:
 
 
 def polar(products: Array) -> tuple[Array, Array]:
-    """Return r and θ (in degrees) of every checkpoint, from ⟨Δ_s, Δ_t⟩; θ is NaN where Δ is zero."""
+    """Return r and θ (degrees) of every checkpoint, from ⟨Δ_s, Δ_t⟩; θ is NaN where Δ is zero."""
     length = np.sqrt(np.maximum(np.diag(products), 0))
     with np.errstate(divide="ignore", invalid="ignore"):
         angle = np.degrees(np.arccos(np.clip(products[0] / (length * length[0]), -1, 1)))
@@ -257,7 +258,7 @@ def principal(products: Array) -> tuple[Array, Array]:
 
 
 def path_summary(products: Array) -> dict[str, Any]:
-    """Return the largest distance from the end, the sum of turns in degrees, and the number of points."""
+    """Return the largest r, the sum of turns in degrees, and the number of checkpoints."""
     distance, angle = polar(products)
     known = angle[np.isfinite(angle)]
     farthest = float(np.nanmax(distance)) if np.isfinite(distance).any() else None

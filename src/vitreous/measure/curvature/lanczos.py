@@ -1,21 +1,25 @@
 """The eigenvalues of largest size, of either sign, of symmetric maps that are known by their products with vectors.
 
 Lanczos' basis is kept orthogonal to rounding (Gram and Schmidt against all of it, twice), so that
-eigenvalues neither come twice nor get lost where two of opposite sign are close, which is where power iteration wanders
-between them. With all coefficients V·Hv measured, the projected matrix need not be tridiagonal: when the basis is full
-it is replaced by its best Ritz vectors and the iteration goes on (thick restart, Wu and Simon 2000). For a pair (θ, Vs)
+eigenvalues neither come twice nor get lost where two of opposite sign are close, which is where
+power iteration wanders between them. With all coefficients V·Hv measured, the projected matrix need
+not be tridiagonal: when the basis is full it is replaced by its best Ritz vectors and the iteration
+goes on (thick restart, Wu and Simon 2000). For a pair (θ, Vs)
 
     residual = |H x - θ x| = β |s_last|
 
-is known without another product, and the iteration stops when that is at most `tolerance · |θ|` for all that were asked
-for. Residuals do not say that none is missing: a single start sees one vector of a multiple eigenvalue, and one that it
-hardly contains comes late. So `verify` looks again, from a fresh start at right angles to all that was found, and
-whatever is larger there takes its place among them; it ends when a fresh start finds nothing.
+is known without another product, and the iteration stops when that is at most `tolerance · |θ|` for
+all that were asked for. Residuals do not say that none is missing: a single start sees one vector
+of a multiple eigenvalue, and one that it hardly contains comes late. So `verify` looks again, from
+a fresh start at right angles to all that was found, and whatever is larger there takes its place
+among them; it ends when a fresh start finds nothing.
 
-The first basis also gives Gauss's quadrature of the spectrum as the random start sees it (stochastic Lanczos
-quadrature, Golub and Meurant): nodes θ with weights s_first², whose mean over starts is the spectral density.
+The first basis also gives Gauss's quadrature of the spectrum as the random start sees it
+(stochastic Lanczos quadrature, Golub and Meurant): nodes θ with weights s_first², whose mean over
+starts is the spectral density.
 
-Several maps go in parallel, row by row, which is what a GPU wants. Each is read off when it has converged itself.
+Several maps go in parallel, row by row, which is what a GPU wants. Each is read off when it has
+converged itself.
 """
 
 from __future__ import annotations

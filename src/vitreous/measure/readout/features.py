@@ -66,7 +66,7 @@ def stream_features(
     bench: Bench,
     each: Callable[[Batch, ProbedFeature, Tensor], None],
 ) -> None:
-    """Run all images, and call `each` with every batch and feature, as soon as its unit has computed."""
+    """Run all images, and call `each` with every batch and feature as soon as it is computed."""
     wanted: dict[str, list[ProbedFeature]] = {}
     for probed in group:
         wanted.setdefault(probed.unit.name, []).append(probed)

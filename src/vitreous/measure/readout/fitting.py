@@ -31,8 +31,8 @@ class ProbeData:
 
     fitting: Dataset
     parts: Tensor
-    """(n,) per fitting image: the smallest of `shots` that includes it, by number; then the rest; then
-    those held out."""
+    """(n,) per fitting image: the smallest of `shots` that includes it, by number; then the rest;
+    then those held out."""
     shots: tuple[int, ...]
     """Those for which every class has enough images."""
     evaluation: Dataset
@@ -56,7 +56,7 @@ class ProbeData:
 
     @classmethod
     def split(cls, fitting: Dataset | None, data: Dataset, shots: Sequence[int]) -> ProbeData:
-        """Divide images; without fitting images, the first half is fitted on (classes take turns in it)."""
+        """Divide images; without others to fit on, the first half is (classes take turns in it)."""
         first = 0
         evaluation = data
         if fitting is None or fitting.fingerprint == data.fingerprint:

@@ -1,12 +1,14 @@
 """A graph that computes one token alone from where on no other is read.
 
-A model that reads its answer off its class token has computed all others to the end in vain: in its last block queries,
-MLP and norms of one token suffice, and where gradients are taken those of the others are products with zeros. So the
-selection at the end is moved up, before everything that does the same to every token and serves nothing else:
+A model that reads its answer off its class token has computed all others to the end in vain: in its
+last block queries, MLP and norms of one token suffice, and where gradients are taken those of the
+others are products with zeros. So the selection at the end is moved up, before everything that does
+the same to every token and serves nothing else:
 
     select(f(x), token) = select(f(x[token : token + 1]), 0)
 
-through residual sums, linear layers, norms and curves, the rearrangement of heads, and the queries of an attention.
+through residual sums, linear layers, norms and curves, the rearrangement of heads, and the queries
+of an attention.
 """
 
 from __future__ import annotations

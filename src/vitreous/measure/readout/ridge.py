@@ -5,8 +5,8 @@
 
 One eigendecomposition of S solves it for all λ. The squared error on held-out images is a function
 of their own S and C, so a penalty is chosen without another pass. Products of a block of features
-are centred by the block's own mean, in the features' precision, and added in float64, so that a large
-common offset costs no digits.
+are centred by the block's own mean, in the features' precision, and added in float64, so that a
+large common offset costs no digits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from vitreous.measure.alignment import full_precision
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Means and centred products of features x (d numbers) and targets y (k numbers) of some images."""
+    """Means and centred products of features x (d numbers) and targets y (k numbers)."""
 
     count: int
     mean: Tensor
@@ -97,7 +97,7 @@ class Ridge:
 
 
 def choose_penalty(fit: Moments, held_out: Moments, penalties: Sequence[float]) -> float:
-    """Return the penalty, in units of the mean eigenvalue, with the least squared error on held-out images.
+    """Return the penalty, in units of the mean eigenvalue, with the least held-out error.
 
     Penalties below the rounding of the features are raised to it: they would fit the rounding.
     """

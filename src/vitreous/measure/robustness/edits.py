@@ -1,4 +1,4 @@
-"""Interventions of a lesion study: the list of single edits of a model, and why others are impossible.
+"""Interventions of a lesion study: single edits of a model, and why others are impossible.
 
 An edit is the model with one thing changed. It shares the weights; where weights are masked
 (positions, gates), the masked ones are copies that are used for the pass alone.
@@ -27,7 +27,7 @@ MeanAttention = Callable[[], Mapping[str, Tensor]]
 """Attention averaged over the images, by unit, computed when it is needed."""
 Forward = Callable[[Tensor], Any]
 CERTAIN = 1e4
-"""Logit of a gate whose sigmoid is 1 (and of whose negative it is 0) to the last bit of any dtype."""
+"""Logit of a gate whose sigmoid is exactly 1 in any dtype (and 0 for its negative)."""
 
 
 class Edit(NamedTuple):
@@ -53,7 +53,7 @@ class Edits(NamedTuple):
 
 
 def remove_units(specimen: Specimen) -> Edits:
-    """Remove every unit. One without a skip is replaced by its input, if that has the same shape."""
+    """Remove every unit; without a skip, its input replaces it, if that has the same shape."""
     sites = _observe_blank(specimen, ("before", "branch"))
     edits = Edits([], {})
     for unit in specimen.units:
