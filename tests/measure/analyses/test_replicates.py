@@ -136,7 +136,7 @@ def test_errors_relative_to_a_reference_are_resampled_together(
     mce = np.mean(ratios, axis=0)
     table = result.table
     (place,) = table.index[(table["model"] == MODELS[1]) & table["overall"]]
-    assert 1e-9 < close(result, place, np.where(np.isfinite(mce), mce, np.nan), "ce")
+    assert close(result, place, np.where(np.isfinite(mce), mce, np.nan), "ce") > 1e-9
 
 
 def test_lesions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_lesions(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for part, column, sign in (("right", "value", 1), ("nll", "rise", -1)):
             lost = whole[part].double().numpy() - changed[part].double().numpy()
-            assert 1e-9 < close(result, place, mean(sign * lost), column)
+            assert close(result, place, mean(sign * lost), column) > 1e-9
 
 
 def test_shape_share_is_a_ratio_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,13 +179,13 @@ def test_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:
     labels = vitreous.measure.choosing.choose_images(data, "test", 512, (), SEED).labels.numpy()
     table = result.table
     (place,) = table.index[table["part"] == "ensemble"]
-    assert 1e-9 < close(result, place, mean(-np.log(mixed[np.arange(20), labels])), "nll")
+    assert close(result, place, mean(-np.log(mixed[np.arange(20), labels])), "nll") > 1e-9
     diversity = stats.entropy(mixed, axis=1) - np.mean(
         [stats.entropy(np.exp(each), axis=1) for each in logs], axis=0
     )
-    assert 1e-9 < close(result, place, mean(diversity), "diversity")
+    assert close(result, place, mean(diversity), "diversity") > 1e-9
     (place,) = table.index[(table["model"] == MODELS[0]) & (table["other"] == MODELS[1])]
-    assert 1e-9 < close(result, place, mean(logs[0].argmax(1) != logs[1].argmax(1)), "disagreement")
+    assert close(result, place, mean(logs[0].argmax(1) != logs[1].argmax(1)), "disagreement") > 1e-9
 
 
 def test_mc_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +196,7 @@ def test_mc_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     table = result.table
     (place,) = table.index[(table["model"] == VIT) & table["overall"]]
-    assert 1e-9 < close(result, place, mean(nll[0]) - mean(nll[1]), "nll_change")
+    assert close(result, place, mean(nll[0]) - mean(nll[1]), "nll_change") > 1e-9
 
 
 def test_linear_probes_resample_evaluation_images_by_their_numbers(
@@ -215,10 +215,10 @@ def test_linear_probes_resample_evaluation_images_by_their_numbers(
         rows = table.index[table["token"] != "each position alone"]
         assert len(rows) == len(marks)
         varied = [at for at, each in enumerate(marks) if 0 < each.mean() < 1]
-        assert 1e-9 < close(result, rows[varied[0]], mean(marks[varied[0]], first))
+        assert close(result, rows[varied[0]], mean(marks[varied[0]], first)) > 1e-9
         single = marks[(table["token"][rows] == "one position").to_numpy()]
         (place,) = table.index[table["token"] == "each position alone"]
-        assert 1e-9 < close(result, place, mean(single.mean(0), first))
+        assert close(result, place, mean(single.mean(0), first)) > 1e-9
 
 
 def test_spectra_resample_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_spectra_resample_batches(monkeypatch: pytest.MonkeyPatch) -> None:
             traces = (weights * trace).sum(1) / weights.sum(1)
         for measure, expected in (("APE", ape), ("largest", largest), ("trace", traces)):
             (place,) = table.index[table["measure"] == measure]
-            assert 1e-9 < close(result, place, expected)
+            assert close(result, place, expected) > 1e-9
         assert np.isnan(result.draws()[1:, table.index[table["measure"] == "eigenvalue"]]).all()
     known = result.draws("density")[:, result.table["pooled"].to_numpy(dtype=bool)]
     at = result.table["at"][result.table["pooled"]].to_numpy()
@@ -260,7 +260,7 @@ def test_receptive_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     total, reach = ((weights @ numbers[part].numpy()) for part in ("total", "reach"))
     rows = result.table.index[result.table["model"] == VIT]
     for i in (1, 3):
-        assert 1e-9 < close(result, rows[i], reach[:, i] / total[:, i])
+        assert close(result, rows[i], reach[:, i] / total[:, i]) > 1e-9
 
 
 def test_landscapes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,10 +271,10 @@ def test_landscapes(monkeypatch: pytest.MonkeyPatch) -> None:
     heights = losses / counts[:, None]
     table = result.table[result.table["model"] == VIT]
     rows = table.index[table["part"] == "point"]
-    assert 1e-9 < close(result, rows[0], heights[:, 0])
-    assert 1e-9 < close(result, rows[0], heights[:, 0] - heights[:, 1], "rise")
+    assert close(result, rows[0], heights[:, 0]) > 1e-9
+    assert close(result, rows[0], heights[:, 0] - heights[:, 1], "rise") > 1e-9
     (ring,) = table.index[table["part"] == "ring"]
-    assert 1e-9 < close(result, ring, heights[:, [0, 2]].mean(1) - heights[:, 1])
+    assert close(result, ring, heights[:, [0, 2]].mean(1) - heights[:, 1]) > 1e-9
 
 
 def test_similarities_are_the_probes_own() -> None:
