@@ -158,6 +158,7 @@ def test_shape_share_is_a_ratio_of_sums(monkeypatch: pytest.MonkeyPatch) -> None
     shape, texture = (seen.truth[cue].numpy() for cue in ("shape", "texture"))
     weights = np.concatenate([np.ones((1, 40)), drawn(40)])
     weights = weights * (shape != texture)
+    spreads = []
     for model in MODELS:
         answer = given[model]["answers"]["answer"].numpy()
         hits, both = answer == shape, (answer == shape) | (answer == texture)
@@ -165,7 +166,8 @@ def test_shape_share_is_a_ratio_of_sums(monkeypatch: pytest.MonkeyPatch) -> None
         (place,) = table.index[table["overall"]]
         close(result, place, (weights * hits).sum(1) / (weights * both).sum(1))
         (place,) = table.index[table["measure"] == "neither"]
-        assert close(result, place, (weights * ~both).sum(1) / weights.sum(1)) > 1e-3
+        spreads.append(close(result, place, (weights * ~both).sum(1) / weights.sum(1)))
+    assert max(spreads) > 1e-3
 
 
 def test_ensembles(monkeypatch: pytest.MonkeyPatch) -> None:

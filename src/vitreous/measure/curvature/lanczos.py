@@ -199,7 +199,7 @@ def _missing(state: _State, run: _Run, i: int, least: float, tolerance: float) -
 
 
 def _put_in(found: Spectrum, run: _Run, state: _State, i: int, count: int, k: int) -> None:
-    """Add Ritz pairs of a fresh start: solve in the space of all of them, and keep the k largest."""
+    """Add Ritz pairs of a fresh start: solve in the joint space, and keep the k largest."""
     fresh = run.vectors(state, i, count)
     both = torch.cat([found.vectors, fresh])
     across = run.coupling[i, :, : run.size].double().cpu().numpy() @ state.vectors[i, :, :count]
