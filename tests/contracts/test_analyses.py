@@ -27,7 +27,7 @@ from vitreous.measure.partial import Interrupted
 from vitreous.models.loading import load_model
 from vitreous.results import Result
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).absolute().parents[2]  # of a copy by links, the copy
 MODELS = ("nano:vit", "nano:resnet")
 IMAGES = 16
 every = pytest.mark.parametrize("name", analyses.names())
