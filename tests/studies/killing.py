@@ -13,9 +13,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from vitreous.studies.measuring import folder
+from vitreous.studies.measuring import evidence_folder
 from vitreous.studies.plan import Cell
-from vitreous.studies.running import finished
+from vitreous.studies.running import is_finished
 
 PATIENCE = 240.0
 """Seconds after which a test gives up; machines may be busy."""
@@ -69,8 +69,8 @@ def files(cells: Sequence[Cell], root: Path) -> Files:
     """Of all finished cells: which file it is, and when it was written. A training's state comes after its end."""
     found: Files = {}
     for cell in cells:
-        if finished(cell, root):
-            folders = [folder(sitting, root) for sitting in cell.sittings]
+        if is_finished(cell, root):
+            folders = [evidence_folder(item, root) for item in cell.items]
             folders += [root / "trainings" / cell.training.key] if cell.training else []
             for path in (
                 path

@@ -16,8 +16,15 @@ from vitreous.errors import VitreousError
 from vitreous.models.loading import model_of_run
 from vitreous.storage.run_folder import Run
 from vitreous.studies import conduct, running
-from vitreous.studies.build_up import HELD_OUT, BuildUp, Placement, listed, most, search
-from vitreous.studies.measuring import images
+from vitreous.studies.build_up import (
+    HELD_OUT,
+    BuildUp,
+    Placement,
+    _step_table,
+    most_candidates,
+    search,
+)
+from vitreous.studies.measuring import load_split
 from vitreous.studies.plan import Cell
 from vitreous.studies.realise import realise
 from vitreous.studies.running import Report
@@ -79,7 +86,7 @@ def test_the_rule_against_one_written_out() -> None:
         found = search(lengths, scores)
         assert [tried.placement for tried in found.tried] == visited
         assert (found.best, found.next) == (best, None)
-        assert len(visited) <= most(lengths)
+        assert len(visited) <= most_candidates(lengths)
 
 
 def every(lengths: Sequence[int]) -> list[Placement]:
@@ -96,7 +103,7 @@ def test_what_comes_next_follows_from_what_is_known() -> None:
         found = search((3, 4, 6, 5), known)
         assert found.next == placement
         known[placement] = FIG_12A[placement]
-    assert most((3, 4, 6, 5)) == len(
+    assert most_candidates((3, 4, 6, 5)) == len(
         search((3, 4, 6, 5), {each: sum(each) for each in every((3, 4, 6, 5))}).tried
     )
 
@@ -114,7 +121,7 @@ def tiny_search(root: Path) -> BuildUp:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("built")
-    tiny_search(root).follow(lambda cells: running.run(cells, root, tiny(), "cpu"))
+    tiny_search(root).follow(lambda cells: running.run_cells(cells, root, tiny(), "cpu"))
     return root
 
 
@@ -122,7 +129,7 @@ def test_images_held_out_are_neither_trained_on_nor_test_images() -> None:
     training = tiny_search(Path()).cells((0, 0, 0))[0].training
     assert training is not None
     given = training.images
-    parts = [images(given, split).images.flatten(1) for split in ("train", "held_out", "test")]
+    parts = [load_split(given, split).images.flatten(1) for split in ("train", "held_out", "test")]
     rows = [{bytes(row.numpy()) for row in part} for part in parts]
     whole = {
         bytes(row.numpy()) for row in load("world:shapes", size=160, image=16).images.flatten(1)
@@ -140,7 +147,7 @@ def test_images_held_out_are_neither_trained_on_nor_test_images() -> None:
 
 def test_scores_are_accuracies_on_the_images_held_out(done: Path) -> None:
     """As the trained networks themselves say."""
-    found = tiny_search(done).so_far()
+    found = tiny_search(done).state()
     assert found.next is None
     for tried in found.tried:
         right: dict[str, list[float]] = {"held_out": [], "test": []}
@@ -149,7 +156,7 @@ def test_scores_are_accuracies_on_the_images_held_out(done: Path) -> None:
             run = Run(done / "trainings" / cell.training.key)
             model = model_of_run(run, "final")
             for split, values in right.items():
-                data = images(cell.training.images, split)
+                data = load_split(cell.training.images, split)
                 data = replace(
                     data,
                     mean=tuple(run.identity["data"]["mean"]),
@@ -172,21 +179,21 @@ def test_a_stopped_search_goes_on(done: Path, tmp_path: Path) -> None:
 
     def work(cells: Sequence[Cell]) -> Report:
         if len(asked) == 2:
-            running.run(cells[:1], tmp_path, tiny(), "cpu")
+            running.run_cells(cells[:1], tmp_path, tiny(), "cpu")
             asked.append([])
             raise KeyboardInterrupt
         asked.append([cell.key for cell in cells])
-        return running.run(cells, tmp_path, tiny(), "cpu")
+        return running.run_cells(cells, tmp_path, tiny(), "cpu")
 
     with pytest.raises(KeyboardInterrupt):
         tiny_search(tmp_path).follow(work)
     assert (
-        len(tiny_search(tmp_path).so_far().tried) == 2
+        len(tiny_search(tmp_path).state().tried) == 2
     )  # a candidate with one of its two seeds has no score
     found = tiny_search(tmp_path).follow(work)
     keys = [key for step in asked for key in step]
     assert len(set(keys)) == len(keys)
-    assert found == tiny_search(done).so_far()
+    assert found == tiny_search(done).state()
 
 
 def test_a_candidate_that_fails_stops_the_search(tmp_path: Path) -> None:
@@ -214,9 +221,9 @@ def test_as_a_command(
     assert not (tmp_path / "none").exists()
     assert typed("build-up", "--seeds", "2", "--out", str(done)) == 0
     said = " ".join(capsys.readouterr().out.split())
-    outcome = tiny_search(done).outcome(tiny_search(done).so_far())
-    assert listed(outcome).row_count == outcome.table["step"].nunique()
-    assert f"Best: attention {','.join(map(str, tiny_search(done).so_far().best or ()))}." in said
+    outcome = tiny_search(done).outcome(tiny_search(done).state())
+    assert _step_table(outcome).row_count == outcome.table["step"].nunique()
+    assert f"Best: attention {','.join(map(str, tiny_search(done).state().best or ()))}." in said
     with (done / "build_up.csv").open(encoding="utf-8") as file:
         assert [float(row["value"]) for row in csv.DictReader(file)] == outcome.table[
             "value"

@@ -282,9 +282,14 @@ class Evidence:
 
 def scale_of(data: str, exhibits: Sequence[Exhibit]) -> Scale:
     """Which thresholds apply."""
+    return scale_for(data, max((each.count() for each in exhibits), default=0))
+
+
+def scale_for(data: str, classes: int) -> Scale:
+    """Which thresholds apply to images of so many classes."""
     if data.startswith(EMBEDDED):
         return "sanity"
-    return "hundred" if max((each.count() for each in exhibits), default=0) >= MANY else "ten"
+    return "hundred" if classes >= MANY else "ten"
 
 
 def _check_comparable(exhibits: Sequence[Exhibit]) -> None:
