@@ -1,4 +1,4 @@
-"""The building of AlterNet: the search follows its rule, on images not trained on, and goes on after being stopped."""
+"""The search of AlterNet follows its rule, on images not trained on, and resumes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from vitreous.studies.scales import Scale, scale_named
 from vitreous.training.evaluate import evaluate
 
 FIG_12A: dict[Placement, float] = {
-    (0, 0, 0, 0): 82.48, (0, 0, 0, 1): 83.45, (0, 0, 0, 2): 83.66, (0, 0, 1, 2): 83.77, (0, 0, 2, 2): 83.52,
+    (0, 0, 0, 0): 82.48, (0, 0, 0, 1): 83.45, (0, 0, 0, 2): 83.66, (0, 0, 1, 2): 83.77,
+    (0, 0, 2, 2): 83.52,
     (0, 1, 1, 2): 84.02, (0, 2, 1, 2): 83.39, (1, 1, 1, 2): 83.80, (0, 1, 2, 2): 83.19,
 }  # fmt: skip
 """Accuracy of Alter-ResNet-50 on CIFAR-100 (HDV-43)."""
@@ -53,8 +54,9 @@ def test_the_papers_accuracies_lead_to_the_papers_network() -> None:
 def by_hand(
     lengths: Sequence[int], scores: Mapping[Placement, float]
 ) -> tuple[list[Placement], Placement]:
-    """The rule as the catalogue has it, on letters: the last convolution of a stage, or the one before the attentions
-    that are there already, becomes attention; undone and on to the previous stage if that is no improvement."""
+    """The rule written out on letters: the last convolution of a stage, or the one before its
+    attention blocks, becomes attention; without improvement it is undone, and the previous stage is
+    next."""
     stages = ["c" * length for length in lengths]
 
     def counts() -> Placement:
@@ -97,7 +99,7 @@ def every(lengths: Sequence[int]) -> list[Placement]:
 
 
 def test_what_comes_next_follows_from_what_is_known() -> None:
-    """Step by step it is the same search; scores of networks that it never meets are not looked at."""
+    """Step by step it is the same search; scores of other networks are never read."""
     known: dict[Placement, float] = {(0, 1, 2, 2): 99.0}
     for placement in (tried.placement for tried in search((3, 4, 6, 5), FIG_12A).tried):
         found = search((3, 4, 6, 5), known)

@@ -1,4 +1,4 @@
-"""Workers on one machine: whoever is killed, the others do what it was at, and nothing is done twice."""
+"""Workers on one machine: the others do the cell of one that is killed, and nothing twice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_helpers_are_killed(tmp_path: Path, done: Path) -> None:
 
 
 def _parent(root: Path) -> None:
-    """Begins two helpers, in a process that may be killed; those that tests begin may have no children otherwise."""
+    """Starts two helpers in a process that may be killed and that may have children."""
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     context = multiprocessing.get_context("fork")
     helpers = [context.Process(target=_busy, args=(root, how)) for how in ("stop", "go on")]

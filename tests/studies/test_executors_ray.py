@@ -42,7 +42,7 @@ ORDER = "wd"
 
 @pytest.fixture(scope="module", autouse=True)
 def home() -> Iterator[None]:
-    """A folder for Ray's own files, with a short name, because it holds sockets; workers find the package."""
+    """A folder for Ray's files, with a short name for its sockets; workers find the package."""
     folder = tempfile.mkdtemp(prefix="vr", dir="/tmp")
     source = str(Path(running.__file__).parents[2])
     given = {
@@ -79,7 +79,7 @@ def drive(root: Path, address: str | None) -> BaseProcess:
 
 
 def workers(pid: int) -> list[int]:
-    """Those below a process; Ray's other processes are the machine, and when one of them dies it is gone."""
+    """The workers below a process. Ray's other processes stand for the machine."""
     return [
         each for each, title in below(pid).items() if title.startswith(("ray::IDLE", "ray::_task"))
     ]
@@ -142,7 +142,7 @@ def kill(pid: int | None, how: signal.Signals) -> None:
 
 
 def rest(driver: BaseProcess, root: Path) -> None:
-    """A cell that somebody else is at is waited for, and with the driver all processes of its cluster are gone."""
+    """A cell that another process runs is waited for; the driver's end ends its cluster."""
     last = cells()[-1]
     assert driver.pid is not None
     with running.try_lock(running.lock_path(last, root)):

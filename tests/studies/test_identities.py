@@ -1,4 +1,4 @@
-"""Exact properties: claims find all that they read, believe them, and no longer do when something is broken."""
+"""Exact properties: claims find all they read, and no longer hold when something is broken."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def result() -> Result:
 
 
 def exhibits(found: Result, scale: Scale = "ten") -> list[Exhibit]:
-    """These properties, and, so that the small versions of claims are judged, a model of which nothing is known."""
+    """Evidence of these properties, and of a model without results, so that claims are judged."""
     exact = Exhibit({"model": "identities", "data": "", "seed": 0}, {"identities": found}, "")
     return [exact, Exhibit({"model": "resnet", "data": "world:shapes", "seed": 0}, {}, "")][
         : 1 + (scale == "sanity")
@@ -157,7 +157,7 @@ def test_cka_is_the_textbooks(estimator: Any, minibatch: int | None) -> None:
 
 
 def test_shares_of_waves() -> None:
-    """Five cycles on sixteen pixels are above π/2, four are π/2 itself, and a dead channel has no share."""
+    """Five cycles on sixteen pixels are above π/2, four are π/2; a dead channel has no share."""
     along = 2 * torch.pi * torch.arange(16, dtype=torch.float64) / 16
     low, high = (cycles * along for cycles in (4, 5))
     wave = (
@@ -188,7 +188,7 @@ def test_shuffling_moves_whole_patches() -> None:
         assert torch.equal(moved[:, :, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4], patch)
 
 
-# Breaking things on purpose: `Break` changes the package or what is done with it, and the claim has to be refuted.
+# `Break` damages the package on purpose, and the claim has to be refuted.
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

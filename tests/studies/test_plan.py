@@ -35,7 +35,7 @@ def test_what_claims_read_and_nothing_else() -> None:
 
 
 def test_a_trained_network_has_an_untrained_control() -> None:
-    """What is measured at the end is measured at the start too, if it says anything of a network at chance."""
+    """Results at the end are measured at the start, too, unless they need a trained network."""
     (cell,) = (
         each for each in planned("SLC-31") if each.training and each.training.model == "vit_ti"
     )
@@ -68,7 +68,7 @@ def test_what_two_claims_need_is_trained_once() -> None:
 
 
 def test_the_whole_way_is_kept_where_a_claim_looks_at_it() -> None:
-    """On the study's own images as on the tasks of small versions, and whether that claim is asked or not."""
+    """On the study's images and on tasks of small versions, also in studies without that claim."""
     for ids in (("HDV-12",), ("HDV-11",)):
         kept = {c.training.model: c.training.recipe.keep for c in planned(*ids) if c.training}
         assert kept == {"vit_ti": "epochs", "resnet_18": "epochs"}

@@ -1,4 +1,4 @@
-"""Facts become trainings: all that claims ask for, each its own, and nothing but what is said changes."""
+"""Facts become trainings: each set its own, and nothing changes that no fact names."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ NEEDED = {name: needed(scale) for name, scale in SCALES.items()}
 
 
 def plainly(facts: Facts, gpsa: int) -> str:
-    """Facts without what says the same as saying nothing: the first row of Table 3, as many samples of all images, as
-    many gated layers as there are; and with one of two names for a ConViT without them."""
+    """Facts without defaults (the first row of Table 3, as many samples of all images, the usual
+    number of gated layers), and with one of two names for a ConViT without gated layers."""
     said = weight_facts(facts)
     if said.get("schedule") == "samples" and "fraction" not in said:
         del said["schedule"]
@@ -95,7 +95,7 @@ def test_every_network_of_the_small_scale_can_be_built() -> None:
     "scale", [scale for scale in SCALES.values() if scale is not SANITY], ids=lambda s: s.name
 )
 def test_networks_of_the_other_scales_can_be_built(scale: Scale) -> None:
-    """Those of which something is said that they may have no room for; a ViT is cut to a block, as all are alike."""
+    """Networks with facts that they may have no room for; a ViT is cut to one block."""
     for training in networks(scale).values():
         options = dict(training.recipe.model)
         if training.model.startswith("vit") and not options.get("skipless"):

@@ -1,4 +1,4 @@
-"""Scales: every network of every scale can be built and takes its images, and every question is asked as it can be."""
+"""Scales: every network can be built and takes its images, and every option is valid."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EVERY = {
 
 @pytest.mark.parametrize(("scale", "made"), EVERY.values(), ids=lambda v: v.name)
 def test_every_network_takes_the_images_of_its_scale(scale: Scale, made: Build) -> None:
-    """Shapes only, without memory for weights; the networks for two cores are run in earnest below."""
+    """Shapes only, without memory for weights; the networks for two cores are run below."""
     side = scale.images.image
     with torch.device("meta"):
         network = build(made.name, image=side, classes=7, **made.options).eval()
