@@ -92,7 +92,7 @@ LESIONS = {
     "convit": ("gates", "positions", "attention"),
     "deit": ("positions",),
 }
-"""What claims take out of which model (A4.14, A4.31)."""
+"""What claims take out of which model."""
 
 
 def _sized(own: Build, s: Build, wide: Build | None = None) -> dict[str, Build]:
@@ -219,7 +219,7 @@ SMALL = Scale(
 )
 
 NO_BIAS: dict[str, Any] = {"qkv_bias": False}
-"""As the released networks for CIFAR (D1)."""
+"""As in the networks that Park and Kim released for CIFAR."""
 PAPER = Scale(
     name="paper",
     builds={
