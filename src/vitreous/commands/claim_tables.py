@@ -43,8 +43,9 @@ def print_claims(
     console.print(table)
     count = sum(claim.sanity for claim in chosen)
     console.print(
-        f"{len(chosen)} claim{'s' * (len(chosen) != 1)}; {count} with a small version, on a task of "
-        "the embedded world or by computing alone. `vitreous claims show ID` says how one is judged.",
+        f"{len(chosen)} claim{'s' * (len(chosen) != 1)}; {count} with a small version, on a task "
+        "of the embedded world or by computing alone. `vitreous claims show ID` says how one is "
+        "judged.",
         highlight=False, markup=False,
     )  # fmt: skip
 

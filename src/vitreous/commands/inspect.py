@@ -224,7 +224,7 @@ def parse_settings(
 
 
 def report_path(options: MeasureOptions, analysis: str = "") -> Path:
-    """Return where the report goes; each command has its own default, so none overwrites another."""
+    """Return where the report goes; each command has its own default, to overwrite no other."""
     return (options.out or Path(f"{analysis or 'report'}.html")).expanduser()
 
 

@@ -60,7 +60,8 @@ def attention_viewer(result: Result) -> str:
     label = "Attention of a patch, for an image, layer and head of your choice"
     script = "Attention is drawn by a script."
     return "\n".join([
-        f'<div class="attention" role="group" aria-label="{label}"><p class="quiet">{script}</p></div>',
+        f'<div class="attention" role="group" aria-label="{label}">'
+        f'<p class="quiet">{script}</p></div>',
         *(f'<p class="read">{escape(words)}</p>' for words in fewer),
         block("attention-meta", compact_json(meta)),
         *blocks,

@@ -102,14 +102,15 @@ def units_tables(inspection: Inspection) -> Iterator[str]:
             prefix = f"{len(unit.prefix)}+" if unit.prefix and grid else ""
             rows += (
                 f"<tr><td>{label}</td><td><code>{escape(unit.name)}</code></td>"
-                f'<td><i class="swatch kind-{unit.kind}"></i>{unit.kind}</td><td class="number">{prefix}{grid}</td>'
+                f'<td><i class="swatch kind-{unit.kind}"></i>{unit.kind}</td>'
+                f'<td class="number">{prefix}{grid}</td>'
                 f'<td>{attends}</td><td class="number">{unit.channels or ""}</td>'
                 f'<td class="number">{unit.parameters:,}</td></tr>'
             )
-        heads = "".join(
-            f'<th scope="col"{" class=number" if h in ("tokens", "channels", "parameters") else ""}>{h}</th>'
-            for h in ("", "unit", "kind", "tokens", "heads", "channels", "parameters")
-        )
+        heads = ""
+        for head in ("", "unit", "kind", "tokens", "heads", "channels", "parameters"):
+            numeric = head in ("tokens", "channels", "parameters")
+            heads += f'<th scope="col"{" class=number" if numeric else ""}>{head}</th>'
         yield (
             f"<details><summary>{len(anatomy)} units of {escape(name)}</summary>"
             f'<div class="scroll" tabindex="0" role="region" aria-label="Units of {escape(name)}">'

@@ -23,6 +23,9 @@ from vitreous.results.words import escape, join_words, plural
 from vitreous.specimen.drawing_svg import draw
 from vitreous.storage.atomic_files import explain_write_errors, write_bytes
 
+BUTTONS = (
+    '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button>'
+)
 SCRIPTS = ("unpack.js", "charts.js", "attention.js", "verdicts.js", "page.js")
 DARK = {
     "--desk": "#0D0F13",
@@ -110,7 +113,8 @@ def page(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">',
+        '<meta name="color-scheme" content="light dark">',
+        '<meta name="referrer" content="no-referrer">',
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>",
         '<a class="skip" href="#main">Skip to the results</a>',
         *guard.lines("The table of contents", _contents, inspection, judgement),
@@ -178,7 +182,7 @@ def _head(inspection: Inspection, names: list[str]) -> list[str]:
             for each in warnings(unjudged(inspection))
         ),
         f'<div class="bar">{chips}<div class="switches">',
-        '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
+        f"{BUTTONS}</div></div>",
     ]
 
 
@@ -186,9 +190,10 @@ def _head_of_verdicts(judgement: Judgement | None) -> list[str]:
     """Return title and buttons of a page of verdicts alone."""
     judged = plural(len(judgement.verdicts), "finding") if judgement else ""
     return [
-        f'<header><h1>Verdicts</h1><p class="facts">{judged} · vitreous {escape(__version__)}</p></header>',
+        f'<header><h1>Verdicts</h1><p class="facts">{judged} · vitreous {escape(__version__)}</p>'
+        "</header>",
         '<div class="bar"><div class="switches">',
-        '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
+        f"{BUTTONS}</div></div>",
     ]
 
 
@@ -200,9 +205,11 @@ def _anatomy(inspection: Inspection, names: list[str], guard: Guard) -> list[str
         named = [replace(each, model=name) for name, each in inspection.anatomies.items()]
         drawn = guard.text("The drawing of the models", draw, named, "currentColor", None)
         lines += [
-            '<p class="says">Depth runs to the right, a box is a unit in the colour of its kind, as tall as it has '
-            "channels; arches are skips, bars beneath are parameters. Point at a box to see what it is.</p>",
-            '<div class="anatomy"><div class="scroll drawing" tabindex="0" role="region" aria-label="Anatomy">',
+            '<p class="says">Depth runs to the right, a box is a unit in the colour of its kind, '
+            "as tall as it has channels; arches are skips, bars beneath are parameters. Point at a "
+            "box to see what it is.</p>",
+            '<div class="anatomy"><div class="scroll drawing" tabindex="0" role="region" '
+            'aria-label="Anatomy">',
             f"{drawn}</div><div>",
             *guard.lines("The list of units", models.units_tables, inspection),
             "</div></div>",

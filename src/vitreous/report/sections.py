@@ -166,7 +166,8 @@ def numbers(result: Result) -> list[str]:
     )
     return [
         f'<details class="data"><summary>The numbers <span class="quiet">{about}</span></summary>',
-        f'<div class="scroll" tabindex="0" role="region" aria-label="First rows of {name}">{first_rows(result)}</div>',
+        f'<div class="scroll" tabindex="0" role="region" aria-label="First rows of {name}">'
+        f"{first_rows(result)}</div>",
         f'<p><button type="button" data-csv="{name}">Save {name}.csv</button></p>',
         f"<details><summary>What the columns hold</summary><dl>{says}</dl></details></details>",
         block(f"table-{result.name}", table_csv(result)),

@@ -67,7 +67,8 @@ def surface_svg(grid: pd.DataFrame, top: float, model: str) -> str:
     lowest = format_number(np.nanmin(heights))
     words = f"Surface of the loss of {escape(model)}, lowest {lowest} in the plane."
     return (
-        f'<svg class="surface" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" fill="currentColor" font-size="11">'
+        f'<svg class="surface" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" fill="currentColor" '
+        'font-size="11">'
         f"<title>{words}</title>{''.join(parts)}</svg>"
     )
 
@@ -94,14 +95,16 @@ def _frame(grid: pd.DataFrame, top: float) -> Iterator[str]:
     for share in (0.0, 0.5, 1.0):
         at = floor - UP * share
         yield f'<path {line} d="M{left - 4} {at}h4"/>'
-        yield f'<text x="{left - 6}" y="{at + 4}" text-anchor="end">{format_number(share * top, 2)}</text>'
+        label = format_number(share * top, 2)
+        yield f'<text x="{left - 6}" y="{at + 4}" text-anchor="end">{label}</text>'
     yield f'<text x="{left}" y="{floor - UP - 10}" text-anchor="middle">NLL</text>'
     for side, name, ends in ((-1, "second", grid.index), (1, "first", grid.columns)):
         anchor = "end" if side < 0 else "start"
         x, y = middle + side * (ACROSS / 2 + 6), floor + DOWN / 2 + 16
         reach = f"{format_number(float(ends[0]), 2)} to {format_number(float(ends[-1]), 2)}"
         yield f'<text x="{x}" y="{y}" text-anchor="{anchor}">{name} direction</text>'
-        yield f'<text x="{x}" y="{y + 14}" text-anchor="{anchor}" fill-opacity="0.68">{reach}</text>'
+        below = f'x="{x}" y="{y + 14}" text-anchor="{anchor}"'
+        yield f'<text {below} fill-opacity="0.68">{reach}</text>'
 
 
 def height_colours(theme: Theme) -> dict[str, str]:

@@ -71,8 +71,8 @@ def _caveat(judgement: Judgement) -> list[str]:
     if not any(verdict.scale == "sanity" for verdict in judgement.measured):
         return []
     return [
-        '<p class="quiet">These are small models on generated images. A finding that is refuted here '
-        "does not show at this scale, which does not make the paper wrong; nor is one that is "
+        '<p class="quiet">These are small models on generated images. A finding that is refuted '
+        "here does not show at this scale, which does not make the paper wrong; nor is one that is "
         "supported proven beyond it.</p>"
     ]
 
@@ -147,9 +147,9 @@ def _filters(judgement: Judgement) -> list[str]:
         for outcome, label in chips.items()
     )
     return [
-        '<p class="read"><b>How to read the figures.</b> The dot is the measured effect and the bar '
-        "its 95 % interval; the upright line is the threshold, with the side that counts shaded. ◇ "
-        "is the paper's number, a dotted line the null: no effect.</p>",
+        '<p class="read"><b>How to read the figures.</b> The dot is the measured effect and the '
+        "bar its 95 % interval; the upright line is the threshold, with the side that counts "
+        "shaded. ◇ is the paper's number, a dotted line the null: no effect.</p>",
         '<div class="filters" role="search" aria-label="Filter verdicts" hidden>',
         '<label>Paper <select id="verdict-paper"><option value="">all</option>'
         f"{options}</select></label>",
@@ -254,7 +254,8 @@ def _details(verdict: Verdict) -> list[str]:
     ]
     if claim.large:
         found.append(
-            "<dt>scale</dt><dd>The paper speaks of ImageNet or more; small data have an analogue only.</dd>"
+            "<dt>scale</dt><dd>The paper speaks of ImageNet or more; small data have an analogue "
+            "only.</dd>"
         )
     if verdict.missing:
         found.append(
@@ -312,7 +313,8 @@ def _missing_item(verdict: Verdict, judgement: Judgement) -> str:
     )
     return (
         f'<li class="verdict" id="{claim.id}" data-outcome="lacking"><b class="id">{claim.id}</b> '
-        f'{escape(claim.sentence)}{_tags(claim)} <span class="quiet">{why}{so_far}{supply}</span></li>'
+        f'{escape(claim.sentence)}{_tags(claim)} <span class="quiet">{why}{so_far}{supply}</span>'
+        "</li>"
     )
 
 
