@@ -1,13 +1,13 @@
 """The reproduction on real images, in parts that each fit one GPU for half an hour.
 
-    python benchmarks/campaign.py run --slice 1 --part 1 --minutes 25 --data data/cifar10 --out campaign
-    python benchmarks/campaign.py pack --slice 1 --part 1 --data data/cifar10 --out campaign --to packed
+    python benchmarks/campaign.py run --part 1 --minutes 25 --data data/cifar10 --out campaign
+    python benchmarks/campaign.py pack --part 1 --data data/cifar10 --out campaign --to packed
 
-`run` trains the seeds of one network in one step and measures what the claims of its slice read. One
-process measures checkpoints while others are still to come, as long as training ends in time; the
-others begin when training is over. What matters most is measured first, and nothing is begun that
-would end after `--minutes`. It ends with `pack`: evidence without weights, and the final weights of
-every seed in half precision. Interrupted? Run the same command again: it resumes.
+`run` trains the seeds of one network in one step and measures what the claims of its slice read.
+One process measures checkpoints while others are still to come, as long as training ends in time;
+the others begin when training is over. What matters most is measured first, and nothing is begun
+that would end after `--minutes`. It ends with `pack`: evidence without weights, and the final
+weights of every seed in half precision. Interrupted? Run the same command again: it resumes.
 
 `--data` is how the names of the numpy files begin, as in `npz:data/cifar10`. The name that results
 carry is without the folder, so that parts from different machines can be put together.
@@ -35,25 +35,25 @@ from vitreous.claims.facts import describe_facts
 from vitreous.errors import VitreousError
 from vitreous.storage.run_folder import Run
 from vitreous.studies import running
-from vitreous.studies.conduct import remember
-from vitreous.studies.estimates import asked
+from vitreous.studies.conduct import check_settings
+from vitreous.studies.estimates import measuring_times
 from vitreous.studies.measuring import (
     TRAININGS,
-    folder,
-    groups,
-    images,
+    evidence_folder,
+    load_split,
     measure_group,
-    missing,
+    measured_together,
+    missing_results,
 )
 from vitreous.studies.packing import pack_evidence
-from vitreous.studies.plan import Cell, Sitting, plan
-from vitreous.studies.running import Limits, alike, locked, trained
+from vitreous.studies.plan import Cell, PlannedItem, plan
+from vitreous.studies.running import Limits, is_trained, reproducible, try_lock
 from vitreous.studies.scales import Scale, scale_named
 from vitreous.training import loop
 from vitreous.training.optim import schedule
 from vitreous.training.step import steps_of
 
-Item = tuple[Sitting, tuple[str, ...]]
+Job = tuple[PlannedItem, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,11 @@ class Slice:
 
 SLICES = {
     1: Slice(
-        "HDV-01 HDV-02 HDV-05 HDV-06 HDV-09 HDV-10 HDV-11 HDV-13 HDV-19 HDV-21 HDV-22 HDV-26 HDV-27 "
-        "HDV-28 HDV-29 HDV-30 HDV-31 HDV-32 HDV-34 HDV-35 HDV-36 HDV-37 HDV-38 HDV-39 HDV-40 HDV-41 "
-        "HDV-42 HDV-49 HDV-50 HDV-51 HDV-54 SLC-03 SLC-04 SLC-05 SLC-06 SLC-07 SLC-08 SLC-14 SLC-15 "
-        "SLC-16 SLC-19 SLC-20 SLC-21 SLC-22 SLC-23 SLC-24 SLC-25 SLC-31 VIT-04 VIT-13 VIT-14",
+        "HDV-01 HDV-02 HDV-05 HDV-06 HDV-09 HDV-10 HDV-11 HDV-13 HDV-19 HDV-21 HDV-22 HDV-26 "
+        "HDV-27 HDV-28 HDV-29 HDV-30 HDV-31 HDV-32 HDV-34 HDV-35 HDV-36 HDV-37 HDV-38 HDV-39 "
+        "HDV-40 HDV-41 HDV-42 HDV-49 HDV-50 HDV-51 HDV-54 "
+        "SLC-03 SLC-04 SLC-05 SLC-06 SLC-07 SLC-08 SLC-14 SLC-15 SLC-16 SLC-19 SLC-20 "
+        "SLC-21 SLC-22 SLC-23 SLC-24 SLC-25 SLC-31 VIT-04 VIT-13 VIT-14",
         "reproduction",
         {
             1: ("vit",),
@@ -84,7 +85,7 @@ SLICES = {
     )
 }
 MORE = ("fourier", "attention_entropy", "head_diversity", "nonlocality", "filters", "cost")
-"""Probes that cost little in the same pass, for claims that other networks are asked about today."""
+"""Further probes, which cost little in the same pass."""
 RANKS = (
     ("final", "training"),
     ("final", "probes"),
@@ -125,24 +126,24 @@ def cells_of(which: Slice, part: int, scale: Scale, data: str) -> list[Cell]:
     about = [claim for claim in claims.every_claim() if claim.id in which.claims.split()]
     found = []
     for cell in plan(about, scale, data, which.seeds):
-        own = {_network(sitting) for sitting in cell.sittings}
+        own = {_network(item) for item in cell.items}
         if cell.training is not None and own and own <= set(which.parts[part]):
-            found.append(replace(cell, sittings=tuple(map(_extended, cell.sittings))))
+            found.append(replace(cell, items=tuple(map(_extended, cell.items))))
     return found
 
 
-def _network(sitting: Sitting) -> str:
+def _network(item: PlannedItem) -> str:
     left_out = ("moment", "measured", "beside", "data", "seed")
     return describe_facts(
-        {name: value for name, value in sitting.facts.items() if name not in left_out}
+        {name: value for name, value in item.facts.items() if name not in left_out}
     )
 
 
-def _extended(sitting: Sitting) -> Sitting:
+def _extended(item: PlannedItem) -> PlannedItem:
     """A trained network at its end, and before training, is measured by more than claims read."""
-    if sitting.moment not in ("initial", "final") or "measured" in sitting.facts:
-        return sitting
-    return replace(sitting, results=tuple(sorted({*sitting.results, *MORE})))
+    if item.checkpoint not in ("initial", "final") or "measured" in item.facts:
+        return item
+    return replace(item, results=tuple(sorted({*item.results, *MORE})))
 
 
 def toy(scale: Scale) -> Scale:
@@ -174,24 +175,24 @@ def toy(scale: Scale) -> Scale:
 def train(cells: Sequence[Cell], root: Path, scale: Scale, device: str) -> None:
     """Train all seeds of a network in one step, and nothing else."""
     loop.SAVE_EVERY = 120.0  # a state of 64 MB a seed; a part that is killed loses two minutes
-    only = [replace(cell, sittings=()) for cell in cells]
-    report = running.run(only, root, scale, device, limits=Limits(stack=True))
+    only = [replace(cell, items=()) for cell in cells]
+    report = running.run_cells(only, root, scale, device, limits=Limits(stack=True))
     for key, why in report.failed.items():
         print(f"training {key} failed: {why}", flush=True)
 
 
-def items(cells: Sequence[Cell], root: Path, scale: Scale) -> list[tuple[int, Item]]:
+def pending_jobs(cells: Sequence[Cell], root: Path, scale: Scale) -> list[tuple[int, Job]]:
     """What is still to be measured, what matters most first, all seeds before the next kind."""
-    found: list[tuple[int, Item]] = []
+    found: list[tuple[int, Job]] = []
     for cell in cells:
-        for sitting in cell.sittings:
-            due = groups(missing(sitting, root), scale)
-            found += [(_rank(sitting, names), (sitting, names)) for names in due]
+        for item in cell.items:
+            due = measured_together(missing_results(item, root), scale)
+            found += [(_rank(item, names), (item, names)) for names in due]
     return sorted(found, key=lambda each: (each[0], each[1][0].facts["seed"]))
 
 
-def _rank(sitting: Sitting, names: Sequence[str]) -> int:
-    moment = str(sitting.facts.get("measured") or sitting.moment)
+def _rank(item: PlannedItem, names: Sequence[str]) -> int:
+    moment = str(item.facts.get("measured") or item.checkpoint)
     kind = (moment, _kind(names))
     return RANKS.index(kind) if kind in RANKS else len(RANKS)
 
@@ -202,13 +203,13 @@ def _kind(names: Sequence[str]) -> str:
     return names[0]
 
 
-def ready(sitting: Sitting, root: Path, names: Sequence[str]) -> bool:
+def ready(item: PlannedItem, root: Path, names: Sequence[str]) -> bool:
     """Whether its checkpoint is there; the record of a training is complete at its end."""
-    assert sitting.training is not None
-    run = Run(root / TRAININGS / sitting.training.key)
+    assert item.training is not None
+    run = Run(root / TRAININGS / item.training.key)
     if "training" in names:
-        return trained(sitting.training.key, root)
-    return (run.folder / "weights" / f"{sitting.moment}.safetensors").is_file()
+        return is_trained(item.training.key, root)
+    return (run.folder / "weights" / f"{item.checkpoint}.safetensors").is_file()
 
 
 def measure(
@@ -218,46 +219,46 @@ def measure(
     failed: set[tuple[Path, tuple[str, ...]]] = set()
     planned = deadline
     for given in {cell.training.images for cell in cells if cell.training}:
-        images(given, "train"), images(given, "test")  # so that nobody waits for them later
+        load_split(given, "train"), load_split(given, "test")  # so that nobody waits for them later
     if device != "cpu" and torch.cuda.is_available():
         torch.ones(8, device="cuda").sum().item()
     while True:
-        training = not all(trained(cell.key, root) for cell in cells)
+        training = not all(is_trained(cell.key, root) for cell in cells)
         deadline = end_of(cells, root, planned)
-        todo = [each for _, each in items(cells, root, scale)]
-        todo = [each for each in todo if (folder(each[0], root), each[1]) not in failed]
+        todo = [each for _, each in pending_jobs(cells, root, scale)]
+        todo = [each for each in todo if (evidence_folder(each[0], root), each[1]) not in failed]
         if not todo or (time.time() > deadline and not training):
             return
         if training and (not early or late(cells, root, deadline)):
             time.sleep(2)
             continue
-        known = asked(root)
-        for sitting, names in todo:
-            if not ready(sitting, root, names) or not _in_time(sitting, names, known, deadline):
+        known = measuring_times(root)
+        for item, names in todo:
+            if not ready(item, root, names) or not _in_time(item, names, known, deadline):
                 continue
-            home = folder(sitting, root)
-            with locked(root / "locks" / f"{home.name}-{names[0]}.lock") as mine:
-                if not mine or not set(names) & set(missing(sitting, root)):
+            home = evidence_folder(item, root)
+            with try_lock(root / "locks" / f"{home.name}-{names[0]}.lock") as mine:
+                if not mine or not set(names) & set(missing_results(item, root)):
                     continue
                 began = time.time()
                 try:
-                    with alike(0):
-                        measure_group(sitting, names, root, scale, device)
+                    with reproducible(0):
+                        measure_group(item, names, root, scale, device)
                     print(
-                        f"{describe_facts(sitting.facts)}: {', '.join(names)}, {time.time() - began:.0f} s"
+                        f"{describe_facts(item.facts)}: {', '.join(names)}, {time.time() - began:.0f} s"
                     )
                 except torch.AcceleratorError:
                     raise
                 except Exception as error:
                     failed.add((home, names))
                     print(
-                        f"{describe_facts(sitting.facts)}: {names} FAILED: {type(error).__name__}: {error}"
+                        f"{describe_facts(item.facts)}: {names} FAILED: {type(error).__name__}: {error}"
                     )
                 sys.stdout.flush()
                 break
         else:
             if not training and all(
-                not _in_time(sitting, names, known, deadline) for sitting, names in todo
+                not _in_time(item, names, known, deadline) for item, names in todo
             ):
                 return
             time.sleep(1)
@@ -272,16 +273,16 @@ def end_of(cells: Sequence[Cell], root: Path, deadline: float) -> float:
 
 
 def _in_time(
-    sitting: Sitting, names: Sequence[str], known: dict[tuple[str, str], float], deadline: float
+    item: PlannedItem, names: Sequence[str], known: dict[tuple[str, str], float], deadline: float
 ) -> bool:
-    model = str(sitting.facts["model"])
+    model = str(item.facts["model"])
     guess = SECONDS.get(_kind(names), 30.0) / len(names)
     seconds = sum(known.get((model, name), known.get(("", name), guess)) for name in names)
     return time.time() + seconds <= deadline
 
 
 def late(cells: Sequence[Cell], root: Path, deadline: float) -> bool:
-    """Whether training, at the rate of its last epochs, would leave too little time for the rest."""
+    """Whether training, at the rate of its last epochs, leaves too little time for the rest."""
     left = remaining(cells, root)
     return left is not None and time.time() + left > deadline - RESERVE
 
@@ -318,8 +319,8 @@ def pack(cells: Sequence[Cell], root: Path, to: Path) -> None:
     print(f"{packed.results} results, {packed.trainings} trainings: {_sizes(packed.archives)}")
     for cell in cells:
         assert cell.training is not None
-        name = _network(cell.sittings[0])
-        if name not in ZOO or not trained(cell.key, root):
+        name = _network(cell.items[0])
+        if name not in ZOO or not is_trained(cell.key, root):
             continue
         tensors, notes = Run(root / TRAININGS / cell.key).read_weights()
         half = {
@@ -333,16 +334,16 @@ def pack(cells: Sequence[Cell], root: Path, to: Path) -> None:
         for number, begin in enumerate(parts, 1):
             suffix = "" if len(parts) == 1 else f".{number}"
             (to / f"{stem}{suffix}").write_bytes(content[begin : begin + HALVES])
-    for each in items_left(cells, root):
+    for each in missing_lines(cells, root):
         print(f"not measured: {each}")
 
 
-def items_left(cells: Sequence[Cell], root: Path) -> Iterator[str]:
+def missing_lines(cells: Sequence[Cell], root: Path) -> Iterator[str]:
     """What is missing, model by model."""
     for cell in cells:
-        for sitting in cell.sittings:
-            if names := missing(sitting, root):
-                yield f"{describe_facts(sitting.facts)}: {', '.join(names)}"
+        for item in cell.items:
+            if names := missing_results(item, root):
+                yield f"{describe_facts(item.facts)}: {', '.join(names)}"
 
 
 def _sizes(paths: Sequence[Path]) -> str:
@@ -403,7 +404,7 @@ def run(given: argparse.Namespace, cells: Sequence[Cell], root: Path, scale: Sca
             time.sleep(10 if given.device != "cpu" else 2)
             print(status(cells, root, scale, began, deadline), flush=True)
             over = time.time() > end_of(cells, root, deadline) + 15
-            if over and all(trained(cell.key, root) for cell in cells):
+            if over and all(is_trained(cell.key, root) for cell in cells):
                 break
     finally:
         for each in working:
@@ -428,7 +429,7 @@ def status(cells: Sequence[Cell], root: Path, scale: Scale, began: float, deadli
             words.append(f"epoch {records[-1]['epoch']} {1 - errors[-1]:.2%}")
     left = remaining(cells, root)
     words.append("" if left is None else f"training ends in {left / 60:.1f} min")
-    words.append(f"{len(items(cells, root, scale))} measurements left")
+    words.append(f"{len(pending_jobs(cells, root, scale))} measurements left")
     return "; ".join(filter(None, words))
 
 
@@ -457,14 +458,14 @@ def main() -> None:
     scale = toy(scale_named(which.scale)) if given.toy else scale_named(which.scale)
     name = f"npz:{given.data.name}"
     cells, root = cells_of(which, given.part, scale, name), given.out / "study"
-    remember(root, {"data": name, "scale": scale.name, "image": None})
+    check_settings(root, {"data": name, "scale": scale.name, "image": None})
     if given.what == "run":
         run(given, cells, root, scale)
     elif given.what == "pack":
         pack(cells, root, given.to or given.out / "packed")
     elif given.what == "list":
-        for _, (sitting, names) in items(cells, root, scale):
-            print(f"{describe_facts(sitting.facts)}: {', '.join(names)}")
+        for _, (item, names) in pending_jobs(cells, root, scale):
+            print(f"{describe_facts(item.facts)}: {', '.join(names)}")
     elif given.worker == 0:
         train(cells, root, scale, given.device)
     else:

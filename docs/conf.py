@@ -14,12 +14,13 @@ project = "Vitreous"
 copyright = "the Vitreous authors"
 version = release = vitreous.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 html_theme = "furo"
 html_title = "Vitreous"
 exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 2
+napoleon_google_docstring = False
 autodoc_member_order = "bysource"
 autodoc_typehints_format = "short"
 

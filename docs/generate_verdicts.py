@@ -29,8 +29,8 @@ from vitreous.claims.verdicts import (
 from vitreous.commands.claim_tables import short_number
 from vitreous.commands.judge import verdicts_csv
 from vitreous.measure.inspection import Inspection
+from vitreous.report.judgement import Judgement
 from vitreous.report.page import write
-from vitreous.report.verdicts import Judgement
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"

@@ -275,9 +275,9 @@ def test_interrupt_is_one_line_and_130(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of another kind")
 def test_a_real_ctrl_c() -> None:
-    script = "import time; import vitreous.models.loading as n"
-    script += "; n.list_models = lambda *_: (print('ready', flush=True), time.sleep(60))"
-    script += "; from vitreous.cli import main; main(['list', 'models'])"
+    script = "import time; import vitreous.measure.probes as n"  # which needs no torch
+    script += "; n.names = lambda *_: (print('ready', flush=True), time.sleep(60))"
+    script += "; from vitreous.cli import main; main(['list', 'probes'])"
     listens = partial(
         signal.signal, signal.SIGINT, signal.SIG_DFL
     )  # which a job in the background does not
@@ -292,8 +292,8 @@ def test_a_real_ctrl_c() -> None:
 
 
 def test_a_reader_that_has_seen_enough() -> None:
-    script = "import vitreous.models.loading as n; n.list_models = lambda *_: ['x' * 100] * 10000"
-    script += "; from vitreous.cli import main; main(['list', 'models'])"
+    script = "import vitreous.measure.probes as n; n.summary = lambda name: 'x' * 50000"
+    script += "; from vitreous.cli import main; main(['list', 'probes'])"
     command = f'"{sys.executable}" -c "{script}" | head -n 1; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(
         ["bash", "-c", command], env=environment(), capture_output=True, text=True

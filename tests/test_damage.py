@@ -220,8 +220,8 @@ SETTINGS: dict[str, object] = {"data": "world:shapes", "scale": "sanity", "image
 @pytest.fixture(scope="module")
 def study(home: Path) -> Path:
     root = home / "study"
-    conduct.remember(root, SETTINGS)
-    assert not running.run(cells(), root, tiny(), "cpu").failed
+    conduct.check_settings(root, SETTINGS)
+    assert not running.run_cells(cells(), root, tiny(), "cpu").failed
     return root
 
 
@@ -261,8 +261,8 @@ def test_a_study(study: Path, tmp_path: Path) -> None:
     outcomes = Outcomes()
 
     def again(root: Path) -> bool:
-        conduct.remember(root, SETTINGS)
-        report = running.run(cells(), root, tiny(), "cpu")
+        conduct.check_settings(root, SETTINGS)
+        report = running.run_cells(cells(), root, tiny(), "cpu")
         if report.failed:
             raise vitreous.VitreousError(next(iter(report.failed.values())))
         equal(root, study, "final.*")
@@ -280,8 +280,8 @@ def test_a_study_with_other_settings_never_goes_on(study: Path, tmp_path: Path) 
         if damage.file == "study.json":
             copy = spoiled(study, damage, tmp_path / "copy")
             with pytest.raises(vitreous.VitreousError, match=r"holds studies with scale='sanity'"):
-                conduct.remember(copy, {**SETTINGS, "scale": "small"})
-            conduct.remember(copy, SETTINGS)
+                conduct.check_settings(copy, {**SETTINGS, "scale": "small"})
+            conduct.check_settings(copy, SETTINGS)
             assert read_json(copy / "study.json", strict=True) == SETTINGS
 
 

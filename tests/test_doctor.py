@@ -45,7 +45,7 @@ def test_compiled_code_that_does_not_run(
     assert end.value.code == 1
     said = capsys.readouterr().err
     assert (
-        "do not work together (RuntimeError: operator torchvision::nms does not exist); install both anew"
+        "do not work together (RuntimeError: operator torchvision::nms does not exist); reinstall both"
         in said
     )
     assert "Traceback" not in said
@@ -63,7 +63,7 @@ def test_one_with_cuda_and_one_without(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_version", lambda package: None)
     found = {check.name: check for check in doctor.examine()}
-    assert found["timm"].problem == "timm is not installed; install vitreous anew."
+    assert found["timm"].problem == "timm is not installed; reinstall vitreous."
     assert found["transformers"].problem == ""
     assert "vitreous[hf]" in found["transformers"].found
 

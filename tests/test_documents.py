@@ -1,8 +1,9 @@
 """Every example in the README and the manual is run, and what it says it prints is what it prints.
 
-Within a document the ```python blocks share one namespace, in order. A line `expression  # → text` is checked against
-the expression's value. In a ```console block every `$ vitreous …` is run, and the lines shown beneath it have to be in
-its output, `…` standing for anything left out.
+Within a document the ```python blocks share one namespace, in order. A line `expression  # → text` is
+checked against the expression's value. A block that begins with the name of a file is left to
+`test_contributing.py`. In a ```console block every `$ vitreous …` is run, and the lines shown beneath it
+have to be in its output, `…` standing for anything left out.
 """
 
 from __future__ import annotations
@@ -27,13 +28,15 @@ DOCUMENTS = [
     *sorted((ROOT / "docs" / "analyses").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# \S+\.py\n")
 SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)
 
 
 def blocks(path: Path) -> list[tuple[int, str, str]]:
     """Line, language and text of every block that can be run."""
     text = path.read_text(encoding="utf-8")
-    return [(text.count("\n", 0, hit.start(2)) + 1, hit[1], hit[2]) for hit in BLOCK.finditer(text)]
+    hits = [hit for hit in BLOCK.finditer(text) if not FILE.match(hit[2])]
+    return [(text.count("\n", 0, hit.start(2)) + 1, hit[1], hit[2]) for hit in hits]
 
 
 def run_python(code: str, line: int, path: Path, namespace: dict[str, Any]) -> None:

@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         complain(" ".join(str(error).split()))
         code = 2
     except (BrokenPipeError, SystemExit) as end:
-        # The reader of a pipe has gone, as in `vitreous list models | head`; rich then exits with 1.
+        # the reader of a pipe has gone, as in `vitreous list models | head`; rich exits with 1
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -68,7 +68,7 @@ def hint(name: str) -> str:
 @cache
 def families() -> dict[str, list[str]]:
     """The sizes of every family that a file in `models/` registers: `@family("vit", SIZES, …)`."""
-    found = {}
+    sizes_of = {}
     for path in sorted(Path(__file__).with_name("models").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         if "\n@family(" not in text:
@@ -84,8 +84,10 @@ def families() -> dict[str, list[str]]:
                 name, sizes = call.args[:2]
                 table = constants[ast.unparse(sizes)]
                 assert isinstance(table, ast.Dict), f"{path}: write the sizes as one dict"
-                found[ast.literal_eval(name)] = [ast.literal_eval(key) for key in table.keys if key]
-    return found
+                sizes_of[ast.literal_eval(name)] = [
+                    ast.literal_eval(key) for key in table.keys if key
+                ]
+    return sizes_of
 
 
 def ours() -> list[str]:

@@ -191,13 +191,15 @@ def test_a_result_that_lacks_columns_says_so(name: str) -> None:
 
 
 def test_the_summary_is_short_and_leads_to_the_charts() -> None:
-    lines = summary.lines(Inspection({"accuracy": accuracies(vit=(0.9, 0.88, 0.92))}), Guard())
+    lines = summary.summary_section(
+        Inspection({"accuracy": accuracies(vit=(0.9, 0.88, 0.92))}), Guard()
+    )
     assert len([line for line in lines if line.startswith("<li>")]) == 1
     assert 'href="#accuracy"' in lines[1]
-    nothing = summary.lines(
+    nothing = summary.summary_section(
         Inspection({"other": made("other", [{"model": "vit", "value": 1.0}])}), Guard()
     )
-    assert "1 question was answered" in nothing[1]
+    assert "1 measurement; see the charts" in nothing[1]
 
 
 def test_ranking_one_needs_no_other() -> None:

@@ -24,6 +24,7 @@ from vitreous.model_names import bundled
 from vitreous.report import (
     attention,
     effect,
+    judgement,
     models,
     origin,
     sections,
@@ -33,8 +34,8 @@ from vitreous.report import (
 )
 from vitreous.report import page as page_module
 from vitreous.report.guard import Guard, Unrendered
+from vitreous.report.judgement import Judgement
 from vitreous.report.page import page, write
-from vitreous.report.verdicts import Judgement
 from vitreous.results import Result
 
 
@@ -77,8 +78,8 @@ def small(found: Inspection) -> tuple[Inspection, Judgement | None]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages without their drawing library, and charts that are not drawn: seconds of a page, and not asked about."""
     monkeypatch.setattr(page_module, "_library", lambda: "0")
-    monkeypatch.setattr(sections, "chart", lambda *_: {})
-    monkeypatch.setattr(attention, "MOST", 1)
+    monkeypatch.setattr(sections, "chart_data", lambda *_: {})
+    monkeypatch.setattr(attention, "MAX_BYTES", 1)
 
 
 def test_all_bundled_models_with_all_probes_in_one_report(bundle: tuple[int, Path]) -> None:
@@ -97,6 +98,7 @@ def units() -> Iterator[tuple[object, str]]:
     for module in (
         attention,
         effect,
+        judgement,
         models,
         origin,
         sections,
@@ -112,19 +114,23 @@ def units() -> Iterator[tuple[object, str]]:
 
 
 STRUCTURE = {
-    *("write", "page", "check_ending"),  # the file as a whole
+    *("write", "page"),  # the file as a whole
     *(
         "_style",
         "_script",
         "_library",
         "_asset",
         "_outcomes",
-        "ramp",
-        "style",
+        "height_colours",
+        "height_rules",
     ),  # files of the package, always the same
-    *("named", "suits", "papers"),  # which models and papers there are at all
-    *("_looked", "_questions"),  # nothing but calls of the guard
-    *("grids", "plain", "of", "chart"),  # of files and terminals, below
+    *(
+        "inspected_models",
+        "has_maps",
+        "verdicts_by_paper",
+    ),  # which models and papers there are at all
+    *("_measurements", "_groups"),  # nothing but calls of the guard
+    *("loss_grids", "summary_text"),  # of files and terminals, below
 }
 
 
@@ -148,10 +154,10 @@ def test_whatever_renders_a_part_may_fail(
     assert text.endswith("</html>\n")
     assert text.count("<section") == text.count("</section>")
     whole = {"accuracy", "cost", "lesion", "verdicts"} - (
-        {"verdicts"} if name == "lines" else set()
+        {"verdicts"} if name == "verdicts_section" else set()
     )
     kept = {each for each in whole if f'id="{each}"' in text}
-    assert kept == whole or name in ("section", "_question", "question", "escape"), whole - kept
+    assert kept == whole or name in ("section", "_section"), whole - kept
 
 
 @pytest.mark.usefixtures("quick")

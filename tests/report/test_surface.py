@@ -16,7 +16,17 @@ from vitreous.palette import RAMPS
 from vitreous.report.figures import write_figures
 from vitreous.report.guard import Guard
 from vitreous.report.page import page
-from vitreous.report.surface import ACROSS, DOWN, HEIGHT, SHADES, UP, WIDTH, component, draw, ramp
+from vitreous.report.surface import (
+    ACROSS,
+    DOWN,
+    HEIGHT,
+    SHADES,
+    UP,
+    WIDTH,
+    height_colours,
+    surface_figure,
+    surface_svg,
+)
 
 found = load_inspection("nano")["landscape"]
 
@@ -37,7 +47,7 @@ def grid(values: list[list[float]]) -> pd.DataFrame:
 
 
 def test_corners_lie_where_a_parallel_projection_puts_them() -> None:
-    ((shade, corners),) = polygons(draw(grid([[0.0, 1.0], [2.0, 4.0]]), 4.0, "model"))
+    ((shade, corners),) = polygons(surface_svg(grid([[0.0, 1.0], [2.0, 4.0]]), 4.0, "model"))
     floor = HEIGHT - 90
     middle = WIDTH / 2
     wanted = [
@@ -55,7 +65,7 @@ def test_corners_lie_where_a_parallel_projection_puts_them() -> None:
 def test_the_back_comes_first_what_is_too_high_is_cut_off_and_what_is_not_finite_left_out() -> None:
     values = np.full((4, 4), 9.0)
     values[3, 3] = np.nan
-    patches = polygons(draw(grid(values.tolist()), 4.0, "model"))
+    patches = polygons(surface_svg(grid(values.tolist()), 4.0, "model"))
     assert len(patches) == 8  # of nine
     assert {shade for shade, _ in patches} == {SHADES - 1}
     lowest = [corners[:, 1].max() for _, corners in patches]
@@ -67,7 +77,7 @@ def test_the_back_comes_first_what_is_too_high_is_cut_off_and_what_is_not_finite
 
 def test_colours_run_through_the_ramp_of_the_theme() -> None:
     for theme in ("light", "dark"):
-        colours = list(ramp(theme).values())
+        colours = list(height_colours(theme).values())
         assert (colours[0], colours[-1], len(colours)) == (
             RAMPS[theme][0],
             RAMPS[theme][-1],
@@ -82,7 +92,7 @@ def test_the_page_has_a_surface_for_every_model_and_nothing_that_its_policy_forb
     assert len(polygons(text)) == len(models) * (side - 1) ** 2
     for model in models:
         assert f"Surface of the loss of {model}" in text
-    assert "style=" not in component(found)
+    assert "style=" not in surface_figure(found)
     assert (
         text.index('id="landscape-0"')
         < text.index('class="surfaces"')
@@ -92,7 +102,7 @@ def test_the_page_has_a_surface_for_every_model_and_nothing_that_its_policy_forb
 
 def test_a_line_has_no_surface() -> None:
     line = replace(found, table=found.table.assign(y=np.nan))
-    assert component(line) == ""
+    assert surface_figure(line) == ""
 
 
 def test_figures_have_a_file_for_every_model(tmp_path: Path) -> None:

@@ -23,8 +23,14 @@ from vitreous.claims.evidence import Evidence, Need
 from vitreous.claims.verdicts import Outcome, Verdict, judge
 from vitreous.report import effect, write
 from vitreous.report.guard import Guard
-from vitreous.report.packing import digest
-from vitreous.report.verdicts import Judgement, lines, sentences, striking, summary_text
+from vitreous.report.judgement import (
+    Judgement,
+    clearest_verdicts,
+    summary_text,
+    tally_sentences,
+)
+from vitreous.report.packing import policy_hash
+from vitreous.report.verdicts import verdicts_section
 
 PAPER = Paper("TST", f"A title {EVIL}", "Somebody & others", 2021, "2101.00001")
 GAP = Part("error of ViT minus error of ResNet", 4.2, 3.1, 5.4, 2, "at least", 0.0, 16.2, 3)
@@ -80,22 +86,22 @@ def page(text: str) -> Reader:
 
 
 def test_an_effect_in_words() -> None:
-    assert effect.told(GAP) == (
+    assert effect.effect_sentence(GAP) == (
         "error of ViT minus error of ResNet: 4.20 (3.10 to 5.40), at least 2 wanted; paper 16.2"
     )
     assert (
-        effect.told(Part("n", 3, 3, 3, -1, "at most", strict=True))
+        effect.effect_sentence(Part("n", 3, 3, 3, -1, "at most", strict=True))
         == "n: 3.00, less than −1 wanted"
     )
-    assert effect.told(Part("a < b", 1.0, 0.0, 2.0)) == "a &lt; b: 1.00 (0 to 2.00)"
-    assert effect.told(GAP, "<b>{}</b>").startswith(
+    assert effect.effect_sentence(Part("a < b", 1.0, 0.0, 2.0)) == "a &lt; b: 1.00 (0 to 2.00)"
+    assert effect.effect_sentence(GAP, "<b>{}</b>").startswith(
         "error of ViT minus error of ResNet: <b>4.20 (3.10 to 5.40)</b>,"
     )
 
 
 def test_the_paragraph_counts(judgement: Judgement) -> None:
     outcomes = [verdict.outcome for verdict in judgement.verdicts if not verdict.lacking]
-    said = " ".join(sentences(judgement))
+    said = " ".join(tally_sentences(judgement))
     assert said.startswith(
         f"{len(outcomes)} of the 153 findings could be judged on what was measured: "
     )
@@ -108,17 +114,17 @@ def test_the_paragraph_counts(judgement: Judgement) -> None:
     assert summary_text(judgement).startswith(said)
     chance = " ".join(of_chance(judgement.measured))
     assert "would seem certain by chance" in chance
-    assert chance in lines(judgement, Guard())[1]
+    assert chance in verdicts_section(judgement, Guard())[1]
 
 
 def test_nothing_and_one() -> None:
     missing = made_up("TST-09", "inconclusive", missing=(Need({"model": "vit"}, "cka"),))
-    assert list(sentences(Judgement([missing], []))) == [
+    assert list(tally_sentences(Judgement([missing], []))) == [
         "None of 1 finding could be judged on what was measured.",
         "The other 1 needs models or measurements that are not here.",
     ]
     one = Judgement([made_up("TST-01", "supported", GAP)], [])
-    assert list(sentences(one)) == [
+    assert list(tally_sentences(one)) == [
         "1 of 1 finding could be judged on what was measured: 1 is supported."
     ]
 
@@ -144,8 +150,12 @@ def test_the_clearest_are_farthest_from_their_thresholds_and_of_each_kind() -> N
         at("TST-04", "supported", 1), at("TST-05", "supported", 2), at("TST-06", "supported", 50, withdrawn="Gone."),
         at("TST-07", "refuted", -20, width=10), at("TST-08", "inconclusive", 90), at("TST-09", "refuted", -99, width=0),
     ]  # fmt: skip
-    assert [verdict.claim.id for verdict, _ in striking(given)] == ["TST-05", "TST-01", "TST-03"]
-    assert striking([]) == []
+    assert [verdict.claim.id for verdict, _ in clearest_verdicts(given)] == [
+        "TST-05",
+        "TST-01",
+        "TST-03",
+    ]
+    assert clearest_verdicts([]) == []
 
 
 # The small picture.
@@ -153,7 +163,7 @@ def test_the_clearest_are_farthest_from_their_thresholds_and_of_each_kind() -> N
 
 def drawn(part: Part) -> dict[str, dict[str, str]]:
     """What is drawn, by its kind; a word, by what it says."""
-    root = ElementTree.fromstring(effect.picture(part))
+    root = ElementTree.fromstring(effect.effect_svg(part))
     return {each.text or each.attrib["class"]: dict(each.attrib) for each in root}
 
 
@@ -203,15 +213,15 @@ def test_a_paper_that_is_far_away_is_pointed_to() -> None:
     ],
 )
 def test_a_picture_of_odd_numbers_stays_in_its_frame(part: Part) -> None:
-    places = re.findall(r' (?:x|cx|width)="([^"]+)"|[MH](-?[\d.a-z]+)', effect.picture(part))
+    places = re.findall(r' (?:x|cx|width)="([^"]+)"|[MH](-?[\d.a-z]+)', effect.effect_svg(part))
     numbers = [float(one or other) for one, other in places]
     assert numbers
     assert all(0 <= each <= effect.WIDTH for each in numbers)
 
 
 def test_no_picture_without_number_or_threshold() -> None:
-    assert effect.picture(Part("x", nan, nan, nan, 1.0)) == ""
-    assert effect.picture(Part("x", 1.0, 1.0, 1.0)) == ""
+    assert effect.effect_svg(Part("x", nan, nan, nan, 1.0)) == ""
+    assert effect.effect_svg(Part("x", 1.0, 1.0, 1.0)) == ""
 
 
 # The page.
@@ -242,7 +252,10 @@ def test_the_page_stays_closed(page: Reader, text: str) -> None:
     for tag, attributes in page.elements:
         assert "style" not in attributes, tag
         assert not [name for name in attributes if name.startswith("on")], tag
-    assert policy(page)["script-src"] == [digest(page.scripts[0]), digest(page.unpacked("library"))]
+    assert policy(page)["script-src"] == [
+        policy_hash(page.scripts[0]),
+        policy_hash(page.unpacked("library")),
+    ]
 
 
 def test_what_a_verdict_says(page: Reader) -> None:
@@ -262,7 +275,9 @@ def test_what_a_verdict_says(page: Reader) -> None:
 def test_conflicts_stand_beside_the_claims_they_concern() -> None:
     found = next(claim for claim in claims.every_claim() if claim.id == "HDV-09")
     said = "".join(
-        lines(Judgement([Verdict(found, "supported", (GAP,), "cifar10", "ten")], []), Guard())
+        verdicts_section(
+            Judgement([Verdict(found, "supported", (GAP,), "cifar10", "ten")], []), Guard()
+        )
     )
     assert "disputed: X-04" in said
     assert "Chen et al. (2022) find it sharper" in said
@@ -274,7 +289,7 @@ def test_a_missing_question_can_be_asked_of_an_inspection() -> None:
     def command(models: list[str], result: str, inspected: bool) -> str:
         missing = tuple(Need({"model": model}, result) for model in models)
         given = Judgement([made_up("TST-01", "inconclusive", missing=missing)], there, inspected)
-        return "".join(re.findall("<code>(.*?)</code>", "".join(lines(given, Guard()))))
+        return "".join(re.findall("<code>(.*?)</code>", "".join(verdicts_section(given, Guard()))))
 
     assert command(["vit", "resnet"], "erf", True) == "vitreous inspect … --analyses erf"
     assert command(["vit", "resnet"], "erf", False) == "vitreous study zoo"
@@ -286,7 +301,7 @@ def test_a_page_of_verdicts_alone(judgement: Judgement, tmp_path: Path) -> None:
     path = write(Inspection({}), tmp_path / "verdicts.html", judgement=judgement)
     page = Reader(path.read_text(encoding="utf-8"))
     assert "library" not in page.blocks
-    assert policy(page)["script-src"] == [digest(page.scripts[0])]
+    assert policy(page)["script-src"] == [policy_hash(page.scripts[0])]
     ids = [str(a["id"]) for _, a in page.elements if a.get("id")]
     assert "verdicts" in ids
     assert "models" not in ids

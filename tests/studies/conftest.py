@@ -13,5 +13,5 @@ from vitreous.studies import running
 @pytest.fixture(scope="session")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study")
-    assert not running.run(cells(), root, tiny(), "cpu").failed
+    assert not running.run_cells(cells(), root, tiny(), "cpu").failed
     return root

@@ -1,4 +1,4 @@
-"""Processes that a test may kill: begun by a server that has imported everything, so that each begins at once."""
+"""Processes that a test may kill, forked from a server that has imported everything."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from vitreous.studies.measuring import folder
+from vitreous.studies.measuring import evidence_folder
 from vitreous.studies.plan import Cell
-from vitreous.studies.running import finished
+from vitreous.studies.running import is_finished
 
 PATIENCE = 240.0
 """Seconds after which a test gives up; machines may be busy."""
@@ -66,11 +66,11 @@ def _held(path: Path) -> bool:
 
 
 def files(cells: Sequence[Cell], root: Path) -> Files:
-    """Of all finished cells: which file it is, and when it was written. A training's state comes after its end."""
+    """The files of all finished cells, with inodes and times. A training saves its state last."""
     found: Files = {}
     for cell in cells:
-        if finished(cell, root):
-            folders = [folder(sitting, root) for sitting in cell.sittings]
+        if is_finished(cell, root):
+            folders = [evidence_folder(item, root) for item in cell.items]
             folders += [root / "trainings" / cell.training.key] if cell.training else []
             for path in (
                 path
@@ -83,7 +83,7 @@ def files(cells: Sequence[Cell], root: Path) -> Files:
 
 
 def below(pid: int) -> dict[int, str]:
-    """The processes that a process has begun, and those that they have, with what they call themselves."""
+    """The descendants of a process, with their names."""
     parents = dict(_processes())
     found: dict[int, str] = {}
     for each in parents:

@@ -1,4 +1,4 @@
-"""The building of AlterNet: the search follows its rule, on images not trained on, and goes on after being stopped."""
+"""The search of AlterNet follows its rule, on images not trained on, and resumes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,15 @@ from vitreous.errors import VitreousError
 from vitreous.models.loading import model_of_run
 from vitreous.storage.run_folder import Run
 from vitreous.studies import conduct, running
-from vitreous.studies.build_up import HELD_OUT, BuildUp, Placement, listed, most, search
-from vitreous.studies.measuring import images
+from vitreous.studies.build_up import (
+    HELD_OUT,
+    BuildUp,
+    Placement,
+    _step_table,
+    most_candidates,
+    search,
+)
+from vitreous.studies.measuring import load_split
 from vitreous.studies.plan import Cell
 from vitreous.studies.realise import realise
 from vitreous.studies.running import Report
@@ -25,7 +32,8 @@ from vitreous.studies.scales import Scale, scale_named
 from vitreous.training.evaluate import evaluate
 
 FIG_12A: dict[Placement, float] = {
-    (0, 0, 0, 0): 82.48, (0, 0, 0, 1): 83.45, (0, 0, 0, 2): 83.66, (0, 0, 1, 2): 83.77, (0, 0, 2, 2): 83.52,
+    (0, 0, 0, 0): 82.48, (0, 0, 0, 1): 83.45, (0, 0, 0, 2): 83.66, (0, 0, 1, 2): 83.77,
+    (0, 0, 2, 2): 83.52,
     (0, 1, 1, 2): 84.02, (0, 2, 1, 2): 83.39, (1, 1, 1, 2): 83.80, (0, 1, 2, 2): 83.19,
 }  # fmt: skip
 """Accuracy of Alter-ResNet-50 on CIFAR-100 (HDV-43)."""
@@ -46,8 +54,9 @@ def test_the_papers_accuracies_lead_to_the_papers_network() -> None:
 def by_hand(
     lengths: Sequence[int], scores: Mapping[Placement, float]
 ) -> tuple[list[Placement], Placement]:
-    """The rule as the catalogue has it, on letters: the last convolution of a stage, or the one before the attentions
-    that are there already, becomes attention; undone and on to the previous stage if that is no improvement."""
+    """The rule written out on letters: the last convolution of a stage, or the one before its
+    attention blocks, becomes attention; without improvement it is undone, and the previous stage is
+    next."""
     stages = ["c" * length for length in lengths]
 
     def counts() -> Placement:
@@ -79,7 +88,7 @@ def test_the_rule_against_one_written_out() -> None:
         found = search(lengths, scores)
         assert [tried.placement for tried in found.tried] == visited
         assert (found.best, found.next) == (best, None)
-        assert len(visited) <= most(lengths)
+        assert len(visited) <= most_candidates(lengths)
 
 
 def every(lengths: Sequence[int]) -> list[Placement]:
@@ -90,13 +99,13 @@ def every(lengths: Sequence[int]) -> list[Placement]:
 
 
 def test_what_comes_next_follows_from_what_is_known() -> None:
-    """Step by step it is the same search; scores of networks that it never meets are not looked at."""
+    """Step by step it is the same search; scores of other networks are never read."""
     known: dict[Placement, float] = {(0, 1, 2, 2): 99.0}
     for placement in (tried.placement for tried in search((3, 4, 6, 5), FIG_12A).tried):
         found = search((3, 4, 6, 5), known)
         assert found.next == placement
         known[placement] = FIG_12A[placement]
-    assert most((3, 4, 6, 5)) == len(
+    assert most_candidates((3, 4, 6, 5)) == len(
         search((3, 4, 6, 5), {each: sum(each) for each in every((3, 4, 6, 5))}).tried
     )
 
@@ -114,7 +123,7 @@ def tiny_search(root: Path) -> BuildUp:
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("built")
-    tiny_search(root).follow(lambda cells: running.run(cells, root, tiny(), "cpu"))
+    tiny_search(root).follow(lambda cells: running.run_cells(cells, root, tiny(), "cpu"))
     return root
 
 
@@ -122,7 +131,7 @@ def test_images_held_out_are_neither_trained_on_nor_test_images() -> None:
     training = tiny_search(Path()).cells((0, 0, 0))[0].training
     assert training is not None
     given = training.images
-    parts = [images(given, split).images.flatten(1) for split in ("train", "held_out", "test")]
+    parts = [load_split(given, split).images.flatten(1) for split in ("train", "held_out", "test")]
     rows = [{bytes(row.numpy()) for row in part} for part in parts]
     whole = {
         bytes(row.numpy()) for row in load("world:shapes", size=160, image=16).images.flatten(1)
@@ -140,7 +149,7 @@ def test_images_held_out_are_neither_trained_on_nor_test_images() -> None:
 
 def test_scores_are_accuracies_on_the_images_held_out(done: Path) -> None:
     """As the trained networks themselves say."""
-    found = tiny_search(done).so_far()
+    found = tiny_search(done).state()
     assert found.next is None
     for tried in found.tried:
         right: dict[str, list[float]] = {"held_out": [], "test": []}
@@ -149,7 +158,7 @@ def test_scores_are_accuracies_on_the_images_held_out(done: Path) -> None:
             run = Run(done / "trainings" / cell.training.key)
             model = model_of_run(run, "final")
             for split, values in right.items():
-                data = images(cell.training.images, split)
+                data = load_split(cell.training.images, split)
                 data = replace(
                     data,
                     mean=tuple(run.identity["data"]["mean"]),
@@ -172,21 +181,21 @@ def test_a_stopped_search_goes_on(done: Path, tmp_path: Path) -> None:
 
     def work(cells: Sequence[Cell]) -> Report:
         if len(asked) == 2:
-            running.run(cells[:1], tmp_path, tiny(), "cpu")
+            running.run_cells(cells[:1], tmp_path, tiny(), "cpu")
             asked.append([])
             raise KeyboardInterrupt
         asked.append([cell.key for cell in cells])
-        return running.run(cells, tmp_path, tiny(), "cpu")
+        return running.run_cells(cells, tmp_path, tiny(), "cpu")
 
     with pytest.raises(KeyboardInterrupt):
         tiny_search(tmp_path).follow(work)
     assert (
-        len(tiny_search(tmp_path).so_far().tried) == 2
+        len(tiny_search(tmp_path).state().tried) == 2
     )  # a candidate with one of its two seeds has no score
     found = tiny_search(tmp_path).follow(work)
     keys = [key for step in asked for key in step]
     assert len(set(keys)) == len(keys)
-    assert found == tiny_search(done).so_far()
+    assert found == tiny_search(done).state()
 
 
 def test_a_candidate_that_fails_stops_the_search(tmp_path: Path) -> None:
@@ -214,9 +223,9 @@ def test_as_a_command(
     assert not (tmp_path / "none").exists()
     assert typed("build-up", "--seeds", "2", "--out", str(done)) == 0
     said = " ".join(capsys.readouterr().out.split())
-    outcome = tiny_search(done).outcome(tiny_search(done).so_far())
-    assert listed(outcome).row_count == outcome.table["step"].nunique()
-    assert f"Best: attention {','.join(map(str, tiny_search(done).so_far().best or ()))}." in said
+    outcome = tiny_search(done).outcome(tiny_search(done).state())
+    assert _step_table(outcome).row_count == outcome.table["step"].nunique()
+    assert f"Best: attention {','.join(map(str, tiny_search(done).state().best or ()))}." in said
     with (done / "build_up.csv").open(encoding="utf-8") as file:
         assert [float(row["value"]) for row in csv.DictReader(file)] == outcome.table[
             "value"

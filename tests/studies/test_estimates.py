@@ -17,8 +17,8 @@ from vitreous.claims.book import find_claim
 from vitreous.cli import main
 from vitreous.storage.run_folder import Run
 from vitreous.studies import estimates, running
-from vitreous.studies.dry_run import spoken
-from vitreous.studies.estimates import Speed, duration, estimate, makespan
+from vitreous.studies.dry_run import format_seconds
+from vitreous.studies.estimates import Speed, estimate_times, makespan, training_time
 from vitreous.studies.plan import Cell, plan
 from vitreous.studies.scales import Scale, scale_named
 from vitreous.studies.training import Training
@@ -48,7 +48,7 @@ def first(found: list[Cell]) -> tuple[Cell, Training]:
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of one seed."""
     root = tmp_path_factory.mktemp("study")
-    report = running.run(cells(), root, tiny(), "cpu")
+    report = running.run_cells(cells(), root, tiny(), "cpu")
     assert not report.failed
     return root
 
@@ -57,13 +57,13 @@ def test_a_training_lasts_as_long_as_its_images(done: Path) -> None:
     """Three epochs of 64 images, and as many tests of 32 as its record has."""
     _, training = first(cells())
     tests = sum("test_error" in each for each in Run(done / "trainings" / training.key).records())
-    assert duration(training, Speed(10.0, start=5.0)) == pytest.approx(
+    assert training_time(training, Speed(10.0, start=5.0)) == pytest.approx(
         5 + (3 * 64 + tests * 32 / 3) / 10
     )
     masked = replace(training, recipe=training.recipe.but(objective="masked"))
-    assert duration(masked, Speed(10.0)) == pytest.approx(3 * 64 / 10)
+    assert training_time(masked, Speed(10.0)) == pytest.approx(3 * 64 / 10)
     few = replace(training, images=replace(training.images, fraction=0.5, held_out=0.5))
-    assert duration(few, Speed(10.0)) == pytest.approx((3 * 16 + tests * 32 / 3) / 10)
+    assert training_time(few, Speed(10.0)) == pytest.approx((3 * 16 + tests * 32 / 3) / 10)
 
 
 def test_finished_trainings_say_how_fast_a_network_is(done: Path, tmp_path: Path) -> None:
@@ -78,12 +78,12 @@ def test_finished_trainings_say_how_fast_a_network_is(done: Path, tmp_path: Path
         run.append(
             {} if seconds is None else {"seconds": seconds, "images_per_second": 64 / seconds}
         )
-    found = estimate([cell], tmp_path, "cpu")[cell.key]
+    found = estimate_times([cell], tmp_path, "cpu")[cell.key]
     assert found.speed == Speed(128.0, 3.5, finished=True)
-    assert found.training == duration(training, found.speed)
+    assert found.training == training_time(training, found.speed)
     environment = json.loads((run.folder / "environment.json").read_text(encoding="utf-8"))
     run.write("environment.json", environment | {"device": "another"})
-    speed = estimate([cell], tmp_path, "cpu")[cell.key].speed
+    speed = estimate_times([cell], tmp_path, "cpu")[cell.key].speed
     assert speed is not None
     assert not speed.finished
 
@@ -91,14 +91,14 @@ def test_finished_trainings_say_how_fast_a_network_is(done: Path, tmp_path: Path
 def test_other_networks_are_measured_on_their_own(done: Path) -> None:
     cell, training = first(cells(1))
     wider = replace(training, recipe=training.recipe.but(**{"model.depth": 2}))
-    found = estimate([cell, Cell(wider.key, wider)], done, "cpu")
+    found = estimate_times([cell, Cell(wider.key, wider)], done, "cpu")
     assert [each.speed.finished for each in found.values() if each.speed] == [True, False]
 
 
 def test_a_few_steps_are_near_the_truth_and_cost_little() -> None:
     """Near: the machine may be busy. Little: also where one whole step would take half a minute."""
     _, training = first(cells())
-    found = estimates.measured(training, torch.device("cpu"))
+    found = estimates.measure_speed(training, torch.device("cpu"))
     assert found.rate == pytest.approx(timed(training), rel=0.8)
     large = next(
         each.training
@@ -109,7 +109,7 @@ def test_a_few_steps_are_near_the_truth_and_cost_little() -> None:
         large, images=replace(large.images, name="world:shapes", size=4096, test_size=64)
     )
     began = time.process_time()
-    assert estimates.measured(large, torch.device("cpu")).rate > 0
+    assert estimates.measure_speed(large, torch.device("cpu")).rate > 0
     assert time.process_time() - began < 8
 
 
@@ -128,8 +128,8 @@ def timed(training: Training) -> float:
 
 
 def test_questions_take_what_they_took_before(done: Path) -> None:
-    found = estimate(cells(1), done, "cpu")
-    assert all(each.asking > 0 for each in found.values())
+    found = estimate_times(cells(1), done, "cpu")
+    assert all(each.measuring > 0 for each in found.values())
     before = [
         json.loads(path.read_text(encoding="utf-8"))
         for path in done.glob("exhibits/*/exhibit.json")
@@ -137,23 +137,23 @@ def test_questions_take_what_they_took_before(done: Path) -> None:
     taken: Counter[str] = Counter()  # at the end of training, and the untrained control
     for each in before:
         taken[each["facts"]["model"]] += each["seconds"]["erf"]
-    asking = sorted(each.asking for each in found.values())
+    asking = sorted(each.measuring for each in found.values())
     assert asking == pytest.approx(sorted(taken.values()))
     assert not any(each.unknown for each in found.values())
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
-    found = estimate(cells(), tmp_path, "cpu")
+    found = estimate_times(cells(), tmp_path, "cpu")
     assert {name for each in found.values() for name in each.unknown} == {
-        name for cell in cells() for sitting in cell.sittings for name in sitting.results
+        name for cell in cells() for item in cell.items for name in item.results
     }
-    assert not any(each.asking for each in found.values())
+    assert not any(each.measuring for each in found.values())
 
 
 def test_a_network_that_cannot_be_built_says_so(tmp_path: Path) -> None:
     _, training = first(cells())
     wrong = replace(training, recipe=training.recipe.but(**{"model.skipless": (9,)}))
-    assert "skipless" in estimate([Cell(wrong.key, wrong)], tmp_path, "cpu")[wrong.key].why
+    assert "skipless" in estimate_times([Cell(wrong.key, wrong)], tmp_path, "cpu")[wrong.key].why
 
 
 def test_makespan_by_hand() -> None:
@@ -184,7 +184,7 @@ def test_makespan_is_between_its_bounds() -> None:
     [(0.2, "1 s"), (14.4, "14 s"), (200, "3 min"), (8000, "2 h 13 min"), (400_000, "4.6 days")],
 )
 def test_times_in_words(seconds: float, said: str) -> None:
-    assert spoken(seconds) == said
+    assert format_seconds(seconds) == said
 
 
 def test_a_dry_run_tells_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Workers on one machine: whoever is killed, the others do what it was at, and nothing is done twice."""
+"""Workers on one machine: the others do the cell of one that is killed, and nothing twice."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ import torch
 from studies.killing import alive, at_work, files, started, until
 from studies.tiny import cells, equal, tiny
 from vitreous.studies import executors, running
-from vitreous.studies.conduct import doer
+from vitreous.studies.conduct import choose_executor
 
 
 def test_two_workers_give_what_one_gives(tmp_path: Path, done: Path) -> None:
-    report = executors.processes(cells(), tmp_path, tiny(), "cpu", running.silent, workers=2)
+    report = executors.run_processes(
+        cells(), tmp_path, tiny(), "cpu", running.ignore_state, workers=2
+    )
     assert not report.failed
     equal(tmp_path, done)
 
@@ -33,13 +35,13 @@ def test_helpers_are_killed(tmp_path: Path, done: Path) -> None:
         helper.kill()
         helper.join()
         before = files(cells(), tmp_path)
-    assert not running.run(cells(), tmp_path, tiny(), "cpu").failed
+    assert not running.run_cells(cells(), tmp_path, tiny(), "cpu").failed
     assert before.items() <= files(cells(), tmp_path).items()
     equal(tmp_path, done)
 
 
 def _parent(root: Path) -> None:
-    """Begins two helpers, in a process that may be killed; those that tests begin may have no children otherwise."""
+    """Starts two helpers in a process that may be killed and that may have children."""
     multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     context = multiprocessing.get_context("fork")
     helpers = [context.Process(target=_busy, args=(root, how)) for how in ("stop", "go on")]
@@ -73,21 +75,26 @@ def test_helpers_end_with_the_process_that_began_them(tmp_path: Path) -> None:
 def test_every_helper_watches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     monkeypatch.setattr(executors, "end_with_parent", lambda: order.append("watch"))
-    monkeypatch.setattr(executors, "share", lambda *given: order.append("work"))
+    monkeypatch.setattr(executors, "share_cells", lambda *given: order.append("work"))
     executors._help([], tmp_path, tiny(), "cpu", running.NO_LIMITS)
     assert order == ["watch", "work"]
 
 
 def test_who_does_the_cells() -> None:
-    assert doer("processes", 1, None) is running.run
-    assert doer("processes", 2, None).func is executors.processes  # type: ignore[attr-defined]
-    assert doer("ray", 2, "auto").keywords == {"workers": 2, "address": "auto"}  # type: ignore[attr-defined]
+    assert choose_executor("processes", 1, None) is running.run_cells
+    assert choose_executor("processes", 2, None).func is executors.run_processes  # type: ignore[attr-defined]
+    assert choose_executor("ray", 2, "auto").keywords == {"workers": 2, "address": "auto"}  # type: ignore[attr-defined]
 
 
 def test_as_many_workers_as_the_machine_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1, 5}, raising=False)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert [executors.usual(device) for device in ("auto", "cpu", "mps")] == [3, 3, 1]
+    assert [executors.default_workers(device) for device in ("auto", "cpu", "mps")] == [3, 3, 1]
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert [executors.usual(device) for device in ("auto", "cuda", "cuda:1", "cpu")] == [2, 2, 1, 3]
+    assert [executors.default_workers(device) for device in ("auto", "cuda", "cuda:1", "cpu")] == [
+        2,
+        2,
+        1,
+        3,
+    ]

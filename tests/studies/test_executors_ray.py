@@ -42,7 +42,7 @@ ORDER = "wd"
 
 @pytest.fixture(scope="module", autouse=True)
 def home() -> Iterator[None]:
-    """A folder for Ray's own files, with a short name, because it holds sockets; workers find the package."""
+    """A folder for Ray's files, with a short name for its sockets; workers find the package."""
     folder = tempfile.mkdtemp(prefix="vr", dir="/tmp")
     source = str(Path(running.__file__).parents[2])
     given = {
@@ -73,11 +73,13 @@ def host(home: None) -> Iterator[subprocess.Popen[str]]:
 
 
 def drive(root: Path, address: str | None) -> BaseProcess:
-    return started(executors.cluster, cells(), root, tiny(), "cpu", running.silent, 2, address)
+    return started(
+        executors.run_cluster, cells(), root, tiny(), "cpu", running.ignore_state, 2, address
+    )
 
 
 def workers(pid: int) -> list[int]:
-    """Those below a process; Ray's other processes are the machine, and when one of them dies it is gone."""
+    """The workers below a process. Ray's other processes stand for the machine."""
     return [
         each for each, title in below(pid).items() if title.startswith(("ray::IDLE", "ray::_task"))
     ]
@@ -128,9 +130,9 @@ def kill_at_work(
     time.sleep(draws.uniform(0, 0.5))
     pid, lock = found.popitem()
     kill(pid, signal.SIGKILL)
-    cell = next(cell for cell in cells() if running.lock(cell, root).name == lock.name)
-    until(lambda: running.finished(cell, root) or not driver.is_alive())
-    assert running.finished(cell, root)
+    cell = next(cell for cell in cells() if running.lock_path(cell, root).name == lock.name)
+    until(lambda: running.is_finished(cell, root) or not driver.is_alive())
+    assert running.is_finished(cell, root)
 
 
 def kill(pid: int | None, how: signal.Signals) -> None:
@@ -140,14 +142,14 @@ def kill(pid: int | None, how: signal.Signals) -> None:
 
 
 def rest(driver: BaseProcess, root: Path) -> None:
-    """A cell that somebody else is at is waited for, and with the driver all processes of its cluster are gone."""
+    """A cell that another process runs is waited for; the driver's end ends its cluster."""
     last = cells()[-1]
     assert driver.pid is not None
-    with running.locked(running.lock(last, root)):
+    with running.try_lock(running.lock_path(last, root)):
         until(lambda: bool(workers(driver.pid or 0)) or not driver.is_alive())
         until(
             lambda: (
-                {cell.key for cell in running.left(cells(), root)} <= {last.key}
+                {cell.key for cell in running.unfinished_cells(cells(), root)} <= {last.key}
                 or not driver.is_alive()
             )
         )
@@ -184,7 +186,7 @@ class Cluster:
         self.sent.append("cancelled")
 
     def do(self, root: Path) -> running.Report:
-        return executors.Dispatch(self, cells(), running.silent, self.send, root).follow()
+        return executors.Dispatch(self, cells(), running.ignore_state, self.send, root).follow()
 
 
 def test_a_cell_whose_worker_dies_is_sent_again_so_many_times(tmp_path: Path) -> None:
@@ -197,7 +199,7 @@ def test_a_cell_whose_worker_dies_is_sent_again_so_many_times(tmp_path: Path) ->
     cluster = Cluster(answers)
     report = cluster.do(tmp_path)
     assert report.failed.keys() == {first.key}
-    assert "died 4 times" in report.failed[first.key] == running.noted(first, tmp_path)
+    assert "died 4 times" in report.failed[first.key] == running.noted_failure(first, tmp_path)
     assert {key: cluster.sent.count(key) for key in cluster.sent} == {
         cell.key: 4 if cell in (first, second) else 1 for cell in cells()
     }
@@ -267,7 +269,7 @@ def test_a_gpu_that_cannot_be_had(device: str, sentence: str) -> None:
 def test_without_ray(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(VitreousError, match=r"pip install vitreous\[ray\]"):
-        executors.cluster(cells(), tmp_path, tiny(), "cpu")
+        executors.run_cluster(cells(), tmp_path, tiny(), "cpu")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "local", "127.0.0.1:http", "127.0.0.1:99999"])
@@ -275,4 +277,4 @@ def test_nobody_is_at_the_address(address: str, tmp_path: Path) -> None:
     with pytest.raises(
         VitreousError, match=f"A Ray cluster at '{address}' cannot be reached.*say auto"
     ):
-        executors.cluster(cells(), tmp_path, tiny(), "cpu", address=address)
+        executors.run_cluster(cells(), tmp_path, tiny(), "cpu", address=address)

@@ -1,4 +1,4 @@
-"""Exact properties: claims find all that they read, believe them, and no longer do when something is broken."""
+"""Exact properties: claims find all they read, and no longer hold when something is broken."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from vitreous import claims
 from vitreous.claims.book import Claim, find_claim
-from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Scale
 from vitreous.claims.verdicts import judge
+from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Scale
 from vitreous.measure.inspection import versions
 from vitreous.models import convit, mixers, positions
 from vitreous.results import Result
@@ -33,7 +33,7 @@ def result() -> Result:
 
 
 def exhibits(found: Result, scale: Scale = "ten") -> list[EvidenceItem]:
-    """These properties, and, so that the small versions of claims are judged, a model of which nothing is known."""
+    """Evidence of these properties, and of a model without results, so that claims are judged."""
     exact = EvidenceItem({"model": "identities", "data": "", "seed": 0}, {"identities": found}, "")
     return [exact, EvidenceItem({"model": "resnet", "data": "world:shapes", "seed": 0}, {}, "")][
         : 1 + (scale == "sanity")
@@ -147,18 +147,18 @@ def plain_hsic(x: NDArray[np.float64], y: NDArray[np.float64], unbiased: bool) -
 @pytest.mark.parametrize("estimator", similarity.ESTIMATORS)
 @pytest.mark.parametrize("minibatch", [None, 16])
 def test_cka_is_the_textbooks(estimator: Any, minibatch: int | None) -> None:
-    a = similarity.Related(3)
+    a = similarity._Related(3)
     x, y = a.x[:64], a.y[:64]
     parts = [slice(at, at + (minibatch or 64)) for at in range(0, 64, minibatch or 64)]
     hsic = partial(plain_hsic, unbiased=estimator == "unbiased")
     cross, left, right = (sum(hsic(u[p], v[p]) for p in parts) for u, v in ((x, y), (x, x), (y, y)))
-    assert similarity.cka(x, y, estimator, minibatch) == pytest.approx(
+    assert similarity._cka(x, y, estimator, minibatch) == pytest.approx(
         cross / np.sqrt(left * right), rel=1e-12
     )
 
 
 def test_shares_of_waves() -> None:
-    """Five cycles on sixteen pixels are above π/2, four are π/2 itself, and a dead channel has no share."""
+    """Five cycles on sixteen pixels are above π/2, four are π/2; a dead channel has no share."""
     along = 2 * torch.pi * torch.arange(16, dtype=torch.float64) / 16
     low, high = (cycles * along for cycles in (4, 5))
     wave = (
@@ -168,11 +168,11 @@ def test_shares_of_waves() -> None:
         + torch.zeros(1, 2, 16, 16, dtype=torch.float64)
     )
     wave[:, 1] = 0
-    assert float(frequency.high_share(wave)) == pytest.approx(4 / 13, rel=1e-12)
+    assert float(frequency._high_share(wave)) == pytest.approx(4 / 13, rel=1e-12)
 
 
 def test_smooth_maps_have_one_over_f() -> None:
-    maps = frequency.smooth(64, 32, 16, torch.Generator().manual_seed(0))
+    maps = frequency._smooth_maps(64, 32, 16, torch.Generator().manual_seed(0))
     power = torch.fft.fft2(maps).abs().square().mean((0, 1))
     assert float(power[0, 1] / power[0, 4]) == pytest.approx(16, rel=0.1)
     assert float(power[3, 4] / power[0, 5]) == pytest.approx(1, rel=0.1)
@@ -181,15 +181,15 @@ def test_smooth_maps_have_one_over_f() -> None:
 
 
 def test_shuffling_moves_whole_patches() -> None:
-    images, order = vit.pictures(0), torch.randperm(64)
-    moved = vit.shuffled(images, order)
+    images, order = vit._noise_images(0), torch.randperm(64)
+    moved = vit._shuffle_patches(images, order)
     for to, source in enumerate(order.tolist()):
         (row, column), (down, right) = divmod(to, 8), divmod(source, 8)
         patch = images[:, :, 4 * down : 4 * down + 4, 4 * right : 4 * right + 4]
         assert torch.equal(moved[:, :, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4], patch)
 
 
-# Breaking things on purpose: `Break` changes the package or what is done with it, and the claim has to be refuted.
+# `Break` damages the package on purpose, and the claim has to be refuted.
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -199,7 +199,7 @@ def broken(where: Any, name: str, change: Callable[[Any], Any]) -> Break:
     return lambda patch: patch.setattr(where, name, change(getattr(where, name)))
 
 
-class Stretched(similarity.Related):
+class Stretched(similarity._Related):
     """Its rotation is none."""
 
     def __init__(self, seed: int) -> None:
@@ -207,7 +207,7 @@ class Stretched(similarity.Related):
         self.q = self.stretching
 
 
-class Rotated(similarity.Related):
+class Rotated(similarity._Related):
     """Its stretching is none."""
 
     def __init__(self, seed: int) -> None:
@@ -324,8 +324,8 @@ BROKEN: list[tuple[str, str, Break]] = [
         "CVT-27",
         broken(convit.GPSA, "position_logits", lambda found: lambda *a: found(*a)[::-1]),
     ),
-    ("cka_rotated", "SLC-01", broken(similarity, "Related", lambda _: Stretched)),
-    ("cka_stretched", "SLC-01", broken(similarity, "Related", lambda _: Rotated)),
+    ("cka_rotated", "SLC-01", broken(similarity, "_Related", lambda _: Stretched)),
+    ("cka_stretched", "SLC-01", broken(similarity, "_Related", lambda _: Rotated)),
     (
         "cka_with_itself",
         "SLC-01",
@@ -344,23 +344,27 @@ BROKEN: list[tuple[str, str, Break]] = [
     (
         "permutation_class",
         "VIT-05",
-        broken(vit, "small", lambda f: lambda **o: f(**{**o, "pos": "2d"})),
+        broken(vit, "_small_vit", lambda f: lambda **o: f(**{**o, "pos": "2d"})),
     ),
     (
         "permutation_mean",
         "VIT-05",
-        broken(vit, "small", lambda f: lambda **o: f(mixer="window", **o)),
+        broken(vit, "_small_vit", lambda f: lambda **o: f(mixer="window", **o)),
     ),
-    ("permutation_positions", "VIT-05", broken(vit, "small", lambda f: lambda **o: f(pos="none"))),
+    (
+        "permutation_positions",
+        "VIT-05",
+        broken(vit, "_small_vit", lambda f: lambda **o: f(pos="none")),
+    ),
     (
         "interpolation_constant",
         "VIT-06",
-        broken(positions, "zoom", lambda zoom: lambda *a: zoom(*a) * 1.01),
+        broken(positions, "resample", lambda resample: lambda *a: resample(*a) * 1.01),
     ),
     (
         "interpolation_linear",
         "VIT-06",
-        broken(positions, "zoom", lambda zoom: lambda f, g, _: zoom(f, g, "bicubic")),
+        broken(positions, "resample", lambda resample: lambda f, g, _: resample(f, g, "bicubic")),
     ),
     ("interpolation_class", "VIT-06", broken(positions.Learned1d, "resample_from", moving_all)),
     (

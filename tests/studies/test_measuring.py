@@ -1,4 +1,4 @@
-"""Models as claims ask for them: at another resolution, with positions that were not interpolated."""
+"""Networks at another resolution, with positions that were not interpolated."""
 
 from __future__ import annotations
 

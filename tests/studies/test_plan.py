@@ -29,7 +29,7 @@ def test_every_claim_is_in_one_study() -> None:
 
 def test_what_claims_read_and_nothing_else() -> None:
     (vit, resnet) = planned("HDV-06")
-    assert {(s.name, s.results) for cell in (vit, resnet) for s in cell.sittings} == {
+    assert {(s.name, s.results) for cell in (vit, resnet) for s in cell.items} == {
         ("vit moment=warmup", ("hessian",)),
         ("resnet moment=warmup", ("hessian",)),
     }
@@ -37,15 +37,15 @@ def test_what_claims_read_and_nothing_else() -> None:
 
 
 def test_a_trained_network_has_an_untrained_control() -> None:
-    """What is measured at the end is measured at the start too, if it says anything of a network at chance."""
+    """Results at the end are measured at the start, too, unless they need a trained network."""
     (cell,) = (
         each for each in planned("SLC-31") if each.training and each.training.model == "vit_ti"
     )
-    results = {sitting.facts.get("moment"): sitting.results for sitting in cell.sittings}
+    results = {item.facts.get("moment"): item.results for item in cell.items}
     assert "erf" in results[None]
     assert "erf" in results["start"]
     for cell in planned("HDV-09", "HDV-51", "VIT-07"):
-        assert not [each for each in cell.sittings if each.facts.get("moment") == "start"]
+        assert not [each for each in cell.items if each.facts.get("moment") == "start"]
 
 
 def test_nothing_after_the_warm_up_is_trained_that_nobody_reads() -> None:
@@ -70,7 +70,7 @@ def test_what_two_claims_need_is_trained_once() -> None:
 
 
 def test_the_whole_way_is_kept_where_a_claim_looks_at_it() -> None:
-    """On the study's own images as on the tasks of small versions, and whether that claim is asked or not."""
+    """On the study's images and on tasks of small versions, also in studies without that claim."""
     for ids in (("HDV-12",), ("HDV-11",)):
         kept = {c.training.model: c.training.recipe.keep for c in planned(*ids) if c.training}
         assert kept == {"vit_ti": "epochs", "resnet_18": "epochs"}
@@ -83,15 +83,15 @@ def test_a_pair_waits_for_both() -> None:
     (pair,) = (cell for cell in cells if cell.training is None)
     assert len(pair.follows) == 2
     assert set(pair.follows) <= {cell.key for cell in cells[: cells.index(pair)]}
-    assert pair.sittings[0].beside is not None
+    assert pair.items[0].beside is not None
 
 
 def test_a_seed_beside_is_counted_from_ones_own() -> None:
     cells = planned("SLC-26", seeds=2)
     for cell in cells:
-        for sitting in cell.sittings:
-            if sitting.beside is not None:
-                assert sitting.beside.facts["seed"] == sitting.facts["seed"] + 1
+        for item in cell.items:
+            if item.beside is not None:
+                assert item.beside.facts["seed"] == item.facts["seed"] + 1
 
 
 def test_a_teacher_comes_before_the_taught() -> None:

@@ -1,4 +1,4 @@
-"""Facts become trainings: all that claims ask for, each its own, and nothing but what is said changes."""
+"""Facts become trainings: each set its own, and nothing changes that no fact names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,22 @@ import torch
 
 import vitreous
 from vitreous import claims
-from vitreous.claims.facts import FACTS, Facts, describe_facts
+from vitreous.claims.facts import (
+    ANY_NETWORK,
+    FACT_TITLES,
+    FACTS,
+    NETWORK,
+    Facts,
+    title_of,
+    told,
+    weight_facts,
+)
 from vitreous.config import Augment, Recipe
 from vitreous.data import load
 from vitreous.errors import VitreousError
 from vitreous.models import build
 from vitreous.storage.run_folder import Run
-from vitreous.studies.realise import EVERY, OWN, WORDS, causes, describe, realise, shortened
+from vitreous.studies.realise import realise, shortened
 from vitreous.studies.scales import SANITY, SCALES, SMALL, Scale
 from vitreous.studies.training import Training
 
@@ -42,9 +51,9 @@ NEEDED = {name: needed(scale) for name, scale in SCALES.items()}
 
 
 def plainly(facts: Facts, gpsa: int) -> str:
-    """Facts without what says the same as saying nothing: the first row of Table 3, as many samples of all images, as
-    many gated layers as there are; and with one of two names for a ConViT without them."""
-    said = causes(facts)
+    """Facts without defaults (the first row of Table 3, as many samples of all images, the usual
+    number of gated layers), and with one of two names for a ConViT without gated layers."""
+    said = weight_facts(facts)
     if said.get("schedule") == "samples" and "fraction" not in said:
         del said["schedule"]
     if said.get("ablation") == "a" or said.get("gpsa") == gpsa:
@@ -86,7 +95,7 @@ def test_every_network_of_the_small_scale_can_be_built() -> None:
     "scale", [scale for scale in SCALES.values() if scale is not SANITY], ids=lambda s: s.name
 )
 def test_networks_of_the_other_scales_can_be_built(scale: Scale) -> None:
-    """Those of which something is said that they may have no room for; a ViT is cut to a block, as all are alike."""
+    """Networks with facts that they may have no room for; a ViT is cut to one block."""
     for training in networks(scale).values():
         options = dict(training.recipe.model)
         if training.model.startswith("vit") and not options.get("skipless"):
@@ -160,9 +169,9 @@ def test_a_fact_changes_what_it_says_and_nothing_else(
 
 def test_every_fact_is_known_here() -> None:
     """As a cause of weights or as a matter of looking, and with a name for titles."""
-    caused = {*EVERY, *(fact for facts in OWN.values() for fact in facts)}
+    caused = {*ANY_NETWORK, *(fact for facts in NETWORK.values() for fact in facts)}
     assert caused | {"moment", "measured", "beside", "resolution", "embedding"} == set(FACTS)
-    assert set(WORDS) == set(FACTS)
+    assert set(FACT_TITLES) == set(FACTS)
 
 
 def test_values_that_facts_become() -> None:
@@ -343,8 +352,8 @@ def test_what_cannot_be_shortened() -> None:
 
 def test_titles() -> None:
     facts = {"model": "vit", "pool": "gap", "fraction": 0.1, "moment": "warmup"}
-    assert describe(facts) == "ViT, mean pooling, 10 % of the images, end of warm-up"
-    assert describe({"model": "resnet", "seed": 0}) == "ResNet"
+    assert title_of(facts) == "ViT, mean pooling, 10 % of the images, end of warm-up"
+    assert title_of({"model": "resnet", "seed": 0}) == "ResNet"
     for name, every in NEEDED.items():
-        titles = {describe(facts): facts for facts in every}
+        titles = {title_of(facts): facts for facts in every}
         assert len(titles) == len(every), name

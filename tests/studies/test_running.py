@@ -18,12 +18,13 @@ from studies.tiny import CLAIMS, cells, equal, tiny
 from vitreous import claims
 from vitreous.claims.book import find_claim
 from vitreous.claims.verdicts import judge
+from vitreous.claims.loading import load_evidence
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
 from vitreous.studies import running
-from vitreous.studies.conduct import remember
-from vitreous.studies.measuring import folder, measure, record
+from vitreous.studies.conduct import check_settings
+from vitreous.studies.measuring import evidence_folder, measure_item, training_result
 from vitreous.studies.plan import Cell, plan
 
 
@@ -38,31 +39,31 @@ def test_a_study_can_be_judged(done: Path) -> None:
 
 
 def test_what_is_finished_is_not_done_again(done: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "do", lambda *given: pytest.fail("It was finished."))
-    report = running.run(cells(), done, tiny(), "cpu")
+    monkeypatch.setattr(running, "do_cell", lambda *given: pytest.fail("It was finished."))
+    report = running.run_cells(cells(), done, tiny(), "cpu")
     assert len(report.done) == len(cells())
 
 
 def test_what_was_deleted_is_done_again_and_comes_out_the_same(copy: Path, done: Path) -> None:
-    cell = next(each for each in cells() if each.sittings)
-    shutil.rmtree(folder(cell.sittings[0], copy))
+    cell = next(each for each in cells() if each.items)
+    shutil.rmtree(evidence_folder(cell.items[0], copy))
     shutil.rmtree(
         copy / "trainings" / str(next(each.training.key for each in cells() if each.training))
     )
     for path in list(copy.glob("exhibits/*/erf.json")):
         path.unlink()
-    assert len(running.left(cells(), copy)) >= 2
-    running.run(cells(), copy, tiny(), "cpu")
-    assert not running.left(cells(), copy)
+    assert len(running.unfinished_cells(cells(), copy)) >= 2
+    running.run_cells(cells(), copy, tiny(), "cpu")
+    assert not running.unfinished_cells(cells(), copy)
     equal(copy, done)
 
 
 def test_a_second_study_adds_to_what_the_first_has_measured(copy: Path, done: Path) -> None:
     """Where both look at the same model at the same moment, each at something else."""
-    sitting = next(s for cell in cells() for s in cell.sittings if s.training and not s.beside)
-    measure(replace(sitting, results=("training",)), copy, tiny(), "cpu")
+    item = next(s for cell in cells() for s in cell.items if s.training and not s.beside)
+    measure_item(replace(item, results=("training",)), copy, tiny(), "cpu")
     before, after = (
-        json.loads((folder(sitting, root) / "exhibit.json").read_text(encoding="utf-8"))
+        json.loads((evidence_folder(item, root) / "exhibit.json").read_text(encoding="utf-8"))
         for root in (done, copy)
     )
     assert after["results"].keys() == {*before["results"], "training"}
@@ -71,7 +72,7 @@ def test_a_second_study_adds_to_what_the_first_has_measured(copy: Path, done: Pa
 def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
     tmp_path: Path, done: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cell = next(each for each in cells() if each.training and not each.sittings)
+    cell = next(each for each in cells() if each.training and not each.items)
     append = Run.append
 
     def killed(run: Run, record: dict[str, object]) -> None:
@@ -82,17 +83,17 @@ def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
     with monkeypatch.context() as patch:
         patch.setattr(Run, "append", killed)
         with pytest.raises(KeyboardInterrupt):
-            running.run([cell], tmp_path, tiny(), "cpu")
+            running.run_cells([cell], tmp_path, tiny(), "cpu")
     run, wanted = (Run(root / "trainings" / cell.key) for root in (tmp_path, done))
     assert run.weights().is_file()
-    assert not running.finished(cell, tmp_path)
-    running.run([cell], tmp_path, tiny(), "cpu")
-    assert running.finished(cell, tmp_path)
+    assert not running.is_finished(cell, tmp_path)
+    running.run_cells([cell], tmp_path, tiny(), "cpu")
+    assert running.is_finished(cell, tmp_path)
     assert [each["step"] for each in run.records()] == [each["step"] for each in wanted.records()]
     assert run.weights().read_bytes() == wanted.weights().read_bytes()
     run.weights().write_bytes(b"damaged")
-    assert not running.trained(cell.key, tmp_path)
-    running.run([cell], tmp_path, tiny(), "cpu")
+    assert not running.is_trained(cell.key, tmp_path)
+    running.run_cells([cell], tmp_path, tiny(), "cpu")
     assert run.weights().read_bytes() == wanted.weights().read_bytes()
 
 
@@ -103,14 +104,14 @@ def test_a_lost_checkpoint_that_is_to_be_measured_is_trained_again(
     damage: Callable[[Path], None], copy: Path, done: Path
 ) -> None:
     """It is nowhere else; others of the same training that need no measuring stay as they are."""
-    cell = next(each for each in cells() if each.training and each.sittings)
+    cell = next(each for each in cells() if each.training and each.items)
     assert cell.training is not None
-    sitting = replace(
-        cell.sittings[0], facts={**cell.sittings[0].facts, "moment": "start"}, results=("training",)
+    item = replace(
+        cell.items[0], facts={**cell.items[0].facts, "moment": "start"}, results=("training",)
     )
-    assert sitting.moment == "initial"
+    assert item.checkpoint == "initial"
     damage(copy / "trainings" / cell.key / "weights" / "initial.safetensors")
-    running.do(replace(cell, sittings=(sitting,)), copy, tiny(), "cpu")
+    running.do_cell(replace(cell, items=(item,)), copy, tiny(), "cpu")
     equal_weights = [
         root / "trainings" / cell.key / "weights" / "initial.safetensors" for root in (copy, done)
     ]
@@ -122,7 +123,7 @@ def test_a_damaged_index_is_named(copy: Path) -> None:
     index.write_text("{", encoding="utf-8")
     with pytest.raises(VitreousError, match="the same study measures it again"):
         load(copy)
-    running.run(cells(), copy, tiny(), "cpu")
+    running.run_cells(cells(), copy, tiny(), "cpu")
     assert load(copy).items
 
 
@@ -133,8 +134,8 @@ def test_a_cell_that_fails_leaves_the_others(
         if cell.training is not None:
             raise VitreousError("The loss is no longer a number.")
 
-    monkeypatch.setattr(running, "do", do)
-    report = running.run(cells(), tmp_path, tiny(), "cpu")
+    monkeypatch.setattr(running, "do_cell", do)
+    report = running.run_cells(cells(), tmp_path, tiny(), "cpu")
     assert report.failed.keys() == {cell.key for cell in cells()}
     assert "waits for" in report.failed[next(cell.key for cell in cells() if cell.training is None)]
     assert "no longer a number" in next(iter((tmp_path / "failed").glob("*.txt"))).read_text(
@@ -158,8 +159,8 @@ def broken(error: Exception) -> Callable[..., None]:
 def test_a_failure_nobody_thought_of_leaves_the_others(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "do", broken(error))
-    report = running.run(cells(), tmp_path, tiny(), "cpu")
+    monkeypatch.setattr(running, "do_cell", broken(error))
+    report = running.run_cells(cells(), tmp_path, tiny(), "cpu")
     assert report.done == [cells()[0].key]
     assert report.failed[cells()[1].key] == " ".join(f"{type(error).__name__}: {error}".split())
     assert "Traceback" in (tmp_path / "failed" / f"{cells()[1].key}.txt").read_text(
@@ -170,19 +171,19 @@ def test_a_failure_nobody_thought_of_leaves_the_others(
 def test_no_room_even_for_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "failed").write_text("no folder", encoding="utf-8")
     monkeypatch.setattr(running, "_forget", lambda *given: None)
-    monkeypatch.setattr(running, "do", broken(OSError("No space left on device")))
-    assert len(running.run(cells(), tmp_path, tiny(), "cpu").failed) == len(cells()) - 1
+    monkeypatch.setattr(running, "do_cell", broken(OSError("No space left on device")))
+    assert len(running.run_cells(cells(), tmp_path, tiny(), "cpu").failed) == len(cells()) - 1
 
 
 def test_a_lost_gpu_ends_the_study_and_its_cell_comes_last_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "do", broken(torch.AcceleratorError("device-side assert")))
+    monkeypatch.setattr(running, "do_cell", broken(torch.AcceleratorError("device-side assert")))
     with pytest.raises(
         VitreousError, match=f"gave up at cell {cells()[1].key}.*device-side assert.*comes to this"
     ):
-        running.run(cells(), tmp_path, tiny(), "cpu")
-    again = running.begin(cells(), tmp_path)
+        running.run_cells(cells(), tmp_path, tiny(), "cpu")
+    again = running.retry_order(cells(), tmp_path)
     assert [cell.key for cell in again] == [
         cell.key for cell in (*cells()[:1], *cells()[2:], cells()[1])
     ]
@@ -193,14 +194,14 @@ def test_what_another_worker_saw_fail_is_not_tried_again_before_the_next_study(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []
-    monkeypatch.setattr(running, "do", lambda cell, *given: tried.append(cell.key))
+    monkeypatch.setattr(running, "do_cell", lambda cell, *given: tried.append(cell.key))
     cell = cells()[0]
-    running.note(cell, tmp_path, "The loss is no longer a number.", "more")
-    assert running.share([cell], tmp_path, tiny(), "cpu").failed == {
+    running.note_failure(cell, tmp_path, "The loss is no longer a number.", "more")
+    assert running.share_cells([cell], tmp_path, tiny(), "cpu").failed == {
         cell.key: "The loss is no longer a number."
     }
     assert not tried
-    assert running.run([cell], tmp_path, tiny(), "cpu").done == [cell.key] == tried
+    assert running.run_cells([cell], tmp_path, tiny(), "cpu").done == [cell.key] == tried
 
 
 def test_seeds_of_one_configuration_are_trained_in_one_step(
@@ -209,11 +210,13 @@ def test_seeds_of_one_configuration_are_trained_in_one_step(
     """Each ends where it ends alone, and says with whom it shared its steps."""
     short = replace(tiny(), recipe=tiny().recipe.but(**{"model.depth": 1}))
     planned = plan([find_claim(claims.every_claim(), "SLC-31")], short, "world:shapes", [0, 1])
-    vits = [replace(c, sittings=()) for c in planned if c.training and "vit" in c.training.model]
+    vits = [replace(c, items=()) for c in planned if c.training and "vit" in c.training.model]
     assert len(vits) == 2
-    running.run(vits, tmp_path / "alone", short, "cpu")
+    running.run_cells(vits, tmp_path / "alone", short, "cpu")
     monkeypatch.setattr(running, "train", lambda *a, **k: pytest.fail("It was trained alone."))
-    report = running.run(vits, tmp_path / "both", short, "cpu", limits=running.Limits(stack=True))
+    report = running.run_cells(
+        vits, tmp_path / "both", short, "cpu", limits=running.Limits(stack=True)
+    )
     assert report.done == [cell.key for cell in vits]
     for cell in vits:
         both, alone = (Run(tmp_path / each / "trainings" / cell.key) for each in ("both", "alone"))
@@ -227,12 +230,12 @@ def test_a_cell_that_would_end_too_late_is_not_begun(
 ) -> None:
     """Neither is one that waits for it; a shorter one is."""
     tried: list[str] = []
-    monkeypatch.setattr(running, "do", lambda cell, *given: tried.append(cell.key))
-    monkeypatch.setattr(running, "trained", lambda key, root: key in tried)
+    monkeypatch.setattr(running, "do_cell", lambda cell, *given: tried.append(cell.key))
+    monkeypatch.setattr(running, "is_trained", lambda key, root: key in tried)
     pair = next(cell for cell in cells() if cell.training is None)
     short, long = (cell for cell in cells() if cell.key in pair.follows)
     limits = running.Limits(time.time() + 3600, {short.key: 60.0, long.key: 1e6})
-    report = running.run([short, long, pair], tmp_path, tiny(), "cpu", limits=limits)
+    report = running.run_cells([short, long, pair], tmp_path, tiny(), "cpu", limits=limits)
     assert tried == report.done == [short.key]
     assert report.left == [long.key, pair.key]
     assert not report.failed
@@ -244,7 +247,7 @@ def test_every_cell_has_one_thread_and_its_own_random_numbers() -> None:
     try:
         for _ in range(2):
             before = torch.rand(1)
-            with running.alike(3):
+            with running.reproducible(3):
                 drawn.append(torch.rand(1))
                 assert torch.get_num_threads() == 1
                 assert {each["num_threads"] for each in threadpool_info()} == {1}
@@ -266,35 +269,35 @@ def test_a_file_system_without_locks(
     monkeypatch.setattr("fcntl.flock", flock)
     with (
         caplog.at_level(logging.WARNING, "vitreous"),
-        running.locked(tmp_path / "locks" / "a.lock") as mine,
+        running.try_lock(tmp_path / "locks" / "a.lock") as mine,
     ):
         assert mine
         assert "on a file system without locks" in caplog.text
-        with running.locked(tmp_path / "locks" / "a.lock") as again:
+        with running.try_lock(tmp_path / "locks" / "a.lock") as again:
             assert not again
-    with running.locked(tmp_path / "locks" / "a.lock") as free:
+    with running.try_lock(tmp_path / "locks" / "a.lock") as free:
         assert free
 
 
 def test_another_process_has_the_lock(tmp_path: Path) -> None:
-    with running.locked(tmp_path / "locks" / "a.lock") as mine:
+    with running.try_lock(tmp_path / "locks" / "a.lock") as mine:
         assert mine
-        with running.locked(tmp_path / "locks" / "a.lock") as again:
+        with running.try_lock(tmp_path / "locks" / "a.lock") as again:
             assert not again
-    with running.locked(tmp_path / "locks" / "a.lock") as free:
+    with running.try_lock(tmp_path / "locks" / "a.lock") as free:
         assert free
 
 
 def test_studies_with_other_images_do_not_meet(tmp_path: Path) -> None:
-    remember(tmp_path, {"data": "tv:CIFAR10", "scale": "small"})
-    remember(tmp_path, {"data": "tv:CIFAR10", "scale": "small"})
+    check_settings(tmp_path, {"data": "tv:CIFAR10", "scale": "small"})
+    check_settings(tmp_path, {"data": "tv:CIFAR10", "scale": "small"})
     with pytest.raises(VitreousError, match="data='tv:CIFAR10'"):
-        remember(tmp_path, {"data": "tv:CIFAR100", "scale": "small"})
+        check_settings(tmp_path, {"data": "tv:CIFAR100", "scale": "small"})
 
 
 def test_the_record_of_a_training_in_rows(done: Path) -> None:
     run = Run(next(iter((done / "trainings").iterdir())))
-    table = record(run, "it").table
+    table = training_result(run, "it").table
     records = run.records()
     last = table[(table["measure"] == "test_error")]
     assert last["value"].tolist() == [each["test_error"] for each in records]

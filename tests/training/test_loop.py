@@ -7,8 +7,6 @@ import errno
 import json
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,7 +92,7 @@ def test_one_step_is_what_anyone_would_write(tmp_path: Path) -> None:
         assert torch.allclose(value.double(), model.state_dict()[key], atol=2e-5), key
 
 
-def test_weights_at_the_moments_that_were_asked_for(tmp_path: Path) -> None:
+def test_weights_at_the_checkpoints_of_the_recipe(tmp_path: Path) -> None:
     go(tmp_path, PLAIN.but(epochs=6))
     assert Run(tmp_path).checkpoints() == ["initial", "warmup", "33", "66", "final"]
     steps = {m: Run(tmp_path).read_weights(m)[1]["step"] for m in Run(tmp_path).checkpoints()}
@@ -360,54 +358,6 @@ def test_the_other_objectives_go_through_the_loop(tmp_path: Path) -> None:
     fine = go(tmp_path / "fine", short.but(head="zero"), f"run:{tmp_path / 'masked'}")
     assert Run(tmp_path / "fine").identity["model"]["from"] == f"run:{tmp_path / 'masked'}"
     assert fine.records[0]["test_nll"] == pytest.approx(math.log(3), abs=1e-4)
-
-
-DDP = """
-import sys
-from training.test_loop import WIDE
-from training.toy import go
-for sam in (None, 0.05):
-    go(f"{sys.argv[1]}/{sam}", WIDE.but(sam=sam))
-"""
-
-WIDE = RECIPE.but(
-    ema=None, **{"model.drop_path": 0.0, "model.qkv_bias": False}
-)  # masks differ; a key's bias is noise
-
-
-def test_two_processes_give_what_one_gives(tmp_path: Path) -> None:
-    """Mixing partners come from the other's half, SAM climbs along the mean gradient, 31 test
-    images are shared."""
-    script = tmp_path / "train.py"
-    script.write_text(DDP)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        str(script),
-    ]
-    paths = [str(Path(vitreous.__file__).parents[1]), str(Path(__file__).parents[1])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, str(tmp_path)], env=environment, capture_output=True, text=True, timeout=280
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    for sam in (None, 0.05):
-        one, two = (
-            go(tmp_path / "one" / str(sam), WIDE.but(sam=sam)),
-            Run(tmp_path / str(sam)),
-        )
-        for a, b in zip(one.records, two.records(), strict=True):
-            for key in {"train_nll", "test_nll", "test_error", "gradient_norm"} & set(a):
-                assert a[key] == pytest.approx(b[key], rel=1e-4), key
-        weights = loading.load_model(f"run:{two.folder}").state_dict()
-        assert all(
-            torch.allclose(value, weights[key], atol=1e-5)
-            for key, value in one.model.state_dict().items()
-        )
 
 
 def test_the_record_is_plain_json(tmp_path: Path) -> None:

@@ -345,10 +345,14 @@ class Evidence:
 
 
 def scale_of(data: str, items: Sequence[EvidenceItem]) -> Scale:
-    """Which sizes of effects apply to a data set."""
+    """Which sizes of effects apply to the data set of these items."""
+    return scale_for(data, max((item.count_classes() for item in items), default=0))
+
+
+def scale_for(data: str, classes: int) -> Scale:
+    """Which sizes of effects apply to a data set of so many classes."""
     if data.startswith(EMBEDDED):
         return "sanity"
-    classes = max((item.count_classes() for item in items), default=0)
     return "hundred" if classes >= MANY_CLASSES else "ten"
 
 

@@ -9,7 +9,7 @@ trained on a tenth of the images.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from vitreous.errors import UnknownName, VitreousError
@@ -156,3 +156,157 @@ def role_of_build(build: Mapping[str, Any]) -> str:
     if role == "vit" and build.get("pool") not in (None, "class"):
         return "vit pool=gap"
     return role
+
+
+CHECKPOINTS = {"start": "initial", "warmup": "warmup", "33": "33", "66": "66", None: "final"}
+"""The checkpoint of a run that each `moment` stands for."""
+MEASURING = ("moment", "measured", "beside")
+"""Facts of measuring a network, on which its weights do not depend."""
+RESIZING = ("resolution", "embedding")
+"""Facts of measuring, too, unless the network is fine-tuned at that resolution."""
+ANY_NETWORK = (
+    "size", "sam", "rate", "augment", "optimiser", "epochs", "fraction", "schedule", "held_out",
+    "data", "seed",
+)  # fmt: skip
+"""Facts of a training, which any network can have."""
+FINE_TUNING = ("pretrained", "target", "corrupted", "unlabelled", "steps", "tuned", "head")
+NETWORK = {
+    "vit": ("pool", "kernel", "patch", "heads", "head_dim", "width", "positions", "injection",
+            "mixer", "skipless", *FINE_TUNING),
+    "deit": ("pool", "positions", "injection", "skipless", "distilled"),
+    "convit": ("positions", "gpsa", "strength", "ablation", "psa", "cls"),
+    "alternet": ("blur", "msas", "placement", "order"),
+    "hybrid": ("pool", "positions", "injection"),
+    "window": ("positions", "injection"),
+}  # fmt: skip
+"""Facts that only some networks can have."""
+DEPENDENT = {
+    "width": "heads",
+    "embedding": "resolution",
+    **dict.fromkeys(("target", "corrupted", "unlabelled", "steps", "head"), "pretrained"),
+}
+"""Facts that mean nothing without another."""
+EXCLUSIVE = (("kernel", "mixer"), ("ablation", "gpsa"), ("head_dim", "width"), ("ablation", "psa"))
+"""Facts that choose the same thing."""
+ONE_TRAINING = ("sam", "rate", "augment", "optimiser", "epochs", "fraction", "schedule")
+"""Facts that are ambiguous where a network is trained twice."""
+
+
+def weight_facts(facts: Facts) -> dict[str, Any]:
+    """The facts that weights depend on, in the order of the vocabulary."""
+    known = check_facts(
+        str(facts["model"]), {name: value for name, value in facts.items() if name != "model"}
+    )
+    left_out = MEASURING if "tuned" in known else (*MEASURING, *RESIZING)
+    return {name: value for name, value in known.items() if name not in left_out}
+
+
+def check_possible(facts: Facts) -> None:
+    """Refuse facts that this network cannot have, and facts that exclude each other."""
+    model, twice = facts["model"], "pretrained" in facts or "tuned" in facts
+    possible = {"model", *ANY_NETWORK, *NETWORK.get(model, ())}
+    if "tuned" in facts:
+        possible |= set(RESIZING)
+    for fact in facts:
+        if fact not in possible:
+            having = ", ".join(each for each, own in NETWORK.items() if fact in own) or "none"
+            raise VitreousError(
+                f"A {model} cannot have {fact}={facts[fact]!r}; these can: {having}."
+            )
+    for fact, needed in DEPENDENT.items():
+        if fact in facts and needed not in facts:
+            raise VitreousError(
+                f"{describe_facts(facts)}: {fact} says nothing without {needed}; say that too."
+            )
+    if "embedding" in facts:
+        raise VitreousError(
+            f"{describe_facts(facts)} is fine-tuned from interpolated positions: leave out embedding or "
+            "tuned."
+        )
+    for fact in ONE_TRAINING:
+        if twice and fact in facts:
+            raise VitreousError(
+                f"{describe_facts(facts)} is trained twice, and {fact} does not say which time: leave it out."
+            )
+    for one, other in EXCLUSIVE:
+        if one in facts and other in facts:
+            raise VitreousError(
+                f"{describe_facts(facts)}: {one} and {other} both choose the same thing; say one of them."
+            )
+
+
+MODEL_TITLES = {
+    "vit": "ViT", "deit": "DeiT", "convit": "ConViT", "pit": "PiT", "resnet": "ResNet",
+    "resnext": "ResNeXt", "alternet": "AlterNet", "mixer": "MLP-Mixer",
+    "window": "ViT in windows", "hybrid": "hybrid ViT",
+}  # fmt: skip
+_POSITIONS = {
+    "none": "no positions", "1d": "1-d positions", "2d": "2-d positions",
+    "relative": "relative positions",
+}  # fmt: skip
+_MIXERS = {
+    "pool": "pooling for attention",
+    "identity": "no mixing",
+    "mean": "attention that knows no image",
+}
+_MOMENTS = {
+    "start": "before training",
+    "warmup": "end of warm-up",
+    "33": "a third of training",
+    "66": "two thirds",
+}
+FACT_TITLES: Mapping[str, Callable[[Any], str]] = {
+    "size": lambda v: "larger" if v == "s" else "twice as wide",
+    "pool": lambda v: "mean pooling",
+    "kernel": lambda v: f"{v} x {v} neighbourhoods",
+    "patch": lambda v: f"patches of {v} pixels",
+    "heads": lambda v: f"{v} head{'s' * (v != 1)}",
+    "head_dim": lambda v: f"heads {v} wide",
+    "width": lambda v: "width fixed",
+    "positions": lambda v: _POSITIONS[v],
+    "injection": lambda v: (
+        "positions in every block" if v == "every" else "the same positions in every block"
+    ),
+    "mixer": lambda v: _MIXERS[v],
+    "sam": lambda v: f"SAM {v:g}",
+    "rate": lambda v: f"{v:g} times the rate",
+    "augment": lambda v: "no augmentation",
+    "optimiser": lambda v: str(v).upper(),
+    "epochs": lambda v: f"{v:g} times as long",
+    "blur": lambda v: f"blur at the {v} of stages",
+    "msas": lambda v: f"attention {v}",
+    "placement": lambda v: "attention at the start of stages",
+    "order": lambda v: f"{v} heads",
+    "gpsa": lambda v: f"{v} gated layers",
+    "strength": lambda v: f"locality {v:g}",
+    "ablation": lambda v: f"row {v} of Table 3",
+    "psa": lambda v: "without gates" if v else "",
+    "distilled": lambda v: "distilled" if v else "",
+    "cls": lambda v: "class token in all layers",
+    "skipless": lambda v: f"no skips in block {v}",
+    "pretrained": lambda v: f"pre-trained on {'labels' if v == 'labels' else 'masked patches'}",
+    "target": lambda v: {"mean": "mean colours", "small": "4 x 4 colours", "full": "all pixels"}[v],
+    "corrupted": lambda v: f"{v:.0%} masked".replace("%", " %"),
+    "unlabelled": lambda v: f"{100 * v:g} % of the images before",
+    "steps": lambda v: f"{100 * v:g} % of the steps before",
+    "tuned": lambda v: "only the head tuned" if v == "head" else "fine-tuned",
+    "resolution": lambda v: f"at {v} pixels",
+    "embedding": lambda v: f"{v} positions",
+    "head": lambda v: "new last layer",
+    "fraction": lambda v: f"{100 * v:g} % of the images",
+    "schedule": lambda v: "as many samples",
+    "held_out": lambda v: f"{100 * v:g} % held out",
+    "measured": lambda v: "on clean images" if v == "clean" else "on those held out",
+    "beside": lambda v: f"beside {v}",
+    "moment": lambda v: _MOMENTS[v],
+    "data": lambda v: str(v),
+    "seed": lambda v: f"seed {v}" if v else "",
+}
+"""How each fact is put in a title, from its value."""
+
+
+def title_of(facts: Facts) -> str:
+    """A title for people: `ViT, mean pooling, 10 % of the images, end of warm-up`."""
+    model = str(facts["model"])
+    titles = [FACT_TITLES[name](value) for name, value in facts.items() if name in FACT_TITLES]
+    return ", ".join([MODEL_TITLES.get(model, model.capitalize()), *filter(None, titles)])

@@ -33,7 +33,8 @@ def show_data(
     split
         train, test, val or all. Default: train, and all images of data without splits.
     image
-        Size of the images: a side (224) or 224x160 (default: their own if they share one, else 224).
+        Size of the images: a side (224) or 224x160 (default: their own if they share one, else
+        224).
     size
         Maximum number of images, class-balanced.
     seed

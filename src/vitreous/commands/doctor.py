@@ -1,4 +1,4 @@
-"""`vitreous doctor`: whether this installation works: versions, torch and torchvision, device, disk."""
+"""`vitreous doctor`: check the installation: versions, torch and torchvision, device, disk."""
 
 from __future__ import annotations
 

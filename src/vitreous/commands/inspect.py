@@ -212,7 +212,8 @@ def parse_settings(
             target = analysis_settings[name]
         elif name in analyses.names():
             raise VitreousError(
-                f"--set gives an option of {name}, which is not run; add --deep, or --analyses {name}."
+                f"--set gives an option of {name}, which is not run; add --deep, or "
+                f"--analyses {name}."
             )
         else:
             hint = "--set takes MEASUREMENT.OPTION=VALUE, for example lesion.what=skips."
@@ -223,7 +224,7 @@ def parse_settings(
 
 
 def report_path(options: MeasureOptions, analysis: str = "") -> Path:
-    """Return where the report goes; the default differs by command, so none overwrites another's."""
+    """Return where the report goes; each command has its own default, to overwrite no other."""
     return (options.out or Path(f"{analysis or 'report'}.html")).expanduser()
 
 
@@ -348,8 +349,8 @@ def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Gu
     from vitreous.claims.facts import parse_roles
     from vitreous.commands.judge import judge_inspection, note_failures
     from vitreous.report import write
+    from vitreous.report.judgement import summary_text
     from vitreous.report.terminal_summary import terminal_summary
-    from vitreous.report.verdicts import summary_text
 
     written = [out]
     if options.results is not None:

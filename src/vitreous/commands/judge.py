@@ -1,4 +1,4 @@
-"""What `vitreous claims judge` does: judge saved results, print the verdicts, write a page or table.
+"""What `vitreous claims judge` does: judge saved results, print verdicts, write a page or table.
 
 Nothing here needs torch.
 """
@@ -28,7 +28,8 @@ from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.report import check_report_path
 from vitreous.report.guard import Guard
-from vitreous.report.verdicts import SIGNS, Judgement, warnings
+from vitreous.report.judgement import Judgement, warnings
+from vitreous.report.verdicts import SIGNS
 from vitreous.storage.atomic_files import explain_write_errors
 
 COLOURS = {

@@ -44,7 +44,7 @@ def run_study(
     data
         Images, as in `vitreous train`; small versions bring their own.
     scale
-        sanity (two cores), small (one GPU), paper, or reproduction (small networks, the paper's recipe).
+        sanity (two cores), small (one GPU), reproduction (the same with the paper's recipe), paper.
     seeds
         Number of seeds: trainings of each model.
     out
@@ -60,7 +60,7 @@ def run_study(
     address
         Address of a Ray cluster, HOST:PORT or auto (default: one on this machine).
     until
-        Minutes: start nothing that would not finish in time, by measured rates, and say what is left.
+        Minutes: start nothing that, by measured rates, would end later, and say what is left.
     dry_run
         Only list the trainings, the findings each serves, and an estimate of the time they take.
     """
@@ -71,7 +71,7 @@ def run_study(
     from vitreous.commands.judge import judge_folder
     from vitreous.studies import conduct
 
-    ids, failed = conduct.study(
+    ids, failed = conduct.conduct_study(
         name, data, scale, seeds, out, image=square_side(image), workers=workers, device=device,
         executor=executor, address=address, dry_run=dry_run, console=console(), until=until,
     )  # fmt: skip
@@ -129,7 +129,7 @@ def pack_study(folder: Path, /, *, out: Path = Path("evidence.zip")) -> None:
 
 
 def unpack_study(*archives: Path, out: Path = Path("study")) -> None:
-    """Unpack results of `vitreous pack` into the folder of a study, which does not measure them again.
+    """Unpack results of `vitreous pack` into a study's folder; they are not measured again.
 
     Example: vitreous unpack evidence.zip --out studies/cifar10
 

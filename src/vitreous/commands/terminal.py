@@ -1,4 +1,4 @@
-"""Where text goes that people read, and options that several commands have."""
+"""Printing for people, and options that several commands have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ else:  # cyclopts takes one word for an int, and several for a tuple
 
 
 def console(stderr: bool = False) -> Console:
-    """A terminal as wide as it is; a file or pipe as wide as a table wants, because nobody can resize it later."""
+    """Return a console as wide as the terminal; 120 columns for a file or pipe."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -34,5 +34,5 @@ def console(stderr: bool = False) -> Console:
 
 
 def complain(sentence: str) -> None:
-    """An error or a problem, in red, where errors go."""
+    """Print an error or a problem in red to stderr."""
     console(stderr=True).print(sentence, style="red", highlight=False, markup=False, soft_wrap=True)

@@ -9,7 +9,7 @@ from.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -256,31 +256,18 @@ def _analyse(
 
     def each(forward: Forward, stop: Stop) -> Iterator[tuple[str, Numbers]]:
         for subject in suited:
-            left = [
-                piece
-                for piece in wanted[subject.name]
-                if _key(subject.name, piece) not in partial.pieces
-            ]
-            if not left or stop():
-                continue
-            check_steady(subject, bench)
-            with analysis.work(subject, bench) as work:
-                for piece in left:
-                    if stop():
-                        break
-                    yield _key(subject.name, piece), _compute_piece(work, piece, bench)
-                    forward(1)
+            pieces = wanted[subject.name]
+            left = [piece for piece in pieces if _key(subject.name, piece) not in partial.pieces]
+            if left and not stop():
+                yield from _analyse_model(analysis, subject, bench, left, forward, stop)
 
-    def stopped() -> Interrupted:
-        done = sum(key in partial.pieces for key in keys)
-        return Interrupted(f"pieces of {analysis.name}", done, len(keys), partial.run is not None)
-
-    try:
+    finished = False
+    with suppress(KeyboardInterrupt):
         do_pieces(analysis.name.capitalize(), len(keys), ahead, each, partial.add)
-    except KeyboardInterrupt:
-        raise stopped() from None
-    if not all(key in partial.pieces for key in keys):
-        raise stopped()
+        finished = all(key in partial.pieces for key in keys)
+    if not finished:
+        what, done = f"pieces of {analysis.name}", sum(key in partial.pieces for key in keys)
+        raise Interrupted(what, done, len(keys), partial.run is not None)
     numbers = {
         model: {piece: partial.pieces[_key(model, piece)] for piece in pieces}
         for model, pieces in wanted.items()
@@ -290,6 +277,24 @@ def _analyse(
     return _with_provenance(
         analysis, result, bench.setting, suited, len(bench.data), seconds, reasons
     )
+
+
+def _analyse_model(
+    analysis: Analysis,
+    subject: Subject,
+    bench: Bench,
+    pieces: Sequence[str],
+    forward: Forward,
+    stop: Stop,
+) -> Iterator[tuple[str, Numbers]]:
+    """Yield key and numbers of some pieces of one model, until `stop()`."""
+    check_steady(subject, bench)
+    with analysis.work(subject, bench) as work:
+        for piece in pieces:
+            if stop():
+                return
+            yield _key(subject.name, piece), _compute_piece(work, piece, bench)
+            forward(1)
 
 
 def _key(model: str, piece: str) -> str:

@@ -53,16 +53,16 @@ class Pictured(Probe):
         return why_hidden(unit)
 
     def slots(self, batch: Batch) -> tuple[list[int], list[int]]:
-        """Which of our images are in a batch, and where."""
+        """Which of the chosen images are in a batch, and where."""
         rows = batch.rows.tolist()
         here = [slot for slot, row in enumerate(self.rows) if row in rows]
         return here, [rows.index(self.rows[slot]) for slot in here]
 
     def placed(self, slots: Sequence[int], values: Tensor) -> Tensor:
-        """(images, …) with `values` at their places and zeros elsewhere."""
-        whole = values.new_zeros(len(self.rows), *values.shape[1:], dtype=torch.float64)
-        whole[list(slots)] = values.detach().double()
-        return whole
+        """(images, …) with `values` at the places of their images and zeros elsewhere."""
+        placed = values.new_zeros(len(self.rows), *values.shape[1:], dtype=torch.float64)
+        placed[list(slots)] = values.detach().double()
+        return placed
 
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         slots, _ = self.slots(batch)
@@ -72,7 +72,7 @@ class Pictured(Probe):
             else {}
         )
 
-    def seen(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> list[int]:
+    def complete_slots(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> list[int]:
         """The images that have passed through every model; all of them, unless an inspection was
         interrupted."""
         none = torch.zeros(len(self.rows))
@@ -92,7 +92,7 @@ class Pictured(Probe):
         return pictures.round().clamp(0, 255).to(torch.uint8).permute(0, 2, 3, 1).numpy()
 
     def labels(self, slots: Sequence[int]) -> list[str]:
-        """What is seen on the images, as far as it is known."""
+        """Names of the classes of the images, or their numbers where the class is unknown."""
         data = self.setting.data
         found = [int(data.labels[self.rows[slot]]) for slot in slots]
         return [
@@ -109,7 +109,7 @@ def block_grid(grid: Grid, most: int | None) -> Grid:
     return rows, columns
 
 
-def token_matrix(seen: AttentionMap, values: Tensor, most: int | None = None) -> Tensor:
+def token_matrix(attention: AttentionMap, values: Tensor, most: int | None = None) -> Tensor:
     """(b, heads, queries, keys) over tokens, prefix first, of probabilities (b, groups, heads,
     queries, keys).
 
@@ -117,7 +117,7 @@ def token_matrix(seen: AttentionMap, values: Tensor, most: int | None = None) ->
     attention of a block is the mean over its cells as queries and the sum over them as keys. Rows
     of tokens that do not ask are zero.
     """
-    places = seen.places
+    places = attention.places
     query, rows = _blocks(places.queries, places.prefix, places.query_grid, most)
     keys, columns = _blocks(places.keys, places.prefix, places.key_grid, most)
     pair = query[:, :, None] * columns + keys[:, None, :]

@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from vitreous.measure.probe import REPEATS, streams
 
 Array = NDArray[np.float64]
-CHUNK = 4096
-"""Images whose weights are in memory at a time: 7 MB, whatever the number of images."""
+CHUNK = 1 << 20
+"""Numbers in memory at a time, weights or values: 8 MB, whatever the number of images."""
 
 
 def bootstrap_weights(rows: Sequence[int], seed: int) -> Array:
-    """Return how often each image counts, (1 + REPEATS, n): once as measured, then in each
-    resample."""
+    """Return how often each image counts, (1 + REPEATS, n): once, then as often as drawn."""
     weights = np.ones((1 + REPEATS, len(rows)))  # in row order: BLAS rounds differently otherwise
     weights[1:] = streams(rows, seed).T
     return weights
@@ -40,20 +39,24 @@ def resampled_sums(values: ArrayLike, rows: Sequence[int], seed: int) -> Array:
     -------
     (1 + REPEATS, …) sums; the first is over the images as they are.
     """
-    each = np.asarray(values, dtype=np.float64)
+    each = np.asarray(values)
     flat = each.reshape(len(each), -1)
     total = np.zeros((1 + REPEATS, flat.shape[1]))
-    for start in range(0, len(flat), CHUNK):
-        part = slice(start, start + CHUNK)
-        total += bootstrap_weights(rows[part], seed) @ flat[part]
+    step = max(1, CHUNK // max(flat.shape[1], REPEATS))
+    for start in range(0, len(flat), step):
+        part = slice(start, start + step)
+        total += bootstrap_weights(rows[part], seed) @ flat[part].astype(np.float64)
     return total.reshape(-1, *each.shape[1:])
 
 
 def resampled_ratios(over: ArrayLike, under: ArrayLike, rows: Sequence[int], seed: int) -> Array:
-    """Divide two sums over images, (1 + REPEATS, …); NaN where a resample has nothing to divide by.
-
-    With ones for `under` these are means: Σ w·x / Σ w.
-    """
+    """Divide two sums over images, (1 + REPEATS, …); NaN where the second is zero."""
     tops, bottoms = (resampled_sums(each, rows, seed) for each in (over, under))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(bottoms != 0, tops / bottoms, np.nan)
+
+
+def resampled_means(values: ArrayLike, rows: Sequence[int], seed: int) -> Array:
+    """Average values (n, …) over images: Σ w·x / Σ w, (1 + REPEATS, …)."""
+    each = np.asarray(values)
+    return resampled_ratios(each, np.ones((len(each), *(1,) * (each.ndim - 1))), rows, seed)

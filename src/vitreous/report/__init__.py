@@ -1,6 +1,6 @@
-"""The report: one inspection as one HTML file that opens anywhere, asks no network, and can be sent to a colleague.
+"""Reports: an inspection as one HTML file that works offline and can be sent to a colleague.
 
-`write` loads on first use: whoever only judges does not wait for it.
+`write` loads on first use, because the charts take a second to import.
 """
 
 from __future__ import annotations

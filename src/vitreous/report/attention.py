@@ -1,7 +1,7 @@
-"""The one component of our own: attention as it is, patch by patch (A4.30).
+"""The interactive attention maps of a page: the attention of a patch, by image, layer and head.
 
-The maps travel as the bytes that `attention_maps` stored, one block a unit, of which a browser unpacks only those that
-are looked at.
+The maps are stored as the bytes of `attention_maps`, one block for each unit; a browser unpacks
+only the blocks that it shows.
 """
 
 from __future__ import annotations
@@ -10,26 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from vitreous.report.packing import block, plain
+from vitreous.report.packing import block, compact_json
 from vitreous.results import Result
 from vitreous.results.words import escape, plural
 
-MOST = 24 << 20
-"""Bytes of maps on one page, before they are compressed; with more, fewer images are taken."""
+MAX_BYTES = 24 << 20
+"""Maximum size of the maps on one page before compression; beyond it, fewer images are shown."""
 
 
-def suits(result: Result) -> bool:
+def has_maps(result: Result) -> bool:
     """Whether a result holds attention maps."""
     return "images" in result.arrays and bool(result.about.get("maps"))
 
 
-def component(result: Result) -> str:
-    """The place on the page, and its blocks."""
+def attention_viewer(result: Result) -> str:
+    """Return the place of the viewer on the page, and the blocks with its data."""
     images = result.arrays["images"]
     size = sum(
         array[:1].nbytes for name, array in result.arrays.items() if name.startswith("attention/")
     )
-    shown = max(1, min(len(images), MOST // max(size, 1)))
+    shown = max(1, min(len(images), MAX_BYTES // max(size, 1)))
     blocks = [block("attention-images", images[:shown].tobytes())]
     models = []
     for model, units in result.about["maps"].items():
@@ -60,15 +60,16 @@ def component(result: Result) -> str:
     label = "Attention of a patch, for an image, layer and head of your choice"
     script = "Attention is drawn by a script."
     return "\n".join([
-        f'<div class="attention" role="group" aria-label="{label}"><p class="quiet">{script}</p></div>',
+        f'<div class="attention" role="group" aria-label="{label}">'
+        f'<p class="quiet">{script}</p></div>',
         *(f'<p class="read">{escape(words)}</p>' for words in fewer),
-        block("attention-meta", plain(meta)),
+        block("attention-meta", compact_json(meta)),
         *blocks,
     ])  # fmt: skip
 
 
 def _unit(unit: str, name: str, grids: dict[str, Any], scale: np.ndarray) -> dict[str, Any]:
-    """What the script has to know of a unit's maps: their shape, and the largest probability of each row."""
+    """Return what the script needs to know about a unit: shapes, and the maximum of each row."""
     prefix, heads = grids["prefix"], scale.shape[1]
     sides = {
         each: {"count": prefix + rows * columns, "prefix": prefix, "rows": rows, "columns": columns}

@@ -1,4 +1,4 @@
-"""Every picture and every table of an inspection as files of their own, for papers and for other programs."""
+"""Every figure and every table of an inspection as a file, for papers and for other programs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.report.guard import Guard
-from vitreous.report.sections import csv
-from vitreous.report.surface import grids
+from vitreous.report.sections import table_csv
+from vitreous.report.surface import loss_grids
 from vitreous.results import Result
 from vitreous.results.charts import SUFFIXES, save_chart
 from vitreous.specimen.drawing import save
@@ -20,8 +20,12 @@ Make = Callable[[], list[Path]]
 
 
 def write_figures(inspection: Inspection, folder: Path, guard: Guard) -> list[Path]:
-    """`NAME.svg`, `.pdf` and `.png` (`NAME-2.svg` for a second view), `NAME.csv` and `.parquet`, and `anatomy.svg`,
-    `.pdf` and `.png`; of landscapes also `landscape-surface.svg`, `landscape-surface-2.svg` for a second model."""
+    """Write all figures and tables to a folder; return their paths.
+
+    They are `NAME.svg`, `.pdf` and `.png` (`NAME-2.svg` for a second view), `NAME.csv` and
+    `.parquet`, `anatomy.svg`, `.pdf` and `.png`, and for landscapes `landscape-surface.svg` and so
+    on (`landscape-surface-2.svg` for a second model).
+    """
     written: list[Path] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +39,7 @@ def write_figures(inspection: Inspection, folder: Path, guard: Guard) -> list[Pa
 
 
 def _files(inspection: Inspection, folder: Path) -> Iterator[tuple[str, Make]]:
-    """What is written, and how."""
+    """Yield what to write, and a function that writes it and returns the paths."""
     for name, result in inspection.items():
         for i in range(len(result.views) if len(result.table) else 0):
             yield f"File {i + 1} of {name}", partial(_chart, result, i, folder)
@@ -54,7 +58,7 @@ def _chart(result: Result, i: int, folder: Path) -> list[Path]:
 
 def _tables(result: Result, folder: Path) -> list[Path]:
     text, parquet = folder / f"{result.name}.csv", folder / f"{result.name}.parquet"
-    text.write_text(csv(result), encoding="utf-8")
+    text.write_text(table_csv(result), encoding="utf-8")
     result.table.to_parquet(parquet)
     return [text, parquet]
 
@@ -65,13 +69,13 @@ def _anatomy(inspection: Inspection, folder: Path) -> list[Path]:
 
 
 def _surfaces(result: Result, folder: Path) -> list[Path]:
-    """A landscape of every model in three dimensions."""
+    """Draw the landscape of every model in three dimensions."""
     from matplotlib import pyplot
 
     from vitreous.measure.curvature.relief import surface
 
     written = []
-    for i, model in enumerate(grids(result)):
+    for i, model in enumerate(loss_grids(result)):
         drawn = surface(result, model)
         for suffix in SUFFIXES:
             written.append(folder / f"landscape-surface{f'-{i + 1}' if i else ''}{suffix}")

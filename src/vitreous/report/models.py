@@ -1,4 +1,4 @@
-"""The models side by side: what they are made of, what they cost and how well they do."""
+"""Tables of the models: what they consist of, what they cost, how accurate they are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vitreous.specimen.anatomy import Anatomy
 from vitreous.specimen.drawing_svg import count
 
 Column = tuple[str, Callable[[str], str]]
-"""A heading, and what stands under it for a model."""
+"""A heading, and a function from the name of a model to its cell."""
 
 
 def inspected_models(inspection: Inspection) -> list[str]:
@@ -22,8 +22,8 @@ def inspected_models(inspection: Inspection) -> list[str]:
     return list(dict.fromkeys(found)) or ["models"]
 
 
-def table(inspection: Inspection, names: list[str]) -> str:
-    """One row a model."""
+def models_table(inspection: Inspection, names: list[str]) -> str:
+    """Return a table with a row for each model; columns without any entry are left out."""
     columns = [column for column in _columns(inspection) if any(column[1](name) for name in names)]
     heads = "".join(
         f'<th scope="col" class="number">{escape(heading)}</th>' for heading, _ in columns
@@ -34,8 +34,9 @@ def table(inspection: Inspection, names: list[str]) -> str:
         dot = f'<i class="dot model-{i % len(MODEL_COLOURS)}"></i>'
         rows += f'<tr><th scope="row">{dot}{escape(name)}</th>{cells}</tr>'
     return (
-        '<div class="scroll" tabindex="0" role="region" aria-label="Table of the models"><table class="models">'
-        f'<thead><tr><th scope="col">model</th>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Table of the models">'
+        f'<table class="models"><thead><tr><th scope="col">model</th>{heads}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -73,7 +74,7 @@ def _columns(inspection: Inspection) -> Iterator[Column]:
 def _measured(
     inspection: Inspection, name: str, which: Mapping[str, object], cell: Callable[[Any], str]
 ) -> Callable[[str], str]:
-    """Cells from the one row of a result that is a model's; none where there is no such row."""
+    """Return the cells of a column from the row of each model in a result; "" if it has none."""
     if name not in inspection:
         return lambda model: ""
     rows = inspection[name].table
@@ -91,8 +92,8 @@ def _with_ends(row: Mapping[str, Any], show: Callable[[Any], str]) -> str:
     return f"{show(row['value'])}<small>{show(row['low'])} to {show(row['high'])}</small>"
 
 
-def units(inspection: Inspection) -> Iterator[str]:
-    """The units of every model, on demand."""
+def units_tables(inspection: Inspection) -> Iterator[str]:
+    """Yield a table of the units of each model, folded."""
     for name, anatomy in inspection.anatomies.items():
         rows = ""
         for unit, label in zip(anatomy, anatomy.labels, strict=True):
@@ -101,14 +102,15 @@ def units(inspection: Inspection) -> Iterator[str]:
             prefix = f"{len(unit.prefix)}+" if unit.prefix and grid else ""
             rows += (
                 f"<tr><td>{label}</td><td><code>{escape(unit.name)}</code></td>"
-                f'<td><i class="swatch kind-{unit.kind}"></i>{unit.kind}</td><td class="number">{prefix}{grid}</td>'
+                f'<td><i class="swatch kind-{unit.kind}"></i>{unit.kind}</td>'
+                f'<td class="number">{prefix}{grid}</td>'
                 f'<td>{attends}</td><td class="number">{unit.channels or ""}</td>'
                 f'<td class="number">{unit.parameters:,}</td></tr>'
             )
-        heads = "".join(
-            f'<th scope="col"{" class=number" if h in ("tokens", "channels", "parameters") else ""}>{h}</th>'
-            for h in ("", "unit", "kind", "tokens", "heads", "channels", "parameters")
-        )
+        heads = ""
+        for head in ("", "unit", "kind", "tokens", "heads", "channels", "parameters"):
+            numeric = head in ("tokens", "channels", "parameters")
+            heads += f'<th scope="col"{" class=number" if numeric else ""}>{head}</th>'
         yield (
             f"<details><summary>{len(anatomy)} units of {escape(name)}</summary>"
             f'<div class="scroll" tabindex="0" role="region" aria-label="Units of {escape(name)}">'

@@ -1,6 +1,6 @@
-"""What a page carries: text, tables, charts and arrays as compressed blocks that its script unpacks when needed.
+"""Data in a page: text, tables, charts and arrays in compressed blocks that its script unpacks.
 
-Base64 holds no `<`, so nothing in a block can end it, whatever models and classes are called.
+Base64 has no `<`, so nothing in a block can end it, whatever models and classes are called.
 """
 
 from __future__ import annotations
@@ -17,45 +17,44 @@ from vitreous.results import Result, View
 from vitreous.results.panels import colour_scale
 
 Change = tuple[list[str | int], Any]
-"""Where in a chart, and what is there instead."""
+"""A path in a chart's specification, and the value there."""
 
 
 def block(name: str, content: bytes | str) -> str:
-    """A block of data; browsers do not run what is `text/plain`."""
+    """Return a block of data as HTML; browsers do not run a script of type `text/plain`."""
     raw = content.encode(errors="replace") if isinstance(content, str) else content
     packed = base64.b64encode(gzip.compress(raw, 9, mtime=0)).decode()
     return f'<script type="text/plain" id="{name}">{packed}</script>'
 
 
-def digest(text: str) -> str:
-    """As a content-security policy names a script or a style that may be used."""
+def policy_hash(text: str) -> str:
+    """Return the name of a script or style in a content-security policy that allows it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def plain(value: Any) -> str:
-    """Compact JSON."""
+def compact_json(value: Any) -> str:
+    """Return JSON without spaces; NaN raises."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def chart(result: Result, number: int) -> dict[str, Any]:
-    """A view as Vega-Lite on light paper, and what changes on dark paper."""
+def chart_data(result: Result, number: int) -> dict[str, Any]:
+    """Return a view as Vega-Lite in the light theme, and the changes for the dark theme."""
     view = result.views[number]
     light = _spec(result, number, "light")
-    if view.mark == "tiles":  # pictures lie on the paper they are drawn on
-        dark = list(differences(light, _spec(result, number, "dark")))
-    else:
-        dark = list(differences(light, recoloured(light, _night(result, view))))
+    dark = _recolour(light, _dark_colours(result, view))
+    if view.mark == "tiles":  # the paper is part of the image
+        dark = _spec(result, number, "dark")
     kind = {"mark": view.mark, "x": view.x, "y": view.y, "value": view.colour, "facet": view.facet}
-    return {"name": result.name, "view": kind, "spec": light, "dark": dark}
+    changes = list(_differences(light, dark))
+    return {"name": result.name, "view": kind, "spec": light, "dark": changes}
 
 
 def _spec(result: Result, number: int, theme: Theme) -> dict[str, Any]:
-    """Without its title, which stands on the page."""
-    import altair as alt  # a second, which a page of verdicts alone does not need
+    """Return the specification of a chart without its title, which the page shows itself."""
+    import altair as alt  # takes a second, which a page of verdicts alone does not need
 
-    with alt.utils.schemapi.debug_mode(
-        False
-    ):  # our own charts: what they are made of was checked when written
+    # our own charts need no validation, which takes longer than drawing them
+    with alt.utils.schemapi.debug_mode(False):
         spec: dict[str, Any] = result.chart(number, theme).to_dict(validate=False)
     kept = {key: value for key, value in spec.items() if key not in ("$schema", "title")}
     return {
@@ -65,44 +64,39 @@ def _spec(result: Result, number: int, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _night(result: Result, view: View) -> dict[str, str]:
-    """Every colour of a chart that another takes the place of on dark paper. Drawing a chart anew for it would take as
-    long as the first time."""
-    every = [
-        (PAPERS["light"], PAPERS["dark"]),
-        (RAMPS["light"], RAMPS["dark"]),
-        (OPPOSITES["light"], OPPOSITES["dark"]),
-    ]
-    known = {
-        day: night
-        for by_day, by_night in every
-        for day, night in zip(by_day, by_night, strict=True)
-    }
+def _dark_colours(result: Result, view: View) -> dict[str, str]:
+    """Return the dark theme's colour for each of the light theme.
+
+    Replacing colours is much quicker than drawing the chart again.
+    """
+    colours: dict[str, str] = {}
+    for themes in (PAPERS, RAMPS, OPPOSITES):
+        colours |= dict(zip(themes["light"], themes["dark"], strict=True))
     light, dark = (colour_scale(result.rows_of(view), view, theme) for theme in ("light", "dark"))
     if light and dark:
-        known |= dict(zip(light.colours, dark.colours, strict=True))
-    return known
+        colours |= dict(zip(light.colours, dark.colours, strict=True))
+    return colours
 
 
-def recoloured(part: Any, colours: dict[str, str]) -> Any:
-    """The same with other colours; rows have none."""
+def _recolour(part: Any, colours: dict[str, str]) -> Any:
+    """Return a part of a specification with its colours replaced; rows of data have none."""
     if isinstance(part, dict):
         return {
-            key: inside if key == "datasets" else recoloured(inside, colours)
+            key: inside if key == "datasets" else _recolour(inside, colours)
             for key, inside in part.items()
         }
     if isinstance(part, list):
-        return [recoloured(inside, colours) for inside in part]
+        return [_recolour(inside, colours) for inside in part]
     return colours.get(part, part) if isinstance(part, str) else part
 
 
-def differences(one: Any, other: Any, at: tuple[str | int, ...] = ()) -> Iterator[Change]:
-    """What has to be set, and where, to make `other` of `one`."""
+def _differences(one: Any, other: Any, at: tuple[str | int, ...] = ()) -> Iterator[Change]:
+    """Yield the changes that turn `one` into `other`."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         for key in other:
-            yield from differences(one[key], other[key], (*at, key))
+            yield from _differences(one[key], other[key], (*at, key))
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for i, (left, right) in enumerate(zip(one, other, strict=True)):
-            yield from differences(left, right, (*at, i))
+            yield from _differences(left, right, (*at, i))
     elif one != other:
         yield list(at), other

@@ -1,4 +1,4 @@
-"""The page as a whole: put together from an inspection, into one file that needs nothing beside it."""
+"""The page: one HTML file from an inspection and its verdicts, which needs nothing beside it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,24 @@ from pathlib import Path
 
 from vitreous import __version__
 from vitreous.claims.loading import unjudged
+from vitreous.claims.verdicts import by_paper
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import GROUPS, arrange, section_of
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
-from vitreous.report import attention, check_report_path, models, origin, summary, surface, verdicts
+from vitreous.report import attention, check_report_path, models, origin, summary, surface
 from vitreous.report.guard import Guard
-from vitreous.report.packing import block, digest, plain
+from vitreous.report.judgement import Judgement, warnings
+from vitreous.report.packing import block, compact_json, policy_hash
 from vitreous.report.sections import section
-from vitreous.report.verdicts import Judgement, warnings
+from vitreous.report.verdicts import verdicts_section
 from vitreous.results.words import escape, join_words, plural
 from vitreous.specimen.drawing_svg import draw
 from vitreous.storage.atomic_files import explain_write_errors, write_bytes
 
+BUTTONS = (
+    '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button>'
+)
 SCRIPTS = ("unpack.js", "charts.js", "attention.js", "verdicts.js", "page.js")
 DARK = {
     "--desk": "#0D0F13",
@@ -47,82 +52,101 @@ def write(
     judgement: Judgement | None = None,
     guard: Guard | None = None,
 ) -> Path:
-    """Write an inspection as one HTML file, verdicts first where there are any; with `figures` also every picture and
-    table as files into that folder. Verdicts make a page without an inspection, too.
+    """Write an inspection as one HTML file and return its path.
 
-    A part that cannot be rendered is replaced by a sentence that says why. Everything else is written, and then
-    `Unrendered` is raised; with a `guard` of your own, ask it instead.
+    A part that cannot be rendered is replaced by a sentence that says why. Everything else is
+    written, and then `Unrendered` is raised, unless you pass a `guard`, which notes the failures.
+
+    Parameters
+    ----------
+    inspection
+        May be empty if there is a judgement.
+    path
+        Of the file, which ends in .html.
+    figures
+        A folder for every figure and table as files (default: none).
+    judgement
+        Verdicts on claims, which come first (default: none).
+    guard
+        Notes what cannot be rendered, instead of an error.
+
+    Examples
+    --------
+    >>> vitreous.report.write(vitreous.inspect("nano:vit", limit=64), "report.html")
     """
     if not inspection and not inspection.left_out and judgement is None:
         raise VitreousError(
-            "There is nothing to report: the inspection has no results; ask at least one question."
+            "There is nothing to report: the inspection has no results; run at least one probe."
         )
     target = Path(path).expanduser()
     check_report_path(target)
-    own = guard or Guard()
-    text = page(inspection, judgement, own)
+    notes = guard or Guard()
+    text = page(inspection, judgement, notes)
     with explain_write_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(target, text.encode())
     if figures is not None:
-        from vitreous.report.figures import write_figures
+        from vitreous.report.figures import write_figures  # matplotlib comes with it
 
-        write_figures(inspection, Path(figures).expanduser(), own)
+        write_figures(inspection, Path(figures).expanduser(), notes)
     if guard is None:
-        own.check()
+        notes.check()
     return target
 
 
 def page(
     inspection: Inspection, judgement: Judgement | None = None, guard: Guard | None = None
 ) -> str:
-    """The whole file; what fails is kept by `guard`."""
+    """Return the content of the file; `guard` notes what fails."""
     guard = guard or Guard()
     style, script = _style(), _script()
     library = _library() if inspection else ""
+    scripts = filter(None, (script, library))
     policy = (
-        f"default-src 'none'; script-src {' '.join(map(digest, filter(None, (script, library))))}; "
-        f"style-src {digest(style)}; img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {' '.join(map(policy_hash, scripts))}; "
+        f"style-src {policy_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
     names = list(inspection.anatomies) or models.inspected_models(inspection)
-    looked = bool(inspection or inspection.left_out)
-    title = f"Inside {escape(join_words(names))}" if looked else "Verdicts"
+    measured = bool(inspection or inspection.left_out)
+    title = f"Inside {escape(join_words(names))}" if measured else "Verdicts"
+    head = (_head, inspection, names) if measured else (_head_of_verdicts, judgement)
     return "\n".join([
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">',
+        '<meta name="color-scheme" content="light dark">',
+        '<meta name="referrer" content="no-referrer">',
         f"<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>",
         '<a class="skip" href="#main">Skip to the results</a>',
         *guard.lines("The table of contents", _contents, inspection, judgement),
         '<main id="main" tabindex="-1">',
-        *guard.lines("The head of the page", *((_head, inspection, names) if looked else (_plain_head, judgement))),
-        *(guard.lines("The verdicts", verdicts.lines, judgement, guard) if judgement else []),
-        *(_looked(inspection, names, guard) if looked else []),
+        *guard.lines("The head of the page", *head),
+        *(guard.lines("The verdicts", verdicts_section, judgement, guard) if judgement else []),
+        *(_measurements(inspection, names, guard) if measured else []),
         "</main>",
-        block("settings", plain({"ramps": RAMPS, "papers": PAPERS, "models": names})),
+        block("settings", compact_json({"ramps": RAMPS, "papers": PAPERS, "models": names})),
         *([block("library", library)] if library else []),
         f'<script type="module">{script}</script>\n</body>\n</html>\n',
     ])  # fmt: skip
 
 
-def _looked(inspection: Inspection, names: list[str], guard: Guard) -> list[str]:
-    """All about the models that were looked into."""
+def _measurements(inspection: Inspection, names: list[str], guard: Guard) -> list[str]:
+    """Return all sections on an inspection."""
     return [
-        *guard.lines("The summary", summary.lines, inspection, guard),
+        *guard.lines("The summary", summary.summary_section, inspection, guard),
         *guard.lines("The section on the models", _anatomy, inspection, names, guard),
-        *_questions(inspection, guard),
-        *guard.lines("Where this comes from", origin.lines, inspection),
+        *_groups(inspection, guard),
+        *guard.lines("Where this comes from", origin.origin_section, inspection),
     ]
 
 
 def _contents(inspection: Inspection, judgement: Judgement | None) -> list[str]:
-    """The table of contents; beside the page where there is room."""
+    """Return the table of contents."""
     lines = ['<nav aria-label="Contents"><details open><summary>Contents</summary><ul>']
     if judgement:
         inside = "".join(
             f'<li><a href="#verdicts-{paper.key}">{escape(paper.authors)} ({paper.year})</a></li>'
-            for paper in verdicts.papers(judgement)
+            for paper in by_paper(judgement.verdicts)
         )
         lines.append(f'<li><a href="#verdicts">The papers\' findings</a><ul>{inside}</ul></li>')
     if not (inspection or inspection.left_out):
@@ -140,7 +164,7 @@ def _contents(inspection: Inspection, judgement: Judgement | None) -> list[str]:
 
 
 def _head(inspection: Inspection, names: list[str]) -> list[str]:
-    """Title, facts, and the switches: which model stands out, light or dark, print."""
+    """Return title, provenance, warnings, and the buttons for models, theme and printing."""
     chips = "".join(
         f'<button type="button" class="chip" data-model="{escape(name)}" aria-pressed="false">'
         f'<i class="dot model-{i % len(MODEL_COLOURS)}"></i>{escape(name)}</button>'
@@ -153,82 +177,86 @@ def _head(inspection: Inspection, names: list[str]) -> list[str]:
     )
     return [
         f"<header><h1>Inside {join_words([f'<span>{escape(name)}</span>' for name in names])}</h1>",
-        f'<p class="facts">{origin.facts(inspection)}</p></header>',
+        f'<p class="facts">{origin.provenance_line(inspection)}</p></header>',
         *(
             f'<p class="caution" role="note">{escape(each)}</p>'
             for each in warnings(unjudged(inspection))
         ),
         f'<div class="bar">{chips}<div class="switches">',
-        '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
+        f"{BUTTONS}</div></div>",
     ]
 
 
-def _plain_head(judgement: Judgement | None) -> list[str]:
-    """The same without models."""
+def _head_of_verdicts(judgement: Judgement | None) -> list[str]:
+    """Return title and buttons of a page of verdicts alone."""
     judged = plural(len(judgement.verdicts), "finding") if judgement else ""
     return [
-        f'<header><h1>Verdicts</h1><p class="facts">{judged} · vitreous {escape(__version__)}</p></header>',
+        f'<header><h1>Verdicts</h1><p class="facts">{judged} · vitreous {escape(__version__)}</p>'
+        "</header>",
         '<div class="bar"><div class="switches">',
-        '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button></div></div>',
+        f"{BUTTONS}</div></div>",
     ]
 
 
 def _anatomy(inspection: Inspection, names: list[str], guard: Guard) -> list[str]:
-    """The models side by side: numbers, and what they are made of."""
-    table = guard.text("The table of the models", models.table, inspection, names)
+    """Return the section on the models: a table, a drawing, and their units."""
+    table = guard.text("The table of the models", models.models_table, inspection, names)
     lines = [f'<section id="models" class="card"><h2>The models</h2>{table}']
     if inspection.anatomies:
         named = [replace(each, model=name) for name, each in inspection.anatomies.items()]
         drawn = guard.text("The drawing of the models", draw, named, "currentColor", None)
         lines += [
-            '<p class="says">Depth runs to the right, a box is a unit in the colour of its kind, as tall as it has '
-            "channels; arches are skips, bars beneath are parameters. Point at a box to see what it is.</p>",
-            '<div class="anatomy"><div class="scroll drawing" tabindex="0" role="region" aria-label="Anatomy">',
+            '<p class="says">Depth runs to the right, a box is a unit in the colour of its kind, '
+            "as tall as it has channels; arches are skips, bars beneath are parameters. Point at a "
+            "box to see what it is.</p>",
+            '<div class="anatomy"><div class="scroll drawing" tabindex="0" role="region" '
+            'aria-label="Anatomy">',
             f"{drawn}</div><div>",
-            *guard.lines("The list of units", models.units, inspection),
+            *guard.lines("The list of units", models.units_tables, inspection),
             "</div></div>",
         ]
     return [*lines, "</section>"]
 
 
-def _questions(inspection: Inspection, guard: Guard) -> list[str]:
+def _groups(inspection: Inspection, guard: Guard) -> list[str]:
     lines: list[str] = []
     for group, names in arrange([*inspection, *inspection.left_out]).items():
         lines.append(f'<section class="group" id="{group}"><h2>{escape(GROUPS[group])}</h2>')
         for name in names:
-            lines += guard.lines(f"The section on {name}", _question, inspection, name, guard)
+            lines += guard.lines(f"The section on {name}", _section, inspection, name, guard)
         lines.append("</section>")
     return lines
 
 
-def _question(inspection: Inspection, name: str, guard: Guard) -> list[str]:
+def _section(inspection: Inspection, name: str, guard: Guard) -> list[str]:
     if name not in inspection:
         return section(guard, name, None, inspection.left_out[name])
     result = inspection[name]
-    maps = (
-        guard.text(f"The maps of {name}", attention.component, result)
-        if attention.suits(result)
-        else ""
-    )
-    relief = (
-        guard.text("The surface of landscape", surface.component, result)
-        if name == "landscape"
-        else ""
-    )
-    return section(guard, name, result, result.about.get("left_out", {}), maps, relief)
+    viewer = relief = ""
+    if attention.has_maps(result):
+        viewer = guard.text(f"The maps of {name}", attention.attention_viewer, result)
+    if name == "landscape":
+        relief = guard.text("The surface of landscape", surface.surface_figure, result)
+    return section(guard, name, result, result.about.get("left_out", {}), viewer, relief)
 
 
 def _style() -> str:
-    """The style sheet, after the colours of the palette as its variables."""
+    """Return the style sheet, after the colours of the palette as its variables."""
     fixed = {f"--model-{i}": colour for i, colour in enumerate(MODEL_COLOURS)}
     fixed |= {f"--kind-{kind}": colour for kind, colour in KIND_COLOURS.items()}
     (ink, paper), (night_ink, night) = PAPERS["light"], PAPERS["dark"]
-    light = {"--ink": ink, "--paper": paper, **LIGHT, **surface.ramp("light"), **_outcomes("light")}
+    light = {
+        "--ink": ink,
+        "--paper": paper,
+        **LIGHT,
+        **surface.height_colours("light"),
+        **_outcomes("light"),
+    }
     dark = {
         "--ink": night_ink,
         "--paper": night,
         **DARK,
-        **surface.ramp("dark"),
+        **surface.height_colours("dark"),
         **_outcomes("dark"),
     }
     root, by_day, by_night = (
@@ -238,10 +266,10 @@ def _style() -> str:
     kinds = "".join(f".kind-{kind}{{background:var(--kind-{kind})}}" for kind in KIND_COLOURS)
     return (
         f":root{{{root}{by_day}}}\n"
-        f"@media screen and (prefers-color-scheme: dark){{:root:not([data-theme=light]){{{by_night}}}}}\n"
-        f"@media screen{{:root[data-theme=dark]{{{by_night}}}}}\n{dots}{kinds}\n{surface.style()}"
-        + _asset("report.css")
-        + _asset("verdicts.css")
+        "@media screen and (prefers-color-scheme: dark)"
+        f"{{:root:not([data-theme=light]){{{by_night}}}}}\n"
+        f"@media screen{{:root[data-theme=dark]{{{by_night}}}}}\n"
+        f"{dots}{kinds}\n{surface.height_rules()}" + _asset("report.css") + _asset("verdicts.css")
     )
 
 
@@ -255,7 +283,7 @@ def _script() -> str:
 
 @lru_cache(maxsize=1)
 def _library() -> str:
-    """Vega, Vega-Lite and vega-embed in one script, from vl-convert; in a scope of its own."""
+    """Return Vega, Vega-Lite and vega-embed as one script, from vl-convert, in its own scope."""
     import vl_convert
 
     return (

@@ -1,4 +1,4 @@
-"""In short: what the results say, in sentences computed from them. Nothing is said that was not measured."""
+"""The first section of a page: a sentence on each of the main measurements, from their results."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from vitreous.report.guard import Guard
 from vitreous.results.words import escape, plural
 
 
-def lines(inspection: Inspection, guard: Guard) -> list[str]:
-    """The first section of the page: a sentence for each of the main questions, with the way to its charts."""
-    found: list[str] = []
+def summary_section(inspection: Inspection, guard: Guard) -> list[str]:
+    """Return the section, with a link from each sentence to its charts."""
+    items: list[str] = []
     headlines = {name: place for name in inspection if (place := section_of(name).headline)}
     for name in sorted(headlines, key=lambda name: headlines[name]):
-        found += guard.lines(f"The findings of {name}", _headline, inspection, name)
-    if not found:
-        asked = plural(len(inspection), "question was", "questions were")
-        found = [f"<li>{asked} answered; the charts say what was found.</li>"]
-    return ['<section id="summary" class="card"><h2>In short</h2><ul>', *found, "</ul></section>"]
+        items += guard.lines(f"The findings of {name}", _headline, inspection, name)
+    if not items:
+        items = [f"<li>{plural(len(inspection), 'measurement')}; see the charts below.</li>"]
+    return ['<section id="summary" class="card"><h2>In short</h2><ul>', *items, "</ul></section>"]
 
 
 def _headline(inspection: Inspection, name: str) -> list[str]:
-    said = sentences_of(inspection[name])
-    where = f'<a class="where" href="#{name}" aria-label="{escape(section_of(name).title)}">→</a>'
-    return [f"<li>{said[0]} {where}</li>"] if said else []
+    sentences = sentences_of(inspection[name])
+    link = f'<a class="where" href="#{name}" aria-label="{escape(section_of(name).title)}">→</a>'
+    return [f"<li>{sentences[0]} {link}</li>"] if sentences else []

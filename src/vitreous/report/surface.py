@@ -1,7 +1,8 @@
-"""Landscapes as surfaces in three dimensions, drawn into the page: no script, and the colours of its theme.
+"""Loss landscapes as surfaces in three dimensions: SVG in the page, in the colours of its theme.
 
-The grid is looked at from above one corner, without perspective. Quadrilaterals are painted from the back to the front,
-each in one of `SHADES` classes `height-0`, `height-1`, …, to which the style sheet gives the ramp of the theme.
+The view is from above one corner, without perspective. Quadrilaterals are painted from the back to
+the front, each with one of `SHADES` classes `height-0`, `height-1`, …, which the style sheet
+colours by the ramp of the theme.
 """
 
 from __future__ import annotations
@@ -18,31 +19,34 @@ from vitreous.results.words import escape, format_number
 SHADES = 24
 WIDTH, HEIGHT = 360, 290
 ACROSS, DOWN, UP = 150.0, 62.0, 130.0
-"""Pixels from the middle of the plane to its corners on the left and right, to the nearest one, and up to the top."""
+"""Pixels from the centre of the plane to its side corners, its near corner, and the top."""
 READ = (
-    "The height of the surface is the loss, over the plane of the map above it, cut off at the height where the map's "
-    "colours end. A wide bowl is a flat minimum along these two directions, a narrow one is sharp."
+    "The height of the surface is the loss, over the plane of the map above it, cut off at the "
+    "height where the map's colours end. A wide bowl is a flat minimum along these two directions, "
+    "a narrow one is sharp."
 )
 
 
-def component(result: Result) -> str:
-    """Every model's surface side by side; nothing for landscapes that are lines."""
+def surface_figure(result: Result) -> str:
+    """Return the surfaces of all models side by side as HTML; "" for landscapes that are lines."""
     top = (result.views[0].limits or (0.0, 0.0))[1] if result.views else 0.0
-    found = grids(result) if top > 0 else {}
+    grids = loss_grids(result) if top > 0 else {}
     drawn = [
-        f"<div><h5>{escape(model)}</h5>{draw(grid, top, model)}</div>"
-        for model, grid in found.items()
+        f"<div><h5>{escape(model)}</h5>{surface_svg(grid, top, model)}</div>"
+        for model, grid in grids.items()
     ]
     if not drawn:
         return ""
     return "\n".join([
-        '<figure data-wide><figcaption><h4>The same as a surface</h4></figcaption><div class="surfaces">', *drawn,
+        '<figure data-wide><figcaption><h4>The same as a surface</h4></figcaption>'
+        '<div class="surfaces">',
+        *drawn,
         f'</div><p class="read"><b>How to read it.</b> {READ}</p></figure>',
     ])  # fmt: skip
 
 
-def grids(result: Result) -> dict[str, pd.DataFrame]:
-    """For each model its heights, rows of y and columns of x."""
+def loss_grids(result: Result) -> dict[str, pd.DataFrame]:
+    """Return the losses of each model, with y as rows and x as columns."""
     points = result.table[result.table["point"] & result.table["y"].notna()]
     return {
         str(model): rows.pivot(index="y", columns="x", values="value")
@@ -50,8 +54,8 @@ def grids(result: Result) -> dict[str, pd.DataFrame]:
     }
 
 
-def draw(grid: pd.DataFrame, top: float, model: str) -> str:
-    """One surface, of heights between 0 and `top`."""
+def surface_svg(grid: pd.DataFrame, top: float, model: str) -> str:
+    """Return one surface as SVG, of heights between 0 and `top`."""
     heights = np.minimum(grid.to_numpy(dtype=np.float64), top)
     y, x = np.linspace(-1, 1, len(grid)), np.linspace(-1, 1, len(grid.columns))
     across = WIDTH / 2 + ACROSS * (x[None, :] - y[:, None]) / 2
@@ -63,13 +67,14 @@ def draw(grid: pd.DataFrame, top: float, model: str) -> str:
     lowest = format_number(np.nanmin(heights))
     words = f"Surface of the loss of {escape(model)}, lowest {lowest} in the plane."
     return (
-        f'<svg class="surface" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" fill="currentColor" font-size="11">'
+        f'<svg class="surface" role="img" viewBox="0 0 {WIDTH} {HEIGHT}" fill="currentColor" '
+        'font-size="11">'
         f"<title>{words}</title>{''.join(parts)}</svg>"
     )
 
 
 def _patches(across: np.ndarray, down: np.ndarray, share: np.ndarray) -> Iterator[str]:
-    """Quadrilaterals from the back to the front; none where a corner is not finite."""
+    """Yield quadrilaterals from the back to the front; none where a corner is not finite."""
     rows, columns = share.shape
     for i, j in sorted(np.ndindex(rows - 1, columns - 1), key=sum):
         corners = ((i, j), (i, j + 1), (i + 1, j + 1), (i + 1, j))
@@ -81,7 +86,7 @@ def _patches(across: np.ndarray, down: np.ndarray, share: np.ndarray) -> Iterato
 
 
 def _frame(grid: pd.DataFrame, top: float) -> Iterator[str]:
-    """The plane, the axis of the loss at its left corner, and what is what."""
+    """Yield the plane, the axis of the loss at its left corner, and the labels."""
     middle, floor = WIDTH / 2, HEIGHT - 90
     left, right = middle - ACROSS, middle + ACROSS
     plane = f"{left},{floor} {middle},{floor - DOWN} {right},{floor} {middle},{floor + DOWN}"
@@ -90,18 +95,20 @@ def _frame(grid: pd.DataFrame, top: float) -> Iterator[str]:
     for share in (0.0, 0.5, 1.0):
         at = floor - UP * share
         yield f'<path {line} d="M{left - 4} {at}h4"/>'
-        yield f'<text x="{left - 6}" y="{at + 4}" text-anchor="end">{format_number(share * top, 2)}</text>'
+        label = format_number(share * top, 2)
+        yield f'<text x="{left - 6}" y="{at + 4}" text-anchor="end">{label}</text>'
     yield f'<text x="{left}" y="{floor - UP - 10}" text-anchor="middle">NLL</text>'
     for side, name, ends in ((-1, "second", grid.index), (1, "first", grid.columns)):
         anchor = "end" if side < 0 else "start"
         x, y = middle + side * (ACROSS / 2 + 6), floor + DOWN / 2 + 16
         reach = f"{format_number(float(ends[0]), 2)} to {format_number(float(ends[-1]), 2)}"
         yield f'<text x="{x}" y="{y}" text-anchor="{anchor}">{name} direction</text>'
-        yield f'<text x="{x}" y="{y + 14}" text-anchor="{anchor}" fill-opacity="0.68">{reach}</text>'
+        below = f'x="{x}" y="{y + 14}" text-anchor="{anchor}"'
+        yield f'<text {below} fill-opacity="0.68">{reach}</text>'
 
 
-def ramp(theme: Theme) -> dict[str, str]:
-    """The variables of the style sheet: the colours of the classes in a theme."""
+def height_colours(theme: Theme) -> dict[str, str]:
+    """Return the colours of the classes in a theme, as variables of the style sheet."""
     known = np.array([[int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in RAMPS[theme]])
     at = np.linspace(0, len(known) - 1, SHADES)
     mixed = (
@@ -112,8 +119,8 @@ def ramp(theme: Theme) -> dict[str, str]:
     return {f"--height-{i}": f"#{r:02X}{g:02X}{b:02X}" for i, (r, g, b) in enumerate(mixed)}
 
 
-def style() -> str:
-    """The rules of the classes; edges in the colour of the paper's ink keep patches of one shade apart."""
+def height_rules() -> str:
+    """Return the CSS of the classes; edges in the colour of ink separate equal patches."""
     rules = "".join(
         f".height-{i}{{fill:var(--height-{i});stroke:var(--ink);stroke-opacity:.16;stroke-width:.5}}"
         for i in range(SHADES)

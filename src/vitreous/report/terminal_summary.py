@@ -1,4 +1,4 @@
-"""The summary of an inspection on the terminal: images, a row for each model, findings of analyses."""
+"""The summary of an inspection on the terminal: images, a row for each model, findings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from vitreous.measure import analyses
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import sentences_of
 from vitreous.report.guard import Guard
+from vitreous.report.judgement import warnings
 from vitreous.report.origin import images_of
-from vitreous.report.verdicts import warnings
 from vitreous.results import Result
 from vitreous.results.words import plural
 

@@ -6,15 +6,13 @@ is in the page, and the script that filters only hides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from vitreous.claims.book import Paper
 from vitreous.claims.conflicts import concerning
 from vitreous.claims.effects import Effect
-from vitreous.claims.evidence import EvidenceItem, Need, Scale
+from vitreous.claims.evidence import Need, Scale
 from vitreous.claims.facts import describe_facts, same_facts
-from vitreous.claims.loading import RANDOM
 from vitreous.claims.verdicts import (
     ENOUGH_SEEDS,
     OUTCOMES,
@@ -28,6 +26,7 @@ from vitreous.measure import analyses
 from vitreous.report import effect as drawing
 from vitreous.report.forest import forest
 from vitreous.report.guard import Guard
+from vitreous.report.judgement import Judgement, summary_sentences
 from vitreous.results.words import escape, join_words, plural
 
 SIGNS: dict[Outcome, str] = {
@@ -59,29 +58,7 @@ SCALES: dict[Scale, str] = {
 }
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """Verdicts, and the evidence they rest on.
-
-    `inspected` says whether they are of an inspection, to which measurements can be added.
-    """
-
-    verdicts: Sequence[Verdict]
-    items: Sequence[EvidenceItem]
-    inspected: bool = False
-
-    @property
-    def measured(self) -> list[Verdict]:
-        """Those whose main effect could be computed."""
-        return [verdict for verdict in self.verdicts if verdict.measured]
-
-
-def papers(judgement: Judgement) -> dict[Paper, list[Verdict]]:
-    """Verdicts by paper, in their order."""
-    return by_paper(judgement.verdicts)
-
-
-def lines(judgement: Judgement, guard: Guard) -> list[str]:
+def verdicts_section(judgement: Judgement, guard: Guard) -> list[str]:
     """The section on verdicts, as lines of HTML."""
     html = ['<section id="verdicts" class="card"><h2>The papers\' findings, judged here</h2>']
     for what, make in (
@@ -94,7 +71,7 @@ def lines(judgement: Judgement, guard: Guard) -> list[str]:
     ):
         html += guard.lines(what, make, judgement)
     html.append("</section>")
-    for paper, verdicts in papers(judgement).items():
+    for paper, verdicts in by_paper(judgement.verdicts).items():
         what = f"The verdicts on {paper.key}"
         html += guard.lines(what, _of_paper, paper, verdicts, judgement, guard)
     return html
@@ -103,27 +80,6 @@ def lines(judgement: Judgement, guard: Guard) -> list[str]:
 def _paragraph(judgement: Judgement) -> list[str]:
     sentences = [*summary_sentences(judgement), *sentences_on_chance(judgement.measured)]
     return [f"<p>{escape(' '.join(sentences))}</p>"]
-
-
-def summary_sentences(judgement: Judgement) -> list[str]:
-    """How many findings could be judged, and how many have which verdict."""
-    measured, total = judgement.measured, len(judgement.verdicts)
-    counts = count_outcomes(measured)
-    which = join_words([f"{count} {outcome}" for outcome, count in counts.items()])
-    sentences = [
-        f"{len(measured) or 'None'} of {plural(total, 'finding')} could be judged"
-        f"{': ' if which else ''}{which}."
-    ]
-    if rest := total - len(measured):
-        sentences.append(
-            f"The other {rest} need{'s' * (rest == 1)} models or measurements that are not here."
-        )
-    return sentences
-
-
-def summary_text(judgement: Judgement) -> str:
-    """The same for a terminal."""
-    return " ".join(summary_sentences(judgement))
 
 
 def _caveat(judgement: Judgement) -> list[str]:
@@ -135,7 +91,7 @@ def _caveat(judgement: Judgement) -> list[str]:
         )
     if any(verdict.seen_once for verdict in judgement.measured):
         caveats.append(
-            f"“Seen once” marks verdicts from fewer than {ENOUGH_SEEDS} trainings. One training "
+            f"“Trainings once” marks verdicts from fewer than {ENOUGH_SEEDS} trainings. One training "
             "refutes nothing."
         )
     return [f'<p class="quiet">{caveat}</p>' for caveat in caveats]
@@ -162,7 +118,7 @@ def _tally(judgement: Judgement) -> list[str]:
         for outcome in shown
     )
     rows = ""
-    for paper, verdicts in papers(judgement).items():
+    for paper, verdicts in by_paper(judgement.verdicts).items():
         known = [verdict for verdict in verdicts if verdict.measured]
         cells = "".join(
             f'<td class="number">{sum(verdict.outcome == outcome for verdict in known)}</td>'
@@ -212,7 +168,7 @@ def _filters(judgement: Judgement) -> list[str]:
     """Hidden until the script that uses them runs."""
     options = "".join(
         f'<option value="{paper.key}">{escape(paper.authors)} ({paper.year})</option>'
-        for paper in papers(judgement)
+        for paper in by_paper(judgement.verdicts)
     )
     chips = "".join(
         f'<button type="button" class="chip" data-outcome="{outcome}" aria-pressed="false" '
@@ -405,19 +361,3 @@ def _needs(missing: Sequence[Need]) -> str:
         more = f" and of {len(models) - 1} more" if len(models) > 1 else ""
         texts.append(f"{result.replace('_', ' ')} of {escape(models[0])}{more}")
     return join_words(texts)
-
-
-def warnings(not_judged: Mapping[str, str]) -> list[str]:
-    """A sentence on the models that findings are not judged on, for each reason."""
-    models: dict[str, list[str]] = {}
-    for name, why in not_judged.items():
-        models.setdefault(why, []).append(name)
-    found = []
-    for why, names in models.items():
-        it = "it" if len(names) == 1 else "them"
-        untrained = (
-            f"What you see is the architecture before training. No finding is judged on {it}."
-        )
-        rest = untrained if why == RANDOM else f"No finding is judged on {it}."
-        found.append(f"{why[0].upper()}{why[1:]}: {join_words(names)}. {rest}")
-    return found

@@ -209,10 +209,16 @@ def value_limits(result: Result, view: View) -> tuple[float, float] | None:
             return low, high
         reach = max(abs(low - view.middle), abs(high - view.middle))
         return view.middle - reach, view.middle + reach
-    lanes = max(
-        (band.lanes for panel in split_panels(result, view) for band in panel.bands), default=0
-    )
-    above = 2.5 if high in references else 1.0  # room for the label of a reference above its line
+    return _with_margins(result, view, low, high, labelled=high in references)
+
+
+def _with_margins(
+    result: Result, view: View, low: float, high: float, labelled: bool
+) -> tuple[float, float]:
+    """Return the limits of the value axis: the extreme values with margins below and above."""
+    above = 2.5 if labelled else 1.0  # room for the label of a reference above its line
+    bands = [band for panel in split_panels(result, view) for band in panel.bands]
+    lanes = max((band.lanes for band in bands), default=0)
     below = 1.0 + (lanes if lanes > 1 else 0)  # room for strips of bands
     if view.mark == "bar" and low == 0:
         below = 0.0

@@ -16,6 +16,7 @@ from vitreous.errors import VitreousError
 from vitreous.palette import KIND_COLOURS, PAPERS
 from vitreous.specimen.anatomy import Anatomy, Slot, Unit, panels, slot_name
 from vitreous.specimen.drawing_svg import count, draw, svg
+from vitreous.storage.atomic_files import write_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -236,7 +237,7 @@ def save(anatomies: Sequence[Anatomy], path: Path) -> Path:
     """
     check_ending(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(_content(anatomies, path.suffix.lower()))
+    write_bytes(path, _content(anatomies, path.suffix.lower()))
     return path
 
 

@@ -106,21 +106,23 @@ def _free_batch(graph: fx.Graph, stand_in: int) -> None:
             multiples[factor].meta["val"] = EXAMPLE_BATCH * factor
         return multiples[factor]
 
-    def resized(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return [resized(v) for v in value]
-        if not isinstance(value, Tensor):
-            return value
-        shape = [s if s % stand_in else s // stand_in * EXAMPLE_BATCH for s in value.shape]
-        return torch.empty(shape, dtype=value.dtype, device="meta")
-
     for node in list(graph.nodes):
         if node.op == "call_function" and node is not count and node not in multiples.values():
             node.args = fx.node.map_aggregate(node.args, symbolic)
             node.kwargs = fx.node.map_aggregate(node.kwargs, symbolic)
         if "val" in node.meta and node.op != "get_attr":
-            node.meta["val"] = resized(node.meta["val"])
+            node.meta["val"] = _resized(node.meta["val"], stand_in)
     graph.lint()
+
+
+def _resized(value: Any, stand_in: int) -> Any:
+    """Tensors without values, with the shapes that they have for the example batch."""
+    if isinstance(value, (list, tuple)):
+        return [_resized(v, stand_in) for v in value]
+    if not isinstance(value, Tensor):
+        return value
+    shape = [s if s % stand_in else s // stand_in * EXAMPLE_BATCH for s in value.shape]
+    return torch.empty(shape, dtype=value.dtype, device="meta")
 
 
 def _export(

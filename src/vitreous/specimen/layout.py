@@ -104,18 +104,18 @@ class Layout:
         for d in range(ids.ndim):
             ids = ids if d in places else ids.narrow(d, 0, 1)
         channels = trace.ids.numel() // (EXAMPLE_BATCH * ids.numel())
-        positions = ids.flatten().tolist()
-        prefix = sorted(p - PREFIX for p in positions if PREFIX <= p < SPAN - 1)
-        cells = sorted(p for p in positions if p < PREFIX)
+        positions, order = ids.flatten().sort()
+        positions, order = positions[positions < SPAN - 1], order[positions < SPAN - 1]
+        is_prefix = positions >= PREFIX
+        prefix, cells = (positions[is_prefix] - PREFIX).tolist(), positions[~is_prefix].tolist()
         complete = not cells or cells == list(range(trace.grid[0] * trace.grid[1]))
         if len(set(prefix)) < len(prefix) or not complete:
             return None
-        index = {position: i for i, position in enumerate(positions)}
-        order = tuple(index[position] for position in [*(PREFIX + j for j in prefix), *cells])
+        index = (*order[is_prefix].tolist(), *order[~is_prefix].tolist())
         return cls(
             batch=batch,
             places=tuple(d + 1 for d in places),
-            order=None if order == tuple(range(len(positions))) else order,
+            order=None if index == tuple(range(ids.numel())) else index,
             prefix=tuple(trace.prefix[j] for j in prefix),
             grid=trace.grid if cells else None,
             channels=channels,

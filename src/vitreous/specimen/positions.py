@@ -131,12 +131,10 @@ class Positions(Mixing):
     def _move(self, node: fx.Node) -> Traced:
         """Elements are rearranged, and their numbers with them."""
         inputs = args(node)[0] if isinstance(args(node)[0], (list, tuple)) else [args(node)[0]]
-        traces = [self.known(source) for source in inputs]
-        indices = [n for n in self.data_inputs(node) if n not in inputs and numel(n) is not None]
-        moved_by_data = bool(indices) and not op(node).endswith("_as")
-        if moved_by_data or any(trace is None for trace in traces):
+        traces = [trace for trace in map(self.known, inputs) if trace is not None]
+        if len(traces) < len(inputs) or self._moved_by_data(node, inputs):
             return None
-        first, *rest = (trace for trace in traces if trace is not None)
+        first, *rest = traces
         ids = self._moved(node, lambda trace: trace.ids)
         if first.across is not None and all(other.across is not None for other in rest):
             across = self._moved(node, lambda trace: trace.both[-1].ids)
@@ -148,6 +146,11 @@ class Positions(Mixing):
             if with_step or op(node) in {"index", "index_select"}:
                 moved = [strided(trace) for trace in moved]
         return list(moved) if isinstance(node.meta.get("val"), (list, tuple)) else moved[0]
+
+    def _moved_by_data(self, node: fx.Node, inputs: Sequence[Any]) -> bool:
+        """Whether tensors of the image say where elements go; `expand_as` uses only their shape."""
+        others = [n for n in self.data_inputs(node) if n not in inputs]
+        return any(numel(n) is not None for n in others) and not op(node).endswith("_as")
 
     def _moved(self, node: fx.Node, ids: Callable[[Trace], Tensor]) -> list[Tensor]:
         """The node's operation applied to the numbers of its inputs."""

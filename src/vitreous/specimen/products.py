@@ -180,15 +180,19 @@ def _product(
         key = other.like(arrangement.matrix(other.ids)[..., 0, :])
     if key is None:
         return None
-    if query is None:
-        count = prod(sizes[c] for c in asking)
-        image = key.ids.amax(-1, keepdim=True) // SPAN * SPAN
-        ids = image + PREFIX + len(key.prefix) + torch.arange(count)
-        names = key.prefix + ("query",) * count
-        query = Trace(ids.expand(*key.ids.shape[:-1], -1), key.grid, names)
-    else:
+    if query is not None:
         query = query.like(arrangement.matrix(query.ids)[..., 0])
+    else:
+        query = _learned_queries(key, prod(sizes[c] for c in asking))
     return Product(product, product.operands[roles.weights], arrangement, query, key)
+
+
+def _learned_queries(key: Trace, count: int) -> Trace:
+    """Positions of learned queries, (…, count): prefix tokens of the image of their keys."""
+    image = key.ids.amax(-1, keepdim=True) // SPAN * SPAN
+    ids = image + PREFIX + len(key.prefix) + torch.arange(count)
+    names = key.prefix + ("query",) * count
+    return Trace(ids.expand(*key.ids.shape[:-1], -1), key.grid, names)
 
 
 def _key_positions(

@@ -263,11 +263,16 @@ def _refill(value: Any, content: Any) -> None:
     elif isinstance(value, types.CellType):
         value.cell_contents = content
     else:
-        for name in {name for kind in type(value).__mro__ for name in _slots(kind)}:
-            if name in content and getattr(value, name, None) is not content[name]:
-                object.__setattr__(value, name, content[name])
-            elif name not in content and hasattr(value, name):
-                object.__delattr__(value, name)
+        _refill_slots(value, content)
+
+
+def _refill_slots(value: Any, content: dict[str, Any]) -> None:
+    """Give an object the attributes that it had in slots."""
+    for name in {name for kind in type(value).__mro__ for name in _slots(kind)}:
+        if name in content and getattr(value, name, None) is not content[name]:
+            object.__setattr__(value, name, content[name])
+        elif name not in content and hasattr(value, name):
+            object.__delattr__(value, name)
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:

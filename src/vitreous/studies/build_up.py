@@ -1,9 +1,9 @@
-"""The building of AlterNet (A1.16): which next network is trained depends on how good the last one was.
+"""The search by which AlterNet is built (Park and Kim 2022): each network depends on the last one.
 
-From the end of a ResNet on, one more convolution becomes attention; what does not improve accuracy is undone, and the
-stage before is next. Networks are compared on images held out of training, never on the test images, which are only
-noted. A candidate is as many ordinary cells as there are seeds, so what is trained is found again, and all that the
-search has to remember is what lies in the folder.
+From the end of a ResNet on, one more convolution becomes attention. A change that does not improve
+the accuracy is undone, and the stage before is next. Networks are compared on images held out of
+training, never on the test images, which are only reported. A candidate is one ordinary cell per
+seed, so the study's folder holds all that the search has to remember.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ from rich.table import Table
 
 from vitreous.claims.evidence import Query
 from vitreous.claims.facts import check_facts
-from vitreous.claims.loading import load_item
 from vitreous.claims.quantity import Quantity
 from vitreous.claims.readings import accuracy
 from vitreous.errors import VitreousError
 from vitreous.models.alternet import build_up
 from vitreous.results import Column, Result, View
 from vitreous.storage.atomic_files import explain_write_errors
-from vitreous.studies.measuring import folder, missing
-from vitreous.studies.plan import Cell, Sitting
+from vitreous.studies.measuring import evidence_folder, missing_results
+from vitreous.studies.plan import Cell, PlannedItem
 from vitreous.studies.realise import realise
 from vitreous.studies.running import Report
 from vitreous.studies.scales import Scale
@@ -36,25 +35,25 @@ NAME = "build-up"
 HELD_OUT = 0.1
 """Share of the training images by which candidates are compared."""
 WHERE = ("held_out", None)
-"""Images on which they are measured: those decide; and the test images (A1.16, A4.01)."""
+"""Images that are measured: those held out, which decide, and the test images."""
 Placement = tuple[int, ...]
 """Attention blocks of each stage."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """One candidate."""
+    """A candidate with its score."""
 
     placement: Placement
     score: float
     kept: bool
     against: Placement | None
-    """What it was compared with; the first is compared with nothing."""
+    """The candidate it was compared with; None for the first."""
 
 
 @dataclass(frozen=True)
 class Search:
-    """How far the search is, which follows from the scores alone."""
+    """The state of the search, which follows from the scores alone."""
 
     tried: tuple[Tried, ...]
     best: Placement | None
@@ -63,9 +62,9 @@ class Search:
 
 
 def search(lengths: Sequence[int], scores: Mapping[Placement, float]) -> Search:
-    """From stages so long, with these scores known."""
-    asking = build_up(lengths)
-    candidate: Placement | None = next(asking)
+    """The state of the search in stages of these lengths, with these scores known."""
+    steps = build_up(lengths)
+    candidate: Placement | None = next(steps)
     tried: list[Tried] = []
     best: Placement | None = None
     while candidate is not None and candidate in scores:
@@ -73,14 +72,14 @@ def search(lengths: Sequence[int], scores: Mapping[Placement, float]) -> Search:
         tried.append(Tried(candidate, scores[candidate], kept, best))
         best = candidate if kept else best
         try:
-            candidate = asking.send(scores[candidate])
+            candidate = steps.send(scores[candidate])
         except StopIteration:
             candidate = None
     return Search(tuple(tried), best, candidate)
 
 
-def most(lengths: Sequence[int]) -> int:
-    """Candidates there can be, if attention is never undone."""
+def most_candidates(lengths: Sequence[int]) -> int:
+    """The largest number of candidates: those of a search in which nothing is undone."""
     return 1 + sum(length // 2 for length in lengths)
 
 
@@ -101,40 +100,35 @@ class BuildUp:
 
     def cells(self, placement: Placement) -> list[Cell]:
         """A training for each seed, measured on the images held out and on the test images."""
-        found = []
+        cells = []
         for seed in self.seeds:
-            sittings = []
+            items = []
             for where in reversed(WHERE):
-                facts = {
-                    **self.facts(placement),
-                    "measured": where,
-                    "data": self.data,
-                    "seed": seed,
-                }
-                facts = check_facts("alternet", facts)
+                more = {"measured": where, "data": self.data, "seed": seed}
+                facts = check_facts("alternet", {**self.facts(placement), **more})
                 training = realise(facts, self.scale, self.data, self.image)
-                sittings.append(Sitting(facts, ("accuracy",), training))
-            found.append(Cell(training.key, training, tuple(sittings), ("A1.16",)))
-        return found
+                items.append(PlannedItem(facts, ("accuracy",), training))
+            cells.append(Cell(training.key, training, tuple(items), ("A1.16",)))
+        return cells
 
     def facts(self, placement: Placement) -> dict[str, Any]:
-        return {"msas": written(placement), "held_out": HELD_OUT}
+        return {"msas": _placement_text(placement), "held_out": HELD_OUT}
 
     def accuracy(self, placement: Placement, where: str | None) -> Quantity:
-        """In percent, as far as it has been measured: of no seed, if one is missing."""
-        sittings = [
+        """The accuracy in percent, by seed; empty if that of a seed is missing."""
+        items = [
             s
             for cell in self.cells(placement)
-            for s in cell.sittings
+            for s in cell.items
             if s.facts.get("measured") == where
         ]
-        if any(missing(sitting, self.root) for sitting in sittings):
+        if any(missing_results(item, self.root) for item in items):
             return Quantity({})
-        look = Query([load_item(folder(sitting, self.root)) for sitting in sittings])
+        look = Query([load_item(evidence_folder(item, self.root)) for item in items])
         return accuracy(look("alternet", **self.facts(placement), measured=where))
 
-    def so_far(self) -> Search:
-        """From what lies in the folder."""
+    def state(self) -> Search:
+        """The state of the search, from the results in the folder."""
         scores: dict[Placement, float] = {}
         found = search(self.lengths, scores)
         while found.next is not None and (score := self.accuracy(found.next, "held_out")).known:
@@ -143,36 +137,39 @@ class BuildUp:
         return found
 
     def upcoming(self) -> list[Cell]:
-        """All cells that are known of: those of every candidate that was tried, and of the next."""
-        found = self.so_far()
+        """The cells of every candidate that was tried, and of the next."""
+        found = self.state()
         known = [tried.placement for tried in found.tried] + ([found.next] if found.next else [])
         return [cell for placement in known for cell in self.cells(placement)]
 
     def prospect(self) -> str:
-        """How far it may go."""
-        found = self.so_far()
+        """A sentence on how many networks may follow."""
+        found = self.state()
         if found.best is not None and found.next is None:
-            return f"The search has ended with attention {written(found.best)}."
+            return f"The search has ended with attention {_placement_text(found.best)}."
         times = f"{len(self.seeds)} time{'s' * (len(self.seeds) != 1)}"
+        most = most_candidates(self.lengths)
         return (
-            f"Which networks follow depends on how good these are: at most {most(self.lengths)} in all, each trained "
-            f"{times}."
+            "Which networks follow depends on how good these are: at most "
+            f"{most} in all, each trained {times}."
         )
 
     def follow(self, work: Callable[[Sequence[Cell]], Report]) -> Search:
-        """To the end; `work` does cells."""
-        found = self.so_far()
+        """Search to the end; `work` runs cells."""
+        found = self.state()
         while found.next is not None:
             before = found.next
             report = work(self.cells(before))
             for why in report.failed.values():
                 raise VitreousError(
-                    f"The search cannot go on without attention {written(before)}, which failed: {why}"
+                    "The search cannot go on without attention "
+                    f"{_placement_text(before)}, which failed: {why}"
                 )
-            found = self.so_far()
+            found = self.state()
             if found.next == before:
                 raise VitreousError(
-                    f"The accuracy of attention {written(before)} is not in {str(self.root)!r}: run it again."
+                    f"The accuracy of attention {_placement_text(before)} is not in "
+                    f"{str(self.root)!r}: run it again."
                 )
         return found
 
@@ -184,17 +181,9 @@ class BuildUp:
                 own = self.accuracy(tried.placement, where)
                 gain = own - self.accuracy(tried.against, where) if tried.against else Quantity({})
                 gains = gain.interval() if gain.known else (float("nan"),) * 3
-                so = "kept" if tried.kept else "undone"
-                row = (
-                    number,
-                    written(tried.placement),
-                    so,
-                    WORDS[where],
-                    *gains,
-                    *own.interval(),
-                    len(own.seeds),
-                )
-                rows.append(row)
+                name, so = _placement_text(tried.placement), "kept" if tried.kept else "undone"
+                numbers = (*gains, *own.interval(), len(own.seeds))
+                rows.append((number, name, so, WORDS[where], *numbers))
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
         about = {
             "data": {"name": self.data},
@@ -202,18 +191,18 @@ class BuildUp:
         }
         return Result("build_up", table, COLUMNS, (PICTURE,), about=about)
 
-    def tell(self, found: Search, console: Console) -> None:
-        """To whoever waits, and into files."""
+    def report(self, found: Search, console: Console) -> None:
+        """Print the outcome, and write it to files."""
         outcome = self.outcome(found)
-        console.print(listed(outcome))
+        console.print(_step_table(outcome))
         if found.best is not None:
-            console.print(f"Best: attention {written(found.best)}.", highlight=False)
+            console.print(f"Best: attention {_placement_text(found.best)}.", highlight=False)
         console.print(
             f"Wrote {', '.join(map(str, self.write(outcome)))}", highlight=False, soft_wrap=True
         )
 
     def write(self, outcome: Result) -> list[Path]:
-        """As a table and as a picture."""
+        """Write the outcome as a table and as a picture, and return the files."""
         files = [self.root / f"build_up{suffix}" for suffix in (".csv", ".svg")]
         with explain_write_errors(self.root):
             outcome.table.to_csv(files[0], index=False)
@@ -244,18 +233,19 @@ COLUMNS = (
 PICTURE = View(
     "scatter", x="attention", y="value", colour="so", facet="images", low="low", high="high",
     title="AlterNet, built up from the end",
-    how_to_read="From left to right every network that was tried, each with one attention block more than the last one "
-    "that was kept. The images held out of training decide; the test images have no say.",
+    how_to_read="From left to right every network that was tried, each with one attention block "
+    "more than the last one that was kept. The images held out of training decide; the test "
+    "images have no say.",
 )  # fmt: skip
 
 
-def written(placement: Placement) -> str:
-    """`0,1,2`, as facts have it."""
+def _placement_text(placement: Placement) -> str:
+    """A placement as in facts: `0,1,2`."""
     return ",".join(map(str, placement))
 
 
-def listed(outcome: Result) -> Table:
-    """The steps, for a terminal."""
+def _step_table(outcome: Result) -> Table:
+    """The steps of the search as a table for the terminal."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for name in ("attention", "held out", "against the best before", "", "test"):
         table.add_column(name, justify="left" if name in ("attention", "") else "right")

@@ -1,4 +1,4 @@
-"""What `vitreous study` does before the findings are judged: plan, and run."""
+"""`vitreous study` up to the judging of findings: plan the cells, and run them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from vitreous.devices import choose_device
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.storage.atomic_files import Damaged, explain_write_errors, read_json, write_json
 from vitreous.studies import build_up, executors, running
-from vitreous.studies.dry_run import foresee, spoken, title
-from vitreous.studies.estimates import estimate
+from vitreous.studies.dry_run import cell_title, format_seconds, print_forecast
+from vitreous.studies.estimates import count_classes, estimate_times
 from vitreous.studies.measuring import STUDY
-from vitreous.studies.plan import Cell, plan
-from vitreous.studies.running import Limits, Report, Told
+from vitreous.studies.plan import ANY_NUMBER, Cell, plan
+from vitreous.studies.running import Limits, OnState, Report
 from vitreous.studies.scales import scale_named
 
 log = logging.getLogger("vitreous")
@@ -32,63 +32,66 @@ Executor = Literal["processes", "ray"]
 
 
 class CellsFailed(VitreousError):
-    """A study is over, and not all of it could be done."""
+    """A study has ended, and some of its cells failed."""
 
     def __init__(self, keys: Sequence[str], out: Path) -> None:
         more = f" and {len(keys) - 3} more" if len(keys) > 3 else ""
+        cells = "1 cell" if len(keys) == 1 else f"{len(keys)} cells"
         super().__init__(
-            f"{len(keys)} cell{'s' * (len(keys) > 1)} of the study failed ({', '.join(keys[:3])}{more}), so findings "
-            f"may be missing; the reasons are in {str(out / 'failed')!r}, and the same command tries again."
+            f"{cells} of the study failed ({', '.join(keys[:3])}{more}), so findings may be "
+            f"missing; the reasons are in {str(out / 'failed')!r}, and the same command tries "
+            "again."
         )
 
 
-def study(
-    name: str, data: str, scale: str, seeds: int, out: Path, *, image: int | None, workers: int | None, device: str,
-    executor: Executor, address: str | None, dry_run: bool, console: Console, until: float | None = None,
-    stack: bool | None = None,
+def conduct_study(
+    name: str, data: str, scale: str, seeds: int, out: Path, *, image: int | None,
+    workers: int | None, device: str, executor: Executor, address: str | None, dry_run: bool,
+    console: Console, until: float | None = None, stack: bool | None = None,
 ) -> tuple[list[str], list[str]]:  # fmt: skip
-    """Plan the cells of a study and do what is not done; the ids of the claims that can be judged then, and the keys
-    of the cells that failed.
+    """Plan the cells of a study and run those that are not finished.
 
-    `until` is in minutes: no cell is begun that would end later by its estimate. With `stack`, the seeds of one
-    configuration are trained in one step (default: on GPUs).
+    Parameters
+    ----------
+    until
+        Minutes: a cell that would end later, by its estimate, is not started.
+    stack
+        Whether the seeds of one configuration are trained in one step (default: on GPUs).
+
+    Returns
+    -------
+    ids, failed
+        The ids of the claims that can be judged now, and the keys of the cells that failed. Both
+        are empty after a dry run, and after the search `build-up`, which judges nothing.
     """
     deadline = inf if until is None else time.time() + 60 * until
     stack = choose_device(device).type == "cuda" if stack is None else stack
-    workers = executors.usual(device) if workers is None else workers
+    workers = executors.default_workers(device) if workers is None else workers
     if seeds < 1 or workers < 1:
         raise VitreousError(
             f"A study takes at least one seed and one worker, and not {seeds} and {workers}."
         )
     if address is not None and executor != "ray":
         raise VitreousError(
-            f"An address, as {address!r}, is that of a Ray cluster: say --executor ray, or no address."
+            f"An address, as {address!r}, is that of a Ray cluster: say --executor ray, or no "
+            "address."
         )
     if name not in (*STUDIES, build_up.NAME):
         raise UnknownName("study", name, (*STUDIES, build_up.NAME))
     size = scale_named(scale)
-    do = doer(executor, workers, address)
+    execute = choose_executor(executor, workers, address)
 
-    def done(cells: Sequence[Cell]) -> Report:
-        remember(out, {"data": data, "scale": scale, "image": image})
-        limits = Limits(stack=stack)
-        if deadline < inf:
-            known = estimate(running.left(cells, out), out, device, stack)
-            limits = Limits(
-                deadline,
-                {key: each.training for key, each in known.items()},
-                {key: each.asking for key, each in known.items()},
-                stack,
-            )
-        report = work(cells, lambda told: do(cells, out, size, device, told, limits), console)
+    def run(cells: Sequence[Cell]) -> Report:
+        check_settings(out, {"data": data, "scale": scale, "image": image})
+        limits = _limits(cells, out, device, deadline, stack)
+        report = _run_with_bar(
+            cells, lambda on_state: execute(cells, out, size, device, on_state, limits), console
+        )
         if report.left:
-            seconds = sum(
-                limits.training.get(key, 0.0) + limits.measuring.get(key, 0.0)
-                for key in report.left
-            )
+            seconds = sum(limits.seconds(key) for key in report.left)
             console.print(
-                f"{len(report.left)} cells are left, about {spoken(seconds)}: they would not have ended in time. "
-                "Run the same command again.",
+                f"{len(report.left)} cells are left, about {format_seconds(seconds)}: they would "
+                "not have ended in time. Run the same command again.",
                 highlight=False,
             )
         return report
@@ -96,17 +99,24 @@ def study(
     if name == build_up.NAME:
         search = build_up.BuildUp(size, data, range(seeds), out, image)
         if dry_run:
-            foresee(search.upcoming(), out, device, workers, console)
+            print_forecast(search.upcoming(), out, device, workers, console)
             console.print(search.prospect(), highlight=False)
         else:
-            search.tell(search.follow(done), console)
+            search.report(search.follow(run), console)
         return [], []
     about = claims_of_study(name)
-    cells = plan(about, size, data, range(seeds), image)
+    classes = ANY_NUMBER
+    if scale != "sanity" and not data.startswith("world:"):
+        try:
+            classes = count_classes(data)
+        except VitreousError:
+            if not dry_run:  # which says so itself, below its table
+                raise
+    cells = plan(about, size, data, range(seeds), image, classes)
     if dry_run:
-        foresee(cells, out, device, workers, console)
+        print_forecast(cells, out, device, workers, console)
         return [], []
-    report = done(cells)
+    report = run(cells)
     for key, why in report.failed.items():
         console.print(f"[red]failed[/red] {key}: {escape(why)}", highlight=False)
     if report.failed:
@@ -117,24 +127,34 @@ def study(
     return [claim.id for claim in about], list(report.failed)
 
 
-def remember(out: Path, settings: dict[str, object]) -> None:
-    """What all studies in a folder have in common, so that results that cannot be compared do not meet there."""
+def _limits(cells: Sequence[Cell], out: Path, device: str, deadline: float, stack: bool) -> Limits:
+    """The limits of a run; only a deadline takes estimates, which cost some seconds."""
+    if deadline == inf:
+        return Limits(stack=stack)
+    times = estimate_times(running.unfinished_cells(cells, out), out, device, stack)
+    training = {key: each.training for key, each in times.items()}
+    return Limits(deadline, training, {key: each.measuring for key, each in times.items()}, stack)
+
+
+def check_settings(out: Path, settings: dict[str, object]) -> None:
+    """Write the settings that all studies in a folder share, or check that they are these: results
+    that cannot be compared do not meet in one folder."""
     with explain_write_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-    known = _known(out, settings)
-    for each in [*([known] if known else []), *_said(out)]:
+    known = _written_settings(out, settings)
+    for each in [*([known] if known else []), *_measured_settings(out)]:
         for name, value in settings.items():
             if each.get(name) != value:
                 raise VitreousError(
-                    f"{str(out)!r} holds studies with {name}={each.get(name)!r}, and this one has {value!r}; choose "
-                    "another --out."
+                    f"{str(out)!r} holds studies with {name}={each.get(name)!r}, and this one has "
+                    f"{value!r}; choose another --out."
                 )
     if known is None:
         write_json(out / STUDY, settings)
 
 
-def _known(out: Path, settings: Mapping[str, object]) -> dict[str, Any] | None:
-    """What `study.json` says; None, with a notice, if it is damaged: what was measured says it as well."""
+def _written_settings(out: Path, settings: Mapping[str, object]) -> dict[str, Any] | None:
+    """The content of `study.json`; None, with a warning, if it is damaged."""
     path = out / STUDY
     if not path.exists():
         return None
@@ -149,38 +169,38 @@ def _known(out: Path, settings: Mapping[str, object]) -> dict[str, Any] | None:
     return None
 
 
-def _said(out: Path) -> Iterator[dict[str, Any]]:
-    """The settings of the studies that have measured something here."""
+def _measured_settings(out: Path) -> Iterator[dict[str, Any]]:
+    """The settings of the studies whose evidence is in a folder."""
     for path in sorted((out / EXHIBITS).glob(f"*/{INDEX}")):
         try:
-            found = read_exhibit(path.parent).get("study")
+            settings = read_exhibit(path.parent).get("study")
         except VitreousError:
             continue  # it will be measured again
-        if found:
-            yield found
+        if settings:
+            yield settings
 
 
-def doer(executor: Executor, workers: int, address: str | None) -> Callable[..., Report]:
-    """Who does the cells: a function like `running.run`."""
+def choose_executor(executor: Executor, workers: int, address: str | None) -> Callable[..., Report]:
+    """Return a function like `running.run_cells` that runs cells in these processes."""
     if executor == "ray":
-        return partial(executors.cluster, workers=workers, address=address)
-    return running.run if workers == 1 else partial(executors.processes, workers=workers)
+        return partial(executors.run_cluster, workers=workers, address=address)
+    if workers == 1:
+        return running.run_cells
+    return partial(executors.run_processes, workers=workers)
 
 
-def work(cells: Sequence[Cell], do: Callable[[Told], Report], console: Console) -> Report:
-    """With a bar that says which model is at work."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
+def _run_with_bar(
+    cells: Sequence[Cell], run: Callable[[OnState], Report], console: Console
+) -> Report:
+    """Run cells under a progress bar that names the network at work."""
+    bar, count = BarColumn(), MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), bar, count, TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
-        bar = progress.add_task("cells", total=len(cells))
+        task = progress.add_task("cells", total=len(cells))
 
-        def told(cell: Cell, state: str) -> None:
-            progress.update(bar, description=title(cell)[:60] if state == "begun" else None)
+        def on_state(cell: Cell, state: str) -> None:
+            progress.update(task, description=cell_title(cell)[:60] if state == "begun" else None)
             if state != "begun":
-                progress.advance(bar)
+                progress.advance(task)
 
-        return do(told)
+        return run(on_state)

@@ -1,8 +1,9 @@
-"""How long a study will take, from measured throughput.
+"""How long a study takes, from measured throughput.
 
-A training takes its images, times what an image takes. That is known from trainings of the same network that are
-finished in the study's folder, and is measured otherwise: a few steps on noise, here and now. What a question takes is
-known once a model has been asked in that folder, and only then. What is not known is said.
+The time of a training is its number of images over the throughput. That is known from finished
+trainings of the same network in the study's folder; otherwise it is measured in a few steps on
+noise. The time of a measurement is known once it has been made in that folder; otherwise it is left
+out.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter
@@ -30,9 +31,9 @@ from vitreous.errors import VitreousError
 from vitreous.progress import progress
 from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
-from vitreous.studies.measuring import TRAININGS, missing
+from vitreous.studies.measuring import TRAININGS, missing_results
 from vitreous.studies.plan import Cell
-from vitreous.studies.running import STACK, trained
+from vitreous.studies.running import STACK, is_trained
 from vitreous.studies.training import Images, Training
 from vitreous.training import prepare
 from vitreous.training.loop import Trainer
@@ -40,140 +41,137 @@ from vitreous.training.optim import schedule
 from vitreous.training.step import steps_of
 
 COSTS = (
-    "optimiser",
-    "clip",
-    "ema",
-    "sam",
-    "objective",
-    "masked_target",
-    "freeze",
-    "precision",
-    "model",
+    "optimiser", "clip", "ema", "sam", "objective", "masked_target", "freeze", "precision", "model",
     "augment",
-)
-"""What of a recipe decides how long a step takes, beside its batch."""
+)  # fmt: skip
+"""Options of a recipe on which the time of a step depends, beside its batch."""
 FORWARD = 1 / 3
-"""What testing an image takes of what training on it takes: one of three passes of about the same size."""
+"""Time of testing an image over that of training on it: one of three passes of the same size."""
 TRIED = 16
-"""Images of the first steps, which say how many can be afforded."""
+"""Images of the first steps, from which an affordable batch is chosen."""
 BUDGET = 0.8
 """Seconds for the steps of one network."""
 MOST = 5
-"""Steps that are timed, if they are so fast."""
+"""Most steps that are timed."""
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Of training one network."""
+    """The throughput of training one network."""
 
     rate: float
     """Images a second."""
     start: float = 0.0
     """Seconds that the first epoch takes longer than the others."""
     finished: bool = False
-    """Known from finished trainings, and not from a few steps."""
+    """Whether it is from finished trainings, and not from a few steps."""
     seeds: int = 1
-    """Trainings that shared each step; `rate` is that of one of them."""
+    """Trainings that shared a step; `rate` is that of one of them."""
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """Of one cell, in seconds."""
+class TimeEstimate:
+    """The seconds that one cell takes."""
 
     training: float = 0.0
-    asking: float = 0.0
+    measuring: float = 0.0
     unknown: tuple[str, ...] = ()
-    """What it leaves out."""
+    """Results that are not included."""
     speed: Speed | None = None
     why: str = ""
-    """Why it cannot be done, if a few steps could not."""
+    """Why a few steps of it failed."""
 
     @property
     def total(self) -> float:
-        return self.training + self.asking
+        return self.training + self.measuring
 
 
-def estimate(
+def estimate_times(
     cells: Sequence[Cell], root: Path, device: str = "auto", stack: bool = False
-) -> dict[str, Estimate]:
-    """Of every cell by its key, done by one worker alone with one thread, as workers do.
+) -> dict[str, TimeEstimate]:
+    """Estimate the time of every cell, by key, for one worker with one thread.
 
-    With `stack`, seeds of one configuration are trained in one step, and each cell has its share of that.
-
-    Images whose number is not known are loaded to be counted, which fails where the study would.
+    With `stack`, the seeds of one configuration share their steps, and each cell has its share of
+    the time. Images are loaded to be counted where their number is not known.
     """
     where = choose_device(device)
     due = {
         cell.key: cell.training
         for cell in cells
-        if cell.training and not trained(cell.training.key, root)
+        if cell.training and not is_trained(cell.training.key, root)
     }
     networks = {
-        key: network(training, _counts(training.images)[0]) for key, training in due.items()
+        key: network_key(training, _counts(training.images)[0]) for key, training in due.items()
     }
-    speeds, known = finished(root, where), asked(root)
+    speeds, known = finished_speeds(root, where), measuring_times(root)
     refused: dict[str, str] = {}
     with _one_thread(), progress("throughput", len(due)) as forward:
         for key, training in due.items():
             if networks[key] not in speeds and networks[key] not in refused:
                 try:
-                    speeds[networks[key]] = measured(training, where)
+                    speeds[networks[key]] = measure_speed(training, where)
                 except (VitreousError, torch.OutOfMemoryError) as error:
                     refused[networks[key]] = str(error)
             forward(1)
-    found = {}
+    estimates = {}
     for cell in cells:
-        names = [
-            (str(each.facts["model"]), name)
-            for each in cell.sittings
-            for name in missing(each, root)
+        results = [
+            (str(item.facts["model"]), name)
+            for item in cell.items
+            for name in missing_results(item, root)
         ]
-        costs = [known.get(each, known.get(("", each[1]))) for each in names]
-        unknown = dict.fromkeys(
-            name for (_, name), cost in zip(names, costs, strict=True) if cost is None
-        )
-        speed = speeds.get(networks.get(cell.key, ""))
-        lasting = 0.0
+        costs = {each: known.get(each, known.get(("", each[1]))) for each in results}
+        unknown = dict.fromkeys(name for (_, name), cost in costs.items() if cost is None)
+        network = networks.get(cell.key, "")
+        speed = speeds.get(network)
+        seconds = 0.0
         if speed:
-            alone = replace(due[cell.key], seed=0)
-            alike = sum(replace(each, seed=0) == alone for each in due.values()) if stack else 1
-            together = 1 if due[cell.key].follows else min(alike, STACK)
-            lasting = duration(due[cell.key], speed, together) / together
-        asking, why = sum(filter(None, costs)), refused.get(networks.get(cell.key, ""), "")
-        found[cell.key] = Estimate(lasting, asking, tuple(unknown), speed, why)
-    return found
+            seeds = _stacked(due[cell.key], list(due.values())) if stack else 1
+            seconds = training_time(due[cell.key], speed, seeds) / seeds
+        measuring = sum(costs[each] or 0.0 for each in results)
+        why = refused.get(network, "")
+        estimates[cell.key] = TimeEstimate(seconds, measuring, tuple(unknown), speed, why)
+    return estimates
 
 
-def duration(training: Training, speed: Speed, seeds: int = 1) -> float:
-    """Seconds of all steps and all tests of so many seeds that are trained in one step.
+def _stacked(training: Training, trainings: Sequence[Training]) -> int:
+    """How many trainings share their steps with this one, which is among them."""
+    if training.follows:
+        return 1
+    alone = replace(training, seed=0)
+    return min(STACK, sum(replace(each, seed=0) == alone for each in trainings))
 
-    More seeds than the speed was measured with take longer in proportion, fewer take no less: careful on both sides.
+
+def training_time(training: Training, speed: Speed, seeds: int = 1) -> float:
+    """Seconds of all steps and tests of so many seeds that share their steps.
+
+    More seeds than the speed was measured with take longer in proportion; fewer take no less.
     """
     recipe, (count, tested) = training.recipe, _counts(training.images)
     steps, batch = steps_of(count, recipe)
-    whole = schedule(recipe, steps)
-    tests = 0 if recipe.objective == "masked" else 2 + (whole.epochs - 1) // recipe.test_every
+    course = schedule(recipe, steps)
+    tests = 0 if recipe.objective == "masked" else 2 + (course.epochs - 1) // recipe.test_every
     longer = max(1.0, seeds / speed.seeds)
-    return speed.start + longer * (whole.steps * batch + FORWARD * tests * tested) / speed.rate
+    return speed.start + longer * (course.steps * batch + FORWARD * tests * tested) / speed.rate
 
 
-def network(training: Training, count: int) -> str:
-    """What trainings have in common whose steps take the same time."""
-    taught = training.teacher.model if training.teacher else None
-    return _network(
-        training.model, training.recipe.to_json(), count, training.images.image, taught is not None
-    )
+def network_key(training: Training, count: int) -> str:
+    """Text that trainings share whose steps take the same time."""
+    recipe, taught = training.recipe.to_json(), training.teacher is not None
+    return _network_key(training.model, recipe, count, training.images.image, taught)
 
 
-def _network(model: str, recipe: Mapping[str, Any], count: int, image: Any, taught: bool) -> str:
-    said = {name: recipe[name] for name in COSTS}
-    return json.dumps([model, min(count, recipe["batch"]), image, taught, said], sort_keys=True)
+def _network_key(
+    model: str, recipe: Mapping[str, Any], count: int, image: Any, taught: bool
+) -> str:
+    options = {name: recipe[name] for name in COSTS}
+    return json.dumps([model, min(count, recipe["batch"]), image, taught, options], sort_keys=True)
 
 
-def finished(root: Path, device: torch.device) -> dict[str, Speed]:
-    """Of every network that has been trained in this folder, on such a device."""
+def finished_speeds(root: Path, device: torch.device) -> dict[str, Speed]:
+    """The throughput of every network that was trained in this folder on such a device."""
     here = prepare.environment(device)["device"]
-    found: dict[str, list[Speed]] = {}
+    speeds: dict[str, list[Speed]] = {}
     for folder in sorted((root / TRAININGS).glob("*")):
         try:
             run = Run(folder)
@@ -181,22 +179,19 @@ def finished(root: Path, device: torch.device) -> dict[str, Speed]:
             environment = read_json(folder / "environment.json")
             if not epochs or environment["device"] != here:
                 continue
-            together = len(environment.get("stacked_seeds", [0]))
-            said = run.identity
-            model = next(
-                said["model"][how]["name"] for how in ("build", "load") if how in said["model"]
-            )
-            image = said["data"]["image"][0]
-            name = _network(
-                model, said["recipe"], said["data"]["images"], image, said["teacher"] is not None
-            )
+            seeds = len(environment.get("stacked_seeds", [0]))
+            model, data = run.identity["model"], run.identity["data"]
+            name = next(model[how]["name"] for how in ("build", "load") if how in model)
+            taught = run.identity["teacher"] is not None
+            recipe, side = run.identity["recipe"], data["image"][0]
+            network = _network_key(name, recipe, data["images"], side, taught)
         except (OSError, ValueError, KeyError, StopIteration, VitreousError):
             continue  # half deleted, or being written
-        found.setdefault(name, []).append(replace(_recorded(epochs), seeds=together))
-    return {name: _mean(speeds) for name, speeds in found.items()}
+        speeds.setdefault(network, []).append(replace(_recorded_speed(epochs), seeds=seeds))
+    return {network: _mean_speed(each) for network, each in speeds.items()}
 
 
-def _mean(speeds: Sequence[Speed]) -> Speed:
+def _mean_speed(speeds: Sequence[Speed]) -> Speed:
     """The mean speed of those finished trainings that shared their steps with the most others."""
     most = max(each.seeds for each in speeds)
     same = [each for each in speeds if each.seeds == most]
@@ -204,20 +199,20 @@ def _mean(speeds: Sequence[Speed]) -> Speed:
     return Speed(rate, fmean(each.start for each in same), finished=True, seeds=most)
 
 
-def _recorded(epochs: Sequence[Mapping[str, Any]]) -> Speed:
-    """The first epoch may have had to compile."""
+def _recorded_speed(epochs: Sequence[Mapping[str, Any]]) -> Speed:
+    """The speed of a training from its records. Its first epoch may include compiling."""
     first, *rest = epochs
     rate = median(each["images_per_second"] for each in rest or epochs)
     return Speed(rate, max(0.0, first["seconds"] * (1 - first["images_per_second"] / rate)))
 
 
-def measured(training: Training, device: torch.device) -> Speed:
-    """A few steps after one that does not count; of a smaller batch where a whole one would take too long."""
-    whole = min(_counts(training.images)[0], training.recipe.batch)
-    step = _Steps(training, min(TRIED, whole), device)
+def measure_speed(training: Training, device: torch.device) -> Speed:
+    """Time a few steps after a first one; of a smaller batch where the recipe's takes too long."""
+    full = min(_counts(training.images)[0], training.recipe.batch)
+    step = _Steps(training, min(TRIED, full), device)
     step.seconds()
     affordable = int(BUDGET / 4 / step.seconds() * step.batch)
-    if (batch := min(whole, max(TRIED, affordable))) != step.batch:
+    if (batch := min(full, max(TRIED, affordable))) != step.batch:
         step = _Steps(training, batch, device)
         step.seconds()
     began, taken = perf_counter(), [step.seconds()]
@@ -231,9 +226,8 @@ class _Steps:
 
     def __init__(self, training: Training, batch: int, device: torch.device) -> None:
         side, self.batch, self.device = training.images.image or 32, batch, device
-        noise = torch.randint(
-            256, (batch, 3, side, side), generator=torch.Generator().manual_seed(0)
-        ).to(torch.uint8)
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randint(256, (batch, 3, side, side), generator=generator).to(torch.uint8)
         labels, classes = torch.arange(batch) % 10, tuple("0123456789")
         data = Dataset(noise, labels, classes, training.images.name)
         recipe = training.recipe.but(head="keep", batch=batch)
@@ -247,7 +241,7 @@ class _Steps:
         self.number = 0
 
     def seconds(self) -> float:
-        """Of the next step."""
+        """Make the next step, and return its seconds."""
         began = perf_counter()
         with torch.random.fork_rng(devices=[]):
             self.trainer.step(self.number, self.rows, 0.0)
@@ -260,9 +254,9 @@ def _built(name: str, data: Dataset, recipe: Recipe) -> torch.nn.Module:
     return prepare.prepare_model(name, data, recipe, 0, pretrained=False)[0]
 
 
-def asked(root: Path) -> dict[tuple[str, str], float]:
-    """Seconds of every question, by model and, under '', of all models together."""
-    found: dict[tuple[str, str], list[float]] = {}
+def measuring_times(root: Path) -> dict[tuple[str, str], float]:
+    """Mean seconds of every result, by model and result; under the model '', of all models."""
+    times: dict[tuple[str, str], list[float]] = {}
     for path in sorted((root / EXHIBITS).glob(f"*/{INDEX}")):
         try:
             index = read_exhibit(path.parent)
@@ -271,21 +265,20 @@ def asked(root: Path) -> dict[tuple[str, str], float]:
             continue  # half deleted, or damaged
         for name, value in seconds.items():
             for whose in (model, ""):
-                found.setdefault((whose, name), []).append(float(value))
-    return {key: fmean(values) for key, values in found.items()}
+                times.setdefault((whose, name), []).append(float(value))
+    return {key: fmean(values) for key, values in times.items()}
 
 
 def makespan(cells: Sequence[Cell], seconds: Mapping[str, float], workers: int) -> float:
-    """When the last cell is done, if each worker always takes the first that waits for nothing."""
+    """Seconds until the last cell is done, if a free worker takes the first cell that can run."""
     waiting = [cell for cell in cells if cell.key in seconds]
     busy: list[tuple[float, str]] = []
     now = 0.0
     running: set[str] = set()
     while waiting or busy:
-        open_ = {cell.key for cell in waiting} | running
-        for cell in [cell for cell in waiting if not open_ & set(cell.follows)][
-            : workers - len(busy)
-        ]:
+        undone = {cell.key for cell in waiting} | running
+        ready = [cell for cell in waiting if not undone & set(cell.follows)]
+        for cell in ready[: workers - len(busy)]:
             heapq.heappush(busy, (now + seconds[cell.key], cell.key))
             running.add(cell.key)
             waiting.remove(cell)
@@ -296,16 +289,21 @@ def makespan(cells: Sequence[Cell], seconds: Mapping[str, float], workers: int) 
 
 @cache
 def _counts(images: Images) -> tuple[int, int]:
-    """Training and test images."""
-    train = images.size or _loaded(images.name, "train", images.image)
-    test = images.test_size or _loaded(images.name, "test", images.image)
+    """The numbers of training and of test images."""
+    train = images.size or len(_load(images.name, "train", images.image))
+    test = images.test_size or len(_load(images.name, "test", images.image))
     share = (1 - images.held_out) * (1 - images.fraction if images.rest else images.fraction)
     return max(1, round(train * share)), test
 
 
-@cache
-def _loaded(name: str, split: str, image: int | None) -> int:
-    return len(load(name, split=split, image=image))
+def count_classes(name: str) -> int:
+    """The number of classes of a data set."""
+    return len(_load(name, "test", None).classes)
+
+
+@lru_cache(maxsize=2)
+def _load(name: str, split: str, image: int | None) -> Dataset:
+    return load(name, split=split, image=image)
 
 
 @contextmanager

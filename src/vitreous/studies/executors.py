@@ -1,10 +1,10 @@
-"""Who does the cells, if not this process alone: several on this machine, or the machines of a Ray cluster.
+"""Running cells in several processes of this machine, or on the machines of a Ray cluster.
 
-The study's folder is all they share, and all that is known of progress. Processes on one machine need no master: each
-goes through the same list, takes the cells whose lock it gets, and waits for those of the others. A cluster has one,
-the driver, which sends a cell when those it follows are done, and knows nothing that is not in the folder. Either way a
-worker that dies costs the cell it was at, which another takes up; and the same command a second time, here or on
-another machine that sees the folder, helps.
+They share the study's folder, which is the only record of progress. Processes on one machine need
+no driver: each goes through the same list, runs the cells whose lock it gets, and waits for the
+others. A cluster has a driver, which sends a cell when those it follows are done, and knows nothing
+that is not in the folder. Either way, the cell of a worker that dies is run by another worker, and
+the same command in a second terminal, here or on a machine that shares the folder, helps.
 """
 
 from __future__ import annotations
@@ -32,48 +32,48 @@ from vitreous.studies.running import (
     NO_LIMITS,
     WAIT,
     Limits,
+    OnState,
     Report,
     State,
-    Told,
-    attempt,
-    begin,
-    enter,
-    lock,
-    locked,
-    note,
-    share,
-    silent,
-    unmet,
+    attempt_cell,
+    enter_outcome,
+    failed_dependency,
+    ignore_state,
+    lock_path,
+    note_failure,
+    retry_order,
+    share_cells,
+    try_lock,
 )
 from vitreous.studies.scales import Scale
 
 DEATHS = 3
-"""How often a cell whose worker died is given to another, before it counts as failed."""
+"""How often a cell whose worker died is sent again, before it counts as failed."""
 GRACE = 5.0
-"""Seconds that workers have to save what they are at, when they are asked to stop."""
+"""Seconds that workers have to save their state when they are stopped."""
 OBJECTS = 80 << 20
-"""Bytes of a local cluster's store: nothing large goes through it."""
+"""Bytes of a local cluster's object store, through which nothing large goes."""
 
 
-def usual(device: str) -> int:
-    """Workers that this machine has room for: one for each GPU if the cells go there, otherwise one for each core."""
+def default_workers(device: str) -> int:
+    """The default number of workers: one per GPU that cells can use, otherwise one per core."""
     gpus = _gpus_here(device)
     if gpus or choose_device(device).type != "cpu":
         return gpus or 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def processes(
+def run_processes(
     cells: Sequence[Cell],
     root: Path,
     scale: Scale,
     device: str,
-    told: Told,
+    on_state: OnState,
     limits: Limits = NO_LIMITS,
     workers: int = 1,
 ) -> Report:
-    """So many workers, each with a GPU of its own where there are GPUs; this is the first, and tells how it goes."""
-    cells = begin(cells, root)
+    """Run cells in so many processes, the GPUs in turn; this process is the first of them."""
+    cells = retry_order(cells, root)
     context = multiprocessing.get_context("spawn")
     helpers = [
         context.Process(
@@ -84,7 +84,7 @@ def processes(
     for helper in helpers:
         helper.start()
     try:
-        return share(cells, root, scale, _device(device, 0), told, limits)
+        return share_cells(cells, root, scale, _device(device, 0), on_state, limits)
     finally:
         for helper in helpers:
             helper.terminate()
@@ -93,14 +93,14 @@ def processes(
 
 
 def _help(cells: Sequence[Cell], root: Path, scale: Scale, device: str, limits: Limits) -> None:
-    """What stops a helper it keeps to itself: the first process finds its cell undone and says what there is to say."""
+    """Run cells in a helper. Its errors are not shown: the first process meets the cell again."""
     end_with_parent()
     with contextlib.suppress(KeyboardInterrupt, VitreousError):
-        share(cells, root, scale, device, silent, limits)
+        share_cells(cells, root, scale, device, ignore_state, limits)
 
 
 def end_with_parent() -> None:
-    """Let this process end when the one that began it does, however that ends: a training saves its state first."""
+    """End this process when its parent ends, however that happens; a training saves its state."""
     parent = multiprocessing.parent_process()
     if parent is None:
         return
@@ -123,36 +123,42 @@ def _gpus_here(device: str) -> int:
     return torch.cuda.device_count() if device in ("auto", "cuda") else 0
 
 
-def cluster(
-    cells: Sequence[Cell], root: Path, scale: Scale, device: str = "auto", told: Told = silent,
-    limits: Limits = NO_LIMITS, workers: int = 1, address: str | None = None,
-) -> Report:  # fmt: skip
-    """On a Ray cluster: the one at `address`, or one of this machine's with so many CPUs that ends with the study.
+def run_cluster(
+    cells: Sequence[Cell],
+    root: Path,
+    scale: Scale,
+    device: str = "auto",
+    on_state: OnState = ignore_state,
+    limits: Limits = NO_LIMITS,
+    workers: int = 1,
+    address: str | None = None,
+) -> Report:
+    """Run cells on a Ray cluster: the one at `address`, or one of this machine with so many CPUs.
 
-    A cell takes a GPU where the cluster has GPUs and a CPU otherwise. All machines have this version of Vitreous and
-    see the study's folder, and the images, at the same place.
+    A cell takes a GPU where the cluster has GPUs, and a CPU otherwise. All machines need this
+    version of Vitreous, and the study's folder and the images at the same place.
     """
     if limits.deadline < inf:
         raise VitreousError(
             "A limit of time holds on one machine only: leave out --until or --executor ray."
         )
     root = root.expanduser().resolve()
-    cells = begin(cells, root)
+    cells = retry_order(cells, root)
     for cell in cells:
-        with locked(lock(cell, root)):
-            pass  # the file is there now, by which workers know the folder
+        with try_lock(lock_path(cell, root)):
+            pass  # creates the file by which workers recognise the folder
     with _connected(address, workers) as ray:
         gpus = _gpus(ray, device)
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=0)(_task)
         here = os.getcwd()
         return Dispatch(
-            ray, cells, told, lambda cell: task.remote(cell, root, scale, device, here), root
+            ray, cells, on_state, lambda cell: task.remote(cell, root, scale, device, here), root
         ).follow()
 
 
 @contextlib.contextmanager
 def _connected(address: str | None, workers: int) -> Iterator[Any]:
-    """Ray, without a word on the terminal."""
+    """Connect to Ray, without its messages on the terminal."""
     try:
         import ray
     except ImportError:
@@ -192,7 +198,7 @@ def _connected(address: str | None, workers: int) -> Iterator[Any]:
 
 
 def _hush() -> None:
-    """Ray prints a paragraph about each worker that dies, and has no option against it; the study says it itself."""
+    """Silence what Ray prints about workers that die, for which it has no option."""
     with contextlib.suppress(ImportError):
         from ray._private import worker
 
@@ -200,14 +206,14 @@ def _hush() -> None:
 
 
 def _knock(address: str | None) -> None:
-    """Whether anybody is there: Ray itself would try for minutes."""
+    """Raise an error if nothing listens at the address: Ray itself would try for minutes."""
     if address not in (None, "auto"):
         host, _, port = address.rpartition(":")
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _gpus(ray: Any, device: str) -> int:
-    """How many of them a cell takes."""
+    """The number of GPUs that a cell takes."""
     if ":" in device:
         raise VitreousError(
             f"Ray gives each cell a GPU, so {device!r} cannot be asked for; say auto, cuda or cpu."
@@ -221,34 +227,39 @@ def _gpus(ray: Any, device: str) -> int:
 
 
 def _task(cell: Cell, root: Path, scale: Scale, device: str, directory: str) -> tuple[State, str]:
-    """What a worker does, in the directory where the study was begun, because names of images may count from there."""
-    if not lock(cell, root).is_file():
+    """Run a cell on a worker, in the study's directory: names of images may be relative to it."""
+    if not lock_path(cell, root).is_file():
         raise VitreousError(
             f"{socket.gethostname()} does not see the study's folder {str(root)!r}."
         )
     with contextlib.suppress(OSError):
         os.chdir(directory)
-    return attempt(cell, root, scale, device)
+    return attempt_cell(cell, root, scale, device)
 
 
 class Dispatch:
-    """Cells on their way through a cluster."""
+    """Sends cells to a cluster and collects their outcomes."""
 
     def __init__(
-        self, ray: Any, cells: Sequence[Cell], told: Told, send: Callable[[Cell], Any], root: Path
+        self,
+        ray: Any,
+        cells: Sequence[Cell],
+        on_state: OnState,
+        send: Callable[[Cell], Any],
+        root: Path,
     ) -> None:
-        self.ray, self.told, self.send, self.root = ray, told, send, root
+        self.ray, self.on_state, self.send, self.root = ray, on_state, send, root
         self.ours = {cell.key for cell in cells}
         self.waiting = {cell.key: cell for cell in cells}
         self.held: dict[str, Cell] = {}
-        """Another process is at them, so they are sent again after a while."""
+        """Cells that another process runs; they are sent again after a while."""
         self.out: dict[Any, Cell] = {}
         self.deaths = Counter[str]()
         self.report = Report([], {})
         self.shown = ""
 
     def follow(self) -> Report:
-        """Until each is done or has failed. Whatever ends this early, workers save what they are at."""
+        """Run until each cell is done or has failed; if interrupted, workers save their state."""
         try:
             while self.waiting or self.held or self.out:
                 self.dispatch()
@@ -259,18 +270,18 @@ class Dispatch:
         return self.report
 
     def dispatch(self) -> None:
-        """Send what waits for nothing any more."""
+        """Send the cells that follow only cells that are done."""
         for cell in list(self.waiting.values()):
-            if why := unmet(cell, self.report):
-                enter(self.report, self.waiting.pop(cell.key), "failed", why, self.told)
+            if why := failed_dependency(cell, self.report):
+                enter_outcome(self.report, self.waiting.pop(cell.key), "failed", why, self.on_state)
             elif not any(key in self.ours and key not in self.report.done for key in cell.follows):
                 self.out[self.send(cell)] = self.waiting.pop(cell.key)
         if self.out and (oldest := next(iter(self.out.values()))).key != self.shown:
             self.shown = oldest.key
-            self.told(oldest, "begun")
+            self.on_state(oldest, "begun")
 
     def collect(self) -> None:
-        """What has come back, or what is held, if nothing came for a while."""
+        """Take the outcomes that have arrived; if none has, queue the held cells again."""
         ready = []
         if self.out:
             ready, _ = self.ray.wait(list(self.out), timeout=WAIT)
@@ -283,21 +294,21 @@ class Dispatch:
             self.settle(self.out.pop(reference), reference)
 
     def settle(self, cell: Cell, reference: Any) -> None:
-        """Into the report, or on its way again."""
+        """Enter the outcome of a cell into the report, or queue the cell again."""
         errors = self.ray.exceptions
         try:
             state, why = self.ray.get(reference)
         except errors.RayTaskError as error:  # `attempt` lets no failure of a cell through
             raise VitreousError(
-                f"A worker of the cluster could not begin: {_last(error)} All machines need this version of Vitreous, "
-                f"and see {str(self.root)!r} at the same place."
+                f"A worker of the cluster could not begin: {_last(error)} All machines need this "
+                f"version of Vitreous, and see {str(self.root)!r} at the same place."
             ) from error
         except errors.RayError as error:  # the worker is gone, or its machine
             self.deaths[cell.key] += 1
             if self.deaths[cell.key] <= DEATHS:
                 self.waiting[cell.key] = cell
                 return
-            why = note(
+            why = note_failure(
                 cell,
                 self.root,
                 f"Its worker died {self.deaths[cell.key]} times. {_last(error)}",
@@ -307,10 +318,10 @@ class Dispatch:
         if state == "held":
             self.held[cell.key] = cell
         else:
-            enter(self.report, cell, state, why, self.told)
+            enter_outcome(self.report, cell, state, why, self.on_state)
 
     def stop(self) -> None:
-        """Ask workers to stop: a training saves its state."""
+        """Stop the workers; a training saves its state."""
         for reference in self.out:
             self.ray.cancel(reference)
         if self.out:
@@ -318,6 +329,6 @@ class Dispatch:
 
 
 def _last(error: Exception) -> str:
-    """What an error of Ray comes down to, as one line."""
+    """The cause of an error of Ray, in one line."""
     cause = getattr(error, "cause", None) or error
     return f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"

@@ -1,5 +1,8 @@
-"""Results of a trained model for claims to read: what a claim asks for by name is measured by the probe or analysis of
-that name, and put into a folder with an index that is written last. Results that are there are not measured again.
+"""Results of trained networks for claims to read.
+
+A result is measured by the probe or the analysis of its name, and saved in the folder of its
+evidence item. The index of the folder names a result after it has been saved, and a result that the
+index names is not measured again.
 """
 
 from __future__ import annotations
@@ -30,92 +33,81 @@ from vitreous.models.loading import model_of_run
 from vitreous.models.positions import Learned1d
 from vitreous.results import Column, Result
 from vitreous.results.files import is_intact
+from vitreous.results.replicates import Replicates
 from vitreous.storage.atomic_files import explain_write_errors, read_json, write_json
 from vitreous.storage.fingerprints import checksum
 from vitreous.storage.locks import Busy, hold_lock
 from vitreous.storage.run_folder import Run
 from vitreous.studies.identities import identities
-from vitreous.studies.plan import Sitting
+from vitreous.studies.plan import PlannedItem
 from vitreous.studies.scales import Scale
 from vitreous.studies.training import Images, Training
 from vitreous.training.adapt import adapt
 
 TRAININGS, STUDY = "trainings", "study.json"
 PASS = 2560
-"""Test images of a pass, unless a scale says otherwise: as many as the papers compare representations on."""
-EVERY = ("accuracy", "calibration")
-"""Asked on all test images."""
+"""Test images of a probe's pass, unless a scale says otherwise: the number of Raghu et al. 2021."""
+ALL_IMAGES = ("accuracy", "calibration")
+"""Probes of all test images."""
 
 
-def folder(sitting: Sitting, root: Path) -> Path:
-    """Where its results are: named after what they depend on."""
-    trained = [
-        each.training.key
-        for each in (sitting, sitting.beside)
-        if each is not None and each.training
-    ]
-    return root / EXHIBITS / checksum([describe_facts(sitting.facts), trained])[:12]
+def evidence_folder(item: PlannedItem, root: Path) -> Path:
+    """The folder of an item's results, named after the facts and trainings they depend on."""
+    both = [each for each in (item, item.beside) if each is not None]
+    keys = [each.training.key for each in both if each.training]
+    return root / EXHIBITS / checksum([describe_facts(item.facts), keys])[:12]
 
 
-def missing(sitting: Sitting, root: Path) -> list[str]:
-    """What is still to be measured: a result counts from when the index names it, which is written after it."""
-    home = folder(sitting, root)
+def missing_results(item: PlannedItem, root: Path) -> list[str]:
+    """The results of an item that the index of its folder does not name, or that are damaged."""
+    home = evidence_folder(item, root)
     index = _index(home)
     sums = index.get("checksums", {})
-    there = {
-        name
-        for name in index.get("results", {})
-        if is_intact(home / f"{name}.json", sums.get(name))
-    }
-    return [
-        name
-        for name in sitting.results
-        if name not in there and name not in index.get("left_out", {})
-    ]
+    measured = index.get("results", {})
+    there = {name for name in measured if is_intact(home / f"{name}.json", sums.get(name))}
+    there |= index.get("left_out", {}).keys()
+    return [name for name in item.results if name not in there]
 
 
 def _index(home: Path) -> dict[str, Any]:
-    """What was written of it; nothing, if that is damaged."""
+    """The index of a folder; empty if there is none or it is damaged."""
     try:
         return read_exhibit(home)
     except VitreousError:
         return {}
 
 
-def measure(sitting: Sitting, root: Path, scale: Scale, device: str = "auto") -> Path:
-    """Measure what is missing, and return the folder that holds the results and their index."""
-    for names in groups(missing(sitting, root), scale):
-        measure_group(sitting, names, root, scale, device)
-    return folder(sitting, root)
+def measure_item(item: PlannedItem, root: Path, scale: Scale, device: str = "auto") -> Path:
+    """Measure the results that are missing, and return the folder that holds them."""
+    for names in measured_together(missing_results(item, root), scale):
+        measure_group(item, names, root, scale, device)
+    return evidence_folder(item, root)
 
 
-def groups(names: Sequence[str], scale: Scale) -> list[tuple[str, ...]]:
+def measured_together(names: Sequence[str], scale: Scale) -> list[tuple[str, ...]]:
     """Split results into those measured together: the record of the training, the probes of one
     pass over as many images, and each analysis by itself."""
-    found: list[tuple[str, ...]] = [
-        (name,) for name in ("identities", "training", "trajectory") if name in names
-    ]
+    first = [name for name in ("identities", "training", "trajectory") if name in names]
     passes: dict[int | None, list[str]] = {}
     for name in names:
         if name in probes.names():
             passes.setdefault(_limit(name, scale), []).append(name)
-    found += [tuple(each) for each in passes.values()]
-    many = [name for name in names if name in analyses.names() and name != "trajectory"]
-    return [*found, *((name,) for name in many)]
+    last = [name for name in names if name in analyses.names() and name not in first]
+    return [(name,) for name in first] + [*map(tuple, passes.values())] + [(n,) for n in last]
 
 
 def _limit(name: str, scale: Scale) -> int | None:
     """Return the number of images of a probe's pass; None for all."""
-    return None if name in EVERY else scale.counts.get(name, PASS)
+    return None if name in ALL_IMAGES else scale.counts.get(name, PASS)
 
 
 def measure_group(
-    sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, device: str = "auto"
+    item: PlannedItem, names: Sequence[str], root: Path, scale: Scale, device: str = "auto"
 ) -> None:
     """Measure results of one group (see `groups`), save them, and enter them into the index."""
     began = perf_counter()
-    inspection = _measured(sitting, names, root, scale, device)
-    home = folder(sitting, root)
+    inspection = _measured(item, names, root, scale, device)
+    home = evidence_folder(item, root)
     for result in inspection.values():
         result.save(home)
     taken = (perf_counter() - began) / max(1, len(inspection))
@@ -137,10 +129,10 @@ def measure_group(
         index = {
             "key": home.name,
             "study": _study(root),
-            "training": "" if sitting.training is None else sitting.training.key,
-            "facts": dict(sitting.facts),
-            "name": "" if sitting.training is None else sitting.name,
-            "other": sitting.beside.name if sitting.beside else "",
+            "training": "" if item.training is None else item.training.key,
+            "facts": dict(item.facts),
+            "name": "" if item.training is None else item.name,
+            "other": item.beside.name if item.beside else "",
             "classes": max(known.get("classes", 0), *classes, 0),
             "results": kept | new,
             "checksums": {name: sums[name] for name in kept if name in sums}
@@ -154,17 +146,19 @@ def measure_group(
 @contextlib.contextmanager
 def _index_lock(home: Path, root: Path) -> Iterator[None]:
     """Hold the lock of an index, waiting for another process that is writing it."""
-    while True:
-        try:
-            with hold_lock(root / "locks" / f"{home.name}.index.lock", "writing an index"):
-                yield
-            return
-        except Busy:
-            sleep(0.05)
+    with contextlib.ExitStack() as stack:
+        while True:
+            try:
+                path = root / "locks" / f"{home.name}.index.lock"
+                stack.enter_context(hold_lock(path, "writing an index"))
+                break
+            except Busy:
+                sleep(0.05)
+        yield
 
 
 def _study(root: Path) -> dict[str, Any]:
-    """What all studies in the folder have in common, so that it can be told without `study.json`."""
+    """The settings of the studies in the folder, which each index repeats."""
     try:
         return read_json(root / STUDY)
     except VitreousError:
@@ -172,89 +166,91 @@ def _study(root: Path) -> dict[str, Any]:
 
 
 def _measured(
-    sitting: Sitting, names: Sequence[str], root: Path, scale: Scale, device: str
+    item: PlannedItem, names: Sequence[str], root: Path, scale: Scale, device: str
 ) -> Inspection:
     """Measure the results of one group."""
-    if sitting.training is None:
+    if item.training is None:
         return Inspection({"identities": identities()})
-    run = Run(root / TRAININGS / sitting.training.key)
+    run = Run(root / TRAININGS / item.training.key)
     if "training" in names:
-        return Inspection({"training": record(run, sitting.name)})
-    given, side = sitting.training.images, sitting.facts.get("resolution")
-    held_out = sitting.facts.get("measured") == "held_out"
-    test = images(given, "held_out" if held_out else "test", side)
+        return Inspection({"training": training_result(run, item.name)})
+    given, side = item.training.images, item.facts.get("resolution")
+    held_out = item.facts.get("measured") == "held_out"
+    test = load_split(given, "held_out" if held_out else "test", side)
     if "trajectory" in names:
-        way = analyse(f"run:{run.folder}", test, "trajectory", device=device)["trajectory"]
-        return Inspection({"trajectory": replace(way, table=way.table.assign(model=sitting.name))})
-    both = [each for each in (sitting, sitting.beside) if each is not None]
+        path = analyse(f"run:{run.folder}", test, "trajectory", device=device)["trajectory"]
+        return Inspection({"trajectory": replace(path, table=path.table.assign(model=item.name))})
+    both = [each for each in (item, item.beside) if each is not None]
     models = {each.name: _model(each, root, test) for each in both}
     if names[0] in probes.names():
-        asked = {name: scale.asks.get(name, {}) for name in names}
-        return inspect(models, test, asked, limit=_limit(names[0], scale), device=device)
+        options = {name: scale.asks.get(name, {}) for name in names}
+        return inspect(models, test, options, limit=_limit(names[0], scale), device=device)
     (name,) = names
-    shown = {
-        "train": images(given, "train", side),
-        "test": _conflicting(sitting) if name == "cue_conflict" else test,
+    splits = {
+        "train": load_split(given, "train", side),
+        "test": _conflicting(item) if name == "cue_conflict" else test,
     }
     limit = scale.counts.get(name)
-    ways = [
-        analyse(models, shown, {name: options}, limit=limit, device=device)
-        for options in _ways(sitting, name, scale)
+    parts = [
+        analyse(models, splits, {name: options}, limit=limit, device=device)
+        for options in _options(item, name, scale)
     ]
-    return _joined(name, ways)
+    return _joined(name, parts)
 
 
-def _ways(sitting: Sitting, name: str, scale: Scale) -> list[dict[str, Any]]:
-    """Options of an analysis; several, where one model is asked in several ways."""
-    model = str(sitting.facts["model"])
+def _options(item: PlannedItem, name: str, scale: Scale) -> list[dict[str, Any]]:
+    """Options of an analysis; several, where it is run several times on one network."""
+    model = str(item.facts["model"])
     given = dict(scale.asks.get(name, {}))
     if name == "lesion":
         return [{"what": what} for what in given.get(model, ("units",))]
-    if name == "linear_probe" and model in scale.last and "size" not in sitting.facts:
+    if name == "linear_probe" and model in scale.last and "size" not in item.facts:
         given["positions"] = (scale.last[model],)
-    if name == "similarity_to" and sitting.beside is not None:
-        given["to"] = sitting.beside.name
-    if name == "hessian" and (
-        sitting.facts.get("measured") == "clean" or sitting.facts.get("augment") == "none"
-    ):
-        given |= {"stream": "clean"}
+    if name == "similarity_to" and item.beside is not None:
+        given["to"] = item.beside.name
+    clean = item.facts.get("measured") == "clean" or item.facts.get("augment") == "none"
+    if name == "hessian" and clean:
+        given["stream"] = "clean"
     return [given]
 
 
-def _joined(name: str, ways: Sequence[Inspection]) -> Inspection:
-    """Several answers to one question as one, without doubled rows."""
-    answers = [each[name] for each in ways if name in each]
-    if len(ways) == 1 or not answers:
-        return ways[0]
-    table = pd.concat([each.table for each in answers], ignore_index=True).drop_duplicates(
-        ignore_index=True
-    )
-    return Inspection({name: replace(answers[0], table=table, views=())})
+def _joined(name: str, parts: Sequence[Inspection]) -> Inspection:
+    """One result from several with other options, without duplicate rows."""
+    results = [each[name] for each in parts if name in each]
+    if len(parts) == 1 or not results:
+        return parts[0]
+    table = pd.concat([each.table for each in results], ignore_index=True)
+    kept = ~table.duplicated()
+    replicates = {
+        column: Replicates.joined([each.replicates[column] for each in results]).take(kept)
+        for column in results[0].replicates
+    }
+    table = table[kept].reset_index(drop=True)
+    return Inspection({name: replace(results[0], table=table, views=(), replicates=replicates)})
 
 
-def _model(sitting: Sitting, root: Path, test: Dataset) -> nn.Module:
-    """At its moment; at another resolution than it was trained at, if that is what is asked."""
-    assert sitting.training is not None
-    run = Run(root / TRAININGS / sitting.training.key)
-    model = model_of_run(run, sitting.moment)
-    side = sitting.facts.get("resolution")
-    if side is None or side == sitting.training.images.image:
+def _model(item: PlannedItem, root: Path, test: Dataset) -> nn.Module:
+    """The network at its checkpoint, resized where its facts name another resolution."""
+    assert item.training is not None
+    run = Run(root / TRAININGS / item.training.key)
+    model = model_of_run(run, item.checkpoint)
+    side = item.facts.get("resolution")
+    if side is None or side == item.training.images.image:
         return model
     larger = adapt(model, classes=len(test.classes), image=int(side), head="keep")
-    if "embedding" in sitting.facts:
-        _displace(larger, model, str(sitting.facts["embedding"]))
+    if "embedding" in item.facts:
+        _displace(larger, model, str(item.facts["embedding"]))
     return larger
 
 
 @torch.no_grad()
 def _displace(larger: nn.Module, model: nn.Module, how: str) -> None:
-    """Positions that were not interpolated: the old ones in the order of tokens and none for the rest ('truncated'), or
-    drawn as for a new model ('random'); the class token keeps its own."""
+    """Replace interpolated positions: by the old ones in the order of tokens and zeros for the rest
+    ('truncated'), or by random ones ('random'). The class token keeps its own."""
     generator = torch.Generator().manual_seed(0)
-    olds = (each for each in model.modules() if isinstance(each, Learned1d))
-    for new, old in zip(
-        (each for each in larger.modules() if isinstance(each, Learned1d)), olds, strict=True
-    ):
+    news = [each for each in larger.modules() if isinstance(each, Learned1d)]
+    olds = [each for each in model.modules() if isinstance(each, Learned1d)]
+    for new, old in zip(news, olds, strict=True):
         rows = torch.randn(new.table.shape, generator=generator) * 0.02
         if how == "truncated":
             rows.zero_()
@@ -265,14 +261,13 @@ def _displace(larger: nn.Module, model: nn.Module, how: str) -> None:
 
 
 @lru_cache(maxsize=2)
-def images(given: Images, split: str, side: int | None = None) -> Dataset:
-    """Of a training: its share of the training images, those `held_out` of them, or the test images; at another
-    resolution if one is given."""
+def load_split(given: Images, split: str, side: int | None = None) -> Dataset:
+    """Load images of a training: its share of the training images ('train'), those that are held
+    out of them ('held_out'), or the test images ('test'). `side` is their size where it differs."""
+    image = side or given.image
     if split == "test":
-        return load_images(
-            given.name, split="test", size=given.test_size, image=side or given.image
-        )
-    data = load_images(given.name, split="train", size=given.size, image=side or given.image)
+        return load_images(given.name, split="test", size=given.test_size, image=image)
+    data = load_images(given.name, split="train", size=given.size, image=image)
     if given.held_out:
         data, held = split_off(data, given.held_out)
         if split == "held_out":
@@ -282,15 +277,15 @@ def images(given: Images, split: str, side: int | None = None) -> Dataset:
     return split_off(data, given.fraction)[0] if given.rest else fraction(data, given.fraction)
 
 
-def _conflicting(sitting: Sitting) -> Dataset:
-    """Test images on which the cues disagree that agreed in training."""
-    assert sitting.training is not None
-    given = sitting.training.images
-    return images(replace(given, name=given.name.replace("cues", "conflict")), "test")
+def _conflicting(item: PlannedItem) -> Dataset:
+    """Test images whose cues disagree, where those of the training images agree."""
+    assert item.training is not None
+    given = item.training.images
+    return load_split(replace(given, name=given.name.replace("cues", "conflict")), "test")
 
 
-def record(run: Run, name: str) -> Result:
-    """The record of a training in long form: one row for each number of each epoch (A4.01, A4.19, A4.20)."""
+def training_result(run: Run, name: str) -> Result:
+    """The record of a training in long form: one row for each number of each epoch."""
     epochs = list(run.records())
     rows = [row for epoch in epochs for row in _rows(epoch)]
     rows += list(_amounts(epochs))
@@ -334,28 +329,27 @@ def _amounts(epochs: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _rows(epoch: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for measure, value in epoch.items():
-        if measure in ("epoch", "step", "seconds"):
+    """The numbers of one epoch's record; some are nested by reading, layer and head."""
+    for name, value in epoch.items():
+        if name in ("epoch", "step", "seconds"):
             continue
-        where = {"measure": {"gates": "gate"}.get(measure, measure), "epoch": epoch["epoch"]}
-        if (
-            measure == "gates"
-        ):  # by the paths of the layers that have them, which are the first ones
-            value = list(value.values())
-        for reading, found in value.items() if isinstance(value, Mapping) else (("", value),):
-            for layer, heads in enumerate(found) if isinstance(found, list) else ((-1, found),):
-                for head, number in enumerate(heads) if isinstance(heads, list) else ((-1, heads),):
+        measure, by_reading = name, value if isinstance(value, Mapping) else {"": value}
+        if name == "gates":  # by the paths of the layers that have them, which are the first ones
+            measure, by_reading = "gate", {"": list(value.values())}
+        for reading, layers in by_reading.items():
+            for layer, heads in _numbered(layers):
+                for head, number in _numbered(heads):
                     if isinstance(number, (int, float)):
-                        yield {
-                            **where,
-                            "reading": reading,
-                            "layer": layer,
-                            "head": head,
-                            "value": float(number),
-                        }
+                        place = {"reading": reading, "layer": layer, "head": head}
+                        row = {"measure": measure, "epoch": epoch["epoch"]}
+                        yield {**row, **place, "value": float(number)}
 
 
-def teacher(training: Training, root: Path) -> nn.Module:
-    """The trained model of another cell."""
-    run = Run(root / TRAININGS / training.key)
-    return model_of_run(run)
+def _numbered(value: Any) -> Iterator[tuple[int, Any]]:
+    """The entries of a list with their numbers; what is no list has the number -1."""
+    yield from enumerate(value) if isinstance(value, list) else [(-1, value)]
+
+
+def trained_model(training: Training, root: Path) -> nn.Module:
+    """The final network of a training."""
+    return model_of_run(Run(root / TRAININGS / training.key))

@@ -34,9 +34,9 @@ from vitreous.storage.atomic_files import (
 )
 from vitreous.storage.fingerprints import checksum
 from vitreous.storage.run_folder import Run
-from vitreous.studies.conduct import remember
+from vitreous.studies.conduct import check_settings
 from vitreous.studies.measuring import STUDY, TRAININGS
-from vitreous.studies.running import PACKED, trained
+from vitreous.studies.running import PACKED, is_trained
 
 RECORDS = ("recipe.json", "environment.json", "metrics.jsonl")
 TABLE = "trainings.csv"
@@ -59,7 +59,7 @@ class Packed:
 
 
 def pack_evidence(root: Path, out: Path, limit: int = LIMIT) -> Packed:
-    """Write the results and records of a study's folder into one archive, or several if it is large.
+    """Write the results and records of a study into one archive, or several if it is large.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def pack_evidence(root: Path, out: Path, limit: int = LIMIT) -> Packed:
     dropped: dict[str, str] = {}
     study = {STUDY: root / STUDY} if (root / STUDY).is_file() else {}
     units: list[tuple[dict[str, bytes], dict[str, bytes]]] = []
-    """What goes into one archive together: files that several archives may need, and files of its own."""
+    # what goes into one archive together: files that several archives need, and files of its own
     results = 0
     for home in sorted(path.parent for path in (root / EXHIBITS).glob(f"*/{INDEX}")):
         try:
@@ -179,7 +179,8 @@ def _write_archives(
         size = _size({**shared, **own})
         if size > limit - OVERHEAD:
             raise VitreousError(
-                f"{next(iter(own))!r} alone takes {size:,} bytes, and an archive has at most {limit:,}."
+                f"{next(iter(own))!r} alone takes {size:,} bytes, and an archive has at most "
+                f"{limit:,}."
             )
         if size > room:
             parts.append({})
@@ -231,14 +232,14 @@ def unpack_evidence(archives: Sequence[Path], root: Path) -> int:
         contents = _read_archive(archive)
         if STUDY in contents:
             settings = _from_json(contents[STUDY], archive)
-            remember(root, settings)
+            check_settings(root, settings)
         exhibits: dict[str, dict[str, bytes]] = {}
         for name, content in contents.items():
             kind, _, rest = name.partition("/")
             key, _, file = rest.partition("/")
             if kind == EXHIBITS:
                 exhibits.setdefault(key, {})[file] = content
-            elif kind == TRAININGS and not trained(key, root):
+            elif kind == TRAININGS and not is_trained(key, root):
                 _restore_record(root / TRAININGS / key, file, content)
         for key, files in exhibits.items():
             added += _restore_exhibit(root / EXHIBITS / key, files, archive)

@@ -1,7 +1,8 @@
-"""What a study has to do: for every claim what it reads, and so which models to train and what to measure on each.
+"""Which networks a study trains, and what it measures on each.
 
-No list of runs is kept anywhere. A claim is read with nothing at hand, which says what it would have read; facts become
-trainings, and what is asked of one training, at whatever moment and by whichever claim, is one cell.
+A study is planned from its claims: each claim is evaluated on empty evidence, which records the
+results it needs. Facts become trainings. Everything that is measured on one training, at whatever
+checkpoint and for whichever claim, is one cell.
 """
 
 from __future__ import annotations
@@ -13,16 +14,22 @@ from typing import Any
 
 from vitreous import claims
 from vitreous.claims.book import Claim
-from vitreous.claims.facts import Facts, check_facts, describe_facts, parse_facts
+from vitreous.claims.evidence import Scale as Thresholds
+from vitreous.claims.facts import (
+    CHECKPOINTS,
+    MEASURING,
+    Facts,
+    check_facts,
+    describe_facts,
+    parse_facts,
+)
 from vitreous.errors import VitreousError
 from vitreous.studies.realise import realise
 from vitreous.studies.scales import Scale
 from vitreous.studies.training import Training
 
-MOMENTS = {"start": "initial", "warmup": "warmup", "33": "33", "66": "66", None: "final"}
-"""What claims call a moment, and what a run does."""
 EARLY = {"start", "warmup"}
-"""Moments for which a training need not go on after its warm-up."""
+"""Checkpoints for which a training can end after its warm-up."""
 NO_CONTROL = frozenset(
     {"training", "trajectory", "hessian", "landscape", "corruption", "adversarial", "similarity_to"}
 )
@@ -31,66 +38,74 @@ the loss or the robustness of a classifier, which a network at chance does not h
 CHANCE = frozenset({"accuracy", "calibration"})
 """Results that an untrained network has at chance level. They need no control of their own, but are
 measured along with other controls."""
+ANY_NUMBER = 10
+"""Classes of images that are not counted: fewer than many."""
 
 
 @dataclass(frozen=True)
-class Sitting:
-    """One model at one moment, and what is measured on it."""
+class PlannedItem:
+    """One network at one checkpoint, and the results to measure on it."""
 
     facts: Facts
     results: tuple[str, ...]
     training: Training | None
-    """None where nothing is trained: exact properties."""
-    beside: Sitting | None = None
-    """The second model, where two are looked at together."""
+    """None for exact properties, which need no training."""
+    beside: PlannedItem | None = None
+    """The second network, where two are measured together."""
 
     @property
-    def moment(self) -> str:
-        return MOMENTS[self.facts.get("moment")]
+    def checkpoint(self) -> str:
+        return CHECKPOINTS[self.facts.get("moment")]
 
     @property
     def name(self) -> str:
-        """What its results call it."""
+        """The name of the network in its results."""
+        left_out = ("data", "seed", "beside")
         return describe_facts(
-            {
-                key: value
-                for key, value in self.facts.items()
-                if key not in ("data", "seed", "beside")
-            }
+            {name: value for name, value in self.facts.items() if name not in left_out}
         )
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What one worker does: a training and all that is measured on it, or what is measured on two together."""
+    """The work of one process: a training and all that is measured on it, or what is measured on
+    two trainings together."""
 
     key: str
     training: Training | None
-    sittings: tuple[Sitting, ...] = ()
+    items: tuple[PlannedItem, ...] = ()
     serves: tuple[str, ...] = ()
     """Ids of the claims that need it."""
 
     @property
     def follows(self) -> tuple[str, ...]:
         """Keys of the cells that have to be finished before."""
-        rests = [*(self.training.follows if self.training else ())]
-        for sitting in self.sittings if self.training is None else ():
-            rests += [
-                each.training
-                for each in (sitting, sitting.beside)
-                if each is not None and each.training
-            ]
-        return tuple(dict.fromkeys(each.key for each in rests))
+        if self.training is not None:
+            before = list(self.training.follows)
+        else:
+            both = [each for item in self.items for each in (item, item.beside)]
+            before = [each.training for each in both if each and each.training]
+        return tuple(dict.fromkeys(each.key for each in before))
 
 
 def plan(
-    about: Iterable[Claim], scale: Scale, data: str, seeds: Sequence[int], image: int | None = None
+    about: Iterable[Claim],
+    scale: Scale,
+    data: str,
+    seeds: Sequence[int],
+    image: int | None = None,
+    classes: int = ANY_NUMBER,
 ) -> list[Cell]:
-    """The cells of these claims, those that others wait for first."""
+    """Plan the cells of these claims, each after those that it follows.
+
+    `classes` is the number of classes of `data`, on which it depends what claims read.
+    """
+    thresholds = scale.thresholds(data, classes)
     wanted: dict[str, dict[str, Any]] = {}
     for claim in about:
-        for need in claim.needs(scale.thresholds(data)):
-            for seed in seeds if need.facts["model"] != "identities" else (0,):
+        for need in claim.needs(thresholds):
+            exact = need.facts["model"] == "identities"
+            for seed in (0,) if exact else seeds:
                 facts = {**need.facts, "data": _data(need.facts, claim, scale, data), "seed": seed}
                 entry = wanted.setdefault(
                     describe_facts(facts), {"facts": facts, "results": {}, "claims": {}}
@@ -98,12 +113,20 @@ def plan(
                 entry["results"][need.result] = entry["claims"][claim.id] = None
     _add_controls(wanted)
     early = _early([entry["facts"] for entry in wanted.values()])
+
+    def item(facts: Facts, results: Iterable[str] = ()) -> PlannedItem:
+        if facts["model"] == "identities":
+            return PlannedItem(facts, tuple(sorted(results)), None)
+        training = realise(facts, scale, data, image, short=_network(facts) in early)
+        standard = {**facts, "data": "" if facts["data"] == data else facts["data"], "seed": 0}
+        if scale.keep_epochs and _network(standard) in _with_trajectory(thresholds):
+            training = replace(training, recipe=training.recipe.but(keep="epochs"))
+        beside = item(_other(facts)) if "beside" in facts else None
+        return PlannedItem(facts, tuple(sorted(results)), training, beside)
+
     cells: dict[str, Cell] = {}
     for entry in wanted.values():
-        sitting = _sitting(
-            entry["facts"], tuple(sorted(entry["results"])), scale, data, image, early
-        )
-        _enter(cells, sitting, tuple(entry["claims"]))
+        _enter(cells, item(entry["facts"], entry["results"]), tuple(entry["claims"]))
     return _ordered(cells)
 
 
@@ -113,14 +136,11 @@ def _add_controls(wanted: dict[str, dict[str, Any]]) -> None:
     for entry in list(wanted.values()):
         facts, results = entry["facts"], set(entry["results"]) - NO_CONTROL
         trained_twice = "pretrained" in facts or "tuned" in facts
-        if "moment" in facts or "beside" in facts or trained_twice or not results - CHANCE:
+        other_weights = facts["model"] == "identities" or any(each in facts for each in MEASURING)
+        if trained_twice or other_weights or not results - CHANCE:
             continue
-        if facts["model"] == "identities" or "measured" in facts:
-            continue
-        start = check_facts(
-            facts["model"],
-            {name: value for name, value in facts.items() if name != "model"} | {"moment": "start"},
-        )
+        more = {name: value for name, value in facts.items() if name != "model"}
+        start = check_facts(facts["model"], more | {"moment": "start"})
         control = wanted.setdefault(
             describe_facts(start), {"facts": start, "results": {}, "claims": {}}
         )
@@ -134,85 +154,63 @@ def _data(facts: Facts, claim: Claim, scale: Scale, data: str) -> str:
 
 
 def _early(every: Sequence[Facts]) -> set[str]:
-    """Of which models nothing after the warm-up is wanted."""
-    late = {_whose(facts) for facts in every if facts.get("moment") not in EARLY}
+    """The networks of which nothing after the warm-up is measured."""
+    late = {_network(facts) for facts in every if facts.get("moment") not in EARLY}
     for facts in every:
         if "beside" in facts:
-            late |= {_whose(facts), _whose(_other(facts))}
-    return {_whose(facts) for facts in every} - late
+            late |= {_network(facts), _network(_other(facts))}
+    return {_network(facts) for facts in every} - late
 
 
-def _whose(facts: Facts) -> str:
-    """The facts that weights depend on."""
-    return describe_facts(
-        {key: value for key, value in facts.items() if key not in ("moment", "measured", "beside")}
-    )
+def _network(facts: Facts) -> str:
+    """The facts that do not belong to measuring, as text."""
+    return describe_facts({name: value for name, value in facts.items() if name not in MEASURING})
 
 
 def _other(facts: Facts) -> dict[str, Any]:
-    """The model beside it: trained on the same images; a seed is counted from its own."""
+    """The facts of the network beside it: on the same images; its seed counts from this one's."""
     given = parse_facts(str(facts["beside"]))
     seed = int(facts["seed"]) + int(given.pop("seed", 0))
     return {**check_facts(given.pop("model"), given), "data": facts["data"], "seed": seed}
 
 
-def _sitting(
-    facts: Facts,
-    results: tuple[str, ...],
-    scale: Scale,
-    data: str,
-    image: int | None,
-    early: set[str],
-) -> Sitting:
-    if facts["model"] == "identities":
-        return Sitting(facts, results, None)
-    other = _sitting(_other(facts), (), scale, data, image, early) if "beside" in facts else None
-    training = realise(facts, scale, data, image, short=_whose(facts) in early)
-    where = "" if facts["data"] == data else facts["data"]
-    kind = _whose({**facts, "data": where, "seed": 0})
-    if scale.keep_epochs and kind in _watched(scale.thresholds(data)):
-        training = replace(training, recipe=training.recipe.but(keep="epochs"))
-    return Sitting(facts, results, training, other)
-
-
 @cache
-def _watched(thresholds: Any) -> frozenset[str]:
-    """Models of which some claim wants to see the whole way; whether it is asked or not, so that a training is the same
-    one in all studies."""
-    found = set()
+def _with_trajectory(thresholds: Thresholds) -> frozenset[str]:
+    """The networks whose trajectory any claim reads, also one outside of the study, so that a
+    training is the same one in all studies."""
+    networks = set()
     for claim in claims.every_claim():
         for need in claim.needs(thresholds):
             if need.result == "trajectory":
-                found |= {
-                    _whose({**need.facts, "data": task, "seed": 0}) for task in ("", claim.task)
-                }
-    return frozenset(found)
+                tasks = ("", claim.task)
+                networks |= {_network({**need.facts, "data": task, "seed": 0}) for task in tasks}
+    return frozenset(networks)
 
 
-def _enter(cells: dict[str, Cell], sitting: Sitting, ids: tuple[str, ...]) -> None:
-    """A sitting into the cell of its training, or of its pair of trainings, and what it rests on into cells too."""
-    training, other = sitting.training, sitting.beside
+def _enter(cells: dict[str, Cell], item: PlannedItem, ids: tuple[str, ...]) -> None:
+    """Add an item to the cell of its training, or of its pair, with the cells that it follows."""
+    training, other = item.training, item.beside
     if other is not None:
         assert training is not None
         assert other.training is not None
-        for each in (replace(sitting, results=(), beside=None), other):
+        for each in (replace(item, results=(), beside=None), other):
             _enter(cells, each, ids)
-        _add(cells, Cell(f"{training.key}+{other.training.key}", None, (sitting,), ids))
+        _add(cells, Cell(f"{training.key}+{other.training.key}", None, (item,), ids))
         return
     for before in training.follows if training else ():
-        _enter(cells, Sitting(sitting.facts, (), before), ids)
+        _enter(cells, PlannedItem(item.facts, (), before), ids)
     key = training.key if training else "identities"
-    _add(cells, Cell(key, training, (sitting,) if sitting.results else (), ids))
+    _add(cells, Cell(key, training, (item,) if item.results else (), ids))
 
 
 def _add(cells: dict[str, Cell], cell: Cell) -> None:
     had = cells.get(cell.key, Cell(cell.key, cell.training))
     serves = tuple(dict.fromkeys((*had.serves, *cell.serves)))
-    cells[cell.key] = replace(had, sittings=(*had.sittings, *cell.sittings), serves=serves)
+    cells[cell.key] = replace(had, items=(*had.items, *cell.items), serves=serves)
 
 
 def _ordered(cells: dict[str, Cell]) -> list[Cell]:
-    """Each after those it follows; otherwise as they came."""
+    """Sort cells so that each comes after those it follows, otherwise as they came."""
     done: dict[str, Cell] = {}
 
     def add(key: str, waiting: tuple[str, ...]) -> None:

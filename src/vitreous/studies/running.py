@@ -1,17 +1,18 @@
-"""Cells being done: train, measure, and leave behind a folder that says so.
+"""Running cells: train, measure, and leave everything in the study's folder.
 
-    study.json      what the study is
+    study.json      the settings of the study
     trainings/KEY   a run, as `vitreous train` leaves it
-    exhibits/KEY    results of one model at one moment
-    failed/KEY.txt  why a cell could not be done
-    locks/KEY.lock  held by whoever is at the cell
+    exhibits/KEY    results of one network at one checkpoint
+    failed/KEY.txt  why a cell failed
+    locks/KEY.lock  held by the process that runs the cell
 
-All that is known of progress is what lies in the folder. Several processes on one folder divide the cells between them,
-one that is killed costs the cell it was at, and what somebody deleted is done again. A cell that cannot be done, for
-whatever reason, says why, and the study goes on without it; the next one tries it again, after all others.
+The folder is the only record of progress. Several processes can share it and divide the cells. A
+process that is killed loses the cell it was running, and what is deleted is done again. A cell that
+fails says why, and the study continues without it; the next study tries it again, after all others.
 
-Whoever does a cell does it with one thread and with random numbers that begin anew, so that its results are the same
-bits wherever it is done and whatever was done before: sums in another order, as of two threads, end in other digits.
+A cell is run with one thread and freshly seeded random numbers, so that its results have the same
+bits wherever it is run and whatever ran before: a sum in another order, as of two threads, rounds
+differently.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from math import inf
 from pathlib import Path
 from typing import Literal
 
-import scipy.linalg  # noqa: F401 - its BLAS has to be there to be told how many threads it has
+import scipy.linalg  # noqa: F401 - its BLAS is loaded before its threads are limited
 import torch
 from threadpoolctl import threadpool_limits
 from torch import nn
@@ -37,7 +38,13 @@ from vitreous.random_numbers import seeded
 from vitreous.storage.atomic_files import log
 from vitreous.storage.locks import Busy, hold_lock
 from vitreous.storage.run_folder import Run
-from vitreous.studies.measuring import TRAININGS, images, measure, missing, teacher
+from vitreous.studies.measuring import (
+    TRAININGS,
+    load_split,
+    measure_item,
+    missing_results,
+    trained_model,
+)
 from vitreous.studies.plan import Cell
 from vitreous.studies.scales import Scale
 from vitreous.studies.training import Training
@@ -46,25 +53,25 @@ from vitreous.training.loop import train
 from vitreous.training.seeds import train_seeds
 
 WAIT = 0.5
-"""Seconds before a cell that another process holds is looked at again."""
+"""Seconds before a cell that another process holds is tried again."""
 
 
 @dataclass
 class Report:
-    """How it went, cell by cell."""
+    """Keys of the cells that are done, and the reasons why others failed."""
 
     done: list[str]
     failed: dict[str, str]
     left: list[str] = field(default_factory=list)
-    """Cells that were not begun because they would not have finished in time."""
+    """Cells that were not started because they would not have ended in time."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How cells are done: until when, and whether seeds are trained together."""
+    """Until when cells are run, and whether seeds are trained together."""
 
     deadline: float = inf
-    """By `time.time`; a cell that would end later is not begun."""
+    """In seconds, as `time.time` counts them; a cell that would end later is not started."""
     training: Mapping[str, float] = field(default_factory=dict)
     """Estimated seconds of training of each cell, by key."""
     measuring: Mapping[str, float] = field(default_factory=dict)
@@ -72,54 +79,54 @@ class Limits:
     stack: bool = False
     """Whether trainings that differ in their seed alone are trained in one step."""
 
+    def seconds(self, key: str) -> float:
+        """The estimate of a cell."""
+        return self.training.get(key, 0.0) + self.measuring.get(key, 0.0)
+
     def allow(self, cell: Cell, peers: Sequence[Cell] = ()) -> bool:
-        """Whether a cell, and the training of others together with it, would end in time."""
-        if self.deadline == inf:
-            return True
-        trainings = sum(self.training.get(each.key, 0.0) for each in (cell, *peers))
-        return time.time() + trainings + self.measuring.get(cell.key, 0.0) <= self.deadline
+        """Whether a cell, with the trainings of its peers, would end in time."""
+        trainings = sum(self.training.get(each.key, 0.0) for each in peers)
+        return time.time() + self.seconds(cell.key) + trainings <= self.deadline
 
 
 NO_LIMITS = Limits()
 STACK = 8
 """Most seeds that are trained in one step."""
 PACKED = "packed.json"
-"""In the folder of a training whose results were unpacked and whose weights were left behind."""
-
-
-Told = Callable[[Cell, str], None]
-"""Called with a cell and what became of it: 'begun', 'done', 'failed', 'left'."""
+"""Marks the folder of a training whose results were unpacked, and whose weights are elsewhere."""
+OnState = Callable[[Cell, str], None]
+"""Called with a cell and its state: 'begun', 'done', 'failed', 'left'."""
 State = Literal["done", "failed", "held", "lost", "left"]
-"""What came of an attempt. Held: another process is at it, or what it follows is not there yet. Lost: it failed and has
-taken the GPU with it, which refuses this process from now on. Left: it would not have finished in time."""
+"""The outcome of an attempt. Held: another process runs it, or a cell that it follows is not done.
+Lost: it failed, and the GPU takes no more work from this process. Left: too little time."""
 
 
-def silent(cell: Cell, state: str) -> None:
-    """For those who need not be told."""
+def ignore_state(cell: Cell, state: str) -> None:
+    """The callback that does nothing."""
 
 
-def finished(cell: Cell, root: Path) -> bool:
-    """Whether nothing is left to do. Results that were unpacked need no weights."""
-    if any(missing(sitting, root) for sitting in cell.sittings):
+def is_finished(cell: Cell, root: Path) -> bool:
+    """Whether a cell is trained and measured. Unpacked results need no weights."""
+    if any(missing_results(item, root) for item in cell.items):
         return False
     key = cell.training.key if cell.training else ""
-    return not key or trained(key, root) or packed(key, root)
+    return not key or is_trained(key, root) or is_packed(key, root)
 
 
-def packed(key: str, root: Path) -> bool:
+def is_packed(key: str, root: Path) -> bool:
     """Whether the results of this training were unpacked here, without its weights."""
     home = root / TRAININGS / key
     return (home / PACKED).is_file() and not (home / "weights").exists()
 
 
-def left(cells: Sequence[Cell], root: Path) -> list[Cell]:
-    """What is still to be done."""
-    return [cell for cell in cells if not finished(cell, root)]
+def unfinished_cells(cells: Sequence[Cell], root: Path) -> list[Cell]:
+    """The cells that are not finished."""
+    return [cell for cell in cells if not is_finished(cell, root)]
 
 
-def trained(key: str, root: Path) -> bool:
-    """Whether the training of this key is at its end and intact: the last line of its record is written after the last
-    weights. Training it again restores what was lost."""
+def is_trained(key: str, root: Path) -> bool:
+    """Whether a training is complete and intact: the last line of its record, which is written
+    after the final weights, is there. Training again restores what was lost."""
     run = Run(root / TRAININGS / key)
     try:
         stat = run.weights().stat()
@@ -131,59 +138,60 @@ def trained(key: str, root: Path) -> bool:
 
 @lru_cache(maxsize=4096)
 def _final_step(folder: Path, run: str, inode: int, size: int, written: int) -> int:
-    """The step of final weights that are intact; read once, unless the file has changed."""
+    """The step of the final weights, if they are intact; cached until the file changes."""
     return int(Run(folder).read_weights()[1]["step"])
 
 
-def run(
+def run_cells(
     cells: Sequence[Cell],
     root: Path,
     scale: Scale,
     device: str = "auto",
-    told: Told = silent,
+    on_state: OnState = ignore_state,
     limits: Limits = NO_LIMITS,
 ) -> Report:
-    """All cells, here, one after the other."""
-    return share(begin(cells, root), root, scale, device, told, limits)
+    """Run all cells in this process, one after the other."""
+    return share_cells(retry_order(cells, root), root, scale, device, on_state, limits)
 
 
-def begin(cells: Sequence[Cell], root: Path) -> list[Cell]:
-    """What failed before may be tried again, after the others."""
-    ordered = sorted(cells, key=lambda cell: noted(cell, root) != "")
+def retry_order(cells: Sequence[Cell], root: Path) -> list[Cell]:
+    """Put cells that failed before behind the others, and forget why they failed."""
+    ordered = sorted(cells, key=lambda cell: noted_failure(cell, root) != "")
     for cell in cells:
         _forget(cell, root)
     return ordered
 
 
-def share(
+def share_cells(
     cells: Sequence[Cell],
     root: Path,
     scale: Scale,
     device: str = "auto",
-    told: Told = silent,
+    on_state: OnState = ignore_state,
     limits: Limits = NO_LIMITS,
 ) -> Report:
-    """Do the cells that nobody else does; those that another process is at are waited for."""
+    """Run the cells that no other process runs, and wait for those of the others."""
     report = Report([], {})
     waiting = list(cells)
     while waiting:
         held = []
         for cell in waiting:
-            if why := unmet(cell, report):
+            if why := failed_dependency(cell, report):
                 state: State = "failed"
             elif any(key in report.left for key in cell.follows):
                 state = "left"
             else:
                 peers = _peers(cell, waiting, root) if limits.stack else []
-                state, why = attempt(cell, root, scale, device, told, peers, limits)
+                state, why = attempt_cell(cell, root, scale, device, on_state, peers, limits)
             if state == "held":
                 held.append(cell)
                 continue
-            enter(report, cell, state, why, told)
+            enter_outcome(report, cell, state, why, on_state)
             if state == "lost":
                 raise VitreousError(
-                    f"The GPU gave up at cell {cell.key} ({why}) and takes no more work from this process. What is "
-                    "done is kept; the same command goes on with the other cells and comes to this one last."
+                    f"The GPU gave up at cell {cell.key} ({why}) and takes no more work from this "
+                    "process. What is done is kept; the same command goes on with the other cells "
+                    "and comes to this one last."
                 )
         if len(held) == len(waiting):
             time.sleep(WAIT)
@@ -192,8 +200,8 @@ def share(
 
 
 def _peers(cell: Cell, cells: Sequence[Cell], root: Path) -> list[Cell]:
-    """The other cells whose trainings differ from this one's in nothing but the seed and are not done."""
-    if cell.training is None or cell.training.follows or trained(cell.training.key, root):
+    """The other untrained cells whose trainings differ from this one's in the seed alone."""
+    if cell.training is None or cell.training.follows or is_trained(cell.training.key, root):
         return []
     alone = replace(cell.training, seed=0)
     return [
@@ -202,65 +210,66 @@ def _peers(cell: Cell, cells: Sequence[Cell], root: Path) -> list[Cell]:
         if each is not cell
         and each.training is not None
         and replace(each.training, seed=0) == alone
-        and not (trained(each.training.key, root) or packed(each.training.key, root))
-        and not noted(each, root)
+        and not (is_trained(each.training.key, root) or is_packed(each.training.key, root))
+        and not noted_failure(each, root)
     ][: STACK - 1]
 
 
-def unmet(cell: Cell, report: Report) -> str:
-    """Why a cell cannot be begun any more, if that is so."""
+def failed_dependency(cell: Cell, report: Report) -> str:
+    """Why a cell cannot run any more, because one that it follows failed; otherwise empty."""
     failed = [key for key in cell.follows if key in report.failed]
     return f"It waits for {failed[0]}, which failed." if failed else ""
 
 
-def enter(report: Report, cell: Cell, state: State, why: str, told: Told) -> None:
-    """A cell that is over into the report."""
+def enter_outcome(report: Report, cell: Cell, state: State, why: str, on_state: OnState) -> None:
+    """Enter the outcome of a cell into the report, and call back."""
     if state == "left":
         report.left.append(cell.key)
     elif state == "done":
         report.done.append(cell.key)
     else:
         report.failed[cell.key] = why
-    told(cell, "failed" if state == "lost" else state)
+    on_state(cell, "failed" if state == "lost" else state)
 
 
-def attempt(
+def attempt_cell(
     cell: Cell,
     root: Path,
     scale: Scale,
     device: str = "auto",
-    told: Told = silent,
+    on_state: OnState = ignore_state,
     peers: Sequence[Cell] = (),
     limits: Limits = NO_LIMITS,
 ) -> tuple[State, str]:
-    """Do a cell, unless another process is at it, did it, or noted that it fails; what became of it, and why.
+    """Run a cell, unless another process runs it, has finished it, or noted that it fails.
 
-    The trainings of `peers` differ from that of the cell in their seed alone and are done with it.
+    The trainings of `peers` differ from the cell's in the seed alone, and share its steps.
+    Returns the outcome, and the reason of a failure.
     """
-    with locked(lock(cell, root)) as mine:
+    with try_lock(lock_path(cell, root)) as mine:
         if not mine:
             return "held", ""
         try:
-            if finished(cell, root):
+            if is_finished(cell, root):
                 _forget(cell, root)
                 return "done", ""
-            if lost := [key for key in cell.follows if packed(key, root)]:
-                return "failed", note(cell, root, _no_weights(lost[0], root))
-            if not all(trained(key, root) for key in cell.follows):
+            if lost := [key for key in cell.follows if is_packed(key, root)]:
+                return "failed", note_failure(cell, root, _no_weights(lost[0], root))
+            if not all(is_trained(key, root) for key in cell.follows):
                 return "held", ""
-            if why := noted(cell, root):
+            if why := noted_failure(cell, root):
                 return "failed", why
             if not limits.allow(cell, peers):
                 return "left", ""
-            told(cell, "begun")
+            on_state(cell, "begun")
             if peers:
                 _train_stacked([cell, *peers], root, device)
-            do(cell, root, scale, device)
+            do_cell(cell, root, scale, device)
         except VitreousError as error:
-            return "failed", note(cell, root, str(error) or type(error).__name__)
+            return "failed", note_failure(cell, root, str(error) or type(error).__name__)
         except Exception as error:
             why = " ".join(f"{type(error).__name__}: {error}".split())
-            note(cell, root, why, traceback.format_exc())
+            note_failure(cell, root, why, traceback.format_exc())
             return "lost" if isinstance(error, torch.AcceleratorError) else "failed", why
     return "done", ""
 
@@ -272,34 +281,33 @@ def _no_weights(key: str, root: Path) -> str:
     )
 
 
-def do(cell: Cell, root: Path, scale: Scale, device: str = "auto") -> None:
-    """Train, unless that is done, and measure what is missing."""
+def do_cell(cell: Cell, root: Path, scale: Scale, device: str = "auto") -> None:
+    """Train if necessary, and measure the results that are missing."""
     if cell.training is not None:
         if _checkpoint_lost(cell, root):
             shutil.rmtree(root / TRAININGS / cell.training.key)
-        if packed(cell.training.key, root):
+        if is_packed(cell.training.key, root):
             raise VitreousError(_no_weights(cell.training.key, root))
-        if not trained(cell.training.key, root):
-            with alike(cell.training.seed):
+        if not is_trained(cell.training.key, root):
+            with reproducible(cell.training.seed):
                 _train(cell.training, root, device)
-    for sitting in cell.sittings:
-        if missing(sitting, root):
-            with alike(0):
-                measure(sitting, root, scale, device)
+    for item in cell.items:
+        if missing_results(item, root):
+            with reproducible(0):
+                measure_item(item, root, scale, device)
 
 
 def _checkpoint_lost(cell: Cell, root: Path) -> bool:
-    """Whether a finished training lacks a checkpoint that is to be measured: only training again brings it back. The
-    final weights need no such thing."""
+    """Whether a finished training lacks a checkpoint that is to be measured, so that it has to be
+    trained again. Final weights are restored without that."""
     assert cell.training is not None
-    if not trained(cell.training.key, root):
+    if not is_trained(cell.training.key, root):
         return False
     run = Run(root / TRAININGS / cell.training.key)
-    for moment in {sitting.moment for sitting in cell.sittings if missing(sitting, root)} - {
-        "final"
-    }:
+    needed = {item.checkpoint for item in cell.items if missing_results(item, root)}
+    for checkpoint in needed - {"final"}:
         try:
-            run.read_weights(moment)
+            run.read_weights(checkpoint)
         except VitreousError as error:
             log.warning("%s The study does that now.", error)
             return True
@@ -307,8 +315,8 @@ def _checkpoint_lost(cell: Cell, root: Path) -> bool:
 
 
 @contextlib.contextmanager
-def alike(seed: int) -> Iterator[None]:
-    """One thread, for torch and for the libraries below numpy and scipy, and random numbers from the beginning."""
+def reproducible(seed: int) -> Iterator[None]:
+    """Limit torch, numpy and scipy to one thread, and seed torch's random numbers."""
     threads = torch.get_num_threads()
     with seeded(seed), threadpool_limits(1):
         torch.set_num_threads(1)
@@ -319,50 +327,57 @@ def alike(seed: int) -> Iterator[None]:
 
 
 def _train(training: Training, root: Path, device: str) -> None:
-    data, test = images(training.images, "train"), images(training.images, "test")
+    data, test = load_split(training.images, "train"), load_split(training.images, "test")
     model: nn.Module | str = training.model
     recipe = training.recipe
     if training.start is not None:
-        begun = teacher(training.start, root)
+        begun = trained_model(training.start, root)
         model = adapt(begun, classes=len(data.classes), image=data.image, head=recipe.head)
         recipe = recipe.but(head="keep")
     train(
-        model, data, recipe, test=test, out=root / TRAININGS / training.key, seed=training.seed, device=device,
-        teacher=teacher(training.teacher, root) if training.teacher else None, show=False,
-    )  # fmt: skip
+        model,
+        data,
+        recipe,
+        test=test,
+        out=root / TRAININGS / training.key,
+        seed=training.seed,
+        device=device,
+        teacher=trained_model(training.teacher, root) if training.teacher else None,
+        show=False,
+    )
 
 
 def _train_stacked(cells: Sequence[Cell], root: Path, device: str) -> None:
-    """Train several seeds of one configuration in one step; those that another process is at are left to it."""
+    """Train the seeds of one configuration in one step, without those that others train."""
     with contextlib.ExitStack() as stack:
         first, *others = cells
-        free = [each for each in others if stack.enter_context(locked(lock(each, root)))]
+        free = [each for each in others if stack.enter_context(try_lock(lock_path(each, root)))]
         trainings = [each.training for each in (first, *free) if each.training is not None]
-        left = [each for each in trainings if not trained(each.key, root)]
+        left = [each for each in trainings if not is_trained(each.key, root)]
         if len(left) < 2:
             return
         training = left[0]
-        with alike(training.seed):
+        with reproducible(training.seed):
             train_seeds(
                 training.model,
-                images(training.images, "train"),
+                load_split(training.images, "train"),
                 training.recipe,
                 seeds=[each.seed for each in left],
-                test=images(training.images, "test"),
+                test=load_split(training.images, "test"),
                 out=[root / TRAININGS / each.key for each in left],
                 device=device,
                 show=False,
             )
 
 
-def lock(cell: Cell, root: Path) -> Path:
-    """The file that whoever is at a cell has locked."""
+def lock_path(cell: Cell, root: Path) -> Path:
+    """The file that the process locks that runs a cell."""
     return root / "locks" / f"{cell.key}.lock"
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[bool]:
-    """Whether this process may: the system takes a lock back from a process that is gone."""
+def try_lock(path: Path) -> Iterator[bool]:
+    """Whether this process got the lock; the system releases the lock of a process that ended."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(hold_lock(path, "studying"))
@@ -372,16 +387,16 @@ def locked(path: Path) -> Iterator[bool]:
         yield True
 
 
-def noted(cell: Cell, root: Path) -> str:
-    """Why it failed, if it did."""
+def noted_failure(cell: Cell, root: Path) -> str:
+    """Why a cell failed; empty if it did not."""
     try:
         return _failed(cell, root).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     except OSError:
         return ""
 
 
-def note(cell: Cell, root: Path, why: str, more: str = "") -> str:
-    """Write down why it failed, for others and for people; a disk without room for that is no further failure."""
+def note_failure(cell: Cell, root: Path, why: str, more: str = "") -> str:
+    """Write down why a cell failed; a disk that is too full for that is no further failure."""
     why = " ".join(why.split())
     with contextlib.suppress(OSError):
         _failed(cell, root).parent.mkdir(parents=True, exist_ok=True)

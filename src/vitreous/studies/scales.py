@@ -1,16 +1,19 @@
-"""How large a study is: which networks, how they are trained, on how many images, and how thoroughly they are measured.
+"""The size of a study: which networks, how they are trained, on how many images, how measured.
 
-A claim speaks of a ViT; a scale says which. `sanity` is for two cores and pictures that the package draws itself,
-`small` for CIFAR-like images on one GPU, `paper` has the sizes and the length of training of the papers. Within a scale
-all networks are trained alike (0.4 of the catalogue), so that what differs between two of them is what the facts say.
+A claim speaks of a ViT; a scale says which. `sanity` is for two cores and images that the package
+draws itself, `small` for CIFAR-like images on one GPU; `reproduction` is the same with the papers'
+recipe, and `paper` has the papers' networks, too. Within a scale all networks are trained alike, so
+that two of them differ in nothing but their facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
+from vitreous.claims.evidence import Scale as Thresholds
+from vitreous.claims.evidence import scale_for
 from vitreous.claims.facts import MODELS
 from vitreous.config import Augment, Recipe
 from vitreous.errors import UnknownName, VitreousError
@@ -25,11 +28,10 @@ TASKS = {
     "SYN-D": "world:syn-d",
     "SYN-E": "world:syn-e",
 }
-"""The catalogue's tasks by the names that `vitreous.data.load` knows. SYN-A is learned where shape and texture agree,
-because a claim asks which of them decides where they do not. SYN-B has four motifs on faint noise: of eight in strong
-noise transformers see nothing for as long as two cores can train them, and a network at chance is no evidence."""
-MANY = ("100", "imagenet")
-"""Parts of the names of sets that have a hundred classes or more."""
+"""The tasks of small versions by the names that `vitreous.data.load` takes. SYN-A is learned where
+shape and texture agree, because a claim is about which of them decides where they do not. SYN-B has
+four motifs on faint noise: with eight in strong noise, transformers stay at chance for as long as
+two cores can train them, and a network at chance is no evidence."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,13 @@ class Scale:
     sgd: Mapping[str, Any]
     """What changes in the recipe where SGD takes the place of its optimiser."""
     asks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Options of each probe and analysis, by its name; `lesion` by model, and there several one after the other."""
+    """Options of each probe and analysis, by name; of `lesion` by model, one run for each."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """Images that each is asked on, where it is not as many as it takes by itself."""
     patience: Mapping[str, float] = field(default_factory=dict)
     """By name of the images: how many times as long all networks are trained on them."""
     last: Mapping[str, str] = field(default_factory=dict)
-    """By model: the last unit before the head, where `linear_probe` has a probe for every single position (SLC-22)."""
+    """By model: the last unit before the head, whose positions `linear_probe` probes one by one."""
     keep_epochs: bool = True
     """Whether the weights of every epoch are kept of networks whose trajectory a claim reads."""
 
@@ -79,11 +81,9 @@ class Scale:
             )
         return self.builds[model][size]
 
-    def thresholds(self, data: str) -> Literal["sanity", "ten", "hundred"]:
-        """By which thresholds claims are judged on these images: many classes are known by the name of the set."""
-        if self.name == "sanity" or data in TASKS or data.startswith("world:"):
-            return "sanity"
-        return "hundred" if any(each in data.lower() for each in MANY) else "ten"
+    def thresholds(self, data: str, classes: int) -> Thresholds:
+        """By which thresholds claims are judged on images of so many classes."""
+        return "sanity" if self.name == "sanity" or data in TASKS else scale_for(data, classes)
 
 
 LESIONS = {
@@ -92,7 +92,7 @@ LESIONS = {
     "convit": ("gates", "positions", "attention"),
     "deit": ("positions",),
 }
-"""What claims take out of which model (A4.14, A4.31)."""
+"""What claims take out of which model."""
 
 
 def _sized(own: Build, s: Build, wide: Build | None = None) -> dict[str, Build]:
@@ -166,7 +166,7 @@ SANITY = Scale(
 )
 
 STAGES = {"stages": (2, 3, 4, 5)}
-"""Of AlterNet: room for two attentions in each of the last two stages, and in the last one at its beginning too."""
+"""Stages of AlterNet, with room for two attention blocks in each of the last two."""
 ASKS: dict[str, Mapping[str, Any]] = {
     "hessian": {"recipe": "fast"},
     "landscape": {"recipe": "fast", "points": 21, "stream": "augmented"},
@@ -178,8 +178,8 @@ ASKS: dict[str, Mapping[str, Any]] = {
     "lesion": LESIONS,
 }
 COUNTS = {
-    "hessian": 1600, "landscape": 2048, "erf": 64, "corruption": 10_000, "adversarial": 1024, "occlusion": 2048,
-    "band_noise": 2048, "lesion": 10_000, "linear_probe": 10_000,
+    "hessian": 1600, "landscape": 2048, "erf": 64, "corruption": 10_000, "adversarial": 1024,
+    "occlusion": 2048, "band_noise": 2048, "lesion": 10_000, "linear_probe": 10_000,
 }  # fmt: skip
 
 
@@ -219,7 +219,7 @@ SMALL = Scale(
 )
 
 NO_BIAS: dict[str, Any] = {"qkv_bias": False}
-"""As the released networks for CIFAR (D1)."""
+"""As in the networks that Park and Kim released for CIFAR."""
 PAPER = Scale(
     name="paper",
     builds={
@@ -273,8 +273,8 @@ REPRODUCTION = replace(
     counts={**SMALL.counts, "hessian": 640, "corruption": 1000},
     keep_epochs=False,
 )
-"""The networks of `small` with Park and Kim's recipe as published (5 + 300 epochs at batch 96). Only
-Swin differs: with windows of 4 x 4 patches, 8 of its 12 blocks would see the whole image."""
+"""The networks of `small` with Park and Kim's recipe as published (5 + 300 epochs at batch 96).
+Only Swin differs: with windows of 4 x 4 patches, 8 of its 12 blocks would see the whole image."""
 
 SCALES = {scale.name: scale for scale in (SANITY, SMALL, PAPER, REPRODUCTION)}
 

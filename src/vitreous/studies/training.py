@@ -1,7 +1,7 @@
 """A training as a study plans it: everything that its weights depend on, and nothing else.
 
-Its key is the hash of all that, so one training that two studies need is one folder, and what is finished is never done
-again. A training may begin from the weights of another, or be taught by another; then those come first.
+Its key is a hash of that, so a training that two studies need has one folder and is done once. A
+training may start from the weights of another, or have another as its teacher; those come first.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from vitreous.storage.fingerprints import checksum
 
 @dataclass(frozen=True)
 class Images:
-    """Which images, by a name that `vitreous.data.load` knows."""
+    """The images of a training; `name` is one that `vitreous.data.load` takes."""
 
     name: str
     size: int | None = None
-    """Training images; all if not given."""
+    """Number of training images (default: all)."""
     test_size: int | None = None
     image: int | None = None
     """Side in pixels."""
     fraction: float = 1.0
     """Share of each class that is trained on."""
     rest: bool = False
-    """The other images: those that are not in that share."""
+    """Whether it is trained on the other images: those that are not in that share."""
     held_out: float = 0.0
-    """Share of each class that is never trained on, to choose between models by; `fraction` is of what is left."""
+    """Share of each class held out to choose between networks; `fraction` is of the rest."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class Training:
     images: Images
     seed: int = 0
     start: Training | None = None
-    """The weights it begins with are the last of this one."""
+    """The training whose final weights it starts from."""
     teacher: Training | None = None
 
     @property
     def follows(self) -> tuple[Training, ...]:
-        """What has to be finished before."""
+        """The trainings that have to be finished before."""
         return tuple(each for each in (self.start, self.teacher) if each is not None)
 
     def to_json(self) -> dict[str, Any]:
@@ -54,5 +54,5 @@ class Training:
 
     @property
     def key(self) -> str:
-        """Twelve letters that no other training has."""
+        """Twelve hexadecimal digits that identify the training."""
         return checksum(self.to_json())[:12]

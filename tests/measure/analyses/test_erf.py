@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import vitreous
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
-from vitreous.measure.analyses.erf import ERF, area, picture, place, signs
+from vitreous.measure.analyses.erf import ERF, _picture, field_area, grid_position, random_signs
 from vitreous.measure.probe import Batch
 from vitreous.measure.subject import subjects
 from vitreous.results import Result
@@ -118,12 +118,12 @@ def test_gradients_equal_a_jacobian_written_out() -> None:
     data = noise(8)
     question = ERF(positions=("upper left",))
     unit = question.units(subject)[-1]
-    row, column = place("upper left", (4, 4))
+    row, column = grid_position("upper left", (4, 4))
     assert (row, column) == (1, 1)
     batch = Batch(torch.arange(3), data.images, data.labels, 5)
     fields = question._fields(subject, [unit], "upper left", batch)[0]
     images = subject.prepare(data.images)
-    signed = signs(batch, 6).double()
+    signed = random_signs(batch, 6).double()
     for i in range(3):
 
         def feature(image: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ def test_gradients_equal_a_jacobian_written_out() -> None:
         assert torch.allclose(fields[i], expected, rtol=1e-9)
     assert {-1, 1} == set(signed.flatten().tolist())
     assert torch.equal(
-        signs(Batch(torch.tensor([2]), data.images, data.labels, 5), 6)[0], signed[2].long()
+        random_signs(Batch(torch.tensor([2]), data.images, data.labels, 5), 6)[0], signed[2].long()
     )
 
 
@@ -155,12 +155,12 @@ def test_radius_is_a_ratio_of_sums_and_has_its_interval() -> None:
 def test_areas_and_pictures_do_not_depend_on_scale() -> None:
     field = torch.rand(16, 16, dtype=torch.float64)
     assert (
-        area(field, 0.5)
-        == area(field * 1e-12, 0.5)
+        field_area(field, 0.5)
+        == field_area(field * 1e-12, 0.5)
         == smallest(field.numpy() / field.sum().item(), 0.5) / 256
     )
-    assert torch.allclose(picture(field), picture(field * 1e12))
-    assert area(torch.ones(4, 4, dtype=torch.float64), 0.5) == 0.5
+    assert torch.allclose(_picture(field), _picture(field * 1e12))
+    assert field_area(torch.ones(4, 4, dtype=torch.float64), 0.5) == 0.5
 
 
 def test_bad_input() -> None:

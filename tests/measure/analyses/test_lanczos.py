@@ -239,7 +239,7 @@ def test_a_start_within_an_invariant_space_is_left_for_another(scale: float) -> 
         run.step(lambda v: v @ h)
         state = run.state()
         broken.append(bool(state.broken[0]))
-        run.go_on(state)
+        run.prepare_next(state)
         basis = torch.cat(run.parts, 1)[0]
         torch.testing.assert_close(
             basis @ basis.T, torch.eye(len(basis), dtype=torch.float64), atol=1e-12, rtol=0

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import vitreous
 from vitreous.errors import VitreousError
-from vitreous.measure.analyses.lesion import Lesion, answers
+from vitreous.measure.analyses.lesion import Lesion, answers_per_image
 from vitreous.measure.analysis import Bench
 from vitreous.measure.probe import Setting
 from vitreous.measure.robustness.edits import by_offset
@@ -207,7 +207,9 @@ def one_by_one(attention: Tensor, tokens: Tensor, prefix: int, width: int) -> Te
 def test_scores_that_are_not_finite_are_never_right() -> None:
     subject = subjects(opened("nano:vit"))[0]
     bench = Bench(Setting((subject,), chosen()), 7)
-    numbers = answers(lambda images: torch.full((len(images), 10), torch.nan), subject, bench)
+    numbers = answers_per_image(
+        lambda images: torch.full((len(images), 10), torch.nan), subject, bench
+    )
     assert not numbers["right"].any()
     assert numbers["nll"].isnan().all()
 

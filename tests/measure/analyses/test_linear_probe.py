@@ -16,12 +16,12 @@ from torch import Tensor
 import vitreous
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
-from vitreous.measure.analyses import linear_probe
 from vitreous.measure.analyses.linear_probe import LinearProbe
 from vitreous.measure.analysis import Bench
 from vitreous.measure.probe import Setting
+from vitreous.measure.readout import fitting
 from vitreous.measure.readout.logistic import Logistic
-from vitreous.measure.readout.ridge import Moments, choose, solve, together
+from vitreous.measure.readout.ridge import Moments, choose_penalty, join_moments, solve
 from vitreous.measure.subject import Subject, subjects
 from vitreous.specimen.specimen import Specimen
 
@@ -57,7 +57,7 @@ def test_ridge_from_parts_equals_scikit_learn(width: int, offset: float) -> None
     features, targets = drawn(40, width, offset)
     blocks = [Moments.of(x, y) for x, y in zip(features.split(7), targets.split(7), strict=True)]
     for penalty in (1e-3, 1.0, 30.0):
-        probe = solve(together(blocks), penalty)
+        probe = solve(join_moments(blocks), penalty)
         other = linear_model.Ridge(alpha=probe.penalty).fit(features.numpy(), targets.numpy())
         np.testing.assert_allclose(probe.weight.numpy(), other.coef_.T, rtol=1e-6, atol=1e-9)
         new, _ = drawn(9, width, offset, seed=1)
@@ -70,7 +70,7 @@ def test_ridge_from_parts_equals_scikit_learn(width: int, offset: float) -> None
 
 def test_large_offsets_cost_no_digits_in_single_precision() -> None:
     features, targets = drawn(200, 8)
-    far = together(
+    far = join_moments(
         [
             Moments.of(x + 100, y)
             for x, y in zip(features.float().split(32), targets.split(32), strict=True)
@@ -100,7 +100,7 @@ def test_the_penalty_has_the_least_error_on_what_was_held_out() -> None:
                 float(((other.predict(features[40:].numpy()) - targets[40:].numpy()) ** 2).sum())
             )
         chosen.append(int(np.argmin(errors)))
-        assert choose(fit, held_out, penalties) == penalties[chosen[-1]]
+        assert choose_penalty(fit, held_out, penalties) == penalties[chosen[-1]]
     assert len(set(chosen)) > 1
 
 
@@ -114,14 +114,16 @@ def test_the_whole_question_equals_scikit_learn_on_kept_features() -> None:
     ).table
     rows = table[table["unit"] == "blocks.3.mlp"]
     (subject,) = subjects({"vit": specimen})
-    sets = LinearProbe(shots=(3,)).sets(bench(subject, chosen(test), {"train": chosen(train)}))
+    sets = LinearProbe(shots=(3,)).probe_data(
+        bench(subject, chosen(test), {"train": chosen(train)})
+    )
     for token in ("class token", "mean over positions", "first position"):
-        x, new = (kept(subject, each, token) for each in (sets.fitting, sets.asked))
+        x, new = (kept(subject, each, token) for each in (sets.fitting, sets.evaluation))
         y = 2.0 * torch.nn.functional.one_hot(sets.fitting.labels, 10).numpy() - 1
         for shots, rows_fitted in (("3", sets.fitted(0).numpy()), ("all", slice(None))):
             row = rows[(rows["token"] == token) & (rows["shots"] == shots)].iloc[0]
             other = linear_model.Ridge(alpha=row["penalty"]).fit(x[rows_fitted], y[rows_fitted])
-            right = other.predict(new).argmax(1) == sets.asked.labels.numpy()
+            right = other.predict(new).argmax(1) == sets.evaluation.labels.numpy()
             assert row["value"] == right.mean()
             assert row["fitted"] == len(x[rows_fitted])
     assert int(sets.fitted(0).sum()) == 30
@@ -162,8 +164,10 @@ def test_every_single_position_equals_scikit_learn(tmp_path: Path) -> None:
     result = question({"vit": specimen}, {"train": train, "test": test}, batch=16)
     single = result.table[result.table["token"] == "one position"]
     (subject,) = subjects({"vit": specimen})
-    sets = LinearProbe(shots=(2,)).sets(bench(subject, chosen(test), {"train": chosen(train)}))
-    x, new = (every_token(subject, each) for each in (sets.fitting, sets.asked))
+    sets = LinearProbe(shots=(2,)).probe_data(
+        bench(subject, chosen(test), {"train": chosen(train)})
+    )
+    x, new = (every_token(subject, each) for each in (sets.fitting, sets.evaluation))
     y = 2.0 * torch.nn.functional.one_hot(sets.fitting.labels, 10).numpy() - 1
     rights: dict[str, list[np.ndarray]] = {"2": [], "all": []}
     for row in single.to_dict("records"):
@@ -171,7 +175,7 @@ def test_every_single_position_equals_scikit_learn(tmp_path: Path) -> None:
         at = 1 + 8 * int(row["row"]) + int(row["column"])  # after the class token
         other = linear_model.Ridge(alpha=row["penalty"]).fit(x[fitted, at], y[fitted])
         rights[row["shots"]].append(
-            other.predict(new[:, at]).argmax(1) == sets.asked.labels.numpy()
+            other.predict(new[:, at]).argmax(1) == sets.evaluation.labels.numpy()
         )
         assert row["value"] == rights[row["shots"]][-1].mean()
         assert row["map"] == "vit, blocks.3.mlp"
@@ -214,7 +218,7 @@ def test_positions_in_several_pieces_and_of_models_that_have_no_such_unit(
     (subject, _) = subjects(models)
     width = subject.specimen.anatomy.find("stages.2.2.convs")[0].channels
     assert width is not None
-    monkeypatch.setattr(linear_probe, "MEMORY", 8 * 2 * width * (width + 10) * 30)
+    monkeypatch.setattr(fitting, "MEMORY", 8 * 2 * width * (width + 10) * 30)
     assert len(question.pieces(subject, bench(subject, sets["test"], {"train": sets["train"]}))) > 2
     assert question(models, sets).table.equals(whole.table)
     with pytest.raises(VitreousError, match=r"stages\.9"):
@@ -238,7 +242,7 @@ def test_logistic_probes_are_scikit_learns() -> None:
         features, targets = drawn(120, 5)
         labels = targets.argmax(1) % classes + 1  # no image of class 0
         fit = torch.arange(120) < 90
-        probe = Logistic.fitted(features, labels, fit, ~fit, False)
+        probe = Logistic.fit(features, labels, fit, ~fit, False)
         scaled = (features - features[fit].mean(0)) / features[fit].std(0, correction=0)
         other = linear_model.LogisticRegression(C=1 / probe.penalty, max_iter=2000).fit(
             scaled[fit], labels[fit]
@@ -256,7 +260,7 @@ def test_logistic_asked_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     table = question({"vit": opened("nano:vit")}, sets).table
     assert table["value"].iloc[-1] > 0.9
     assert table["value"].iloc[0] < 0.4
-    monkeypatch.setattr(linear_probe, "MEMORY", 1000)
+    monkeypatch.setattr(fitting, "MEMORY", 1000)
     with pytest.raises(VitreousError, match="method='ridge'"):
         question({"vit": opened("nano:vit")}, sets)
 
@@ -264,7 +268,7 @@ def test_logistic_asked_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_groups_of_units_give_what_all_together_give(monkeypatch: pytest.MonkeyPatch) -> None:
     question, sets = LinearProbe(shots=(1,)), {"train": data("train", 60), "test": data("test", 24)}
     together = question({"vit": opened("nano:vit")}, sets).table
-    monkeypatch.setattr(linear_probe, "MEMORY", 8 * 3 * 96 * 106 * 13)
+    monkeypatch.setattr(fitting, "MEMORY", 8 * 3 * 96 * 106 * 13)
     (subject,) = subjects({"vit": opened("nano:vit")})
     assert (
         len(question.pieces(subject, bench(subject, sets["test"], {"train": sets["train"]}))) == 3
@@ -276,9 +280,9 @@ def test_one_set_is_divided_and_no_image_is_in_both_parts() -> None:
     images = data("test", 60)
     (subject,) = subjects({"vit": opened("nano:vit")})
     for splits in ({}, {"train": chosen(images)}):
-        sets = LinearProbe().sets(bench(subject, chosen(images), splits))
-        assert (len(sets.fitting), len(sets.asked)) == (30, 30)
-        both = torch.cat([sets.fitting.images, sets.asked.images]).flatten(1)
+        sets = LinearProbe().probe_data(bench(subject, chosen(images), splits))
+        assert (len(sets.fitting), len(sets.evaluation)) == (30, 30)
+        both = torch.cat([sets.fitting.images, sets.evaluation.images]).flatten(1)
         assert len(both.unique(dim=0)) == 60
         ours, all_of_them = (each.labels.bincount(minlength=10) for each in (sets.fitting, images))
         assert bool((2 * ours - all_of_them).abs().max() <= 2)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import vitreous
 from vitreous.errors import VitreousError
 from vitreous.measure.analyses import trajectory as module
-from vitreous.measure.analyses.trajectory import Trajectory, kept_moments, polar, principal
+from vitreous.measure.analyses.trajectory import Trajectory, ordered_checkpoints, polar, principal
 from vitreous.models.loading import load_model
 from vitreous.results import Result
 from vitreous.storage.run_folder import Run
@@ -138,7 +138,7 @@ def test_every_epoch_in_order_and_none_twice(tmp_path: Path) -> None:
         "epoch-0001",
     ):
         run.save(f"weights/{name}.safetensors", {"w": torch.zeros(1)})
-    assert kept_moments(run) == ["initial", "epoch-0001", "epoch-0002", "epoch-0010"]
+    assert ordered_checkpoints(run) == ["initial", "epoch-0001", "epoch-0002", "epoch-0010"]
 
 
 def test_weights_that_do_not_fit_into_memory_are_read_again(
@@ -152,7 +152,8 @@ def test_weights_that_do_not_fit_into_memory_are_read_again(
 
 def test_models_that_are_no_moments_of_one_training() -> None:
     with pytest.raises(
-        VitreousError, match=r"'0' and '1' are no moments .* 'score.weight' is \(10, 3\) in one"
+        VitreousError,
+        match=r"'0' and '1' are not of one training: 'score.weight' is \(10, 3\) in one",
     ):
         asked({"line@0": Line(0), "line@1": Line(1, width=6)})
 
@@ -182,4 +183,4 @@ def test_weights_that_lack_a_parameter(tmp_path: Path) -> None:
     (tmp_path / "weights").mkdir()
     run.save("weights/final.safetensors", {"score.weight": torch.zeros(10, 3)})
     with pytest.raises(VitreousError, match=r"lack 'norm.weight'"):
-        module._of_file(run, "final", subject).read()
+        module._from_file(run, "final", subject).read()

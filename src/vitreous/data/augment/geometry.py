@@ -78,12 +78,12 @@ class ResizedCrop:
         height, width = first_valid(valid, heights, widths)
         top = integer(uniform[:, -2], self.height - height + 1)
         left = integer(uniform[:, -1], self.width - width + 1)
-        found, (tall, wide) = valid.any(1), self.middle
+        fits, (tall, wide) = valid.any(1), self.middle
         return (
-            torch.where(found, top, (self.height - tall) // 2),
-            torch.where(found, left, (self.width - wide) // 2),
-            torch.where(found, height, tall),
-            torch.where(found, width, wide),
+            torch.where(fits, top, (self.height - tall) // 2),
+            torch.where(fits, left, (self.width - wide) // 2),
+            torch.where(fits, height, tall),
+            torch.where(fits, width, wide),
         )
 
     def __call__(self, images: Tensor, *settings: Tensor) -> Tensor:

@@ -112,20 +112,20 @@ def _sources(rng: RandomStreams, height: int, width: int, reach: int, times: int
         moves[..., outside] = 0
     line = moves.reshape(-1)
     waiting = true_places(line > 0)
-    own = native(_counted(len(line), rng.keys.device))
+    places = native(_counted(len(line), rng.keys.device))
     later = -line
     later >>= 31  # all bits where the partner lies further on
-    line += own
+    line += places
     line ^= later
     while len(waiting):
-        found = take_at(line, ~take_at(line, waiting))
-        line[waiting] = found
-        waiting = take_at(waiting, true_places(found < 0))
+        sources = take_at(line, ~take_at(line, waiting))
+        line[waiting] = sources
+        waiting = take_at(waiting, true_places(sources < 0))
     source = line.reshape(-1, times, pixels)[:, -1]
     for _ in range(times - 1):
         # What a pixel held before a sweep is what it took in the one before.
         source = take_at(line, source - pixels)
-    return torch.as_tensor(source - own[:: times * pixels, None])
+    return torch.as_tensor(source - places[:: times * pixels, None])
 
 
 @lru_cache(maxsize=2)

@@ -50,13 +50,13 @@ Blocks = tuple[tuple[slice, slice, Tensor], ...]
 
 def diagonal_blocks(matrix: Tensor, device: torch.device) -> Blocks:
     """Cut a matrix with entries around its diagonal into blocks."""
-    found = []
+    blocks = []
     for start in range(0, len(matrix), BLOCK):
         rows = slice(start, min(start + BLOCK, len(matrix)))
         reached = matrix[rows].any(0).nonzero()
         columns = slice(int(reached[0]), int(reached[-1]) + 1)
-        found.append((rows, columns, matrix[rows, columns].float().to(device)))
-    return tuple(found)
+        blocks.append((rows, columns, matrix[rows, columns].float().to(device)))
+    return tuple(blocks)
 
 
 def multiply_rows(x: Tensor, matrix: Blocks) -> Tensor:
@@ -145,9 +145,9 @@ def _smoothing_matrix(
     """The matrix (length, length) that blurs a line, with the border's pixels outside."""
     kernel = _kernel(sigma, truncate)
     offsets = torch.arange(len(kernel)) - len(kernel) // 2
-    found = border_index(torch.arange(length)[:, None] + offsets, length, border)
+    pixels = border_index(torch.arange(length)[:, None] + offsets, length, border)
     matrix = torch.zeros(length, length, dtype=torch.float64).scatter_add_(
-        1, found, kernel.expand(length, -1)
+        1, pixels, kernel.expand(length, -1)
     )
     return diagonal_blocks(matrix, device)
 
@@ -255,9 +255,9 @@ def motion_trail(
 
 def _steps(angle: float, weights: list[float]) -> dict[tuple[int, int], float]:
     """Offsets (down, right) of the steps of a motion, and their weights, with sum one."""
-    total, found = sum(weights), defaultdict[tuple[int, int], float](float)
+    total, offsets = sum(weights), defaultdict[tuple[int, int], float](float)
     for step, weight in enumerate(weights):
-        found[math.ceil(step * math.sin(angle) - 0.5), math.ceil(step * math.cos(angle) - 0.5)] += (
-            weight / total
-        )
-    return found
+        down = math.ceil(step * math.sin(angle) - 0.5)
+        right = math.ceil(step * math.cos(angle) - 0.5)
+        offsets[down, right] += weight / total
+    return offsets

@@ -23,7 +23,7 @@ def gaussian_noise(images: Tensor, rng: RandomStreams, scale: float) -> Tensor:
 def shot_noise(images: Tensor, rng: RandomStreams, photons: int) -> Tensor:
     """Count photons: Poisson, with this many for full brightness.
 
-    An image has 256 levels, so there are 256 Poisson distributions, and drawing is a look into the
+    An image has 256 levels, so there are 256 Poisson distributions, and drawing is a lookup in the
     inverses of their cumulative sums. A table of buckets answers where a bucket holds one level
     only; a search in the sums, each raised by its level so that all are one sorted list, answers
     for the others.
@@ -32,13 +32,13 @@ def shot_noise(images: Tensor, rng: RandomStreams, photons: int) -> Tensor:
     levels = images.flatten()
     drawn = rng.words(*images.shape[1:]).flatten()
     bucket = (drawn >> 5).add_(BUCKETS // 2).int()
-    seen = buckets.index_select(0, bucket.add_(levels.int(), alpha=BUCKETS))
-    rest = torch.as_tensor(true_places(native(seen) < 0))
+    shade = buckets.index_select(0, bucket.add_(levels.int(), alpha=BUCKETS))
+    rest = torch.as_tensor(true_places(native(shade) < 0))
     drawn, levels = drawn[rest].double().add_(2**15 + 0.5).mul_(2**-16), levels[rest].int()
     counts = (
         torch.searchsorted(sums.flatten(), drawn.add_(levels), right=True) - levels * sums.shape[1]
     )
-    return seen.index_copy_(0, rest, shades[counts]).byte().view(images.shape)
+    return shade.index_copy_(0, rest, shades[counts]).byte().view(images.shape)
 
 
 BUCKETS = 2048

@@ -46,8 +46,8 @@ def snow(
     that is brighter.
     """
     height, width = images.shape[-2:]
-    seen = (visible_part(length, size) for length in (height, width))
-    flakes = enlarge(rng.normal(1, *seen, mean=255 * mean, std=255 * std), (height, width), size)
+    visible = (visible_part(length, size) for length in (height, width))
+    flakes = enlarge(rng.normal(1, *visible, mean=255 * mean, std=255 * std), (height, width), size)
     flakes = flakes.mul_(flakes >= 255 * least).clamp_(0, 255).add_(EPSILON).floor_()
     flakes = motion_trail(flakes, rng, -90, radius, sigma).add_(0.5).floor_()
     red, green, blue = images.split(1, 1)

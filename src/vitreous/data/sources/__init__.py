@@ -1,2 +1,1 @@
-"""Sources of images, one per file: each lists what it holds; decoding and caching are the same
-for all."""
+"""Sources of images, one per file; decoding and caching are the same for all."""

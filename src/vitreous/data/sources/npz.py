@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from glob import glob
 from itertools import pairwise
@@ -64,28 +63,33 @@ class _Part:
 
 def list_npz(where: str, split: str, root: Path) -> Listing:
     """The images of one split, in the order of the files."""
-    files = npz_files(where)
-    split_of = {
-        file: match[1] for file in files if (match := SPLIT_IN_NAME.search(file.stem.lower()))
-    }
-    if split_of and split != "all":
-        word = next((word for word in SPLIT_NAMES[split] if word in split_of.values()), None)
-        if word is None:
-            names = enumerate_few([file.name for file in files])
-            raise NoSplit(
-                f"No file of 'npz:{where}' holds the split {split!r}, only {names} is there; ask "
-                "for another."
-            )
-        files = [file for file in files if split_of.get(file) == word]
+    files, by_name = _split_files(where, split)
     parts = [part for file in files for part in _parts(file, split)]
     if not parts:
         raise NoSplit(f"'npz:{where}' has no arrays for the split {split!r}; ask for another.")
     listing = _join(parts)
-    if split_of or parts[0].name not in dict(WITHOUT_SPLIT):
+    if by_name or parts[0].name not in dict(WITHOUT_SPLIT):
         return listing
     if split != "all" and (listing.labels < 0).all():
         raise NoSplit(f"'npz:{where}' holds images but no labels; split 'all' takes them without.")
     return hold_out(listing, split)
+
+
+def _split_files(where: str, split: str) -> tuple[list[Path], bool]:
+    """The files of a split, and whether names of files say which split they hold."""
+    files = npz_files(where)
+    matches = ((file, SPLIT_IN_NAME.search(file.stem.lower())) for file in files)
+    split_of = {file: match[1] for file, match in matches if match}
+    if not split_of or split == "all":
+        return files, bool(split_of)
+    for word in SPLIT_NAMES[split]:
+        if word in split_of.values():
+            return [file for file in files if split_of.get(file) == word], True
+    names = enumerate_few([file.name for file in files])
+    raise NoSplit(
+        f"No file of 'npz:{where}' holds the split {split!r}, only {names} is there; "
+        "ask for another."
+    )
 
 
 def npz_files(where: str) -> list[Path]:
@@ -106,35 +110,38 @@ def npz_files(where: str) -> list[Path]:
     return files
 
 
-def _parts(file: Path, split: str) -> Iterator[_Part]:
+def _parts(file: Path, split: str) -> list[_Part]:
     """The images of a split in a file; for `all`, of every split."""
     if not zipfile.is_zipfile(file):
         raise VitreousError(f"{str(file)!r} is not an npz file, or is damaged.")
     try:
         with np.load(file, allow_pickle=False) as arrays:
-            pairs = list(WITHOUT_SPLIT)
-            for word in ALL_SPLIT_NAMES if split == "all" else SPLIT_NAMES[split]:
-                pairs += [(f"x_{word}", f"y_{word}"), (f"{word}_images", f"{word}_labels")]
-            present = [pair for pair in pairs if pair[0] in arrays.files]
-            if not present and not any(SPLIT_IN_NAME.search(name) for name in arrays.files):
-                there = enumerate_few(arrays.files) or "nothing"
-                raise VitreousError(
-                    f"{str(file)!r} has no arrays 'images' and 'labels', it has {there}."
-                )
             names = arrays["class_names"] if "class_names" in arrays.files else None
             classes = None if names is None else tuple(names.astype(str).tolist())
-            for images, labels in present if split == "all" else present[:1]:
-                yield _read_part(file, arrays, images, labels, classes)
+            pairs = _array_names(file, arrays.files, split)
+            return [_read_part(file, arrays, *pair, classes) for pair in pairs]
     except (zipfile.BadZipFile, OSError, ValueError, AttributeError, TypeError) as error:
         if "pickle" in str(error):
             raise VitreousError(
                 f"{str(file)!r} holds Python objects: a pickle, which can run code, so Vitreous "
-                "does not load it; "
-                "save images as uint8, labels as integers and names as np.array(names, dtype=str)."
+                "does not load it; save images as uint8, labels as integers and names as "
+                "np.array(names, dtype=str)."
             ) from error
         raise VitreousError(
             f"{str(file)!r} is not an npz file, or is damaged ({error})."
         ) from error
+
+
+def _array_names(file: Path, present: list[str], split: str) -> list[tuple[str, str]]:
+    """Names of the arrays of images and labels of a split; for `all`, of every split."""
+    pairs = list(WITHOUT_SPLIT)
+    for word in ALL_SPLIT_NAMES if split == "all" else SPLIT_NAMES[split]:
+        pairs += [(f"x_{word}", f"y_{word}"), (f"{word}_images", f"{word}_labels")]
+    pairs = [pair for pair in pairs if pair[0] in present]
+    if not pairs and not any(SPLIT_IN_NAME.search(name) for name in present):
+        there = enumerate_few(present) or "nothing"
+        raise VitreousError(f"{str(file)!r} has no arrays 'images' and 'labels', it has {there}.")
+    return pairs if split == "all" else pairs[:1]
 
 
 def _read_part(

@@ -4,13 +4,15 @@
     PGD     x₀ uniform in the ball;  xₖ₊₁ = clip(xₖ + α · sign ∇ₓ loss(xₖ)),      α = 2.5 ε / steps
     ball    |x' − x| ≤ ε and 0 ≤ x' ≤ 1 for every pixel and channel
 
-ε is in levels, 1/255 of the range of pixels, whatever the model's normalisation. PGD returns, for each image, the
-visited point with the largest loss. Only the input gets a gradient. (Goodfellow et al., ICLR 2015; Madry et al.,
-ICLR 2018. The code of Park & Kim 2022 uses ε = 0.007 and 0.3 on normalised inputs.)
+ε is in levels, 1/255 of the range of pixels, whatever the model's normalisation. PGD returns, for
+each image, the visited point with the largest loss. Only the input gets a gradient. (Goodfellow et
+al., ICLR 2015; Madry et al., ICLR 2018. The code of Park & Kim 2022 uses ε = 0.007 and 0.3 on
+normalised inputs.)
 
-The loss is cross-entropy, log(1 + exp m) with m = log Σ_{others} exp score − score of the label. It grows with m, and
-both gradients have the same direction, so the attacks maximise m itself: the cross-entropy of a very confident model is
-flat in floating point, and an attack on it would not move.
+The loss is cross-entropy, log(1 + exp m) with m = log Σ_{others} exp score − score of the label. It
+grows with m, and both gradients have the same direction, so the attacks maximise m itself: the
+cross-entropy of a very confident model is flat in floating point, and an attack on it would not
+move.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ class Adversarial(ShiftAnalysis):
 
 
 def fgsm(subject: Subject, pixels: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-    """Move pixels (b, c, h, w) in [0, 1] by epsilon each, in the direction in which the loss grows."""
+    """Move each of the pixels (b, c, h, w) in [0, 1] by epsilon so that the loss grows."""
     _, slope = _loss_and_gradient(subject, pixels, labels)
     low, high = _ball(pixels, epsilon)
     return torch.clamp(pixels + epsilon * slope.sign(), low, high)
@@ -133,7 +135,7 @@ def pgd(
     steps: int,
     start: RandomStreams,
 ) -> Tensor:
-    """Climb the loss within the ball from a random start; per image, the visited point with the largest loss."""
+    """Climb the loss within the ball; return the visited point with the largest loss, per image."""
     low, high = _ball(pixels, epsilon)
     noise = start.uniform(*pixels.shape[1:], low=-epsilon, high=epsilon).to(pixels.dtype)
     at = torch.clamp(pixels + noise, low, high)
@@ -151,7 +153,7 @@ def _ball(pixels: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
 
 
 def _loss(subject: Subject, pixels: Tensor, labels: Tensor) -> Tensor:
-    """Return m (b,), by how much the other classes outscore the label; cross-entropy is log(1 + exp m)."""
+    """Return the margin m (b,) of the other classes over the label."""
     mean, std = channel_statistics(subject, pixels)
     scores = logits(subject.specimen((pixels - mean) / std))
     assert scores is not None
@@ -199,7 +201,7 @@ def _views(bench: Bench) -> tuple[View, ...]:
             references=chance_level(bench),
             title="Accuracy under attack",
             how_to_read="Pixels may change more from left to right; 0 is the clean image, and 8 "
-            "levels are hardly visible. A model whose line drops at once is misled by tiny changes.",
+            "levels are hardly visible. If a line drops at once, tiny changes mislead the model.",
             **lines,
         ),
         View(

@@ -3,13 +3,15 @@
     x_noise = x + F⁻¹(F(δ) ⊙ ring(f)),      ring(f): frequencies in f ± width / 2
     change(f) = accuracy(x_noise) − accuracy(x)
 
-Frequencies are in π radians per pixel of the model's input, 1 being the highest that pixels can hold. A wave's
-frequency is the larger of the two along the axes, so rings are square. Park & Kim 2022 (Fig. 2b) find that a ViT is
-vulnerable to low-frequency noise and a ResNet to high-frequency noise.
+Frequencies are in π radians per pixel of the model's input, 1 being the highest that pixels can
+hold. A wave's frequency is the larger of the two along the axes, so rings are square. Park & Kim
+2022 (Fig. 2b) find that a ViT is vulnerable to low-frequency noise and a ResNet to high-frequency
+noise.
 
-The paper does not say how strong its noise is. Here it is as strong as it takes for the first model to lose `drop` on
-average over all frequencies, found by bisection; every model then gets the same noise. δ is drawn once per image, the
-same for all frequencies. Noise may leave the range of pixels: clipping would spread it over all frequencies.
+The paper does not say how strong its noise is. Here it is as strong as it takes for the first model
+to lose `drop` on average over all frequencies, found by bisection; every model then gets the same
+noise. δ is drawn once per image, the same for all frequencies. Noise may leave the range of pixels:
+clipping would spread it over all frequencies.
 """
 
 from __future__ import annotations
@@ -201,7 +203,7 @@ class BandNoise(Analysis):
         return ring((size[0], size[1]), frequency * math.pi, self._width(size), self.definition)
 
     def _width(self, size: Sequence[int]) -> float:
-        """Return the width of a band in radians: a whole number of waves, so that rings are alike."""
+        """Return the width in radians: a whole number of waves, so that rings are alike."""
         if self.definition == "released":
             return math.pi * self.width
         wave = 2 / max(size)

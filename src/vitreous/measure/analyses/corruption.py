@@ -2,12 +2,13 @@
 
     accuracy(kind, severity)   share of corrupted images classified correctly
     mean accuracy              mean over the kinds, and over the severities 1 to 5
-    CE(kind)                   Σ_severity error(kind, severity)  /  Σ_severity error of the reference(kind, severity)
+    CE(kind)                   Σ_severity error(kind, severity) / Σ_severity error of the reference
     mCE                        mean of CE over the kinds
 
-The kinds are the fifteen of CIFAR-10-C and ImageNet-C and the four extra ones; means leave the extra ones out, as their
-authors do (Hendrycks & Dietterich, ICLR 2019, where the reference is AlexNet). The reference is the first model: errors
-of a network trained on something else would mean nothing. Park & Kim 2022 report the mean accuracy.
+The kinds are the fifteen of CIFAR-10-C and ImageNet-C and the four extra ones; means leave the
+extra ones out, as their authors do (Hendrycks & Dietterich, ICLR 2019, where the reference is
+AlexNet). The reference is the first model: errors of a network trained on something else would mean
+nothing. Park & Kim 2022 report the mean accuracy.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Whether a model classifies by shape or by texture, on images in which the two disagree.
 
-    shape share = answers equal to the shape / (answers equal to the shape + answers equal to the texture)
+    shape share = answers by shape / (answers by shape + answers by texture)
 
-over the images whose shape and texture belong to different classes; other answers are not counted. Intervals are
-Wilson's. The data set has to provide `truth["shape"]` and `truth["texture"]`, as the embedded world does. A model
-trained where both agree (`world:cues`) could learn either, and `world:conflict` shows which; a model trained on shapes
-has learnt shapes. Park & Kim 2022 (section 3) expect attention to be biased towards shape.
+over the images whose shape and texture belong to different classes; other answers are not counted.
+Intervals are Wilson's. The data set has to provide `truth["shape"]` and `truth["texture"]`, as the
+embedded world does. A model trained where both agree (`world:cues`) could learn either, and
+`world:conflict` shows which; a model trained on shapes has learnt shapes. Park & Kim 2022 (section
+3) expect attention to be biased towards shape.
 """
 
 from __future__ import annotations
@@ -93,31 +94,36 @@ class CueConflict(Analysis):
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
         conflicting = _conflicting(bench)
         shape, texture = (bench.data.truth[cue].cpu()[conflicting] for cue in CUES)
-        numbers = conflicting.nonzero()[:, 0].tolist()
-
-        def share(hits: np.ndarray, cases: np.ndarray) -> dict[str, Any]:
-            drawn = resampled_ratios(hits, cases, numbers, bench.seed)[1:]
-            interval = wilson(hits.sum(), cases.sum())
-            return {"value": Estimate(*interval, drawn), "n": int(cases.sum())}
-
         rows: list[dict[str, Any]] = []
+        hits: list[np.ndarray] = []
+        cases: list[np.ndarray] = []
+
+        def add(row: dict[str, Any], hit: np.ndarray, case: np.ndarray, **entries: Any) -> None:
+            rows.append({**row, **entries})
+            hits.append(hit)
+            cases.append(case)
+
         for subject in asked:
             answers = found[subject.name]["answers"]["answer"][conflicting]
             by_shape, by_texture = (answers == shape).numpy(), (answers == texture).numpy()
             decided = by_shape | by_texture
-            blank = {
-                "model": subject.name, "overall": False, "answered": False, "by_class": False,
-            }  # fmt: skip
-            overall = {**blank, "measure": SHARE, "class": "all", "overall": True}
-            rows.append({**overall, **share(by_shape, decided)})
+            row = {"model": subject.name, "overall": False, "answered": False, "by_class": False}
+            share = {**row, "measure": SHARE}
+            add(share, by_shape, decided, **{"class": "all", "overall": True})
             chosen = {"shape": by_shape, "texture": by_texture, "neither": ~decided}
-            for cue, hits in chosen.items():
-                row = {**blank, "measure": cue, "class": "all", "answered": True}
-                rows.append({**row, **share(hits, np.ones_like(hits))})
+            for cue, hit in chosen.items():
+                cue_row = {**row, "measure": cue, "class": "all"}
+                add(cue_row, hit, np.ones_like(hit), answered=True)
             for label in shape.unique().tolist():
                 inside = (shape == label).numpy()
-                row = {**blank, "measure": SHARE, "class": bench.data.classes[label]}
-                rows.append({**row, "by_class": True, **share(by_shape & inside, decided & inside)})
+                label_row = {**share, "class": bench.data.classes[label]}
+                add(label_row, by_shape & inside, decided & inside, by_class=True)
+        numbers = conflicting.nonzero()[:, 0].tolist()
+        over, under = np.stack(hits, 1), np.stack(cases, 1)
+        drawn = resampled_ratios(over, under, numbers, bench.seed)[1:]
+        shares = Estimate(*wilson(over.sum(0), under.sum(0)), drawn)
+        for i, row in enumerate(rows):
+            row |= {"value": shares[i], "n": int(under[:, i].sum())}
         table, replicates = tabulate(rows, COLUMNS)
         about = {"conflicting": int(conflicting.sum())}
         return Result(self.name, table, COLUMNS, VIEWS, about=about, replicates=replicates)

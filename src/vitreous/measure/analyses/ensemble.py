@@ -4,9 +4,10 @@
     disagreement(m, k) = share of the images to which m and k give different answers
     diversity = H(1/M Σ_m p_m) − 1/M Σ_m H(p_m),    mean over images; H entropy in nats
 
-Accuracy, NLL, Brier and ECE of the mean, beside those of every member. The NLL of the mean is never above the mean of
-the members' NLL; how far below shows how much they differ where it matters. Park & Kim 2022 (Eq. 1 and 2) read
-attention and MC dropout as cheap approximations of such an ensemble, over checkpoints or seeds.
+Accuracy, NLL, Brier and ECE of the mean, beside those of every member. The NLL of the mean is never
+above the mean of the members' NLL; how far below shows how much they differ where it matters. Park
+& Kim 2022 (Eq. 1 and 2) read attention and MC dropout as cheap approximations of such an ensemble,
+over checkpoints or seeds.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from vitreous.errors import VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probes.calibration import score_images
-from vitreous.measure.resampling import resampled_ratios
+from vitreous.measure.resampling import resampled_means
 from vitreous.measure.robustness.shifts import (
     CLEAN,
     ECE_COLUMNS,
@@ -162,7 +163,8 @@ class Ensemble(Analysis):
         nll = format_estimate(together["nll"], together["nll_low"], together["nll_high"])
         alone = format_estimate(best["nll"], best["nll_low"], best["nll_high"])
         yield (
-            f"The mean of {len(members)} models has {accuracy} right and an NLL of {nll}, {comparison} "
+            f"The mean of {len(members)} models has {accuracy} right and an NLL of {nll}, "
+            f"{comparison} "
             f"the best of them alone, {bold(best['model'])}, with {alone}."
         )
         pairs = result.table[
@@ -226,14 +228,13 @@ def _single_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str,
 def _pair_rows(logs: Mapping[str, Tensor], bench: Bench) -> Iterator[dict[str, Any]]:
     """Yield a row for each ordered pair of members, also of a member with itself, for a map."""
     count = len(bench.data)
-    answers = {name: each.argmax(1) for name, each in logs.items()}
-    rows = range(count)
-    for one, other in product(logs, repeat=2):
-        differ = (answers[one] != answers[other]).numpy()
-        drawn = resampled_ratios(differ, np.ones(count), rows, bench.seed)[1:]
-        interval = wilson(differ.sum(), count) if one != other else Interval(0.0, 0.0, 0.0)
+    answers = torch.stack([each.argmax(1) for each in logs.values()], 1)
+    differ = (answers[:, :, None] != answers[:, None, :]).numpy()
+    drawn = resampled_means(differ, range(count), bench.seed)[1:]
+    for (i, one), (j, other) in product(enumerate(logs), repeat=2):
+        share = wilson(differ[:, i, j].sum(), count) if i != j else Interval(0.0, 0.0, 0.0)
         row = {"model": one, "other": other, "part": "pair", "pair": True, "single": False}
-        yield {**row, "disagreement": Estimate(*interval, drawn), "n": count}
+        yield {**row, "disagreement": Estimate(*share, drawn[:, i, j]), "n": count}
 
 
 COLUMNS = (
@@ -267,8 +268,9 @@ def _views(bench: Bench) -> tuple[View, ...]:
         View(
             "bar", y="nll", low="nll_low", high="nll_high",
             title="NLL of the ensemble and of its members",
-            how_to_read="The ensemble averages the probabilities of its members. It cannot be worse "
-            "than their mean; where it is better than the best of them, they make different errors.",
+            how_to_read="The ensemble averages the probabilities of its members. It cannot be "
+            "worse than their mean; if it is better than the best of them, they make different "
+            "errors.",
             **bars,
         ),
         View(

@@ -1,26 +1,28 @@
 """How sharply the loss is curved: the leading eigenvalues of its Hessian, batch by batch.
 
-    λ = the `top` eigenvalues of largest |λ| of ∇²(NLL + ½ · weight_decay · |w|²), per batch of `size` images
+    λ = the `top` eigenvalues of largest |λ| of ∇²(NLL + ½ · weight_decay · |w|²), for each batch
     NEP = share of negative ones among those of all batches        APE = mean of the positive ones
 
-Park & Kim 2022 conclude that attention flattens the loss (small APE, Fig. 1c) and makes it less convex (negative ones,
-Fig. 6). They use augmented training images and the L2 term; Chen et al. (ICLR 2022) use clean images and find the
-opposite order. So `stream` chooses, and the result records it.
+Park & Kim 2022 conclude that attention flattens the loss (small APE, Fig. 1c) and makes it less
+convex (negative ones, Fig. 6). They use augmented training images and the L2 term; Chen et al.
+(ICLR 2022) use clean images and find the opposite order. So `stream` chooses, and the result
+records it.
 
-Eigenvalues come from Lanczos iteration, which stops when every residual |Hx - λx| is at most `tolerance · |λ|`. Power
-iteration, which the paper's tool uses, takes seven times as many products and errs where eigenvalues of opposite sign
-are close. A second, fresh start looks for eigenvalues that the first missed, until it finds none;
-`about["unconverged"]` counts those that did not converge, or could not be verified, within `most` products each. The
-start is random, so the same products give the density of the whole spectrum (stochastic Lanczos quadrature).
+Eigenvalues come from Lanczos iteration, which stops when every residual |Hx - λx| is at most
+`tolerance · |λ|`. Power iteration, which the paper's tool uses, takes seven times as many products
+and errs where eigenvalues of opposite sign are close. A second, fresh start looks for eigenvalues
+that the first missed, until it finds none; `about["unconverged"]` counts those that did not
+converge, or could not be verified, within `most` products each. The start is random, so the same
+products give the density of the whole spectrum (stochastic Lanczos quadrature).
 
-    trace = Σ λ of the eigenvectors found + mean over `draws` of uᵀHu,   u: random signs, projected off those
+    trace = Σ λ of the eigenvectors found + mean over `draws` of uᵀHu,   u: signs, less those
 
-Intervals are over batches, Student's t; for NEP, a share, Wilson's with the effective number of independent
-eigenvalues. With a single batch only the trace has one, over its draws: it says nothing about other images. Replicates
-resample batches.
+Intervals are over batches, Student's t; for NEP, a share, Wilson's with the effective number of
+independent eigenvalues. With a single batch only the trace has one, over its draws: it says nothing
+about other images. Replicates resample batches.
 
-Second derivatives are rewritten for speed (`curvature/second_derivatives.py`). One product per model is compared with
-torch's own before anything is computed.
+Second derivatives are rewritten for speed (`curvature/second_derivatives.py`). One product per
+model is compared with torch's own before anything is computed.
 """
 
 from __future__ import annotations
@@ -96,7 +98,7 @@ class HessianSpectrum(Analysis):
     tolerance: float = 1e-3
     """Largest residual |Hx - λx|, relative to |λ|."""
     most: int = 300
-    """Maximum number of products per batch to find eigenvalues, and again to verify that none is missing."""
+    """Maximum number of products per batch to find eigenvalues, and again to verify them."""
     draws: int = 8
     """Products per batch for the trace."""
 
@@ -178,7 +180,7 @@ class HessianSpectrum(Analysis):
     def _batches_at_once(self, subject: Subject, given: Weights, bench: Bench) -> int:
         """Return how many batches run together: on a GPU as many as fit with their Lanczos bases.
 
-        One on a CPU, and for convolutional models: convolutions of several weights at once are slow.
+        One on a CPU, and for convolutional models: convolutions of stacked weights are slow.
         """
         device = subject.device
         if device.type != "cuda" or is_convolutional(subject.specimen):

@@ -6,8 +6,8 @@
 at w' = w + x·d₁ + y·d₂, on a grid around the weights w, along two random directions, each filter of
 which is as long as the same filter of w (see `curvature/directions.py`). The two terms are kept
 apart, and so is Σ‖W‖, the sum of norms that Park & Kim 2022 plot instead of L2. The centre is the
-trained model itself, to the last bit. They find a ViT's landscape flatter than a ResNet's (Fig. 1a),
-at least farther out: in their own numbers the ViT is steeper near the centre.
+trained model itself, to the last bit. They find a ViT's landscape flatter than a ResNet's (Fig.
+1a), at least farther out: in their own numbers the ViT is steeper near the centre.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ SHARD = 128
 KEPT = 1 << 30
 """Bytes of prepared images to keep from one point to the next."""
 SMALL = 1 << 16
-"""Largest number of parameters whose directions are stored with the result, besides their fingerprint."""
+"""Maximum number of parameters whose directions are stored with the result."""
 
 
 @dataclass
@@ -74,8 +74,8 @@ class Landscape(Analysis):
     """Loss on a grid around the trained weights."""
 
     directions: Kind = "random"
-    """`random`: filter-wise normalised; `official`: as in the code of Park & Kim 2022; `eigenvectors`:
-    the leading ones of the Hessian of the first 128 images, of length one."""
+    """`random`: filter-wise normalised; `official`: as in the code of Park & Kim 2022;
+    `eigenvectors`: the leading ones of the Hessian of the first 128 images, of length one."""
     points: int = 21
     """Points along each direction; odd, so that the trained weights are one of them."""
     reach: float = 1.0
@@ -83,7 +83,7 @@ class Landscape(Analysis):
     dimensions: int = 2
     """2, or 1 for a line along the first direction."""
     vectors: bool = False
-    """Whether biases, norms, positions and tokens move too, each as one filter (a table: one per row)."""
+    """Whether biases, norms, positions and tokens move too, each (or each row) as one filter."""
     stream: Stream = "clean"
     """`clean` images, or `augmented` ones, as in training."""
     recipe: str = "hdv_cifar"
@@ -91,7 +91,7 @@ class Landscape(Analysis):
     weight_decay: float = 0.05
     """Of the L2 term."""
     statistics: Statistics = "running"
-    """Of batch norm: `running` ones of the training, or at every point those of each `batch` of 128 images."""
+    """Of batch norm: `running` ones of the training, or those of each `batch` of 128 images."""
     copies: int = 0
     """Points in one pass (default: 0, as many as fit on a GPU, at most 128, and one on a CPU)."""
 

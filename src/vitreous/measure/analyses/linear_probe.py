@@ -1,18 +1,19 @@
-"""How well classes can be read off every unit by a linear map, from few images or many (A3.15, A4.23).
+"""How well a linear probe classifies the features of every unit, fitted on few images or many.
 
     W = argmin Σ ‖y − b − Wᵀ x‖² + λ ‖W‖²,    y = +1 for the image's class and −1 for the others
 
-of the features x of frozen units: the class token, the mean over positions, or the first position alone. The class
-with the highest score is the answer, on images that were not fitted on. `5` and `10` fit that many images of every
-class, `all` every fitting image. The penalty is the one with the least squared error on a fifth of the fitting images
-that is held out (and joins in once it is chosen, for `all`).
+for the features x of frozen units: the class token, the mean over positions, or the first position
+alone. The class with the highest score is the answer, on images that were not fitted on. `5` and
+`10` fit on that many images per class, `all` on every fitting image. The penalty has the least
+squared error on a fifth of the fitting images that is held out (and joins in afterwards, for
+`all`).
 
-`positions` names units where every token has a probe of its own (SLC-22): a map of accuracies, and their mean, which
-is what the left of Raghu et al.'s Fig. 11 shows (X-13).
+`positions` names units where every token gets a probe of its own: a map of accuracies, and their
+mean, which the left of Raghu et al. 2021, Fig. 11 shows.
 
-Features are never kept. One forward pass adds up the normal equations of all units (`readout/ridge.py`), a
-second one over the images asked on counts right answers. Units are done in groups where the sums of all of them would
-not fit.
+Features are never stored. One forward pass adds up the normal equations of all units
+(`readout/ridge.py`), a second one over the evaluation images counts right answers. Units are done
+in groups if the sums of all of them would not fit into memory.
 """
 
 from __future__ import annotations
@@ -28,29 +29,38 @@ import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from vitreous.data.dataset import Dataset
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
 from vitreous.measure.partial import Numbers
 from vitreous.measure.probe import Batch, where
-from vitreous.measure.readout.features import Probed, position, read, single, stream
+from vitreous.measure.readout import fitting
+from vitreous.measure.readout.features import (
+    ProbedFeature,
+    pool_tokens,
+    position_number,
+    position_token,
+    stream_features,
+)
+from vitreous.measure.readout.fitting import ALL, HELD_OUT, ProbeData, fit_logistic, fit_ridge
 from vitreous.measure.readout.logistic import Logistic
-from vitreous.measure.readout.ridge import Moments, Ridge, choose, solve, together
+from vitreous.measure.readout.ridge import Ridge
+from vitreous.measure.resampling import Array, resampled_means
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import (
     UNIT_COLUMNS,
     Column,
-    Interval,
+    Estimate,
     Reference,
     Result,
     View,
     clustered_share,
     estimate,
+    tabulate,
     wilson,
-)  # fmt: skip
+)
 from vitreous.results.comparing import bold, code, records
 from vitreous.results.words import escape, format_percent
 from vitreous.specimen.anatomy import Unit
@@ -58,79 +68,50 @@ from vitreous.specimen.observe import Sites
 
 __all__ = ["LinearProbe"]
 
-MEMORY = 1 << 30
-"""Bytes of the sums of one group of units."""
-HELD_OUT = 5
-"""One of so many fitting images is held out to choose the penalty."""
-ALL = "all"
 TOKENS = ("class token", "mean over positions", "first position")
 ALONE, ONE = "each position alone", "one position"
 MAPS = 6
-"""Units of a model whose maps are drawn, at most."""
+"""Maximum number of units of a model whose maps are drawn."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column(
         "token",
         "category",
-        f"What of the unit is read; {ALONE!r} is the mean accuracy of probes of one position.",
+        f"What the probe reads; {ALONE!r} is the mean accuracy of probes of one position.",
     ),
-    Column("row", "order", "Of a single position, its row on the grid of tokens."),
-    Column("column", "order", "And its column."),
-    Column("map", "category", "Of a single position, the model and the unit."),
+    Column("row", "order", "Row of a single position on the grid of tokens."),
+    Column("column", "order", "Column of a single position."),
+    Column("map", "category", "Model and unit of a single position."),
     Column("mapped", "category", "Whether the row is a cell of a map that is drawn."),
-    Column("shots", "order", f"Images of each class that were fitted on, or {ALL!r}."),
+    Column("shots", "order", f"Fitting images per class, or {ALL!r}."),
     Column(
         "whole",
         "category",
-        "Whether all fitting images were fitted on, and not for one position of many.",
+        "Whether all fitting images were used, and not for one position of many.",
     ),
-    Column("pooled", "category", "Whether the mean over positions was read."),
-    Column("fitted", "quantity", "Number of images that were fitted on."),
-    Column("penalty", "quantity", "λ, or 1/C of a logistic probe, as chosen on images held out."),
-    *estimate("Share of the images that the probe has right.", label="accuracy"),
+    Column("pooled", "category", "Whether the probe reads the mean over positions."),
+    Column("fitted", "quantity", "Number of fitting images."),
+    Column("penalty", "quantity", "λ, or 1/C of a logistic probe, chosen on held-out images."),
+    *estimate("Share of images that the probe classifies correctly.", label="accuracy"),
 )
-
-
-@dataclass(frozen=True)
-class Sets:
-    """Images to fit on, with the part of each, and images to ask on."""
-
-    fitting: Dataset
-    parts: Tensor
-    """(n,) the shortest list of shots that an image belongs to, by number; then the rest, and last what is held out."""
-    shots: tuple[int, ...]
-    """Those that there are enough images for."""
-    asked: Dataset
-    missing: dict[str, str]
-
-    @property
-    def settings(self) -> list[str]:
-        return [*map(str, self.shots), ALL]
-
-    def fitted(self, setting: int) -> Tensor:
-        """(n,) which images are fitted on, before the penalty is chosen."""
-        return self.parts <= min(setting, len(self.shots))
-
-    @property
-    def held_out(self) -> Tensor:
-        return self.parts == len(self.shots) + 1
 
 
 @dataclass
 class LinearProbe(Analysis):
-    """How well classes can be read off every unit."""
+    """Accuracy of linear probes of every unit."""
 
     shots: tuple[int, ...] = (5, 10)
-    """Images of each class; besides, all of them are fitted on."""
+    """Fitting images per class, in ascending order; besides, all of them are used."""
     tokens: tuple[str, ...] = TOKENS
-    """What is read off a unit; those that it has."""
+    """What probes read, where a unit has it."""
     positions: Sequence[str] = ()
-    """Units, by name or kind, where every single position has a probe of its own as well; `*` is all of them, which
-    costs as many probes as there are tokens."""
+    """Units, by name or kind, where every position also gets a probe of its own; `*` is all of
+    them, which costs as many probes as there are tokens."""
     method: str = "ridge"
-    """Or 'logistic', by scikit-learn, which holds the pooled features of the fitting images in memory."""
+    """Or 'logistic', by scikit-learn, which holds pooled features in memory."""
     penalties: tuple[float, ...] = tuple(10.0 ** (half / 2) for half in range(-12, 5))
-    """Of ridge, in units of the mean eigenvalue of the features' scatter, so that they mean the same for all units."""
+    """Candidates for ridge, relative to the mean eigenvalue of the features' scatter, so that they
+    mean the same for all units."""
 
     name = "linear_probe"
     ids = ("A3.15", "A4.23", "X-13", "SLC-22", "SLC-23", "SLC-24", "SLC-27", "SLC-28", "SLC-30")
@@ -148,119 +129,96 @@ class LinearProbe(Analysis):
     marked = False
 
     def __post_init__(self) -> None:
-        self.shots, self.tokens, self.penalties = (
-            tuple(self.shots),
-            tuple(self.tokens),
-            tuple(self.penalties),
-        )
-        self.positions = (
-            (self.positions,) if isinstance(self.positions, str) else tuple(self.positions)
-        )
+        self.shots, self.tokens = tuple(self.shots), tuple(self.tokens)
+        self.penalties = tuple(self.penalties)
+        given: Any = self.positions
+        self.positions = (given,) if isinstance(given, str) else tuple(given)
+        if not self.tokens:
+            raise VitreousError(f"The tokens of linear_probe are empty; use some of {TOKENS}.")
         if wrong := [token for token in self.tokens if token not in TOKENS]:
             raise UnknownName("token for a linear probe", wrong[0], TOKENS)
         if self.method not in ("ridge", "logistic"):
             raise UnknownName("method of a linear probe", self.method, ("ridge", "logistic"))
-        for name, values in (
-            ("shots", self.shots),
-            ("penalties", self.penalties),
-            ("tokens", self.tokens),
-        ):
-            if (not values and name != "shots") or (
-                name != "tokens" and any(not float(v) > 0 for v in values)
-            ):
+        for name, values in (("shots", self.shots), ("penalties", self.penalties)):
+            if any(not float(value) > 0 for value in values):
                 raise VitreousError(
-                    f"linear_probe was asked with {name} {list(values)}; they are positive numbers."
+                    f"The {name} of linear_probe are {list(values)}; they are positive numbers."
                 )
+        if not self.penalties:
+            raise VitreousError("linear_probe has no penalties; give at least one positive number.")
         if list(self.shots) != sorted(set(self.shots)):
             raise VitreousError(
-                f"linear_probe was asked with shots {list(self.shots)}; name them in order, none twice."
+                f"The shots of linear_probe are {list(self.shots)}; give them in order, none twice."
             )
-
-        self._known: WeakKeyDictionary[Dataset, Sets] = WeakKeyDictionary()
+        self._data: WeakKeyDictionary[Dataset, ProbeData] = WeakKeyDictionary()
 
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         if not bench.setting.labelled:
             return f"A probe is fitted to labels, and the images of {bench.data.name!r} have none."
         for pattern in self.positions:
-            if not any(matching(each, pattern) for each in bench.setting.subjects):
-                subject.specimen.anatomy.find(pattern)  # which says what there is
-        sets = self.sets(bench)
-        if not bool((sets.fitting.labels >= 0).all()):
-            return f"A probe is fitted to labels, and some images of {sets.fitting.name!r} to fit on have none."
-        if sets.fitting.classes != sets.asked.classes:
-            return "The images to fit on have other classes than those to ask on."
-        if not len(sets.asked) or not bool(sets.held_out.any()):
+            if not any(_matching(each, pattern) for each in bench.setting.subjects):
+                subject.specimen.anatomy.find(pattern)  # raises, with the names that there are
+        data = self.probe_data(bench)
+        labels = data.fitting.labels
+        if not bool((labels >= 0).all()):
             return (
-                f"A probe needs at least {HELD_OUT} images to fit on and one to ask, "
-                f"and there are {len(bench.data)}."
+                f"A probe is fitted to labels, and some images of {data.fitting.name!r} to fit on "
+                "have none."
             )
-        if len(sets.fitting.labels[~sets.held_out].unique()) < 2:
-            return "All images to fit on are of one class, so there is nothing to tell apart."
+        if data.fitting.classes != data.evaluation.classes:
+            return "The images to fit on have other classes than those to evaluate on."
+        if not len(data.evaluation) or not bool(data.held_out.any()):
+            return (
+                f"A probe needs at least {HELD_OUT} images to fit on and one to evaluate on; there "
+                f"are {len(bench.data)}."
+            )
+        if len(labels[~data.held_out].unique()) < 2:
+            return "All images to fit on are of one class, so there is nothing to classify."
         return ""
 
-    def sets(self, bench: Bench) -> Sets:
-        """Made once: dividing images copies them."""
-        if bench.data not in self._known:
-            self._known[bench.data] = self._sets(bench)
-        return self._known[bench.data]
+    def probe_data(self, bench: Bench) -> ProbeData:
+        """Divide the images once: that copies them."""
+        if bench.data not in self._data:
+            given = bench.splits.get(self.fitted)
+            self._data[bench.data] = ProbeData.split(given, bench.data, self.shots)
+        return self._data[bench.data]
 
-    def _sets(self, bench: Bench) -> Sets:
-        """Where there is one set of images only, its first half is fitted on: classes take turns in it."""
-        fitting, asked = bench.splits.get(self.fitted), bench.data
-        if fitting is None or fitting.fingerprint == asked.fingerprint:
-            half = len(asked) // 2
-            fitting, asked = asked.take(range(half)), asked.take(range(half, len(asked)))
-        held_out = len(fitting) // HELD_OUT
-        labels = fitting.labels[: len(fitting) - held_out].cpu()
-        member = F.one_hot(labels.clamp(min=0), max(len(fitting.classes), 1))
-        place = (member.cumsum(0) * member).sum(1)  # 1 for the first image of a class
-        counts = member.sum(0)
-        least = int(counts[counts > 0].min()) if len(labels) else 0
-        shots = tuple(each for each in self.shots if each <= least)
-        parts = sum((place > each).long() for each in shots) + torch.zeros(
-            len(labels), dtype=torch.int64
-        )
-        missing = {
-            f"{each} shots": f"The rarest class has {least} images to fit on, and {each} were asked for."
-            for each in self.shots
-            if each > least
-        }
-        return Sets(
-            fitting, F.pad(parts, (0, held_out), value=len(shots) + 1), shots, asked, missing
-        )
-
-    def probed(self, subject: Subject) -> tuple[list[Probed], dict[str, str]]:
-        """What is read of a model, and what cannot be."""
-        found: list[Probed] = []
+    def probed(self, subject: Subject) -> tuple[list[ProbedFeature], dict[str, str]]:
+        """Return the features that probes read, and reasons for units without any."""
+        probed: list[ProbedFeature] = []
         reasons: dict[str, str] = {}
-        apart = {unit.name for pattern in self.positions for unit in matching(subject, pattern)}
+        every_position = {
+            unit.name for pattern in self.positions for unit in _matching(subject, pattern)
+        }
 
-        def look(unit: Unit, sites: Sites) -> None:
+        def receive(unit: Unit, sites: Sites) -> None:
             if unit.kind == "head" or sites.out is None:
                 reasons[unit.name] = "It gives scores, not features."
                 return
-            grid = sites.out.grid if unit.name in apart else None
-            tokens = (*self.tokens, *map(single, range(grid[0] * grid[1] if grid else 0)))
-            pooled = read(sites.out, tokens)
-            found.extend(Probed(unit, token, value.shape[1]) for token, value in pooled.items())
+            tokens = list(self.tokens)
+            if unit.name in every_position and sites.out.grid is not None:
+                height, width = sites.out.grid
+                tokens += map(position_token, range(height * width))
+            pooled = pool_tokens(sites.out, tokens)
+            probed.extend(ProbedFeature(unit, name, x.shape[1]) for name, x in pooled.items())
             if not pooled:
                 reasons[unit.name] = f"It has none of {', '.join(self.tokens)}."
 
         with torch.no_grad():
             image = subject.prepare(torch.zeros(1, 3, 8, 8, dtype=torch.uint8))
-            subject.specimen.observe(image, ("out",), each=look)
-        return found, reasons
+            subject.specimen.observe(image, ("out",), each=receive)
+        return probed, reasons
 
-    def groups(self, subject: Subject, bench: Bench) -> dict[str, list[Probed]]:
-        """Units whose sums fit into memory together, by a name."""
-        classes, parts = len(bench.data.classes), len(self.sets(bench).shots) + 2
-        groups: list[list[Probed]] = []
+    def groups(self, subject: Subject, bench: Bench) -> dict[str, list[ProbedFeature]]:
+        """Return groups of features whose sums fit into memory together, by the name of a piece."""
+        classes, parts = len(bench.data.classes), len(self.probe_data(bench).shots) + 2
+        groups: list[list[ProbedFeature]] = []
         free = 0
         for each in self.probed(subject)[0]:
             size = 8 * parts * each.width * (each.width + classes)
             if not groups or size > free:
                 groups.append([])
-                free = MEMORY
+                free = fitting.MEMORY
             groups[-1].append(each)
             free -= size
         return {f"units from {group[0].key}": group for group in groups}
@@ -270,153 +228,96 @@ class LinearProbe(Analysis):
 
     @contextmanager
     def work(self, subject: Subject, bench: Bench) -> Iterator[Work]:
-        sets, groups = self.sets(bench), self.groups(subject, bench)
+        data, groups = self.probe_data(bench), self.groups(subject, bench)
 
         def one(piece: str) -> Numbers:
-            fit = self._ridge if self.method == "ridge" else self._logistic
-            probes = fit(subject, groups[piece], sets, bench)
-            right: dict[str, list[Tensor]] = {each.key: [] for each in groups[piece]}
+            group = groups[piece]
+            probes: dict[str, list[Ridge]] | dict[str, list[Logistic]]
+            if self.method == "ridge":
+                probes = fit_ridge(subject, group, data, bench, self.penalties)
+            else:
+                probes = fit_logistic(subject, group, data, bench)
+            right: dict[str, list[Tensor]] = {each.key: [] for each in group}
 
-            def mark(batch: Batch, each: Probed, features: Tensor) -> None:
+            def evaluate(batch: Batch, each: ProbedFeature, features: Tensor) -> None:
                 labels = batch.labels.to(features.device)
-                answers = [(probe(features).argmax(1) == labels) for probe in probes[each.key]]
+                answers = [probe(features).argmax(1) == labels for probe in probes[each.key]]
                 right[each.key].append(torch.stack(answers))
 
-            stream(subject, groups[piece], sets.asked, bench, mark)
+            stream_features(subject, group, data.evaluation, bench, evaluate)
+            penalties = [[probe.penalty for probe in probes[each.key]] for each in group]
             return {
-                "right": torch.stack(
-                    [torch.cat(right[each.key], 1).cpu() for each in groups[piece]]
-                ),
-                "penalty": torch.tensor(
-                    [[probe.penalty for probe in probes[each.key]] for each in groups[piece]]
-                ),
+                "right": torch.stack([torch.cat(right[each.key], 1).cpu() for each in group]),
+                "penalty": torch.tensor(penalties),
             }
 
         yield one
 
-    def _ridge(
-        self, subject: Subject, group: list[Probed], sets: Sets, bench: Bench
-    ) -> dict[str, list[Ridge]]:
-        sums: dict[tuple[str, int], Moments] = {}
-        classes = len(sets.fitting.classes)
-
-        def add(batch: Batch, each: Probed, features: Tensor) -> None:
-            parts = sets.parts[batch.rows]
-            targets = 2.0 * F.one_hot(batch.labels, classes) - 1
-            for part in parts.unique().tolist():
-                rows = (parts == part).to(features.device)
-                block = Moments.of(features[rows], targets[parts == part].to(features.device))
-                known = sums.get((each.key, part))
-                sums[each.key, part] = block if known is None else known + block
-
-        stream(subject, group, sets.fitting, bench, add)
-        found: dict[str, list[Ridge]] = {}
-        last = len(sets.shots)
-        for each in group:
-            held_out, probes = sums.pop((each.key, last + 1)), []
-            if not bool(held_out.products.isfinite().all()):
-                raise VitreousError(
-                    f"Features of {each.unit.name!r} in {subject.name} are not finite."
-                )
-            fit = [sums.pop((each.key, part), None) for part in range(last + 1)]
-            for setting in range(last + 1):
-                known = together([part for part in fit[: setting + 1] if part is not None])
-                best = choose(known, held_out, self.penalties)
-                probes.append(solve(known + held_out if setting == last else known, best))
-            found[each.key] = probes
-        return found
-
-    def _logistic(
-        self, subject: Subject, group: list[Probed], sets: Sets, bench: Bench
-    ) -> dict[str, list[Logistic]]:
-        kept: dict[str, list[Tensor]] = {each.key: [] for each in group}
-        size = 4 * len(sets.fitting) * sum(each.width for each in group)
-        if size > MEMORY:
-            raise VitreousError(
-                f"Logistic probes keep pooled features, {size / 2**30:.1f} GiB here; take fewer images or tokens, or "
-                "method='ridge', which keeps none."
-            )
-        stream(
-            subject,
-            group,
-            sets.fitting,
-            bench,
-            lambda batch, each, x: kept[each.key].append(x.float().cpu()),
-        )
-        return {
-            each.key: [
-                Logistic.fitted(
-                    torch.cat(kept[each.key]), sets.fitting.labels.cpu(), sets.fitted(setting), sets.held_out,
-                    setting == len(sets.shots),
-                )
-                for setting in range(len(sets.settings))
-            ]
-            for each in group
-        }  # fmt: skip
-
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
-        sets = self.sets(bench)
-        rows = [row for subject in asked for row in self._rows(subject, sets, found, bench)]
-        table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
+        data = self.probe_data(bench)
+        rows = [row for subject in asked for row in self._rows(subject, data, found, bench)]
+        table, replicates = tabulate(rows, COLUMNS)
         down = sorted(set(table["row"]), key=lambda row: int(row or -1), reverse=True)
-        table["row"] = pd.Categorical(table["row"], down)  # a picture's first row is its uppermost
-        left_out = {each.name: self.probed(each)[1] | sets.missing for each in asked}
-        about = {"fitted_on": len(sets.fitting), "asked_on": len(sets.asked), "left_out": left_out}
-        return Result(self.name, table, COLUMNS, views(len(sets.asked.classes), table), about=about)
+        table["row"] = pd.Categorical(table["row"], down)  # the first row of a map is at its top
+        about = {
+            "fitted_on": len(data.fitting),
+            "asked_on": len(data.evaluation),
+            "left_out": {each.name: self.probed(each)[1] | data.missing for each in asked},
+        }
+        views = _views(len(data.evaluation.classes), table)
+        return Result(self.name, table, COLUMNS, views, about=about, replicates=replicates)
 
     def _rows(
-        self, subject: Subject, sets: Sets, found: Found, bench: Bench
+        self, subject: Subject, data: ProbeData, found: Found, bench: Bench
     ) -> Iterator[dict[str, Any]]:
-        alone: dict[Unit, list[Tensor]] = {}
+        numbers = range(data.first, data.first + len(data.evaluation))
         drawn = self._drawn(subject)
+        single: dict[Unit, list[tuple[Tensor, Array]]] = {}
         for piece, group in self.groups(subject, bench).items():
-            numbers = found[subject.name][piece]
-            for (i, each), (j, shots) in product(enumerate(group), enumerate(sets.settings)):
-                right, at = numbers["right"][i, j], position(each.token)
-                row = self._row(subject, each.unit, sets, j) | {
-                    "penalty": float(numbers["penalty"][i, j])
-                }
-                row |= marked(wilson(right.sum().numpy(), len(right)), len(right))
+            marks = found[subject.name][piece]
+            every = resampled_means(marks["right"].movedim(2, 0), numbers, bench.seed)[1:]
+            for (i, each), (j, shots) in product(enumerate(group), enumerate(data.settings)):
+                right, at = marks["right"][i, j], position_number(each.token)
+                accuracy = Estimate(*wilson(right.sum().numpy(), len(right)), every[:, i, j])
+                row = self._blank_row(subject, each.unit, data, j)
+                row |= {"penalty": float(marks["penalty"][i, j]), "value": accuracy}
                 if at is None:
-                    yield row | {
-                        "token": each.token,
-                        "pooled": each.token == TOKENS[1],
-                        "whole": shots == ALL,
-                    }
+                    pooled = each.token == TOKENS[1]
+                    yield row | {"token": each.token, "pooled": pooled, "whole": shots == ALL}
                     continue
                 assert each.unit.grid is not None
-                place = dict(
-                    zip(("row", "column"), map(str, divmod(at, each.unit.grid[1])), strict=True)
-                )
-                mapped = {
-                    "map": f"{subject.name}, {each.unit.name}",
-                    "mapped": shots == ALL and each.unit in drawn,
-                }
-                yield row | {"token": ONE, "whole": False, **place, **mapped}
+                down, across = divmod(at, each.unit.grid[1])
+                row |= {"token": ONE, "whole": False, "row": str(down), "column": str(across)}
+                row["map"] = f"{subject.name}, {each.unit.name}"
+                yield row | {"mapped": shots == ALL and each.unit in drawn}
             for i, each in enumerate(group):
-                if position(each.token) is not None:
-                    alone.setdefault(each.unit, []).append(numbers["right"][i])
-        for unit, every in alone.items():
-            for j, shots in enumerate(sets.settings):
-                share = torch.stack(every)[:, j].double().mean(0).numpy()
-                row = self._row(subject, unit, sets, j) | {"token": ALONE, "whole": shots == ALL}
-                yield row | marked(clustered_share(share, len(every)), len(share))
+                if position_number(each.token) is not None:
+                    single.setdefault(each.unit, []).append((marks["right"][i], every[:, i]))
+        for unit, probes in single.items():
+            shares = torch.stack([each for each, _ in probes]).double().mean(0).numpy()
+            means = np.mean([each for _, each in probes], axis=0)
+            for j, shots in enumerate(data.settings):
+                accuracy = Estimate(*clustered_share(shares[j], len(probes)), means[:, j])
+                row = self._blank_row(subject, unit, data, j)
+                yield row | {"token": ALONE, "whole": shots == ALL, "value": accuracy}
 
-    def _row(self, subject: Subject, unit: Unit, sets: Sets, setting: int) -> dict[str, Any]:
-        """What all rows have."""
-        shots = sets.settings[setting]
-        fitted = len(sets.fitting) if shots == ALL else int(sets.fitted(setting).sum())
+    def _blank_row(
+        self, subject: Subject, unit: Unit, data: ProbeData, setting: int
+    ) -> dict[str, Any]:
+        shots = data.settings[setting]
+        fitted = len(data.fitting) if shots == ALL else int(data.fitted(setting).sum())
         blank = {"row": "", "column": "", "map": "", "mapped": False, "pooled": False}
-        return {**where(subject, unit), **blank, "shots": shots, "fitted": fitted}
+        counts = {"fitted": fitted, "n": len(data.evaluation)}
+        return {**where(subject, unit), **blank, "shots": shots, **counts}
 
     def _drawn(self, subject: Subject) -> list[Unit]:
-        """The units whose maps are drawn: evenly over the depth, the last one among them."""
-        apart = list(
-            dict.fromkeys(
-                each.unit for each in self.probed(subject)[0] if position(each.token) is not None
-            )
-        )
-        return [apart[round(i)] for i in np.linspace(len(apart) - 1, 0, min(MAPS, len(apart)))]
+        """Return the units whose maps are drawn: evenly over the depth, the last one included."""
+        probed = [
+            each for each in self.probed(subject)[0] if position_number(each.token) is not None
+        ]
+        units = list(dict.fromkeys(each.unit for each in probed))
+        places = np.linspace(len(units) - 1, 0, min(MAPS, len(units)))
+        return [units[round(place)] for place in places]
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
@@ -434,62 +335,45 @@ class LinearProbe(Analysis):
             )
 
 
-def marked(found: Interval, count: int) -> dict[str, float]:
-    """The last columns of a row."""
-    return {
-        "value": float(found.mean),
-        "low": float(found.low),
-        "high": float(found.high),
-        "n": count,
-    }
-
-
-def matching(subject: Subject, pattern: str) -> Sequence[Unit]:
-    """The units of a model that a pattern means, if any."""
+def _matching(subject: Subject, pattern: str) -> Sequence[Unit]:
+    """Return the units of a model that match a pattern, if any."""
     try:
         return subject.specimen.anatomy.find(pattern)
     except UnknownName:
         return ()
 
 
-def views(classes: int, table: pd.DataFrame) -> tuple[View, ...]:
-    """By token with all images, and by the number of images."""
-    how: dict[str, Any] = {
-        "x": "depth", "y": "value", "facet": "model", "low": "low", "high": "high", "limits": (0, 1), "bands": True,
-        "references": (Reference(1 / classes, "guessing"),),
+def _views(classes: int, table: pd.DataFrame) -> tuple[View, ...]:
+    lines: dict[str, Any] = {
+        "x": "depth", "y": "value", "facet": "model", "low": "low", "high": "high",
+        "limits": (0, 1), "bands": True, "references": (Reference(1 / classes, "guessing"),),
     }  # fmt: skip
-    main = View(
-        "line",
-        colour="token",
-        where="whole",
-        title="What a linear probe reads off every unit",
-        how_to_read="Each point is the accuracy of a linear map from one unit's features to the classes. Where a line "
-        "rises, units make classes easier to tell apart; where two lines part, one token knows more than the other.",
-        **how,
-    )
-    few = View(
-        "line",
-        colour="shots",
-        where="pooled",
-        title="Probes of the mean over positions, by the number of images fitted on",
-        how_to_read="Each line is fitted on so many images of every class. Where lines lie close together, a unit "
-        "arranges the classes so well that few examples are enough.",
-        **how,
-    )
-    maps = View(
-        "heatmap",
-        x="column",
-        y="row",
-        colour="value",
-        facet="map",
-        where="mapped",
-        title="What a linear probe reads off every single position",
-        how_to_read="Each cell is the accuracy of a probe that sees one token of a unit alone, at its place in the "
-        "image. Where cells differ, the class is known in some places; where they are alike, in all of them or none.",
-    )
-    shown = {
-        main: True,
-        few: table["pooled"].any() and table["shots"].nunique() > 1,
-        maps: table["mapped"].any(),
-    }
-    return tuple(view for view, there in shown.items() if there)
+    views = [
+        View(
+            "line", colour="token", where="whole",
+            title="Accuracy of a linear probe of every unit",
+            how_to_read="Each point is the accuracy of a linear classifier of one unit's features. "
+            "Where a line rises, units make classes easier to separate; where two lines diverge, "
+            "one token holds more information about the class than the other.",
+            **lines,
+        )
+    ]  # fmt: skip
+    if table["pooled"].any() and table["shots"].nunique() > 1:
+        few = View(
+            "line", colour="shots", where="pooled",
+            title="Probes of the mean over positions, by the number of fitting images",
+            how_to_read="Each line is fitted on that many images per class. Where lines are close "
+            "together, the features separate classes so well that few examples suffice.",
+            **lines,
+        )  # fmt: skip
+        views.append(few)
+    if table["mapped"].any():
+        maps = View(
+            "heatmap", x="column", y="row", colour="value", facet="map", where="mapped",
+            title="Accuracy of a linear probe of every single position",
+            how_to_read="Each cell is the accuracy of a probe of one token, at its place in the "
+            "image. Where cells differ, only some positions know the class; where they are alike, "
+            "all or none do.",
+        )  # fmt: skip
+        views.append(maps)
+    return tuple(views)

@@ -1,12 +1,14 @@
 """MC dropout: what the mean over passes with dropout gains over one pass without.
 
-    p(y | x) = 1/T Σ_t softmax(f(x, mask_t)),    a new mask in every pass, everything else as in evaluation
+    p(y | x) = 1/T Σ_t softmax(f(x, mask_t)),    a new mask in every pass
 
-for T = 1, 2, 5, … of the same passes, beside the usual prediction in evaluation mode: accuracy, NLL and ECE. Masks
-depend on the seed and the image's number. `vitreous.measure.robustness.dropout` defines what counts as dropout.
+for T = 1, 2, 5, … of the same passes, beside the usual prediction in evaluation mode: accuracy, NLL
+and ECE. Masks depend on the seed and the image's number. `vitreous.measure.robustness.dropout`
+defines what counts as dropout.
 
-Park & Kim 2022 read self-attention as such a mean, over neighbouring positions instead of passes (Eq. 1 and 2), and
-spatial smoothing as one that makes two passes as good as fifty without it (appendix B).
+Park & Kim 2022 read self-attention as such a mean, over neighbouring positions instead of passes
+(Eq. 1 and 2), and spatial smoothing as one that makes two passes as good as fifty without it
+(appendix B).
 """
 
 from __future__ import annotations
@@ -65,8 +67,8 @@ class McDropout(Analysis):
     passes: Sequence[int] = (1, 2, 5, 10, 20, 50)
     """Numbers of passes to average over, in ascending order."""
     rate: float = 0.0
-    """If above 0, dropout at this rate on every residual branch replaces the model's own. Use it for models without
-    dropout, or to treat all models alike."""
+    """If above 0, dropout at this rate on every residual branch replaces the model's own. Use it
+    for models without dropout, or to treat all models alike."""
 
     name = "mc_dropout"
     ids = ("A1.23", "HDV-52", "HDV-55")
@@ -157,7 +159,7 @@ class McDropout(Analysis):
         yield one
 
     def _log_means(self, model: Forward, image: Tensor, row: int, bench: Bench) -> list[Tensor]:
-        """Return the log of the mean probabilities over the first 1, 2, 5, … passes, (classes,) each."""
+        """Return log mean probabilities over the first 1, 2, 5, … passes, (classes,) each."""
         logs: list[Tensor] = []
         for part in torch.arange(self.passes[-1]).split(min(TOGETHER, bench.batch)):
             with seeded(derive_seed(self.name, bench.seed, row, int(part[0])), image.device):
@@ -218,7 +220,8 @@ class McDropout(Analysis):
                 verdict = "within chance"
             yield (
                 f"The mean over {row['passes']} passes with dropout changes the NLL of "
-                f"{bold(row['model'])} by {format_estimate(row['nll_change'], low, high)}, {verdict}, "
+                f"{bold(row['model'])} by {format_estimate(row['nll_change'], low, high)}, "
+                f"{verdict}, "
                 f"and its accuracy by {format_points(row, 'change')}."
             )
 
@@ -251,8 +254,8 @@ def _views(bench: Bench) -> tuple[View, ...]:
         View(
             "line", y="nll", low="nll_low", high="nll_high",
             title="NLL of the mean over passes with dropout",
-            how_to_read="More passes are averaged from left to right, each with another mask. Where "
-            "the line falls below that of evaluation mode, dropout at test time improves "
+            how_to_read="More passes are averaged from left to right, each with another mask. "
+            "Where the line falls below that of evaluation mode, dropout at test time improves "
             "predictions.",
             **lines,
         ),

@@ -1,9 +1,10 @@
 """How much of an image a model can do without: accuracy with patches masked at random.
 
-    accuracy(grid, share)   of images cut into grid × grid patches, of which round(share · grid²) are masked
+    accuracy(grid, share)   of images of grid × grid patches, round(share · grid²) of them masked
 
-A masked patch gets the mean colour of the model's training data. Each image has its own random order of patches, drawn
-from its number and the seed: a larger share masks all that a smaller one does, and all models miss the same patches.
+A masked patch gets the mean colour of the model's training data. Each image has its own random
+order of patches, drawn from its number and the seed: a larger share masks all that a smaller one
+does, and all models miss the same patches.
 """
 
 from __future__ import annotations

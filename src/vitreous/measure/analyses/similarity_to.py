@@ -1,23 +1,28 @@
-"""How alike each unit of a model is to the same unit of another: of an earlier state, or with fewer images (A4.24).
+"""How similar each unit is to the same unit of another model, such as an earlier checkpoint.
 
-    CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L)),    K of a unit, L of that unit in the other model
+    CKA = mean HSIC(K, L) / √(mean HSIC(K, K) · mean HSIC(L, L))
 
-This is the diagonal of what the probe `cka` finds across two models (`measure/alignment.py` has the formulas). The
-other model is the last one given, or the one that `to` names, such as `nano:vit@warmup`.
+for the kernels K of a unit and L of the same unit in the other model.
 
-Raghu et al. compare models trained on a part of the data with one trained on all of it: lower units are alike from a
-few per cent on, upper ones take more (SLC-26); and fine-tuning changes upper units while the first stay (SLC-32).
+This is the diagonal of what the probe `cka` computes across two models (formulas:
+`measure/alignment.py`). The other model is the last one given, or the one that `to` names, such as
+`nano:vit@warmup`.
+
+Raghu et al. 2021 compare models trained on a part of the data with one trained on all of it: lower
+units are similar from a few per cent on, upper ones need more (Fig. 12). Fine-tuning changes upper
+units, and not the first ones (appendix G).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from vitreous.measure.alignment import Estimator
 from vitreous.measure.analysis import Analysis, Bench, Found, Work
@@ -27,7 +32,15 @@ from vitreous.measure.probes.cka import CKA, too_few
 from vitreous.measure.section import Section
 from vitreous.measure.streaming import Pass
 from vitreous.measure.subject import Subject, subjects
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate
+from vitreous.results import (
+    UNIT_COLUMNS,
+    Column,
+    Reference,
+    Replicates,
+    Result,
+    View,
+    estimate,
+)
 from vitreous.results.comparing import bold, code, records
 from vitreous.results.words import format_estimate
 from vitreous.specimen.observe import Site
@@ -35,45 +48,40 @@ from vitreous.specimen.observe import Site
 __all__ = ["SimilarityTo"]
 
 SHARD = 128
-"""Images of a minibatch, which is also a piece."""
+"""Images per minibatch, which is also a piece."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column("reference", "category", "The model it is compared with."),
     Column(
         "site",
         "category",
-        "What of the unit is compared: the stream after it, what its branch adds, …",
+        "What is compared: the stream after the unit, what its branch adds, …",
     ),
     *estimate(
-        "Centred kernel alignment: 1 alike up to rotation and scale, 0 nothing in common.",
+        "Centred kernel alignment: 1 if equal up to rotation and scale, 0 if unrelated.",
         label="CKA",
     ),
 )
 VIEW = View(
-    "line",
-    x="depth",
-    y="value",
-    colour="model",
-    low="low",
-    high="high",
-    bands=True,
+    "line", x="depth", y="value", colour="model", low="low", high="high", bands=True,
     references=(Reference(1.0, "the same"),),
     title="Similarity to the same unit of another model (CKA)",
-    how_to_read="Each point compares a unit with the one of its name in the other model, on the same images. Where a "
-    "line is high, both have learned the same there, up to rotation and scale; where it falls, they have parted.",
-)
+    how_to_read="Each point compares a unit with the one of its name in the other model, on the "
+    "same images. Where a line is high, both have learned the same, up to rotation and scale; "
+    "where it is low, they have diverged.",
+)  # fmt: skip
 
 
 @dataclass
 class SimilarityTo(Analysis):
-    """How alike each unit is to the same unit of another model."""
+    """CKA of each unit with the same unit of another model."""
 
     to: str = ""
-    """Name of the other model, one of those given or not; the last one given, if empty."""
+    """Name of the other model, one of those given or not (default: the last one given)."""
     estimator: Estimator = "unbiased"
     """Of CKA: `unbiased` or `biased`."""
     sites: tuple[Site, ...] = ("out",)
-    """What of a unit is compared, as in `cka`."""
+    """What is compared, as in `cka`."""
     _opened: list[Subject] = field(default_factory=list, init=False, repr=False, compare=False)
 
     name = "similarity_to"
@@ -91,10 +99,10 @@ class SimilarityTo(Analysis):
     marked = False
 
     def __post_init__(self) -> None:
-        self.sites = CKA(self.estimator, self.sites).sites  # which says what is wrong with them
+        self.sites = CKA(self.estimator, self.sites).sites  # which checks them
 
     def reference(self, bench: Bench) -> Subject:
-        """The other model: one of those given, or opened once."""
+        """Return the other model: one of those given, or opened once."""
         given = bench.setting.subjects
         named = [each for each in given if each.name == self.to]
         if named or not self.to:
@@ -108,15 +116,15 @@ class SimilarityTo(Analysis):
     def unsuited(self, subject: Subject, bench: Bench) -> str:
         other = self.reference(bench)
         if subject is other:
-            alone = len(bench.setting.subjects) == 1
-            return (
-                "There is no other model: give two, or name one as `to`."
-                if alone
-                else "Others are compared with it."
-            )
+            if len(bench.setting.subjects) == 1:
+                return "There is no other model: give two, or name one as `to`."
+            return "Others are compared with it."
         ours, theirs = ([unit.name for unit in each.specimen.units] for each in (subject, other))
         if ours != theirs:
-            return f"Its units are not those of {other.name}: it has {len(ours)}, the other {len(theirs)}."
+            return (
+                f"Its units are not those of {other.name}: it has {len(ours)}, the other "
+                f"{len(theirs)}."
+            )
         return too_few(len(bench.data), self.estimator)
 
     def pieces(self, subject: Subject, bench: Bench) -> Sequence[str]:
@@ -139,33 +147,25 @@ class SimilarityTo(Analysis):
         return replace(bench.setting, subjects=(subject, self.reference(bench)))
 
     def answer(self, found: Found, asked: Sequence[Subject], bench: Bench) -> Result:
+        names = [column.name for column in COLUMNS]
         tables: list[pd.DataFrame] = []
-        without: dict[str, Any] = {}
+        replicates: list[Replicates] = []
+        without_value: dict[str, Any] = {}
         for subject in asked:
             probe, setting = self.probe(), self.setting(subject, bench)
             probe.begin(setting)
-            pieces = list(found[subject.name].values())
-            names = dict.fromkeys(name for piece in pieces for name in piece)
-            sums = {
-                name.partition(":")[2]: torch.stack(
-                    [piece[name].double() for piece in pieces if name in piece]
-                ).sum(0)
-                for name in names
-            }
-            whole = probe.answer(sums, setting.subjects)
-            table = whole.table[
-                whole.table["across"] & (whole.table["layer"] == whole.table["other_layer"])
-            ]
-            tables.append(
-                table.rename(columns={"other_model": "reference"})[
-                    [column.name for column in COLUMNS]
-                ]
-            )
-            without |= whole.about.get("without_value", {})
+            every = probe.answer(_sums(found[subject.name]), setting.subjects)
+            same_unit = every.table["layer"] == every.table["other_layer"]
+            diagonal = every.select((every.table["across"] & same_unit).to_numpy())
+            tables.append(diagonal.table.rename(columns={"other_model": "reference"})[names])
+            if "value" in diagonal.replicates:  # not if every minibatch was too small
+                replicates.append(diagonal.replicates["value"])
+            without_value |= every.about.get("without_value", {})
         table = pd.concat(tables, ignore_index=True)
         view = replace(VIEW, facet="site") if table["site"].nunique() > 1 else VIEW
-        about = {"reference": self.reference(bench).name, "without_value": without}
-        return Result(self.name, table, COLUMNS, (view,), about=about)
+        about = {"reference": self.reference(bench).name, "without_value": without_value}
+        drawn = {"value": Replicates.joined(replicates)} if replicates else {}
+        return Result(self.name, table, COLUMNS, (view,), about=about, replicates=drawn)
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:
@@ -183,3 +183,12 @@ class SimilarityTo(Analysis):
                 f"{bold(model)} is most similar to {bold(most['reference'])} in {first} and least "
                 f"in {second}."
             )
+
+
+def _sums(pieces: Mapping[str, Numbers]) -> dict[str, Tensor]:
+    """Add up the sums of the probe over pieces; a sum may be missing in some of them."""
+    sums: dict[str, list[Tensor]] = {}
+    for piece in pieces.values():
+        for key, value in piece.items():
+            sums.setdefault(key.partition(":")[2], []).append(value.double())
+    return {key: torch.stack(values).sum(0) for key, values in sums.items()}

@@ -1,1 +1,1 @@
-"""The Hessian and the loss around trained weights: what several analyses share."""
+"""The Hessian and the loss around trained weights, shared by several analyses."""

@@ -1,11 +1,11 @@
 """A model at many points of parameter space: one after the other, or several copies in one pass.
 
-A small model leaves most of a GPU idle. `torch.func.vmap` over stacked weights fills it: every product
-with a weight becomes one product for all copies. On a CPU copies run one by one, and three things
-save time: a linear layer, with the GELU after it, is a single oneDNN operation (no extra pass over
-the activations for the bias, and none for the GELU); the last block of a model that classifies by
-one token computes only that token; and few images run at a time, so that activations stay in the
-processor's cache.
+A small model leaves most of a GPU idle. `torch.func.vmap` over stacked weights fills it: every
+product with a weight becomes one product for all copies. On a CPU copies run one by one, and three
+things save time: a linear layer, with the GELU after it, is a single oneDNN operation (no extra
+pass over the activations for the bias, and none for the GELU); the last block of a model that
+classifies by one token computes only that token; and few images run at a time, so that activations
+stay in the processor's cache.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _InParts(nn.Module):
 
 
 def with_statistics(specimen: Specimen, statistics: Statistics) -> Specimen:
-    """Return the model with batch norm by the statistics of each batch, if `statistics` is "batch"."""
+    """Return the model; with "batch", batch norm uses the statistics of each batch."""
     if statistics == "running" or not hasattr(specimen.module, "graph"):
         return specimen
 
@@ -90,10 +90,10 @@ def with_stackable_attention(specimen: Specimen) -> Specimen:
 
 
 def attend(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, **more: Any,
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, **more: Any,
 ) -> Tensor:  # fmt: skip
-    """Compute fused attention, without dropout; `torch.vmap` makes stacked copies a larger batch."""
+    """Compute fused attention, without dropout; stacked copies become a larger batch."""
     return cast("Tensor", _StackableAttention.apply(query, key, value, attn_mask, is_causal, more))
 
 
@@ -139,10 +139,10 @@ def _copies_first(tensor: Tensor, dim: int | None, copies: int) -> Tensor:
 
 
 def with_fused_linear(specimen: Specimen) -> Specimen:
-    """Return the same model for a CPU: linear layers, with the GELU after them, as oneDNN operations.
+    """Return the same model for a CPU: each linear layer, and GELU after it, is one operation.
 
-    `mkldnn::_linear_pointwise` is what torch's own compiler emits, and private to torch: where it is
-    missing the model stays as it is. Tests compare it with the model, to float32 precision.
+    `mkldnn::_linear_pointwise` is what torch's own compiler emits, and private to torch: where it
+    is missing the model stays as it is. Tests compare it with the model, to float32 precision.
     """
     weight = next(specimen.parameters(), torch.empty(0))
     float32_on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32

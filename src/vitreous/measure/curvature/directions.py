@@ -6,9 +6,9 @@
 with Gaussian g. The first is filter-wise normalisation as Li et al. 2018 define it; the second is
 what the code of Park & Kim 2022 computes, to reproduce its figures. Biases, norms, positions and
 tokens have no filters and do not move; the official variant moves tokens, and tables of positions
-that are not called `pos_embed` or `relative_position`, as its code does. Eigenvectors of the Hessian
-have length one and move all parameters: the loss is curved most along them, at the centre by the
-eigenvalue.
+that are not called `pos_embed` or `relative_position`, as its code does. Eigenvectors of the
+Hessian have length one and move all parameters: the loss is curved most along them, at the centre
+by the eigenvalue.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def random_direction(
     """Draw a `random` or `official` direction: the parameters that move, and by how much.
 
     Numbers depend on the seed, the axis and a parameter's name only, so two checkpoints of one
-    training move along the same direction, each at its own scale. `random` leaves out those `fixed`.
+    training move along the same direction, each at its own scale. `random` leaves out `fixed` ones.
     """
     direction = {}
     for name, weight in given.items():
@@ -76,8 +76,8 @@ def eigenvectors(
 ) -> tuple[dict[str, Tensor], ...]:
     """Return the `count` leading eigenvectors of the Hessian of the loss on these images.
 
-    Leading means of largest |eigenvalue|. The sign of an eigenvector is arbitrary: the largest entry
-    is made positive.
+    Leading means of largest |eigenvalue|. The sign of an eigenvector is arbitrary: the largest
+    entry is made positive.
     """
     check_second_derivatives(specimen, given, images[None], targets[None])
     hessian = Hessian(specimen, given, images[None], targets[None], at_once)
@@ -134,13 +134,13 @@ class Plane:
         return moved
 
     def squares(self, where: Tensor) -> Tensor:
-        """Return the squared norm of every parameter at points (p, axes), (p, parameters) in float64."""
+        """Return the squared norms of parameters at points (p, axes), (p, parameters)."""
         here = torch.cat([torch.ones(len(where), 1, dtype=torch.float64), where.double().cpu()], 1)
         return torch.einsum("pi,nij,pj->pn", here, self._products, here)
 
     @cached_property
     def _products(self) -> Tensor:
-        """Inner products of every parameter and its directions, (parameters, 1 + axes, 1 + axes)."""
+        """Products of each parameter and its directions, (parameters, 1 + axes, 1 + axes)."""
         products = []
         for name, weight in self.origin.items():
             zeros = torch.zeros_like(weight)

@@ -1,21 +1,24 @@
-"""The eigenvalues of largest size, of either sign, of symmetric maps that are known by their products with vectors.
+"""Leading eigenvalues, of either sign, of symmetric maps known by their products with vectors.
 
-Lanczos' basis is kept orthogonal to rounding (Gram and Schmidt against all of it, twice), so that
-eigenvalues neither come twice nor get lost where two of opposite sign are close, which is where power iteration wanders
-between them. With all coefficients V·Hv measured, the projected matrix need not be tridiagonal: when the basis is full
-it is replaced by its best Ritz vectors and the iteration goes on (thick restart, Wu and Simon 2000). For a pair (θ, Vs)
+The Lanczos basis is kept orthogonal to rounding (Gram-Schmidt against all of it, twice), so that
+eigenvalues neither appear twice nor get lost where two of opposite sign are close, which is where
+power iteration stalls. All coefficients V·Hv are computed, so the projected matrix need not be
+tridiagonal: a full basis is replaced by its best Ritz vectors, and the iteration continues (thick
+restart, Wu & Simon 2000). For a pair (θ, Vs)
 
     residual = |H x - θ x| = β |s_last|
 
-is known without another product, and the iteration stops when that is at most `tolerance · |θ|` for all that were asked
-for. Residuals do not say that none is missing: a single start sees one vector of a multiple eigenvalue, and one that it
-hardly contains comes late. So `verify` looks again, from a fresh start at right angles to all that was found, and
-whatever is larger there takes its place among them; it ends when a fresh start finds nothing.
+needs no further product, and the iteration stops when it is at most `tolerance · |θ|` for all pairs
+wanted. Residuals do not show that none is missing: a single start sees one vector of a multiple
+eigenvalue, and one that it hardly contains converges late. So `verify` searches again, from a fresh
+start orthogonal to all eigenvectors found, and adds what is larger, until a fresh start finds
+nothing.
 
-The first basis also gives Gauss's quadrature of the spectrum as the random start sees it (stochastic Lanczos
-quadrature, Golub and Meurant): nodes θ with weights s_first², whose mean over starts is the spectral density.
+The first basis also gives Gauss quadrature of the spectrum as the random start sees it (stochastic
+Lanczos quadrature, Golub & Meurant): nodes θ with weights s_first², whose mean over starts is the
+spectral density.
 
-Several maps go in parallel, row by row, which is what a GPU wants. Each is read off when it has converged itself.
+Several maps run in parallel, row by row, to keep a GPU busy. Each is read when it has converged.
 """
 
 from __future__ import annotations
@@ -35,23 +38,23 @@ from vitreous.random_numbers import hash_bits
 Product = Callable[[Tensor], Tensor]
 
 BASIS = 64
-"""Vectors kept at most; each takes as much memory as the parameters."""
+"""Maximum number of basis vectors; each takes as much memory as the parameters."""
 CHUNK = 8
-"""Vectors that memory is taken for at a time."""
+"""Basis vectors that are allocated at a time."""
 BROKEN = {torch.float64: 1e-13}
-"""A remainder so small, relative to the largest entry, is rounding: the basis spans an invariant space."""
+"""A smaller remainder, relative to the largest eigenvalue, is rounding: the space is invariant."""
 
 
 CHANCE = 1e-4
-"""That a fresh start misses an eigenvalue, at most, before the search for one ends."""
+"""Largest probability that a fresh start misses an eigenvalue when the search for one ends."""
 APART = 0.1
-"""By how much, relative to the last one found, a missed one would have to be larger for that chance to hold, where the
-largest of those that were not asked for is too close to tell sooner."""
+"""How much larger than the last one found, relatively, a missed one has to be for that probability
+to hold, where the next eigenvalue is too close to decide sooner."""
 
 
 @dataclass
 class Spectrum:
-    """What is known of one map."""
+    """Leading eigenvalues of one map, and its spectral density."""
 
     values: np.ndarray
     """(k,) eigenvalues, the largest in size first."""
@@ -62,9 +65,9 @@ class Spectrum:
     """Of Gauss's quadrature of the density, summing to one."""
     products: int
     vectors: Tensor
-    """(k, n), none unless asked for."""
+    """(k, n) eigenvectors; none unless wanted."""
     begun: str
-    """Digest of the start."""
+    """Hash of the start."""
     verified: bool = False
     """Whether a fresh start has found nothing larger."""
     trace: np.ndarray = field(default_factory=lambda: np.empty(0))
@@ -75,12 +78,25 @@ def extreme(
     product: Product, start: Tensor, k: int, *, tolerance: float = 1e-3, most: int = 300,
     basis: int = BASIS, every: int = 1, vectors: bool = False, draws: int = 0,
 ) -> list[Spectrum]:  # fmt: skip
-    """The k eigenvalues of largest size of each map, fewer where there are no more; `product` takes and gives
-    (maps, n), as `start` is.
+    """Find the k eigenvalues of largest absolute value of each map, fewer if there are no more.
 
-    Every so many products (`every`) the device is asked how far things are, which a GPU should not be all the time.
-    After `most` products what is there is returned, and its residuals say how good it is; after as many more spent on
-    the search for others, `verified` is false. `draws` are products for the trace.
+    Parameters
+    ----------
+    product
+        Multiplies one vector per map, (maps, n) to (maps, n).
+    start
+        (maps, n) random vectors.
+    tolerance
+        Largest residual, relative to the eigenvalue.
+    most
+        Maximum number of products for the search; the residuals show how good its result is. After
+        as many more in the search for missing ones, `verified` is false.
+    every
+        Products between two checks for convergence, each of which makes a GPU wait.
+    vectors
+        Whether to return eigenvectors.
+    draws
+        Products for the trace.
     """
     found = _search(product, start, k, tolerance, most, basis, every)
     verify(product, found, k, tolerance=tolerance, most=most, basis=basis, every=every)
@@ -95,7 +111,7 @@ def extreme(
 def _search(
     product: Product, start: Tensor, k: int, tolerance: float, most: int, basis: int, every: int
 ) -> list[Spectrum]:
-    """What one start finds."""
+    """Iterate from one start until all maps have converged."""
     begun = [sha256(each[:4096].double().cpu().numpy().tobytes()).hexdigest() for each in start]
     run = _Run(start.clone(), max(basis, 2 * k + 8))
     done: list[Spectrum | None] = [None] * len(start)
@@ -113,7 +129,7 @@ def _search(
                 known.verified = run.size == run.n
         if all(known is not None for known in done):
             return [known for known in done if known is not None]
-        run.go_on(state)
+        run.prepare_next(state)
 
 
 def verify(
@@ -126,7 +142,7 @@ def verify(
     basis: int,
     every: int,
 ) -> None:
-    """Look for eigenvalues that are missing among those found until none is, and put in whatever is found."""
+    """Search for missing eigenvalues from fresh starts, and add them, until none is found."""
     left, turn = most, 0
     while left > 0 and not all(each.verified for each in found):
         turn += 1
@@ -151,7 +167,7 @@ def verify(
                 if larger:
                     _put_in(found[i], run, state, i, larger, k)
             if open_:
-                run.go_on(state)
+                run.prepare_next(state)
         for i in open_:
             found[i].products += run.steps
         left -= run.steps
@@ -159,18 +175,17 @@ def verify(
 
 
 def _missing(state: _State, run: _Run, i: int, least: float, tolerance: float) -> int | None:
-    """How many of a fresh start's Ritz pairs are larger than the smallest found so far and have converged; None for as
-    long as it is not known whether there are any.
+    """Count a fresh start's converged Ritz pairs that are larger than the smallest found so far.
 
-    A start drawn at random underestimates the largest eigenvalue by a share ε of the spectrum's width after j products
-    with a chance of at most 1.648 √n exp(-(2j - 1) √ε) (Kuczyński and Woźniakowski 1992). The width is at most twice
-    the size that a missed one would have.
+    Returns None while it is undecided whether there are any. After j products a random start
+    underestimates the largest eigenvalue by a share ε of the spectrum's width with a probability of
+    at most 1.648 √n exp(-(2j - 1) √ε) (Kuczyński & Woźniakowski 1992). The width is at most twice
+    the size of a missed one.
     """
     sizes, residuals = np.abs(state.values[i]), state.residuals(i, len(state.values[i]))
     exhausted = run.size >= run.n or bool(state.broken[i])
-    if sizes[0] > least * (
-        1 + max(10 * state.rounding, tolerance**2)
-    ):  # as exactly as an eigenvalue is known
+    precision = max(10 * state.rounding, tolerance**2)  # to which an eigenvalue is known
+    if sizes[0] > least * (1 + precision):
         good = (sizes > least) & (exhausted | (residuals <= tolerance * sizes))
         return int(np.append(good, False).argmin()) or None
     if exhausted:
@@ -184,7 +199,7 @@ def _missing(state: _State, run: _Run, i: int, least: float, tolerance: float) -
 
 
 def _put_in(found: Spectrum, run: _Run, state: _State, i: int, count: int, k: int) -> None:
-    """Ritz pairs of a fresh start among those found: those of the map between all of them, the k largest."""
+    """Add Ritz pairs of a fresh start: solve in the joint space, and keep the k largest."""
     fresh = run.vectors(state, i, count)
     both = torch.cat([found.vectors, fresh])
     across = run.coupling[i, :, : run.size].double().cpu().numpy() @ state.vectors[i, :, :count]
@@ -198,10 +213,10 @@ def _put_in(found: Spectrum, run: _Run, state: _State, i: int, count: int, k: in
 
 
 def _measure(product: Product, found: Sequence[Spectrum]) -> None:
-    """Residuals of what was put in, with a product for each."""
-    for rank in (
-        range(len(found[0].values)) if any(np.isnan(each.residuals).any() for each in found) else ()
-    ):
+    """Compute the residuals of added pairs, with a product for each."""
+    if not any(np.isnan(each.residuals).any() for each in found):
+        return
+    for rank in range(len(found[0].values)):
         vectors = torch.stack([each.vectors[rank] for each in found])
         images = product(vectors)
         for each, vector, image in zip(found, vectors, images, strict=True):
@@ -211,8 +226,11 @@ def _measure(product: Product, found: Sequence[Spectrum]) -> None:
 
 
 def _traces(product: Product, found: Sequence[Spectrum], draws: int) -> np.ndarray:
-    """(maps, draws) Hutchinson's estimates uᵀHu with random signs, at right angles to the eigenvectors found, whose
-    eigenvalues are added: these make up most of the spread otherwise (Meyer et al. 2021, Hutch++)."""
+    """Estimate the traces by Hutchinson's uᵀHu with random signs, (maps, draws).
+
+    u is orthogonal to the eigenvectors found, whose eigenvalues are added: otherwise these make up
+    most of the variance (Hutch++, Meyer et al. 2021).
+    """
     locked = torch.stack([each.vectors for each in found])
     known = np.array([each.values.sum() for each in found])
     drawn = [torch.zeros(len(found), 0, dtype=torch.float64)]
@@ -228,12 +246,12 @@ def _traces(product: Product, found: Sequence[Spectrum], draws: int) -> np.ndarr
 
 
 def _generator(of: Spectrum, number: int) -> torch.Generator:
-    """On the CPU, for the so-many-th draw for a map; maps that began elsewhere draw other numbers."""
+    """Return a CPU generator for one draw; maps with other starts draw other numbers."""
     return torch.Generator().manual_seed(hash_bits(f"{of.begun} {number}", 56))
 
 
 def _project(image: Tensor, locked: Tensor) -> Tensor:
-    """Take off what lies along some vectors (maps, k, n), in place; how much of each it was."""
+    """Project vectors (maps, n) off some others (maps, k, n), in place; return the coefficients."""
     found = torch.bmm(locked, image[:, :, None])[:, :, 0]
     image[:, None].baddbmm_(found[:, None], locked, alpha=-1)
     return found
@@ -241,22 +259,22 @@ def _project(image: Tensor, locked: Tensor) -> Tensor:
 
 @dataclass
 class _State:
-    """Eigenpairs of the projected matrices on the host, the largest in size first."""
+    """Eigenpairs of the projected matrices, on the host, the largest |θ| first."""
 
     values: np.ndarray
     """(maps, size)"""
     vectors: np.ndarray
     """(maps, size, size), in columns."""
     rest: np.ndarray
-    """(maps,) the norm of what the last product has outside the basis."""
+    """(maps,) norm of the last product outside the basis."""
     nodes: np.ndarray
     weights: np.ndarray
     rounding: float
-    """Of the numbers that the maps were given."""
+    """Relative size below which a remainder is rounding, for the dtype of the maps."""
 
     @property
     def broken(self) -> np.ndarray:
-        """(maps,) whether the basis spans a space that the map does not leave."""
+        """(maps,) whether the basis spans an invariant space."""
         found: np.ndarray = self.rest <= self.rounding * np.abs(self.values[:, 0])
         return found
 
@@ -274,13 +292,12 @@ class _State:
 
 
 class _Run:
-    """Bases and projected matrices of several maps, of what they do at right angles to `locked` vectors (maps, k, n)
-    where these are given."""
+    """Bases and projected matrices of several maps, orthogonal to `locked` vectors (maps, k, n)."""
 
     def __init__(self, start: Tensor, room: int, locked: Tensor | None = None) -> None:
         self.locked = start.new_zeros(len(start), 0, start.shape[1]) if locked is None else locked
         self.n = start.shape[1] - self.locked.shape[1]
-        """Dimensions that there are."""
+        """Dimensions of the space."""
         self.room = min(room, self.n)
         self.blocks: list[Tensor] = []
         self.size = self.steps = 0
@@ -289,18 +306,18 @@ class _Run:
         self.next = start / start.norm(dim=1, keepdim=True)
         self.small = start.new_zeros(len(start), self.room, self.room)
         self.coupling = start.new_zeros(len(start), self.locked.shape[1], self.room)
-        """What the products of the basis have along the locked vectors."""
+        """Coefficients of the products of the basis along the locked vectors."""
         self.rest = start.new_zeros(len(start))
         self.quadrature: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def parts(self) -> list[Tensor]:
-        """The basis, (maps, some, n) each."""
+        """The basis in blocks, (maps, some, n) each."""
         found = ((block, self.size - i * CHUNK) for i, block in enumerate(self.blocks))
         return [block[:, :left] for block, left in found if left > 0]
 
     def step(self, product: Product) -> None:
-        """One more vector in the basis, and the coefficients of its product."""
+        """Add a vector to the basis, and compute the coefficients of its product."""
         block, at = divmod(self.size, CHUNK)
         if block == len(self.blocks):
             shape = len(self.next), min(CHUNK, self.room - self.size), self.next.shape[1]
@@ -309,8 +326,8 @@ class _Run:
         image = product(self.next)
         self.size += 1
         self.steps += 1
-        for first in (True, False):  # twice is enough, once is not where digits cancel
-            along, coefficients = _project(image, self.locked), self._take_off(image)
+        for first in (True, False):  # once leaves errors where digits cancel, twice is enough
+            along, coefficients = _project(image, self.locked), self._project_off_basis(image)
             if first:
                 self.coupling[:, :, self.size - 1] = along
                 self.small[:, : self.size, self.size - 1] = coefficients
@@ -319,15 +336,15 @@ class _Run:
         self.rest = image.norm(dim=1)
         self.next = image / self.rest.clamp_min(torch.finfo(image.dtype).tiny)[:, None]
 
-    def _take_off(self, image: Tensor) -> Tensor:
-        """What lies in the basis, in place; how much of each vector it was."""
+    def _project_off_basis(self, image: Tensor) -> Tensor:
+        """Project off the basis, in place; return the coefficients."""
         found = [torch.bmm(part, image[:, :, None])[:, :, 0] for part in self.parts]
         for part, each in zip(self.parts, found, strict=True):
             image[:, None].baddbmm_(each[:, None], part, alpha=-1)
         return torch.cat(found, 1)
 
     def state(self) -> _State:
-        """Solve the small matrices; the only place where a GPU is waited for."""
+        """Solve the projected matrices; the only place that waits for a GPU."""
         small = self.small[:, : self.size, : self.size].flatten(1)
         host = torch.cat([self.rest[:, None], small], 1).double().cpu().numpy()
         if not np.isfinite(host).all():
@@ -345,14 +362,14 @@ class _Run:
             values, vectors, host[:, 0], nodes, weights, BROKEN.get(self.next.dtype, 1e-6)
         )
 
-    def go_on(self, state: _State) -> None:
-        """Make room and see to it that there is a direction to go on in."""
-        self._mend(state)
+    def prepare_next(self, state: _State) -> None:
+        """Make room, and replace the next vector if nothing is left of it."""
+        self._replace_next(state)
         if self.size == self.room:
             self._restart(state)
 
-    def _mend(self, state: _State) -> None:
-        """Go on in a direction drawn at random where nothing is left of the start's."""
+    def _replace_next(self, state: _State) -> None:
+        """Draw a random next vector for maps whose basis is invariant."""
         for i in np.flatnonzero(state.broken):
             generator = torch.Generator().manual_seed(self.steps)
             image = self.next.clone()
@@ -361,11 +378,11 @@ class _Run:
             )
             for _ in range(2):
                 _project(image, self.locked)
-                self._take_off(image)
+                self._project_off_basis(image)
             self.next[i] = image[i] / image[i].norm()
 
     def _restart(self, state: _State) -> None:
-        """Keep the better half of the Ritz vectors, in place, and the direction in which to go on."""
+        """Keep the better half of the Ritz vectors, in place."""
         self.quadrature = state.nodes, state.weights
         keep = self.room // 2
         turn = torch.from_numpy(state.vectors[:, :, :keep]).to(self.next).mT
@@ -382,7 +399,7 @@ class _Run:
         )
 
     def vectors(self, state: _State, i: int, k: int) -> Tensor:
-        """(k, n) Ritz vectors of one map."""
+        """Return Ritz vectors of one map, (k, n)."""
         turn = torch.from_numpy(state.vectors[i, :, :k]).to(self.next).T.split(CHUNK, 1)
         return torch.stack(
             [rows @ part[i] for rows, part in zip(turn, self.parts, strict=True)]

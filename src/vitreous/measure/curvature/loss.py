@@ -44,7 +44,7 @@ TOLERANCE = 30.0
 
 @contextmanager
 def twice_differentiable() -> Iterator[None]:
-    """Enable gradients, and replace fused attention, which has no second derivative, by its math version.
+    """Enable gradients, and math attention: fused kernels have no second derivative.
 
     The choice of kernel holds for the whole process, also for other threads, until the end.
     """
@@ -75,8 +75,8 @@ def weights(specimen: Specimen, where: str = "") -> dict[str, Tensor]:
     half = next((value.dtype for value in chosen.values() if value.dtype.itemsize < 4), None)
     if half is not None:
         raise VitreousError(
-            f"{specimen.anatomy.model} computes in {str(half).removeprefix('torch.')}, too coarse for "
-            "second derivatives; give it as model.float()."
+            f"{specimen.anatomy.model} computes in {str(half).removeprefix('torch.')}, too coarse "
+            "for second derivatives; give it as model.float()."
         )
     return chosen
 
@@ -174,7 +174,7 @@ def class_scores(specimen: Specimen, given: Weights, images: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Loss:
-    """Mean cross-entropy of one batch as a function of some of the parameters; the others are fixed."""
+    """Mean cross-entropy of one batch as a function of some of the parameters."""
 
     specimen: Specimen
     images: Tensor
@@ -326,11 +326,11 @@ class Hessian:
 def check_second_derivatives(
     specimen: Specimen, given: Weights, images: Tensor, targets: Tensor
 ) -> None:
-    """Compare one product of `Hessian` with torch's own, and raise if they differ by more than rounding.
+    """Compare one product of `Hessian` with torch's own; raise if they differ beyond rounding.
 
-    Torch's own is double backward through the unmodified graph. A few images suffice: the operations
-    are the same for any number. With several batches, two are used, so that `torch.vmap` is checked
-    too. The vector is random, so that no parameter escapes.
+    Torch's own is double backward through the unmodified graph. A few images suffice: the
+    operations are the same for any number. With several batches, two are used, so that
+    `torch.vmap` is checked too. The vector is random, so that no parameter escapes.
     """
     images, targets = images[:2, :CHECKED], targets[:2, :CHECKED]
     hessian = Hessian(specimen, given, images, targets, images.shape[0] * images.shape[1])

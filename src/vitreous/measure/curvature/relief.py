@@ -1,4 +1,4 @@
-"""From losses on a grid to the table of a landscape: points, rings, statistics, views and a surface."""
+"""The table of a landscape: points, rings and statistics; its views, and a surface."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Heights:
-    """Losses and norms at each point; the first axis of `nll` and `right` are bootstrap replicates."""
+    """Losses and norms at each point; the first axis of `nll` and `right` are replicates."""
 
     nll: Array
     right: Array
@@ -230,8 +230,8 @@ def landscape_views(dimensions: int, classes: int, step: str = FILTERS) -> tuple
             "scatter", x="measure", y="value", colour="model", low="low", high="high", log=("y",),
             where="border",
             title="What rises towards the border",
-            how_to_read="By how much each term has risen at the border of the grid: the NLL, the L2 "
-            "term ½ · decay · |w|², and decay · Σ‖W‖ (norms), which Park & Kim 2022 plot in its "
+            how_to_read="By how much each term has risen at the border of the grid: the NLL, the "
+            "L2 term ½ · decay · |w|², and decay · Σ‖W‖ (norms), which Park & Kim 2022 plot in its "
             "place. Where one of these is above the NLL, a plot of the sum shows the norm of the "
             "weights and not what the model has learned.",
         ),

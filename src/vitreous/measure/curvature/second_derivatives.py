@@ -1,26 +1,28 @@
 """Fast second derivatives: operations that replace those of a specimen's graph.
 
-Products of one Hessian with many vectors run through the same graph of gradients again and again; only the vector
-changes. For GELU, LayerNorm and softmax torch makes ten to forty passes over an activation, exponentials included, and
-most give the same numbers every time. Here these are kept:
+Products of one Hessian with many vectors run through the same graph of gradients again and again;
+only the vector changes. For GELU, LayerNorm and softmax torch makes ten to forty passes over an
+activation, exponentials included, and most give the same numbers every time. Here these are kept:
 
-    y = f(x)          g ↦ g f'(x)                  v ↦ v f'(x)      G ↦ G f'(x) + v · [g f''(x)]       f', g f'' kept
-    y = softmax(x)    g ↦ y (g - ⟨g, y⟩) =: S(g)   v ↦ S(v)         G ↦ S(G + (g - ⟨g, y⟩)(v - ⟨v, y⟩))
-    y = (x - μ) r     g ↦ r (g - ḡ - y ⟨g, y⟩/c)   v ↦ s := D(v)    G ↦ D(G) - (y ⟨s, g⟩ + s ⟨g, y⟩ + D(g) ⟨v, y⟩) r/c
-                               =: D(g)
-    y = x Wᵀ          g ↦ g W, gᵀ x                v, V ↦ v Wᵀ + x Vᵀ       G ↦ G W + g V, Gᵀ x + gᵀ v
+    y = f(x)        g ↦ g f'(x)                  v ↦ v f'(x)    G ↦ G f'(x) + v · [g f''(x)]
+    y = softmax(x)  g ↦ y (g - ⟨g, y⟩) =: S(g)   v ↦ S(v)       G ↦ S(G + (g - ⟨g, y⟩)(v - ⟨v, y⟩))
+    y = (x - μ) r   g ↦ r (g - ḡ - y ⟨g, y⟩/c)   v ↦ s := D(v)  G ↦ D(G) - r/c · (y ⟨s, g⟩
+                        =: D(g)                                     + s ⟨g, y⟩ + D(g) ⟨v, y⟩)
+    y = x Wᵀ        g ↦ g W, gᵀ x        v, V ↦ v Wᵀ + x Vᵀ     G ↦ G W + g V, Gᵀ x + gᵀ v
 
-The first arrow is the gradient, computed once. A product runs through the graph of the gradient twice. In the forward
-half, the second arrow, each operation passes its part v of the vector on to the next. In the backward half, the third
-arrow, G arrives from the loss. The terms without G are known in the forward half already; autograd would compute them
-there and add them up later. Here they are deferred (`pop_deferred`) until G arrives, and both are one product. That
-relies on two habits of autograd: the backward half reaches every operation (it does, because the loss on top, a
-cross-entropy, is curved), and after the forward half. `loss.check_second_derivatives` compares one product per model
-with torch's own, so a torch that behaves differently is an error and not a wrong number.
+The first arrow is the gradient, computed once. A product runs through the graph of the gradient
+twice. In the forward half, the second arrow, each operation passes its part v of the vector on to
+the next. In the backward half, the third arrow, G arrives from the loss. The terms without G are
+known in the forward half already; autograd would compute them there and add them up later. Here
+they are deferred (`pop_deferred`) until G arrives, and both are one product. That relies on two
+habits of autograd: the backward half reaches every operation (it does, because the loss on top, a
+cross-entropy, is curved), and after the forward half. `loss.check_second_derivatives` compares one
+product per model with torch's own, so a torch that behaves differently is an error and not a wrong
+number.
 
-Batch norm in evaluation mode is an affine map and is written as one. Attention, which has no second derivative where it
-is fused, is the second line between two of the fourth. Everything else stays torch's. Where a model classifies by one
-token, the last block computes only that one (`one_token`).
+Batch norm in evaluation mode is an affine map and is written as one. Attention, which has no second
+derivative where it is fused, is the second line between two of the fourth. Everything else stays
+torch's. Where a model classifies by one token, the last block computes only that one (`one_token`).
 """
 
 from __future__ import annotations
@@ -134,8 +136,8 @@ def _size(x: Tensor, dim: int) -> int:
 
 
 POINTWISE = {
-    aten.gelu.default, aten.silu.default, aten.sigmoid.default, aten.tanh.default, aten.elu.default, aten.mish.default,
-    aten.softplus.default, aten.hardswish.default,
+    aten.gelu.default, aten.silu.default, aten.sigmoid.default, aten.tanh.default,
+    aten.elu.default, aten.mish.default, aten.softplus.default, aten.hardswish.default,
 }  # fmt: skip
 REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     aten.sym_size.int: _size,

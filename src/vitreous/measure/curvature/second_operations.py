@@ -1,4 +1,7 @@
-"""Pointwise functions, LayerNorm and linear layers with fast second derivatives; formulas: `second_derivatives`."""
+"""Pointwise functions, LayerNorm and linear layers with fast second derivatives.
+
+The formulas are in `second_derivatives.py`.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ def batch_first(
 
 
 class UnaryFunction(Function):
-    """A function of one tensor, pointwise or along its last axis: a vmapped axis in front changes nothing."""
+    """A function of one tensor, pointwise or along its last axis; vmap adds an axis in front."""
 
     @classmethod
     def vmap(
@@ -93,7 +96,7 @@ class _PointwiseGradient(Function):
 
 
 class LayerNormFunction(Function):
-    """LayerNorm over the last axis; weight and bias (c,), or (m, c) for m models, with x (m, …, c)."""
+    """LayerNorm over the last axis; weight and bias (c,), or (m, c) for m models."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:

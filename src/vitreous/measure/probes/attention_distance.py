@@ -106,14 +106,14 @@ class AttentionDistance(PerHead):
             return "Only tokens without a place look here; there is nothing to measure from."
         return "Its feature map is a single position." if unit.grid == (1, 1) else None
 
-    def extent(self, subject: Subject, seen: AttentionMap) -> tuple[float, float]:
+    def extent(self, subject: Subject, attention: AttentionMap) -> tuple[float, float]:
         """What the grid covers: the image."""
         _, height, width = subject.specimen.anatomy.image
         return height, width
 
-    def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
-        geometry = self.geometry(subject, unit, seen, self.extent(subject, seen))
-        value, elsewhere = mean_distance(geometry, seen.values, self.renormalise)
+    def measures(self, subject: Subject, unit: Unit, attention: AttentionMap) -> dict[str, Tensor]:
+        geometry = self.geometry(subject, unit, attention, self.extent(subject, attention))
+        value, elsewhere = mean_distance(geometry, attention.values, self.renormalise)
         return {"value": value, "elsewhere": elsewhere}
 
     @classmethod

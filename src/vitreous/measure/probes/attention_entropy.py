@@ -68,8 +68,8 @@ class AttentionEntropy(PerHead):
         ),
     )
 
-    def measures(self, subject: Subject, unit: Unit, seen: AttentionMap) -> dict[str, Tensor]:
-        return {"value": shared_cross_entropy(seen).diagonal(dim1=1, dim2=2)}
+    def measures(self, subject: Subject, unit: Unit, attention: AttentionMap) -> dict[str, Tensor]:
+        return {"value": shared_cross_entropy(attention).diagonal(dim1=1, dim2=2)}
 
     @classmethod
     def sentences(cls, result: Result) -> Iterator[str]:

@@ -112,19 +112,21 @@ class AttentionMaps(Pictured):
             return {}
         shown = sites.attention.probabilities
         values = shown.values[places].float()
-        seen = AttentionMap(values, shown.places)
+        attention = AttentionMap(values, shown.places)
         maps = token_matrix(
-            seen, values.mean(2, keepdim=True) if subject.name in self.averaged else values, MOST
+            attention,
+            values.mean(2, keepdim=True) if subject.name in self.averaged else values,
+            MOST,
         )
         return {
             sum_key(subject, unit, "maps"): self.placed(slots, maps),
-            sum_key(subject, unit, "summary"): self.placed(slots, _summary(subject, seen)),
-            sum_key(subject, unit, "grids"): torch.tensor(_grids(seen))
+            sum_key(subject, unit, "summary"): self.placed(slots, _summary(subject, attention)),
+            sum_key(subject, unit, "grids"): torch.tensor(_grids(attention))
             * float(self.rows[0] in batch.rows),
         }
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
-        slots = self.seen(sums, subjects)
+        slots = self.complete_slots(sums, subjects)
         arrays: dict[str, np.ndarray] = {"images": self.thumbnails(slots)}
         rows: list[dict[str, Any]] = []
         tiles: list[np.ndarray] = []
@@ -199,25 +201,29 @@ def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return levels.astype(np.uint8), scale.astype(np.float32)
 
 
-def _grids(seen: AttentionMap) -> list[float]:
+def _grids(attention: AttentionMap) -> list[float]:
     """Rows and columns of the queries' grid and of the keys', and the prefix tokens, as they are
     shown."""
     return [
         *map(
             float,
-            (*block_grid(seen.query_grid, MOST), *block_grid(seen.key_grid, MOST), seen.prefix),
+            (
+                *block_grid(attention.query_grid, MOST),
+                *block_grid(attention.key_grid, MOST),
+                attention.prefix,
+            ),
         )
     ]
 
 
-def _summary(subject: Subject, seen: AttentionMap) -> Tensor:
+def _summary(subject: Subject, attention: AttentionMap) -> Tensor:
     """(b, heads + 1, 3) distance, entropy and attention to tokens without a place; the mean of the
     heads comes last."""
-    values = torch.cat([seen.values, seen.values.mean(2, keepdim=True)], 2)
+    values = torch.cat([attention.values, attention.values.mean(2, keepdim=True)], 2)
     _, height, width = subject.specimen.anatomy.image
-    geometry = AttentionGeometry.of(seen.places, (height, width), values)
+    geometry = AttentionGeometry.of(attention.places, (height, width), values)
     distance, elsewhere = geometry.mean_distance(geometry.sums(values))
-    entropy = cross_entropy(values, seen.queries).diagonal(dim1=1, dim2=2)
+    entropy = cross_entropy(values, attention.queries).diagonal(dim1=1, dim2=2)
     return torch.stack([distance, entropy, elsewhere], -1)
 
 

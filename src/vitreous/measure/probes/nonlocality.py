@@ -69,6 +69,6 @@ class Nonlocality(AttentionDistance):
         ),
     )
 
-    def extent(self, subject: Subject, seen: AttentionMap) -> tuple[float, float]:
+    def extent(self, subject: Subject, attention: AttentionMap) -> tuple[float, float]:
         """What the grid covers: its own patches."""
-        return seen.query_grid
+        return attention.query_grid

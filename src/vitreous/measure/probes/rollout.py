@@ -134,16 +134,18 @@ class Rollout(Pictured):
         slots, places = self.slots(batch)
         if sites.attention is None or not slots:
             return {}
-        seen = sites.attention.probabilities
-        matrix = layer(AttentionMap(seen.values[places], seen.places), self.heads, self.identity)
+        attention = sites.attention.probabilities
+        matrix = layer(
+            AttentionMap(attention.values[places], attention.places), self.heads, self.identity
+        )
         product = rolled(matrix, *self.products.get(subject.name, (None, 0)))
-        self.products[subject.name] = product, seen.prefix
-        asking = int(seen.queries.min()), int(seen.queries.max()) + 1
-        reading = slice(*asking) if unit.reach == "class" else slice(seen.prefix, None)
+        self.products[subject.name] = product, attention.prefix
+        asking = int(attention.queries.min()), int(attention.queries.max()) + 1
+        reading = slice(*asking) if unit.reach == "class" else slice(attention.prefix, None)
         if "class" in unit.prefix and unit.reach != "class":
             reading = slice(unit.prefix.index("class"), unit.prefix.index("class") + 1)
-        patches = product[:, reading].mean(1)[:, seen.prefix :]
-        grid = torch.tensor([*seen.query_grid], dtype=torch.float64) * float(
+        patches = product[:, reading].mean(1)[:, attention.prefix :]
+        grid = torch.tensor([*attention.query_grid], dtype=torch.float64) * float(
             self.rows[0] in batch.rows
         )
         return {
@@ -156,7 +158,7 @@ class Rollout(Pictured):
         return super().update_output(subject, output, batch)
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
-        slots = self.seen(sums, subjects)
+        slots = self.complete_slots(sums, subjects)
         images, labels = self.thumbnails(slots), self.labels(slots)
         arrays, rows, tiles = {"images": images}, [], []
         for subject in subjects:
@@ -208,33 +210,36 @@ def covered(box: Sequence[float], image: Sequence[int], grid: Sequence[int]) -> 
 def unrollable(units: Sequence[Unit]) -> str:
     """Why attention cannot be multiplied through these units, as a sentence; empty if it can."""
     at = [i for i, unit in enumerate(units) if unit.kind == "attention"]
-    among = units[at[0] : at[-1] + 1]
-    if why := next(
-        (why for unit in among if unit.kind == "attention" and (why := why_hidden(unit))), ""
-    ):
-        return f"Not all of its attention can be seen. {why}"
-    if any(unit.reach == "reduced" for unit in among):
-        return "Its keys lie on a coarser grid than its queries, so layers cannot be multiplied."
-    if (
-        len({unit.grid for unit in among if unit.grid is not None}) > 1
-    ):  # None where the class token is alone
+    between = units[at[0] : at[-1] + 1]
+    for unit in between:
+        why = why_hidden(unit)
+        if why:
+            return f"Not all of its attention can be observed. {why}"
+        if unit.reach == "reduced":
+            return (
+                "Its keys lie on a coarser grid than its queries, so layers cannot be multiplied."
+            )
+    grids = {unit.grid for unit in between} - {None}  # None where the class token is alone
+    if len(grids) > 1:
         return "Its grid changes from stage to stage, so layers cannot be multiplied."
-    if other := next((unit for unit in among if unit.kind in MOVING), None):
-        return (
-            f"Between its attention layers {other.name} ({other.kind}) moves information between "
-            "positions, too."
-        )
-    if any(len(a.prefix) > len(b.prefix) for a, b in pairwise(among) if b.grid is not None):
-        return "It loses tokens on the way, so layers cannot be multiplied."
+    for unit in between:
+        if unit.kind in MOVING:
+            return (
+                f"Between its attention layers {unit.name} ({unit.kind}) moves information between "
+                "positions, too."
+            )
+    for before, after in pairwise(between):
+        if after.grid is not None and len(before.prefix) > len(after.prefix):
+            return "It loses tokens on the way, so layers cannot be multiplied."
     return ""
 
 
-def layer(seen: AttentionMap, heads: Literal["mean", "max"], identity: bool) -> Tensor:
+def layer(attention: AttentionMap, heads: Literal["mean", "max"], identity: bool) -> Tensor:
     """Â as (b, tokens, tokens), rows summing to one."""
-    wide = torch.promote_types(seen.values.dtype, torch.float32)
-    values = seen.values.to(wide)
+    wide = torch.promote_types(attention.values.dtype, torch.float32)
+    values = attention.values.to(wide)
     one = values.mean(2, keepdim=True) if heads == "mean" else values.amax(2, keepdim=True)
-    matrix = token_matrix(seen, one)[:, 0]
+    matrix = token_matrix(attention, one)[:, 0]
     own = torch.eye(matrix.shape[-1], dtype=wide, device=values.device)
     silent = matrix.sum(-1, keepdim=True) == 0
     matrix = torch.where(silent, own, matrix + own if identity else matrix)

@@ -1,1 +1,1 @@
-"""Linear maps from features to classes: what several analyses share."""
+"""Linear maps from features to classes, shared by several analyses."""

@@ -1,4 +1,4 @@
-"""What linear probes read: pooled features of units, or single tokens of them, while images pass."""
+"""Features of linear probes: a unit's class token, mean over positions, or single tokens."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Feature, Sites
 
 
-class Probed(NamedTuple):
-    """One thing a probe reads."""
+class ProbedFeature(NamedTuple):
+    """A feature vector that a probe is fitted to."""
 
     unit: Unit
     token: str
@@ -28,53 +28,55 @@ class Probed(NamedTuple):
         return f"{self.unit.name}: {self.token}"
 
 
-def read(feature: Feature, tokens: Sequence[str]) -> dict[str, Tensor]:
-    """(b, c) for each token that there is."""
-    found: dict[str, Tensor] = {}
+def pool_tokens(feature: Feature, tokens: Sequence[str]) -> dict[str, Tensor]:
+    """Return the feature vectors (b, c) of those tokens that the unit has."""
+    pooled: dict[str, Tensor] = {}
     values, front = feature.tokens, len(feature.prefix)
     if "class token" in tokens and "class" in feature.prefix:
-        found["class token"] = values[:, feature.prefix.index("class")]
+        pooled["class token"] = values[:, feature.prefix.index("class")]
     if feature.grid is not None:
         if "mean over positions" in tokens:
-            found["mean over positions"] = values[:, front:].mean(1)
+            pooled["mean over positions"] = values[:, front:].mean(1)
         if "first position" in tokens:
-            found["first position"] = values[:, front]
+            pooled["first position"] = values[:, front]
     elif "mean over positions" in tokens and front == 0:
-        found["mean over positions"] = values.mean(1)
+        pooled["mean over positions"] = values.mean(1)
     for token in tokens:
-        if (at := position(token)) is not None:
-            found[token] = values[:, front + at]
-    return found
+        if (at := position_number(token)) is not None:
+            pooled[token] = values[:, front + at]
+    return pooled
 
 
-def single(at: int) -> str:
-    """The name of one position, by its number in raster order, as a token."""
+def position_token(at: int) -> str:
+    """Return the name of a single position as a token, by its number in raster order."""
     return f"position {at}"
 
 
-def position(token: str) -> int | None:
-    """Its number, if it is one."""
+def position_number(token: str) -> int | None:
+    """Return the number of a token that is a single position, or None."""
     word, _, number = token.partition(" ")
     return int(number) if word == "position" and number.isdecimal() else None
 
 
 @torch.no_grad()
-def stream(
+def stream_features(
     subject: Subject,
-    group: Sequence[Probed],
+    group: Sequence[ProbedFeature],
     data: Dataset,
     bench: Bench,
-    each: Callable[[Batch, Probed, Tensor], None],
+    each: Callable[[Batch, ProbedFeature, Tensor], None],
 ) -> None:
-    """Every batch, and of every unit what is read of it, as soon as it is there."""
-    units = list(dict.fromkeys(probed.unit.name for probed in group))
-    wanted = {probed.unit.name: [p for p in group if p.unit is probed.unit] for probed in group}
+    """Run all images, and call `each` with every batch and feature as soon as it is computed."""
+    wanted: dict[str, list[ProbedFeature]] = {}
+    for probed in group:
+        wanted.setdefault(probed.unit.name, []).append(probed)
     for batch in bench.batches(data):
 
-        def look(unit: Unit, sites: Sites, batch: Batch = batch) -> None:
+        def receive(unit: Unit, sites: Sites, batch: Batch = batch) -> None:
             assert sites.out is not None
-            values = read(sites.out, [probed.token for probed in wanted[unit.name]])
+            features = pool_tokens(sites.out, [probed.token for probed in wanted[unit.name]])
             for probed in wanted[unit.name]:
-                each(batch, probed, values[probed.token])
+                each(batch, probed, features[probed.token])
 
-        subject.specimen.observe(subject.prepare(batch.images), ("out",), units, each=look)
+        images = subject.prepare(batch.images)
+        subject.specimen.observe(images, ("out",), list(wanted), each=receive)

@@ -19,7 +19,7 @@ class Logistic:
     weight: Tensor
     """(d, k)"""
     bias: Tensor
-    """(k,) minus infinity for a class that was not fitted on."""
+    """(k,) minus infinity for a class without fitting images."""
     penalty: float
     """1 / C"""
 
@@ -28,27 +28,27 @@ class Logistic:
         return torch.addmm(self.bias.to(features), features, self.weight.to(features))
 
     @classmethod
-    def fitted(
-        cls, features: Tensor, labels: Tensor, fit: Tensor, held_out: Tensor, join: bool
+    def fit(
+        cls, features: Tensor, labels: Tensor, rows: Tensor, held_out: Tensor, join: bool
     ) -> Logistic:
-        """On the images of `fit`, C chosen on those held out, which then `join` in. Features are scaled to unit
-        variance first, and the scale is put back into the weights."""
-        chosen = max(
-            STRENGTHS,
-            key=lambda c: _right(
-                _fit(features[fit], labels[fit], c), features[held_out], labels[held_out]
-            ),
-        )
-        rows = fit | held_out if join else fit
+        """Fit on some `rows`, with the C that is most accurate on those held out.
+
+        If `join`, the rows held out are fitted on too once C is chosen.
+        """
+
+        def accuracy(strength: float) -> float:
+            probe = _fit(features[rows], labels[rows], strength)
+            right = probe(features[held_out]).argmax(1) == labels[held_out]
+            return float(right.double().mean())
+
+        chosen = max(STRENGTHS, key=accuracy)
+        rows = rows | held_out if join else rows
         return _fit(features[rows], labels[rows], chosen)
 
 
-def _right(probe: Logistic, features: Tensor, labels: Tensor) -> float:
-    return float((probe(features).argmax(1) == labels).double().mean())
-
-
 def _fit(features: Tensor, labels: Tensor, strength: float) -> Logistic:
-    models = import_module("sklearn.linear_model")  # which takes a second
+    """Fit on features scaled to unit variance, and put the scale back into the weights."""
+    models = import_module("sklearn.linear_model")  # importing it takes a second
     values = features.double()
     mean, scale = values.mean(0), values.std(0, correction=0)
     scale = scale.where(scale > 0, 1.0)
@@ -56,11 +56,11 @@ def _fit(features: Tensor, labels: Tensor, strength: float) -> Logistic:
         ((values - mean) / scale).numpy(), labels.numpy()
     )
     weight, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
-    if len(model.classes_) == 2:  # scikit-learn has one row for two classes
+    if len(model.classes_) == 2:  # for two classes scikit-learn has one row
         weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2
     classes = torch.from_numpy(model.classes_)
-    whole = torch.zeros(int(labels.max()) + 1, features.shape[1], dtype=torch.float64)
-    offset = torch.full((len(whole),), -torch.inf, dtype=torch.float64)
-    whole[classes] = weight / scale
-    offset[classes] = bias - whole[classes] @ mean
-    return Logistic(whole.mT.contiguous(), offset, 1 / strength)
+    every_weight = torch.zeros(int(labels.max()) + 1, features.shape[1], dtype=torch.float64)
+    every_bias = torch.full((len(every_weight),), -torch.inf, dtype=torch.float64)
+    every_weight[classes] = weight / scale
+    every_bias[classes] = bias - every_weight[classes] @ mean
+    return Logistic(every_weight.mT.contiguous(), every_bias, 1 / strength)

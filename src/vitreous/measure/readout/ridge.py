@@ -1,10 +1,12 @@
-"""Ridge regression from sums that are collected while features stream by (A3.15).
+"""Ridge regression from sums that are collected while features stream by.
 
-    W = argmin Σ ‖y − b − Wᵀ x‖² + λ ‖W‖²,    (S + λ I) W = C,    S = Σ (x − x̄)(x − x̄)ᵀ,    C = Σ (x − x̄)(y − ȳ)ᵀ
+    W = argmin Σ ‖y − b − Wᵀ x‖² + λ ‖W‖²
+    (S + λ I) W = C,    S = Σ (x − x̄)(x − x̄)ᵀ,    C = Σ (x − x̄)(y − ȳ)ᵀ
 
-One eigendecomposition of S solves it for all λ. The squared error on held-out images is a function of their own S and
-C, so a penalty is chosen without seeing a feature again. Products of a block of features are taken about the block's
-own mean, in the features' precision, and put together in float64, so that a large common offset costs no digits.
+One eigendecomposition of S solves it for all λ. The squared error on held-out images is a function
+of their own S and C, so a penalty is chosen without another pass. Products of a block of features
+are centred by the block's own mean, in the features' precision, and added in float64, so that a
+large common offset costs no digits.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from vitreous.measure.alignment import full_precision
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """Of images with features x (d numbers) and targets y (k numbers)."""
+    """Means and centred products of features x (d numbers) and targets y (k numbers)."""
 
     count: int
     mean: Tensor
@@ -29,11 +31,11 @@ class Moments:
     products: Tensor
     """(d, d + k): S and C side by side."""
     eps: float
-    """Of the precision that features came in."""
+    """Machine epsilon of the features."""
 
     @classmethod
     def of(cls, features: Tensor, targets: Tensor) -> Moments:
-        """Of a block (n, d) and (n, k)."""
+        """Compute the moments of a block of features (n, d) and targets (n, k)."""
         both = torch.cat(
             [features.to(torch.promote_types(features.dtype, torch.float32)), targets.to(features)],
             1,
@@ -45,7 +47,7 @@ class Moments:
         return cls(len(features), mean.double(), products.double(), torch.finfo(both.dtype).eps)
 
     def __add__(self, other: Moments) -> Moments:
-        """Of both together."""
+        """Return the moments of both sets of images together."""
         count, apart = self.count + other.count, other.mean - self.mean
         between = torch.outer(apart[: len(self.products)], apart).mul_(
             self.count * other.count / count
@@ -56,7 +58,7 @@ class Moments:
         )
 
     def about(self, mean: Tensor) -> Moments:
-        """The same images, seen from another mean."""
+        """Return the moments of the same images, centred by another mean."""
         apart = self.mean - mean
         moved = self.products + self.count * torch.outer(apart[: len(self.products)], apart)
         return replace(self, mean=mean, products=moved)
@@ -68,13 +70,13 @@ class Moments:
 
     @property
     def scale(self) -> float:
-        """The mean eigenvalue of S: what a penalty is measured in."""
-        found = float(self.products.diagonal().mean())
-        return found if found > 0 else 1.0
+        """The mean eigenvalue of S, the unit of penalties."""
+        mean = float(self.products.diagonal().mean())
+        return mean if mean > 0 else 1.0
 
 
-def together(parts: Sequence[Moments]) -> Moments:
-    """Of all parts."""
+def join_moments(parts: Sequence[Moments]) -> Moments:
+    """Return the moments of all parts together."""
     return reduce(Moments.__add__, parts)
 
 
@@ -94,25 +96,27 @@ class Ridge:
         return torch.addmm(self.bias.to(features), features, self.weight.to(features))
 
 
-def choose(fit: Moments, held_out: Moments, penalties: Sequence[float]) -> float:
-    """The penalty, in units of the mean eigenvalue, that has the least squared error on images held out.
+def choose_penalty(fit: Moments, held_out: Moments, penalties: Sequence[float]) -> float:
+    """Return the penalty, in units of the mean eigenvalue, with the least held-out error.
 
-    None below what rounding of the features leaves of their largest eigenvalue: that would fit the rounding."""
+    Penalties below the rounding of the features are raised to it: they would fit the rounding.
+    """
     scatter, cross = fit.parts
     values, vectors = torch.linalg.eigh(scatter)
     least = 8 * fit.eps * float(values[-1]) / fit.scale
     penalties = [max(penalty, least) for penalty in penalties]
-    there, answers = held_out.about(fit.mean).parts
-    there, answers, cross = vectors.mT @ there @ vectors, vectors.mT @ answers, vectors.mT @ cross
+    held_scatter, held_cross = held_out.about(fit.mean).parts
+    held_scatter = vectors.mT @ held_scatter @ vectors
+    held_cross, cross = vectors.mT @ held_cross, vectors.mT @ cross
     errors = []
     for penalty in penalties:
         weight = cross / (values.clamp(min=0) + penalty * fit.scale)[:, None]
-        errors.append((weight * (there @ weight - 2 * answers)).sum())
+        errors.append((weight * (held_scatter @ weight - 2 * held_cross)).sum())
     return penalties[int(torch.stack(errors).argmin())]
 
 
 def solve(fit: Moments, penalty: float) -> Ridge:
-    """With a penalty in units of the mean eigenvalue."""
+    """Fit with a penalty in units of the mean eigenvalue."""
     scatter, cross = fit.parts
     absolute = penalty * fit.scale
     shifted = scatter + absolute * torch.eye(

@@ -1,9 +1,10 @@
-"""Dropout at test time: which modules of a model drop numbers in training, and the model with only these active.
+"""Dropout at test time: the modules that draw random numbers, and the model with these active.
 
-A specimen is in evaluation mode, where dropout does nothing, so the original model is needed. A copy of it runs two
-images in training mode, and every module that draws a random number is one of its dropout sites: dropout of any kind,
-also inside attention, stochastic depth, a call of `F.dropout`. In another copy only these modules are put into training
-mode. Batch norm draws nothing and stays in evaluation mode. The original model is never touched.
+A specimen is in evaluation mode, where dropout does nothing, so the original model is needed. A
+copy of it runs two images in training mode, and every module that draws a random number is one of
+its dropout sites: dropout of any kind, also inside attention, stochastic depth, a call of
+`F.dropout`. In another copy only these modules are put into training mode. Batch norm draws nothing
+and stays in evaluation mode. The original model is never touched.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def dropout_sites(subject: Subject) -> dict[str, list[float]]:
 
     Returns
     -------
-    Paths ('' is the model itself), each with the rates of its random operations, -1 if there is none.
+    Paths ('' is the model itself), with the rates of their random operations (-1: none).
 
     Raises
     ------

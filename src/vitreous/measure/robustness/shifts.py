@@ -1,12 +1,12 @@
 """Accuracy on changed images: what corruptions, noise, filters, masks and attacks have in common.
 
-Each way to change the images (a shift) is one piece, and so are the clean images. A piece keeps four numbers per image:
-whether the answer is right, the confidence, the Brier score and the NLL. So everything is paired: clean and shifted
-accuracies are resampled together.
+Each way to change the images (a shift) is one piece, and so are the clean images. A piece keeps
+four numbers per image: whether the answer is right, the confidence, the Brier score and the NLL. So
+everything is paired: clean and shifted accuracies are resampled together.
 
-    accuracy   Wilson's interval; for means over shifts, with the effective number of independent cases
+    accuracy   Wilson's interval; for means over shifts, with the effective number of cases
     change     accuracy minus clean accuracy; Bonett and Price's interval for paired shares
-    ECE, NLL   as in the probe `calibration`; the bootstrap's interval for NLL and for means over shifts
+    ECE, NLL   as in the probe `calibration`; for NLL and means over shifts, the bootstrap's
 
 Every estimate keeps its bootstrap replicates.
 """
@@ -122,7 +122,7 @@ class ShiftScores:
         return self.mean(self.per_image[shift]["right"])
 
     def replicates(self, shift: str) -> dict[str, Array]:
-        """Return accuracy (`value`), its change, ECE, plain ECE, Brier and NLL, (1 + REPEATS,) each."""
+        """Return accuracy (`value`), its change, ECE, Brier and NLL, (1 + REPEATS,) each."""
         if shift not in self._replicates:
             self._replicates[shift], self._ece[shift] = self._resample(shift)
         return self._replicates[shift]
@@ -242,7 +242,7 @@ def chance_level(bench: Bench) -> tuple[Reference, ...]:
 
 
 def channel_statistics(subject: Subject, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and std, (c, 1, 1) each, of the model's normalisation: x = (pixel - mean) / std."""
+    """Return mean and std of the model's normalisation, (c, 1, 1): x = (pixel - mean) / std."""
     channels = subject.specimen.anatomy.image[0]
     mean, std = (
         like.new_tensor(given)[:channels].view(-1, 1, 1) for given in (subject.mean, subject.std)

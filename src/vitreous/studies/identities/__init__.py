@@ -1,8 +1,8 @@
-"""Properties that follow from how something is built, and need no training: the exact ones that claims read.
+"""Exact properties that claims read: they follow from how something is built, without training.
 
-What they are computed on is the package's own layers and formulas, because it is those that are to have them. The
-folder is the registry: a property is a function under `measure`, in the file of its subject, and the docstring of the
-claim that reads it says what it is.
+They are computed on the package's own layers and formulas. The folder is the registry: a property
+is a function decorated with `exact_property`, in the file of its subject, and the docstring of the
+claim that reads it explains it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pandas as pd
 from vitreous.measure.inspection import versions
 from vitreous.results import Column, Result
 from vitreous.results.intervals import Interval
-from vitreous.studies.identities.measure import MEASURES
+from vitreous.studies.identities.properties import MEASURES
 
 __all__ = ["MEASURES", "identities"]
 
@@ -25,7 +25,7 @@ for _found in iter_modules(__path__):
 
 COLUMNS = (
     Column("measure", "category", "The property, by its name in claims."),
-    Column("value", "quantity", "What it comes to."),
+    Column("value", "quantity", "Its value."),
     Column(
         "low",
         "quantity",
@@ -40,7 +40,7 @@ COLUMNS = (
 
 
 def identities(seed: int = 0) -> Result:
-    """All of them, within a quarter of a minute on one core."""
+    """Compute all exact properties; this takes a quarter of a minute on one core."""
     rows = []
     for name, compute in sorted(MEASURES.items()):
         found = compute(seed)

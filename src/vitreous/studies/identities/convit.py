@@ -11,15 +11,15 @@ from torch import Tensor
 
 from vitreous.models import build
 from vitreous.models.convit import GPSA, PSA, ConViT, centres_of
-from vitreous.studies.identities.measure import largest, measure, normal
+from vitreous.studies.identities.properties import exact_property, largest, normal_draws
 
 STRENGTHS = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
-def from_convolution(strength: float, seed: int) -> float:
-    """Largest difference of a PSA that is set to be a 3 × 3 convolution from that convolution, inside the border of a
-    grid of 8 × 8."""
-    tokens, kernel = normal(4, 64, 27, seed=seed), normal(27, 3, 3, 3, seed=seed + 1)
+def _distance_from_convolution(strength: float, seed: int) -> float:
+    """Largest difference between a PSA that is initialised as a 3 × 3 convolution and that
+    convolution, inside the border of an 8 × 8 grid."""
+    tokens, kernel = normal_draws(4, 64, 27, seed=seed), normal_draws(27, 3, 3, 3, seed=seed + 1)
     layer = PSA(27, 9).double()
     layer.start_as_convolution(strength, "paper")
     layer.qk.weight.zero_()
@@ -34,43 +34,43 @@ def from_convolution(strength: float, seed: int) -> float:
     return largest(attended[..., 1:-1, 1:-1] - F.conv2d(image, kernel))
 
 
-@measure
+@exact_property
 def psa_convolution_difference(seed: int) -> float:
-    """How far positional attention of locality strength 20 is from the convolution it is set to be (CVT-01)."""
-    return from_convolution(STRENGTHS[-1], seed)
+    """How far a PSA of locality strength 20 is from the convolution it imitates (CVT-01)."""
+    return _distance_from_convolution(STRENGTHS[-1], seed)
 
 
-@measure
+@exact_property
 def psa_convolution_rises(seed: int) -> float:
     """In how many steps of growing strength that difference does not fall (CVT-01)."""
-    found = [from_convolution(strength, seed) for strength in STRENGTHS]
+    found = [_distance_from_convolution(strength, seed) for strength in STRENGTHS]
     return float(sum(after >= before for before, after in pairwise(found)))
 
 
-def parameters(**options: int) -> int:
-    """Of ConViT-S, which is built without its weights."""
+def _parameters(**options: int) -> int:
+    """The number of parameters of ConViT-S, which is built without memory for them."""
     with torch.device("meta"):
         return sum(each.numel() for each in build("convit_s/16", **options).parameters())
 
 
-@measure
+@exact_property
 def gpsa_parameters(seed: int) -> float:
     """Parameters of ConViT-S minus those without gated layers (CVT-25)."""
-    return float(parameters() - parameters(gpsa=0))
+    return float(_parameters() - _parameters(gpsa=0))
 
 
-@measure
+@exact_property
 def gpsa_parameter_share(seed: int) -> float:
     """That number over all parameters of ConViT-S (CVT-25)."""
-    return 1 - parameters(gpsa=0) / parameters()
+    return 1 - _parameters(gpsa=0) / _parameters()
 
 
-def gated(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Attention by content, by position, of both as the layer says it and its gates, of every gated layer of a ConViT
-    as it is built."""
+def _gated_layers(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Attention by content, attention by position, the layer's own mixture of them, and its gates,
+    of every gated layer of an untrained ConViT."""
     model = build("convit_ti/4", image=32, classes=10).double()
     assert isinstance(model, ConViT)
-    x, grid = normal(4, 64, 192, seed=seed), (8, 8)
+    x, grid = normal_draws(4, 64, 192, seed=seed), (8, 8)
     for layer in model.positional_attentions():
         assert isinstance(layer, GPSA)
         q, k, _ = layer.project(x)
@@ -83,39 +83,39 @@ def gated(seed: int) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
         )
 
 
-@measure
+@exact_property
 def gpsa_row_sum_error(seed: int) -> float:
     """Largest |Σ_j A_ij − 1| of the mixture, before any division (CVT-26)."""
     return max(
         largest(((1 - g) * content + g * position).sum(-1) - 1)
-        for content, position, _, g in gated(seed)
+        for content, position, _, g in _gated_layers(seed)
     )
 
 
-@measure
+@exact_property
 def gpsa_mixture_difference(seed: int) -> float:
     """Largest difference of a layer's attention from the mixture (CVT-26)."""
     return max(
         largest(own - ((1 - g) * content + g * position))
-        for content, position, own, g in gated(seed)
+        for content, position, own, g in _gated_layers(seed)
     )
 
 
-@measure
+@exact_property
 def gpsa_position_share(seed: int) -> float:
     """Share of attention that is by position, by least squares, mean over heads (CVT-26)."""
     found = []
-    for content, position, own, _ in gated(seed):
+    for content, position, own, _ in _gated_layers(seed):
         apart = position - content
         found.append(((own - content) * apart).sum((0, 2, 3)) / apart.square().sum((0, 2, 3)))
     return float(torch.stack(found).mean())
 
 
-@measure
+@exact_property
 def offsets_on_a_new_grid(seed: int) -> float:
-    """Largest difference of positional attention on a grid of 16 × 16 from softmax(v · r), written out (CVT-27)."""
+    """Largest difference of positional attention on a 16 × 16 grid from softmax(v · r) (CVT-27)."""
     layer = GPSA(192, 4).double()
-    weights = normal(4, 3, seed=seed)
+    weights = normal_draws(4, 3, seed=seed)
     weights[:, 2] = -weights[:, 2].abs()
     layer.pos_proj.weight.copy_(weights)
     places = torch.cartesian_prod(torch.arange(16.0), torch.arange(16.0)).double()

@@ -1,4 +1,4 @@
-"""What nonlinear layers do to the frequencies of smooth maps, before they have learned anything (Park and Kim)."""
+"""What untrained nonlinear layers do to the frequencies of smooth maps (Park and Kim)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from vitreous.data.frequency import high_pass
 from vitreous.models.vit import Mlp
 from vitreous.results.intervals import Interval
-from vitreous.studies.identities.measure import measure, share
+from vitreous.studies.identities.properties import exact_property, wilson_share
 
 
-def smooth(maps: int, channels: int, side: int, numbers: torch.Generator) -> Tensor:
-    """White noise whose spectrum is divided by |f| (the mean's by the lowest frequency, 1 / side), of standard
-    deviation 1: about what photographs have."""
+def _smooth_maps(maps: int, channels: int, side: int, numbers: torch.Generator) -> Tensor:
+    """Noise with a 1/|f| spectrum and standard deviation 1, about as photographs have it. The mean
+    is divided by the lowest frequency, 1 / side."""
     noise = torch.randn(maps, channels, side, side, generator=numbers, dtype=torch.float64)
     along = torch.fft.fftfreq(side, dtype=torch.float64)
     frequency = torch.hypot(along[:, None], along)
@@ -26,9 +26,9 @@ def smooth(maps: int, channels: int, side: int, numbers: torch.Generator) -> Ten
     return found / found.std()
 
 
-def high_share(maps: Tensor) -> Tensor:
-    """Energy of the waves above π/2 along an axis, over that of all but the mean: of each map, and the mean of those
-    that are not constant."""
+def _high_share(maps: Tensor) -> Tensor:
+    """Share of the energy, without the mean, that lies above π/2 along an axis; averaged over the
+    maps that are not constant."""
     high, all_ = (
         each.square().sum((-2, -1))
         for each in (high_pass(maps, pi / 2), maps - maps.mean((-2, -1), True))
@@ -36,22 +36,22 @@ def high_share(maps: Tensor) -> Tensor:
     return (high / all_)[all_ > 0].mean()
 
 
-def raised(
+def _share_raised(
     seed: int,
     draws: int,
     size: tuple[int, int, int],
     layer: Callable[[Tensor, torch.Generator], Tensor],
 ) -> Interval:
-    """In how many draws a random layer raises the share of high frequencies of smooth maps of a size."""
+    """Share of draws in which a random layer raises the share of high frequencies."""
     numbers = torch.Generator().manual_seed(seed)
     found = []
     for _ in range(draws):
-        maps = smooth(*size, numbers)
-        found.append(high_share(layer(maps, numbers)) > high_share(maps))
-    return share(torch.stack(found))
+        maps = _smooth_maps(*size, numbers)
+        found.append(_high_share(layer(maps, numbers)) > _high_share(maps))
+    return wilson_share(torch.stack(found))
 
 
-def mlp(maps: Tensor, numbers: torch.Generator) -> Tensor:
+def _mlp(maps: Tensor, numbers: torch.Generator) -> Tensor:
     """The ViT's own, without biases; its weights have variance 1 / inputs."""
     layer = Mlp(maps.shape[1], 4 * maps.shape[1], dropout=0.0).double()
     for linear in (layer.fc1, layer.fc2):
@@ -61,7 +61,7 @@ def mlp(maps: Tensor, numbers: torch.Generator) -> Tensor:
     return after.movedim(-1, 1)
 
 
-def convolutions(maps: Tensor, numbers: torch.Generator) -> Tensor:
+def _convolutions(maps: Tensor, numbers: torch.Generator) -> Tensor:
     """Four of 3 × 3 with ReLU, padded in a circle; their weights have variance 2 / inputs."""
     channels = maps.shape[1]
     for _ in range(4):
@@ -71,13 +71,13 @@ def convolutions(maps: Tensor, numbers: torch.Generator) -> Tensor:
     return maps
 
 
-@measure
+@exact_property
 def random_mlp_raises_high_share(seed: int) -> Interval:
     """Share of 200 random MLPs that raise the share of high frequencies (HDV-28)."""
-    return raised(seed, 200, (8, 32, 16), mlp)
+    return _share_raised(seed, 200, (8, 32, 16), _mlp)
 
 
-@measure
+@exact_property
 def random_convolutions_raise_high_share(seed: int) -> Interval:
-    """Share of 100 random stacks of convolutions that raise the share of high frequencies (HDV-29)."""
-    return raised(seed, 100, (4, 16, 32), convolutions)
+    """Share of 100 random convolution stacks that raise the share of high frequencies (HDV-29)."""
+    return _share_raised(seed, 100, (4, 16, 32), _convolutions)

@@ -7,13 +7,13 @@ import torch
 from numpy.typing import NDArray
 
 from vitreous.measure.alignment import Estimator, Grams, own_hsic, ratio, weighted_hsic
-from vitreous.studies.identities.measure import measure
+from vitreous.studies.identities.properties import exact_property
 
 Array = NDArray[np.float64]
 ESTIMATORS: tuple[Estimator, ...] = ("unbiased", "biased")
 
 
-def cka(left: Array, right: Array, estimator: Estimator, minibatch: int | None = None) -> float:
+def _cka(left: Array, right: Array, estimator: Estimator, minibatch: int | None = None) -> float:
     """As the probe computes it, from minibatches or from all images at once."""
     grams, sums = Grams(estimator, minibatch), np.zeros(3)
     for name, features in (("left", left), ("right", right)):
@@ -28,7 +28,7 @@ def cka(left: Array, right: Array, estimator: Estimator, minibatch: int | None =
     return float(ratio(sums[:1, None], sums[1:2], sums[2:])[0, 0])
 
 
-class Related:
+class _Related:
     """Two related representations of 256 images, and maps of their features."""
 
     def __init__(self, seed: int) -> None:
@@ -41,47 +41,50 @@ class Related:
         self.stretching: Array = np.logspace(0, 2, 32)[:, None] * self.q
 
 
-@measure
+@exact_property
 def cka_rotated(seed: int) -> float:
     """|CKA(X, Y) − CKA(3 X Q, 0.2 Y R)|, the larger of both estimators (SLC-01)."""
-    a = Related(seed)
+    a = _Related(seed)
     return max(
-        abs(cka(a.x, a.y, each) - cka(3 * a.x @ a.q, 0.2 * a.y @ a.r, each)) for each in ESTIMATORS
+        abs(_cka(a.x, a.y, each) - _cka(3 * a.x @ a.q, 0.2 * a.y @ a.r, each))
+        for each in ESTIMATORS
     )
 
 
-@measure
+@exact_property
 def cka_with_itself(seed: int) -> float:
     """|CKA(X, X) − 1|, the larger of both estimators (SLC-01)."""
-    a = Related(seed)
-    return max(abs(cka(a.x, a.x, each) - 1) for each in ESTIMATORS)
+    a = _Related(seed)
+    return max(abs(_cka(a.x, a.x, each) - 1) for each in ESTIMATORS)
 
 
-@measure
+@exact_property
 def cka_stretched(seed: int) -> float:
-    """|CKA(X, Y) − CKA(X M, Y)| with an M that stretches, the smaller of both estimators (SLC-01)."""
-    a = Related(seed)
-    return min(abs(cka(a.x, a.y, each) - cka(a.x @ a.stretching, a.y, each)) for each in ESTIMATORS)
+    """|CKA(X, Y) − CKA(X M, Y)|, M not orthogonal, the smaller of both estimators (SLC-01)."""
+    a = _Related(seed)
+    return min(
+        abs(_cka(a.x, a.y, each) - _cka(a.x @ a.stretching, a.y, each)) for each in ESTIMATORS
+    )
 
 
-def off_by(estimator: Estimator, seed: int) -> float:
-    """|CKA from minibatches of 128 − unbiased CKA of all 2048 images at once|, where features outnumber images."""
+def _minibatch_error(estimator: Estimator, seed: int) -> float:
+    """|CKA from minibatches of 128 − unbiased CKA of all 2048 images|, with 2048 features."""
     numbers = np.random.default_rng(seed)
     shared = numbers.standard_normal((2048, 8))
     x, y = (
         shared @ numbers.standard_normal((8, 2048)) + 12 * numbers.standard_normal((2048, 2048))
         for _ in range(2)
     )
-    return abs(cka(x, y, estimator, minibatch=128) - cka(x, y, "unbiased"))
+    return abs(_cka(x, y, estimator, minibatch=128) - _cka(x, y, "unbiased"))
 
 
-@measure
+@exact_property
 def cka_minibatch_difference(seed: int) -> float:
     """How far unbiased CKA from minibatches is off (SLC-02)."""
-    return off_by("unbiased", seed)
+    return _minibatch_error("unbiased", seed)
 
 
-@measure
+@exact_property
 def cka_biased_difference(seed: int) -> float:
     """How far biased CKA from the same minibatches is off (SLC-02)."""
-    return off_by("biased", seed)
+    return _minibatch_error("biased", seed)

@@ -65,11 +65,10 @@ def test_what_is_held_out_is_said_once(
     name = make(tmp_path / "data")
     with caplog.at_level(logging.WARNING, "vitreous"):
         assert (len(load(name, split="train")), len(load(name, split="test"))) == (54, 6)
-    said = [record.getMessage() for record in caplog.records]
-    assert said == [
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
         f"{name!r} has no splits of its own: 54 of its 60 images are for training, and 6, a tenth "
-        "of each class, for "
-        "testing."
+        "of each class, for testing."
     ]
     assert len(load(name, whole=True)) == 60
 
@@ -77,9 +76,8 @@ def test_what_is_held_out_is_said_once(
 def test_splits_that_are_there_are_kept(tmp_path: Path) -> None:
     folder(tmp_path / "data" / "train", 20)
     folder(tmp_path / "data" / "test", 10)
-    about = vitreous.inspect("nano:vit", f"folder:{tmp_path / 'data'}", "variance")[
-        "variance"
-    ].about["data"]
+    inspection = vitreous.inspect("nano:vit", f"folder:{tmp_path / 'data'}", "variance")
+    about = inspection["variance"].about["data"]
     assert (about["images"], about["split"]) == (10, "test")
 
 
@@ -92,24 +90,20 @@ def test_a_limit_is_said(
         with pytest.raises(SystemExit) as end:
             main(["inspect", "nano:vit", "--data", name, "--probes", "variance", "--limit", limit])
         assert end.value.code == 0
-        assert f"1 question on {words} of" in " ".join(capsys.readouterr().out.split())
+        assert f"1 measurement on {words} of" in " ".join(capsys.readouterr().out.split())
         assert f"{words} of" in (tmp_path / "report.html").read_text()
     with pytest.raises(SystemExit):
         main(["data", name])
     assert "60" in capsys.readouterr().out
 
 
-def test_all_works_in_python_as_on_the_command_line() -> None:
-    data = load("world:shapes", split="test", size=600)
-    assert (
-        vitreous.inspect("nano:vit", data, "cost", limit="all")["cost"].about["data"]["images"]
-        == 600
-    )
-    assert (
-        vitreous.inspect("nano:vit", data, "cost", limit=None)["cost"].about["data"]["images"]
-        == 600
-    )
-    assert vitreous.inspect("nano:vit", data, "cost")["cost"].about["data"]["images"] == 512
+@pytest.mark.parametrize(
+    ("limit", "images"), [({"limit": "all"}, 520), ({"limit": None}, 520), ({}, 512)]
+)
+def test_all_works_in_python_as_on_the_command_line(limit: Any, images: int) -> None:
+    data = load("world:shapes", split="test", size=520)
+    inspection = vitreous.inspect("nano:vit", data, "cost", **limit)
+    assert inspection["cost"].about["data"]["images"] == images
 
 
 def test_names_that_are_no_utf8(
@@ -125,20 +119,10 @@ def test_names_that_are_no_utf8(
             picture = Image.fromarray(np.full((16, 16, 3), 40 * number, np.uint8))
             picture.save(tmp_path / "one.png")
             os.rename(tmp_path / "one.png", home + b"/" + kind + b"/\xff%d.png" % number)
-    assert load(f"folder:{tmp_path / 'data'}", whole=True).classes == ("caf\\xe9", "tea")
+    data = f"folder:{tmp_path / 'data'}"
+    assert load(data, whole=True).classes == ("caf\\xe9", "tea")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
-        main(
-            [
-                "inspect",
-                "nano:vit",
-                "--data",
-                f"folder:{tmp_path / 'data'}",
-                "--results",
-                "numbers",
-                "--limit",
-                "all",
-            ]
-        )
+        main(f"inspect nano:vit --data {data} --probes variance --results numbers".split())
     assert end.value.code == 0
     assert list(vitreous.Inspection.load("numbers"))

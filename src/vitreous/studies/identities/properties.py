@@ -1,4 +1,4 @@
-"""What an exact property is: a function of a seed, named after what it measures."""
+"""The registry of exact properties: functions of a seed, named after what they measure."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from vitreous.random_numbers import seeded
 from vitreous.results.intervals import Interval, wilson
 
 Measured = float | Interval
-"""A number that leaves no doubt, or one of random draws with the interval that others would lie in."""
+"""An exact number, or a number from random draws with its 95 % interval."""
 
 MEASURES: dict[str, Callable[[int], Measured]] = {}
 
 
-def measure(function: Callable[[int], Measured]) -> Callable[[int], Measured]:
-    """Enter a property under its name. Layers it builds are drawn from its seed; torch's own state stays as it was."""
+def exact_property(function: Callable[[int], Measured]) -> Callable[[int], Measured]:
+    """Register a property under its name. Its layers are drawn from its seed; the state of torch's
+    random numbers is left unchanged."""
 
     @wraps(function)
     def measured(seed: int) -> Measured:
@@ -29,8 +30,8 @@ def measure(function: Callable[[int], Measured]) -> Callable[[int], Measured]:
     return measured
 
 
-def normal(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Standard normal numbers."""
+def normal_draws(*shape: int, seed: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Standard normal numbers of a shape, from a seed."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
@@ -39,6 +40,6 @@ def largest(values: Tensor) -> float:
     return float(values.abs().max())
 
 
-def share(holds: Tensor) -> Interval:
-    """Of how many draws something holds, with Wilson's interval."""
+def wilson_share(holds: Tensor) -> Interval:
+    """The share of draws for which something holds, with Wilson's interval."""
     return wilson(int(holds.sum()), holds.numel())
