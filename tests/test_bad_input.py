@@ -294,7 +294,10 @@ FOLDERS = ["", "train/", "test/", "val/", "train/a/", "test/a/", "test/b/", "a/"
 FOLDERS += [".hidden/"]
 PICTURES = ["x.png", "y.jpg", "z.txt", ".h.png", "é.png", "x.PNG", "no_ending", "deep/er/x.png"]
 CONTENTS = [b"", GOOD[".png"], GOOD[".jpg"], b"text"]
-PLACES = st.lists(st.tuples(*map(st.sampled_from, (FOLDERS, PICTURES, CONTENTS))), max_size=5)
+PLACES = st.lists(
+    st.tuples(st.sampled_from(FOLDERS), st.sampled_from(PICTURES), st.sampled_from(CONTENTS)),
+    max_size=5,
+)
 
 
 def test_folders(home: Path) -> None:
@@ -353,8 +356,8 @@ JUNK = st.one_of(
     words().map(str.encode),
     st.sampled_from([b"{}", b"[]", b"null", b'{"a": 1}']),
 )
-FILES = ("recipe.json", "config.json", "model.safetensors", "weights/final.safetensors")
-FILES += ("model.pt", "pytorch_model.bin")
+FILES = ["recipe.json", "config.json", "model.safetensors", "weights/final.safetensors"]
+FILES += ["model.pt", "pytorch_model.bin"]
 
 
 def test_weights(home: Path) -> None:
