@@ -25,14 +25,9 @@ from vitreous.measure.choosing import choose_analyses, choose_probes
 from vitreous.models.loading import load_model
 
 ROUNDS = {
-    "options": 130,
-    "settings": 60,
-    "measurements": 50,
-    "pictures": 40,
-    "folders": 30,
-    "arrays": 30,
-    "weights": 30,
-}
+    "options": 130, "settings": 60, "measurements": 50, "pictures": 40, "folders": 30,
+    "arrays": 30, "weights": 30,
+}  # fmt: skip
 """Inputs of each kind."""
 
 
@@ -110,64 +105,23 @@ COUNTS = st.one_of(st.integers(max_value=0), st.sampled_from(["nan", "", "ten", 
 )
 MODELS = st.one_of(
     NAMES,
-    NAMES.map("nano:{}".format),
-    NAMES.map("tv:{}".format),
-    NAMES.map("run:{}".format),
-    NAMES.map("./{}".format),
+    *(NAMES.map(f"{prefix}{{}}".format) for prefix in ("nano:", "tv:", "run:", "./", "local-dir:", "hf:./")),
     NAMES.map("{}:make".format),
-    NAMES.map("local-dir:{}".format),
-    NAMES.map("hf:./{}".format),
     st.sampled_from(["", " ", ":", "nano:", "tv:", "run:", "hf:", "a:b:c", "/", "é" * 300]),
-)
+)  # fmt: skip
 DATA = st.one_of(
     NAMES,
     words(),
-    NAMES.map("folder:{}".format),
-    NAMES.map("npz:{}".format),
-    NAMES.map("world:{}".format),
-    NAMES.map("tv:{}".format),
+    *(NAMES.map(f"{prefix}:{{}}".format) for prefix in ("folder", "npz", "world", "tv")),
     words().map("wrld:{}".format),
-    st.sampled_from(
-        [
-            "folder:",
-            "folder:file",
-            "npz:",
-            "npz:empty",
-            "world:",
-            "tv:",
-            "hf:",
-            ":",
-            "x" * 5000,
-            "file",
-        ]
-    ),
-    st.sampled_from(
-        [
-            "folder:~nobody-there/x",
-            "folder:" + "y" * 5000,
-            "npz:" + "y" * 300,
-            "world:SHAPES",
-            "tv:cifar10",
-        ]
-    ),
+    st.sampled_from(["folder:", "folder:file", "npz:", "npz:empty", "world:", "tv:", "hf:", ":"]),
+    st.sampled_from(["folder:~nobody-there/x", "world:SHAPES", "tv:cifar10", "file", "x" * 5000]),
+    st.sampled_from(["folder:" + "y" * 5000, "npz:" + "y" * 300]),
 )
-OUTS = st.sampled_from(
-    [
-        "report.pdf",
-        "report",
-        "folder.html",
-        "file/report.html",
-        "file/deep/report.html",
-        "",
-        "x" * 300 + ".html",
-        "empty",
-    ]
-)
-SETS = st.one_of(
-    words(),
-    NAMES.map("{}=1".format),
-    st.sampled_from(["=", "=1", "calibration.=1", ".bins=2", "a.b.c=1"]),
-)
+BLOCKED = ["folder.html", "file/report.html", "file/deep/report.html", "empty"]
+OUTS = st.sampled_from(["report.pdf", "report", "", "x" * 300 + ".html", *BLOCKED])
+STRANGE_SETS = st.sampled_from(["=", "=1", "calibration.=1", ".bins=2", "a.b.c=1"])
+SETS = st.one_of(words(), NAMES.map("{}=1".format), STRANGE_SETS)
 
 
 def option(
@@ -179,21 +133,12 @@ def option(
 def commands() -> Iterator[st.SearchStrategy[list[str]]]:
     """Every command with one thing wrong."""
     looking = (["inspect", "nano:vit"], ["lesion", "nano:vit"], ["corruption", "nano:vit"])
-    for command in (
-        *looking,
-        ["anatomy", "nano:vit"],
-        ["data", "world:shapes"],
-        ["train", "vit_nano"],
-    ):
+    train = ["train", "vit_nano"]
+    for command in (*looking, ["anatomy", "nano:vit"], ["data", "world:shapes"], train):
         yield option(command, "seed", NUMBERS)
         yield option(command, "image", COUNTS)
         yield option(command, "nosuch", words())
-    for command in (
-        *looking,
-        ["train", "vit_nano"],
-        ["study", "zoo"],
-        ["study", "zoo", "--dry-run"],
-    ):
+    for command in (*looking, train, ["study", "zoo"], ["study", "zoo", "--dry-run"]):
         yield option(command, "data", DATA)
     for command in looking:
         yield option(command, "limit", COUNTS)
@@ -206,13 +151,9 @@ def commands() -> Iterator[st.SearchStrategy[list[str]]]:
     yield option(["inspect", "nano:vit"], "analyses", st.one_of(NAMES, st.just("")))
     for word in ("inspect", "lesion", "anatomy", "train"):
         yield MODELS.map(lambda model, word=word: [word, model])  # type: ignore[misc]
-    for name, values in (
-        ("recipe", NAMES),
-        ("size", COUNTS),
-        ("fraction", COUNTS),
-        ("out", st.just("file")),
-    ):
-        yield option(["train", "vit_nano"], name, values)
+    for name, values in (("recipe", NAMES), ("size", COUNTS), ("fraction", COUNTS)):
+        yield option(train, name, values)
+    yield option(train, "out", st.just("file"))
     yield DATA.map(lambda data: ["data", data])
     yield option(["data", "world:shapes"], "out", st.sampled_from(["a.gif", "sheet", ""]))
     yield option(["study", "zoo"], "seeds", COUNTS)
@@ -250,14 +191,7 @@ def recipes() -> Iterator[st.SearchStrategy[str]]:
     named = [inner.get(name, name) for name in numbers]
     yield st.tuples(st.sampled_from(named), st.sampled_from([*WRONG, "-1", "-0.5"])).map("=".join)
     literal = (
-        "optimiser",
-        "decay",
-        "schedule",
-        "paced",
-        "objective",
-        "head",
-        "precision",
-        "keep",
+        *("optimiser", "decay", "schedule", "paced", "objective", "head", "precision", "keep"),
         "augment.crop",
     )
     yield st.tuples(st.sampled_from(literal), NAMES).map("=".join)
@@ -303,9 +237,8 @@ def test_options_of_measurements() -> None:
         choose = choose_probes if shelf is probes else choose_analyses
         wanted = {name: {setting: tuple(value) if isinstance(value, list) else value}}
         said = sentence(lambda: choose(wanted))
-        assert said or value == ["\0"], (
-            wanted
-        )  # a list of words, which only the model's units can tell from names
+        # A list of words is checked later: only the model's units can tell it from names.
+        assert said or value == ["\0"], wanted
 
     many("measurements", st.tuples(st.sampled_from(given), values), check)
 
@@ -317,12 +250,8 @@ def picture(kind: str) -> bytes:
     return out.getvalue()
 
 
-GOOD = {
-    ".png": picture("PNG"),
-    ".jpg": picture("JPEG"),
-    ".gif": picture("GIF"),
-    ".webp": picture("WEBP"),
-}
+ENDINGS = {".png": "PNG", ".jpg": "JPEG", ".gif": "GIF", ".webp": "WEBP"}
+GOOD = {ending: picture(kind) for ending, kind in ENDINGS.items()}
 
 
 def broken() -> st.SearchStrategy[tuple[str, bytes]]:
@@ -361,28 +290,12 @@ def test_pictures(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     many("pictures", broken(), check)
 
 
+FOLDERS = ["", "train/", "test/", "val/", "train/a/", "test/a/", "test/b/", "a/", "b/", "A/"]
+FOLDERS += [".hidden/"]
+PICTURES = ["x.png", "y.jpg", "z.txt", ".h.png", "é.png", "x.PNG", "no_ending", "deep/er/x.png"]
+CONTENTS = [b"", GOOD[".png"], GOOD[".jpg"], b"text"]
 PLACES = st.lists(
-    st.tuples(
-        st.sampled_from(
-            [
-                "",
-                "train/",
-                "test/",
-                "val/",
-                "train/a/",
-                "test/a/",
-                "test/b/",
-                "a/",
-                "b/",
-                ".hidden/",
-                "A/",
-            ]
-        ),
-        st.sampled_from(
-            ["x.png", "y.jpg", "z.txt", ".h.png", "é.png", "x.PNG", "no_ending", "deep/er/x.png"]
-        ),
-        st.sampled_from([b"", GOOD[".png"], GOOD[".jpg"], b"text"]),
-    ),
+    st.tuples(st.sampled_from(FOLDERS), st.sampled_from(PICTURES), st.sampled_from(CONTENTS)),
     max_size=5,
 )
 
@@ -443,14 +356,8 @@ JUNK = st.one_of(
     words().map(str.encode),
     st.sampled_from([b"{}", b"[]", b"null", b'{"a": 1}']),
 )
-FILES = (
-    "recipe.json",
-    "config.json",
-    "model.safetensors",
-    "weights/final.safetensors",
-    "model.pt",
-    "pytorch_model.bin",
-)
+FILES = ["recipe.json", "config.json", "model.safetensors", "weights/final.safetensors"]
+FILES += ["model.pt", "pytorch_model.bin"]
 
 
 def test_weights(home: Path) -> None:

@@ -258,7 +258,7 @@ def rotating(study: Path) -> Iterator[Damage]:
 
 def test_a_study(study: Path, tmp_path: Path) -> None:
     """The same command heals it; a checkpoint that nobody measures again is left as it is."""
-    outcomes = Outcomes()
+    wanted, outcomes = verdicts(study), Outcomes()
 
     def again(root: Path) -> bool:
         conduct.check_settings(root, SETTINGS)
@@ -266,7 +266,7 @@ def test_a_study(study: Path, tmp_path: Path) -> None:
         if report.failed:
             raise vitreous.VitreousError(next(iter(report.failed.values())))
         equal(root, study, "final.*")
-        return verdicts(root) == verdicts(study)
+        return verdicts(root) == wanted
 
     for damage in rotating(study):
         copy = spoiled(study, damage, tmp_path / "copy")

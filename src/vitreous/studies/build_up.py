@@ -19,8 +19,10 @@ from rich.table import Table
 
 from vitreous.claims.evidence import Query
 from vitreous.claims.facts import check_facts
+from vitreous.claims.loading import load_item
 from vitreous.claims.quantity import Quantity
 from vitreous.claims.readings import accuracy
+from vitreous.claims.statistics import estimate
 from vitreous.errors import VitreousError
 from vitreous.models.alternet import build_up
 from vitreous.results import Column, Result, View
@@ -124,15 +126,15 @@ class BuildUp:
         ]
         if any(missing_results(item, self.root) for item in items):
             return Quantity({})
-        look = Query([load_item(evidence_folder(item, self.root)) for item in items])
-        return accuracy(look("alternet", **self.facts(placement), measured=where))
+        models = Query([load_item(evidence_folder(item, self.root)) for item in items])
+        return accuracy(models("alternet", **self.facts(placement), measured=where))
 
     def state(self) -> Search:
         """The state of the search, from the results in the folder."""
         scores: dict[Placement, float] = {}
         found = search(self.lengths, scores)
         while found.next is not None and (score := self.accuracy(found.next, "held_out")).known:
-            scores[found.next] = score.interval()[0]
+            scores[found.next] = estimate(score).value
             found = search(self.lengths, scores)
         return found
 
@@ -180,10 +182,10 @@ class BuildUp:
             for where in WHERE:
                 own = self.accuracy(tried.placement, where)
                 gain = own - self.accuracy(tried.against, where) if tried.against else Quantity({})
-                gains = gain.interval() if gain.known else (float("nan"),) * 3
+                numbers = [(each.value, each.low, each.high) for each in map(estimate, (gain, own))]
                 name, so = _placement_text(tried.placement), "kept" if tried.kept else "undone"
-                numbers = (*gains, *own.interval(), len(own.seeds))
-                rows.append((number, name, so, WORDS[where], *numbers))
+                count = len(own.seeds)
+                rows.append((number, name, so, WORDS[where], *numbers[0], *numbers[1], count))
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
         about = {
             "data": {"name": self.data},

@@ -67,17 +67,7 @@ def conduct_study(
     deadline = inf if until is None else time.time() + 60 * until
     stack = choose_device(device).type == "cuda" if stack is None else stack
     workers = executors.default_workers(device) if workers is None else workers
-    if seeds < 1 or workers < 1:
-        raise VitreousError(
-            f"A study takes at least one seed and one worker, and not {seeds} and {workers}."
-        )
-    if address is not None and executor != "ray":
-        raise VitreousError(
-            f"An address, as {address!r}, is that of a Ray cluster: say --executor ray, or no "
-            "address."
-        )
-    if name not in (*STUDIES, build_up.NAME):
-        raise UnknownName("study", name, (*STUDIES, build_up.NAME))
+    _check_arguments(name, seeds, workers, executor, address)
     size = scale_named(scale)
     execute = choose_executor(executor, workers, address)
 
@@ -105,18 +95,46 @@ def conduct_study(
             search.report(search.follow(run), console)
         return [], []
     about = claims_of_study(name)
-    classes = ANY_NUMBER
-    if scale != "sanity" and not data.startswith("world:"):
-        try:
-            classes = count_classes(data)
-        except VitreousError:
-            if not dry_run:  # which says so itself, below its table
-                raise
-    cells = plan(about, size, data, range(seeds), image, classes)
+    cells = plan(about, size, data, range(seeds), image, _classes(data, scale, dry_run))
     if dry_run:
         print_forecast(cells, out, device, workers, console)
         return [], []
     report = run(cells)
+    _print_failures(report, out, console)
+    return [claim.id for claim in about], list(report.failed)
+
+
+def _check_arguments(
+    name: str, seeds: int, workers: int, executor: Executor, address: str | None
+) -> None:
+    """Refuse what no study can be run with."""
+    if seeds < 1 or workers < 1:
+        raise VitreousError(
+            f"A study takes at least one seed and one worker, and not {seeds} and {workers}."
+        )
+    if address is not None and executor != "ray":
+        raise VitreousError(
+            f"An address, as {address!r}, is that of a Ray cluster: say --executor ray, or no "
+            "address."
+        )
+    if name not in (*STUDIES, build_up.NAME):
+        raise UnknownName("study", name, (*STUDIES, build_up.NAME))
+
+
+def _classes(data: str, scale: str, dry_run: bool) -> int:
+    """The number of classes of the study's images, where findings depend on it."""
+    if scale == "sanity" or data.startswith("world:"):
+        return ANY_NUMBER
+    try:
+        return count_classes(data)
+    except VitreousError:
+        if dry_run:  # which says so itself, below its table
+            return ANY_NUMBER
+        raise
+
+
+def _print_failures(report: Report, out: Path, console: Console) -> None:
+    """Print why cells failed."""
     for key, why in report.failed.items():
         console.print(f"[red]failed[/red] {key}: {escape(why)}", highlight=False)
     if report.failed:
@@ -124,7 +142,6 @@ def conduct_study(
             f"More is in {str(out / 'failed')!r}; the same command tries them again.",
             highlight=False,
         )
-    return [claim.id for claim in about], list(report.failed)
 
 
 def _limits(cells: Sequence[Cell], out: Path, device: str, deadline: float, stack: bool) -> Limits:

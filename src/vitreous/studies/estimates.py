@@ -103,16 +103,8 @@ def estimate_times(
     networks = {
         key: network_key(training, _counts(training.images)[0]) for key, training in due.items()
     }
-    speeds, known = finished_speeds(root, where), measuring_times(root)
-    refused: dict[str, str] = {}
-    with _one_thread(), progress("throughput", len(due)) as forward:
-        for key, training in due.items():
-            if networks[key] not in speeds and networks[key] not in refused:
-                try:
-                    speeds[networks[key]] = measure_speed(training, where)
-                except (VitreousError, torch.OutOfMemoryError) as error:
-                    refused[networks[key]] = str(error)
-            forward(1)
+    speeds, refused = _speeds(due, networks, root, where)
+    known = measuring_times(root)
     estimates = {}
     for cell in cells:
         results = [
@@ -132,6 +124,23 @@ def estimate_times(
         why = refused.get(network, "")
         estimates[cell.key] = TimeEstimate(seconds, measuring, tuple(unknown), speed, why)
     return estimates
+
+
+def _speeds(
+    due: Mapping[str, Training], networks: Mapping[str, str], root: Path, device: torch.device
+) -> tuple[dict[str, Speed], dict[str, str]]:
+    """The throughput of every network, and the errors of those of which no step could be made."""
+    speeds, refused = finished_speeds(root, device), dict[str, str]()
+    with _one_thread(), progress("throughput", len(due)) as forward:
+        for key, training in due.items():
+            network = networks[key]
+            if network not in speeds and network not in refused:
+                try:
+                    speeds[network] = measure_speed(training, device)
+                except (VitreousError, torch.OutOfMemoryError) as error:
+                    refused[network] = str(error)
+            forward(1)
+    return speeds, refused
 
 
 def _stacked(training: Training, trainings: Sequence[Training]) -> int:
