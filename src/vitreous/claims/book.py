@@ -1,8 +1,8 @@
 """Claims and the books they stand in.
 
-What a claim *says* is data: a TOML file with a table for the paper and one for every finding (sentence,
-place in the paper, what the paper reports, study, preconditions). What it *compares* is a function,
-entered under the finding's id:
+What a claim *says* is data: a TOML file with a table for the paper and one for every finding
+(sentence, place in the paper, what the paper reports, study, preconditions). What it *compares* is
+a function, entered under the finding's id:
 
     BOOK = Book.read(Path(__file__).with_name("registers.toml"))
 
@@ -113,7 +113,8 @@ class Claim:
     control: bool = True
 
     def needs(self, scale: Scale = "ten") -> list[Need]:
-        """Every result it reads, its untrained control included, found by evaluating it on nothing."""
+        """Every result it reads, its untrained control included, found by evaluating it on
+        nothing."""
         query = Query(scale=scale)
         for _ in self.check(query):
             pass
@@ -123,7 +124,8 @@ class Claim:
         return list({str(need): need for need in needs}.values())
 
     def has_control(self, scale: Scale = "ten") -> bool:
-        """Whether its main effect is a property of trained networks that untrained ones can have, too."""
+        """Whether its main effect is a property of trained networks that untrained ones can have,
+        too."""
         if not self.control:
             return False
         query = Query(scale=scale)

@@ -1,13 +1,13 @@
-"""What a claim measures: effects, each with the value of no effect, a direction, and a size that counts.
+"""What a claim measures: effects, each with the value of no effect, a direction, and a size that
+counts.
 
 A check yields effects. The first that is not merely noted is the **main effect**, which is what the
 claim's sentence says; the others support it. A single effect is
 
-    reproduced   its direction is certain, and it is at least half of the paper's, or of a size that matters
-    weaker       its direction is certain, and it is smaller than that
-    no effect    its interval holds the null and leaves out half of the paper's value
-    opposite     the other direction is certain
-    undecided    none of these: too few images or trainings to tell
+    reproduced   its direction is certain, and it is at least half of the paper's, or of a size that
+    matters weaker       its direction is certain, and it is smaller than that no effect    its
+    interval holds the null and leaves out half of the paper's value opposite     the other
+    direction is certain undecided    none of these: too few images or trainings to tell
 
 "Certain" means that the 95 % interval leaves out the null. An effect without a paper's value and
 without a size that matters is judged by its direction alone.
@@ -20,7 +20,7 @@ from math import exp, isfinite, log
 from typing import Literal
 
 from vitreous.claims.quantity import Quantity
-from vitreous.claims.statistics import UNKNOWN, Interval95, estimate
+from vitreous.claims.statistics import UNKNOWN, Interval95, estimate_effect
 
 Outcome = Literal["reproduced", "weaker", "no effect", "opposite", "undecided"]
 Direction = Literal["more", "less", "within"]
@@ -96,7 +96,8 @@ class Effect:
 
     @property
     def threshold(self) -> float:
-        """The value from which on it is reproduced; the null, if any effect in that direction will do."""
+        """The value from which on it is reproduced; the null, if any effect in that direction will
+        do."""
         if self.bound is not None and self.direction != "within":
             return self.bound
         if self.ratio:
@@ -120,7 +121,8 @@ class Effect:
 
     @property
     def share_of_paper(self) -> float | None:
-        """The effect as a share of the paper's; None where the paper has no effect to compare with."""
+        """The effect as a share of the paper's; None where the paper has no effect to compare
+        with."""
         if self.paper is None or self.direction == "within" or not self.distance(self.paper) > 0:
             return None
         return self.distance(self.measured.value) / self.distance(self.paper)
@@ -180,14 +182,15 @@ class Effect:
         if self.bound is not None:
             return replace(self, control=control.measured)
         if self.ratio:
-            learned = estimate(self.quantity / control.quantity, ratio=True)
+            learned = estimate_effect(self.quantity / control.quantity, ratio=True)
         else:
-            learned = estimate(self.quantity - control.quantity)
+            learned = estimate_effect(self.quantity - control.quantity)
         return replace(self, control=control.measured, learned=learned)
 
     @property
     def holds_untrained(self) -> bool:
-        """Whether untrained networks show the effect, and training adds nothing to it for certain."""
+        """Whether untrained networks show the effect, and training adds nothing to it for
+        certain."""
         if not self.shown_untrained:
             return False
         return self.learned is None or self.judge_learned() not in ("reproduced", "weaker")
@@ -221,7 +224,7 @@ def _effect(
     bound: float | None = None,
 ) -> Effect:
     ratio = null == 1.0 and bound is None and bool((quantity.values > 0).all())
-    measured = estimate(quantity, ratio=ratio) if quantity.known else UNKNOWN
+    measured = estimate_effect(quantity, ratio=ratio) if quantity.known else UNKNOWN
     return Effect(
         label,
         measured,
@@ -279,12 +282,14 @@ def less(
 
 
 def at_least(label: str, quantity: Quantity, bound: float, paper: float | None = None) -> Effect:
-    """The sentence names a bound rather than an effect: the whole interval lies at `bound` or above."""
+    """The sentence names a bound rather than an effect: the whole interval lies at `bound` or
+    above."""
     return _effect(label, quantity, "more", bound, paper=paper, bound=bound)
 
 
 def at_most(label: str, quantity: Quantity, bound: float, paper: float | None = None) -> Effect:
-    """The sentence names a bound rather than an effect: the whole interval lies at `bound` or below."""
+    """The sentence names a bound rather than an effect: the whole interval lies at `bound` or
+    below."""
     return _effect(label, quantity, "less", bound, paper=paper, bound=bound)
 
 

@@ -1,4 +1,5 @@
-"""What claims are judged on: trained models, what is known of each, and the results measured on them.
+"""What claims are judged on: trained models, what is known of each, and the results measured on
+them.
 
 A claim queries models by facts and reads numbers off their results. What is missing is recorded
 rather than raised, so that evaluating a claim once says everything it lacks. Evaluated on empty
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Scale = Literal["sanity", "ten", "hundred"]
-"""The embedded world; real images of few classes, as CIFAR-10; real images of many, as CIFAR-100."""
+"""The embedded world; real images of few classes, as CIFAR-10; real images of many, as
+CIFAR-100."""
 EMBEDDED = ("world:", "SYN-")
 """Prefixes of data sets that are generated."""
 IMAGE_FACTS = ("data", "fraction", "held_out", "resolution", "measured")
@@ -144,7 +146,8 @@ class Rows:
         return Rows(self.item, self.result, self.table[chosen])
 
     def replicates(self, column: str = "value") -> Array | None:
-        """(1 + replicates, rows) of a column: the values, then one row per resample; None if not kept."""
+        """(1 + replicates, rows) of a column: the values, then one row per resample; None if not
+        kept."""
         if column not in self.result.replicates:
             return None
         places = self.result.table.index.get_indexer(self.table.index)
@@ -152,7 +155,8 @@ class Rows:
         return drawn if np.isfinite(drawn[1:]).any() else None
 
     def draws(self, column: str = "value") -> Array:
-        """(1 + replicates, rows) of a column, made up from its interval where no replicates are kept."""
+        """(1 + replicates, rows) of a column, made up from its interval where no replicates are
+        kept."""
         if self.table.empty:
             facts = describe_facts(self.item.facts)
             raise Unreadable(f"{self.result.name} of {facts} has no such rows")
@@ -296,7 +300,8 @@ class Query:
         return hundred if given is None else given
 
     def reported(self, value: float) -> float | None:
-        """A number that the paper reports for many classes; None on other data, where it does not apply."""
+        """A number that the paper reports for many classes; None on other data, where it does not
+        apply."""
         return value if self.scale == "hundred" else None
 
     @property
@@ -333,7 +338,8 @@ class Evidence:
         return [item for item in self.items if str(item.facts.get("data", "")) == data]
 
     def query(self, task: str = "", *, untrained: bool = False) -> tuple[str, Query]:
-        """A query for the evidence on real images if there is any, else on the task, else on the world."""
+        """A query for the evidence on real images if there is any, else on the task, else on the
+        world."""
         names = [name for name in self.data if name]  # exact properties have no data
         real = [name for name in names if not name.startswith(EMBEDDED)]
         world = [name for name in names if name.startswith("world:")]

@@ -1,10 +1,9 @@
 """The vocabulary in which claims and studies describe a trained model.
 
 A claim asks for models by facts, and a study trains what was asked for, so neither has to know the
-other. Only what differs from the default is named: `model="vit"` is the ViT of the study, with a class
-token, trained on all data to the end; `model="vit", pool="gap", fraction=0.1` has mean pooling and was
-trained on a tenth of the images.
-"""
+other. Only what differs from the default is named: `model="vit"` is the ViT of the study, with a
+class token, trained on all data to the end; `model="vit", pool="gap", fraction=0.1` has mean
+pooling and was trained on a tenth of the images."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ FACTS = {
     "pool": "'gap': the mean of all tokens instead of a class token",
     "kernel": "attention only within a neighbourhood of so many tokens a side; pooled by the mean",
     "patch": "side of a patch in pixels, where it is not the study's own",
-    "heads": "number of heads", "head_dim": "channels of a head",
+    "heads": "number of heads",
+    "head_dim": "channels of a head",
     "width": "'fixed': heads divide a width that stays the same",
     "positions": "'none', '1d', '2d' or 'relative' position embedding",
     "injection": "'every' or 'shared': where position is added; at the stem if not said",
@@ -50,26 +50,36 @@ FACTS = {
     "msas": "attention blocks of an AlterNet by stage, as '0,0,1,2'; 0,1,1,2 if not said",
     "placement": "'start' of a stage, where attention stands; at its end if not said",
     "order": "'falling' or 'constant' heads over stages; rising if not said",
-    "gpsa": "number of gated positional layers of a ConViT", "strength": "locality strength α",
-    "ablation": "row 'a' to 'g' of ConViT's Table 3", "psa": "True: positional attention without gates",
-    "distilled": "True: hard distillation from the ResNet", "cls": "'inside': class token in all layers of a ConViT",
+    "gpsa": "number of gated positional layers of a ConViT",
+    "strength": "locality strength α",
+    "ablation": "row 'a' to 'g' of ConViT's Table 3",
+    "psa": "True: positional attention without gates",
+    "distilled": "True: hard distillation from the ResNet",
+    "cls": "'inside': class token in all layers of a ConViT",
     "skipless": "block without skips, counted from 1",
-    "pretrained": "what it was trained on before: 'masked' patches, 'labels'; fine-tuned on a tenth",
+    "pretrained": "what it was trained on before: 'masked' patches, 'labels'; fine-tuned on a "
+    "tenth",
     "source": "images that it was trained on before, where their classes are others",
-    "target": "of masked patches: 'mean', 'small', 'full'", "corrupted": "share of patches that are masked",
-    "unlabelled": "share of the images seen before fine-tuning", "steps": "share of the steps before fine-tuning",
+    "target": "of masked patches: 'mean', 'small', 'full'",
+    "corrupted": "share of patches that are masked",
+    "unlabelled": "share of the images seen before fine-tuning",
+    "steps": "share of the steps before fine-tuning",
     "tuned": "'head': only the head is fine-tuned; 'whole': everything",
     "resolution": "side of the images it is looked at with; with `tuned`, fine-tuned at",
     "embedding": "at another resolution: 'random' or 'truncated' instead of interpolated positions",
     "head": "'last': only the last layer begins anew in fine-tuning, at random",
-    "fraction": "share of the training images", "schedule": "'samples': as many images in all, whatever the share",
+    "fraction": "share of the training images",
+    "schedule": "'samples': as many images in all, whatever the share",
     "held_out": "share of the training images that is kept to choose between models by",
-    "measured": "'clean': curvature of the loss on images without augmentation; 'held_out': on the images held out",
-    "beside": "facts of a second model that is looked at together with it, as 'resnet' or 'vit seed=1'",
+    "measured": "'clean': curvature of the loss on images without augmentation; 'held_out': on "
+    "the images held out",
+    "beside": "facts of a second model that is looked at together with it, as 'resnet' or 'vit "
+    "seed=1'",
     "moment": "'start', 'warmup', '33', '66'; the end of training if not said",
-    "data": "task of the embedded world, where a claim is about that one; the study's images if not said",
+    "data": "task of the embedded world, where a claim is about that one; the study's images if "
+    "not said",
     "seed": "number of the training",
-}  # fmt: skip
+}
 """What may be said of it."""
 
 Facts = Mapping[str, Any]
@@ -150,7 +160,8 @@ BUILDS = {
 
 
 def role_of_build(build: Mapping[str, Any]) -> str:
-    """What a network made by `vitreous.build` is, from its recorded options; "" if that is not known."""
+    """What a network made by `vitreous.build` is, from its recorded options; "" if that is not
+    known."""
     family = str(build.get("name", "")).partition("_")[0].partition("/")[0]
     role = BUILDS.get(family, "")
     if role == "vit" and build.get("pool") not in (None, "class"):
@@ -220,18 +231,21 @@ def check_possible(facts: Facts) -> None:
             )
     if "embedding" in facts:
         raise VitreousError(
-            f"{describe_facts(facts)} is fine-tuned from interpolated positions: leave out embedding or "
+            f"{describe_facts(facts)} is fine-tuned from interpolated positions: leave out "
+            "embedding or "
             "tuned."
         )
     for fact in ONE_TRAINING:
         if twice and fact in facts:
             raise VitreousError(
-                f"{describe_facts(facts)} is trained twice, and {fact} does not say which time: leave it out."
+                f"{describe_facts(facts)} is trained twice, and {fact} does not say which time: "
+                "leave it out."
             )
     for one, other in EXCLUSIVE:
         if one in facts and other in facts:
             raise VitreousError(
-                f"{describe_facts(facts)}: {one} and {other} both choose the same thing; say one of them."
+                f"{describe_facts(facts)}: {one} and {other} both choose the same thing; say one "
+                "of them."
             )
 
 

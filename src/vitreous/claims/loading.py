@@ -1,10 +1,9 @@
 """Evidence from disk: the items of a study's folder, or the models of an inspection.
 
-A study writes `exhibits/KEY/exhibit.json` for each model and checkpoint, with its results beside it;
-tables are read when a claim asks for them, so judging a study reads a fraction of it. Models of an
-inspection are judged if their run says what they are, or `--role` does. Nothing is guessed from the
-units of a model: a ConvNeXt is no ResNet.
-"""
+A study writes `exhibits/KEY/exhibit.json` for each model and checkpoint, with its results beside
+it; tables are read when a claim asks for them, so judging a study reads a fraction of it. Models of
+an inspection are judged if their run says what they are, or `--role` does. Nothing is guessed from
+the units of a model: a ConvNeXt is no ResNet."""
 
 from __future__ import annotations
 
@@ -123,9 +122,8 @@ def read_exhibit(folder: Path) -> dict[str, Any]:
 def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None = None) -> Evidence:
     """The evidence that the results of an inspection are.
 
-    Every model is an item on every data set; `NAME@warmup` is a model at that checkpoint. Of two with
-    the same role the first counts.
-    """
+    Every model is an item on every data set; `NAME@warmup` is a model at that checkpoint. Of two
+    with the same role the first counts."""
     known = _described_models(results)
     given = roles or {}
     for name in given:

@@ -1,4 +1,5 @@
-"""What has to hold before a claim can be tested, as data: `requires = [{classes = 50}, {accuracy = 80, of = "vit"}]`.
+"""What has to hold before a claim can be tested, as data: `requires = [{classes = 50}, {accuracy =
+80, of = "vit"}]`.
 
 A claim whose precondition is not met is "not testable here", and the verdict says which, and what
 would meet it. A precondition that cannot be evaluated, because a measurement is missing, does not
@@ -68,7 +69,8 @@ class Precondition:
         }[self.kind]
 
     def unmet(self, models: Query) -> str:
-        """Why the claim cannot be tested, as a sentence; empty if it can, or if that is not known."""
+        """Why the claim cannot be tested, as a sentence; empty if it can, or if that is not
+        known."""
         if self.kind == "note":
             return str(self.value)
         if self.kind == "real":
@@ -157,7 +159,8 @@ def read_preconditions(id: str, entries: Iterable[Mapping[str, Any]]) -> tuple[P
         kinds = [name for name in entry if name in KINDS]
         if len(kinds) != 1 or set(entry) - {kinds[0], "of"}:
             raise VitreousError(
-                f"A precondition of {id} has to name one of {', '.join(KINDS)}, and the models it is "
+                f"A precondition of {id} has to name one of {', '.join(KINDS)}, and the models it "
+                "is "
                 f"about as `of`; it is {dict(entry)}."
             )
         of = entry.get("of", ())

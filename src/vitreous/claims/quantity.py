@@ -1,10 +1,11 @@
-"""A number as a claim reads it: one value per training, each with its bootstrap replicates over images.
+"""A number as a claim reads it: one value per training, each with its bootstrap replicates over
+images.
 
 A claim is judged on a statistic of what was measured: a difference of two accuracies, the share of
 attention units that smooth, a rank correlation over models. `Quantity` does arithmetic on values
 and replicates together, so that whatever comes out at the end has replicates as well. Replicate r
 is the same resample of the images for every unit, model and training, so comparisons stay paired.
-`statistics.estimate` turns the result into a value with a 95 % interval.
+`statistics.estimate_effect` turns the result into a value with a 95 % interval.
 """
 
 from __future__ import annotations

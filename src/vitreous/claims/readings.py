@@ -1,8 +1,7 @@
 """Numbers as claims read them off results: one small function for each, named after what it is.
 
-Each takes a model that was asked for and gives a `Quantity`; which result it reads stands in front of it, and that is
-also how a study knows what to measure.
-"""
+Each takes a model that was asked for and gives a `Quantity`; which result it reads stands in front
+of it, and that is also how a study knows what to measure."""
 
 from __future__ import annotations
 
@@ -26,7 +25,8 @@ from vitreous.claims.quantity import (
 
 
 def _resampled(rows: Rows, measure: str) -> Array:
-    """The only row of a measure, by its replicates if it has any: on the same images those of two models are paired."""
+    """The only row of a measure, by its replicates if it has any: on the same images those of two
+    models are paired."""
     row = rows.where(measure=measure, overall=True)
     found = row.replicates()
     if found is None:  # results of version 0.1 have them elsewhere
@@ -58,7 +58,8 @@ def error(trainings: Trainings) -> Quantity:
 
 @reads("calibration")
 def calibration(rows: Rows, measure: str) -> Array:
-    """ECE, signed ECE (confidence minus accuracy), Brier or NLL of the test images, paired as accuracy is."""
+    """ECE, signed ECE (confidence minus accuracy), Brier or NLL of the test images, paired as
+    accuracy is."""
     return _resampled(rows, measure)
 
 
@@ -112,7 +113,8 @@ def _resampled_batches(rows: Rows, counted: Callable[[Array], Any], values: bool
 
 @reads("hessian")
 def nep(rows: Rows) -> Array:
-    """Share of negative ones among the largest Hessian eigenvalues (in absolute value) of batches."""
+    """Share of negative ones among the largest Hessian eigenvalues (in absolute value) of
+    batches."""
     found = _resampled_batches(rows, lambda each: each < 0, values=False)
     batches = rows.where(measure="eigenvalue").table["batch"].nunique()
     return np.concatenate([found[:1], share_replicates(found[0], found[1:], batches)])
@@ -152,8 +154,9 @@ def identity(rows: Rows, measure: str) -> Array:
 
 
 @reads("cka")
-def block_structure(rows: Rows) -> Array:
-    """Mean CKA of units of one stage minus that of two; of thirds where there is one stage only (A4.13)."""
+def cka_block_structure(rows: Rows) -> Array:
+    """Mean CKA of units of one stage minus that of two; of thirds where there is one stage only
+    (A4.13)."""
     model = rows.item.name
     stored = rows.result.about.get("block_structure", {}).get(model, {})
     return replicates_from_interval(
@@ -192,7 +195,8 @@ def of_model(
 
 @reads("attention_distance")
 def head_distances(rows: Rows, blocks: int = 1) -> Array:
-    """Of every head of the first attention units, relative to uniform attention, which looks everywhere alike."""
+    """Of every head of the first attention units, relative to uniform attention, which looks
+    everywhere alike."""
     first = rows.table["unit"].isin(rows.table["unit"].unique()[:blocks])
     chosen = Rows(rows.item, rows.result, rows.table[first])
     return chosen.draws() / column(chosen, "uniform")

@@ -2,14 +2,15 @@
 
 *Intervals.* The value of training s on a sample of images is μ + a_s + b + c_s: a_s differs between
 trainings, b is what the sampled images do to all of them alike, c_s what they do to one. Replicates
-show b and c, differences between trainings show a and c. So the variance of the mean over k trainings is
+show b and c, differences between trainings show a and c. So the variance of the mean over k
+trainings is
 
     s²/k  +  max(V − c²/k, 0)
 
 with s² the variance between trainings, V the variance of the replicates of the mean, and c² the
-variance between trainings of the replicates' deviations. The first term has k − 1 degrees of freedom;
-both are combined by Welch and Satterthwaite, and the interval is Student's. With one training only
-images can be resampled, which is why verdicts then say "seen once".
+variance between trainings of the replicates' deviations. The first term has k − 1 degrees of
+freedom; both are combined by Welch and Satterthwaite, and the interval is Student's. With one
+training only images can be resampled, which is why verdicts then say "seen once".
 
 *Ratios* are judged on a logarithmic scale. *Equivalence* is two one-sided tests. *Many effects* are
 corrected by Holm's procedure.
@@ -64,14 +65,15 @@ class Interval95:
 
 
 PRIOR = 4.0
-"""Degrees of freedom that the sampling variance of a share or a rank correlation counts as, beside the
-variance between trainings (a moderated t). Without it three shares of 12/12 would be certain to any digit."""
+"""Degrees of freedom that the sampling variance of a share or a rank correlation counts as, beside
+the variance between trainings (a moderated t). Without it three shares of 12/12 would be certain to
+any digit."""
 ALONE = 30.0
 """Degrees of freedom of the sampling variance where it is all there is, with one training."""
 UNKNOWN = Interval95(nan, nan, nan)
 
 
-def estimate(quantity: Quantity, *, ratio: bool = False) -> Interval95:
+def estimate_effect(quantity: Quantity, *, ratio: bool = False) -> Interval95:
     """Mean over trainings with its 95 % interval over images and trainings.
 
     Parameters
@@ -83,7 +85,7 @@ def estimate(quantity: Quantity, *, ratio: bool = False) -> Interval95:
 
     Examples
     --------
-    >>> estimate(Quantity({0: np.array([1.0]), 1: np.array([2.0]), 2: np.array([3.0])}))
+    >>> estimate_effect(Quantity({0: np.array([1.0]), 1: np.array([2.0]), 2: np.array([3.0])}))
     Interval95(value=2.0, low=-0.484..., high=4.484..., ...)
     """
     if not quantity.known:
@@ -152,10 +154,10 @@ def _survival(statistic: float, freedom: float) -> float:
 def beyond_chance(row: Quantity, statistic: Any) -> Quantity:
     """A statistic of a row that noise alone makes positive, minus what noise alone makes of it.
 
-    The range of k equal numbers, their largest difference and so on are positive by chance. Here the
-    same statistic is computed on rows without differences (every column moved to the common mean)
-    that have the noise of the real ones: the deviations of replicates, and with several trainings
-    the differences between them.
+    The range of k equal numbers, their largest difference and so on are positive by chance. Here
+    the same statistic is computed on rows without differences (every column moved to the common
+    mean) that have the noise of the real ones: the deviations of replicates, and with several
+    trainings the differences between them.
 
     Parameters
     ----------

@@ -11,8 +11,8 @@
     not testable here   a precondition is not met
     undecided           too few images or trainings to tell, or not measured
 
-With fewer than three trainings a verdict is "seen once". Withdrawn findings are judged and counted apart.
-"""
+With fewer than three trainings a verdict is "seen once". Withdrawn findings are judged and counted
+apart."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ class Verdict:
 
     @property
     def measured(self) -> bool:
-        """Whether its main effect could be computed, or a precondition tells that it need not be."""
+        """Whether its main effect could be computed, or a precondition tells that it need not
+        be."""
         known = self.main is not None and isfinite(self.main.measured.value)
         return known or self.outcome == "not testable here"
 
@@ -202,7 +203,8 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
     if main.measured.spread == 0 and main.seeds < ENOUGH_SEEDS:
         return "undecided", [
             "It is read off the record of a training, which has no interval: it needs "
-            f"{ENOUGH_SEEDS} trainings, and there {'is' if main.seeds == 1 else 'are'} {main.seeds}."
+            f"{ENOUGH_SEEDS} trainings, and there {'is' if main.seeds == 1 else 'are'} "
+            f"{main.seeds}."
         ]
     if main.outcome not in ("reproduced", "weaker"):
         return main.outcome, []
@@ -241,7 +243,8 @@ def _correct(verdicts: list[Verdict]) -> list[Verdict]:
 
 
 def count_outcomes(verdicts: Iterable[Verdict]) -> dict[Outcome, int]:
-    """How many claims have which verdict, in the order of `OUTCOMES`; those that nobody has are left out."""
+    """How many claims have which verdict, in the order of `OUTCOMES`; those that nobody has are
+    left out."""
     counts = Counter(verdict.outcome for verdict in verdicts)
     return {outcome: counts[outcome] for outcome in OUTCOMES if counts[outcome]}
 
@@ -289,7 +292,8 @@ def sentences_on_chance(verdicts: Sequence[Verdict]) -> list[str]:
     lost = [verdict.claim.id for verdict in certain if not verdict.survives]
     once = sum(verdict.seen_once for verdict in tested)
     sentences = [
-        f"Of {len(tested)} main effects {len(certain)} are certain; by chance alone we would expect "
+        f"Of {len(tested)} main effects {len(certain)} are certain; by chance alone we would "
+        "expect "
         f"at most {LEVEL * len(tested):.1f}."
     ]
     if lost:

@@ -44,8 +44,10 @@ def print_claims(
     console.print(table)
     count = sum(claim.sanity for claim in chosen)
     console.print(
-        f"{len(chosen)} claim{'s' * (len(chosen) != 1)}; {count} with a small version, on a task of "
-        "the embedded world or by computing alone. `vitreous claims show ID` says how one is judged.",
+        f"{len(chosen)} claim{'s' * (len(chosen) != 1)}; {count} with a small version, on a task "
+        "of "
+        "the embedded world or by computing alone. `vitreous claims show ID` says how one is "
+        "judged.",
         highlight=False,
         markup=False,
     )
@@ -121,7 +123,8 @@ def _criteria(claim: Claim) -> list[str]:
 
 
 def criterion_text(effect: Effect) -> str:
-    """Return when an effect is reproduced, as `error of ...: more than 0 for certain (paper: 16.2)`."""
+    """Return when an effect is reproduced, as `error of ...: more than 0 for certain (paper:
+    16.2)`."""
     paper = f" (paper: {short_number(effect.paper)})" if effect.paper is not None else ""
     return f"{effect.label}: {effect.criterion}{paper}"
 

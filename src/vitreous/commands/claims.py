@@ -31,7 +31,8 @@ def list_claims(*, paper: str | None = None, study: str | None = None) -> None:
 
 @claims_app.command(name="show")
 def show_claim(id: str, /) -> None:
-    """Show one finding: its place in the paper, what was reported, what it needs, when it is reproduced.
+    """Show one finding: its place in the paper, what was reported, what it needs, when it is
+    reproduced.
 
     Example: vitreous claims show VIT-13
 

@@ -1,4 +1,5 @@
-"""One effect of a claim: in words with its numbers, and as a small picture beside null and paper."""
+"""One effect of a claim: in words with its numbers, and as a small picture beside null and
+paper."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def in_words(effect: Effect, mark: str = "{}") -> str:
 
 
 def picture(effect: Effect) -> str:
-    """Point and interval beside the null, the paper's number, and the side that counts as reproduced."""
+    """Point and interval beside the null, the paper's number, and the side that counts as
+    reproduced."""
     if effect.direction is None or not isfinite(effect.measured.value):
         return ""
     scale = _Scale(effect)

@@ -1,4 +1,5 @@
-"""The forest plot: the main effects of all claims on one scale, where 0 is no effect and 1 the paper's value.
+"""The forest plot: the main effects of all claims on one scale, where 0 is no effect and 1 the
+paper's value.
 
 An effect whose paper has no number is shown relative to the size that matters; without either it is
 shown as an open mark at its own size, so that only its direction and interval can be read.

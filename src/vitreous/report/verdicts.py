@@ -1,8 +1,8 @@
-"""The papers' findings, judged on what was measured: summary, forest plot, then every verdict by paper.
+"""The papers' findings, judged on what was measured: summary, forest plot, then every verdict by
+paper.
 
-Claims that could not be judged are listed at the end of their paper, with what is missing. Everything
-is in the page, and the script that filters only hides.
-"""
+Claims that could not be judged are listed at the end of their paper, with what is missing.
+Everything is in the page, and the script that filters only hides."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ SIGNS: dict[Outcome, str] = {
     "identity": "=",
 }
 MEANINGS: dict[Outcome, str] = {
-    "reproduced": "the paper's direction for certain, at least half of its size, not there before training",
+    "reproduced": "the paper's direction for certain, at least half of its size, not there before "
+    "training",
     "weaker": "the paper's direction for certain, less than half of its size",
     "mixed": "as the paper has it, but a supporting effect is certainly the other way",
     "no effect": "the interval holds no effect and excludes half of the paper's",
@@ -91,7 +92,8 @@ def _caveat(judgement: Judgement) -> list[str]:
         )
     if any(verdict.seen_once for verdict in judgement.measured):
         caveats.append(
-            f"“Trainings once” marks verdicts from fewer than {ENOUGH_SEEDS} trainings. One training "
+            f"“Seen once” marks verdicts from fewer than {ENOUGH_SEEDS} trainings. One "
+            "training "
             "refutes nothing."
         )
     return [f'<p class="quiet">{caveat}</p>' for caveat in caveats]
@@ -102,9 +104,12 @@ def _forest(judgement: Judgement) -> list[str]:
     if not plot:
         return []
     return [
-        '<p class="read"><b>How to read the plot.</b> Each row is the main effect of a finding with its '
-        "95 % interval: 0 is no effect, 1 the paper's value, or the size that matters where the paper "
-        "has no number. Open marks have neither; only their direction counts. Click a row to see the "
+        '<p class="read"><b>How to read the plot.</b> Each row is the main effect of a finding '
+        "with its "
+        "95 % interval: 0 is no effect, 1 the paper's value, or the size that matters where the "
+        "paper "
+        "has no number. Open marks have neither; only their direction counts. Click a row to see "
+        "the "
         "finding.</p>",
         f'<div class="scroll" tabindex="0" role="region" aria-label="Forest plot">{plot}</div>',
     ]
@@ -180,7 +185,8 @@ def _filters(judgement: Judgement) -> list[str]:
         "not measured</button>"
     )
     return [
-        '<p class="read"><b>How to read the pictures.</b> The dot is the measured effect and the bar '
+        '<p class="read"><b>How to read the pictures.</b> The dot is the measured effect and the '
+        "bar "
         "its 95 % interval. The dotted line is no effect, ◇ the paper's number; the shaded side "
         "counts as reproduced.</p>",
         '<div class="filters" role="search" aria-label="Filter verdicts" hidden>',
@@ -302,7 +308,8 @@ def _effects(verdict: Verdict) -> str:
     row = "".join(f'<th scope="col">{name}</th>' for name in heads)
     body = "".join(_effect_row(verdict, effect) for effect in verdict.effects)
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Effects of {verdict.claim.id}">'
+        '<div class="scroll" tabindex="0" role="region" aria-label="Effects of '
+        f'{verdict.claim.id}">'
         f"<table><thead><tr>{row}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 

@@ -22,7 +22,7 @@ from vitreous.claims.facts import check_facts
 from vitreous.claims.loading import load_item
 from vitreous.claims.quantity import Quantity
 from vitreous.claims.readings import accuracy
-from vitreous.claims.statistics import estimate
+from vitreous.claims.statistics import estimate_effect
 from vitreous.errors import VitreousError
 from vitreous.models.alternet import build_up
 from vitreous.results import Column, Result, View
@@ -134,7 +134,7 @@ class BuildUp:
         scores: dict[Placement, float] = {}
         found = search(self.lengths, scores)
         while found.next is not None and (score := self.accuracy(found.next, "held_out")).known:
-            scores[found.next] = estimate(score).value
+            scores[found.next] = estimate_effect(score).value
             found = search(self.lengths, scores)
         return found
 
@@ -182,7 +182,9 @@ class BuildUp:
             for where in WHERE:
                 own = self.accuracy(tried.placement, where)
                 gain = own - self.accuracy(tried.against, where) if tried.against else Quantity({})
-                numbers = [(each.value, each.low, each.high) for each in map(estimate, (gain, own))]
+                numbers = [
+                    (each.value, each.low, each.high) for each in map(estimate_effect, (gain, own))
+                ]
                 name, so = _placement_text(tried.placement), "kept" if tried.kept else "undone"
                 count = len(own.seeds)
                 rows.append((number, name, so, WORDS[where], *numbers[0], *numbers[1], count))

@@ -1,4 +1,5 @@
-"""Findings of d'Ascoli et al., ConViT: Vision Transformers with Soft Convolutional Inductive Biases (2021)."""
+"""Findings of d'Ascoli et al., ConViT: Vision Transformers with Soft Convolutional Inductive Biases
+(2021)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What makes a ConViT better: how many gated layers, how local their start, and which of their parts are trained.
+"""What makes a ConViT better: how many gated layers, how local their start, and which of their
+parts are trained.
 
-Rows of Table 3: a ConViT; b gates fixed at ½; c no convolutional start; d neither; e DeiT; f as b and g as d, with
-attention that is never trained. All are trained alike; on a tenth of the images for ten times as many epochs.
-"""
+Rows of Table 3: a ConViT; b gates fixed at ½; c no convolutional start; d neither; e DeiT; f as b
+and g as d, with attention that is never trained. All are trained alike; on a tenth of the images
+for ten times as many epochs."""
 
 from __future__ import annotations
 
@@ -37,15 +38,16 @@ def gap(models: Query, one: str, other: str, tenth: bool = False) -> Quantity:
     return row(models, one, tenth) - row(models, other, tenth)
 
 
-def counts(models: Query) -> tuple[int, ...]:
+def _gated_counts(models: Query) -> tuple[int, ...]:
     """Of gated layers: the small version has four layers in all."""
     return (0, 1, 2, 3) if models.sanity else (0, 3, 6, 9)
 
 
 @check("CVT-17")
 def more_and_more_local_layers_help(models: Query) -> Iterator[Effect]:
-    """Without gated layers there is nothing to be local, so that column of the grid is one model."""
-    none, *some = counts(models)
+    """Without gated layers there is nothing to be local, so that column of the grid is one
+    model."""
+    none, *some = _gated_counts(models)
     plain = accuracy(models("convit", gpsa=none))
     grid = {
         (n, s): accuracy(models("convit", gpsa=n, strength=None if s == 1 else s))
@@ -64,7 +66,7 @@ def more_and_more_local_layers_help(models: Query) -> Iterator[Effect]:
     )
     yield more(
         "rank correlation of accuracy and number of gated layers, mean over strengths",
-        spearman(counts(models), by_layers),
+        spearman(_gated_counts(models), by_layers),
     )
     yield more(
         "rank correlation of accuracy and locality strength, mean over numbers of layers",
@@ -78,7 +80,7 @@ def gated_layers_give_a_head_start(models: Query) -> Iterator[Effect]:
 
     def ratio(share: float) -> Quantity:
         most, none = (
-            accuracy_after(models("convit", gpsa=n), share) for n in (counts(models)[-1], 0)
+            accuracy_after(models("convit", gpsa=n), share) for n in (_gated_counts(models)[-1], 0)
         )
         return most / none
 
@@ -144,8 +146,8 @@ def frozen_random_attention_is_worse(models: Query) -> Iterator[Effect]:
 
 @check("CVT-24")
 def without_gates_content_is_ignored(models: Query) -> Iterator[Effect]:
-    """That content is ignored is read off what it costs to attend to every image as to their mean: no more than a
-    point, where the catalogue says about nothing."""
+    """That content is ignored is read off what it costs to attend to every image as to their mean:
+    no more than a point, where the catalogue says about nothing."""
     psa = models("convit", psa=True)
     early = accuracy_within(psa, 0.2) - accuracy_within(models("deit"), 0.2)
     yield more(

@@ -18,7 +18,8 @@ FRACTIONS = (0.05, 0.1, 0.3, 1.0)
 
 
 def pair(models: Query, fraction: float, size: str | None = None) -> tuple[Quantity, Quantity]:
-    """Accuracy of ConViT and DeiT on a share of the images, with as many images seen in all (A3.12)."""
+    """Accuracy of ConViT and DeiT on a share of the images, with as many images seen in all
+    (A3.12)."""
     share = None if fraction == 1 else fraction
     convit, deit = (
         accuracy(models(model, size=size, fraction=share, schedule="samples"))
@@ -60,8 +61,8 @@ def a_tenth_of_the_images_is_enough(models: Query) -> Iterator[Effect]:
 
 @check("CVT-05")
 def gain_grows_as_images_get_fewer(models: Query) -> Iterator[Effect]:
-    """A difference instead of a ratio: it has a sign also where there is no gain on all images. A rank
-    correlation over four shares of the images supports it."""
+    """A difference instead of a ratio: it has a sign also where there is no gain on all images. A
+    rank correlation over four shares of the images supports it."""
     gains = side_by_side([gain(models, fraction) for fraction in FRACTIONS])
     few, every = gains[0], gains[-1]
     yield more(
@@ -90,7 +91,8 @@ def on_a_par_with_distillation(models: Query) -> Iterator[Effect]:
 
 @check("CVT-32")
 def overfits_small_data(models: Query) -> Iterator[Effect]:
-    """A reference number of one training of 1000 epochs at 224 pixels, which is not repeated here."""
+    """A reference number of one training of 1000 epochs at 224 pixels, which is not repeated
+    here."""
     convit = models("convit")
     yield more(
         "NLL of the test images at the end minus its least, in nats", rise_of_test_loss(convit)

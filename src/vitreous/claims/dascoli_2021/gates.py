@@ -21,7 +21,8 @@ IN_USE = 0.1
 
 @check("CVT-13")
 def gates_fall(models: Query) -> Iterator[Effect]:
-    """Weight decay on gates makes them fall by itself, so the recipe has to spare them, as the paper's does."""
+    """Weight decay on gates makes them fall by itself, so the recipe has to spare them, as the
+    paper's does."""
     fallen = (gates(models("convit"), "end") < AT_START).mean()
     yield more("share of gated layers whose mean gate ends below 0.73", fallen, 0.5, paper=1.0)
 
@@ -56,8 +57,8 @@ def larger_models_use_position_longer(models: Query) -> Iterator[Effect]:
 
 @check("CVT-16")
 def heads_of_layer_two_differ(models: Query) -> Iterator[Effect]:
-    """All gated layers decide, by their geometric mean: the paper shows layer 2, which in a DeiT trained here
-    is an outlier. Half as much again matters."""
+    """All gated layers decide, by their geometric mean: the paper shows layer 2, which in a DeiT
+    trained here is an outlier. Half as much again matters."""
     convit, deit = head_diversity(models("convit")), head_diversity(models("deit"))
     ratios = convit / deit
     yield more(

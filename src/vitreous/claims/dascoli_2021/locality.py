@@ -1,8 +1,8 @@
 """How far attention looks while it learns, in patches (A4.19).
 
-The paper's curves may come from its published logger, which gives every layer the bare patch embedding (X-22). Claims
-are judged by what layers really see; what the logger would show is noted beside it.
-"""
+The paper's curves may come from its published logger, which gives every layer the bare patch
+embedding (X-22). Claims are judged by what layers really see; what the logger would show is noted
+beside it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def growing(convit: Trainings, reading: str) -> Quantity:
 
 @check("CVT-08")
 def deit_becomes_local_first(models: Query) -> Iterator[Effect]:
-    """The paper's first five epochs are 6,250 steps of 1,024 images, a tenth of a training of 300 epochs on
-    CIFAR at batch 256; so the first tenth of the epochs counts, five at least."""
+    """The paper's first five epochs are 6,250 steps of 1,024 images, a tenth of a training of 300
+    epochs on CIFAR at batch 256; so the first tenth of the epochs counts, five at least."""
 
     def falling(reading: str) -> Quantity:
         start, early = (nonlocality(models("deit"), when, reading) for when in ("start", "early"))
@@ -50,7 +50,8 @@ def deit_becomes_local_first(models: Query) -> Iterator[Effect]:
 
 @check("CVT-09")
 def upper_layers_look_far_again(models: Query) -> Iterator[Effect]:
-    """The end minus the least of all epochs cannot be negative; so upper layers are compared with the others."""
+    """The end minus the least of all epochs cannot be negative; so upper layers are compared with
+    the others."""
 
     def order(reading: str) -> Quantity:
         end = nonlocality(models("deit"), "end", reading)
@@ -73,7 +74,8 @@ def upper_layers_look_far_again(models: Query) -> Iterator[Effect]:
 
 @check("CVT-10")
 def gated_layers_escape(models: Query) -> Iterator[Effect]:
-    """Weight decay on gates makes attention less positional by itself, so the recipe has to spare them."""
+    """Weight decay on gates makes attention less positional by itself, so the recipe has to spare
+    them."""
     convit = models("convit")
     label = "share of gated layers whose nonlocality is larger at the end than before training"
     yield more(label, growing(convit, "true"), 0.5, paper=1.0)
@@ -127,11 +129,13 @@ def distillation_makes_local(models: Query) -> Iterator[Effect]:
 
 @check("CVT-34")
 def first_layer_looks_far_first(models: Query) -> Iterator[Effect]:
-    """An interpretation without a criterion of its own; what it rests on is judged as CVT-10, CVT-12 and CVT-13."""
+    """An interpretation without a criterion of its own; what it rests on is judged as CVT-10,
+    CVT-12 and CVT-13."""
     convit = models("convit")
     start, early = (nonlocality(convit, when, gated=True) for when in ("start", 0.1))
     growth = early - start
     yield more(
-        "growth of nonlocality in the first tenth of the epochs, first gated layer minus the others",
+        "growth of nonlocality in the first tenth of the epochs, first gated layer minus the "
+        "others",
         growth[0] - growth[1:].mean(),
     )

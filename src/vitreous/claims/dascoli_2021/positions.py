@@ -1,4 +1,5 @@
-"""What a trained ConViT still needs of position: embeddings and gates masked in the test, nothing trained again."""
+"""What a trained ConViT still needs of position: embeddings and gates masked in the test, nothing
+trained again."""
 
 from __future__ import annotations
 

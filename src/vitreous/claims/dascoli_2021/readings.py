@@ -1,4 +1,5 @@
-"""What this paper's claims read: courses of a training, gates and positions forced, and how fast a model is."""
+"""What this paper's claims read: courses of a training, gates and positions forced, and how fast a
+model is."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 When = Literal["start", "early", "least", "end"] | float
-"""Before training; the least of the first tenth of the epochs, five at least; the least of all; the end; or
-after that share of the epochs."""
+"""Before training; the least of the first tenth of the epochs, five at least; the least of all; the
+end; or after that share of the epochs."""
 EARLY_EPOCHS, EARLY_SHARE = 5, 0.107
 
 # Courses. The record of a training states no intervals, so these numbers have none.
@@ -57,8 +58,8 @@ def certain(values: Array | float) -> Array:
 def nonlocality(
     rows: Rows, when: When = "end", reading: str = "true", gated: bool = False
 ) -> Array:
-    """D_loc of every layer, or of the gated ones, in patches (A4.19). 'true' gives each layer its own input, 'official'
-    the bare patch embedding to all of them (X-22)."""
+    """D_loc of every layer, or of the gated ones, in patches (A4.19). 'true' gives each layer its
+    own input, 'official' the bare patch embedding to all of them (X-22)."""
     found = course(rows, "nonlocality", reading)
     return certain(at(found[course(rows, "gate").columns] if gated else found, when))
 
@@ -90,13 +91,14 @@ def rise_of_test_loss(rows: Rows) -> Array:
     return certain((at(losses, "end") - at(losses, "least"))[0])
 
 
-# Trained models that were changed in one place: `lesion` with what = gates, positions and attention.
+# Trained models that were changed in one place: `lesion` with what = gates, positions and
+# attention.
 
 
 @reads("lesion")
 def lost_without(rows: Rows, cue: Literal["content", "position"], share: float = 1.0) -> Array:
-    """Points of accuracy that masking a cue in the first gated layers costs, such a share of them, one at least
-    (A4.31): content is masked by gates of one, position by gates of zero."""
+    """Points of accuracy that masking a cue in the first gated layers costs, such a share of them,
+    one at least (A4.31): content is masked by gates of one, position by gates of zero."""
     lost = 100 * rows.where(change=f"{cue} masked up to here").draws()
     return lost[:, some(lost.shape[1], share) - 1]
 
@@ -109,8 +111,9 @@ def lost_without_embedding(rows: Rows) -> Array:
 
 @reads("lesion")
 def lost_without_content(rows: Rows) -> Array:
-    """Points of accuracy that it costs if one layer attends to every image as to the mean of all images, so that keys
-    no longer matter (A2.26); mean over the lower half of the attention layers, all of which know positions."""
+    """Points of accuracy that it costs if one layer attends to every image as to the mean of all
+    images, so that keys no longer matter (A2.26); mean over the lower half of the attention layers,
+    all of which know positions."""
     lost = 100 * rows.where(change="mean over images", kind="attention").draws()
     return lost[:, : some(lost.shape[1], 1 / 2)].mean(-1)
 

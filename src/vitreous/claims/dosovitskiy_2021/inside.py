@@ -76,8 +76,8 @@ def hybrids_look_far_from_the_start(models: Query) -> Iterator[Effect]:
 
 @reads("rollout")
 def on_the_object(rows: Rows) -> Array:
-    """What the output rests on, within the box of the object over the share of the image that the box covers; images
-    drawn anew for each reading, the same for two models."""
+    """What the output rests on, within the box of the object over the share of the image that the
+    box covers; images drawn anew for each reading, the same for two models."""
     table = rows.table[rows.table["tile"].astype(bool)]
     table = table.dropna(subset=["inside"]) if "inside" in table else table.iloc[:0]
     if table.empty:
@@ -94,8 +94,8 @@ def on_the_object(rows: Rows) -> Array:
 
 @check("VIT-16")
 def rollout_finds_the_object(models: Query) -> Iterator[Effect]:
-    """On the embedded task of motifs whatever the study's images, because it knows where the object is. Rollout is
-    asked of 256 images there (`images=tuple(range(256))`)."""
+    """On the embedded task of motifs whatever the study's images, because it knows where the object
+    is. Rollout is asked of 256 images there (`images=tuple(range(256))`)."""
     yield more(
         "share of rollout within the object's box over the box's share of the image",
         on_the_object(models("vit", data="SYN-B")),

@@ -24,9 +24,9 @@ def by_kind(models: Query) -> Quantity:
 
 @check("VIT-01")
 def positions_are_needed(models: Query) -> Iterator[Effect]:
-    """Two points matter; the paper's 2.6 are of another task. On the embedded task that asks for a place, a
-    model without positions can only guess among four answers; where a small motif may be anywhere, it
-    lacks nothing."""
+    """Two points matter; the paper's 2.6 are of another task. On the embedded task that asks for a
+    place, a model without positions can only guess among four answers; where a small motif may be
+    anywhere, it lacks nothing."""
     without, kinds = accuracy(models("vit", positions="none")), by_kind(models)
     yield more(
         "accuracy with positions, mean of three kinds, minus without any, in points",
@@ -48,8 +48,8 @@ def positions_are_needed(models: Query) -> Iterator[Effect]:
 
 @check("VIT-02")
 def kind_of_positions_hardly_matters(models: Query) -> Iterator[Effect]:
-    """Hardly: by a third of what positions are worth, or less. A range is positive by chance alone; what
-    noise gives is subtracted."""
+    """Hardly: by a third of what positions are worth, or less. A range is positive by chance alone;
+    what noise gives is subtracted."""
     kinds = by_kind(models)
     gained = kinds.mean() - accuracy(models("vit", positions="none"))
     yield at_most(
@@ -104,10 +104,10 @@ def positions_learn_the_grid(models: Query) -> Iterator[Effect]:
 
 @check("VIT-05")
 def without_positions_a_bag_of_patches(models: Query) -> Iterator[Effect]:
-    """Computed: a ViT of 4 blocks, width 64, 4 heads, patch 4, for 32 x 32 images and 10 classes, float32, in
-    evaluation mode, seed 0, with the weights of its head drawn from N(0, 1/64), because zeros would answer alike to
-    everything; 8 images of N(0, 1); their 64 patches in an order drawn once. The value is the largest absolute
-    difference of any score:
+    """Computed: a ViT of 4 blocks, width 64, 4 heads, patch 4, for 32 x 32 images and 10 classes,
+    float32, in evaluation mode, seed 0, with the weights of its head drawn from N(0, 1/64), because
+    zeros would answer alike to everything; 8 images of N(0, 1); their 64 patches in an order drawn
+    once. The value is the largest absolute difference of any score:
 
         permutation_class        without positions, class token
         permutation_mean         without positions, mean of all tokens
@@ -127,9 +127,9 @@ def without_positions_a_bag_of_patches(models: Query) -> Iterator[Effect]:
 
 @check("VIT-06")
 def positions_can_be_interpolated(models: Query) -> Iterator[Effect]:
-    """At half as many pixels again a side. On two cores only what interpolation itself promises is computed: a table of
-    8 x 8 positions of width 64 with a class row, float32, taken over to 12 x 12, bilinear; the largest absolute
-    difference from what it should be:
+    """At half as many pixels again a side. On two cores only what interpolation itself promises is
+    computed: a table of 8 x 8 positions of width 64 with a class row, float32, taken over to 12 x
+    12, bilinear; the largest absolute difference from what it should be:
 
         interpolation_constant    all positions one vector drawn from N(0, 1): the same vector everywhere
         interpolation_linear      a plane over rows and columns, from 0 to 1 along each: the same plane on the new grid

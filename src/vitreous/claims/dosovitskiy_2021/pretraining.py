@@ -1,8 +1,8 @@
 """What is learned before: from masked patches, from labels, at another resolution.
 
-Unless something else is said, masked patches are predicted as their mean colour, half of them masked, from all images;
-and everything that was learned before is fine-tuned on a tenth of the labels.
-"""
+Unless something else is said, masked patches are predicted as their mean colour, half of them
+_after_masked_patches, from all images; and everything that was learned before is fine-tuned on a
+tenth of the labels."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from vitreous.claims.quantity import Quantity
 from vitreous.claims.readings import accuracy, identity
 
 
-def masked(models: Query, **facts: Any) -> Quantity:
+def _after_masked_patches(models: Query, **facts: Any) -> Quantity:
     """Accuracy after masked patches and fine-tuning."""
     return accuracy(models("vit", pretrained="masked", **facts))
 
 
 def scratch(models: Query) -> Quantity:
-    """Accuracy of a ViT that saw nothing but the tenth, as many images in all as a whole training has."""
+    """Accuracy of a ViT that saw nothing but the tenth, as many images in all as a whole training
+    has."""
     return accuracy(models("vit", fraction=0.1, schedule="samples"))
 
 
 @check("VIT-17")
 def masked_patches_help_less_than_labels(models: Query) -> Iterator[Effect]:
     """The paper's two and four points are of ImageNet; one matters here."""
-    patches = masked(models)
+    patches = _after_masked_patches(models)
     yield more(
         "accuracy after masked patches minus from scratch, in points",
         patches - scratch(models),
@@ -43,7 +44,9 @@ def masked_patches_help_less_than_labels(models: Query) -> Iterator[Effect]:
 
 @check("VIT-18")
 def target_hardly_matters(models: Query) -> Iterator[Effect]:
-    mean, small, full = (masked(models, target=target) for target in (None, "small", "full"))
+    mean, small, full = (
+        _after_masked_patches(models, target=target) for target in (None, "small", "full")
+    )
     yield within(
         "accuracy after mean colours minus after 4 x 4 colours, in points", mean - small, 1.0
     )
@@ -56,12 +59,12 @@ def target_hardly_matters(models: Query) -> Iterator[Effect]:
 def masked_patches_need_little(models: Query) -> Iterator[Effect]:
     """Similar is at least seven tenths; and there has to be a gain of which to speak of a share."""
     base = scratch(models)
-    gain = masked(models) - base
+    gain = _after_masked_patches(models) - base
     for label, facts in (
         ("a fifth of the images", {"unlabelled": 0.2}),
         ("a tenth of the steps", {"steps": 0.1}),
     ):
-        part = masked(models, **facts) - base
+        part = _after_masked_patches(models, **facts) - base
         yield at_least(
             f"gain with {label} minus 0.7 times the full gain, in points", part - 0.7 * gain, 0
         )
@@ -70,15 +73,15 @@ def masked_patches_need_little(models: Query) -> Iterator[Effect]:
 
 @check("VIT-20")
 def half_may_be_masked(models: Query) -> Iterator[Effect]:
-    difference = masked(models) - masked(models, corrupted=0.15)
+    difference = _after_masked_patches(models) - _after_masked_patches(models, corrupted=0.15)
     yield at_least("accuracy with half masked minus with 15 %, in points", difference, -0.3)
 
 
 @check("VIT-22")
 def heads_may_begin_at_zero(models: Query) -> Iterator[Effect]:
-    """Computed: `zero_head_scores`, the largest absolute score of 8 images of N(0, 1) under a ViT (4 blocks, width 64,
-    4 heads, patch 4, 32 x 32 images, seed 0, float32) whose head was replaced as fine-tuning does it, before its first
-    step. On two cores this is all."""
+    """Computed: `zero_head_scores`, the largest absolute score of 8 images of N(0, 1) under a ViT
+    (4 blocks, width 64, 4 heads, patch 4, 32 x 32 images, seed 0, float32) whose head was replaced
+    as fine-tuning does it, before its first step. On two cores this is all."""
     if not models.sanity:
         zero, last = (
             accuracy(models("vit", pretrained="labels", head=head)) for head in (None, "last")

@@ -21,8 +21,8 @@ SHARES = (0.1, 0.3, None)
 
 @check("VIT-07")
 def pooling_needs_its_own_rate(models: Query) -> Iterator[Effect]:
-    """Equal at their best rates decides. That the mean needs a lower rate: it gains more from one, or loses
-    less by it, than a class token does."""
+    """Equal at their best rates decides. That the mean needs a lower rate: it gains more from one,
+    or loses less by it, than a class token does."""
     token, pooled = (
         side_by_side([accuracy(models("vit", pool=pool, rate=rate)) for rate in RATES])
         for pool in (None, "gap")
@@ -46,8 +46,8 @@ def gflops(rows: Rows) -> Array:
 
 @check("VIT-09")
 def hybrids_win_where_computing_is_scarce(models: Query) -> Iterator[Effect]:
-    """Scarce is a quarter of the training; it grows to a whole one, or the model by a size. The paper's axis is
-    computing, not data."""
+    """Scarce is a quarter of the training; it grows to a whole one, or the model by a size. The
+    paper's axis is computing, not data."""
 
     def gap(**facts: Any) -> Quantity:
         return accuracy(models("hybrid", **facts)) - accuracy(models("vit", **facts))
@@ -71,8 +71,8 @@ def hybrids_win_where_computing_is_scarce(models: Query) -> Iterator[Effect]:
 
 @check("VIT-10")
 def vits_need_less_computing(models: Query) -> Iterator[Effect]:
-    """The paper compares curves over models trained on 300 million images, of which small data have no
-    analogue. Accuracy and operations are reported."""
+    """The paper compares curves over models trained on 300 million images, of which small data have
+    no analogue. Accuracy and operations are reported."""
     vit, resnet = models("vit"), models("resnet")
     yield more("accuracy of ViT minus that of ResNet, in points", accuracy(vit) - accuracy(resnet))
     yield noted("operations of ResNet over those of ViT", gflops(resnet) / gflops(vit), paper=2)
@@ -114,8 +114,8 @@ def larger_models_need_more_data(models: Query) -> Iterator[Effect]:
 def smaller_patches_cost_more(models: Query) -> Iterator[Effect]:
     """Whether they also do better is HDV-19's question, and its answer on small data is another.
 
-    Computed: operations of two ViTs (12 blocks, width 192, 3 heads, 32 x 32 images, mean of tokens, no class token)
-    with patches of 4 and of 8, the first over the second:
+    Computed: operations of two ViTs (12 blocks, width 192, 3 heads, 32 x 32 images, mean of tokens,
+    no class token) with patches of 4 and of 8, the first over the second:
 
         patch_linear_operations       of the linear maps of all blocks (queries, keys, values, projection, MLP) alone
         patch_attention_operations    of the two products of attention alone
@@ -133,9 +133,10 @@ def smaller_patches_cost_more(models: Query) -> Iterator[Effect]:
 
 @check("VIT-24")
 def dense_layers_on_pixels_are_huge(models: Query) -> Iterator[Effect]:
-    """Computed: `dense_over_convolution_weights`, the number of weights of a linear map from all 3 x 32 x 32 inputs to
-    all 64 x 32 x 32 outputs over that of a 3 x 3 convolution from 3 to 64 channels, both counted on real layers (the
-    dense one on torch's meta device) and without biases. That is 32⁴ / 9, about 116,508; vastly is a thousand times."""
+    """Computed: `dense_over_convolution_weights`, the number of weights of a linear map from all 3
+    x 32 x 32 inputs to all 64 x 32 x 32 outputs over that of a 3 x 3 convolution from 3 to 64
+    channels, both counted on real layers (the dense one on torch's meta device) and without biases.
+    That is 32⁴ / 9, about 116,508; vastly is a thousand times."""
     found = identity(models("identities"), "dense_over_convolution_weights")
     yield more(
         "weights of the dense layer over those of the convolution", found, 1.0, matters=log(1000)

@@ -14,15 +14,15 @@ from vitreous.claims.readings import accuracy, ape, nep, robustness
 from vitreous.claims.statistics import beyond_chance
 
 BUILD_UP = ("0,0,0,0", "0,0,0,1", "0,0,0,2", "0,0,1,2", None, "1,1,1,2")
-"""Attention blocks by stage, one more from each to the next, in the paper's order. None is AlterNet as it is,
-0,1,1,2; the first is the pre-activation ResNet that it is made from."""
+"""Attention blocks by stage, one more from each to the next, in the paper's order. None is AlterNet
+as it is, 0,1,1,2; the first is the pre-activation ResNet that it is made from."""
 SMALL_BUILD_UP = ("0,0,0", "0,0,1", "0,0,2", None)
 """The same in three stages; AlterNet as it is has 0,1,2."""
 FEW = 0.2
 """Share of the images that few are."""
 
 
-def build_up(models: Query, fraction: float | None = None) -> list[Trainings]:
+def _build_up(models: Query, fraction: float | None = None) -> list[Trainings]:
     """From no attention to the most."""
     variants = SMALL_BUILD_UP if models.sanity else BUILD_UP
     return [models("alternet", msas=msas, fraction=fraction) for msas in variants]
@@ -37,7 +37,7 @@ def lead_of_the_best(row: Array, axis: int) -> Array:
 def attention_from_the_end_helps(models: Query) -> Iterator[Effect]:
     """One block decides, because it needs no choice. The best of five is better than none by chance
     alone; what noise gives is subtracted."""
-    accuracies = side_by_side([accuracy(network) for network in build_up(models)])
+    accuracies = side_by_side([accuracy(network) for network in _build_up(models)])
     yield more(
         "accuracy with one attention block minus that with none, in points",
         accuracies[1] - accuracies[0],
@@ -54,7 +54,8 @@ def attention_from_the_end_helps(models: Query) -> Iterator[Effect]:
 def end_of_a_stage_not_of_the_model(models: Query) -> Iterator[Effect]:
     second, third = accuracy(models("alternet")), accuracy(models("alternet", msas="0,0,2,2"))
     yield more(
-        "accuracy with the fourth attention block in stage 2 minus that with it in stage 3, in points",
+        "accuracy with the fourth attention block in stage 2 minus that with it in stage 3, in "
+        "points",
         second - third,
         paper=models.reported(0.50),
     )
@@ -62,7 +63,7 @@ def end_of_a_stage_not_of_the_model(models: Query) -> Iterator[Effect]:
 
 @check("HDV-45")
 def alternet_beats_resnet(models: Query) -> Iterator[Effect]:
-    alter, resnet = models("alternet"), build_up(models)[0]
+    alter, resnet = models("alternet"), _build_up(models)[0]
     yield more(
         "accuracy of AlterNet minus that of ResNet, in points",
         accuracy(alter) - accuracy(resnet),
@@ -90,11 +91,11 @@ def alternet_is_flat_and_convex(models: Query) -> Iterator[Effect]:
 
 @check("HDV-47")
 def more_data_more_attention(models: Query) -> Iterator[Effect]:
-    """What the most attention gains over none, with all images minus with a fifth. The best number itself
-    is a choice among noisy accuracies."""
+    """What the most attention gains over none, with all images minus with a fifth. The best number
+    itself is a choice among noisy accuracies."""
     every, few = (
         accuracy(networks[-1]) - accuracy(networks[0])
-        for networks in (build_up(models), build_up(models, FEW))
+        for networks in (_build_up(models), _build_up(models, FEW))
     )
     yield more(
         "what the most attention blocks gain, with all images minus with a fifth, in points",
@@ -117,8 +118,8 @@ def swin_catches_up(models: Query) -> Iterator[Effect]:
 
 @check("HDV-57")
 def later_stages_need_more_heads(models: Query) -> Iterator[Effect]:
-    """Against constant numbers, as many in every stage as rising ones have in the mean, or nearly, and
-    against falling ones."""
+    """Against constant numbers, as many in every stage as rising ones have in the mean, or nearly,
+    and against falling ones."""
     rising = accuracy(models("alternet"))
     for order in ("constant", "falling"):
         yield more(

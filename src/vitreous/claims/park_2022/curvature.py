@@ -21,8 +21,9 @@ FAR, NEAR = 0.8, 0.1
 
 @reads("landscape")
 def rise(rows: Rows, radius: float, term: str = "") -> Array:
-    """Mean rise of the NLL on a ring around the trained weights, in which a loss that is not finite is infinite. With
-    `l2` that of ½ · decay · |w|² is added, with `norms` that of decay · Σ‖W‖, as the paper has it (X-32)."""
+    """Mean rise of the NLL on a ring around the trained weights, in which a loss that is not finite
+    is infinite. With `l2` that of ½ · decay · |w|² is added, with `norms` that of decay · Σ‖W‖, as
+    the paper has it (X-32)."""
     rings = rows.where(part="ring")
     ring = Rows(
         rings.item,
@@ -41,7 +42,8 @@ def rise(rows: Rows, radius: float, term: str = "") -> Array:
 
 @reads("landscape")
 def highest(rows: Rows) -> Array:
-    """Rise of the NLL at the point of the grid where it is largest; infinite if it is not finite somewhere."""
+    """Rise of the NLL at the point of the grid where it is largest; infinite if it is not finite
+    somewhere."""
     points = rows.where(part="point").draws("rise")
     points = np.where(np.isnan(points), np.inf, points)
     return np.asarray(points[:, int(np.argmax(points[0]))])
@@ -81,15 +83,16 @@ def _exact(value: float) -> Array:
 
 @check("HDV-06")
 def loss_is_not_convex_early(models: Query) -> Iterator[Effect]:
-    """The sentence is about early training in general; measured at the end of the warm-up, as in the paper."""
+    """The sentence is about early training in general; measured at the end of the warm-up, as in
+    the paper."""
     vit, resnet = (nep(models(model, moment="warmup")) for model in ("vit", "resnet"))
     yield more("share of negative eigenvalues, ViT minus ResNet", vit - resnet, paper=0.07)
 
 
 @check("HDV-07")
 def less_data_is_less_convex(models: Query) -> Iterator[Effect]:
-    """After as many epochs of warm-up. A difference, because a ratio has no meaning where no eigenvalue
-    is negative. As many steps instead of epochs are noted."""
+    """After as many epochs of warm-up. A difference, because a ratio has no meaning where no
+    eigenvalue is negative. As many steps instead of epochs are noted."""
     few, every = (nep(models("vit", fraction=share, moment="warmup")) for share in (0.06, None))
     yield more(
         "share of negative eigenvalues with 6 % of the images minus that with all",
@@ -148,9 +151,9 @@ def training_sharpens(models: Query) -> Iterator[Effect]:
 
 @check("HDV-11")
 def landscape_is_flatter(models: Query) -> Iterator[Effect]:
-    """The NLL decides, at the radius where the published grid has its number. The loss that the paper plots
-    adds decay · Σ‖W‖, which is larger in a ResNet; both ways of adding L2 are noted, and so is
-    what happens close to the centre, where ViT is steeper in the paper, too."""
+    """The NLL decides, at the radius where the published grid has its number. The loss that the
+    paper plots adds decay · Σ‖W‖, which is larger in a ResNet; both ways of adding L2 are noted,
+    and so is what happens close to the centre, where ViT is steeper in the paper, too."""
     vit, resnet = models("vit"), models("resnet")
     yield less(
         "rise of the NLL at radius 0.8, ViT over ResNet",
@@ -195,8 +198,8 @@ def stages_help_optimisation(models: Query) -> Iterator[Effect]:
 
 @check("HDV-22")
 def windows_flatten(models: Query) -> Iterator[Effect]:
-    """Size and sign are those after warm-up; late is the last third of the training. The paper shows
-    spectra without numbers: the direction decides."""
+    """Size and sign are those after warm-up; late is the last third of the training. The paper
+    shows spectra without numbers: the direction decides."""
     local = "window" if models.sanity else "swin"
     swin, vit = models(local, moment="warmup"), models("vit", moment="warmup")
     yield less("mean positive eigenvalue of Swin over that of ViT", ape(swin) / ape(vit), 1.0)
@@ -228,9 +231,10 @@ def augmentation_flattens(models: Query) -> Iterator[Effect]:
 
 @check("HDV-51")
 def clean_curvature_misleads(models: Query) -> Iterator[Effect]:
-    """How many times as sharp ViT seems, relative to ResNet, on clean images. Twofold matters: it is what
-    lies between "flatter" and "sharper" in the literature the paper argues with. Leaving out L2, the
-    other half of the warning, changes every eigenvalue by the decay alone and is not measured."""
+    """How many times as sharp ViT seems, relative to ResNet, on clean images. Twofold matters: it
+    is what lies between "flatter" and "sharper" in the literature the paper argues with. Leaving
+    out L2, the other half of the warning, changes every eigenvalue by the decay alone and is not
+    measured."""
     augmented, clean = (
         ape(models("vit", measured=how)) / ape(models("resnet", measured=how))
         for how in (None, "clean")

@@ -23,15 +23,17 @@ from vitreous.claims.readings import accuracy, identity
 
 
 def fine_vit(models: Query) -> Trainings:
-    """Patches of 2 pixels: the paper's maps are 14 × 14, and on 8 × 8 there are but three frequencies."""
+    """Patches of 2 pixels: the paper's maps are 14 × 14, and on 8 × 8 there are but three
+    frequencies."""
     return models("vit", patch=2)
 
 
 @check("HDV-26")
 def attention_is_low_pass(models: Query) -> Iterator[Effect]:
-    """On two cores: properties of attention as such, in float64, seed 0, J the matrix that takes the mean over 64
-    tokens, A = softmax(QKᵀ/√32) with Q, K, x of 64 × 32 standard normal numbers, 1000 draws, and the ratio
-    r(x) = |(I−J)x| / |Jx| of what varies to what is constant (Frobenius norms).
+    """On two cores: properties of attention as such, in float64, seed 0, J the matrix that takes
+    the mean over 64 tokens, A = softmax(QKᵀ/√32) with Q, K, x of 64 × 32 standard normal numbers,
+    1000 draws, and the ratio r(x) = |(I−J)x| / |Jx| of what varies to what is constant (Frobenius
+    norms).
 
     attention_leak_from_constant      largest entry of |(I−J)A − (I−J)A(I−J)| over all draws
     attention_eighth_power_ratio      largest r(A⁸x) / r(x) over all draws
@@ -80,13 +82,14 @@ def early_attention_sharpens(models: Query) -> Iterator[Effect]:
 
 @check("HDV-28")
 def mlps_sharpen(models: Query) -> Iterator[Effect]:
-    """On two cores: `random_mlp_raises_high_share`, the share of 200 draws in which a random MLP raises the share of
-    high frequencies. Float64, seed 0; x: 8 maps of 16 × 16 with 32 channels, white noise whose spectrum is divided by
-    |f| (the mean's by 1/16 cycles a pixel), standard deviation 1; y = W₂ GELU(W₁ x), 32 → 128 → 32 channels,
-    entries normal with variance 1 / inputs; share: energy of waves whose larger frequency along an axis is above π/2,
-    over the energy of all but the mean, of each map, mean over channels and maps; raised if that of y is larger than
-    that of x. (Relative to the mean, as A4.07 has it, GELU lowers them: it makes a mean where there was none.)
-    """
+    """On two cores: `random_mlp_raises_high_share`, the share of 200 draws in which a random MLP
+    raises the share of high frequencies. Float64, seed 0; x: 8 maps of 16 × 16 with 32 channels,
+    white noise whose spectrum is divided by |f| (the mean's by 1/16 cycles a pixel), standard
+    deviation 1; y = W₂ GELU(W₁ x), 32 → 128 → 32 channels, entries normal with variance 1 / inputs;
+    share: energy of waves whose larger frequency along an axis is above π/2, over the energy of all
+    but the mean, of each map, mean over channels and maps; raised if that of y is larger than that
+    of x. (Relative to the mean, as A4.07 has it, GELU lowers them: it makes a mean where there was
+    none.)"""
     if models.sanity:
         raised = identity(models("identities"), "random_mlp_raises_high_share")
         yield at_least(
@@ -105,13 +108,13 @@ def mlps_sharpen(models: Query) -> Iterator[Effect]:
 
 @check("HDV-29")
 def convolutions_are_high_pass(models: Query) -> Iterator[Effect]:
-    """The rise within the first stage decides, because there the resolution stays the same. From stage to
-    stage the highest frequency is not the same wave, and rises in untrained networks, too.
+    """The rise within the first stage decides, because there the resolution stays the same. From
+    stage to stage the highest frequency is not the same wave, and rises in untrained networks, too.
 
-    On two cores: `random_convolutions_raise_high_share`, the share of 100 draws in which four random 3 × 3
-    convolutions with ReLU raise the share of high frequencies, as for HDV-28: float64, seed 0, 4 maps of 32 × 32 with
-    16 channels, circular padding, no bias, entries normal with variance 2 / (9 · 16).
-    """
+    On two cores: `random_convolutions_raise_high_share`, the share of 100 draws in which four
+    random 3 × 3 convolutions with ReLU raise the share of high frequencies, as for HDV-28: float64,
+    seed 0, 4 maps of 32 × 32 with 16 channels, circular padding, no bias, entries normal with
+    variance 2 / (9 · 16)."""
     if models.sanity:
         raised = identity(models("identities"), "random_convolutions_raise_high_share")
         yield at_least(
@@ -150,8 +153,8 @@ def vit_smooths_resnet_sharpens(models: Query) -> Iterator[Effect]:
 
 @check("HDV-31")
 def swin_keeps_high_frequencies(models: Query) -> Iterator[Effect]:
-    """Maps of Swin are smaller in later stages, where the highest frequency is a longer wave; the change by
-    each unit is taken within one map."""
+    """Maps of Swin are smaller in later stages, where the highest frequency is a longer wave; the
+    change by each unit is taken within one map."""
     swin, vit = (
         sharpening(model, "attention").mean() for model in (models("swin"), fine_vit(models))
     )
@@ -160,8 +163,9 @@ def swin_keeps_high_frequencies(models: Query) -> Iterator[Effect]:
 
 @reads("band_noise")
 def noise_gap(rows: Rows, least: float, most: float) -> Array:
-    """Change of accuracy of a model under noise minus that of the model beside it, in points, mean over the
-    frequencies (in π) from `least` to `most`. Both have met the same noise, which is why they are in one result."""
+    """Change of accuracy of a model under noise minus that of the model beside it, in points, mean
+    over the frequencies (in π) from `least` to `most`. Both have met the same noise, which is why
+    they are in one result."""
     noisy = rows.result.table[rows.result.table["noisy"].astype(bool)]
     within = noisy[noisy["frequency"].between(least - 1e-6, most + 1e-6)]
     own, other = (
@@ -186,7 +190,8 @@ def noise_by_frequency(models: Query) -> Iterator[Effect]:
 
 @reads("cue_conflict")
 def shape_share(rows: Rows) -> Array:
-    """Of the answers that follow shape or texture where they disagree: those by shape, in percent (A4.34)."""
+    """Of the answers that follow shape or texture where they disagree: those by shape, in percent
+    (A4.34)."""
     return POINTS * rows.where(overall=True).one()
 
 
@@ -198,8 +203,9 @@ def low_pass_change(rows: Rows) -> Array:
 
 @check("HDV-33")
 def attention_goes_by_shape(models: Query) -> Iterator[Effect]:
-    """Models trained on images in which both cues agree, and tested where they disagree. The paper infers
-    it from its noise experiment; ten points matter. Only generated images let cues disagree at will."""
+    """Models trained on images in which both cues agree, and tested where they disagree. The paper
+    infers it from its noise experiment; ten points matter. Only generated images let cues disagree
+    at will."""
     vit, resnet = (models(model, data="SYN-A") for model in ("vit", "resnet"))
     shape = shape_share(vit) - shape_share(resnet)
     yield more("decisions by shape, ViT minus ResNet, in points", shape, matters=10.0)

@@ -1,4 +1,5 @@
-"""How well models of different inductive bias learn, from much and from little, and whether they overfit."""
+"""How well models of different inductive bias learn, from much and from little, and whether they
+overfit."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def contradictions(errors: Quantity, losses: Quantity) -> Quantity:
 
 @check("HDV-01")
 def bias_lowers_error(models: Query) -> Iterator[Effect]:
-    """The gap of the two ends decides: patches differ between the models, so neighbours may change places.
+    """The gap of the two ends decides: patches differ between the models, so neighbours may change
+    places.
 
     With ten classes errors are smaller; a gap of two points matters there.
     """
@@ -81,7 +83,8 @@ def error_follows_training_loss(models: Query) -> Iterator[Effect]:
         paper=0.992,
     )
     yield at_most(
-        "pairs of models of which one has less training loss and more error, by two standard errors",
+        "pairs of models of which one has less training loss and more error, by two standard "
+        "errors",
         contradictions(errors, losses),
         0,
         paper=0,
@@ -96,8 +99,8 @@ def _errors_and_losses(models: Query) -> tuple[Quantity, Quantity]:
 
 @check("HDV-03")
 def same_on_other_data(models: Query) -> Iterator[Effect]:
-    """On real images the first half of the sentence decides. The second is about ImageNet; SYN-E, of
-    which there is as much as one likes, is an analogue and decides only on two cores."""
+    """On real images the first half of the sentence decides. The second is about ImageNet; SYN-E,
+    of which there is as much as one likes, is an analogue and decides only on two cores."""
     few = 0.05 if models.sanity else 0.1
     small, large = (
         error(models("vit", data="SYN-E", fraction=part))
@@ -121,8 +124,8 @@ def same_on_other_data(models: Query) -> Iterator[Effect]:
 
 @check("HDV-04")
 def small_data_is_not_overfitted(models: Query) -> Iterator[Effect]:
-    """With as many epochs, as in the paper, fewer images also mean fewer steps, and the training loss
-    rises for that reason alone. So the comparison at as many images seen in all decides; the
+    """With as many epochs, as in the paper, fewer images also mean fewer steps, and the training
+    loss rises for that reason alone. So the comparison at as many images seen in all decides; the
     paper's own, at as many epochs, supports it."""
     shares = (None, 0.2, 0.04) if models.sanity else (None, 0.3, 0.1, 0.02)
     networks = [models("vit", fraction=share) for share in shares]
@@ -146,7 +149,8 @@ def small_data_is_not_overfitted(models: Query) -> Iterator[Effect]:
 
 @check("HDV-05")
 def longer_training_does_not_help(models: Query) -> Iterator[Effect]:
-    """Small data: all images where there are many classes, a fifth where there are ten. One point matters."""
+    """Small data: all images where there are many classes, a fifth where there are ten. One point
+    matters."""
     share = 0.2 if models.scale == "ten" else None
     resnet = error(models("resnet", fraction=share))
     longer = error(models("vit", fraction=share, epochs=4)) - resnet
@@ -176,8 +180,8 @@ def augmentation_makes_underconfident(models: Query) -> Iterator[Effect]:
 
 @check("HDV-18")
 def dependence_on_the_image_matters(models: Query) -> Iterator[Effect]:
-    """Beside Mixer, the same network with two restrictions, each trained: attention that is the same for
-    all images, and attention within 5 × 5 tokens. Both are pooled by the mean."""
+    """Beside Mixer, the same network with two restrictions, each trained: attention that is the
+    same for all images, and attention within 5 × 5 tokens. Both are pooled by the mean."""
     mixer, vit = models("mixer"), models("vit")
     yield more(
         "error of Mixer minus that of ViT, in points",

@@ -1,4 +1,5 @@
-"""Networks of several stages: blocks of alike layers, and which units of a stage cannot be missed."""
+"""Networks of several stages: blocks of alike layers, and which units of a stage cannot be
+missed."""
 
 from __future__ import annotations
 
@@ -9,22 +10,23 @@ from vitreous.claims.evidence import Query
 from vitreous.claims.park_2022.book import check
 from vitreous.claims.park_2022.units import lesion_early_minus_late, lesion_trends
 from vitreous.claims.quantity import side_by_side
-from vitreous.claims.readings import block_structure
+from vitreous.claims.readings import cka_block_structure
 
 CONVOLUTION = "identity"
-"""The lesion of a ResNet: one 3 × 3 convolution passes its input on. Where it is strided it cannot, so that the first
-of a stage that can be lesioned is the first that is not strided."""
+"""The lesion of a ResNet: one 3 × 3 convolution passes its input on. Where it is strided it cannot,
+so that the first of a stage that can be lesioned is the first that is not strided."""
 
 
 @check("HDV-39")
 def stages_form_blocks(models: Query) -> Iterator[Effect]:
-    """Mean CKA within a stage minus that across stages; of a ViT, within and across thirds of its depth.
+    """Mean CKA within a stage minus that across stages; of a ViT, within and across thirds of its
+    depth.
 
     A tenth matters: it is what two trainings of one ViT differ in at most. Units of one stage are
     also closer in depth, in a ViT as in the others, which thirds take into account.
     """
-    vit = block_structure(models("vit"))
-    staged = {name: block_structure(models(name)) for name in ("resnet", "pit", "swin")}
+    vit = cka_block_structure(models("vit"))
+    staged = {name: cka_block_structure(models(name)) for name in ("resnet", "pit", "swin")}
     yield more(
         "block structure, mean of ResNet, PiT and Swin minus that of ViT",
         side_by_side(list(staged.values())).mean() - vit,
@@ -36,7 +38,8 @@ def stages_form_blocks(models: Query) -> Iterator[Effect]:
 
 @check("HDV-40")
 def resnet_needs_early_layers(models: Query) -> Iterator[Effect]:
-    """The paper's ResNet-50 has bottlenecks; a ResNet-18 has two blocks of two convolutions a stage."""
+    """The paper's ResNet-50 has bottlenecks; a ResNet-18 has two blocks of two convolutions a
+    stage."""
     resnet = models("resnet")
     early = lesion_early_minus_late(resnet, "conv", CONVOLUTION)
     yield more(
@@ -48,8 +51,8 @@ def resnet_needs_early_layers(models: Query) -> Iterator[Effect]:
 
 @check("HDV-41")
 def attention_matters_at_stage_ends(models: Query) -> Iterator[Effect]:
-    """Stages 2 to 4, as in the paper, by their mean: 1.02, 0.33 and 0.79 points for attention, 0.38, 0.69
-    and 0.07 for MLPs."""
+    """Stages 2 to 4, as in the paper, by their mean: 1.02, 0.33 and 0.79 points for attention,
+    0.38, 0.69 and 0.07 for MLPs."""
     attention, mlps = (
         lesion_trends(models("swin"), kind, first_stage=2) for kind in ("attention", "mlp")
     )
@@ -67,8 +70,8 @@ def attention_matters_at_stage_ends(models: Query) -> Iterator[Effect]:
 
 @check("HDV-42")
 def lesions_are_periodic(models: Query) -> Iterator[Effect]:
-    """By chance a trend of attention and the opposite one of MLPs meet in a quarter of the stages, and a
-    trend of convolutions is there in half of them."""
+    """By chance a trend of attention and the opposite one of MLPs meet in a quarter of the stages,
+    and a trend of convolutions is there in half of them."""
     swin, resnet = models("swin"), models("resnet")
     both = (lesion_trends(swin, "attention") > 0) * (lesion_trends(swin, "mlp") < 0)
     yield more(

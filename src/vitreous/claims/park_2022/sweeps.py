@@ -1,4 +1,5 @@
-"""What pooling, SAM, reach of attention, size of patches, heads and size of the model do to learning and curvature."""
+"""What pooling, SAM, reach of attention, size of patches, heads and size of the model do to
+learning and curvature."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ GLOBAL = 8
 
 @check("HDV-13")
 def mean_pooling_smooths(models: Query) -> Iterator[Effect]:
-    """Accuracies at the better of two learning rates each, because the two may need different ones."""
+    """Accuracies at the better of two learning rates each, because the two may need different
+    ones."""
     early = nep(models("vit", pool="gap", moment="warmup")) - nep(models("vit", moment="warmup"))
     yield less("share of negative eigenvalues after warm-up, mean pooling minus class token", early)
     rates = (None, 0.4)
@@ -36,8 +38,9 @@ def mean_pooling_smooths(models: Query) -> Iterator[Effect]:
 
 @check("HDV-14")
 def sam_helps(models: Query) -> Iterator[Effect]:
-    """All without strong augmentation. Both models at the usual radius, 0.05; a larger one is noted for ViT.
-    The paper cites 5.3 points of a ViT-B/16 on ImageNet, which is not the same quantity."""
+    """All without strong augmentation. Both models at the usual radius, 0.05; a larger one is noted
+    for ViT. The paper cites 5.3 points of a ViT-B/16 on ImageNet, which is not the same
+    quantity."""
     vit, resnet = (models(model, augment="none") for model in ("vit", "resnet"))
     vit_sam, resnet_sam = (models(model, augment="none", sam=0.05) for model in ("vit", "resnet"))
     gain, gain_resnet = accuracy(vit_sam) - accuracy(vit), accuracy(resnet_sam) - accuracy(resnet)
@@ -94,8 +97,8 @@ def middle_reach_is_most_convex(models: Query) -> Iterator[Effect]:
 
 @check("HDV-17")
 def middle_reach_is_more_robust(models: Query) -> Iterator[Effect]:
-    """The paper has no number: half a point on corrupted images matters, and one point on clean ones is
-    the most that two equal networks may differ by."""
+    """The paper has no number: half a point on corrupted images matters, and one point on clean
+    ones is the most that two equal networks may differ by."""
     near, middle = (models("vit", kernel=kernel) for kernel in (3, 5))
     yield more(
         "accuracy on corrupted images, 5 × 5 minus 3 × 3, in points",
@@ -112,8 +115,8 @@ def middle_reach_is_more_robust(models: Query) -> Iterator[Effect]:
 
 @check("HDV-19")
 def middle_patches_are_best(models: Query) -> Iterator[Effect]:
-    """The study's default patches are those of 4 pixels. The paper has the error with patches of 2 only for
-    another network, so there is no number to compare with."""
+    """The study's default patches are those of 4 pixels. The paper has the error with patches of 2
+    only for another network, so there is no number to compare with."""
     small, middle, large = (error(models("vit", patch=side)) for side in (2, None, 8))
     yield more("error with patches of 2 minus that with 4, in points", small - middle)
     yield more("error with patches of 8 minus that with 4, in points", large - middle)
@@ -151,8 +154,8 @@ def _rank_with_curvature(
 
 @check("HDV-23")
 def more_heads_are_smoother(models: Query) -> Iterator[Effect]:
-    """Models of half the depth, as in the paper. The width of a head stays the same, so the model grows;
-    with a fixed width of the model the sign may be another, which is noted."""
+    """Models of half the depth, as in the paper. The width of a head stays the same, so the model
+    grows; with a fixed width of the model the sign may be another, which is noted."""
     heads, wide = ((1, 2, 4, 8), 8) if models.sanity else ((1, 2, 4, 8, 16), 64)
     for label, rho in _rank_with_curvature(
         heads, lambda h: models("vit", heads=h, head_dim=wide, moment="warmup"), "heads"
@@ -167,7 +170,8 @@ def more_heads_are_smoother(models: Query) -> Iterator[Effect]:
 
 @check("HDV-24")
 def wider_heads_are_smoother(models: Query) -> Iterator[Effect]:
-    """Models of half the depth, as in the paper. Four settings can be certain only over several trainings."""
+    """Models of half the depth, as in the paper. Four settings can be certain only over several
+    trainings."""
     widths, heads = ((4, 8, 16, 32), 2) if models.sanity else ((16, 32, 64, 128), 3)
     for label, rho in _rank_with_curvature(
         widths, lambda w: models("vit", heads=heads, head_dim=w, moment="warmup"), "head width"
@@ -177,8 +181,8 @@ def wider_heads_are_smoother(models: Query) -> Iterator[Effect]:
 
 @check("HDV-25")
 def larger_models_are_locally_flatter(models: Query) -> Iterator[Effect]:
-    """Flatter early and close by decides. Far out the loss is the NLL and decay · Σ‖W‖, as the paper plots
-    it; without that it is noted."""
+    """Flatter early and close by decides. Far out the loss is the NLL and decay · Σ‖W‖, as the
+    paper plots it; without that it is noted."""
     size = "wide" if models.sanity else "s"
     early = ape(models("vit", size=size, moment="warmup")) / ape(models("vit", moment="warmup"))
     yield less("mean positive eigenvalue after warm-up, larger ViT over smaller", early, 1.0)

@@ -1,7 +1,7 @@
 """What claims read of single units: by kind, by stage, and by where in a stage they stand.
 
-Rows of a result are in the order of the units, and stages are counted from 1; stem and head belong to none.
-"""
+Rows of a result are in the order of the units, and stages are counted from 1; stem and head belong
+to none."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def high_by_stage(rows: Rows) -> Array:
 
 @reads("fourier")
 def high_in_first_stage(rows: Rows) -> Array:
-    """The highest frequency after the last unit of the first stage minus that after the first; one resolution."""
+    """The highest frequency after the last unit of the first stage minus that after the first; one
+    resolution."""
     stages = several(by_stage(rows.where(highest=True)), rows)
     first = stages[min(stages)]
     return first[:, -1] - first[:, 0]
@@ -71,8 +72,8 @@ def high_in_first_stage(rows: Rows) -> Array:
 
 @reads("fourier")
 def high_from_stem(rows: Rows, frequency: str = "highest") -> Array:
-    """Amplitude after the last unit minus that after the stem: of the highest frequency of each map, or of the one
-    that all maps have in common."""
+    """Amplitude after the last unit minus that after the stem: of the highest frequency of each
+    map, or of the one that all maps have in common."""
     found = rows.where(**{frequency: True}).draws()
     return found[:, -1] - found[:, 0]
 
@@ -88,7 +89,8 @@ def variance_ratios(rows: Rows, kind: str) -> Array:
 
 @reads("variance")
 def variance_by_half(rows: Rows, half: int) -> Array:
-    """Relative change of the variance by attention, mean over the first (0) or second (1) half of every stage."""
+    """Relative change of the variance by attention, mean over the first (0) or second (1) half of
+    every stage."""
     stages = several(by_stage(rows.where(kind="attention"), "ratio"), rows)
     parts = [
         units[:, : units.shape[1] // 2] if half == 0 else units[:, -(units.shape[1] // 2) :]
@@ -135,7 +137,8 @@ def variance_transitions(rows: Rows) -> Array:
 
 @reads("lesion")
 def lesion_trends(rows: Rows, kind: str, change: str = "taken out", first_stage: int = 1) -> Array:
-    """Of every stage from a first one on: points lost without its last unit of a kind minus those without its first."""
+    """Of every stage from a first one on: points lost without its last unit of a kind minus those
+    without its first."""
     stages = by_stage(rows.where(kind=kind, change=change))
     found = several({k: units for k, units in stages.items() if k >= first_stage}, rows)
     return np.stack([POINTS * (units[:, -1] - units[:, 0]) for units in found.values()], 1)
@@ -143,7 +146,8 @@ def lesion_trends(rows: Rows, kind: str, change: str = "taken out", first_stage:
 
 @reads("lesion")
 def lesion_early_minus_late(rows: Rows, kind: str, change: str = "taken out") -> Array:
-    """Points lost by a lesion in the first half of the stages minus those in the second; the middle one is late."""
+    """Points lost by a lesion in the first half of the stages minus those in the second; the middle
+    one is late."""
     stages = by_stage(rows.where(kind=kind, change=change))
     if len(stages) < 2:
         raise Unreadable(f"lesion of {rows.item.name} has one stage only")

@@ -1,4 +1,5 @@
-"""Findings of Raghu et al., Do Vision Transformers See Like Convolutional Neural Networks? (2021)."""
+"""Findings of Raghu et al., Do Vision Transformers See Like Convolutional Neural Networks?
+(2021)."""
 
 from __future__ import annotations
 

@@ -21,8 +21,9 @@ KEPT = 5 / 12
 
 
 @reads("similarity_to")
-def similarity(rows: Rows, low: float, high: float) -> Array:
-    """CKA of units with those of the same name in the model beside, mean over units between two depths."""
+def _unit_similarity(rows: Rows, low: float, high: float) -> Array:
+    """CKA of units with those of the same name in the model beside, mean over units between two
+    depths."""
     table = rows.table
     inner = (table["site"] == handed_on(table)) & ~table["kind"].isin(ENDS) & table["value"].notna()
     chosen = inner & table["depth"].between(low, high)
@@ -36,14 +37,14 @@ def _part_of(share: float) -> dict[str, Any]:
 
 @check("SLC-26")
 def lower_layers_need_little_data(models: Query) -> Iterator[Effect]:
-    """Compared with a model that was trained on all data from another start, so that nothing is alike because it began
-    alike; a further training on all data shows how alike two of them are."""
+    """Compared with a model that was trained on all data from another start, so that nothing is
+    alike because it began alike; a further training on all data shows how alike two of them are."""
 
     def ends(size: dict[str, str], **facts: Any) -> tuple[Quantity, Quantity]:
         trainings = models(
             "vit", **size, **facts, beside=describe_facts({"model": "vit", **size, "seed": 1})
         )
-        return similarity(trainings, 0, QUARTER), similarity(trainings, 1 - QUARTER, 1)
+        return _unit_similarity(trainings, 0, QUARTER), _unit_similarity(trainings, 1 - QUARTER, 1)
 
     low, high = ends({}, **_part_of(0.1))
     yield more(
@@ -86,7 +87,8 @@ def data_makes_the_middle(models: Query) -> Iterator[Effect]:
 
 @check("SLC-28")
 def vit_has_better_features_inside(models: Query) -> Iterator[Effect]:
-    """At matched accuracy: on a small data set a ViT that is behind has worse features everywhere."""
+    """At matched accuracy: on a small data set a ViT that is behind has worse features
+    everywhere."""
     ahead = area(models("vit", size="s")) - area(models("resnet"))
     yield more("accuracy of probes, mean over depth, larger ViT minus ResNet, in points", ahead)
 
@@ -115,9 +117,10 @@ def the_whole_is_tuned(models: Query) -> Iterator[Effect]:
 
 @check("SLC-32")
 def first_blocks_stay(models: Query) -> Iterator[Effect]:
-    """Compared with itself as it was when fine-tuning began. Very well preserved has no number in the paper: 0.9."""
+    """Compared with itself as it was when fine-tuning began. Very well preserved has no number in
+    the paper: 0.9."""
     tuned = models("vit", pretrained="labels", beside="vit pretrained=labels moment=start")
-    first, last = similarity(tuned, 0, KEPT), similarity(tuned, 1 - QUARTER, 1)
+    first, last = _unit_similarity(tuned, 0, KEPT), _unit_similarity(tuned, 1 - QUARTER, 1)
     yield at_least(
         "CKA of the first five of twelve blocks before and after fine-tuning", first, 0.9
     )

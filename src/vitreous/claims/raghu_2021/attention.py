@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 @reads("local_heads")
 def window_distances(rows: Rows) -> Array:
-    """Mean attention distance of each window of heads of the first block, from the most local to the most global."""
+    """Mean attention distance of each window of heads of the first block, from the most local to
+    the most global."""
     return column(
         Rows(rows.item, rows.result, _windows(rows).drop_duplicates("window")), "distance"
     )
@@ -28,7 +29,8 @@ def window_distances(rows: Rows) -> Array:
 
 @reads("local_heads")
 def window_similarities(rows: Rows) -> Array:
-    """CKA of each window with the units of the convolutional model's first stage, mean over those."""
+    """CKA of each window with the units of the convolutional model's first stage, mean over
+    those."""
     table = _windows(rows)
     found = [
         Rows(rows.item, rows.result, part).draws().mean(-1)
@@ -54,7 +56,8 @@ def radius(rows: Rows, depth: float, name: str = "value") -> Array:
 
 @reads("attention_distance")
 def least_of_last(rows: Rows, blocks: int = 2) -> Array:
-    """Distance of the most local head of the last attention units, relative to uniform attention."""
+    """Distance of the most local head of the last attention units, relative to uniform
+    attention."""
     last = rows.table["unit"].isin(rows.table["unit"].unique()[-blocks:])
     chosen = Rows(rows.item, rows.result, rows.table[last])
     return np.asarray((chosen.draws() / column(chosen, "uniform")).min(1))
@@ -92,7 +95,8 @@ def high_heads_are_global(models: Query) -> Iterator[Effect]:
 
 
 def _lost_locality(models: Query, **size: str) -> Quantity:
-    """How much farther the most local head of the two lowest blocks looks after training on few images."""
+    """How much farther the most local head of the two lowest blocks looks after training on few
+    images."""
     few, all_images = models("vit", **size, **few_images(models)), models("vit", **size)
     return head_distances(few, blocks=2).minimum() - head_distances(all_images, blocks=2).minimum()
 

@@ -1,4 +1,5 @@
-"""Pairs of layers, as CKA compares them. Stem and head belong to no part of a model (A4.13) and are left out."""
+"""Pairs of layers, as CKA compares them. Stem and head belong to no part of a model (A4.13) and are
+left out."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ OWN = ("model", "unit", "kind", "stage", "depth", "site", "layer")
 
 
 def _inner(table: pd.DataFrame) -> pd.DataFrame:
-    """Streams after units that are no ends; a unit that is the same for all images has no similarity."""
+    """Streams after units that are no ends; a unit that is the same for all images has no
+    similarity."""
     ends = table["kind"].isin(ENDS) | table["other_kind"].isin(ENDS)
     site = handed_on(table)
     streams = (table["site"] == site) & (table["other_site"] == site)
@@ -25,11 +27,12 @@ def _inner(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def handed_on(table: pd.DataFrame) -> str:
-    """The site of the tensors that units hand on: results from before there was `out` call it `after`."""
+    """The site of the tensors that units hand on: results from before there was `out` call it
+    `after`."""
     return "out" if (table["site"] == "out").any() else "after"
 
 
-def within(rows: Rows) -> Rows:
+def _within_model(rows: Rows) -> Rows:
     """Every two units of the model once, the earlier one first."""
     inner = _inner(rows.table)
     chosen = inner["within"].astype(bool) & (inner["depth"] < inner["other_depth"])
@@ -39,22 +42,22 @@ def within(rows: Rows) -> Rows:
 @reads("cka")
 def similarities(rows: Rows) -> Array:
     """Of every two units of the model."""
-    return within(rows).draws()
+    return _within_model(rows).draws()
 
 
 @reads("cka")
 def early_and_late(rows: Rows, part: float) -> Array:
     """Of every unit in the first part of the depth with every one in the last."""
-    found = within(rows)
+    found = _within_model(rows)
     chosen = (found.table["depth"] <= part) & (found.table["other_depth"] >= 1 - part)
     return Rows(rows.item, rows.result, found.table[chosen]).draws()
 
 
 @reads("cka")
 def across_the_cut(rows: Rows, block: int) -> Array:
-    """Mean over pairs of a unit before a block and one from it on, minus mean over pairs on the same side. A block
-    begins with its attention."""
-    pairs = within(rows)
+    """Mean over pairs of a unit before a block and one from it on, minus mean over pairs on the
+    same side. A block begins with its attention."""
+    pairs = _within_model(rows)
     begins = np.sort(rows.table.loc[rows.table["kind"] == "attention", "depth"].unique())
     if len(begins) < block:
         raise Unreadable(
@@ -97,8 +100,8 @@ def cross(rows: Rows) -> Cross:
 
 @reads("cka")
 def counterpart(rows: Rows, low: float, high: float) -> Array:
-    """Depth of the unit most similar to a unit of the other model, mean over those of it that are deeper than `low`
-    and not deeper than `high`."""
+    """Depth of the unit most similar to a unit of the other model, mean over those of it that are
+    deeper than `low` and not deeper than `high`."""
     found = cross(rows)
     chosen = (found.other > low) & (found.other <= high)
     if not chosen.any():
@@ -108,7 +111,8 @@ def counterpart(rows: Rows, low: float, high: float) -> Array:
 
 @reads("cka")
 def closest(rows: Rows, low: float, high: float) -> Array:
-    """Similarity to the most similar unit of the other model, mean over units between two depths."""
+    """Similarity to the most similar unit of the other model, mean over units between two
+    depths."""
     found = cross(rows)
     chosen = (found.depth > low) & (found.depth <= high)
     if not chosen.any():

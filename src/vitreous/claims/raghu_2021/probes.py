@@ -34,7 +34,8 @@ def probe(
     depth = found.table["depth"].to_numpy()
     if not len(depth):
         raise Unreadable(
-            f"linear_probe of {rows.item.name!r} has no probe of {token} with {SHOTS} images a class"
+            f"linear_probe of {rows.item.name!r} has no probe of {token} with {SHOTS} images a "
+            "class"
         )
     if isinstance(at, int):
         begins = np.sort(found.table.loc[found.table["kind"] == "attention", "depth"].unique())

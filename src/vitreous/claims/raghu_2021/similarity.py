@@ -17,19 +17,20 @@ from vitreous.claims.raghu_2021.pairs import (
     similarities,
     similarity_across,
 )
-from vitreous.claims.readings import block_structure, identity
+from vitreous.claims.readings import cka_block_structure, identity
 
 THIRD = 1 / 3
 
 
 @check("SLC-01")
 def cka_knows_rotation_and_scale(models: Query) -> Iterator[Effect]:
-    """To be computed in float64 with `numpy.random.default_rng(0)`, by full-batch CKA as the probe computes it, once
-    with each estimator; the larger of the two counts where it is to be small, the smaller where it is to be large.
+    """To be computed in float64 with `numpy.random.default_rng(0)`, by full-batch CKA as the probe
+    computes it, once with each estimator; the larger of the two counts where it is to be small, the
+    smaller where it is to be large.
 
-    X (256 × 32) is standard normal, Y (256 × 16) = X A + E with A (32 × 16) and E standard normal; Q (32 × 32) and
-    R (16 × 16) are the orthogonal factors of standard normal matrices, and M = diag(10^0 … 10^2, evenly spaced
-    exponents) Q.
+    X (256 × 32) is standard normal, Y (256 × 16) = X A + E with A (32 × 16) and E standard normal;
+    Q (32 × 32) and R (16 × 16) are the orthogonal factors of standard normal matrices, and M =
+    diag(10^0 … 10^2, evenly spaced exponents) Q.
 
     `cka_rotated`: |CKA(X, Y) − CKA(3 X Q, 0.2 Y R)|; `cka_with_itself`: |CKA(X, X) − 1|;
     `cka_stretched`: |CKA(X, Y) − CKA(X M, Y)| (0.29 here, where any clear difference will do).
@@ -51,13 +52,14 @@ def cka_knows_rotation_and_scale(models: Query) -> Iterator[Effect]:
 
 @check("SLC-02")
 def minibatches_are_enough(models: Query) -> Iterator[Effect]:
-    """To be computed in float64 with `numpy.random.default_rng(0)`: Z (2048 × 8) is standard normal, and X and Y are
-    each Z B + 12 E with their own standard normal B (8 × 2048) and E (2048 × 2048), drawn in the order Z, B, E, B, E.
-    Features outnumber the images of a minibatch 16 times.
+    """To be computed in float64 with `numpy.random.default_rng(0)`: Z (2048 × 8) is standard
+    normal, and X and Y are each Z B + 12 E with their own standard normal B (8 × 2048) and E (2048
+    × 2048), drawn in the order Z, B, E, B, E. Features outnumber the images of a minibatch 16
+    times.
 
-    `cka_minibatch_difference`: |unbiased CKA from 16 minibatches of 128 − unbiased CKA of all 2048 at once| (0.002
-    here); `cka_biased_difference`: |biased CKA from the same minibatches − unbiased CKA of all at once| (0.53 here).
-    """
+    `cka_minibatch_difference`: |unbiased CKA from 16 minibatches of 128 − unbiased CKA of all 2048
+    at once| (0.002 here); `cka_biased_difference`: |biased CKA from the same minibatches − unbiased
+    CKA of all at once| (0.53 here)."""
     exact = models("identities")
     small, biased = (identity(exact, f"cka_{name}_difference") for name in ("minibatch", "biased"))
     yield at_most("unbiased CKA of minibatches of 128, off from that of all images", small, 0.02)
@@ -66,9 +68,9 @@ def minibatches_are_enough(models: Query) -> Iterator[Effect]:
 
 @check("SLC-03")
 def vit_is_uniform(models: Query) -> Iterator[Effect]:
-    """The paper shows a map without a number: similarities are to spread less than those of a ResNet. Means
-    over pairs, not the lowest: a class token that begins at zero makes the first attention of a ViT
-    unlike everything else, and a ViT has more pairs to be lowest among."""
+    """The paper shows a map without a number: similarities are to spread less than those of a
+    ResNet. Means over pairs, not the lowest: a class token that begins at zero makes the first
+    attention of a ViT unlike everything else, and a ViT has more pairs to be lowest among."""
     vit, resnet = (similarities(models(model)) for model in ("vit", "resnet"))
     yield less(
         "standard deviation of CKA over pairs of layers, ViT minus ResNet",
@@ -82,7 +84,7 @@ def vit_is_uniform(models: Query) -> Iterator[Effect]:
 @check("SLC-04")
 def resnet_falls_apart(models: Query) -> Iterator[Effect]:
     """0.2 matter: the two blocks of the paper's map are to be trainings."""
-    vit, resnet = (block_structure(models(model)) for model in ("vit", "resnet"))
+    vit, resnet = (cka_block_structure(models(model)) for model in ("vit", "resnet"))
     yield more("CKA within minus across stages of ResNet", resnet, matters=0.2)
     yield more("the same, ResNet minus ViT (within thirds)", resnet - vit)
 
@@ -97,8 +99,8 @@ def ends_are_alike(models: Query) -> Iterator[Effect]:
 
 @check("SLC-06")
 def lower_half_is_the_lowest_quarter(models: Query) -> Iterator[Effect]:
-    """A layer corresponds to the most similar one; depths are means over the layers of the half. At most
-    0.35 is the paper's quarter with room for the coarser depth of twelve blocks."""
+    """A layer corresponds to the most similar one; depths are means over the layers of the half. At
+    most 0.35 is the paper's quarter with room for the coarser depth of twelve blocks."""
     depth = counterpart(models("vit", beside="resnet"), -1.0, 0.5)
     yield at_most(
         "depth in ViT of what is most like the lower half of ResNet", depth, 0.35, paper=0.25
@@ -118,8 +120,8 @@ def upper_half_is_the_middle(models: Query) -> Iterator[Effect]:
 
 @check("SLC-08")
 def last_third_is_its_own(models: Query) -> Iterator[Effect]:
-    """The paper has no number: the direction decides. A ViT that pools all tokens supports it: there the
-    effect is to be smaller."""
+    """The paper has no number: the direction decides. A ViT that pools all tokens supports it:
+    there the effect is to be smaller."""
 
     def change(**facts: str) -> Quantity:
         model = models("vit", beside="resnet", **facts)
@@ -140,4 +142,4 @@ def mixer_is_like_vit(models: Query) -> Iterator[Effect]:
     beside = models("mixer", beside="vit")
     difference = similarity_across(beside) - similarity_across(models("mixer", beside="resnet"))
     yield more("mean CKA of Mixer with ViT minus that with ResNet", difference)
-    yield noted("CKA within minus across thirds of Mixer", block_structure(beside))
+    yield noted("CKA within minus across thirds of Mixer", cka_block_structure(beside))

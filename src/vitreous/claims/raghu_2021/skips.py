@@ -22,8 +22,8 @@ SKIPLESS_SMALL = (2, 4)
 
 @reads("skip_ratio")
 def class_over_spatial(rows: Rows, low: float, high: float) -> Array:
-    """log of: skip over branch of the class token, divided by that of spatial tokens; of units from depth `low` up to,
-    not including, `high`."""
+    """log of: skip over branch of the class token, divided by that of spatial tokens; of units from
+    depth `low` up to, not including, `high`."""
     part = Rows(
         rows.item,
         rows.result,
@@ -32,7 +32,8 @@ def class_over_spatial(rows: Rows, low: float, high: float) -> Array:
     one, other = (part.where(token=token) for token in ("class", "spatial"))
     if list(one.table["unit"]) != list(other.table["unit"]):
         raise Unreadable(
-            f"skip_ratio of {rows.item.name} has units without a class token or without spatial ones"
+            f"skip_ratio of {rows.item.name} has units without a class token or without spatial "
+            "ones"
         )
     return _log(one.draws()) - _log(other.draws())
 
@@ -43,8 +44,8 @@ def _log(ratios: Array) -> Array:
 
 @reads("skip_ratio")
 def spatial_ratio(rows: Rows) -> Array:
-    """Skip over branch of spatial tokens, mean over units; without the first unit of a later stage, where the map
-    gets smaller."""
+    """Skip over branch of spatial tokens, mean over units; without the first unit of a later stage,
+    where the map gets smaller."""
     table = rows.where(token="spatial").table
     shrinks = ~table["stage"].duplicated() & (table["stage"] > table["stage"].min())
     return Rows(rows.item, rows.result, table[~shrinks]).draws().mean(-1)
@@ -52,7 +53,8 @@ def spatial_ratio(rows: Rows) -> Array:
 
 @reads("skip_ratio")
 def class_over_spatial_means(rows: Rows, low: float, high: float) -> Array:
-    """Mean skip over branch of the class token over that of spatial tokens, of units from depth `low` to `high`."""
+    """Mean skip over branch of the class token over that of spatial tokens, of units from depth
+    `low` to `high`."""
     depth = rows.table["depth"]
     part = Rows(rows.item, rows.result, rows.table[depth.ge(low) & depth.lt(high)])
     one, other = (part.where(token=token).draws().mean(-1) for token in ("class", "spatial"))
@@ -61,8 +63,8 @@ def class_over_spatial_means(rows: Rows, low: float, high: float) -> Array:
 
 @check("SLC-14")
 def class_token_waits(models: Query) -> Iterator[Effect]:
-    """Means over units first, then their ratio: the first attention, where the class token is still at its
-    initial value, has a ratio near zero, and alone decides a geometric mean."""
+    """Means over units first, then their ratio: the first attention, where the class token is still
+    at its initial value, has a ratio near zero, and alone decides a geometric mean."""
     vit = models("vit")
     yield more(
         "skip over branch, class token over spatial tokens, first half",
@@ -87,16 +89,16 @@ def then_it_is_worked_on(models: Query) -> Iterator[Effect]:
 
 @check("SLC-16")
 def skips_carry_more(models: Query) -> Iterator[Effect]:
-    """Half as much again matters. The branches of an untrained ResNet may be zero, which leaves it without
-    a ratio; then there is no control."""
+    """Half as much again matters. The branches of an untrained ResNet may be zero, which leaves it
+    without a ratio; then there is no control."""
     vit, resnet = spatial_ratio(models("vit")), spatial_ratio(models("resnet"))
     yield more("mean of skip over branch, ViT over ResNet", vit / resnet, 1.0, matters=log(1.5))
 
 
 @check("SLC-17")
 def without_skips_it_falls_apart(models: Query) -> Iterator[Effect]:
-    """Layers far from each other are less alike in any model, so what counts is the difference from an
-    intact one. A tenth matters."""
+    """Layers far from each other are less alike in any model, so what counts is the difference from
+    an intact one. A tenth matters."""
     blocks = SKIPLESS_SMALL if models.sanity else SKIPLESS
     cuts = [across_the_cut(models("vit", skipless=block), block) for block in blocks]
     intact = [across_the_cut(models("vit"), block) for block in blocks]

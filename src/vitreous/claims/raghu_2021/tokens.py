@@ -37,15 +37,15 @@ def _cells(rows: Rows, model: str) -> int | None:
 
 
 @reads("localisation")
-def contrast(rows: Rows) -> Array:
+def own_patch_contrast(rows: Rows) -> Array:
     """Similarity of tokens to the patch at their place minus that to the others (A4.22)."""
     return _index(rows, "contrast", rows.item.name)
 
 
 @reads("localisation")
 def localised(rows: Rows, measure: str, times: float = 1.0) -> Array:
-    """An index of a model minus so many times that of the one beside it. Both are to be seen on the same grid, the
-    coarser of the two (its option `grid`), because chance is another on another."""
+    """An index of a model minus so many times that of the one beside it. Both are to be seen on the
+    same grid, the coarser of the two (its option `grid`), because chance is another on another."""
     names = rows.item.name, rows.item.other
     cells = [_cells(rows, name) for name in names]
     if cells[0] != cells[1]:
@@ -59,8 +59,8 @@ def localised(rows: Rows, measure: str, times: float = 1.0) -> Array:
 
 @reads("localisation")
 def edge_to_edge(rows: Rows) -> Array:
-    """Similarity of tokens at the edge to other patches at the edge minus that to inner ones; its interval is over
-    tokens."""
+    """Similarity of tokens at the edge to other patches at the edge minus that to inner ones; its
+    interval is over tokens."""
     maps = rows.result.arrays.get(rows.item.name)
     if maps is None or min(maps.shape) < 3:
         raise Unreadable(f"localisation of {rows.item.name!r} has no map with an inside")
@@ -76,7 +76,8 @@ def edge_to_edge(rows: Rows) -> Array:
 
 @check("SLC-19")
 def tokens_keep_their_place(models: Query) -> Iterator[Effect]:
-    """The contrast decides; hits are few where the coarser of the two grids has four inner tokens."""
+    """The contrast decides; hits are few where the coarser of the two grids has four inner
+    tokens."""
     pair = models("vit", beside="resnet")
     yield more(
         "similarity to the own patch minus the others, ViT minus ResNet",
@@ -99,7 +100,10 @@ def edges_resemble_edges(models: Query) -> Iterator[Effect]:
 
 @check("SLC-21")
 def pooling_loses_places(models: Query) -> Iterator[Effect]:
-    pooled, with_class = contrast(models("vit", pool="gap")), contrast(models("vit"))
+    pooled, with_class = (
+        own_patch_contrast(models("vit", pool="gap")),
+        own_patch_contrast(models("vit")),
+    )
     yield less("contrast of own patch and others, pooled minus class token", pooled - with_class)
     yield noted("contrast of own patch and others with a class token", with_class)
 
@@ -118,8 +122,8 @@ def single_tokens_know_if_pooled(models: Query) -> Iterator[Effect]:
 
 @check("SLC-23")
 def class_token_is_essential(models: Query) -> Iterator[Effect]:
-    """Three points matter. That pooled tokens stop to improve: by less than a point from three quarters of
-    the depth to the end."""
+    """Three points matter. That pooled tokens stop to improve: by less than a point from three
+    quarters of the depth to the end."""
     vit = models("vit")
     token, pooled = (probe(vit, name) for name in ("class token", "mean over positions"))
     yield more(
@@ -137,8 +141,8 @@ def class_token_is_essential(models: Query) -> Iterator[Effect]:
 
 @check("SLC-24")
 def one_token_is_all(models: Query) -> Iterator[Effect]:
-    """Shares of the accuracy above chance. Early is the second block, and in the embedded world, where
-    there may be no more than two, the first."""
+    """Shares of the accuracy above chance. Early is the second block, and in the embedded world,
+    where there may be no more than two, the first."""
     pooled = models("vit", pool="gap")
 
     def share(at: str | int) -> Quantity:
