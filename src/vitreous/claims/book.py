@@ -8,7 +8,7 @@ a function, entered under the finding's id:
 
     @BOOK.check("REG-01")
     def some_tokens_have_a_large_norm(models: Query) -> Iterator[Effect]:
-        yield more("largest norm of a token over the median", norm_ratio(models("vit")), 1.0, paper=4.0)
+        yield more("largest norm over the median", norm_ratio(models("vit")), 1.0, paper=4.0)
 """
 
 from __future__ import annotations

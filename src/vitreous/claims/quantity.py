@@ -36,13 +36,13 @@ class Quantity:
     Parameters
     ----------
     seeds
-        For every seed an array (1 + replicates,), or (1 + replicates, k) for a row of k numbers: the
-        value as measured first, then its replicates. Empty where nothing was measured.
+        For every seed an array (1 + replicates,), or (1 + replicates, k) for a row of k numbers:
+        the value as measured first, then its replicates. Empty where nothing was measured.
     saturated
         Whether all accuracies that it is made of are at least `SATURATED` percent.
     sampling
-        Of a share of units and of a rank correlation over settings, for every seed: the variance that
-        comes from there being so few of them. Twelve units of twelve have no spread over images or
+        Of a share of units and of a rank correlation over settings, for every seed: the variance
+        that comes from there being so few of them. Twelve units of twelve have no spread over images or
         trainings, and still are only twelve.
     indicator
         Whether its entries are 0 or 1, so that its mean is a share.

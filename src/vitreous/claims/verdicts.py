@@ -1,8 +1,8 @@
 """From effects to a verdict on a claim, and what can be said of many verdicts together.
 
     identity            exact and computed; no images have a part in it
-    reproduced          the main effect has the paper's direction for certain, is at least half of the
-                        paper's size (or of the size that matters), and is not there before training
+    reproduced          the main effect has the paper's direction for certain, is at least half of
+                        the paper's size (or of the size that matters), and is not there untrained
     weaker              its direction is certain, and it is smaller than that
     no effect           its interval holds the null and excludes half of the paper's value
     opposite            the other direction is certain

@@ -71,7 +71,7 @@ def judge_claims(
     all
         Print every finding with its notes, not only those that were decided.
     out
-        Also write a page (.html), a table with a row for each effect (.csv), or both as data (.json).
+        Also write a page (.html), a table of all effects (.csv), or the table as data (.json).
     """
     from vitreous.commands.judge import judge_folder  # pandas comes with it
 

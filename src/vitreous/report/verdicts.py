@@ -279,7 +279,8 @@ def _more(verdict: Verdict) -> list[str]:
     supporting = verdict.supporting
     words = "The numbers, and the paper"
     if supporting:
-        words = f"{verdict.agreeing} of {len(supporting)} supporting effects agree; the numbers, the paper"
+        agree = f"{verdict.agreeing} of {len(supporting)} supporting effects agree"
+        words = f"{agree}; the numbers, the paper"
     html = [f"<details><summary>{words}</summary>{_effects(verdict)}<dl>"]
     html.append(f"<dt>in the paper</dt><dd>{escape(claim.place)}: {escape(claim.reported)}</dd>")
     if claim.requires:

@@ -131,8 +131,9 @@ def positions_can_be_interpolated(models: Query) -> Iterator[Effect]:
     computed: a table of 8 x 8 positions of width 64 with a class row, float32, taken over to 12 x
     12, bilinear; the largest absolute difference from what it should be:
 
-        interpolation_constant    all positions one vector drawn from N(0, 1): the same vector everywhere
-        interpolation_linear      a plane over rows and columns, from 0 to 1 along each: the same plane on the new grid
+        interpolation_constant    all positions one vector of N(0, 1): the same vector everywhere
+        interpolation_linear      a plane, from 0 to 1 along rows and columns: the same plane on
+                                  the new grid
         interpolation_class       the row of the class token: as it was
     """
     if models.sanity:

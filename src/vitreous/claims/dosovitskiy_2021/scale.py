@@ -117,7 +117,8 @@ def smaller_patches_cost_more(models: Query) -> Iterator[Effect]:
     Computed: operations of two ViTs (12 blocks, width 192, 3 heads, 32 x 32 images, mean of tokens,
     no class token) with patches of 4 and of 8, the first over the second:
 
-        patch_linear_operations       of the linear maps of all blocks (queries, keys, values, projection, MLP) alone
+        patch_linear_operations       of the linear maps of all blocks alone (queries, keys, values,
+                                      projection, MLP)
         patch_attention_operations    of the two products of attention alone
     """
     exact = models("identities")

@@ -26,7 +26,7 @@ def probe(
     token
         What it reads: "class token", "first position", "mean over positions", ...
     at
-        "last" or "middle"; the number of a block, which ends with its last unit; or a depth in (0, 1).
+        "last" or "middle"; the number of a block, whose last unit counts; or a depth in (0, 1).
     above_chance
         Subtract what guessing gives.
     """
