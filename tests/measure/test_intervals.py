@@ -11,7 +11,8 @@ import scipy.stats
 import torch
 
 from vitreous.measure.per_image import mean_over_images, sum_over_images
-from vitreous.measure.probe import REPEATS, Batch, interval, streams, times
+from vitreous.measure.probe import REPEATS, Batch, interval
+from vitreous.measure.resampling import poisson_weights
 
 
 def batch(rows: torch.Tensor, seed: int = 0) -> Batch:
@@ -51,13 +52,13 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
 
 
 def test_resamplings_are_poisson_and_belong_to_image_and_seed() -> None:
-    drawn = streams(range(500), 0)
+    drawn = poisson_weights(range(500), 0)
     assert drawn.shape == (500, REPEATS)
     assert drawn.mean() == pytest.approx(1, abs=0.01)
     assert drawn.var() == pytest.approx(1, abs=0.02)
     alone = np.random.Generator(np.random.Philox(key=[0, 17])).poisson(1.0, REPEATS)
     assert np.array_equal(alone, drawn[17])
-    assert not np.array_equal(times(17, 1), drawn[17])
+    assert not np.array_equal(poisson_weights([17], 1)[0], drawn[17])
     apart, together = batch(torch.tensor([5])).weights, batch(torch.tensor([3, 5, 9])).weights
     assert torch.equal(apart[:, 0], together[:, 1])
     assert (together[0] == 1).all()

@@ -11,7 +11,8 @@ import torch
 
 import vitreous
 from vitreous.errors import VitreousError
-from vitreous.measure.probe import REPEATS, times
+from vitreous.measure.probe import REPEATS
+from vitreous.measure.resampling import poisson_weights
 from vitreous.results import (
     Column,
     Estimate,
@@ -123,7 +124,7 @@ def test_any_statistic_has_the_replicates_that_resampling_images_gives() -> None
         feature = seen[name].out
         assert feature is not None
         each.append(feature.map.double().flatten(2).var(2).mean(1).numpy())
-    weights = np.stack([times(row, 0) for row in range(40)], 1)
+    weights = np.stack([poisson_weights([row], 0)[0] for row in range(40)], 1)
     by_hand = (weights @ each[0]) / (weights @ each[1])
     assert ratio[0] == pytest.approx(each[0].mean() / each[1].mean(), rel=1e-5)
     relative = sum(

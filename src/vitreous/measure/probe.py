@@ -23,15 +23,12 @@ from torch import Tensor
 
 from vitreous.data.dataset import Dataset
 from vitreous.devices import Arriving, to_device
+from vitreous.measure.resampling import poisson_weights
 from vitreous.measure.section import Measurement
 from vitreous.measure.subject import Subject
-from vitreous.random_numbers import row_generators
 from vitreous.results import Estimate, Interval, Result, from_replicates
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Site, Sites
-
-REPEATS = 200
-"""Bootstrap replicates; with 200, their standard deviation is known to 5 %."""
 
 Sums = dict[str, Tensor]
 Part = Literal["images", "labels", "weights"]
@@ -135,7 +132,7 @@ class Batch:
     @cached_property
     def weights(self) -> Tensor:
         """(1 + REPEATS, b) how often each image counts: once, then as drawn for each replicate."""
-        drawn = torch.from_numpy(streams(self.rows.tolist(), self.seed)).T
+        drawn = torch.from_numpy(poisson_weights(self.rows.tolist(), self.seed)).T
         return torch.cat([torch.ones(1, len(self), dtype=torch.float64), drawn])
 
     @cached_property
@@ -168,20 +165,6 @@ class Batch:
         """
         flat = values.detach().double().reshape(len(self), prod(values.shape[1:]))
         return (self.on(flat.device, "weights") @ flat).reshape(-1, *values.shape[1:])
-
-
-def times(row: int, seed: int) -> np.ndarray:
-    """(REPEATS,) how often image `row` counts in each replicate."""
-    weights: np.ndarray = streams([row], seed)[0]
-    return weights
-
-
-def streams(rows: Sequence[int], seed: int) -> np.ndarray:
-    """(b, REPEATS) `times` of several images, each from a stream of its own."""
-    drawn = np.empty((len(rows), REPEATS))
-    for place, generator in enumerate(row_generators(seed, rows)):
-        drawn[place] = generator.poisson(1.0, REPEATS)
-    return drawn
 
 
 def interval(replicates: Tensor | np.ndarray, count: Any) -> Interval:

@@ -15,8 +15,9 @@ import vitreous
 from measure.looks import images, vit
 from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import VitreousError
-from vitreous.measure.probe import REPEATS, times
+from vitreous.measure.probe import REPEATS
 from vitreous.measure.probes.accuracy import rank
+from vitreous.measure.resampling import poisson_weights
 from vitreous.models.loading import load_model
 from vitreous.results import Result, wilson
 
@@ -140,7 +141,7 @@ def test_resamplings_by_hand_and_from_disk(tmp_path: Path) -> None:
             load_model("nano:vit@warmup")(passed.normalise(passed.images)).argmax(1)
             == passed.labels
         )
-    weights = np.stack([times(row, 3) for row in range(30)], 1)
+    weights = np.stack([poisson_weights([row], 3)[0] for row in range(30)], 1)
     own = right.double().numpy()
     wanted = [own.mean(), *(weights @ own / weights.sum(1))]
     kept = Result.load(found.save(tmp_path)).draws()[:, 0]

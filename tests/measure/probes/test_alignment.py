@@ -23,7 +23,8 @@ from vitreous.measure.alignment import (
     vectors,
     weighted_hsic,
 )
-from vitreous.measure.probe import interval, times
+from vitreous.measure.probe import interval
+from vitreous.measure.resampling import poisson_weights
 from vitreous.specimen.layout import BatchAxis, Layout
 from vitreous.specimen.observe import Feature
 
@@ -218,7 +219,7 @@ def test_intervals_are_as_wide_as_answers_scatter() -> None:
         return x, y
 
     answers, spreads = [], []
-    weights = torch.from_numpy(np.stack([times(row, 0) for row in range(100)], 1))
+    weights = torch.from_numpy(np.stack([poisson_weights([row], 0)[0] for row in range(100)], 1))
     for _ in range(60):
         x, y = sample()
         grams = torch.stack([centred_gram(x), centred_gram(y)])
