@@ -11,8 +11,8 @@ import scipy.stats
 import torch
 
 from vitreous.measure.per_image import mean_over_images, sum_over_images
-from vitreous.measure.probe import REPEATS, Batch, interval
-from vitreous.measure.resampling import poisson_weights
+from vitreous.measure.probe import Batch, interval
+from vitreous.measure.resampling import REPEATS, poisson_weights
 
 
 def batch(rows: torch.Tensor, seed: int = 0) -> Batch:

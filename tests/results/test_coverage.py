@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vitreous.measure.probe import REPEATS
+from vitreous.measure.resampling import REPEATS
 from vitreous.results import (
     Interval,
     bootstrap_mean,

@@ -11,8 +11,7 @@ import torch
 
 import vitreous
 from vitreous.errors import VitreousError
-from vitreous.measure.probe import REPEATS
-from vitreous.measure.resampling import poisson_weights
+from vitreous.measure.resampling import REPEATS, poisson_weights
 from vitreous.results import (
     Column,
     Estimate,

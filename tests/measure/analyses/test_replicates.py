@@ -13,8 +13,7 @@ from scipy import stats
 import vitreous
 from vitreous.measure import analyses, resampling
 from vitreous.measure.analysis import Analysis
-from vitreous.measure.probe import REPEATS
-from vitreous.measure.resampling import resampled_means, resampled_sums
+from vitreous.measure.resampling import REPEATS, resampled_means, resampled_sums
 from vitreous.results import Result
 
 SEED = 3

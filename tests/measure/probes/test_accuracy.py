@@ -15,9 +15,8 @@ import vitreous
 from measure.looks import images, vit
 from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import VitreousError
-from vitreous.measure.probe import REPEATS
 from vitreous.measure.probes.accuracy import rank
-from vitreous.measure.resampling import poisson_weights
+from vitreous.measure.resampling import REPEATS, poisson_weights
 from vitreous.models.loading import load_model
 from vitreous.results import Result, wilson
 

@@ -34,7 +34,8 @@ from vitreous.measure.alignment import (
     vectors,
     weighted_hsic,
 )
-from vitreous.measure.probe import REPEATS, Batch, Probe, Setting, Sums, estimated, sum_key
+from vitreous.measure.probe import Batch, Probe, Setting, Sums, estimated, sum_key
+from vitreous.measure.resampling import REPEATS
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, View, estimate

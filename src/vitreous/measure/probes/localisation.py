@@ -33,8 +33,9 @@ from vitreous.measure.alignment import (
     ratio,
     weighted_hsic,
 )
-from vitreous.measure.probe import REPEATS, Batch, Probe, Sums, sum_key, where
+from vitreous.measure.probe import Batch, Probe, Sums, sum_key, where
 from vitreous.measure.probes.cka import about_copies, too_few
+from vitreous.measure.resampling import REPEATS
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import (

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from vitreous.measure.per_image import PerImage
-from vitreous.measure.probe import REPEATS, Batch, PerImageValues, Updates, estimated, sum_key
+from vitreous.measure.probe import Batch, PerImageValues, Updates, estimated, sum_key
+from vitreous.measure.resampling import REPEATS
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
 from vitreous.results import Column, Reference, Result, View, estimate
