@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from claims.synthetic import accuracy, item, result, training
 from vitreous.claims import readings
-from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Trainings, reads
+from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Scale, Trainings, reads
 from vitreous.claims.facts import check_facts, describe_facts, same_facts
-from vitreous.claims.quantity import REPLICATES
+from vitreous.claims.quantity import NORMAL_95, REPLICATES
+from vitreous.claims.statistics import estimate
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 
@@ -20,7 +22,7 @@ from vitreous.results import Result
 def test_what_holds_without_images_is_seen_beside_any_images() -> None:
     exact = result("identities", [{"measure": "sum", "value": 1.0}])
     evidence = Evidence([item("vit", accuracy(90)), item("identities", exact, data="")])
-    data, look = evidence.models("SYN-C")
+    data, models = evidence.query("SYN-C")
     assert data == "cifar10"
     assert readings.identity(models("identities"), "sum").values.tolist() == [1.0]
     assert not models.missing
@@ -29,12 +31,12 @@ def test_what_holds_without_images_is_seen_beside_any_images() -> None:
 def test_what_holds_without_images_does_not_say_how_large_a_study_is() -> None:
     exact = item("identities", result("identities", [{"measure": "sum", "value": 1.0}]), data="")
     for task in ("", "SYN-B"):
-        data, look = Evidence([exact, item("vit", accuracy(90), data="SYN-B")]).models(task)
+        data, models = Evidence([exact, item("vit", accuracy(90), data="SYN-B")]).query(task)
         assert (data, models.scale) == ("SYN-B", "sanity")
 
 
-def trainings(*items: EvidenceItem, model: str = "vit", models: Query | None = None) -> Trainings:
-    return (look or Evidence(items).models()[1])(model)
+def trainings(*items: EvidenceItem, model: str = "vit") -> Trainings:
+    return Evidence(items).query()[1](model)
 
 
 @pytest.mark.parametrize(
@@ -50,10 +52,10 @@ def trainings(*items: EvidenceItem, model: str = "vit", models: Query | None = N
     ],
 )
 def test_which_images_are_looked_at(data: list[str], task: str, wanted: tuple[str, str]) -> None:
-    models = ("vit", "resnet", "mixer")
-    name, look = Evidence(
-        [item(model, accuracy(90), data=each) for model, each in zip(models, data, strict=False)]
-    ).models(task)
+    names = ("vit", "resnet", "mixer")
+    name, models = Evidence(
+        [item(model, accuracy(90), data=each) for model, each in zip(names, data, strict=False)]
+    ).query(task)
     assert (name, models.scale) == wanted
     assert all(each.facts["data"] == name for each in models.items)
 
@@ -62,7 +64,7 @@ def test_many_classes_have_thresholds_of_their_own() -> None:
     def threshold(classes: int, data: str = "images") -> float:
         return (
             Evidence([item("vit", accuracy(50, classes=classes), data=data)])
-            .models()[1]
+            .query()[1]
             .at(5.0, ten=2.0)
         )
 
@@ -77,7 +79,7 @@ def test_a_model_is_found_by_all_that_is_said_of_it_and_nothing_else() -> None:
         item("vit", accuracy(70), pool="gap"),
         item("vit", accuracy(60), pool="gap", moment="warmup"),
     ]
-    _, look = Evidence(items).models()
+    _, models = Evidence(items).query()
     assert readings.accuracy(models("vit")).values.tolist() == [90.0, 80.0]
     assert readings.accuracy(models("vit", seed=1)).values.tolist() == [80.0]
     assert readings.accuracy(models("vit", pool="gap", moment=None)).values.tolist() == [70.0]
@@ -87,19 +89,19 @@ def test_a_model_is_found_by_all_that_is_said_of_it_and_nothing_else() -> None:
 
 def test_other_data_are_seen_only_where_they_are_named() -> None:
     items = [item("vit", accuracy(90)), item("vit", accuracy(60), data="SYN-E")]
-    _, look = Evidence(items).models()
+    _, models = Evidence(items).query()
     assert readings.accuracy(models("vit")).values.tolist() == [90.0]
     assert readings.accuracy(models("vit", data="SYN-E")).values.tolist() == [60.0]
 
 
 def test_an_unknown_word_is_refused_with_the_nearest() -> None:
-    look = Query()
+    models = Query()
     with pytest.raises(UnknownName, match=r"resnet.*Did you mean resnet") as found:
         models("resnetz")
     assert found.value.nearest[0] == "resnet"
     with pytest.raises(UnknownName, match=r"fact 'fractoin'\. Did you mean fraction"):
         models("vit", fractoin=0.1)
-    assert not models.asked
+    assert not models.needs
 
 
 def test_facts_are_told_in_one_order_and_compared_whatever_is_left_open() -> None:
@@ -147,16 +149,17 @@ def test_two_questions_may_be_asked_on_different_images() -> None:
 
 def test_a_result_of_several_models_is_read_for_the_one_that_was_asked_for() -> None:
     rows = [
-        {"model": model, "measure": "NEP", "value": value}
-        for model, value in (("a", 0.1), ("b", 0.2))
+        {"model": model, "measure": "eigenvalue", "batch": batch, "value": value}
+        for model, values in (("a", (1.0, -1.0)), ("b", (1.0, 1.0)))
+        for batch, value in enumerate(values)
     ]
     both = result("hessian", rows)
     items = [
         EvidenceItem({"model": model, "data": "cifar10", "seed": 0}, {"hessian": both}, name)
         for model, name in (("vit", "a"), ("resnet", "b"))
     ]
-    assert readings.nep(trainings(*items)).values.tolist() == [0.1]
-    assert readings.nep(trainings(*items, model="resnet")).values.tolist() == [0.2]
+    assert readings.nep(trainings(*items)).values.tolist() == [0.5]
+    assert readings.nep(trainings(*items, model="resnet")).values.tolist() == [0.0]
 
 
 def measured() -> Result:
@@ -184,7 +187,8 @@ def test_rows_are_chosen_by_their_entries() -> None:
     assert several(vit, kind="mlp", unit="c").values.tolist() == [[3.0]]
     only = single(vit, unit="b")
     assert only.seeds[0].shape == (1 + REPLICATES,)
-    np.testing.assert_allclose(only.interval(), (2.0, 1.0, 3.0), atol=0.25)
+    found = estimate(only)
+    np.testing.assert_allclose((found.value, found.low, found.high), (2.0, 1.0, 3.0), atol=0.25)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +199,7 @@ def test_rows_are_chosen_by_their_entries() -> None:
     ],
 )
 def test_a_result_without_what_is_read_is_noted_and_not_missing(kind: str, says: str) -> None:
-    _, look = Evidence([item("vit", measured())]).models()
+    _, models = Evidence([item("vit", measured())]).query()
 
     assert not (several if kind == "conv" else single)(models("vit"), kind=kind).known
     assert not models.missing
@@ -220,8 +224,66 @@ def test_two_models_on_the_same_images_stay_paired() -> None:
         for name, mean in (("vit", 0.9), ("resnet", 0.8))
     }
     items = [item(name, accuracy(100 * kept[name][0], replicates=kept)) for name in kept]
-    _, look = Evidence(items).models()
+    _, models = Evidence(items).query()
     gap = readings.accuracy(models("vit")) - readings.accuracy(models("resnet"))
-    np.testing.assert_allclose(gap.interval(), (10.0, 10.0, 10.0))
-    _, low, high = readings.accuracy(models("vit")).interval()
-    np.testing.assert_allclose((low, high), 90 + 100 * np.quantile(noise[1:], [0.025, 0.975]))
+    apart = estimate(gap)
+    np.testing.assert_allclose((apart.value, apart.low, apart.high), 10.0)
+    alone = estimate(readings.accuracy(models("vit")))
+    np.testing.assert_allclose(
+        (alone.high - alone.low) / 2, 100 * NORMAL_95 * noise[1:].std(), rtol=0.02
+    )
+
+
+def test_untrained_networks_are_asked_for_in_place_of_trained_ones() -> None:
+    items = [
+        item("vit", accuracy(90)),
+        item("vit", accuracy(10), moment="start"),
+        item("vit", accuracy(50), moment="warmup"),
+        item("identities", result("identities", [{"measure": "sum", "value": 1.0}]), data=""),
+    ]
+    _, models = Evidence(items).query(untrained=True)
+    assert readings.accuracy(models("vit")).values.tolist() == [10.0]
+    assert readings.accuracy(models("vit", moment=None)).values.tolist() == [10.0]
+    assert readings.accuracy(models("vit", moment="warmup")).values.tolist() == [50.0]
+    assert readings.identity(models("identities"), "sum").values.tolist() == [1.0]
+
+
+def test_numbers_of_the_paper_are_for_its_own_kind_of_data() -> None:
+    reported = [Query(scale=scale).reported(16.2) for scale in get_args(Scale)]
+    assert dict(zip(get_args(Scale), reported, strict=True)) == {
+        "sanity": None,
+        "ten": None,
+        "hundred": 16.2,
+    }
+
+
+def test_what_does_not_apply_to_a_model_is_noted_with_the_reason() -> None:
+    why = "a Mixer has no attention"
+    mixer = replace(item("mixer", accuracy(90)), left_out={"variance": why})
+    _, models = Evidence([mixer]).query()
+    assert not readings.variances(models("mixer")).known
+    assert (models.notes, models.missing) == ([why], [])
+
+
+def test_accuracies_that_leave_no_room_are_saturated() -> None:
+    for percents, wanted in (((99.0, 100.0), True), ((98.9, 100.0), False)):
+        items = [item("vit", accuracy(p), seed=seed) for seed, p in enumerate(percents)]
+        assert readings.accuracy(trainings(*items)).saturated is wanted
+
+
+def test_a_number_is_read_once_from_each_item() -> None:
+    """Or judging a study would take as long as it has claims."""
+    read: list[tuple[int, str]] = []
+
+    @reads("variance")
+    def counted(rows: Rows, unit: str, *, more: str = "") -> object:
+        read.append((rows.item.seed, unit + more))
+        return rows.where(unit=unit).one()
+
+    evidence = Evidence([item("vit", measured(), seed=seed) for seed in (0, 1)])
+    for models in (evidence.query()[1], Query(evidence.items)):
+        for _ in range(2):
+            assert counted(models("vit"), "a").values.tolist() == [1.0, 1.0]
+            assert counted(models("vit"), "b").values.tolist() == [2.0, 2.0]
+            assert counted(models("vit"), "b", more="!").values.tolist() == [2.0, 2.0]
+    assert sorted(read) == [(seed, unit) for seed in (0, 1) for unit in ("a", "b", "b!")]

@@ -1,4 +1,4 @@
-"""Numbers with their doubt, against closed forms and scipy."""
+"""Numbers with their replicates, against closed forms and scipy."""
 
 from __future__ import annotations
 
@@ -11,60 +11,59 @@ from vitreous.claims.quantity import (
     REPLICATES,
     Quantity,
     correlation,
+    geometric_mean,
     replicates_from_interval,
     side_by_side,
     spearman,
 )
+from vitreous.claims.statistics import estimate
 
 generator = np.random.default_rng(0)
 
 
 def normal(name: str, mean: float, deviation: float, seed: int = 0) -> Quantity:
-    return Quantity.drawn(
-        seed, name, mean, mean - NORMAL_95 * deviation, mean + NORMAL_95 * deviation
-    )
+    reach = NORMAL_95 * deviation
+    return Quantity({seed: replicates_from_interval(name, mean, mean - reach, mean + reach)})
 
 
 def seeds(*values: float) -> Quantity:
-    """One training each, without doubt."""
+    """One training each, without uncertainty."""
     return Quantity({seed: Quantity.exactly(value).seeds[0] for seed, value in enumerate(values)})
 
 
-def half_width(measure: Quantity) -> float:
-    _, low, high = measure.interval()
-    return (high - low) / 2
+def half_width(quantity: Quantity) -> float:
+    found = estimate(quantity)
+    return (found.high - found.low) / 2
 
 
 def test_a_difference_of_two_normals_has_the_root_of_both_variances() -> None:
     found = [(normal(f"a{i}", 3.0, 0.3) - normal(f"b{i}", 1.0, 0.4)) for i in range(40)]
-    assert {each.interval()[0] for each in found} == {2.0}
+    assert {each.values[0] for each in found} == {2.0}
     assert np.mean([half_width(each) for each in found]) == pytest.approx(NORMAL_95 * 0.5, rel=0.05)
 
 
 def test_an_interval_has_a_side_of_its_own_below_and_above() -> None:
-    ends = np.mean([Quantity.drawn(0, str(i), 5.0, 4.0, 9.0).interval()[1:] for i in range(40)], 0)
+    rows = replicates_from_interval("a", np.full(40, 5.0), np.full(40, 4.0), np.full(40, 9.0))
+    ends = np.quantile(rows[1:], [0.025, 0.975])
     assert ends == pytest.approx([4.0, 9.0], abs=0.2)
 
 
 def test_what_is_paired_is_narrower_than_what_is_not() -> None:
-    """Two models that are right on the same 700 of 1000 images, but for 20 more that only one of them has right."""
+    """Two models are right on the same 700 of 1000 images, and one of them on 20 more."""
     right = np.arange(1000) < np.array([[700], [720]])
     times = np.concatenate([np.ones((1, 1000)), generator.poisson(1.0, (REPLICATES, 1000))])
     one, other = ((times @ each) / times.sum(1) for each in right)
     paired = Quantity({0: other}) - Quantity({0: one})
     means = right.mean(1)
-    doubts = np.sqrt(means * (1 - means) / 1000)
-    drawn = [
-        normal(str(i), mean, doubt)
-        for i, (mean, doubt) in enumerate(zip(means, doubts, strict=True))
-    ]
-    unpaired = drawn[1] - drawn[0]
-    assert paired.interval()[0] == pytest.approx(unpaired.interval()[0]) == pytest.approx(0.02)
+    errors = np.sqrt(means * (1 - means) / 1000)
+    one_alone, other_alone = map(normal, "ab", means.tolist(), errors.tolist())
+    unpaired = other_alone - one_alone
+    assert paired.values[0] == pytest.approx(unpaired.values[0]) == pytest.approx(0.02)
     assert half_width(paired) == pytest.approx(NORMAL_95 * np.sqrt(0.02 * 0.98 / 1000), rel=0.2)
-    assert half_width(unpaired) == pytest.approx(NORMAL_95 * np.hypot(*doubts), rel=0.2)
+    assert half_width(unpaired) == pytest.approx(NORMAL_95 * np.hypot(*errors), rel=0.2)
 
 
-def test_readings_are_the_same_for_the_same_name_and_the_first_is_as_measured() -> None:
+def test_replicates_are_the_same_for_the_same_name_and_the_first_is_as_measured() -> None:
     once, again, other = (
         replicates_from_interval(name, [1.0, 2.0], 0.0, 3.0) for name in ("a", "a", "b")
     )
@@ -74,36 +73,18 @@ def test_readings_are_the_same_for_the_same_name_and_the_first_is_as_measured() 
     assert (once[1:] != other[1:]).all()
 
 
-def test_an_end_that_is_not_known_adds_no_doubt() -> None:
+def test_an_end_that_is_not_known_adds_no_uncertainty() -> None:
     assert (replicates_from_interval("a", 1.0, np.nan, np.nan) == 1.0).all()
 
 
-def test_seeds_are_drawn_anew() -> None:
-    """The mean of three draws from 0, 3 and 6 is 0 with probability 1/27, which is more than 2.5 %."""
-    assert seeds(0.0, 3.0, 6.0).interval() == (3.0, 0.0, 6.0)
-    assert seeds(3.0).interval() == (3.0, 3.0, 3.0)
-    assert seeds(0.0, 3.0, 6.0).values.tolist() == [0.0, 3.0, 6.0]
-
-
-def test_doubt_about_images_is_shared_by_trainings_and_shrinks_with_their_number() -> None:
-    """Three trainings with deviation 1 each and no difference between them have 1/√3, and what drawing them anew adds:
-    a training is drawn twice or thrice now and then, so the mean square of its share is 5/9 and not 1/3."""
-    found = [
-        Quantity({s: normal(f"{i}/{s}", 0.0, 1.0).seeds[0] for s in range(3)}) for i in range(40)
-    ]
-    assert np.mean([half_width(each) for each in found]) == pytest.approx(
-        NORMAL_95 * np.sqrt(5 / 9), rel=0.06
-    )
-
-
-def test_a_number_less_a_measure_keeps_every_training() -> None:
+def test_a_number_minus_a_quantity_keeps_every_training() -> None:
     accuracy = seeds(70.0, 71.0, 72.0)
     assert (100 - accuracy).values.tolist() == [30.0, 29.0, 28.0]
     assert (100 - accuracy).seeds.keys() == accuracy.seeds.keys()
     assert (100 - Quantity({})).known is False
 
 
-def test_arithmetic_is_done_reading_by_reading() -> None:
+def test_arithmetic_is_done_replicate_by_replicate() -> None:
     one, other = normal("a", 4.0, 1.0), normal("b", 2.0, 1.0)
     a, b = one.seeds[0], other.seeds[0]
     for found, wanted in (
@@ -133,21 +114,62 @@ def test_numbers_side_by_side() -> None:
         (row > 2).mean(),
         (row - row[0]).maximum(),
     )
-    assert [each.interval()[0] for each in found] == [1.0, 8.0, 4.0, 1.0, 2 / 3, 5.0]
+    assert [each.values[0] for each in found] == [1.0, 8.0, 4.0, 1.0, 2 / 3, 5.0]
     assert (row[1:] - row[:-1]).values.tolist() == [[-2.0, 7.0]]
     assert row.map(lambda each: each.sum()).values.tolist() == [12.0]
-    with pytest.raises(ValueError, match=r"\(3,\)"):
-        row.interval()
+    assert geometric_mean(row).values[0] == pytest.approx(24 ** (1 / 3))
+    with pytest.raises(ValueError, match="of one number"):
+        estimate(row)
 
 
-def test_only_what_is_made_of_full_ones_is_full() -> None:
-    full, other = Quantity({0: np.full(1 + REPLICATES, 100.0)}, full=True), Quantity.exactly(50.0)
-    assert (full - full).full
-    assert (100 - full).full
-    assert (side_by_side([full, full]).mean() / 2).full
-    assert spearman([1, 2], side_by_side([full, full])).full
-    assert not (full - other).full
-    assert not side_by_side([full, other]).minimum().full
+def test_only_what_is_made_of_saturated_ones_is_saturated() -> None:
+    full = Quantity({0: np.full(1 + REPLICATES, 100.0)}, saturated=True)
+    other = Quantity.exactly(50.0)
+    assert (full - full).saturated
+    assert (100 - full).saturated
+    assert (side_by_side([full, full]).mean() / 2).saturated
+    assert spearman([1, 2], side_by_side([full, full])).saturated
+    assert not (full - other).saturated
+    assert not side_by_side([full, other]).minimum().saturated
+
+
+def test_a_share_has_the_sampling_variance_of_few_units_and_bounds() -> None:
+    """Twelve of twelve, with one of each added: 13 of 14."""
+    units = Quantity.exactly(np.arange(12.0))
+    share = (units >= 0).mean()
+    assert (share.values.tolist(), share.bounds) == ([1.0], (0.0, 1.0))
+    assert share.sampling[0] == pytest.approx(13 / 14 * 1 / 14 / 12)
+    assert estimate(share).high == 1.0
+    assert estimate(share).low < 0.95
+    assert units.mean().sampling == {}
+    assert (units > 3)[2:6].mean().sampling == {}  # a part of it is a row of numbers again
+
+
+def test_sampling_variance_follows_the_arithmetic() -> None:
+    share = (Quantity.exactly(np.arange(12.0)) >= 6).mean()
+    variance = share.sampling[0]
+    assert (100 * share).sampling[0] == pytest.approx(1e4 * variance)
+    assert (share / 2).sampling[0] == pytest.approx(variance / 4)
+    assert (share - 0.5).sampling[0] == (1 - share).sampling[0] == variance
+    assert (share - share).sampling[0] == (share + share).sampling[0] == 2 * variance
+    assert (share - seeds(0.5)).sampling[0] == variance
+
+
+def test_a_rank_correlation_has_the_sampling_variance_of_few_settings() -> None:
+    found = spearman(range(5), Quantity.exactly(np.arange(5.0)))
+    assert (found.values.tolist(), found.bounds) == ([pytest.approx(1.0)], (-1.0, 1.0))
+    assert found.sampling[0] == pytest.approx((1 - 0.8**2) ** 2 / 4)
+
+
+def test_a_rank_correlation_of_rows_without_a_seed_in_common() -> None:
+    one, other = (Quantity.exactly(np.arange(5.0), seed=seed) for seed in (0, 7))
+    assert spearman(one, other).values.tolist() == [pytest.approx(1.0)]
+
+
+def test_nothing_of_a_row_is_not_a_number() -> None:
+    empty = Quantity.exactly(np.arange(3.0))[3:]
+    for found in (empty.mean(), empty.minimum(), empty.maximum()):
+        assert np.isnan(found.values).all()
 
 
 def test_what_is_not_known_stays_unknown() -> None:
@@ -179,14 +201,14 @@ def test_correlation_is_that_of_numpy_and_not_a_number_of_a_constant() -> None:
     np.testing.assert_allclose(
         found, [np.corrcoef(a, b)[0, 1] for a, b in zip(one, other, strict=True)]
     )
-    assert np.isnan(spearman([1, 2, 3], Quantity.exactly([4.0, 4.0, 4.0])).interval()[0])
+    assert np.isnan(spearman([1, 2, 3], Quantity.exactly([4.0, 4.0, 4.0])).values[0])
 
 
 def test_a_ratio_to_nothing_warns_of_nothing() -> None:
-    value, low, high = (seeds(1.0) / seeds(0.0)).interval()
-    assert value == np.inf
-    assert np.isnan([low, high]).all()
-    value, low, high = (
-        normal("a", 1.0, 0.1) / Quantity({0: np.r_[2.0, 0.0, np.full(REPLICATES - 1, 2.0)]})
-    ).interval()
-    assert (value, low > 0.3, high < 0.7) == (0.5, True, True)
+    infinite = seeds(1.0) / seeds(0.0)
+    assert infinite.values.tolist() == [np.inf]
+    assert np.isnan(estimate(infinite).value)
+    divisor = Quantity({0: np.r_[2.0, 0.0, np.full(REPLICATES - 1, 2.0)]})
+    found = estimate(normal("a", 1.0, 0.1) / divisor)
+    assert found.value == 0.5
+    assert 0.3 < found.low < found.high < 0.7

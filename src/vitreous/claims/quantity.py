@@ -229,7 +229,7 @@ def spearman(one: Quantity | Sequence[float], other: Quantity) -> Quantity:
         one = Quantity(dict.fromkeys(other.seeds, settings), other.saturated)
     found = correlation(one._apply(rank), other._apply(rank))
     variances = {
-        seed: _rank_variance(found.seeds[seed][0], other.seeds[seed]) for seed in found.seeds
+        seed: _rank_variance(found.seeds[seed][0], one.seeds[seed]) for seed in found.seeds
     }
     return Quantity(found.seeds, found.saturated, variances, bounds=(-1.0, 1.0))
 
