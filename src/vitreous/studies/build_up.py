@@ -22,6 +22,7 @@ from vitreous.claims.facts import check_facts
 from vitreous.claims.loading import load_item
 from vitreous.claims.quantity import Quantity
 from vitreous.claims.readings import accuracy
+from vitreous.claims.statistics import estimate
 from vitreous.errors import VitreousError
 from vitreous.models.alternet import build_up
 from vitreous.results import Column, Result, View
@@ -138,7 +139,7 @@ class BuildUp:
         scores: dict[Placement, float] = {}
         found = search(self.lengths, scores)
         while found.next is not None and (score := self.accuracy(found.next, "held_out")).known:
-            scores[found.next] = score.interval()[0]
+            scores[found.next] = estimate(score).value
             found = search(self.lengths, scores)
         return found
 
@@ -183,15 +184,14 @@ class BuildUp:
             for where in WHERE:
                 own = self.accuracy(tried.placement, where)
                 gain = own - self.accuracy(tried.against, where) if tried.against else Quantity({})
-                gains = gain.interval() if gain.known else (float("nan"),) * 3
                 so = "kept" if tried.kept else "undone"
                 row = (
                     number,
                     written(tried.placement),
                     so,
                     WORDS[where],
-                    *gains,
-                    *own.interval(),
+                    *_interval(gain),
+                    *_interval(own),
                     len(own.seeds),
                 )
                 rows.append(row)
@@ -247,6 +247,12 @@ PICTURE = View(
     how_to_read="From left to right every network that was tried, each with one attention block more than the last one "
     "that was kept. The images held out of training decide; the test images have no say.",
 )  # fmt: skip
+
+
+def _interval(quantity: Quantity) -> tuple[float, float, float]:
+    """Value, low and high; NaN where nothing was measured."""
+    found = estimate(quantity)
+    return found.value, found.low, found.high
 
 
 def written(placement: Placement) -> str:
