@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from vitreous.claims.book import Paper
 from vitreous.claims.conflicts import concerning
@@ -34,7 +35,7 @@ SIGNS: dict[Outcome, str] = {
     "reproduced": "✓",
     "weaker": "◐",
     "mixed": "±",
-    "no effect": "0",
+    "no effect": "○",
     "opposite": "✗",
     "holds untrained": "◇",
     "undecided": "?",
@@ -189,7 +190,9 @@ def _who(judgement: Judgement) -> list[str]:
         facts = {name: value for name, value in item.facts.items() if name not in left_out}
         names = roles.setdefault(describe_facts(facts), [])
         name = item.name.partition("@")[0]
-        names += [name] if name and name not in names else []
+        own = {name: value for name, value in item.facts.items() if name not in ("seed", "data")}
+        if name and name not in names and name != describe_facts(own):  # studies name by facts
+            names.append(name)
     known = [
         f"<b>{escape(role)}</b>" + _named(role, names)
         for role, names in roles.items()
@@ -276,7 +279,7 @@ def _verdict(verdict: Verdict) -> list[str]:
         f"{_tags(verdict)}</p>",
         f"<h4>{escape(claim.sentence)}</h4>",
     ]
-    if main is not None:
+    if main is not None and isfinite(main.measured.value):
         words = drawing.in_words(main, "<b>{}</b>")
         html += [drawing.picture(main), f'<p class="told">{words}</p>']
     html += [f'<p class="told warned">{escape(note)}</p>' for note in verdict.notes]
