@@ -132,11 +132,12 @@ def parse_ids(text: str) -> list[str]:
 
 
 def judge_inspection(inspection: Inspection, roles: Mapping[str, str]) -> Judgement | None:
-    """Judge all claims on an inspection; None if none of them could be judged."""
+    """Judge all claims on an inspection; None if it has the main effect of none of them."""
     evidence = evidence_of(inspection, roles)
     verdicts = judge(evidence, claims.every_claim())
     judgement = Judgement(verdicts, evidence.items, inspected=True)
-    return judgement if judgement.measured else None
+    shown = any(v.main is not None and isfinite(v.main.measured.value) for v in verdicts)
+    return judgement if shown else None
 
 
 def print_verdicts(
