@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from vitreous import claims
 from vitreous.claims.book import Claim, find_claim
-from vitreous.claims.verdicts import judge
 from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Scale
+from vitreous.claims.verdicts import judge
 from vitreous.measure.inspection import versions
 from vitreous.models import convit, mixers, positions
 from vitreous.results import Result
@@ -91,7 +91,7 @@ def test_it_is_a_result_like_others(result: Result, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("scale", ["ten", "sanity"])
-def test_claims_that_need_nothing_else_are_supported(result: Result, scale: Scale) -> None:
+def test_claims_that_need_nothing_else_are_identities(result: Result, scale: Scale) -> None:
     about = needing_nothing_else(scale)
     assert {claim.id for claim in about} >= {
         claim.id for claim in EVERY if claim.study == "identities"
@@ -99,7 +99,7 @@ def test_claims_that_need_nothing_else_are_supported(result: Result, scale: Scal
     verdicts = judge(Evidence(exhibits(result, scale)), about)
     assert {verdict.scale for verdict in verdicts} == {scale}
     assert {verdict.claim.id: verdict.outcome for verdict in verdicts} == {
-        each.id: "supported" for each in about
+        each.id: "identity" for each in about
     }
 
 
@@ -386,7 +386,7 @@ BROKEN: list[tuple[str, str, Break]] = [
 
 
 @pytest.mark.parametrize(("name", "id", "change"), BROKEN, ids=[name for name, *_ in BROKEN])
-def test_what_is_broken_is_refuted(
+def test_what_is_broken_is_noticed(
     name: str, id: str, change: Break, result: Result, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     change(monkeypatch)
@@ -395,11 +395,11 @@ def test_what_is_broken_is_refuted(
     monkeypatch.undo()
     changed = Result(result.name, table, result.columns, about=result.about)
     (verdict,) = judge(Evidence(exhibits(changed, "sanity")), [find_claim(EVERY, id)])
-    assert verdict.outcome == "refuted"
+    assert verdict.outcome == "opposite"
 
 
 def test_what_is_not_broken_here() -> None:
-    """What a claim only notes cannot refute it; every other property has been broken."""
+    """What a claim only notes cannot fail; every other property has been broken."""
     assert set(MEASURES) - {name for name, *_ in BROKEN} == {
         "gpsa_parameters",
         "patch_attention_operations",

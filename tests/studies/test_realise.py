@@ -18,7 +18,6 @@ from vitreous.claims.facts import (
     NETWORK,
     Facts,
     title_of,
-    told,
     weight_facts,
 )
 from vitreous.config import Augment, Recipe
@@ -170,8 +169,9 @@ def test_a_fact_changes_what_it_says_and_nothing_else(
 def test_every_fact_is_known_here() -> None:
     """As a cause of weights or as a matter of looking, and with a name for titles."""
     caused = {*ANY_NETWORK, *(fact for facts in NETWORK.values() for fact in facts)}
-    assert caused | {"moment", "measured", "beside", "resolution", "embedding"} == set(FACTS)
-    assert set(FACT_TITLES) == set(FACTS)
+    measuring = {"moment", "measured", "beside", "resolution", "embedding"}
+    assert caused | measuring | {"source"} == set(FACTS), "no study trains on two sets of images"
+    assert set(FACT_TITLES) | {"source"} == set(FACTS)
 
 
 def test_values_that_facts_become() -> None:

@@ -125,6 +125,8 @@ class Effect:
         with."""
         if self.paper is None or self.direction == "within" or not self.distance(self.paper) > 0:
             return None
+        if not isfinite(self.measured.value):
+            return None
         return self.distance(self.measured.value) / self.distance(self.paper)
 
     @property

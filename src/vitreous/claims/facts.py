@@ -159,14 +159,33 @@ BUILDS = {
 """Families of `vitreous.build`, and what claims call them."""
 
 
+PLAIN_OPTIONS: Mapping[str, Any] = {
+    "pos": "1d",
+    "inject": "stem",
+    "mixer": "attention",
+    "skipless": [],
+    "smooth": None,
+    "kind": "gpsa",
+    "gate": "trained",
+    "conv_init": True,
+}
+"""Options that turn a network into another than its family's, and their values where they do not."""
+
+
 def role_of_build(build: Mapping[str, Any]) -> str:
-    """What a network made by `vitreous.build` is, from its recorded options; "" if that is not
-    known."""
+    """What a network made by `vitreous.build` is, from its recorded options; "" if that is not known.
+
+    A variant has no role of its own accord: a ViT without positions is not the papers' ViT.
+    """
     family = str(build.get("name", "")).partition("_")[0].partition("/")[0]
     role = BUILDS.get(family, "")
-    if role == "vit" and build.get("pool") not in (None, "class"):
-        return "vit pool=gap"
-    return role
+    if any(build.get(option, plain) != plain for option, plain in PLAIN_OPTIONS.items()):
+        return ""
+    if role == "resnet" and any(build.get("msa") or ()):  # it has attention
+        return ""
+    if role != "vit":
+        return role
+    return {None: "vit", "class": "vit", "gap": "vit pool=gap"}.get(build.get("pool"), "")
 
 
 CHECKPOINTS = {"start": "initial", "warmup": "warmup", "33": "33", "66": "66", None: "final"}

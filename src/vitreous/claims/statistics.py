@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, log, nan, sqrt
+from math import exp, isfinite, isnan, log, nan, sqrt
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,12 @@ class Interval95:
     freedom: float = 1.0
     seeds: int = 0
     ratio: bool = False
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Low and high; the value itself where there is no interval."""
+        low = self.value if isnan(self.low) else self.low
+        return low, self.value if isnan(self.high) else self.high
 
     def p_value(self, null: float) -> float:
         """Two-sided, against `null`."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from math import isfinite
 from pathlib import Path
@@ -22,7 +22,7 @@ from vitreous.claims.book import find_claim
 from vitreous.claims.effects import Effect
 from vitreous.claims.facts import parse_roles
 from vitreous.claims.loading import evidence_of, load_evidence
-from vitreous.claims.verdicts import OUTCOMES, Verdict, judge, summarise
+from vitreous.claims.verdicts import ENOUGH_SEEDS, OUTCOMES, Verdict, judge, summarise
 from vitreous.commands.claim_tables import need_text, short_number
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
@@ -43,6 +43,10 @@ COLOURS = {
     "not testable here": "bright_black",
     "identity": "green",
 }
+ONCE = "¹"
+"""Marks effects of fewer trainings than a verdict should rest on."""
+EFFECT_WIDTH, SHARE_WIDTH = 24, 13
+"""Columns of most effects and shares of the paper's, so that groups are aligned."""
 DECIDED = tuple(each for each in OUTCOMES if each not in ("undecided", "not testable here"))
 
 
@@ -129,11 +133,12 @@ def parse_ids(text: str) -> list[str]:
 
 
 def judge_inspection(inspection: Inspection, roles: Mapping[str, str]) -> Judgement | None:
-    """Judge all claims on an inspection; None if none of them could be judged."""
+    """Judge all claims on an inspection; None if it has the main effect of none of them."""
     evidence = evidence_of(inspection, roles)
     verdicts = judge(evidence, claims.every_claim())
     judgement = Judgement(verdicts, evidence.items, inspected=True)
-    return judgement if judgement.measured else None
+    shown = any(v.main is not None and isfinite(v.main.measured.value) for v in verdicts)
+    return judgement if shown else None
 
 
 def print_verdicts(
@@ -153,18 +158,18 @@ def print_verdicts(
     console = console or Console()
     console.print(summarise(verdicts), highlight=False, markup=False)
     console.print()
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for ratio in (None, 1, None, None):
-        table.add_column(ratio=ratio, no_wrap=ratio is None)
-    for outcome in OUTCOMES if everything else DECIDED:
-        group = [v for v in verdicts if v.outcome == outcome and (everything or v.measured)]
-        if not group:
-            continue
-        heading = f"{SIGNS[outcome]} {outcome} ({len(group)})"
-        table.add_row(Text(heading, f"bold {COLOURS[outcome]}"), "", "", "")
-        for verdict in group:
-            table.add_row(*_cells(verdict, everything))
-    console.print(table)
+    listed = [v for v in verdicts if everything or (v.measured and v.outcome in DECIDED)]
+    rows = {verdict.claim.id: _cells(verdict, everything) for verdict in listed}
+    for outcome in OUTCOMES:
+        group = [rows[v.claim.id] for v in listed if v.outcome == outcome]
+        if group:
+            heading = f"{SIGNS[outcome]} {outcome} ({len(group)})"
+            console.print(Text(heading, f"bold {COLOURS[outcome]}"))
+            console.print(_group_table(group))
+    if any(verdict.seen_once for verdict in listed):
+        console.print(
+            f"\n{ONCE} seen once: fewer than {ENOUGH_SEEDS} trainings", style="dim", highlight=False
+        )
     hidden = sum(v.outcome not in DECIDED or not v.measured for v in verdicts)
     if hidden and not everything:
         console.print(
@@ -174,22 +179,37 @@ def print_verdicts(
         )
 
 
-def _cells(verdict: Verdict, everything: bool) -> Iterable[Text]:
-    """Yield the cells of a claim's row: id, sentence, effect, how much of the paper's."""
+def _group_table(rows: Sequence[Sequence[Text]]) -> Table:
+    """Return the rows of one outcome, without its heading: the id column is as wide as an id."""
+    table = Table(box=None, show_header=False, pad_edge=False, expand=True)
+    table.add_column(no_wrap=True)
+    table.add_column(ratio=1)
+    table.add_column(no_wrap=True, min_width=EFFECT_WIDTH)
+    table.add_column(no_wrap=True, min_width=SHARE_WIDTH)
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _cells(verdict: Verdict, everything: bool) -> list[Text]:
+    """Return the cells of a claim's row: id, sentence, effect, how much of the paper's."""
     main, claim = verdict.main, verdict.claim
     sentence = Text(claim.sentence, no_wrap=not everything, overflow="ellipsis")
     if everything:
         sentence.append(_details(verdict), "dim")
-    yield Text(f"  {claim.id}", "cyan")
-    yield sentence
     effect = share = ""
     if main is not None and isfinite(main.measured.value):
-        ends = f"[{short_number(main.measured.low)}, {short_number(main.measured.high)}]"
-        effect = f"{short_number(main.measured.value)} {ends}"
+        effect = _interval_text(main) + ONCE * verdict.seen_once
         if main.share_of_paper is not None:
-            share = f"{main.share_of_paper:.0%} of the paper's"
-    yield Text(effect)
-    yield Text(" · ".join(filter(None, [share, "seen once" if verdict.seen_once else ""])), "dim")
+            share = f"{main.share_of_paper:.0%} of paper"
+    return [Text(f"  {claim.id}", "cyan"), sentence, Text(effect), Text(share, "dim")]
+
+
+def _interval_text(effect: Effect) -> str:
+    """Return `4.2 [3.1, 5.4]`; an exact number has no interval."""
+    found = effect.measured
+    value, low, high = map(short_number, (found.value, found.low, found.high))
+    return value if found.low == found.high else f"{value} [{low}, {high}]"
 
 
 def _details(verdict: Verdict) -> str:

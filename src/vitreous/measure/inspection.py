@@ -22,7 +22,6 @@ from vitreous.results.files import (
     remove_old_data,
 )
 from vitreous.specimen.anatomy import Anatomy
-from vitreous.specimen.specimen import Specimen
 from vitreous.storage.atomic_files import (
     Damaged,
     explain_write_errors,
@@ -35,6 +34,7 @@ from vitreous.storage.locks import hold_lock
 if TYPE_CHECKING:
     from vitreous.measure.probe import Setting
     from vitreous.measure.subject import Subject
+    from vitreous.specimen.specimen import Specimen
 
 
 class Inspection(Mapping[str, Result]):
@@ -155,10 +155,11 @@ def _names(home: Path) -> set[str]:
 
 
 def _recorded_build(specimen: Specimen) -> dict[str, Any] | None:
-    """Name and pooling of a network of ours, by which claims know what it is."""
+    """Name and options of a network of ours, by which claims know what it is."""
     if specimen.build is None or specimen.edits:
         return None
-    return {name: specimen.build[name] for name in ("name", "pool") if name in specimen.build}
+    options: dict[str, Any] = json.loads(json.dumps(dict(specimen.build)))  # as they are read back
+    return options
 
 
 def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict[str, Any]:

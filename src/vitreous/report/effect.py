@@ -59,7 +59,7 @@ def picture(effect: Effect) -> str:
     else:
         line = at(effect.threshold)
         start, end = (line, WIDTH - EDGE) if effect.sign > 0 else (EDGE, line)
-    low, high = at(effect.measured.low), at(effect.measured.high)
+    low, high = map(at, effect.measured.ends)
     outcome = (effect.outcome or "noted").replace(" ", "-")
     lines = [
         f'<svg class="effect outcome-{outcome}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '

@@ -1,8 +1,8 @@
 """The forest plot: the main effects of all claims on one scale, where 0 is no effect and 1 the
 paper's value.
 
-An effect whose paper has no number is shown relative to the size that matters; without either it is
-shown as an open mark at its own size, so that only its direction and interval can be read.
+An effect whose paper has no number is shown relative to the size that matters. Without either it is
+an open mark at 1 or −1: only its direction and the width of its interval can be read.
 """
 
 from __future__ import annotations
@@ -11,84 +11,117 @@ from collections.abc import Sequence
 from math import isfinite
 
 from vitreous.claims.effects import Effect
-from vitreous.claims.verdicts import OUTCOMES, Verdict
+from vitreous.claims.verdicts import OUTCOMES, Outcome, Verdict
 from vitreous.report.effect import in_words
 from vitreous.results.words import escape
 
-WIDTH, LEFT, RIGHT, ROW, TOP = 900, 92, 16, 17, 34
+WIDTH, LEFT, RIGHT, ROW, HEADING, TOP = 960, 84, 14, 17, 26, 30
 LEAST, MOST = -1.5, 2.5
 """Ends of the axis; what lies beyond is an arrow."""
+TICKS = (
+    (-1.0, "−1", "grid"),
+    (0.0, "no effect", "nothing"),
+    (0.5, "half", "grid"),
+    (1.0, "paper", "paper"),
+    (2.0, "2 ×", "grid"),
+)
 
 
 def forest(verdicts: Sequence[Verdict]) -> str:
     """An SVG with a row for each claim whose main effect was measured, grouped by verdict."""
-    shown = [
-        (verdict, verdict.main)
-        for outcome in OUTCOMES
-        for verdict in verdicts
-        if verdict.outcome == outcome
-        and outcome != "identity"
-        and verdict.main is not None
-        and isfinite(verdict.main.measured.value)
-        and verdict.main.direction != "within"
-    ]
-    if not shown:
+    rows: list[str] = []
+    y, count = float(TOP), 0
+    for outcome in OUTCOMES:
+        group = [
+            (verdict, effect)
+            for verdict in verdicts
+            if verdict.outcome == outcome and (effect := _shown_effect(verdict)) is not None
+        ]
+        if not group:
+            continue
+        rows.append(_heading(outcome, len(group), y))
+        y += HEADING
+        for verdict, effect in group:
+            rows.append(_row(verdict, effect, y + ROW / 2))
+            y += ROW
+        count += len(group)
+    if not rows:
         return ""
-    height = TOP + ROW * len(shown) + 10
-    lines = [
-        f'<svg class="forest" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="Main effects of {len(shown)} claims relative to the papers\' values">',
-    ]
-    for value, label in (
-        (-1.0, "−1"),
-        (0.0, "no effect"),
-        (0.5, "half"),
-        (1.0, "paper"),
-        (2.0, "2 ×"),
-    ):
+    height = y + 10
+    start = (
+        f'<svg class="forest" viewBox="0 0 {WIDTH} {height:g}" role="group" '
+        f'aria-label="Main effects of {count} claims relative to the papers\' values">'
+    )
+    return "".join([start, *_axis(height), *rows, "</svg>"])
+
+
+def _shown_effect(verdict: Verdict) -> Effect | None:
+    """The main effect, if it was measured and has a direction; identities have none."""
+    main = verdict.main
+    if main is None or verdict.outcome == "identity" or main.direction == "within":
+        return None
+    return main if isfinite(main.measured.value) else None
+
+
+def _axis(height: float) -> list[str]:
+    lines = []
+    for value, label, kind in TICKS:
         x = _x(value)
-        kind = {0.0: "nothing", 1.0: "paper"}.get(value, "grid")
-        lines.append(f'<path class="{kind}" d="M{x:.1f} {TOP - 8}V{height - 6}"/>')
+        lines.append(f'<path class="{kind}" d="M{x:.1f} {TOP - 8}V{height - 6:g}"/>')
         lines.append(f'<text x="{x:.1f}" y="{TOP - 14}" text-anchor="middle">{label}</text>')
-    for number, (verdict, effect) in enumerate(shown):
-        lines.append(_row(verdict, effect, TOP + ROW * number + ROW / 2))
-    return "".join([*lines, "</svg>"])
+    return lines
+
+
+def _heading(outcome: Outcome, count: int, y: float) -> str:
+    kind = outcome.replace(" ", "-")
+    text = f"{outcome} ({count})"
+    return f'<text class="group outcome-{kind}" x="4" y="{y + HEADING - 8:.1f}">{text}</text>'
 
 
 def _row(verdict: Verdict, effect: Effect, y: float) -> str:
     value, low, high = _relative(effect)
     outcome = verdict.outcome.replace(" ", "-")
-    known = effect.paper is not None or effect.matters is not None or effect.bound is not None
-    mark = "point" if known else "point open"
     title = f"{verdict.claim.id} {verdict.outcome}: {in_words(effect)}"
-    x = _x(value)
-    ends = (_x(min(low, high)), _x(max(low, high)))
-    arrow = ""
-    if not LEAST <= value <= MOST:
-        way = 5 if value > MOST else -5
-        arrow = f'<path class="{mark}" d="M{x:.1f} {y:.1f}l{-way} -4v8z"/>'
-    point = arrow or f'<circle class="{mark}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
     return (
         f'<a href="#{verdict.claim.id}" class="outcome-{outcome}"><title>{title}</title>'
         f'<rect class="hit" x="0" y="{y - ROW / 2:.1f}" width="{WIDTH}" height="{ROW}"/>'
-        f'<text class="id" x="4" y="{y + 4:.1f}">{escape(verdict.claim.id)}</text>'
-        f'<path class="interval" d="M{ends[0]:.1f} {y:.1f}H{ends[1]:.1f}"/>{point}</a>'
+        f'<text class="id" x="14" y="{y + 4:.1f}">{escape(verdict.claim.id)}</text>'
+        f'<path class="interval" d="{_interval(value, low, high, y)}"/>'
+        f"{_mark(value, y, is_open=_unit(effect) is None)}</a>"
     )
 
 
+def _interval(value: float, low: float, high: float, y: float) -> str:
+    """A line; an end beyond the axis has an arrow head, unless the value is there itself."""
+    path = f"M{_x(low):.1f} {y:.1f}H{_x(high):.1f}"
+    if low < LEAST <= value:
+        path += f"M{_x(low) + 5:.1f} {y - 4:.1f}l-5 4l5 4"
+    if high > MOST >= value:
+        path += f"M{_x(high) - 5:.1f} {y - 4:.1f}l5 4l-5 4"
+    return path
+
+
+def _mark(value: float, y: float, *, is_open: bool) -> str:
+    """A dot; a triangle at the edge for a value beyond the axis."""
+    kind, x = "point open" if is_open else "point", _x(value)
+    if LEAST <= value <= MOST:
+        return f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
+    way = -8 if value > MOST else 8
+    return f'<path class="{kind}" d="M{x:.1f} {y:.1f}l{way} -5v10z"/>'
+
+
+def _unit(effect: Effect) -> float | None:
+    """The paper's effect, or the size that matters; None if there is neither."""
+    size = effect.matters if effect.paper is None else effect.distance(effect.paper)
+    return size if size is not None and size > 0 else None
+
+
 def _relative(effect: Effect) -> tuple[float, float, float]:
-    """Value and interval in units of the paper's effect, of the size that matters, or of itself."""
+    """Value, low and high in units of the paper's effect, of the size that matters, or of itself."""
     found = effect.measured
-    distances = [effect.distance(each) for each in (found.value, found.low, found.high)]
-    unit = 0.0
-    if effect.paper is not None:
-        unit = effect.distance(effect.paper)
-    elif effect.matters is not None:
-        unit = effect.matters
-    if not unit > 0:
-        unit = abs(distances[0]) or 1.0
-    value, one, other = (distance / unit for distance in distances)
-    return value, one, other
+    value, *ends = (effect.distance(each) for each in (found.value, *found.ends))
+    unit = _unit(effect) or abs(value) or 1.0
+    return value / unit, min(ends) / unit, max(ends) / unit
 
 
 def _x(value: float) -> float:

@@ -7,6 +7,7 @@ Everything is in the page, and the script that filters only hides."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isfinite
 
 from vitreous.claims.book import Paper
 from vitreous.claims.conflicts import concerning
@@ -33,7 +34,7 @@ SIGNS: dict[Outcome, str] = {
     "reproduced": "✓",
     "weaker": "◐",
     "mixed": "±",
-    "no effect": "0",
+    "no effect": "○",
     "opposite": "✗",
     "holds untrained": "◇",
     "undecided": "?",
@@ -150,7 +151,9 @@ def _who(judgement: Judgement) -> list[str]:
         facts = {name: value for name, value in item.facts.items() if name not in left_out}
         names = roles.setdefault(describe_facts(facts), [])
         name = item.name.partition("@")[0]
-        names += [name] if name and name not in names else []
+        own = {name: value for name, value in item.facts.items() if name not in ("seed", "data")}
+        if name and name not in names and name != describe_facts(own):  # studies name by facts
+            names.append(name)
     known = [
         f"<b>{escape(role)}</b>" + _named(role, names)
         for role, names in roles.items()
@@ -238,7 +241,7 @@ def _verdict(verdict: Verdict) -> list[str]:
         f"{_tags(verdict)}</p>",
         f"<h4>{escape(claim.sentence)}</h4>",
     ]
-    if main is not None:
+    if main is not None and isfinite(main.measured.value):
         words = drawing.in_words(main, "<b>{}</b>")
         html += [drawing.picture(main), f'<p class="told">{words}</p>']
     html += [f'<p class="told warned">{escape(note)}</p>' for note in verdict.notes]
