@@ -90,7 +90,7 @@ def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None
         return Quantity({0: np.asarray(values) + noise})
 
     def count(errors: Quantity, losses: Quantity) -> float:
-        return contradictions(errors, losses).interval()[0]
+        return float(contradictions(errors, losses).values[0])
 
     assert count(row(10, 20, 30), row(1, 2, 3)) == 0
     assert count(row(10, 20, 30), row(3, 2, 1)) == 3
@@ -101,9 +101,9 @@ def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None
 
 
 def test_landscapes_are_read_on_rings_and_what_is_not_finite_is_infinite() -> None:
-    _, look = Evidence(
+    _, models = Evidence(
         [item("vit", landscape(0.3, 2.5, norms=40.0)), item("resnet", landscape(0.2, np.nan))]
-    ).models()
+    ).query()
     vit, resnet = models("vit"), models("resnet")
     assert rise(vit, 0.1).values.tolist() == [0.3]
     assert [rise(vit, 0.8, term).values.tolist() for term in ("", "l2", "norms")] == [
@@ -118,7 +118,7 @@ def test_landscapes_are_read_on_rings_and_what_is_not_finite_is_infinite() -> No
 
 
 def test_trajectories_are_read_up_to_the_end() -> None:
-    _, look = Evidence([item("vit", SMOOTH), item("resnet", ERRATIC)]).models()
+    _, models = Evidence([item("vit", SMOOTH), item("resnet", ERRATIC)]).query()
     assert [farthest(models(model)).values.tolist() for model in ("vit", "resnet")] == [
         [1.0],
         [1.5],
