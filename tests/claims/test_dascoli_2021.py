@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from claims.cases import dascoli_2021 as cases
 from claims.cases.dascoli_2021 import learning, lesion
-from claims.cases.dascoli_2021_courses import ESCAPED, convit
 from claims.synthetic import item, training
-from vitreous.claims.dascoli_2021 import BOOK, readings
-from vitreous.claims.evidence import Evidence, Query, Trainings
-from vitreous.claims.verdicts import judge
+from vitreous.claims.dascoli_2021 import readings
+from vitreous.claims.evidence import Query, Trainings
 from vitreous.results import Result
 
 

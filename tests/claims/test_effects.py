@@ -114,9 +114,7 @@ def test_a_number_that_is_not_positive_is_no_ratio() -> None:
         (1.5, 0.4, "opposite"),
     ],
 )
-def test_a_bound_is_kept_by_the_whole_interval(
-    value: float, reach: float, wanted: Outcome
-) -> None:
+def test_a_bound_is_kept_by_the_whole_interval(value: float, reach: float, wanted: Outcome) -> None:
     assert at_least("", known(value, reach), 2.0).outcome == wanted
     assert at_most("", known(-value, reach), -2.0).outcome == wanted
 

@@ -38,9 +38,7 @@ def differences(folders: dict[str, Path], paired: bool) -> tuple[Quantity, Quant
     for name, folder in folders.items():
         results = dict(vitreous.Inspection.load(folder))
         if not paired:
-            results = {
-                name: replace(result, replicates={}) for name, result in results.items()
-            }
+            results = {name: replace(result, replicates={}) for name, result in results.items()}
         items.append(
             EvidenceItem({"model": name, "data": "world:shapes", "seed": 0}, results, name)
         )

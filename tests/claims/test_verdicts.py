@@ -45,9 +45,7 @@ def verdict(check: Check, *items: EvidenceItem, **about: Any) -> Verdict:
 def known(value: float, reach: float = 0.1, trainings: int = 3) -> Quantity:
     """Trainings that agree, with a 95 % interval over images of about `value` ± `reach`."""
     noise = np.tile([-1.0, 1.0], REPLICATES // 2) * reach / NORMAL_95
-    return Quantity(
-        {seed: np.concatenate([[value], value + noise]) for seed in range(trainings)}
-    )
+    return Quantity({seed: np.concatenate([[value], value + noise]) for seed in range(trainings)})
 
 
 def of(*effects: Effect, **about: Any) -> Verdict:
