@@ -330,9 +330,8 @@ def test_a_failing_check_takes_nothing_else_down() -> None:
 
 
 def test_a_damaged_file_is_for_its_owner_to_mend() -> None:
-    def damaged(models: Query) -> Iterator[Effect]:
+    def damaged(models: Query) -> list[Effect]:
         raise VitreousError("accuracy.json is damaged.")
-        yield
 
     with pytest.raises(VitreousError, match="is damaged"):
         verdict(damaged)
