@@ -95,7 +95,7 @@ def test_a_role_of_no_model_and_a_role_of_no_meaning() -> None:
     [("vit@initial", "start"), ("vit@warmup", "warmup"), ("vit@final", None), ("vit", None)],
 )
 def test_checkpoints_are_named_as_claims_name_them(name: str, moment: str | None) -> None:
-    (found,) = judged(**{name: VIT}).items
+    (found,) = evidence_of({"accuracy": measured({name: VIT})}).items
     assert found.facts.get("moment") == moment
 
 

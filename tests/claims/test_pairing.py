@@ -1,4 +1,4 @@
-"""Two models on the same images, each looked at by itself, are compared image by image."""
+"""Two models on the same images, each measured by itself, are compared image by image."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ import vitreous
 from vitreous.claims import readings
 from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.quantity import Quantity
-from vitreous.models.loading import load
+from vitreous.claims.statistics import estimate
+from vitreous.models.loading import load_model
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What a study has of two models that find much the same images hard: an inspection each, written to disk."""
+    """An inspection each, on disk, of two models that find much the same images hard."""
     found = {}
     for name, noise in (("vit", 0.0), ("convit", 0.1)):
-        model = load("nano:vit@warmup")
+        model = load_model("nano:vit@warmup")
         torch.manual_seed(0)
         for weight in model.parameters():
             weight.data += noise * weight.data.std(correction=0) * torch.randn_like(weight)
-        seen = vitreous.inspect(
+        inspection = vitreous.inspect(
             {name: model}, "world:shapes", ["accuracy", "calibration"], limit=300, device="cpu"
         )
-        found[name] = trainings.save(tmp_path_factory.mktemp(name))
+        found[name] = inspection.save(tmp_path_factory.mktemp(name))
     return found
 
 
-def looked(folders: dict[str, Path], paired: bool) -> tuple[Quantity, Quantity]:
-    """Accuracy and NLL of the one minus those of the other, with or without the resamplings."""
+def differences(folders: dict[str, Path], paired: bool) -> tuple[Quantity, Quantity]:
+    """Accuracy and NLL of the one minus those of the other, with or without replicates."""
     items = []
     for name, folder in folders.items():
         results = dict(vitreous.Inspection.load(folder))
         if not paired:
-            results = {
-                question: replace(result, replicates={}) for question, result in results.items()
-            }
+            results = {name: replace(result, replicates={}) for name, result in results.items()}
         items.append(
             EvidenceItem({"model": name, "data": "world:shapes", "seed": 0}, results, name)
         )
-    _, look = Evidence(items).models()
+    _, models = Evidence(items).query()
     vit, convit = models("vit"), models("convit")
     apart = readings.calibration(vit, "NLL") - readings.calibration(convit, "NLL")
     return readings.accuracy(vit) - readings.accuracy(convit), apart
@@ -51,9 +50,9 @@ def looked(folders: dict[str, Path], paired: bool) -> tuple[Quantity, Quantity]:
 
 def test_pairs_say_more_than_two_single_numbers(folders: dict[str, Path]) -> None:
     for pair, single in zip(
-        looked(folders, paired=True), looked(folders, paired=False), strict=True
+        differences(folders, paired=True), differences(folders, paired=False), strict=True
     ):
-        (value, low, high), (alike, below, above) = pair.interval(), single.interval()
-        assert value == pytest.approx(alike)
-        assert low < value < high
-        assert high - low < 0.9 * (above - below)
+        one, other = estimate(pair), estimate(single)
+        assert one.value == pytest.approx(other.value)
+        assert one.low < one.value < one.high
+        assert one.high - one.low < 0.9 * (other.high - other.low)

@@ -7,7 +7,7 @@ import pytest
 from claims.cases import park_2022_architecture as architecture
 from claims.cases import park_2022_features as features
 from claims.cases.park_2022_architecture import exact
-from claims.synthetic import accuracy, item
+from claims.synthetic import accuracy, item, three_seeds
 from vitreous import claims
 from vitreous.claims.book import find_claim
 from vitreous.claims.evidence import Evidence, EvidenceItem
@@ -30,7 +30,6 @@ BUILT = architecture.PAPER
 VARIANCE = features.PAPER_VARIANCE
 VIT = item("vit", features.variance(features.blocks([0.9] * 4, [1.2] * 4), ratios=True))
 FOR = [
-    ("HDV-27", features.vit_frequencies([0.05] * 3 + [-0.1] * 9, [0.0] * 12)),
     (
         "HDV-31",  # by the mean
         [
@@ -58,13 +57,6 @@ AGAINST = [
     ("HDV-32", features.band_noise([2.0] * 5 + HIGH)),
     ("HDV-32", features.band_noise([*LOW, 0.0, -9.0, 4.0, 4.0])),
     ("HDV-33", [features.cues("vit", 80, low_pass=50), features.cues("resnet", 40, low_pass=30)]),
-    (
-        "HDV-35",
-        [
-            item("vit", features.variance(features.blocks([1.1] * 4, [1.2] * 4), ratios=True)),
-            features.resnet_variance(*VARIANCE),
-        ],
-    ),
     ("HDV-36", [features.resnet_variance(*VARIANCE[:2], (0.8, 0.4), VARIANCE[3])]),  # stage 3
     (
         "HDV-40",
@@ -73,17 +65,6 @@ AGAINST = [
     (
         "HDV-41",
         [features.swin_lesion((*features.SWIN_ATTENTION[:3], (2.0, 1.0)), features.SWIN_MLP)],
-    ),
-    (
-        "HDV-41",
-        [features.swin_lesion(features.SWIN_ATTENTION, (*features.SWIN_MLP[:3], (1.0, 2.0)))],
-    ),
-    (
-        "HDV-42",
-        [
-            features.swin_lesion(features.SWIN_ATTENTION, features.SWIN_MLP),
-            features.resnet_lesion((9, 8), (4, 7), (1, 3), (0.5, 0.9)),
-        ],
     ),
     ("HDV-43", architecture.built((82.5, 82.0, *BUILT[2:]))),  # not the first one
     ("HDV-45", architecture.robust(-1.0, 1.7)),
@@ -106,25 +87,25 @@ AGAINST = [
 
 
 def outcome(id: str, evidence: list[EvidenceItem]) -> str:
-    (found,) = judge(Evidence(evidence), [find_claim(claims.every_claim(), id)])
+    (found,) = judge(Evidence(three_seeds(evidence)), [find_claim(claims.every_claim(), id)])
     return found.outcome
 
 
 @pytest.mark.parametrize(("id", "evidence"), FOR)
 def test_it_asks_no_more_than_it_says(id: str, evidence: list[EvidenceItem]) -> None:
-    assert outcome(id, evidence) == "supported"
+    assert outcome(id, evidence) == "reproduced"
 
 
 @pytest.mark.parametrize(("id", "evidence"), AGAINST)
-def test_every_part_can_fail_by_itself(id: str, evidence: list[EvidenceItem]) -> None:
-    assert outcome(id, evidence) == "refuted"
+def test_one_effect_that_fails_shows_in_the_verdict(id: str, evidence: list[EvidenceItem]) -> None:
+    assert outcome(id, evidence) in ("mixed", "weaker", "no effect", "opposite")
 
 
 @pytest.mark.parametrize("id", ["HDV-26", "HDV-28", "HDV-29", "HDV-34"])
 def test_on_two_cores_what_holds_of_any_network_is_computed(id: str) -> None:
     embedded = item("vit", accuracy(90), data="SYN-E")
-    assert outcome(id, [embedded, *exact(**HOLDS)]) == "supported"
-    assert outcome(id, [embedded, *exact(**FAILS)]) == "refuted"
+    assert outcome(id, [embedded, *exact(**HOLDS)]) == "identity"
+    assert outcome(id, [embedded, *exact(**FAILS)]) == "opposite"
 
 
 def small(percents: list[float], fraction: float | None = None) -> list[EvidenceItem]:
@@ -136,12 +117,14 @@ def small(percents: list[float], fraction: float | None = None) -> list[Evidence
 
 
 def test_on_two_cores_alternet_is_built_up_in_three_stages() -> None:
-    assert outcome("HDV-43", small([80, 81, 82, 83])) == "supported"
-    assert outcome("HDV-43", small([80, 79, 78, 77])) == "refuted"
+    assert outcome("HDV-43", small([80, 81, 82, 83])) == "reproduced"
+    assert outcome("HDV-43", small([80, 79, 78, 77])) == "opposite"
     assert (
-        outcome("HDV-47", [*small([80, 81, 82, 83]), *small([60, 62, 61, 60], FEW)]) == "supported"
+        outcome("HDV-47", [*small([80, 81, 82, 83]), *small([60, 62, 61, 60], FEW)]) == "reproduced"
     )
-    assert outcome("HDV-47", [*small([80, 82, 81, 80]), *small([60, 61, 62, 63], FEW)]) == "refuted"
+    assert (
+        outcome("HDV-47", [*small([80, 82, 81, 80]), *small([60, 61, 62, 63], FEW)]) == "opposite"
+    )
 
 
 def test_on_two_cores_local_attention_is_in_windows() -> None:
@@ -152,8 +135,8 @@ def test_on_two_cores_local_attention_is_in_windows() -> None:
     near = item("vit", accuracy(68), kernel=5, data="SYN-B")
     assert (
         outcome("HDV-56", [item("window", accuracy(70), data="SYN-B"), near, *others])
-        == "supported"
+        == "reproduced"
     )
     assert (
-        outcome("HDV-56", [item("window", accuracy(61), data="SYN-B"), near, *others]) == "refuted"
+        outcome("HDV-56", [item("window", accuracy(61), data="SYN-B"), near, *others]) == "weaker"
     )

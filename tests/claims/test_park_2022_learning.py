@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from claims.cases.park_2022_curvature import ERRATIC, SMOOTH, clean, landscape, little, warm
+from claims.cases.park_2022_curvature import ERRATIC, SMOOTH, landscape, little, warm
 from claims.cases.park_2022_learning import ERRORS, trained
-from claims.synthetic import accuracy, item
+from claims.synthetic import accuracy, item, three_seeds
 from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.park_2022 import BOOK
 from vitreous.claims.park_2022.curvature import farthest, highest, rise, turning
@@ -17,25 +17,16 @@ from vitreous.claims.verdicts import judge
 
 
 def outcome(id: str, items: list[EvidenceItem]) -> str:
-    (found,) = judge(Evidence(items), [BOOK.claims[id]])
+    (found,) = judge(Evidence(three_seeds(items)), [BOOK.claims[id]])
     assert not found.missing
     return found.outcome
 
 
-@pytest.mark.parametrize(("classes", "wanted"), [(10, "supported"), (100, "refuted")])
+@pytest.mark.parametrize(("classes", "wanted"), [(10, "reproduced"), (100, "weaker")])
 def test_a_gap_of_three_points_is_enough_for_few_classes_only(classes: int, wanted: str) -> None:
     errors = {**ERRORS, "resnet": 22.0, "swin": 23.0, "pit": 24.0, "vit": 25.0, "mixer": 26.0}
     zoo = [item(model, accuracy(100 - error, classes=classes)) for model, error in errors.items()]
     assert outcome("HDV-01", zoo) == wanted
-
-
-@pytest.mark.parametrize(("window", "wanted"), [(15.0, "supported"), (45.0, "refuted")])
-def test_on_two_cores_windows_stand_between(window: float, wanted: str) -> None:
-    errors = {"resnet": 5.0, "window": window, "vit": 30.0, "mixer": 40.0}
-    assert (
-        outcome("HDV-01", [trained(model, error, data="SYN-B") for model, error in errors.items()])
-        == wanted
-    )
 
 
 def test_on_two_cores_few_and_many_images_are_of_one_task() -> None:
@@ -49,19 +40,19 @@ def test_on_two_cores_few_and_many_images_are_of_one_task() -> None:
         trained(model, error, data="SYN-E", fraction=share)
         for (model, share), error in errors.items()
     ]
-    assert outcome("HDV-03", found) == "supported"
+    assert outcome("HDV-03", found) == "reproduced"
 
 
 def test_on_two_cores_heads_are_fewer_and_narrower() -> None:
     heads = [
         warm("vit", 0.5 - 0.1 * i, 50.0 - i, heads=2**i, head_dim=8, data="SYN-E") for i in range(4)
     ]
-    assert outcome("HDV-23", heads) == "supported"
+    assert outcome("HDV-23", heads) == "reproduced"
     widths = [
         warm("vit", 0.5 - 0.1 * i, 50.0 - i, heads=2, head_dim=4 * 2**i, data="SYN-E")
         for i in range(4)
     ]
-    assert outcome("HDV-24", widths) == "supported"
+    assert outcome("HDV-24", widths) == "reproduced"
 
 
 def test_a_small_data_set_of_many_classes_is_all_of_it() -> None:
@@ -71,16 +62,7 @@ def test_a_small_data_set_of_many_classes_is_all_of_it() -> None:
 
 
 def test_a_resnet_that_is_not_convex_refutes_however_little_a_vit_is() -> None:
-    assert outcome("HDV-08", little(0.2, 0.9)) == "refuted"
-
-
-def test_clean_images_mislead_about_the_order_or_about_the_ratio() -> None:
-    """Of 0.9, which becomes more than 1, half of it or less, or little else."""
-    assert [outcome("HDV-51", clean(vit)) for vit in (110.0, 44.0, 46.0)] == [
-        "supported",
-        "supported",
-        "refuted",
-    ]
+    assert outcome("HDV-08", little(0.2, 0.9)) == "opposite"
 
 
 def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None:
@@ -90,7 +72,7 @@ def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None
         return Quantity({0: np.asarray(values) + noise})
 
     def count(errors: Quantity, losses: Quantity) -> float:
-        return contradictions(errors, losses).interval()[0]
+        return float(contradictions(errors, losses).values[0])
 
     assert count(row(10, 20, 30), row(1, 2, 3)) == 0
     assert count(row(10, 20, 30), row(3, 2, 1)) == 3
@@ -101,9 +83,9 @@ def test_models_contradict_if_one_errs_more_and_has_less_loss_for_sure() -> None
 
 
 def test_landscapes_are_read_on_rings_and_what_is_not_finite_is_infinite() -> None:
-    _, look = Evidence(
+    _, models = Evidence(
         [item("vit", landscape(0.3, 2.5, norms=40.0)), item("resnet", landscape(0.2, np.nan))]
-    ).models()
+    ).query()
     vit, resnet = models("vit"), models("resnet")
     assert rise(vit, 0.1).values.tolist() == [0.3]
     assert [rise(vit, 0.8, term).values.tolist() for term in ("", "l2", "norms")] == [
@@ -118,7 +100,7 @@ def test_landscapes_are_read_on_rings_and_what_is_not_finite_is_infinite() -> No
 
 
 def test_trajectories_are_read_up_to_the_end() -> None:
-    _, look = Evidence([item("vit", SMOOTH), item("resnet", ERRATIC)]).models()
+    _, models = Evidence([item("vit", SMOOTH), item("resnet", ERRATIC)]).query()
     assert [farthest(models(model)).values.tolist() for model in ("vit", "resnet")] == [
         [1.0],
         [1.5],

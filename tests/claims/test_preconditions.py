@@ -187,7 +187,11 @@ def test_each_says_what_it_asks_for() -> None:
 
 
 def test_they_are_read_from_tables() -> None:
-    entries = [{"classes": 50}, {"accuracy": 80, "of": "vit"}, {"matched": 2, "of": list(PAIR)}]
+    entries: list[dict[str, Any]] = [
+        {"classes": 50},
+        {"accuracy": 80, "of": "vit"},
+        {"matched": 2, "of": list(PAIR)},
+    ]
     assert read_preconditions("ABC-01", entries) == (
         Precondition("classes", 50),
         Precondition("accuracy", 80, VIT),

@@ -18,8 +18,8 @@ from vitreous.claims.raghu_2021.tokens import edge_to_edge, localised
 INNER = [unit["depth"] for unit in layers()[1:-1]]
 
 
-def value(measure: Quantity) -> float:
-    (found,) = measure.values
+def value(quantity: Quantity) -> float:
+    (found,) = quantity.values
     return float(found)
 
 
@@ -41,9 +41,9 @@ def test_early_and_late_layers_are_those_of_both_ends() -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_closest_layer_of_the_other_model_counts(turned: bool) -> None:
-    seen = Query([pair("vit", "resnet", product, turned=turned)])("vit", beside="resnet")
+    found = Query([pair("vit", "resnet", product, turned=turned)])("vit", beside="resnet")
     wanted = np.mean([depth * max(INNER) for depth in INNER if 1 / 3 < depth <= 2 / 3])
-    assert value(closest(trainings, 1 / 3, 2 / 3)) == pytest.approx(wanted)
+    assert value(closest(found, 1 / 3, 2 / 3)) == pytest.approx(wanted)
 
 
 def test_heads_are_compared_with_the_first_stage_alone() -> None:
@@ -60,6 +60,6 @@ def test_an_edge_token_is_compared_with_other_patches() -> None:
 def test_localisation_on_two_grids_is_not_compared() -> None:
     given = places((0.9, 0.2), (0.1, 0.05))
     given[0].results["localisation"].about["indices"]["resnet"]["grid"] = [2 * SIDE, 2 * SIDE]
-    look = Query(given)
+    models = Query(given)
     assert not localised(models("vit", beside="resnet"), "contrast").known
     assert "grids of 16 and 64 cells" in models.notes[0]

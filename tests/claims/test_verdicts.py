@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import inf, nan
 from typing import Any
 
@@ -329,9 +330,8 @@ def test_a_failing_check_takes_nothing_else_down() -> None:
 
 
 def test_a_damaged_file_is_for_its_owner_to_mend() -> None:
-    def damaged(models: Query) -> Iterator[Effect]:
+    def damaged(models: Query) -> list[Effect]:
         raise VitreousError("accuracy.json is damaged.")
-        yield
 
     with pytest.raises(VitreousError, match="is damaged"):
         verdict(damaged)
@@ -340,10 +340,14 @@ def test_a_damaged_file_is_for_its_owner_to_mend() -> None:
 # Many verdicts together.
 
 
+def _only(effect: Effect, models: Query) -> list[Effect]:
+    return [effect]
+
+
 def many(*p_like: tuple[float, float]) -> list[Verdict]:
     """Verdicts on effects of these values and reaches, in their order."""
     claims = [
-        entered(lambda models, e=more("main", known(*each)): [e], f"ABC-{number:02d}")
+        entered(partial(_only, more("main", known(*each))), f"ABC-{number:02d}")
         for number, each in enumerate(p_like, 1)
     ]
     return judge(Evidence([]), claims)
