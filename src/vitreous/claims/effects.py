@@ -204,6 +204,8 @@ class Effect:
             return False
         if self.bound is not None:
             return replace(self, measured=self.control).outcome == "reproduced"
+        if self.ratio and not self.control.low > 0:
+            return False  # no ratio, so nothing for certain
         return min(self.distance(end) for end in (self.control.low, self.control.high)) > 0
 
     def judge_learned(self) -> Outcome | None:

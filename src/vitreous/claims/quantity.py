@@ -48,6 +48,8 @@ class Quantity:
         Whether its entries are 0 or 1, so that its mean is a share.
     bounds
         Values that it cannot lie beyond: (0, 1) of a share, (-1, 1) of a correlation.
+    settings
+        Number of settings that a rank correlation is over; 0 of anything else.
 
     Examples
     --------
@@ -61,6 +63,7 @@ class Quantity:
     sampling: Mapping[int, float] = field(default_factory=dict)
     indicator: bool = False
     bounds: tuple[float, float] | None = None
+    settings: int = 0
 
     @classmethod
     def exactly(cls, value: ArrayLike, seed: int = 0) -> Quantity:
@@ -231,7 +234,8 @@ def spearman(one: Quantity | Sequence[float], other: Quantity) -> Quantity:
     variances = {
         seed: _rank_variance(found.seeds[seed][0], one.seeds[seed]) for seed in found.seeds
     }
-    return Quantity(found.seeds, found.saturated, variances, bounds=(-1.0, 1.0))
+    count = next(iter(other.seeds.values())).shape[-1] if other.known else 0
+    return Quantity(found.seeds, found.saturated, variances, bounds=(-1.0, 1.0), settings=count)
 
 
 def _rank_variance(value: float, settings: Array) -> float:

@@ -18,7 +18,7 @@ corrected by Holm's procedure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, isfinite, isnan, log, nan, sqrt
 from typing import Any
@@ -74,8 +74,10 @@ PRIOR = 4.0
 """Degrees of freedom that the sampling variance of a share or a rank correlation counts as, beside
 the variance between trainings (a moderated t). Without it three shares of 12/12 would be certain to
 any digit."""
+RANK_PRIOR = 0.5
+"""The same for rank correlations, whose variance between trainings says more than their number."""
 ALONE = 30.0
-"""Degrees of freedom of the sampling variance where it is all there is, with one training."""
+"""Degrees of freedom of a share's sampling variance with one training, where it is all there is."""
 UNKNOWN = Interval95(nan, nan, nan)
 
 
@@ -104,7 +106,7 @@ def estimate_effect(quantity: Quantity, *, ratio: bool = False) -> Interval95:
             rows = np.log(rows)
     if not np.isfinite(rows[:, 0]).all():
         return UNKNOWN
-    spread, freedom = _standard_error(rows, quantity.sampling)
+    spread, freedom = _standard_error(rows, quantity)
     middle = float(rows[:, 0].mean())
     reach = _quantile(1 - LEVEL / 2, freedom) * spread
     value, low, high = middle, middle - reach, middle + reach
@@ -115,7 +117,7 @@ def estimate_effect(quantity: Quantity, *, ratio: bool = False) -> Interval95:
     return Interval95(value, low, high, spread, freedom, len(rows), ratio)
 
 
-def _standard_error(rows: Array, sampling: Mapping[int, float]) -> tuple[float, float]:
+def _standard_error(rows: Array, quantity: Quantity) -> tuple[float, float]:
     """Of the mean over seeds of (seeds, 1 + replicates), with its degrees of freedom."""
     count = len(rows)
     deviations = rows[:, 1:] - rows[:, :1]
@@ -127,10 +129,12 @@ def _standard_error(rows: Array, sampling: Mapping[int, float]) -> tuple[float, 
     if count > 1:
         between = float(rows[:, 0].var(ddof=1))
         interaction = float(deviations.var(0, ddof=1).mean()) / count if replicates > 1 else 0.0
-    if sampling:
-        expected = float(np.mean(list(sampling.values())))
-        between = (freedom * between + PRIOR * expected) / (freedom + PRIOR)
-        freedom = freedom + PRIOR if count > 1 else ALONE
+    if quantity.sampling:
+        expected = float(np.mean(list(quantity.sampling.values())))
+        prior = RANK_PRIOR if quantity.settings else PRIOR
+        between = (freedom * between + prior * expected) / (freedom + prior)
+        alone = max(quantity.settings - 2.0, 1.0) if quantity.settings else ALONE
+        freedom = freedom + prior if count > 1 else alone
     between /= count
     images = max(over_images - interaction, 0.0)
     variance = between + images
