@@ -149,7 +149,7 @@ BUILDS = {
 """Families of `vitreous.build`, and what claims call them."""
 
 
-PLAIN_OPTIONS = {
+PLAIN_OPTIONS: Mapping[str, Any] = {
     "pos": "1d",
     "inject": "stem",
     "mixer": "attention",
