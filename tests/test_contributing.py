@@ -1,8 +1,8 @@
 """The worked examples of CONTRIBUTING, added to a copy of the repository, pass their tests.
 
-An example is a section "### A model", "### A probe", …. Each of its python blocks is one file,
-named by the comment in its first line; a block for a file that exists is appended to it. What is
-run are the commands `pytest …` in the section's text.
+An example is a section "### A model", "### A probe", …. Each of its blocks is one file, named by
+the comment in its first line; a block for a file that exists is appended to it. What is run are
+the commands `pytest …` in the section's text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SECTION = re.compile(r"^### An? (\w+)\n(.*?)(?=^##|\Z)", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"^```python\n# (\S+\.py)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(
+    r"^```(?:python|toml)\n# (\S+\.(?:py|toml))\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 COMMAND = re.compile(r"`pytest ([^`]+)`")
 EXAMPLES: dict[str, str] = dict(
     SECTION.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
@@ -46,7 +48,7 @@ def copy(source: Path, target: Path, files: dict[Path, str]) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert "model" in EXAMPLES
+    assert {"model", "probe", "claim"} <= set(EXAMPLES)
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
@@ -62,7 +64,8 @@ def test_an_example_works_as_the_text_says(kind: str, tmp_path: Path) -> None:
         "PYTHONPATH": str(repository / "src"),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    calls = [["ruff", "check", *map(str, files)], ["ruff", "format", "--check", *map(str, files)]]
+    python = [str(path) for path in files if path.suffix == ".py"]
+    calls = [["ruff", "check", *python], ["ruff", "format", "--check", *python]]
     calls += [["pytest", "-p", "no:cacheprovider", *shlex.split(command)] for command in commands]
     for call in calls:
         done = subprocess.run(

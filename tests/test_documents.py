@@ -31,9 +31,16 @@ SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)
 
 
 def blocks(path: Path) -> list[tuple[int, str, str]]:
-    """Line, language and text of every block that can be run."""
+    """Line, language and text of every block that can be run.
+
+    Those that begin with the name of a file are pieces of it, which test_contributing.py runs.
+    """
     text = path.read_text(encoding="utf-8")
-    return [(text.count("\n", 0, hit.start(2)) + 1, hit[1], hit[2]) for hit in BLOCK.finditer(text)]
+    return [
+        (text.count("\n", 0, hit.start(2)) + 1, hit[1], hit[2])
+        for hit in BLOCK.finditer(text)
+        if not hit[2].startswith(("# src/", "# tests/"))
+    ]
 
 
 def run_python(code: str, line: int, path: Path, namespace: dict[str, Any]) -> None:
