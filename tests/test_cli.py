@@ -212,7 +212,9 @@ def test_claims(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     code, out, err = run("claims show vit-13", capsys)
     assert (code, err) == (0, "")
-    assert "rank correlation of layer and mean attention distance: at least 0.6" in out
+    label = "rank correlation of layer and mean attention distance"
+    assert f"reproduced if  {label}: more than 0 for certain, at least 0.6" in out
+    assert "compared with the same networks before training" in out
     code, out, err = run("claims show VIT-99", capsys)
     assert (code, out) == (2, "")
     assert err.startswith("There is no claim 'VIT-99'. Did you mean")

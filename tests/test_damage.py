@@ -227,7 +227,7 @@ def study(home: Path) -> Path:
 
 def verdicts(root: Path) -> list[tuple[str, list[float]]]:
     return [
-        (each.outcome, [part.effect for part in each.parts])
+        (each.outcome, [effect.measured.value for effect in each.effects])
         for each in judge(evidence(root), CLAIMS)
     ]
 

@@ -12,7 +12,9 @@ import pandas as pd
 import pytest
 
 from vitreous import Inspection, claims
-from vitreous.claims.quantity import DRAWS, Measure
+from vitreous.claims.loading import evidence_of
+from vitreous.claims.quantity import Quantity
+from vitreous.claims.statistics import UNKNOWN, estimate
 from vitreous.claims.verdicts import judge
 from vitreous.cli import main
 from vitreous.commands.inspect import load_inspection
@@ -24,6 +26,7 @@ from vitreous.model_names import bundled
 from vitreous.report import (
     attention,
     effect,
+    forest,
     models,
     origin,
     sections,
@@ -97,6 +100,7 @@ def units() -> Iterator[tuple[object, str]]:
     for module in (
         attention,
         effect,
+        forest,
         models,
         origin,
         sections,
@@ -192,7 +196,7 @@ def test_every_claim_may_fail(found: Inspection, monkeypatch: pytest.MonkeyPatch
     """One after the other, and the verdicts on the others stay as they are."""
     peace = judge_inspection(found, {})
     assert peace is not None
-    evidence, whole = judged(found, {}), claims.every_claim()
+    evidence, whole = evidence_of(found), claims.every_claim()
     others = {each.claim.id: each.outcome for each in peace.verdicts}
     for place, claim in enumerate(whole):
         near = whole[max(place - 2, 0) : place + 3]
@@ -201,7 +205,8 @@ def test_every_claim_may_fail(found: Inspection, monkeypatch: pytest.MonkeyPatch
         ):
             if verdict.claim.id == claim.id:
                 assert verdict.failed == "Broken: on purpose"
-                assert verdict.outcome == "inconclusive"
+                assert verdict.outcome == "undecided"
+                assert verdict.notes == ("It could not be judged: Broken: on purpose",)
             else:
                 assert verdict.outcome == others[verdict.claim.id]
 
@@ -275,6 +280,6 @@ def test_a_reason_is_one_line_and_says_where() -> None:
 
 def test_a_row_of_no_numbers_is_not_a_number() -> None:
     """A network of one stage has no rise from stage to stage (HDV-29)."""
-    none = Measure({0: np.zeros((1 + DRAWS, 0))})
-    for reduced in (none.least(), none.most(), none.mean()):
-        assert np.isnan(reduced.interval()).all()
+    none = Quantity({0: np.zeros((3, 0))})
+    for reduced in (none.minimum(), none.maximum(), none.mean()):
+        assert estimate(reduced) is UNKNOWN

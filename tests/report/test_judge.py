@@ -8,20 +8,36 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from io import StringIO
+from math import isfinite
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
+from rich.console import Console
 
 import vitreous
 from claims.cases.dosovitskiy_2021 import CASES, trained
+from claims.synthetic import accuracy
+from report.made_up import BELOW, GAP, made_up
 from vitreous import claims
-from vitreous.claims.evidence import Evidence, EvidenceItem
-from vitreous.claims.facts import parse_roles
-from vitreous.claims.verdicts import judge
+from vitreous.claims.effects import Effect
+from vitreous.claims.evidence import Evidence, EvidenceItem, Need
+from vitreous.claims.facts import describe_facts, parse_roles, role_of_build
+from vitreous.claims.loading import NO_ROLE, evidence_of, load_evidence
+from vitreous.claims.verdicts import Verdict, judge
 from vitreous.cli import main
-from vitreous.commands.judge import FIELDS, parse_ids, verdicts_csv
+from vitreous.commands.judge import (
+    parse_ids,
+    print_verdicts,
+    verdict_rows,
+    verdicts_csv,
+    verdicts_json,
+)
 from vitreous.errors import VitreousError
+from vitreous.results import Column, Result
 
 
 def stored(folder: Path, exhibits: Sequence[EvidenceItem]) -> Path:
@@ -30,8 +46,14 @@ def stored(folder: Path, exhibits: Sequence[EvidenceItem]) -> Path:
         home = folder / "exhibits" / f"{number:02d}"
         for result in each.results.values():
             result.save(home)
-        index = {"facts": dict(each.facts), "name": each.name, "other": each.other, "classes": 10, "left_out": {},
-                 "results": each.marks()}  # fmt: skip
+        index = {
+            "facts": dict(each.facts),
+            "name": each.name,
+            "other": each.other,
+            "classes": 10,
+            "left_out": {},
+            "results": each.marks(),
+        }
         (home / "exhibit.json").write_text(json.dumps(index))
     return folder
 
@@ -39,7 +61,7 @@ def stored(folder: Path, exhibits: Sequence[EvidenceItem]) -> Path:
 @pytest.fixture
 def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    return stored(tmp_path / "study", CASES["VIT-02"].supported)
+    return stored(tmp_path / "study", CASES["VIT-02"].holds)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -51,46 +73,106 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return end.value.code, " ".join(said.out.split()), said.err
 
 
-def test_a_table_a_page_and_a_file(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(
-        capsys, "claims", "judge", "study", "--out", "new/v.html", "--csv", "new/v.csv"
-    )
+def test_a_table_a_page_and_files(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["new/v.html", "new/v.csv", "new/v.json"]
+    asked = [word for name in names for word in ("--out", name)]
+    code, out, err = run(capsys, "claims", "judge", "study", *asked)
     assert (code, err) == (0, "")
-    assert "149 claims: 2 supported, 0 refuted, 147 inconclusive." in out
-    assert out.endswith("Wrote new/v.html, new/v.csv")
+    verdicts = judge(load_evidence("study"), claims.every_claim())
+    measured = [verdict for verdict in verdicts if verdict.measured]
+    assert out.startswith(f"149 claims, {len(measured)} of them measured.")
+    assert out.endswith("Wrote new/v.html, new/v.csv, new/v.json")
     page = Path("new/v.html").read_text()
-    assert page.count('<article class="verdict"') == 2
-    assert page.count('<li class="verdict"') == 147
-    found = list(csv.DictReader(StringIO(Path("new/v.csv").read_text())))
-    assert list(found[0]) == list(FIELDS)
-    assert {row["claim"] for row in found} == {claim.id for claim in claims.every_claim()}
+    assert page.count('<article class="verdict"') == len(measured)
+    assert page.count('<li class="verdict"') == 149 - len(measured)
+    assert Path("new/v.csv").read_text() == verdicts_csv(verdicts)
+    assert json.loads(Path("new/v.json").read_text()) == verdict_rows(verdicts)
+    rows = list(csv.DictReader(StringIO(Path("new/v.csv").read_text())))
+    assert {row["claim"] for row in rows} == {claim.id for claim in claims.every_claim()}
 
 
 def test_only_some(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "claims", "judge", "study", "--only", "vit-02, HDV-26,VIT-02")
     assert code == 0
-    assert "2 claims: 1 supported, 0 refuted, 1 inconclusive." in out
+    assert out.startswith("2 claims, 1 of them measured. 1 reproduced.")
+    assert "Missing: fourier of vit" in out, "what is asked for by name is always shown"
     assert parse_ids("vit-02, HDV-26,VIT-02") == ["VIT-02", "HDV-26"]
 
 
-def test_the_file_has_the_numbers_that_were_judged() -> None:
-    verdicts = judge(
-        Evidence(CASES["VIT-02"].supported),
-        [c for c in claims.every_claim() if c.id in ("VIT-02", "VIT-09")],
+def test_all_prints_what_was_not_decided(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, short, _ = run(capsys, "claims", "judge", "study")
+    _, full, _ = run(capsys, "claims", "judge", "study", "--all")
+    assert "--all shows them." in short
+    assert "HDV-26" not in short
+    assert "--all shows them." not in full
+    assert all(claim.id in full for claim in claims.every_claim())
+
+
+def printed(width: int, everything: bool, *verdicts: Verdict) -> list[str]:
+    console = Console(width=width, file=StringIO(), color_system=None)
+    print_verdicts(verdicts, console, everything)
+    assert isinstance(console.file, StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_headings_take_no_room_from_sentences() -> None:
+    once = replace(GAP, measured=replace(GAP.measured, seeds=1))
+    text = printed(
+        100,
+        False,
+        made_up("TST-01", "not testable here", GAP),
+        made_up("TST-02", "holds untrained", once),
+        made_up("TST-03", "weaker", GAP),
     )
-    found = list(csv.DictReader(StringIO(verdicts_csv(verdicts))))
-    parts = [(verdict, part) for verdict in verdicts for part in verdict.parts]
-    assert len(found) == len(parts)
-    for row, (verdict, part) in zip(found, parts, strict=True):
-        assert (row["claim"], row["verdict"], row["says"]) == (
-            verdict.claim.id,
-            verdict.outcome,
-            part.says,
+    assert "◐ weaker (1)" in text
+    assert "◇ holds untrained (1)" in text
+    [row] = [line for line in text if "TST-02" in line]
+    assert row.startswith("  TST-02  A sentence")
+    assert row.split()[-6:] == ["4.2", "[3.1,", "5.4]¹", "26%", "of", "paper"]
+    assert "¹ seen once: fewer than 3 trainings" in text
+    assert not any("TST-01" in line for line in text)
+    assert text[-1].startswith("1 more are undecided, not testable here or not measured")
+
+
+def test_everything_is_said_of_a_claim() -> None:
+    agrees = Effect("agrees", GAP.measured, "more")
+    against = Effect("against", BELOW.measured, "more")
+    text = "\n".join(
+        printed(
+            120,
+            True,
+            made_up("TST-01", "mixed", GAP, agrees, against, notes=("Because.",)),
+            made_up("TST-02", "undecided", missing=(Need({"model": "vit"}, "cka"),)),
+            made_up("TST-03", "weaker", GAP, withdrawn="Gone."),
         )
-        known = part.effect == part.effect
-        assert row["effect"] == (repr(part.effect) if known else "")
-        assert row["so"] == (part.outcome or "noted")
-    assert {row["side"] for row in found} <= {"≥", ">", "≤", "<", ""}
+    )
+    assert "error of ViT minus error of ResNet (1 of 2 others agree)" in text
+    assert "Because." in text
+    assert "Missing: cka of vit. vitreous study zoo measures it." in text
+    assert "Withdrawn: Gone." in text
+    assert "seen once" not in text
+
+
+def test_rows_have_the_numbers_that_were_judged() -> None:
+    chosen = [c for c in claims.every_claim() if c.id in ("VIT-02", "VIT-09")]
+    verdicts = judge(Evidence(CASES["VIT-02"].holds), chosen)
+    found = list(csv.DictReader(StringIO(verdicts_csv(verdicts))))
+    effects = [(verdict, effect) for verdict in verdicts for effect in verdict.effects]
+    assert len(found) == len(effects)
+    for row, (verdict, effect) in zip(found, effects, strict=True):
+        told = (row["claim"], row["verdict"], row["label"])
+        assert told == (verdict.claim.id, verdict.outcome, effect.label)
+        known = isfinite(effect.measured.value)
+        assert row["value"] == (repr(effect.measured.value) if known else "")
+        assert row["outcome"] == (effect.outcome or "noted")
+        assert (row["role"] == "main") == (effect is verdict.main)
+        assert int(row["trainings"]) == effect.seeds
+    assert json.loads(verdicts_json(verdicts)) == verdict_rows(verdicts)
+
+
+def test_no_rows_are_a_file_too() -> None:
+    assert verdicts_json([]) == "[]\n"
+    assert verdicts_csv([]).strip() == ""
 
 
 def damaged(home: Path, what: str) -> None:
@@ -136,11 +218,11 @@ def damaged(home: Path, what: str) -> None:
             ["study", "--out", "v.pdf"],
             "A report is written as HTML, and 'v.pdf' ends otherwise",
         ),
-        ("", ["study", "--csv", "file/v.csv"], "Cannot write 'file"),
+        ("", ["study", "--out", "file/v.csv"], "Cannot write 'file"),
         (
             "",
             ["study", "--role", "mine"],
-            "--role takes NAME=FACTS, run:mine='vit pool=gap' for one, and not 'mine'.",
+            "--role takes NAME=FACTS, for example run:mine='vit pool=gap', not 'mine'.",
         ),
         ("index", ["study"], "exhibit.json' is damaged (no JSON: Expecting"),
         ("fact", ["study"], "There is no fact 'position'. Did you mean positions"),
@@ -164,8 +246,8 @@ def test_judging_needs_no_torch(study: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from rich.console import Console; "
         "from vitreous.commands.judge import judge_folder; "
-        "judge_folder(Path('study'), None, (), Path('v.html'), None, Console(quiet=True)); "
-        "print(sorted({'torch', 'timm', 'scipy'} & set(sys.modules)))"
+        "judge_folder(Path('study'), None, (), [Path('v.html')], False, Console(quiet=True)); "
+        "print(sorted({'torch', 'timm'} & set(sys.modules)))"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(vitreous.__file__).parents[1])}
     done = subprocess.run(
@@ -185,6 +267,87 @@ def test_roles() -> None:
         VitreousError, match=r"There is no model among the facts 'resent'\. Did you mean resnet"
     ):
         parse_roles(["a=resent"])
+
+
+BUILT: list[tuple[dict[str, Any], str]] = [
+    ({"name": "vit_ti/4"}, "vit"),
+    ({"name": "vit_ti/4", "pool": "gap"}, "vit pool=gap"),
+    ({"name": "vit_ti/4", "pool": "gap_with_class"}, ""),
+    ({"name": "vit_ti/4", "pos": "none"}, ""),
+    ({"name": "vit_ti/4", "mixer": "mean"}, ""),
+    ({"name": "vit_ti/4", "skipless": [3]}, ""),
+    ({"name": "preresnet_18", "msa": [0, 0, 0, 0]}, "resnet"),
+    ({"name": "preresnet_18", "msa": [0, 0, 1, 1]}, ""),
+    ({"name": "resnet_50"}, "resnet"),
+    ({"name": "convit_ti/4"}, "convit"),
+    ({"name": "convit_ti/4", "conv_init": False}, ""),
+    ({"name": "alternet_18"}, "alternet"),
+    ({"name": "convnext_t"}, ""),
+    ({}, ""),
+]
+
+
+@pytest.mark.parametrize(("build", "role"), BUILT, ids=lambda v: str(v))
+def test_a_network_of_ours_is_what_it_was_built_as(build: dict[str, Any], role: str) -> None:
+    assert role_of_build(build) == role
+
+
+def looked_at(**builds: dict[str, Any] | None) -> dict[str, Result]:
+    """Accuracies of models of which this is known."""
+    known = accuracy(80.0)
+    tables = [known.table.assign(model=name) for name in builds]
+    about = {**known.about, "models": {name: {"build": build} for name, build in builds.items()}}
+    columns = (*known.columns, Column("model", "category", "Made up."))
+    return {
+        "accuracy": Result("accuracy", pd.concat(tables, ignore_index=True), columns, about=about)
+    }
+
+
+def roles_of(evidence: Evidence) -> dict[str, str]:
+    return {
+        each.name: describe_facts({k: v for k, v in each.facts.items() if k != "data"})
+        for each in evidence.items
+    }
+
+
+def test_only_models_that_are_known_are_judged() -> None:
+    """A name tells nothing, and neither do units."""
+    results = looked_at(ours={"name": "vit_ti/4", "pool": "gap"}, vit=None, resnet50=None)
+    assert roles_of(evidence_of(results)) == {"ours": "vit pool=gap"}
+    assert evidence_of(results).not_judged == {"vit": NO_ROLE, "resnet50": NO_ROLE}
+
+
+def test_a_role_says_what_a_model_is_and_overrules_its_build() -> None:
+    results = looked_at(ours={"name": "vit_ti/4"}, theirs=None)
+    evidence = evidence_of(results, {"theirs": "resnet", "ours": "vit pool=gap"})
+    assert roles_of(evidence) == {"ours": "vit pool=gap", "theirs": "resnet"}
+    assert evidence.not_judged == {}
+
+
+def test_a_checkpoint_is_the_same_model_earlier() -> None:
+    vit = {"name": "vit_ti/4"}
+    results = looked_at(**{"a": vit, "a@initial": vit, "a@warmup": vit})
+    assert roles_of(evidence_of(results)) == {
+        "a": "vit",
+        "a@initial": "vit moment=start",
+        "a@warmup": "vit moment=warmup",
+    }
+
+
+def test_an_inspection_of_unknown_models_asks_for_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    vitreous.Inspection(looked_at(a=None, b=None)).save("numbers")
+    code, out, err = run(capsys, "claims", "judge", "numbers")
+    assert code == 2
+    assert "Nothing says what it is; tell with --role, as in --role NAME='vit pool=gap'" in out
+    assert "a and b. No finding is judged on them." in out
+    assert "There is nothing to judge in 'numbers'" in err
+    given = ["--role", "a=vit", "--role", "b=resnet"]
+    code, out, err = run(capsys, "claims", "judge", "numbers", *given, "--only", "HDV-01")
+    assert (code, err) == (0, "")
+    assert "HDV-01" in out
 
 
 def test_different_versions_are_not_judged_together(
@@ -217,16 +380,13 @@ def test_an_inspection_ends_with_verdicts(
     ]
     code, out, err = run(capsys, "inspect", "nano:vit", "nano:resnet", *asked)
     assert (code, err) == (0, "")
-    assert "of the 149 findings could be judged on what was measured" in out
+    assert "of 149 findings could be judged" in out
     page = Path("report.html").read_text()
     assert page.index('id="verdicts"') < page.index('id="summary"')
     assert "<b>vit</b> is nano:vit and <b>resnet</b> is nano:resnet" in page
     code, out, _ = run(capsys, "claims", "judge", "numbers", "--only", "HDV-36", "--out", "v.html")
     assert code == 0
-    assert (
-        "variance of resnet · 1 training of each · world:shapes (the embedded world)"
-        in Path("v.html").read_text()
-    )
+    assert "1 training of each · world:shapes (the embedded world)" in Path("v.html").read_text()
     swapped = ["--role", "nano:resnet=vit", "--role", "nano:vit=resnet"]
     assert (
         run(capsys, "claims", "judge", "numbers", "--only", "HDV-36", *swapped, "--out", "v.html")[
@@ -237,7 +397,7 @@ def test_an_inspection_ends_with_verdicts(
     assert "<b>resnet</b> is nano:vit" in Path("v.html").read_text()
     code, _, err = run(capsys, "claims", "judge", "numbers", "--role", "nano:vitt=vit")
     assert code == 2
-    assert "There is no model among those looked at 'nano:vitt'. Did you mean nano:vit" in err
+    assert "There is no model of the inspection 'nano:vitt'. Did you mean nano:vit" in err
 
 
 def test_a_role_of_nobody_is_refused_before_looking(

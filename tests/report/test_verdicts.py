@@ -1,4 +1,4 @@
-"""Verdicts on the page: what is said and drawn is what was judged, in the right place, and can be filtered."""
+"""Verdicts on the page: what is written and drawn is what was judged, and it can be filtered."""
 
 from __future__ import annotations
 
@@ -6,57 +6,44 @@ import re
 from collections.abc import Iterator
 from math import inf, nan
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from vitreous.claims.together import of_chance
 
 from claims.cases.dosovitskiy_2021 import CASES, exact, trained
-from claims.synthetic import accuracy, exhibit
+from claims.synthetic import accuracy, item
 from report.browser import Page, browser, found
 from report.conftest import EVIL
+from report.made_up import BELOW, GAP, WIDE, made_up, measured
 from report.test_page import Reader, policy
 from vitreous import Inspection, claims
-from vitreous.claims.book import Claim, Paper
+from vitreous.claims.book import find_claim
+from vitreous.claims.effects import Direction, Effect
 from vitreous.claims.evidence import Evidence, Need
-from vitreous.claims.verdicts import Outcome, Verdict, judge
+from vitreous.claims.statistics import UNKNOWN
+from vitreous.claims.verdicts import OUTCOMES, Verdict, judge, sentences_on_chance
 from vitreous.report import effect, write
 from vitreous.report.guard import Guard
 from vitreous.report.packing import digest
-from vitreous.report.verdicts import Judgement, lines, sentences, striking, summary_text
-
-PAPER = Paper("TST", f"A title {EVIL}", "Somebody & others", 2021, "2101.00001")
-GAP = Part("error of ViT minus error of ResNet", 4.2, 3.1, 5.4, 2, "at least", 0.0, 16.2, 3)
-
-
-def made_up(
-    id: str, outcome: Outcome, *parts: Part, withdrawn: str = "", missing: tuple[Need, ...] = ()
-) -> Verdict:
-    claim = Claim(
-        id,
-        f"A sentence {EVIL}.",
-        PAPER,
-        "Fig. 1",
-        "much",
-        "zoo",
-        lambda look: [],
-        withdrawn=withdrawn,
-    )
-    return Verdict(claim, outcome, parts, "cifar10", "ten", missing)
+from vitreous.report.verdicts import (
+    MEANINGS,
+    SIGNS,
+    Judgement,
+    lines,
+    summary_sentences,
+    summary_text,
+)
 
 
 @pytest.fixture(scope="module")
 def judgement() -> Judgement:
-    """All findings of the papers on evidence for some of them, and some nobody ever found."""
-    evidence = Evidence(
-        [*CASES["VIT-02"].supported, *trained("resnet", 80.0, 3), exact(shuffled=0.0)]
-    )
+    """All claims on evidence for some of them, and four of a paper that does not exist."""
+    evidence = Evidence([*CASES["VIT-02"].holds, *trained("resnet", 80.0, 3), exact(shuffled=0.0)])
     own = [
-        made_up("TST-01", "supported", GAP),
-        made_up("TST-02", "refuted", Part("worse", 1.0, 0.5, 1.5, 9.0)),
-        made_up("TST-03", "inconclusive", Part("undecided", 1.0, -1.0, 3.0, 0.5, versus=0.0)),
-        made_up("TST-04", "inconclusive", missing=(Need({"model": "vit"}, "cka"),)),
+        made_up("TST-01", "weaker", GAP),
+        made_up("TST-02", "opposite", BELOW),
+        made_up("TST-03", "undecided", WIDE),
+        made_up("TST-04", "undecided", missing=(Need({"model": "vit"}, "cka"),)),
     ]
     return Judgement([*judge(evidence, claims.every_claim()), *own], evidence.items)
 
@@ -65,10 +52,8 @@ def judgement() -> Judgement:
 def text(
     inspection: Inspection, judgement: Judgement, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
-    path = write(
-        inspection, tmp_path_factory.mktemp("verdicts") / "report.html", judgement=judgement
-    )
-    return path.read_text(encoding="utf-8")
+    path = tmp_path_factory.mktemp("verdicts") / "report.html"
+    return write(inspection, path, judgement=judgement).read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -76,84 +61,113 @@ def page(text: str) -> Reader:
     return Reader(text)
 
 
+def html(*verdicts: Verdict) -> str:
+    return "".join(lines(Judgement(verdicts, []), Guard()))
+
+
 # Words.
 
 
 def test_an_effect_in_words() -> None:
-    assert effect.told(GAP) == (
-        "error of ViT minus error of ResNet: 4.20 (3.10 to 5.40), at least 2 wanted; paper 16.2"
+    assert effect.in_words(GAP) == (
+        "error of ViT minus error of ResNet: 4.20 (3.10 to 5.40); paper 16.2 (26% of its effect)"
     )
-    assert (
-        effect.told(Part("n", 3, 3, 3, -1, "at most", strict=True))
-        == "n: 3.00, less than −1 wanted"
+    assert effect.in_words(Effect("n", measured(3, 3, 3), "less", -1.0)) == "n: 3.00"
+    assert effect.in_words(Effect("a < b", measured(1, 0, 2))) == "a &lt; b: 1.00 (0 to 2.00)"
+    assert effect.in_words(GAP, "<b>{}</b>").startswith(
+        "error of ViT minus error of ResNet: <b>4.20 (3.10 to 5.40)</b>;"
     )
-    assert effect.told(Part("a < b", 1.0, 0.0, 2.0)) == "a &lt; b: 1.00 (0 to 2.00)"
-    assert effect.told(GAP, "<b>{}</b>").startswith(
-        "error of ViT minus error of ResNet: <b>4.20 (3.10 to 5.40)</b>,"
-    )
+    beside = Effect("x", measured(2, 1, 3), "more", control=measured(0.5, 0.4, 0.6))
+    assert effect.in_words(beside).endswith("; untrained 0.500")
+
+
+def test_an_effect_that_was_not_measured_is_no_share_of_the_papers() -> None:
+    assert "%" not in effect.in_words(Effect("x", UNKNOWN, "more", paper=1.0))
+
+
+def test_every_outcome_has_a_sign_and_a_meaning() -> None:
+    assert set(SIGNS) == set(MEANINGS) == set(OUTCOMES)
+    assert len(set(SIGNS.values())) == len(SIGNS)
+    style = Path(effect.__file__).with_name("verdicts.css").read_text(encoding="utf-8")
+    coloured = set(re.findall(r"\.outcome-([a-z-]+)", style))
+    assert coloured == {*(outcome.replace(" ", "-") for outcome in OUTCOMES), "noted"}
 
 
 def test_the_paragraph_counts(judgement: Judgement) -> None:
-    outcomes = [verdict.outcome for verdict in judgement.verdicts if not verdict.lacking]
-    said = " ".join(sentences(judgement))
-    assert said.startswith(
-        f"{len(outcomes)} of the 153 findings could be judged on what was measured: "
-    )
-    for outcome in ("supported", "refuted", "inconclusive"):
-        count = outcomes.count(outcome)
-        assert f"{count} {'is' if count == 1 else 'are'} {outcome}" in said
-    assert said.endswith(
+    outcomes = [verdict.outcome for verdict in judgement.verdicts if verdict.measured]
+    paragraph = " ".join(summary_sentences(judgement))
+    assert paragraph.startswith(f"{len(outcomes)} of 153 findings could be judged: ")
+    for outcome in set(outcomes):
+        assert f"{outcomes.count(outcome)} {outcome}" in paragraph
+    assert paragraph.endswith(
         f"The other {153 - len(outcomes)} need models or measurements that are not here."
     )
-    assert summary_text(judgement).startswith(said)
-    chance = " ".join(of_chance(judgement.measured))
-    assert "would seem certain by chance" in chance
+    assert summary_text(judgement) == paragraph
+    chance = " ".join(sentences_on_chance(judgement.measured))
+    assert "by chance alone we would expect at most" in chance
     assert chance in lines(judgement, Guard())[1]
 
 
 def test_nothing_and_one() -> None:
-    missing = made_up("TST-09", "inconclusive", missing=(Need({"model": "vit"}, "cka"),))
-    assert list(sentences(Judgement([missing], []))) == [
-        "None of 1 finding could be judged on what was measured.",
+    missing = made_up("TST-09", "undecided", missing=(Need({"model": "vit"}, "cka"),))
+    assert summary_sentences(Judgement([missing], [])) == [
+        "None of 1 finding could be judged.",
         "The other 1 needs models or measurements that are not here.",
     ]
-    one = Judgement([made_up("TST-01", "supported", GAP)], [])
-    assert list(sentences(one)) == [
-        "1 of 1 finding could be judged on what was measured: 1 is supported."
-    ]
+    one = Judgement([made_up("TST-01", "weaker", GAP)], [])
+    assert summary_sentences(one) == ["1 of 1 finding could be judged: 1 weaker."]
 
 
-def test_what_lacks_a_number_was_not_measured() -> None:
-    unread = Part("half", nan, nan, nan, 1.0)
-    assert made_up("TST-01", "inconclusive", GAP, unread).lacking
-    assert made_up("TST-01", "inconclusive", GAP, missing=(Need({"model": "vit"}, "cka"),)).lacking
-    assert made_up("TST-01", "inconclusive", Part("only noted", 1.0, 1.0, 1.0)).lacking
-    assert not made_up("TST-01", "inconclusive", GAP, Part("only noted", nan, nan, nan)).lacking
-    assert not made_up("TST-01", "supported", GAP, missing=(Need({"model": "vit"}, "cka"),)).lacking
+def test_the_main_effect_decides_whether_a_claim_was_measured() -> None:
+    unread = Effect("x", UNKNOWN, "more")
+    noted = Effect("noted", measured(1, 1, 1))
+    need = (Need({"model": "vit"}, "cka"),)
+    assert made_up("TST-01", "weaker", GAP, unread, missing=need).measured
+    assert made_up("TST-01", "undecided", noted, GAP).measured
+    assert not made_up("TST-01", "undecided", unread, GAP).measured
+    assert not made_up("TST-01", "undecided", noted).measured
+    assert made_up("TST-01", "not testable here", unread).measured
 
 
-def test_the_clearest_are_farthest_from_their_thresholds_and_of_each_kind() -> None:
-    def at(
-        id: str, outcome: Outcome, distance: float, width: float = 1.0, withdrawn: str = ""
-    ) -> Verdict:
-        part = Part("x", distance, distance - width / 2, distance + width / 2, 0.0)
-        return made_up(id, outcome, part, withdrawn=withdrawn)
+def test_tags_warn() -> None:
+    assert "seen once" not in html(made_up("TST-01", "weaker", GAP))
+    once = Effect("x", measured(2, 1, 3, seeds=2), "more")
+    assert '<span class="tag">seen once</span>' in html(made_up("TST-01", "reproduced", once))
+    assert "One training refutes nothing." in html(made_up("TST-01", "opposite", once))
+    assert "seen once" not in html(made_up("TST-01", "undecided", once))
+    lost = made_up("TST-01", "reproduced", GAP, survives=False)
+    assert "not certain among all findings (Holm)" in html(lost)
+    withdrawn = html(made_up("TST-01", "weaker", GAP, withdrawn="Gone."))
+    assert '<span class="tag">withdrawn</span>' in withdrawn
+    assert "<dt>withdrawn</dt><dd>Gone.</dd>" in withdrawn
 
-    given = [
-        at("TST-01", "refuted", -9), at("TST-02", "refuted", -7), at("TST-03", "refuted", -8),
-        at("TST-04", "supported", 1), at("TST-05", "supported", 2), at("TST-06", "supported", 50, withdrawn="Gone."),
-        at("TST-07", "refuted", -20, width=10), at("TST-08", "inconclusive", 90), at("TST-09", "refuted", -99, width=0),
-    ]  # fmt: skip
-    assert [verdict.claim.id for verdict, _ in striking(given)] == ["TST-05", "TST-01", "TST-03"]
-    assert striking([]) == []
+
+def test_supporting_effects_are_counted_and_tabled() -> None:
+    agrees = Effect("agrees", measured(2, 1, 3), "more")
+    against = Effect("against", measured(-2, -3, -1), "more")
+    noted = Effect("noted", measured(7, 7, 7))
+    text = html(made_up("TST-01", "mixed", GAP, agrees, against, noted, notes=("Because.",)))
+    assert "1 of 2 supporting effects agree" in text
+    assert "<b>error of ViT minus error of ResNet</b>" in text
+    assert '<td class="says">agrees</td>' in text
+    assert "more than 0 for certain, at least 8.1 (half of the paper&#x27;s effect)" in text
+    assert '<p class="told warned">Because.</p>' in text
+
+
+def test_what_is_not_testable_shows_why_and_no_number() -> None:
+    unread = Effect("x", UNKNOWN, "more", paper=1.0)
+    text = html(made_up("TST-01", "not testable here", unread, notes=("It needs more.",)))
+    assert "It needs more." in text
+    assert "nan" not in text
+    assert '<svg class="effect' not in text
 
 
 # The small picture.
 
 
-def drawn(part: Part) -> dict[str, dict[str, str]]:
-    """What is drawn, by its kind; a word, by what it says."""
-    root = ElementTree.fromstring(effect.picture(part))
+def drawn(given: Effect) -> dict[str, dict[str, str]]:
+    """Attributes of what is drawn, by class; of a text, by what it says."""
+    root = ElementTree.fromstring(effect.picture(given))
     return {each.text or each.attrib["class"]: dict(each.attrib) for each in root}
 
 
@@ -163,55 +177,65 @@ def start(path: dict[str, str]) -> float:
     return float(match[1])
 
 
-@pytest.mark.parametrize("side", ["at least", "at most"])
-def test_a_picture_is_to_scale_and_shades_the_side_that_counts(side: Any) -> None:
-    part = Part("x", 4.0, 3.0, 6.0, 2.0, side, 0.0, 8.0)
-    seen = drawn(part)
-    unit = (float(seen["point"]["cx"]) - start(seen["threshold"])) / 2
-    assert unit > 10
-    line = start(seen["threshold"])
-    assert start(seen["interval"]) == pytest.approx(line + unit, abs=0.2)
-    assert start(
-        {"d": "M" + seen["interval"]["d"].split("H")[1].replace("M", " ")}
-    ) == pytest.approx(line + 4 * unit, abs=0.2)
-    assert start(seen["reported"]) == pytest.approx(line + 6 * unit, abs=0.3)
-    assert start(seen["nothing"]) == pytest.approx(line - 2 * unit, abs=0.2)
+@pytest.mark.parametrize("direction", ["more", "less"])
+def test_a_picture_is_to_scale_and_shades_the_side_that_counts(direction: Direction) -> None:
+    sign = 1 if direction == "more" else -1
+    given = Effect("x", measured(4 * sign, 3 * sign, 6 * sign), direction, 0.0, 8.0 * sign)
+    seen = drawn(given)
+    null, paper = start(seen["nothing"]), start(seen["reported"])
+    unit = (paper - null) / 8
+    assert abs(unit) > 10
+    assert (unit > 0) == (sign > 0)
+    assert float(seen["point"]["cx"]) == pytest.approx(null + 4 * unit, abs=0.2)
+    assert start(seen["interval"]) == pytest.approx(null + 3 * unit, abs=0.2)
+    end = float(seen["interval"]["d"].split("H")[1].split("M")[0])
+    assert end == pytest.approx(null + 6 * unit, abs=0.2)
     left, width = (float(seen["counts"][name]) for name in ("x", "width"))
-    assert (left if side == "at least" else left + width) == pytest.approx(line)
+    edge = left if sign > 0 else left + width
+    assert edge == pytest.approx(null + 4 * unit, abs=0.2), "half of the paper's effect"
     assert width > 10
-    assert ("≥ 2" if side == "at least" else "≤ 2") in seen
-    assert "paper 8" in seen
+    assert f"paper {effect.given(8.0 * sign)}" in seen
+    assert "no effect 0" in seen
+
+
+def test_equivalence_is_shaded_on_both_sides_of_the_null() -> None:
+    seen = drawn(Effect("x", measured(0.2, -0.1, 0.5), "within", 0.0, bound=1.0))
+    null = start(seen["nothing"])
+    left, width = (float(seen["counts"][name]) for name in ("x", "width"))
+    assert left + width / 2 == pytest.approx(null, abs=0.2)
+    assert float(seen["point"]["cx"]) == pytest.approx(null + 0.2 * width / 2, abs=0.2)
 
 
 def test_a_paper_that_is_far_away_is_pointed_to() -> None:
-    near, far = (
-        drawn(Part("x", 4.0, 3.0, 6.0, 2.0)),
-        drawn(Part("x", 4.0, 3.0, 6.0, 2.0, paper=900.0)),
-    )
+    bound = {"bound": 2.0, "null": 2.0}
+    near = drawn(Effect("x", measured(4, 3, 6), "more", **bound))  # type: ignore[arg-type]
+    far = drawn(Effect("x", measured(4, 3, 6), "more", paper=900.0, **bound))  # type: ignore[arg-type]
+    below = drawn(Effect("x", measured(4, 3, 6), "more", paper=-900.0, **bound))  # type: ignore[arg-type]
     assert near["point"] == far["point"], "it would be a hair's breadth"
     assert "paper 900 →" in far
-    assert "← paper −900" in drawn(Part("x", 4.0, 3.0, 6.0, 2.0, paper=-900.0))
+    assert "← paper −900" in below
 
 
 @pytest.mark.parametrize(
-    "part",
+    "given",
     [
-        Part("exactly none", 0.0, 0.0, 0.0, 0.0, versus=0.0, paper=0.0),
-        Part("no end", 5.0, 4.0, inf, 2.0),
-        Part("no ends", 5.0, nan, nan, 2.0, versus=1.0, paper=5.5),
-        Part("huge", 1e12, 1e11, 1e13, 1e-9, strict=True),
+        Effect("exactly none", measured(0, 0, 0), "more", 0.0, 0.0),
+        Effect("no end", measured(5, 4, inf), "more", 2.0),
+        Effect("no ends", measured(5, nan, nan), "more", 1.0, 5.5),
+        Effect("huge", measured(1e12, 1e11, 1e13), "more", 1e-9),
     ],
+    ids=lambda given: given.label,
 )
-def test_a_picture_of_odd_numbers_stays_in_its_frame(part: Part) -> None:
-    places = re.findall(r' (?:x|cx|width)="([^"]+)"|[MH](-?[\d.a-z]+)', effect.picture(part))
+def test_a_picture_of_odd_numbers_stays_in_its_frame(given: Effect) -> None:
+    places = re.findall(r' (?:x|cx|width)="([^"]+)"|[MH](-?[\d.a-z]+)', effect.picture(given))
     numbers = [float(one or other) for one, other in places]
     assert numbers
     assert all(0 <= each <= effect.WIDTH for each in numbers)
 
 
-def test_no_picture_without_number_or_threshold() -> None:
-    assert effect.picture(Part("x", nan, nan, nan, 1.0)) == ""
-    assert effect.picture(Part("x", 1.0, 1.0, 1.0)) == ""
+def test_no_picture_without_number_or_direction() -> None:
+    assert effect.picture(Effect("x", UNKNOWN, "more")) == ""
+    assert effect.picture(Effect("x", measured(1, 1, 1))) == ""
 
 
 # The page.
@@ -219,9 +243,8 @@ def test_no_picture_without_number_or_threshold() -> None:
 
 def test_verdicts_come_first_and_every_finding_once(page: Reader, judgement: Judgement) -> None:
     sections = [str(a["id"]) for tag, a in page.elements if tag == "section"]
-    assert sections[:7] == [
-        "verdicts", "verdicts-HDV", "verdicts-SLC", "verdicts-VIT", "verdicts-CVT", "verdicts-TST", "summary",
-    ]  # fmt: skip
+    papers = ["HDV", "SLC", "VIT", "CVT", "TST"]
+    assert sections[:7] == ["verdicts", *(f"verdicts-{key}" for key in papers), "summary"]
     ids = [str(a["id"]) for _, a in page.elements if a.get("id")]
     assert len(set(ids)) == len(ids)
     assert {verdict.claim.id for verdict in judgement.verdicts} <= set(ids)
@@ -233,7 +256,9 @@ def test_verdicts_come_first_and_every_finding_once(page: Reader, judgement: Jud
         if "verdict" in str(a.get("class")).split()
     }
     for verdict in judgement.verdicts:
-        assert outcomes[verdict.claim.id] == ("lacking" if verdict.lacking else verdict.outcome)
+        assert outcomes[verdict.claim.id] == (
+            "lacking" if not verdict.measured else verdict.outcome
+        )
 
 
 def test_the_page_stays_closed(page: Reader, text: str) -> None:
@@ -247,7 +272,7 @@ def test_the_page_stays_closed(page: Reader, text: str) -> None:
 
 def test_what_a_verdict_says(page: Reader) -> None:
     words = " ".join("".join(page.words).split())
-    assert "supported" in words
+    assert "reproduced" in words
     assert "Somebody & others (2021)" in words
     missing = words[words.index("TST-04 A sentence") :]
     assert "Missing: cka of vit. vitreous study zoo measures it." in missing
@@ -260,20 +285,18 @@ def test_what_a_verdict_says(page: Reader) -> None:
 
 
 def test_conflicts_stand_beside_the_claims_they_concern() -> None:
-    found = next(claim for claim in claims.every_claim() if claim.id == "HDV-09")
-    said = "".join(
-        lines(Judgement([Verdict(found, "supported", (GAP,), "cifar10", "ten")], []), Guard())
-    )
-    assert "disputed: X-04" in said
+    claim = find_claim(claims.every_claim(), "HDV-09")
+    said = html(Verdict(claim, "reproduced", (GAP,), "cifar10", "ten"))
+    assert '<span class="tag">disputed</span>' in said
     assert "Chen et al. (2022) find it sharper" in said
 
 
-def test_a_missing_question_can_be_asked_of_an_inspection() -> None:
-    there = [exhibit("vit", accuracy(90.0)), exhibit("resnet", accuracy(80.0))]
+def test_a_missing_analysis_can_be_added_to_an_inspection() -> None:
+    there = [item("vit", accuracy(90.0)), item("resnet", accuracy(80.0))]
 
     def command(models: list[str], result: str, inspected: bool) -> str:
         missing = tuple(Need({"model": model}, result) for model in models)
-        given = Judgement([made_up("TST-01", "inconclusive", missing=missing)], there, inspected)
+        given = Judgement([made_up("TST-01", "undecided", missing=missing)], there, inspected)
         return "".join(re.findall("<code>(.*?)</code>", "".join(lines(given, Guard()))))
 
     assert command(["vit", "resnet"], "erf", True) == "vitreous inspect … --analyses erf"
@@ -329,17 +352,24 @@ def set_to(page: Page, selector: str, value: str) -> None:
 
 def test_filters(tab: Page, judgement: Judgement) -> None:
     every = {verdict.claim.id for verdict in judgement.verdicts}
-    refuted = {verdict.claim.id for verdict in judgement.verdicts if verdict.outcome == "refuted"}
-    absent = {verdict.claim.id for verdict in judgement.verdicts if verdict.lacking}
+    measured = {verdict.claim.id: verdict.outcome for verdict in judgement.measured}
+    opposite = {id for id, outcome in measured.items() if outcome == "opposite"}
+    untestable = {id for id, outcome in measured.items() if outcome == "not testable here"}
+    absent = every - set(measured)
+    assert opposite
+    assert untestable
     assert shown(tab) == every
-    tab.click(".filters [data-outcome=refuted]")
-    assert shown(tab) == refuted
+    tab.click(".filters [data-outcome='not testable here']")
+    assert shown(tab) == untestable
+    tab.click(".filters [data-outcome='not testable here']")
+    tab.click(".filters [data-outcome=opposite]")
+    assert shown(tab) == opposite
     assert (
         tab.value("document.querySelector('#verdict-count').textContent")
-        == f"{len(refuted)} of {len(every)}"
+        == f"{len(opposite)} of {len(every)}"
     )
     tab.click(".filters [data-outcome=lacking]")
-    assert shown(tab) == refuted | absent
+    assert shown(tab) == opposite | absent
     set_to(tab, "#verdict-paper", "TST")
     assert shown(tab) == {"TST-02", "TST-04"}
     assert tab.value("document.querySelector('#verdicts-HDV').hidden")

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from studies.tiny import CLAIMS, cells, tables, tiny
+from vitreous.claims.loading import load_evidence
 from vitreous.claims.verdicts import judge
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import Damaged
@@ -35,7 +36,7 @@ def test_unpacked_evidence_is_the_same_and_never_done_again(
     report = running.run(cells(), unpacked, tiny(), "cpu")
     assert len(report.done) == len(cells())
     assert not list(unpacked.glob("trainings/*/weights"))
-    assert not any(verdict.missing for verdict in judge(load(unpacked), CLAIMS))
+    assert not any(verdict.missing for verdict in judge(load_evidence(unpacked), CLAIMS))
 
 
 def test_a_result_that_is_lost_needs_the_weights(unpacked: Path) -> None:

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_info
 from studies.tiny import CLAIMS, cells, equal, tiny
 from vitreous import claims
 from vitreous.claims.book import find_claim
+from vitreous.claims.loading import load_evidence
 from vitreous.claims.verdicts import judge
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import read_json
@@ -33,7 +34,7 @@ def copy(done: Path, tmp_path: Path) -> Path:
 
 
 def test_a_study_can_be_judged(done: Path) -> None:
-    verdicts = judge(load(done), CLAIMS)
+    verdicts = judge(load_evidence(done), CLAIMS)
     assert not any(verdict.missing for verdict in verdicts)
 
 
@@ -121,9 +122,9 @@ def test_a_damaged_index_is_named(copy: Path) -> None:
     index = next(iter(copy.glob("exhibits/*/exhibit.json")))
     index.write_text("{", encoding="utf-8")
     with pytest.raises(VitreousError, match="the same study measures it again"):
-        load(copy)
+        load_evidence(copy)
     running.run(cells(), copy, tiny(), "cpu")
-    assert load(copy).items
+    assert load_evidence(copy).items
 
 
 def test_a_cell_that_fails_leaves_the_others(
