@@ -33,7 +33,10 @@ SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)
 
 
 def blocks(path: Path) -> list[tuple[int, str, str]]:
-    """Line, language and text of every block that can be run."""
+    """Line, language and text of every block that can be run.
+
+    Those that begin with the name of a file are pieces of it, which test_contributing.py runs.
+    """
     text = path.read_text(encoding="utf-8")
     hits = [hit for hit in BLOCK.finditer(text) if not FILE.match(hit[2])]
     return [(text.count("\n", 0, hit.start(2)) + 1, hit[1], hit[2]) for hit in hits]

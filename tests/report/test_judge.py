@@ -298,7 +298,9 @@ def looked_at(**builds: dict[str, Any] | None) -> dict[str, Result]:
     tables = [known.table.assign(model=name) for name in builds]
     about = {**known.about, "models": {name: {"build": build} for name, build in builds.items()}}
     columns = (*known.columns, Column("model", "category", "Made up."))
-    return {"accuracy": Result("accuracy", pd.concat(tables), columns, about=about)}
+    return {
+        "accuracy": Result("accuracy", pd.concat(tables, ignore_index=True), columns, about=about)
+    }
 
 
 def roles_of(evidence: Evidence) -> dict[str, str]:
