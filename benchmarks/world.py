@@ -1,10 +1,12 @@
-"""How fast the embedded world is drawn: images per second of one thread, for every stream of images.
+"""How fast the embedded world is drawn: images per second of one thread, for every stream of
+images.
 
     python benchmarks/world.py
     python benchmarks/world.py --images 32 64 128 --seconds 5
 
-CPU time of one thread, one block at a time; the best and the median block are given, because what else the machine does
-shows even in CPU time, through its caches. Targets for `shapes`: 20,000 a second at 32 pixels and 5,000 at 64.
+CPU time of one thread, one block at a time; the best and the median block are given, because what
+else the machine does shows even in CPU time, through its caches. Targets for `shapes`: 20,000 a
+second at 32 pixels and 5,000 at 64.
 """
 
 from __future__ import annotations
@@ -68,9 +70,8 @@ def main() -> None:
         for task in TASKS:
             rows.append(measure(task, image, given.seconds))
             print(
-                "{task:>12} at {image}: {per_second:9,.0f} images/s, median {per_second_median:9,.0f}".format(
-                    **rows[-1]
-                )
+                "{task:>12} at {image}: {per_second:9,.0f} images/s, "
+                "median {per_second_median:9,.0f}".format(**rows[-1])
             )
     about: dict[str, Any] = {
         "race": "world",
@@ -90,7 +91,8 @@ def main() -> None:
     shapes = {row["image"]: row["per_second"] for row in rows if row["task"] == "shapes"}
     met = all(speed >= TARGETS.get(image, 0) for image, speed in shapes.items())
     print(
-        f"{'Within' if met else 'Outside'} the targets for shapes ({TARGETS}); written to {path.name}."
+        f"{'Within' if met else 'Outside'} the targets for shapes ({TARGETS}); written to "
+        f"{path.name}."
     )
 
 

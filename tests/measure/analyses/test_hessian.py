@@ -1,4 +1,5 @@
-"""Spectra of the loss over batches: against dense Hessians, closed forms, and what is said when something is wrong."""
+"""Spectra of the loss over batches: against dense Hessians, closed forms, and what is said when
+something is wrong."""
 
 from __future__ import annotations
 
