@@ -94,7 +94,7 @@ class Race:
             for name, value in found.items():
                 sums[name] = sums[name] + value if name in sums else value
         for probe in chosen:
-            asked = passing.asked(probe)
+            asked = passing.suited(probe)
             own = {
                 n.partition(":")[2]: v for n, v in sums.items() if n.startswith(f"{probe.name}:")
             }

@@ -37,6 +37,7 @@ from vitreous.data.dataset import Dataset  # noqa: E402
 from vitreous.measure.analyses import linear_probe  # noqa: E402
 from vitreous.measure.analysis import Bench  # noqa: E402
 from vitreous.measure.probe import Setting  # noqa: E402
+from vitreous.measure.readout import fitting  # noqa: E402
 from vitreous.measure.subject import subjects  # noqa: E402
 
 TARGET, AT = 2.0, 10_000
@@ -100,7 +101,8 @@ class Race:
     def watched(self) -> tuple[float, float, int]:
         """Seconds of all, those of solving, and the number of probes."""
         self.solving = 0.0
-        given = linear_probe.choose, linear_probe.solve, linear_probe.together
+        names = ("choose_penalty", "solve", "join_moments")
+        given = {name: getattr(fitting, name) for name in names}
 
         def clocked(function: Callable[..., Any]) -> Callable[..., Any]:
             def run(*arguments: Any) -> Any:
@@ -111,11 +113,13 @@ class Race:
 
             return run
 
-        linear_probe.choose, linear_probe.solve, linear_probe.together = map(clocked, given)
+        for name, function in given.items():
+            setattr(fitting, name, clocked(function))
         try:
             seconds, count = self.timed(self.probes)
         finally:
-            linear_probe.choose, linear_probe.solve, linear_probe.together = given
+            for name, function in given.items():
+                setattr(fitting, name, function)
         return seconds, self.solving, count
 
 

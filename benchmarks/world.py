@@ -29,6 +29,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 from vitreous.data import world  # noqa: E402
+from vitreous.data.world.tasks import BLOCK  # noqa: E402
 
 TASKS = ("shapes", "syn-a:shape", "syn-b", "syn-c", "syn-d", "syn-e")
 TARGETS = {32: 20_000, 64: 5_000}
@@ -36,20 +37,20 @@ TARGETS = {32: 20_000, 64: 5_000}
 
 def measure(task: str, image: int, seconds: float) -> dict[str, Any]:
     """Images per second of the best and of the median block."""
-    world.load(task, size=world.BLOCK, image=image)  # warms up, and makes the banks of noise
+    world.load(task, size=BLOCK, image=image)  # warms up, and makes the banks of noise
     times: list[float] = []
     seed = 0
     while len(times) < 5 or sum(times) < seconds:
         seed += 1
         start = time.process_time()
-        world.load(task, size=world.BLOCK, image=image, seed=seed)
+        world.load(task, size=BLOCK, image=image, seed=seed)
         times.append(time.process_time() - start)
     best, middle = np.quantile(times, [0, 0.5]).tolist()
     return {
         "task": task,
         "image": image,
-        "per_second": world.BLOCK / best,
-        "per_second_median": world.BLOCK / middle,
+        "per_second": BLOCK / best,
+        "per_second_median": BLOCK / middle,
         "blocks": len(times),
     }
 
@@ -81,7 +82,7 @@ def main() -> None:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "clock": "process_time",
-        "block": world.BLOCK,
+        "block": BLOCK,
         "targets": TARGETS,
         "rows": rows,
     }

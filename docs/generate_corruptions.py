@@ -100,7 +100,7 @@ ring((32, 32), 0.5 * math.pi).sum()  # → tensor(64)
 |---|---|---|---|
 | `"paper"` | normal | frequency ± width / 2, width 0.1π | the RMS of δ, before the ring |
 | `"equal"` | normal | the same | the RMS of the noise, after the ring |
-| `"released"` | ± strength | a square less a smaller one, ± 0.2 radians | the size of every value of δ |
+| `"released"` | ± strength | a square less a smaller one, ± 0.2 rad | the size of every δ |
 
 In the first and the last a ring that holds more waves is stronger: the root mean square is
 `strength` times the root of the ring's share of all waves, `ring(…).float().mean().sqrt()`. The

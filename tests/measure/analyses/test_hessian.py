@@ -16,7 +16,8 @@ import vitreous
 from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import VitreousError
-from vitreous.measure.analyses.hessian import HessianSpectrum, density, summaries
+from vitreous.measure.analyses.hessian import HessianSpectrum
+from vitreous.measure.curvature.spectra import density, summaries
 from vitreous.measure.subject import subjects
 from vitreous.results import wilson
 
