@@ -1,10 +1,11 @@
 """Train several models with one recipe on one data set and tabulate what comes out.
 
     python benchmarks/accuracy.py --data npz:cifar10 --name cifar10 --out results
-    python benchmarks/accuracy.py --warm --classes 10     # compile everything once, all models at a time
+    python benchmarks/accuracy.py --warm --classes 10  # compile every model once
 
-Every model is a run of its own in `--runs`, so that a second call goes on where the first was stopped. Out come a table
-(.md), the same with the recipe (.json) and a line per epoch (.csv). The first epoch's seconds include compiling.
+Every model is a run of its own in `--runs`, so that a second call goes on where the first was
+stopped. Out come a table (.md), the same with the recipe (.json) and a line per epoch (.csv). The
+first epoch's seconds include compiling.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ def table(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [
-        f"| {each['model']} | {each['epochs']} | {each['test_accuracy']:.2%} | {each['test_nll']:.3f} | "
+        f"| {each['model']} | {each['epochs']} | {each['test_accuracy']:.2%} | "
+        f"{each['test_nll']:.3f} | "
         f"{each['train_nll']:.3f} | {each['images_per_second']:,.0f} | {each['seconds']:.0f} s |"
         for each in rows
     ]

@@ -1,12 +1,14 @@
-"""Augmentation of whole batches against timm's Pillow pipeline in a DataLoader, for the recipe of Park and Kim (D1).
+"""Augmentation of whole batches against timm's Pillow pipeline in a DataLoader, for the recipe of
+Park and Kim (D1).
 
     python benchmarks/augment.py                                  # one thread, 2 workers
     python benchmarks/augment.py --device cuda --batch 1024 --workers 16
 
-Pad-crop, flip, RandAugment rand-m9-n2-mstd1.0, mixup 1.0 / CutMix 0.8 and label smoothing 0.1, on images of 32 pixels
-that are in memory as uint8. Ours: eager and compiled, to normalised images and soft targets on the device. timm's: the
-same operations image by image, collated, mixed by timm's Mixup on the device: in this process (on a CPU by the time of
-its one thread, as ours), and with workers, by the wall clock. Needs torch, torchvision and timm only.
+Pad-crop, flip, RandAugment rand-m9-n2-mstd1.0, mixup 1.0 / CutMix 0.8 and label smoothing 0.1, on
+images of 32 pixels that are in memory as uint8. Ours: eager and compiled, to normalised images and
+soft targets on the device. timm's: the same operations image by image, collated, mixed by timm's
+Mixup on the device: in this process (on a CPU by the time of its one thread, as ours), and with
+workers, by the wall clock. Needs torch, torchvision and timm only.
 """
 
 from __future__ import annotations
@@ -95,7 +97,8 @@ def theirs(batch: int, side: int, device: str, workers: int) -> Iterator[float]:
 
 
 def loader_row(batch: int, side: int, device: str, workers: int, seconds: float) -> dict[str, Any]:
-    """The loader's speed once its workers run, over at least `seconds`: all batches over all the time they took."""
+    """The loader's speed once its workers run, over at least `seconds`: all batches over all the
+    time they took."""
     took: list[float] = []
     for count, each in enumerate(theirs(batch, side, device, workers)):
         if count >= 2 * workers + 2:  # what the workers had in store when the clock started
@@ -145,8 +148,10 @@ def main() -> None:
     *mine, alone = [each for each in race.rows[:-1] if "per_second" in each]
     for each in mine:
         core, loader = (each["per_second"] / other["per_second"] for other in (alone, row))
-        print(f"ours, {each['mode']}: {each['ms']:.2f} ms a batch; {core:.1f} times timm in one process, "
-              f"{loader:.1f} times its loader")  # fmt: skip
+        print(
+            f"ours, {each['mode']}: {each['ms']:.2f} ms a batch; "
+            f"{core:.1f} times timm in one process, {loader:.1f} times its loader"
+        )
     print(f"written to {race.write()}")
 
 

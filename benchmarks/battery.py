@@ -1,15 +1,17 @@
-"""What the whole battery costs: all probes in one pass, against a plain forward pass over the same images.
+"""What the whole battery costs: all probes in one pass, against a plain forward pass over the same
+images.
 
     python benchmarks/battery.py
-    python benchmarks/battery.py --device cuda --images 50000 --repeats 2    # as many as ImageNet has for validation
+    python benchmarks/battery.py --device cuda --images 50000 --repeats 2  # as in ImageNet
     python benchmarks/battery.py --probes variance fourier --images 64 --shard 64
 
-Time: on a CPU the CPU time of one thread, which a busy machine does not change much, on a GPU the clock; opening the
-model is not in it, answering is. Each probe's share is the time spent inside its own functions; `looking` is what is
-left: attention probabilities, which fused attention never makes, and the taps. On a GPU shares are taken in a pass of
-their own, because waiting for the GPU after every function makes all of them slower. Memory: how far a fresh process
-grows during one shard, or the most that the GPU had to hold during two. Targets for ViT-S at 224: 2.0 times the time on
-a CPU, 1.6 times on a GPU, twice the memory.
+Time: on a CPU the CPU time of one thread, which a busy machine does not change much, on a GPU the
+clock; opening the model is not in it, answering is. Each probe's share is the time spent inside its
+own functions; `looking` is what is left: attention probabilities, which fused attention never
+makes, and the taps. On a GPU shares are taken in a pass of their own, because waiting for the GPU
+after every function makes all of them slower. Memory: how far a fresh process grows during one
+shard, or the most that the GPU had to hold during two. Targets for ViT-S at 224: 2.0 times the time
+on a CPU, 1.6 times on a GPU, twice the memory.
 """
 
 from __future__ import annotations
@@ -92,7 +94,7 @@ class Race:
             for name, value in found.items():
                 sums[name] = sums[name] + value if name in sums else value
         for probe in chosen:
-            asked = passing.asked(probe)
+            asked = passing.suited(probe)
             own = {
                 n.partition(":")[2]: v for n, v in sums.items() if n.startswith(f"{probe.name}:")
             }
@@ -172,7 +174,8 @@ def peak() -> int:
 
 
 def memories() -> dict[str, int]:
-    """Each contender in a fresh process, which gives back at once what it frees, so that it shows."""
+    """Each contender in a fresh process, which gives back at once what it frees, so that it
+    shows."""
     given = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
     found = {}
     for contender in ("plain", "battery"):

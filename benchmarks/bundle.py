@@ -1,8 +1,9 @@
-"""The small models of the package: train them, pack them into it, and look deeper than `make demo` has time for.
+"""The small models of the package: train them, pack them into it, and look deeper than `make demo`
+has time for.
 
-    python benchmarks/bundle.py train --runs runs/nano        # a few minutes on one GPU
-    python benchmarks/bundle.py pack --runs runs/nano         # into src/vitreous/nano, weights in half precision
-    python benchmarks/bundle.py deep --runs runs/deep         # into src/vitreous/report/nano; a quarter of an hour
+    python benchmarks/bundle.py train --runs runs/nano  # a few minutes on one GPU
+    python benchmarks/bundle.py pack --runs runs/nano   # into src/vitreous/nano, half precision
+    python benchmarks/bundle.py deep --runs runs/deep   # into src/vitreous/report/nano; 15 minutes
 
 The recorded accuracy is that of the packed weights, measured on a CPU in single precision.
 """
@@ -54,7 +55,8 @@ ENVIRONMENT = (
     "device",
 )
 FEW = 500
-"""The first images of the test split, which the tests of the package look at; all of them take half a minute."""
+"""The first images of the test split, which the tests of the package look at; all of them take half
+a minute."""
 
 SHELF = Path(__file__).parents[1] / "src" / "vitreous" / "nano"
 DEEP = SHELF.parent / "report" / "nano"
@@ -107,7 +109,8 @@ def environment(run: Run) -> dict[str, str]:
 
 
 def card(name: str, shelf: Run) -> dict[str, Any]:
-    """What the packed model is, with its error and NLL on the whole test split and on the first few images of it."""
+    """What the packed model is, with its error and NLL on the whole test split and on the first few
+    images of it."""
     identity, model = shelf.identity, loading.model_of_run(shelf)
     recipe, few = identity["recipe"], load(DATA, split="test", size=FEW)
     measured = evaluate(model, load(DATA, split="test"))

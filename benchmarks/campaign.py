@@ -35,6 +35,7 @@ from vitreous.claims.facts import describe_facts
 from vitreous.errors import VitreousError
 from vitreous.storage.run_folder import Run
 from vitreous.studies import running
+from vitreous.studies.cell_records import try_lock
 from vitreous.studies.conduct import check_settings
 from vitreous.studies.estimates import measuring_times
 from vitreous.studies.measuring import (
@@ -47,7 +48,7 @@ from vitreous.studies.measuring import (
 )
 from vitreous.studies.packing import pack_evidence
 from vitreous.studies.plan import Cell, PlannedItem, plan
-from vitreous.studies.running import Limits, is_trained, reproducible, try_lock
+from vitreous.studies.running import Limits, is_trained, reproducible
 from vitreous.studies.scales import Scale, scale_named
 from vitreous.training import loop
 from vitreous.training.optim import schedule

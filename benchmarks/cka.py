@@ -1,13 +1,15 @@
-"""All-pairs CKA of 50 × 50 layers at 256 images: ours against the packages people use, on one CPU thread.
+"""All-pairs CKA of 50 × 50 layers at 256 images: ours against the packages people use, on one CPU
+thread.
 
     python benchmarks/cka.py
     python benchmarks/cka.py --channels 8 --repeats 1
 
-The peers are installed into a folder that is removed afterwards; nothing of this environment changes. They are
-torch_cka (the usual one), cka-pytorch (numpee's CKA.pytorch as a package) and pytorch-cka, which forms every Gram
-matrix once, as we do, and keeps all features until then. Each is asked for the map of one model with itself and for
-that of two models. Features have been computed before: the peers' hooks sit on modules that return what they hold, and
-ours is the probe as an inspection calls it, intervals and table included. The peers run inside `no_grad`. The time is
+The peers are installed into a folder that is removed afterwards; nothing of this environment
+changes. They are torch_cka (the usual one), cka-pytorch (numpee's CKA.pytorch as a package) and
+pytorch-cka, which forms every Gram matrix once, as we do, and keeps all features until then. Each
+is asked for the map of one model with itself and for that of two models. Features have been
+computed before: the peers' hooks sit on modules that return what they hold, and ours is the probe
+as an inspection calls it, intervals and table included. The peers run inside `no_grad`. The time is
 CPU time, the error the largest distance from CKA in float64.
 """
 
@@ -49,7 +51,8 @@ LAYERS, SIDE = 50, 16
 
 
 class Block(nn.Module):
-    """A residual unit that costs little and whose features have no large mean, which float32 formulas do not stand."""
+    """A residual unit that costs little and whose features have no large mean, which float32
+    formulas do not stand."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -263,7 +266,8 @@ def truth(case: str, channels: int, count: int) -> np.ndarray:
 
 @torch.no_grad()
 def measure(name: str, case: str, channels: int, count: int, repeats: int) -> dict[str, Any]:
-    """Best CPU time of some runs after one that does not count (torch_cka: of one), and the error."""
+    """Best CPU time of some runs after one that does not count (torch_cka: of one), and the
+    error."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
@@ -319,7 +323,8 @@ def show(rows: list[dict[str, Any]]) -> dict[str, Any]:
             more = f"{ratios[case][name]:7.2f} x ours" if name in PEERS else ""
             goal = f" (target {TARGETS[name]:.0f})" if name in TARGETS else ""
             print(
-                f"  {name:12s} {row['cpu_s']:8.2f} s  error {row['error']:.1e}  {row['nans']:4d} NaN {more}{goal}"
+                f"  {name:12s} {row['cpu_s']:8.2f} s  error {row['error']:.1e}  {row['nans']:4d} "
+                f"NaN {more}{goal}"
             )
     return ratios
 
@@ -346,10 +351,11 @@ def main() -> None:
     ratios = show(rows)
     now = datetime.now(UTC)
     record = {
-        "race": "cka", "date": now.isoformat(timespec="seconds"), "device": platform.machine(), "threads": 1,
-        "torch": torch.__version__, "python": platform.python_version(), "clock": "process_time",
-        "layers": LAYERS, "images": arguments.images, "features": arguments.channels * SIDE**2,
-        "targets": TARGETS, "ratios": ratios, "rows": rows,
+        "race": "cka", "date": now.isoformat(timespec="seconds"), "device": platform.machine(),
+        "threads": 1, "torch": torch.__version__, "python": platform.python_version(),
+        "clock": "process_time", "layers": LAYERS, "images": arguments.images,
+        "features": arguments.channels * SIDE**2, "targets": TARGETS, "ratios": ratios,
+        "rows": rows,
     }  # fmt: skip
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / f"cka-cpu-{now:%Y-%m-%d}.json"

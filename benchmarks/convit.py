@@ -3,7 +3,8 @@
     python benchmarks/convit.py --device cuda          # under four minutes on an H200
     python benchmarks/convit.py --device cpu --cases ti/4@32 --modes eager
 
-Also races the two ways of applying positional attention, as one (N, N) product per head and as two products by axis.
+Also races the two ways of applying positional attention, as one (N, N) product per head and as two
+products by axis.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def contender(
 
 
 def disagreement(case: Case, device: str) -> float:
-    """Largest difference of the logits in float32, before any time is spent on a race between different functions."""
+    """Largest difference of the logits in float32, before any time is spent on a race between
+    different functions."""
     theirs = timm.create_model(case.name, **case.options).to(device).eval()
     side = case.options.get("img_size", 224)
     images = torch.randn(2, 3, side, side, device=device)

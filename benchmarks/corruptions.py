@@ -1,11 +1,13 @@
-"""Corruptions in batches against the package that makes them one image at a time, on one CPU thread.
+"""Corruptions in batches against the package that makes them one image at a time, on one CPU
+thread.
 
     python benchmarks/corruptions.py
     python benchmarks/corruptions.py --device cuda --sides 224 --kinds fog glass_blur
 
-The peer is imagecorruptions 1.1.2 where it is installed. It is given what current numpy, scipy and scikit-image took
-away from it; without that it does not run. It knows ImageNet's strengths only, so these are raced at both sizes.
-Its elastic transform and its frost differ from the published ones in detail, not in effort.
+The peer is imagecorruptions 1.1.2 where it is installed. It is given what current numpy, scipy and
+scikit-image took away from it; without that it does not run. It knows ImageNet's strengths only, so
+these are raced at both sizes. Its elastic transform and its frost differ from the published ones in
+detail, not in effort.
 """
 
 from __future__ import annotations
@@ -85,7 +87,8 @@ def theirs(functions: Any, kind: str, severity: int, images: Tensor) -> Step:
 
 
 def least(step: Step, device: str) -> float:
-    """Milliseconds of a step at its quickest of 200, in CPU time: what other work on a shared machine changes least."""
+    """Milliseconds of a step at its quickest of 200, in CPU time: what other work on a shared
+    machine changes least."""
     clock, times = clock_for(device), []
     for _ in range(200):
         start = clock()
@@ -134,7 +137,8 @@ def main() -> None:
             if row["case"].endswith(f" {side} px") and row["contender"] == "ours"
         ]
         print(
-            f"{side} px: {sum(row['ms_one'] for row in rows):.1f} ms for one image of every kind, one by one, at best"
+            f"{side} px: {sum(row['ms_one'] for row in rows):.1f} ms for one image of every kind, "
+            f"one by one, at best"
         )
         if functions is not None:
             print(f"{side} px: {means(race, side)}")

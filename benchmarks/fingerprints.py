@@ -1,14 +1,15 @@
-"""Fingerprints of every number the package computes, to prove that a refactoring changes none of them.
+"""Fingerprints of every number the package computes, to prove that a refactoring changes none of
+them.
 
     python benchmarks/fingerprints.py --out before.json                # some minutes on one core
     python benchmarks/fingerprints.py --out after.json --only probes analyses
     python benchmarks/fingerprints.py --compare before.json after.json
 
-A fingerprint is the SHA-256 of a column's values, floats by their bits: one for each column of every
-probe and analysis, for weights and metrics of short trainings, for units and logits of models, for
-datasets, exact identities and verdicts. Bits depend on the machine and its libraries too, so run both
-commits on the same one. `PYTHONPATH=/path/to/checkout/src` runs the package of another commit; only
-public names are used, so that old commits work as well.
+A fingerprint is the SHA-256 of a column's values, floats by their bits: one for each column of
+every probe and analysis, for weights and metrics of short trainings, for units and logits of
+models, for datasets, exact identities and verdicts. Bits depend on the machine and its libraries
+too, so run both commits on the same one. `PYTHONPATH=/path/to/checkout/src` runs the package of
+another commit; only public names are used, so that old commits work as well.
 """
 
 from __future__ import annotations

@@ -1,20 +1,21 @@
-"""The five largest eigenvalues of the Hessian of a ViT with 0.68 M parameters at batch 16: ours against the packages
-people use, on one CPU thread; and how long a whole analysis takes on a GPU.
+"""The five largest eigenvalues of the Hessian of a ViT with 0.68 M parameters at batch 16: ours
+against the packages people use, on one CPU thread; and how long a whole analysis takes on a GPU.
 
     python benchmarks/hessian.py
     python benchmarks/hessian.py --device cuda
 
-The peers are installed into a folder that is removed afterwards; nothing of this environment changes. All get the
-bundled ViT on the same images, and attention that has second derivatives, which none of them sees to itself. Ours stops
-when all five residuals |Hx - λx| are at most 1e-3 |λ|; ARPACK has the same as its tolerance; hessian-eigenthings, which
-takes a number of steps and says afterwards whether they sufficed, is given the smallest multiple of five that does,
-found outside the clock. PyHessian cannot be told a residual: it runs with its own defaults, and the table says where
-that led. The number of products depends on the images and on the random start, so every contender does the same few
-batches from the same few seeds, and what is compared is the sum. The time is CPU time; opening the model is not in it,
-building whatever products need is.
+The peers are installed into a folder that is removed afterwards; nothing of this environment
+changes. All get the bundled ViT on the same images, and attention that has second derivatives,
+which none of them sees to itself. Ours stops when all five residuals |Hx - λx| are at most 1e-3
+|λ|; ARPACK has the same as its tolerance; hessian-eigenthings, which takes a number of steps and
+says afterwards whether they sufficed, is given the smallest multiple of five that does, found
+outside the clock. PyHessian cannot be told a residual: it runs with its own defaults, and the table
+says where that led. The number of products depends on the images and on the random start, so every
+contender does the same few batches from the same few seeds, and what is compared is the sum. The
+time is CPU time; opening the model is not in it, building whatever products need is.
 
-On a GPU: ViT-Ti/4 on images of 32 pixels, 100 batches of 16, five eigenvalues each, augmented, as `vitreous.analyse`
-does it, from the opened model to the table.
+On a GPU: ViT-Ti/4 on images of 32 pixels, 100 batches of 16, five eigenvalues each, augmented, as
+`vitreous.analyse` does it, from the opened model to the table.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ Run = Callable[[int], tuple[np.ndarray, int]]
 
 
 def task(batch: int) -> tuple[nn.Module, Tensor, Tensor]:
-    """The bundled ViT on images whose labels are shuffled, so that eigenvalues of both signs are among the largest."""
+    """The bundled ViT on images whose labels are shuffled, so that eigenvalues of both signs are
+    among the largest."""
     from vitreous.data import load as load_images
     from vitreous.measure.subject import subjects
     from vitreous.models.loading import load_model
@@ -204,7 +206,8 @@ def measure(name: str, batch: int) -> dict[str, Any]:
 
 
 def race() -> list[dict[str, Any]]:
-    """Each contender in a process of its own, ours before and after, because machines change their pace."""
+    """Each contender in a process of its own, ours before and after, because machines change their
+    pace."""
     with peers.installed([*PACKAGES, *NEEDED]) as folder:
         return [
             peers.contender(__file__, ["--batch", batch, "--only", name], folder * (name in PEERS))
@@ -233,13 +236,15 @@ def show(rows: list[dict[str, Any]]) -> dict[str, Any]:
             else ""
         )
         print(
-            f"{name:20s} {mean[name]:7.2f} s {count:6.1f} products, eigenvalues apart {apart:.1e}  {more}"
+            f"{name:20s} {mean[name]:7.2f} s {count:6.1f} products, eigenvalues apart {apart:.1e}  "
+            f"{more}"
         )
     return {name: round(mean[name] / mean["ours"], 2) for name in PEERS}
 
 
 def on_gpu(batches: int, at_once: int) -> dict[str, Any]:
-    """The whole analysis, as a user asks for it; once before, on few batches, so that kernels are loaded."""
+    """The whole analysis, as a user asks for it; once before, on few batches, so that kernels are
+    loaded."""
     import vitreous
     from vitreous.models.loading import load_model
 
@@ -257,10 +262,12 @@ def on_gpu(batches: int, at_once: int) -> dict[str, Any]:
     peak = torch.cuda.max_memory_allocated() / 2**30
     products = found.table["products"]
     print(
-        f"{batches} batches x top {TOP}: {seconds[-1]:.1f} s (target {GPU_SECONDS:.0f}), at most {peak:.1f} GiB"
+        f"{batches} batches x top {TOP}: {seconds[-1]:.1f} s (target {GPU_SECONDS:.0f}), at most "
+        f"{peak:.1f} GiB"
     )
     print(
-        f"{products.min():.0f} to {products.max():.0f} products a batch, {found.about['unconverged']} open"
+        f"{products.min():.0f} to {products.max():.0f} products a batch, "
+        f"{found.about['unconverged']} open"
     )
     values = found.table.set_index("measure")["value"]
     summary = {name: float(values[name]) for name in ("NEP", "APE")}

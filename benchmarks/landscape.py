@@ -1,17 +1,20 @@
-"""A loss landscape of 7 x 7 points, 64 images, a ViT of 0.68 M parameters: ours against others, on one CPU thread.
+"""A loss landscape of 7 x 7 points, 64 images, a ViT of 0.68 M parameters: ours against others, on
+one CPU thread.
 
     python benchmarks/landscape.py
     python benchmarks/landscape.py --device cuda
 
-The peer is loss-landscapes, installed into a folder that is removed afterwards; nothing of this environment changes.
-(anatome, the other one people use, is in no package index; what it does, a deep copy of the model for every point and a
-forward pass without gradients, stands beside it as `copy`.) Each has the model and the images at hand. The peer gives
-the losses; ours is the analysis piece by piece, with intervals, statistics and table. The time is CPU time. `centre` is
-how far the value in the middle of the grid is from the trained model's loss: the peer's grid does not go through it.
+The peer is loss-landscapes, installed into a folder that is removed afterwards; nothing of this
+environment changes. (anatome, the other one people use, is in no package index; what it does, a
+deep copy of the model for every point and a forward pass without gradients, stands beside it as
+`copy`.) Each has the model and the images at hand. The peer gives the losses; ours is the analysis
+piece by piece, with intervals, statistics and table. The time is CPU time. `centre` is how far the
+value in the middle of the grid is from the trained model's loss: the peer's grid does not go
+through it.
 
-With `--device cuda` the same analysis is timed by the clock, on a grid as it is by default (21 x 21 points), with one
-point at a time and with copies in one pass, in groups of several sizes; what of a pass is the host handing out work is
-said beside it.
+With `--device cuda` the same analysis is timed by the clock, on a grid as it is by default (21 x 21
+points), with one point at a time and with copies in one pass, in groups of several sizes; what of a
+pass is the host handing out work is said beside it.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ Run = Callable[[], np.ndarray]
 
 
 def model() -> nn.Module:
-    """A ViT on 32 x 32 images. No parameter is all zeros, because the peer divides by their norms."""
+    """A ViT on 32 x 32 images. No parameter is all zeros, because the peer divides by their
+    norms."""
     from timm.models.vision_transformer import VisionTransformer
 
     torch.manual_seed(0)
@@ -152,7 +156,8 @@ def _direction(weight: Tensor) -> Tensor:
 
 
 def measure(name: str, count: int, repeats: int) -> dict[str, Any]:
-    """CPU times of some runs after one that does not count, and how far the middle is from the trained loss."""
+    """CPU times of some runs after one that does not count, and how far the middle is from the
+    trained loss."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     quiet = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
@@ -173,7 +178,8 @@ def measure(name: str, count: int, repeats: int) -> dict[str, Any]:
 
 
 def race(count: int, repeats: int) -> dict[str, Any]:
-    """Each contender in a process of its own, all of them once and then again, because other programs run beside."""
+    """Each contender in a process of its own, all of them once and then again, because other
+    programs run beside."""
     options = ["--images", count, "--repeats", repeats, "--points", POINTS, "--only"]
     with peers.installed(PEERS[:1]) as folder:
         rows = [
@@ -186,7 +192,8 @@ def race(count: int, repeats: int) -> dict[str, Any]:
     for name, seconds in best.items():
         centre = next(row["centre"] for row in rows if row["contender"] == name)
         print(
-            f"  {name:16s} {seconds:6.2f} s  {seconds / best['ours']:5.2f} x ours  centre off by {centre:.1e}"
+            f"  {name:16s} {seconds:6.2f} s  {seconds / best['ours']:5.2f} x ours  centre off by "
+            f"{centre:.1e}"
         )
     ratio = min(best[name] for name in PEERS) / best["ours"]
     print(f"  the best of the others takes {ratio:.2f} times as long (target {TARGET['cpu']})")
@@ -194,7 +201,8 @@ def race(count: int, repeats: int) -> dict[str, Any]:
 
 
 def batched(count: int, repeats: int, groups: list[int]) -> dict[str, Any]:
-    """On a GPU, by the clock: points one at a time, and copies in one pass, in groups of several sizes."""
+    """On a GPU, by the clock: points one at a time, and copies in one pass, in groups of several
+    sizes."""
     seconds: dict[str, float] = {}
     grids: dict[str, np.ndarray] = {}
     for copies in (1, *groups, 0):
@@ -205,18 +213,23 @@ def batched(count: int, repeats: int, groups: list[int]) -> dict[str, Any]:
         seconds[name] = min(_clocked(run) for _ in range(repeats))
         peak = torch.cuda.max_memory_allocated() / 2**30
         print(
-            f"  {name:16s} {seconds[name]:7.3f} s  {1e3 * seconds[name] / POINTS**2:6.3f} ms a point, {peak:.2f} GiB"
+            f"  {name:16s} {seconds[name]:7.3f} s  {1e3 * seconds[name] / POINTS**2:6.3f} ms a "
+            f"point, {peak:.2f} GiB"
         )
         _passes(count, copies or 128)
     single, chosen = seconds["one at a time"], seconds["as it chooses"]
     fixed = _fixed(count)
     apart = max(float(np.abs(grid / grids["one at a time"] - 1).max()) for grid in grids.values())
     print(f"  directions, graph, table and intervals, whatever the group: {fixed:.3f} s")
-    print(f"  copies are {single / chosen:.2f} times as fast (target {TARGET['cuda']}), without what both do "
-          f"{(single - fixed) / (chosen - fixed):.2f} times; losses agree to {apart:.1e}")  # fmt: skip
+    print(
+        f"  copies are {single / chosen:.2f} times as fast (target {TARGET['cuda']}), "
+        f"without what both do {(single - fixed) / (chosen - fixed):.2f} times; "
+        f"losses agree to {apart:.1e}"
+    )
     return {
-        "seconds": seconds, "fixed_s": fixed, "ratio": single / chosen, "ratio_of_passes": (single - fixed) /
-        (chosen - fixed), "apart": apart, "gpu": torch.cuda.get_device_name(),
+        "seconds": seconds, "fixed_s": fixed, "ratio": single / chosen,
+        "ratio_of_passes": (single - fixed) / (chosen - fixed), "apart": apart,
+        "gpu": torch.cuda.get_device_name(),
     }  # fmt: skip
 
 
@@ -252,8 +265,10 @@ def _passes(count: int, copies: int) -> None:
         torch.cuda.synchronize()
         done.append(time.perf_counter() - began)
     host, whole = 1e3 * min(handed), 1e3 * min(done)
-    print(f"    a pass of {copies}: {whole:.2f} ms, {whole / copies:.3f} a point; handing it out {host:.2f} ms, "
-          f"{host / whole:.0%}")  # fmt: skip
+    print(
+        f"    a pass of {copies}: {whole:.2f} ms, {whole / copies:.3f} a point; "
+        f"handing it out {host:.2f} ms, {host / whole:.0%}"
+    )
 
 
 def _fixed(count: int) -> float:
@@ -299,10 +314,12 @@ def main() -> None:
     found = batched(*sizes, arguments.groups) if arguments.device == "cuda" else race(*sizes)
     now = datetime.now(UTC)
     record = {
-        "race": "landscape", "date": now.isoformat(timespec="seconds"), "device": arguments.device, "threads": 1,
-        "machine": platform.machine(), "torch": torch.__version__, "python": platform.python_version(),
+        "race": "landscape", "date": now.isoformat(timespec="seconds"), "device": arguments.device,
+        "threads": 1, "machine": platform.machine(), "torch": torch.__version__,
+        "python": platform.python_version(),
         "clock": "process_time" if arguments.device == "cpu" else "perf_counter", "points": POINTS,
-        "images": arguments.images, "parameters": sum(each.numel() for each in model().parameters()),
+        "images": arguments.images,
+        "parameters": sum(each.numel() for each in model().parameters()),
         "target": TARGET[arguments.device], **found,
     }  # fmt: skip
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -4,11 +4,13 @@
     python benchmarks/linear_probe.py --device cuda --images 10000 --batch 256
     python benchmarks/linear_probe.py --model vit_tiny_patch16_224 --images 64
 
-Probes of the class token, of the mean over positions and of the first position, from 5, 10 and all images of each
-class, of every unit, fitted on four fifths of the images and asked on the rest. Time: on a CPU the CPU time of one
-thread, on a GPU the clock; opening the model is not in it. Looking and adding up cost the same for every image, solving
-costs the same however many images there are, so the two are measured apart, and `at` says what they come to for 10,000
-images: measured if that many passed, computed from the two otherwise. Target for ViT-S at 224: twice the forward pass.
+Probes of the class token, of the mean over positions and of the first position, from 5, 10 and all
+images of each class, of every unit, fitted on four fifths of the images and asked on the rest.
+Time: on a CPU the CPU time of one thread, on a GPU the clock; opening the model is not in it.
+Looking and adding up cost the same for every image, solving costs the same however many images
+there are, so the two are measured apart, and `at` says what they come to for 10,000 images:
+measured if that many passed, computed from the two otherwise. Target for ViT-S at 224: twice the
+forward pass.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from vitreous.data.dataset import Dataset  # noqa: E402
 from vitreous.measure.analyses import linear_probe  # noqa: E402
 from vitreous.measure.analysis import Bench  # noqa: E402
 from vitreous.measure.probe import Setting  # noqa: E402
+from vitreous.measure.readout import fitting  # noqa: E402
 from vitreous.measure.subject import subjects  # noqa: E402
 
 TARGET, AT = 2.0, 10_000
@@ -98,7 +101,8 @@ class Race:
     def watched(self) -> tuple[float, float, int]:
         """Seconds of all, those of solving, and the number of probes."""
         self.solving = 0.0
-        given = linear_probe.choose, linear_probe.solve, linear_probe.together
+        names = ("choose_penalty", "solve", "join_moments")
+        given = {name: getattr(fitting, name) for name in names}
 
         def clocked(function: Callable[..., Any]) -> Callable[..., Any]:
             def run(*arguments: Any) -> Any:
@@ -109,11 +113,13 @@ class Race:
 
             return run
 
-        linear_probe.choose, linear_probe.solve, linear_probe.together = map(clocked, given)
+        for name, function in given.items():
+            setattr(fitting, name, clocked(function))
         try:
             seconds, count = self.timed(self.probes)
         finally:
-            linear_probe.choose, linear_probe.solve, linear_probe.together = given
+            for name, function in given.items():
+                setattr(fitting, name, function)
         return seconds, self.solving, count
 
 
@@ -143,16 +149,18 @@ def main() -> None:
     print(f"{given.model}, {count} probes, {given.images} images, {given.device}")
     print(f"  forward pass {plain:8.2f} s, {1000 * plain / given.images:.1f} ms an image")
     print(
-        f"  with probes  {seconds:8.2f} s, of which solving {solving:.2f} s; the rest {looking:.3f} x the forward pass"
+        f"  with probes  {seconds:8.2f} s, of which solving {solving:.2f} s; the rest "
+        f"{looking:.3f} x the forward pass"
     )
     print(f"  at {AT:,} images {whole:.3f} x the forward pass (target {TARGET:.0f})")
     now = datetime.now(UTC)
     record = {
         "race": "linear_probe", "date": now.isoformat(timespec="seconds"), "device": given.device,
-        "machine": platform.machine(), "torch": torch.__version__, "python": platform.python_version(),
-        "clock": race.clock.__name__, "model": given.model, "images": given.images, "classes": given.classes,
-        "batch": given.batch, "probes": count, "plain_s": plain, "probes_s": seconds, "solving_s": solving,
-        "looking": looking, "at": AT, "ratio": whole, "measured": given.images >= AT, "target": TARGET,
+        "machine": platform.machine(), "torch": torch.__version__,
+        "python": platform.python_version(), "clock": race.clock.__name__, "model": given.model,
+        "images": given.images, "classes": given.classes, "batch": given.batch, "probes": count,
+        "plain_s": plain, "probes_s": seconds, "solving_s": solving, "looking": looking, "at": AT,
+        "ratio": whole, "measured": given.images >= AT, "target": TARGET,
     }  # fmt: skip
     given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / f"linear_probe-{given.device}-{now:%Y-%m-%d}.json"

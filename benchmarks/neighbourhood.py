@@ -1,10 +1,11 @@
-"""Neighbourhood attention as a masked fused product against the usual way, keys and values copied out by unfold.
+"""Neighbourhood attention as a masked fused product against the usual way, keys and values copied
+out by unfold.
 
     python benchmarks/neighbourhood.py --device cuda
     python benchmarks/neighbourhood.py --device cpu --grids 8 --kernels 3 --batch 8
 
-One layer of ViT-Ti (three heads of 64), forward and backward, on the grids of the papers: 8x8 is a CIFAR image in
-patches of 4, 14x14 an ImageNet one in patches of 16.
+One layer of ViT-Ti (three heads of 64), forward and backward, on the grids of the papers: 8x8 is a
+CIFAR image in patches of 4, 14x14 an ImageNet one in patches of 16.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ HEADS, HEAD_DIM = 3, 64
 
 
 class Unfolded(nn.Module):
-    """Every query's neighbours copied beside it: (batch, heads, N, kernel²) logits, borders masked."""
+    """Every query's neighbours copied beside it: (batch, heads, N, kernel²) logits, borders
+    masked."""
 
     def __init__(self, side: int, kernel: int) -> None:
         super().__init__()
@@ -68,7 +70,8 @@ def layer(ours: bool, side: int, kernel: int) -> nn.Module:
 
 
 def disagreement(side: int, kernel: int) -> float:
-    """Largest difference in float32, before any time is spent on a race between different functions."""
+    """Largest difference in float32, before any time is spent on a race between different
+    functions."""
     tokens = torch.randn(2, side * side, HEADS * HEAD_DIM)
     with torch.no_grad():
         return float(
@@ -114,7 +117,8 @@ def main() -> None:
             for kernel in asked.kernels:
                 if (difference := disagreement(side, kernel)) > 1e-5:
                     sys.exit(
-                        f"the two differ by {difference:.2g} on {side}x{side}, so there is nothing to race"
+                        f"the two differ by {difference:.2g} on {side}x{side}, so there is nothing "
+                        f"to race"
                     )
                 for ours in (True, False):
                     make = partial(

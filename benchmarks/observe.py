@@ -1,11 +1,13 @@
-"""What looking inside costs: a plain forward pass against one in which every unit is seen and reduced on the fly.
+"""What looking inside costs: a plain forward pass against one in which every unit is seen and
+reduced on the fly.
 
     python benchmarks/observe.py
     python benchmarks/observe.py --model resnet50 --batch 16 --repeats 5
 
-Time: CPU time of one thread, the contenders taking turns, medians and quartiles. Memory: how far the resident set of a
-fresh process grows during one pass, the model being open already and every kernel having run once. Targets, for streams
-of ViT-S at 224: at most 1.25 times the time and 1.5 times the memory of the plain pass.
+Time: CPU time of one thread, the contenders taking turns, medians and quartiles. Memory: how far
+the resident set of a fresh process grows during one pass, the model being open already and every
+kernel having run once. Targets, for streams of ViT-S at 224: at most 1.25 times the time and 1.5
+times the memory of the plain pass.
 """
 
 from __future__ import annotations
@@ -90,7 +92,8 @@ def times(name: str, batch: int, repeats: int) -> dict[str, list[float]]:
 def growth(name: str, batch: int, contender: str) -> int:
     """Bytes by which this process grows during one pass.
 
-    A fork begins with a high-water mark of its own, so that the peak of opening the model does not hide the pass.
+    A fork begins with a high-water mark of its own, so that the peak of opening the model does not
+    hide the pass.
     """
     contenders, shape = passes(name)
     contenders[contender](torch.randn(1, *shape))
@@ -119,7 +122,8 @@ def peak() -> int:
 
 
 def memories(name: str, batch: int) -> dict[str, int]:
-    """Growth of a fresh process per contender; what is freed goes back to the system at once, so that it shows."""
+    """Growth of a fresh process per contender; what is freed goes back to the system at once, so
+    that it shows."""
     given = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
     found = {}
     for contender in CONTENDERS:
@@ -195,7 +199,8 @@ def main() -> None:
     streams = rows[1]
     met = all(streams[key] <= target for key, target in TARGETS.items())
     print(
-        f"{'Within' if met else 'Outside'} the targets for streams ({TARGETS}); written to {path.name}."
+        f"{'Within' if met else 'Outside'} the targets for streams ({TARGETS}); written to "
+        f"{path.name}."
     )
 
 

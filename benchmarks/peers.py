@@ -1,4 +1,5 @@
-"""Packages that ours is measured against, installed for a while, and contenders in processes of their own."""
+"""Packages that ours is measured against, installed for a while, and contenders in processes of
+their own."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def installed(packages: Sequence[str]) -> Iterator[str]:
 
 
 def contender(script: str, options: Sequence[object], folder: str = "") -> dict[str, Any]:
-    """What a script prints in its last line when it is run with these options on one thread; `folder` has its peers."""
+    """What a script prints in its last line when it is run with these options on one thread;
+    `folder` has its peers."""
     paths = [path for path in (folder, os.environ.get("PYTHONPATH", "")) if path]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, script, *map(str, options)]

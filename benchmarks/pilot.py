@@ -1,11 +1,13 @@
-"""Which initialisation did the paper's ViT have? ViT-Ti/4 with two of them, trained with `hdv_cifar` as published.
+"""Which initialisation did the paper's ViT have? ViT-Ti/4 with two of them, trained with
+`hdv_cifar` as published.
 
     python benchmarks/pilot.py train jax --seeds 0 1 2 --data npz:cifar10 --out pilot
     python benchmarks/pilot.py train timm --seeds 0 1 2 --data npz:cifar10 --out pilot
     python benchmarks/pilot.py measure --data npz:cifar10 --out pilot
 
-`measure` reads the first and the last weights of all and writes the results that Park and Kim's findings on variance
-and frequency are about (their Figures 2, 8 and 9), with the accuracies, to `pilot/measured`.
+`measure` reads the first and the last weights of all and writes the results that Park and Kim's
+findings on variance and frequency are about (their Figures 2, 8 and 9), with the accuracies, to
+`pilot/measured`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""How the races are run: the same step, one contender at a time, medians, peak memory, a table and a dated file.
+"""How the races are run: the same step, one contender at a time, medians, peak memory, a table and
+a dated file.
 
 Needs torch and numpy only, so that a race runs wherever the models do.
 """
@@ -53,7 +54,8 @@ class Race:
         self.rows.append(row)
         said = (
             row.get("skipped")
-            or f"{row['per_second']:.1f} images/s, {row.get('MiB', 0):.0f} MiB, {row['ready_s']:.0f} s to start"
+            or f"{row['per_second']:.1f} images/s, {row.get('MiB', 0):.0f} MiB, "
+            f"{row['ready_s']:.0f} s to start"
         )
         print(f"{case}, {mode}, {contender}: {said}", flush=True)
         free()
@@ -126,14 +128,16 @@ def measure(make: Callable[[], Step], device: str, images: int, seconds: float) 
 
 
 def clock_for(device: str) -> Callable[[], float]:
-    """Time on the wall; with a single thread on a CPU its own time, in which the machine's other work does not show."""
+    """Time on the wall; with a single thread on a CPU its own time, in which the machine's other
+    work does not show."""
     return (
         time.process_time if device == "cpu" and torch.get_num_threads() == 1 else time.perf_counter
     )
 
 
 def memory(step: Step, device: str) -> float:
-    """Bytes at the peak on CUDA; elsewhere those that autograd keeps between forward and backward."""
+    """Bytes at the peak on CUDA; elsewhere those that autograd keeps between forward and
+    backward."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         step()
@@ -172,7 +176,8 @@ def wait(device: str) -> None:
 
 
 def free() -> None:
-    """Forget the last contender: compiled code and cached memory would count against the next one."""
+    """Forget the last contender: compiled code and cached memory would count against the next
+    one."""
     torch.compiler.reset()
     gc.collect()
     if torch.cuda.is_available():

@@ -1,14 +1,16 @@
-"""Does our training learn what an independent loop learns? One model, one recipe, two loops, the same test images.
+"""Does our training learn what an independent loop learns? One model, one recipe, two loops, the
+same test images.
 
-ours    `vitreous.train`
-timm    torchvision's crop and flip, timm's RandAugment and Mixup, torch's AdamW, a cosine by hand; no line of ours
+ours    `vitreous.train` timm    torchvision's crop and flip, timm's RandAugment and Mixup, torch's
+AdamW, a cosine by hand; no line of ours
         but the model and the data
 
     python benchmarks/reference.py --data npz:cifar10 --model resnet_18 --epochs 30
-    python benchmarks/reference.py --data npz:cifar10 --model preresnet_nano --size 10000 --batch 128 --epochs 8
+    python benchmarks/reference.py --data npz:cifar10 --model preresnet_nano --size 10000 \\
+        --batch 128 --epochs 8
 
-Prints test accuracy and NLL_train of every epoch, and writes both to a dated file. Seeds differ in what they draw, so
-agreement is within the spread over `--seeds`.
+Prints test accuracy and NLL_train of every epoch, and writes both to a dated file. Seeds differ in
+what they draw, so agreement is within the spread over `--seeds`.
 """
 
 from __future__ import annotations
@@ -72,7 +74,8 @@ class Pictures(torch.utils.data.Dataset[tuple[Tensor, int]]):
 
 
 def seeded(worker: int) -> None:
-    """timm's RandAugment draws from `random` and numpy, which every worker would otherwise begin alike."""
+    """timm's RandAugment draws from `random` and numpy, which every worker would otherwise begin
+    alike."""
     seed = torch.initial_seed() % 2**32
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - what timm draws from

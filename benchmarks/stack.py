@@ -1,8 +1,10 @@
-"""What do stacked seeds gain? Images per second of whole training steps: one seed, and k seeds in one step.
+"""What do stacked seeds gain? Images per second of whole training steps: one seed, and k seeds in
+one step.
 
     python benchmarks/stack.py --device cuda --model vit_ti/4 --batch 96 --seeds 1 2 4 8
 
-The speed of k seeds is that of all of them together, so the gain over training one after the other is its ratio to one.
+The speed of k seeds is that of all of them together, so the gain over training one after the other
+is its ratio to one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Does the input pipeline hold training back? Images per second of whole training steps, for one model and batch.
+"""Does the input pipeline hold training back? Images per second of whole training steps, for one
+model and batch.
 
-ours            `vitreous.training.step.Step`: augmentation, compiled model, AdamW, recorded as a CUDA graph
-fixed tensors   the same step on the same images and targets each time: the ceiling
-timm            timm's loader (PIL transforms, worker processes, prefetcher, Mixup) and a plain compiled loop
+ours            `vitreous.training.step.Step`: augmentation, compiled model, AdamW, recorded as a
+CUDA graph fixed tensors   the same step on the same images and targets each time: the ceiling timm
+timm's loader (PIL transforms, worker processes, prefetcher, Mixup) and a plain compiled loop
 
 python benchmarks/train.py --device cuda
 python benchmarks/train.py --device cpu --batch 64 --seconds 5
@@ -51,8 +52,8 @@ def ours(name: str, batch: int, device: str, compile: bool, fixed: bool) -> Call
     objective = Classify(build(name, image=32, classes=10, drop_path=0.1)).to(device).train()
     data = images().to(device)
     step = Step(
-        objective, optimiser(objective, recipe), data, recipe,
-        batch=batch, seed=0, precision="bf16" if device == "cuda" else "fp32", processes=Processes(), compile=compile,
+        objective, optimiser(objective, recipe), data, recipe, batch=batch, seed=0,
+        precision="bf16" if device == "cuda" else "fp32", processes=Processes(), compile=compile,
     )  # fmt: skip
     if fixed:
         once = step.augment(step.images, step.labels, step.augment.draw(batch, step.generator))
@@ -88,9 +89,10 @@ def loader(batch: int, device: str, workers: int) -> Iterator[tuple[Tensor, Tens
 
     mix = FastCollateMixup(1.0, 0.8, prob=1.0, switch_prob=0.5, label_smoothing=0.1, num_classes=10)
     made: Any = create_loader(
-        Pictures(images()), (3, 32, 32), batch, is_training=True, no_aug=False, scale=(1.0, 1.0), ratio=(1.0, 1.0),
-        hflip=0.5, auto_augment="rand-m9-n2-mstd1.0", num_workers=workers, collate_fn=mix, device=torch.device(device),
-        persistent_workers=workers > 0, use_prefetcher=True,
+        Pictures(images()), (3, 32, 32), batch, is_training=True, no_aug=False, scale=(1.0, 1.0),
+        ratio=(1.0, 1.0), hflip=0.5, auto_augment="rand-m9-n2-mstd1.0", num_workers=workers,
+        collate_fn=mix, device=torch.device(device), persistent_workers=workers > 0,
+        use_prefetcher=True,
     )  # fmt: skip
     while True:
         yield from made
@@ -141,7 +143,8 @@ def main() -> None:
         race.run(chosen.model, mode, "timm", chosen.batch, lambda: theirs(*given, chosen.workers))
     speed = {row["contender"]: row.get("per_second", np.nan) for row in race.rows}
     print(
-        f"{time.perf_counter() - began:.0f} s; ours at {speed['ours'] / speed['fixed tensors']:.1%} of fixed tensors"
+        f"{time.perf_counter() - began:.0f} s; ours at "
+        f"{speed['ours'] / speed['fixed tensors']:.1%} of fixed tensors"
     )
     print(race.write())
 

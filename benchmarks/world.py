@@ -1,10 +1,12 @@
-"""How fast the embedded world is drawn: images per second of one thread, for every stream of images.
+"""How fast the embedded world is drawn: images per second of one thread, for every stream of
+images.
 
     python benchmarks/world.py
     python benchmarks/world.py --images 32 64 128 --seconds 5
 
-CPU time of one thread, one block at a time; the best and the median block are given, because what else the machine does
-shows even in CPU time, through its caches. Targets for `shapes`: 20,000 a second at 32 pixels and 5,000 at 64.
+CPU time of one thread, one block at a time; the best and the median block are given, because what
+else the machine does shows even in CPU time, through its caches. Targets for `shapes`: 20,000 a
+second at 32 pixels and 5,000 at 64.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 from vitreous.data import world  # noqa: E402
+from vitreous.data.world.tasks import BLOCK  # noqa: E402
 
 TASKS = ("shapes", "syn-a:shape", "syn-b", "syn-c", "syn-d", "syn-e")
 TARGETS = {32: 20_000, 64: 5_000}
@@ -34,20 +37,20 @@ TARGETS = {32: 20_000, 64: 5_000}
 
 def measure(task: str, image: int, seconds: float) -> dict[str, Any]:
     """Images per second of the best and of the median block."""
-    world.load(task, size=world.BLOCK, image=image)  # warms up, and makes the banks of noise
+    world.load(task, size=BLOCK, image=image)  # warms up, and makes the banks of noise
     times: list[float] = []
     seed = 0
     while len(times) < 5 or sum(times) < seconds:
         seed += 1
         start = time.process_time()
-        world.load(task, size=world.BLOCK, image=image, seed=seed)
+        world.load(task, size=BLOCK, image=image, seed=seed)
         times.append(time.process_time() - start)
     best, middle = np.quantile(times, [0, 0.5]).tolist()
     return {
         "task": task,
         "image": image,
-        "per_second": world.BLOCK / best,
-        "per_second_median": world.BLOCK / middle,
+        "per_second": BLOCK / best,
+        "per_second_median": BLOCK / middle,
         "blocks": len(times),
     }
 
@@ -68,9 +71,8 @@ def main() -> None:
         for task in TASKS:
             rows.append(measure(task, image, given.seconds))
             print(
-                "{task:>12} at {image}: {per_second:9,.0f} images/s, median {per_second_median:9,.0f}".format(
-                    **rows[-1]
-                )
+                "{task:>12} at {image}: {per_second:9,.0f} images/s, "
+                "median {per_second_median:9,.0f}".format(**rows[-1])
             )
     about: dict[str, Any] = {
         "race": "world",
@@ -80,7 +82,7 @@ def main() -> None:
         "torch": torch.__version__,
         "python": platform.python_version(),
         "clock": "process_time",
-        "block": world.BLOCK,
+        "block": BLOCK,
         "targets": TARGETS,
         "rows": rows,
     }
@@ -90,7 +92,8 @@ def main() -> None:
     shapes = {row["image"]: row["per_second"] for row in rows if row["task"] == "shapes"}
     met = all(speed >= TARGETS.get(image, 0) for image, speed in shapes.items())
     print(
-        f"{'Within' if met else 'Outside'} the targets for shapes ({TARGETS}); written to {path.name}."
+        f"{'Within' if met else 'Outside'} the targets for shapes ({TARGETS}); written to "
+        f"{path.name}."
     )
 
 

@@ -28,7 +28,8 @@ autodoc_typehints_format = "short"
 def _plain(
     app: object, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Docstrings are written as prose with `code` in it; Sphinx reads reStructuredText, where stars mean something."""
+    """Docstrings are written as prose with `code` in it; Sphinx reads reStructuredText, where stars
+    mean something."""
     for i, line in enumerate(lines):
         parts = re.split(r"(`[^`]+`)", line)
         lines[i] = "".join(

@@ -1,10 +1,12 @@
-"""Draw `analyses/NAME.svg` for every analysis: one of its pictures, of models that come with the package.
+"""Draw `analyses/NAME.svg` for every analysis: one of its pictures, of models that come with the
+package.
 
     python docs/generate_analyses.py
     python docs/generate_analyses.py lesion erf
 
-Bundled models on the embedded world, with a fixed seed, so that the pictures of the manual are what anybody gets. A
-function for each analysis says what is asked of whom, and gives the result and which of its views to draw.
+Bundled models on the embedded world, with a fixed seed, so that the pictures of the manual are what
+anybody gets. A function for each analysis says what is asked of whom, and gives the result and
+which of its views to draw.
 """
 
 from __future__ import annotations

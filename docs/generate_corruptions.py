@@ -1,4 +1,5 @@
-"""Write `corruptions.md` and its picture `corruptions.jpg`: the nineteen corruptions, their strengths and their look.
+"""Write `corruptions.md` and its picture `corruptions.jpg`: the nineteen corruptions, their
+strengths and their look.
 
     python docs/generate_corruptions.py
 
@@ -24,8 +25,8 @@ SIDE = 96
 
 HEAD = """# Corruptions and frequency noise
 
-The fifteen corruptions of CIFAR-10-C and ImageNet-C, the four extra ones, and noise within a band of frequencies,
-made in batches on the images' own device. Nothing is downloaded.
+The fifteen corruptions of CIFAR-10-C and ImageNet-C, the four extra ones, and noise within a band
+of frequencies, made in batches on the images' own device. Nothing is downloaded.
 
 ```python
 import torch
@@ -38,47 +39,52 @@ foggy.shape, foggy.dtype  # → (torch.Size([4, 3, 32, 32]), torch.uint8)
 len(CORRUPTIONS)  # → 15
 ```
 
-What is random belongs to the image: it depends on the seed, the kind, the severity and the image's place in its data
-set, of which `first` says where the batch begins. Batches of any size give the same images:
+What is random belongs to the image: it depends on the seed, the kind, the severity and the image's
+place in its data set, of which `first` says where the batch begins. Batches of any size give the
+same images:
 
 ```python
 torch.equal(corrupt(images[2:], "fog", 3, first=2), foggy[2:])  # → True
 ```
 
-There are two published sets of strengths, one for 32 pixels (`size="cifar"`) and one for 224 (`size="imagenet"`).
-Without `size`, images with both sides below 96 pixels get the first. Lengths are in pixels and are not scaled between
-the two; only those of `elastic_transform` are parts of the side.
+There are two published sets of strengths, one for 32 pixels (`size="cifar"`) and one for 224
+(`size="imagenet"`). Without `size`, images with both sides below 96 pixels get the first. Lengths
+are in pixels and are not scaled between the two; only those of `elastic_transform` are parts of the
+side.
 
 ![Every corruption at severities 1 to 5, beside the clean image](corruptions.jpg)
 
-The rows are those of the table, the first ten on the left; 96 pixels, ImageNet's strengths. The last row on the right
-is not a corruption: what the image holds in bands around 0.1π, 0.3π, … 0.9π (below), enhanced.
+The rows are those of the table, the first ten on the left; 96 pixels, ImageNet's strengths. The
+last row on the right is not a corruption: what the image holds in bands around 0.1π, 0.3π, … 0.9π
+(below), enhanced.
 
 """
 
 TAIL = """
 ## How they compare with the originals
 
-Each is the published definition (Hendrycks and Dietterich 2019), tested value by value against an image-by-image
-version in numpy, scipy and Pillow that uses the same random numbers. Values are rounded down, as in the originals.
-What differs:
+Each is the published definition (Hendrycks and Dietterich 2019), tested value by value against an
+image-by-image version in numpy, scipy and Pillow that uses the same random numbers. Values are
+rounded down, as in the originals. What differs:
 
-- **frost**: the originals are photographs; here are five panes grown by a rule, with the photographs' mean, contrast
-  and tint in every channel.
+- **frost**: the originals are photographs; here are five panes grown by a rule, with the
+  photographs' mean, contrast and tint in every channel.
 - **motion_blur, snow**: ImageMagick's kernel of motion, applied in floating point.
-- **spatter**: exact distances, where the original has an approximation; a lens without a drop leaves the image as it
-  is, where the original divides by zero.
-- **elastic_transform**: exact interpolation in the first of its two steps, where OpenCV rounds to 1/32 pixel.
+- **spatter**: exact distances, where the original has an approximation; a lens without a drop
+  leaves the image as it is, where the original divides by zero.
+- **elastic_transform**: exact interpolation in the first of its two steps, where OpenCV rounds to
+  1/32 pixel.
 - **glass_blur**: the original means to swap pixels, but copies them. So do we.
 - **saturate**: grey has no hue; at severities 4 and 5 it turns red, as in the original.
 - ImageNet-C's files were saved as JPEG of quality 85 after everything else. Ours are not.
 
-Severity is a rank, not a distance: `glass_blur`, `elastic_transform`, `saturate` and `spatter` do not move away from
-the clean image evenly.
+Severity is a rank, not a distance: `glass_blur`, `elastic_transform`, `saturate` and `spatter` do
+not move away from the clean image evenly.
 
 ## Noise of one frequency
 
-`band_noise` gives noise to be added to images, restricted to a square ring of frequencies (radians a pixel, up to π):
+`band_noise` gives noise to be added to images, restricted to a square ring of frequencies (radians
+a pixel, up to π):
 
 ```python
 import math
@@ -92,12 +98,13 @@ ring((32, 32), 0.5 * math.pi).sum()  # → tensor(64)
 
 | definition | δ | ring | `strength` is |
 |---|---|---|---|
-| `"paper"` | normal | frequency ± width / 2, width 0.1π | the root mean square of δ, before the ring |
-| `"equal"` | normal | the same | the root mean square of the noise, after the ring |
-| `"released"` | ± strength | a square of whole waves less another, ± 0.2 radians | the size of every value of δ |
+| `"paper"` | normal | frequency ± width / 2, width 0.1π | the RMS of δ, before the ring |
+| `"equal"` | normal | the same | the RMS of the noise, after the ring |
+| `"released"` | ± strength | a square less a smaller one, ± 0.2 rad | the size of every δ |
 
-In the first and the last a ring that holds more waves is stronger: the root mean square is `strength` times the root
-of the ring's share of all waves, `ring(…).float().mean().sqrt()`. The same square rings filter images:
+In the first and the last a ring that holds more waves is stronger: the root mean square is
+`strength` times the root of the ring's share of all waves, `ring(…).float().mean().sqrt()`. The
+same square rings filter images:
 
 ```python
 pictures = images / 255
@@ -131,7 +138,8 @@ def strengths(five: tuple[tuple[Any, ...], ...]) -> str:
 
 
 def scene() -> Tensor:
-    """A picture, uint8 (3, side, side): a sun and a hill before clouds that have the spectrum of photographs."""
+    """A picture, uint8 (3, side, side): a sun and a hill before clouds that have the spectrum of
+    photographs."""
     noise = RandomStreams("a scene", 0, 1, torch.device("cpu")).normal(3, SIDE, SIDE)
     fast = torch.fft.fftfreq(SIDE)
     rough = torch.fft.ifft2(

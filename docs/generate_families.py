@@ -1,12 +1,13 @@
-"""Open one model of every family of timm, vit-pytorch, transformers and torchvision and write to docs/families.md what
-came of it.
+"""Open one model of every family of timm, vit-pytorch, transformers and torchvision and write to
+docs/families.md what came of it.
 
     python docs/generate_families.py                     # all, less than an hour on one core
-    python docs/generate_families.py --only torchvision  # one library; the others as they were found before
+    python docs/generate_families.py --only torchvision  # one library; the others stay
     python docs/generate_families.py --model cait.CaiT   # look at one model, and write nothing
 
-vit-pytorch is no dependency; `docs/family_sources/vit_pytorch_models.py` says how to install it for the moment. Without
-it its rows stay as they were. What was found is kept in docs/_build/families.json.
+vit-pytorch is no dependency; `docs/family_sources/vit_pytorch_models.py` says how to install it for
+the moment. Without it its rows stay as they were. What was found is kept in
+docs/_build/families.json.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ def describe(row: Row) -> str:
     )
     equal = "equal" if row.equal else f"NOT EQUAL {row.difference}"
     lesion = f"without {row.lesion} {row.change}" if row.lesion else "nothing to take out"
-    return f"{row.name}: {row.seconds} s, {equal}{attention}, {row.units}, rows {row.rows}, {lesion} {row.reason}"
+    units = f"{row.units}, rows {row.rows}"
+    return f"{row.name}: {row.seconds} s, {equal}{attention}, {units}, {lesion} {row.reason}"
 
 
 def table(rows: list[Row]) -> str:
@@ -143,7 +145,8 @@ def reasons(rows: list[Row]) -> str:
 
 
 def plain(reason: str) -> str:
-    """A reason without the folders of the machine it was found on and the way out, not longer than a line or two."""
+    """A reason without the folders of the machine it was found on and the way out, not longer than
+    a line or two."""
     short = re.sub(r"/\S*/(site-packages|vit_pytorch)/", "", " ".join(reason.split())).split(
         "; observe its blocks"
     )[0]
@@ -164,20 +167,22 @@ def page(known: dict[str, Any]) -> str:
     summary, sections = "\n".join(lines), "\n\n".join(map(section, entries))
     return f"""# Every family
 
-Models of four libraries, opened with random weights; Vitreous has no line of code for any of them: one small model of
-each module of timm, every image model of vit-pytorch, every class of transformers that takes `pixel_values` alone (few
-layers), every classifier and segmentation model of torchvision and the backbone of each of its detectors.
+Models of four libraries, opened with random weights; Vitreous has no line of code for any of them:
+one small model of each module of timm, every image model of vit-pytorch, every class of
+transformers that takes `pixel_values` alone (few layers), every classifier and segmentation model
+of torchvision and the backbone of each of its detectors.
 
 {summary}
 
-*Opened*: `vitreous.open` returns. *By blocks*: the graph cannot be read, and `units="blocks"` opens the model: its
-blocks can be observed and taken out, its attention cannot be seen. *Equal*: the model's output before, the
-specimen's, and the model's afterwards are the same (the specimen's within a relative {TOLERANCE:.0e}). *Attention*:
-products of attention whose probabilities you can observe, of all that the model makes; a softmax over products of
-queries and keys is counted while the model runs, without Vitreous, if the images have a part in it and the output
-depends on it. *Complete*: all of them. *Units* are those beside stem and head; *attends* says over what: *channel*:
-channels attend to each other, there is no distance; *linear*: no softmax over pairs of positions; *unknown*: queries
-or keys on no grid. *s*: processor seconds to open.
+*Opened*: `vitreous.open` returns. *By blocks*: the graph cannot be read, and `units="blocks"` opens
+the model: its blocks can be observed and taken out, its attention cannot be seen. *Equal*: the
+model's output before, the specimen's, and the model's afterwards are the same (the specimen's
+within a relative {TOLERANCE:.0e}). *Attention*: products of attention whose probabilities you can
+observe, of all that the model makes; a softmax over products of queries and keys is counted while
+the model runs, without Vitreous, if the images have a part in it and the output depends on it.
+*Complete*: all of them. *Units* are those beside stem and head; *attends* says over what:
+*channel*: channels attend to each other, there is no distance; *linear*: no softmax over pairs of
+positions; *unknown*: queries or keys on no grid. *s*: processor seconds to open.
 
 {sections}
 

@@ -157,7 +157,7 @@ A2.07 Where positions are added
     vit_ti/4 small, inject="shared"
 A2.08 Sinusoidal positions
     vit_ti/4 small, pos="sinusoidal"
-A2.09 Another resolution: `vitreous.models.vit.resize_vit(model, 48)`, with `mode="bicubic"` as in DeiT
+A2.09 Another resolution: `vitreous.models.vit.resize_vit(model, 48)`; DeiT: `mode="bicubic"`
 A2.10 Attention as smoothing
     vit_ti/4 small, mixer="attention"
 A2.11 Window attention
@@ -194,13 +194,14 @@ A2.25 Box blur in place of attention. A kernel of 15 covers the whole 8 × 8 gri
     vit_ti/4 small, mixer="box", kernel=2, pool="gap"
     vit_ti/4 small, mixer="box", kernel=3, pool="gap"
     vit_ti/4 small, mixer="box", kernel=15, pool="gap"
-A2.26 Attention that ignores the data: `vitreous.models.vit.mean_attention(model, batches)` makes it of a trained one
+A2.26 Data-independent attention, from a trained model: `vitreous.models.vit.mean_attention`
     vit_ti/4 small, mixer="mean"
 """
 
 INTRODUCTION = """# Models
 
-`build` makes any of the architectures below, `names` lists them, and a model remembers the call that makes it again.
+`build` makes any of the architectures below, `names` lists them, and a model remembers the call
+that makes it again.
 
 ```python
 import torch
@@ -212,13 +213,14 @@ build(**model.config).config == model.config  # → True
 names("deit_*")[:2]  # → ['deit_b+/16', 'deit_b/16']
 ```
 
-A name is the family, the size and, where there are patches, their side in pixels; a patch that is not listed works too.
-Below 96 pixels convolutional networks and hierarchical transformers take the stem of the papers' CIFAR experiments.
+A name is the family, the size and, where there are patches, their side in pixels; a patch that is
+not listed works too. Below 96 pixels convolutional networks and hierarchical transformers take the
+stem of the papers' CIFAR experiments.
 
 timm knows them as well, under a prefix: after `import vitreous.models`,
-`timm.create_model("vitreous_vit_ti_4", img_size=32, num_classes=10)`. Weights of timm's ViT, DeiT and hybrids move in
-both directions with `vitreous.models.vit` (`vit_state_from_timm`, `vit_state_to_timm`), those of its ConViT with
-`vitreous.models.convit` (`from_timm`, `to_timm`).
+`timm.create_model("vitreous_vit_ti_4", img_size=32, num_classes=10)`. Weights of timm's ViT, DeiT
+and hybrids move in both directions with `vitreous.models.vit` (`vit_state_from_timm`,
+`vit_state_to_timm`), those of its ConViT with `vitreous.models.convit` (`from_timm`, `to_timm`).
 
 This page is written by `docs/generate_models.py`.
 """

@@ -3,8 +3,8 @@
     python docs/generate_probes.py
     python docs/generate_probes.py variance cka
 
-Bundled models on the embedded world, with a fixed seed, so that the pictures of the manual are what anybody gets. A
-probe that says more about other models than the usual ones has them in MODELS.
+Bundled models on the embedded world, with a fixed seed, so that the pictures of the manual are what
+anybody gets. A probe that says more about other models than the usual ones has them in MODELS.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ PAGE = Path(__file__).parent / "recipes.md"
 
 INTRODUCTION = """# Recipes
 
-A recipe is how a model is trained, as plain values: it can be read, changed, written to JSON and read again.
+A recipe is how a model is trained, as plain values: it can be read, changed, written to JSON and
+read again.
 
 ```python
 from vitreous import recipes
@@ -35,8 +36,8 @@ fast  `hdv_cifar` for one GPU
 ```
 
 A name is a function in `vitreous.recipes`, one file per paper, and takes what its paper varies:
-`dascoli_2021.deit(batch=256)` has the lr of that batch. D1 to D5 are rows of the catalogue of hyper-parameters; each
-file says at its top what had to be approximated. This page is written by `docs/generate_recipes.py`.
+`dascoli_2021.deit(batch=256)` has the lr of that batch. Each file says at its top what had to
+be approximated. This page is written by `docs/generate_recipes.py`.
 """
 
 
@@ -81,8 +82,8 @@ def page() -> str:
         ]
         parts.append("\n".join([f"## {title}", "", *table, *map(row, names)]) + "\n")
     parts.append(
-        "Weight decay is on matrices only, not on one-dimensional parameters, positions and tokens, where it does not "
-        "say *all*.\n"
+        "Weight decay applies to matrices only (not to one-dimensional parameters, positions and\n"
+        "tokens) unless it says *all*.\n"
     )
     return "\n".join(parts)
 

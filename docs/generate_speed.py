@@ -1,4 +1,5 @@
-"""Write docs/speed.md from the races in `benchmarks/results`, the newest of each kind on each device.
+"""Write docs/speed.md from the races in `benchmarks/results`, the newest of each kind on each
+device.
 
 python docs/generate_speed.py
 """
@@ -20,17 +21,21 @@ Row = tuple[str, str, str]
 
 HEAD = """# How fast
 
-What is measured here is measured by scripts in `benchmarks`, against other tools where there are any, which a script
-installs in an environment of its own and throws away. Every number is that of a dated file in `benchmarks/results`,
-which also says by which versions; a test compares this page with those files. On a CPU times are CPU seconds of one
-thread, on a GPU (one H200) seconds of the clock. Ratios depend on the machine and its state: the same code for
-landscapes was 1.27, 1.30 and 1.50 times as fast as the best other tool in three races.
+What is measured here is measured by scripts in `benchmarks`, against other tools where there are
+any, which a script installs in an environment of its own and throws away. Every number is that of a
+dated file in `benchmarks/results`, which also says by which versions; a test compares this page
+with those files. On a CPU times are CPU seconds of one thread, on a GPU (one H200) seconds of the
+clock. Ratios depend on the machine and its state: the same code for landscapes was 1.27, 1.30 and
+1.50 times as fast as the best other tool in three races.
 """
 
 
 def battery(race: Race) -> Iterator[Row]:
     what = f"All questions of `inspect` together, {race['model']}, {race['images']:,} images"
-    found = f"{race['time']:.2f} times a plain forward pass over the same images; {race['memory']:.2f} times its memory"
+    found = (
+        f"{race['time']:.2f} times a plain forward pass over the same images; "
+        f"{race['memory']:.2f} times its memory"
+    )
     yield (
         what,
         found,
@@ -159,7 +164,8 @@ def stack(race: Race) -> Iterator[Row]:
                 if (case, contender) == ("vit_ti/4", "4 seeds")
                 else ""
             )
-            found = f"{speed:,.0f} images/s together, {speed / speeds[case, 'one seed']:.2f} times one after the other"
+            ratio = speed / speeds[case, "one seed"]
+            found = f"{speed:,.0f} images/s together, {ratio:.2f} times one after the other"
             yield f"Training {contender} of {case} in one step, batch 96 each, compiled", found, aim
 
 

@@ -1,4 +1,5 @@
-"""Draw docs/world.png, the picture of the embedded world: five rows of scenes and one of each of SYN-A to SYN-E.
+"""Draw docs/world.png, the picture of the embedded world: five rows of scenes and one of each of
+SYN-A to SYN-E.
 
 python docs/generate_world.py
 """

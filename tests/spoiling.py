@@ -1,4 +1,5 @@
-"""Ways to damage a folder: every file of it, found by looking, in every way that disks, copies and people do."""
+"""Ways to damage a folder: every file of it, found by looking, in every way that disks, copies and
+people do."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ CHANGES: dict[str, Change] = {
 
 
 def damages(folder: Path, others: dict[str, Path] | None = None) -> Iterator[Damage]:
-    """Every change to every file; `others` are folders of the same kind, whose files take their places."""
+    """Every change to every file; `others` are folders of the same kind, whose files take their
+    places."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = str(path.relative_to(folder))
         content = path.read_bytes()
@@ -108,7 +110,8 @@ class Outcomes:
         self.faults: list[str] = []
 
     def try_(self, damage: Damage, work: Callable[[], bool]) -> None:
-        """`work` reads or resumes, and says whether the numbers are those of the undamaged folder."""
+        """`work` reads or resumes, and says whether the numbers are those of the undamaged
+        folder."""
         try:
             same = work()
         except VitreousError as error:

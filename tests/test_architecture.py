@@ -35,7 +35,8 @@ TIERS = (
     ("cli",),
     ("__main__",),
 )
-"""Rooms from the ground up. A room imports from lower floors; within a floor only what SIDEWAYS lists."""
+"""Rooms from the ground up. A room imports from lower floors; within a floor only what SIDEWAYS
+lists."""
 
 SIDEWAYS = {("specimen", "models")}
 """A specimen opens a model by name."""
@@ -81,8 +82,13 @@ def allowed(importer: str, imported: str) -> bool:
 
 
 def test_the_rule_itself() -> None:
-    """Tried on sentences whose answer is known, because a rule that allows everything would pass every file."""
-    text = "import vitreous.measure.x\ndef f():\n    from vitreous.specimen import anatomy\nfrom vitreous import claims"
+    """Tried on sentences whose answer is known, because a rule that allows everything would pass
+    every file."""
+    text = (
+        "import vitreous.measure.x\n"
+        "def f():\n    from vitreous.specimen import anatomy\n"
+        "from vitreous import claims"
+    )
     assert list(imports(ast.parse(text))) == [(1, "measure"), (4, "claims"), (3, "specimen")]
     assert allowed("measure", "specimen")
     assert not allowed("specimen", "measure")
@@ -140,7 +146,8 @@ def test_few_public_names_and_all_of_them_there() -> None:
 
 
 def test_plain_data_needs_no_torch() -> None:
-    """Anatomies can be read, drawn and judged, and the command line answers, on a machine that never wakes torch."""
+    """Anatomies can be read, drawn and judged, and the command line answers, on a machine that
+    never wakes torch."""
     light = [
         "vitreous",
         "vitreous.cli",
@@ -149,7 +156,8 @@ def test_plain_data_needs_no_torch() -> None:
         "vitreous.specimen.drawing",
     ]
     light += [f"vitreous.{name}" for name in ("results", "claims") if (SOURCE / name).exists()]
-    script = f"import sys, {', '.join(light)}; print(sorted({{'torch', 'timm', 'pandas'}} & set(sys.modules)))"
+    heavy = "{'torch', 'timm', 'pandas'}"
+    script = f"import sys, {', '.join(light)}; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT / "src"
     )
@@ -168,7 +176,8 @@ LOCAL = re.compile(
         ]
     )
 )
-"""What belongs to one machine or to a package host. In pieces, so that this file does not find itself."""
+"""What belongs to one machine or to a package host. In pieces, so that this file does not find
+itself."""
 
 
 def test_no_machine_and_no_host_in_the_repository() -> None:

@@ -1,5 +1,6 @@
-"""Bad input, generated: whatever is wrong with it, a command answers with one sentence and exit code 2, writes nothing
-and shows no traceback. More than three hundred inputs that nobody listed, the same ones every time."""
+"""Bad input, generated: whatever is wrong with it, a command answers with one sentence and exit
+code 2, writes nothing and shows no traceback. More than three hundred inputs that nobody listed,
+the same ones every time."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def many(what: str, strategy: st.SearchStrategy[Any], check: Callable[[Any], Non
 
 
 def sentence(make: Callable[[], Any]) -> str:
-    """What is said about bad input, in one line; nothing where it can be used after all. Any other error fails."""
+    """What is said about bad input, in one line; nothing where it can be used after all. Any other
+    error fails."""
     with suppress(VitreousError):
         make()
         return ""
@@ -105,7 +107,10 @@ COUNTS = st.one_of(st.integers(max_value=0), st.sampled_from(["nan", "", "ten", 
 )
 MODELS = st.one_of(
     NAMES,
-    *(NAMES.map(f"{prefix}{{}}".format) for prefix in ("nano:", "tv:", "run:", "./", "local-dir:", "hf:./")),
+    *(
+        NAMES.map(f"{prefix}{{}}".format)
+        for prefix in ("nano:", "tv:", "run:", "./", "local-dir:", "hf:./")
+    ),
     NAMES.map("{}:make".format),
     st.sampled_from(["", " ", ":", "nano:", "tv:", "run:", "hf:", "a:b:c", "/", "é" * 300]),
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""The command line as a person meets it: quick, one sentence an error, exit codes that scripts can use."""
+"""The command line as a person meets it: quick, one sentence an error, exit codes that scripts can
+use."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ def spent(*command: str) -> float:
 
 
 def test_help_is_instant() -> None:
-    """Half a second, the best of five; where processes share a core, little more than what it is built on."""
+    """Half a second, the best of five; where processes share a core, little more than what it is
+    built on."""
     bare, taken = float("inf"), float("inf")
     for _ in range(5):
         bare = min(bare, spent("-c", "import cyclopts, rich.console, rich.panel, rich.table"))

@@ -1,5 +1,5 @@
-"""Damage is healed, to the same numbers, or named in one sentence: every file of a run, of results, of what an
-interrupted inspection or analysis has left, and of a study."""
+"""Damage is healed, to the same numbers, or named in one sentence: every file of a run, of results,
+of what an interrupted inspection or analysis has left, and of a study."""
 
 from __future__ import annotations
 
@@ -244,7 +244,8 @@ def test_judging_a_study(study: Path, tmp_path: Path) -> None:
 
 
 def rotating(study: Path) -> Iterator[Damage]:
-    """One change for each of three files of a kind, another for the next: measuring again takes a while."""
+    """One change for each of three files of a kind, another for the next: measuring again takes a
+    while."""
     files: dict[str, list[Damage]] = {}
     for damage in damages(study):
         files.setdefault(damage.file, []).append(damage)

@@ -1,4 +1,5 @@
-"""The diagrams "Where things happen" in CONTRIBUTING are true: a run enters these files in this order."""
+"""The diagrams "Where things happen" in CONTRIBUTING are true: a run enters these files in this
+order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The doctor says what is there, and a pair of builds that does not fit is one sentence and exit code 1."""
+"""The doctor says what is there, and a pair of builds that does not fit is one sentence and exit
+code 1."""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ def test_compiled_code_that_does_not_run(
     assert end.value.code == 1
     said = capsys.readouterr().err
     assert (
-        "do not work together (RuntimeError: operator torchvision::nms does not exist); reinstall both"
-        in said
+        "do not work together (RuntimeError: operator torchvision::nms does not exist); reinstall "
+        "both" in said
     )
     assert "Traceback" not in said
 

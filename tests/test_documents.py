@@ -1,9 +1,9 @@
 """Every example in the README and the manual is run, and what it says it prints is what it prints.
 
-Within a document the ```python blocks share one namespace, in order. A line `expression  # → text` is
-checked against the expression's value. A block that begins with the name of a file is left to
-`test_contributing.py`. In a ```console block every `$ vitreous …` is run, and the lines shown beneath it
-have to be in its output, `…` standing for anything left out.
+Within a document the ```python blocks share one namespace, in order. A line `expression  # → text`
+is checked against the expression's value. A block that begins with the name of a file is left to
+`test_contributing.py`. In a ```console block every `$ vitreous …` is run, and the lines shown
+beneath it have to be in its output, `…` standing for anything left out.
 """
 
 from __future__ import annotations

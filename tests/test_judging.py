@@ -70,8 +70,8 @@ def test_which_cells_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """From the cells to what the command is told."""
     monkeypatch.setattr(running, "do_cell", lambda *given: 1 / 0)
     ids, failed = conduct.conduct_study(
-        "skips", "world:shapes", "sanity", 1, tmp_path, image=None, workers=1, device="cpu", executor="processes",
-        address=None, dry_run=False, console=Console(quiet=True),
+        "skips", "world:shapes", "sanity", 1, tmp_path, image=None, workers=1, device="cpu",
+        executor="processes", address=None, dry_run=False, console=Console(quiet=True),
     )  # fmt: skip
     assert ids
     assert len(failed) == len(list((tmp_path / "failed").iterdir())) > 0

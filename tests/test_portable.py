@@ -15,19 +15,23 @@ SCRIPT = """
 import errno, importlib, os, pkgutil, signal, sys
 
 # What others need is imported before anything is hidden; of torch, what it imports when it is used.
-import altair, cyclopts, filelock, hypothesis, numpy, pandas, PIL.Image, pyarrow.parquet, rich, safetensors.torch, scipy
-import scipy.linalg, sklearn, threadpoolctl, timm, torch, torch.distributed, torch.export, torchvision, vl_convert
-import multiprocessing.util, scipy.stats, scipy.optimize, sklearn.linear_model, torchvision.models, torch.func
+import altair, cyclopts, filelock, hypothesis, numpy, pandas, PIL.Image, pyarrow.parquet, rich
+import safetensors.torch, scipy, scipy.linalg, sklearn, threadpoolctl, timm, torch, vl_convert
+import torch.distributed, torch.export, torchvision, multiprocessing.util, scipy.stats
+import scipy.optimize, sklearn.linear_model, torchvision.models, torch.func
 import matplotlib.pyplot
 
-POSIX = ["fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty", "pty", "posix", "crypt", "nis", "spwd"]
+POSIX = ["fcntl", "grp", "pwd", "resource", "syslog", "termios", "tty", "pty", "posix", "crypt",
+         "nis", "spwd"]
 for name in POSIX:
     sys.modules[name] = None  # importing it is an error from here on
-for name in ["fork", "forkpty", "getuid", "geteuid", "getpgid", "killpg", "setsid", "sched_getaffinity", "uname",
-             "posix_fallocate", "mkfifo", "chown", "fchmod", "getloadavg", "statvfs", "WNOHANG", "waitid"]:
+for name in ["fork", "forkpty", "getuid", "geteuid", "getpgid", "killpg", "setsid",
+             "sched_getaffinity", "uname", "posix_fallocate", "mkfifo", "chown", "fchmod",
+             "getloadavg", "statvfs", "WNOHANG", "waitid"]:
     if hasattr(os, name):
         delattr(os, name)
-for name in ["SIGKILL", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGQUIT", "alarm", "setitimer", "pause"]:
+for name in ["SIGKILL", "SIGHUP", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGCHLD", "SIGQUIT",
+             "alarm", "setitimer", "pause"]:
     if hasattr(signal, name):
         delattr(signal, name)
 

@@ -1,4 +1,5 @@
-"""Put one model through everything the page reports, each in a process of its own with a limit on time and memory."""
+"""Put one model through everything the page reports, each in a process of its own with a limit on
+time and memory."""
 
 from __future__ import annotations
 
@@ -43,12 +44,14 @@ class Row:
     equal: bool | None = None
     difference: float | None = None
     attention: list[int] | None = None
-    """Attention products with probabilities in sight, and all there are; None for a model without."""
+    """Attention products with probabilities in sight, and all there are; None for a model
+    without."""
     units: dict[str, int] = field(default_factory=dict)
     reach: list[str] = field(default_factory=list)
     stages: int = 0
     rows: float | None = None
-    """How far the sums of the rows of attention are from one, at most, where they are probabilities."""
+    """How far the sums of the rows of attention are from one, at most, where they are
+    probabilities."""
     lesion: str = ""
     change: float | None = None
     """By how much the output changes without the unit in the middle."""
@@ -61,8 +64,9 @@ class Row:
 
 
 class PairSoftmax(TorchDispatchMode):
-    """Finds softmaxes over products of two activations, and fused attention: what a model attends with, found without
-    Vitreous. Weights that no image has a part in are left out, and what the output does not depend on."""
+    """Finds softmaxes over products of two activations, and fused attention: what a model attends
+    with, found without Vitreous. Weights that no image has a part in are left out, and what the
+    output does not depend on."""
 
     SOFTMAX = ("_softmax", "_safe_softmax")
     FUSED = (
@@ -100,7 +104,8 @@ class PairSoftmax(TorchDispatchMode):
         self.weights = {id(t) for t in [*model.parameters(), *model.buffers()]}
         self.logits: set[int] = set()
         self.spent: set[int] = set()
-        """What weights of attention went into, up to the next layer: a product with it is none of queries and keys."""
+        """What weights of attention went into, up to the next layer: a product with it is none of
+        queries and keys."""
         self.seen = places([images])
         """Memory that the images have a part in."""
         self.steps: list[tuple[set[int], set[int], bool]] = []
@@ -182,7 +187,8 @@ def answer(model: nn.Module, images: Tensor) -> list[Tensor]:
 
 
 def apart(one: list[Tensor], other: list[Tensor]) -> float:
-    """The largest difference relative to the tensor's largest value; infinite where shapes differ."""
+    """The largest difference relative to the tensor's largest value; infinite where shapes
+    differ."""
     if [t.shape for t in one] != [t.shape for t in other]:
         return float("inf")
     worst = 0.0
@@ -198,7 +204,8 @@ def apart(one: list[Tensor], other: list[Tensor]) -> float:
 def examine(
     source: ModuleType, name: str, row: Row, tell: Callable[[], None] = lambda: None
 ) -> Specimen:
-    """Fill in `row`, as far as it goes; the specimen for whoever wants to look closer. `tell` hears that it runs."""
+    """Fill in `row`, as far as it goes; the specimen for whoever wants to look closer. `tell` hears
+    that it runs."""
     torch.manual_seed(0)
     model, image = source.build(name)
     vary(model)
@@ -267,7 +274,8 @@ def _lesion(specimen: Specimen, images: Tensor, before: list[Tensor], row: Row) 
 
 
 def warm_up() -> None:
-    """Load what opening needs, once, before there are processes that would each load it: four seconds a model."""
+    """Load what opening needs, once, before there are processes that would each load it: four
+    seconds a model."""
     tiny = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)
     )

@@ -1,4 +1,5 @@
-"""Every classifier and segmentation model of torchvision, and the backbone of every detector; random weights."""
+"""Every classifier and segmentation model of torchvision, and the backbone of every detector;
+random weights."""
 
 from __future__ import annotations
 

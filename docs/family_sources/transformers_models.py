@@ -1,8 +1,9 @@
-"""Every model class of transformers that takes `pixel_values` and nothing else, from its default configuration with
-fewer layers.
+"""Every model class of transformers that takes `pixel_values` and nothing else, from its default
+configuration with fewer layers.
 
-Plain transformers become narrow as well; others keep their widths, which depend on one another. What runs on no batch
-of images (video, prompts, packed patches) is left out and listed with its reason.
+Plain transformers become narrow as well; others keep their widths, which depend on one another.
+What runs on no batch of images (video, prompts, packed patches) is left out and listed with its
+reason.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from vitreous import VitreousError
 LIBRARY = f"transformers {transformers.__version__}"
 
 LAYERS = {
-    "num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers", "depth", "vision_layers", "layers",
-    "num_decoder_layers", "num_encoder_layers", "num_global_layers",
+    "num_hidden_layers", "num_layers", "encoder_layers", "decoder_layers", "depth", "vision_layers",
+    "layers", "num_decoder_layers", "num_encoder_layers", "num_global_layers",
 }  # fmt: skip
 STAGES = {
     "depths",

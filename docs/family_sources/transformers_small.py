@@ -1,5 +1,5 @@
-"""Models of transformers whose default configuration is incomplete or too large, and what is said of those that do not
-run on a batch of images."""
+"""Models of transformers whose default configuration is incomplete or too large, and what is said
+of those that do not run on a batch of images."""
 
 from __future__ import annotations
 
@@ -208,5 +208,5 @@ GIVEN = {
         fusion_hidden_sizes=[256, 128, 64, 32],
     ),
 }
-"""Small configurations of what the rules of `transformers_models.py` do not make smaller, or whose defaults are
-incomplete, by the beginnings of their names."""
+"""Small configurations of what the rules of `transformers_models.py` do not make smaller, or whose
+defaults are incomplete, by the beginnings of their names."""

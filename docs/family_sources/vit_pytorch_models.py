@@ -1,4 +1,5 @@
-"""Every image model of vit-pytorch, small. It is no dependency: install it for the moment, beside everything else:
+"""Every image model of vit-pytorch, small. It is no dependency: install it for the moment, beside
+everything else:
 
 uv pip install --target /tmp/vit-pytorch --no-deps vit-pytorch einops
 PYTHONPATH=/tmp/vit-pytorch python docs/generate_families.py --only vit-pytorch
@@ -16,9 +17,9 @@ from torch import nn
 LIBRARY = f"vit-pytorch {version('vit-pytorch')}"
 SIDE = 64
 USUAL: dict[str, Any] = {
-    "image_size": SIDE, "img_size": SIDE, "patch_size": 8, "num_classes": 10, "dim": 32, "depth": 2, "heads": 2,
-    "dim_head": 16, "mlp_dim": 64, "cls_depth": 1, "dropout": 0.0, "ndim": 2, "input_shape": (SIDE, SIDE),
-    "embedding_dim": 32,
+    "image_size": SIDE, "img_size": SIDE, "patch_size": 8, "num_classes": 10, "dim": 32, "depth": 2,
+    "heads": 2, "dim_head": 16, "mlp_dim": 64, "cls_depth": 1, "dropout": 0.0, "ndim": 2,
+    "input_shape": (SIDE, SIDE), "embedding_dim": 32,
 }  # fmt: skip
 STAGES4 = {"dim": (32, 48, 64, 64), "depth": (1, 1, 1, 1)}
 
@@ -135,8 +136,8 @@ MODELS: dict[str, dict[str, Any]] = {
     "wwt.WWT": {"num_slots": 4},
     "xcit.XCiT": {},
 }
-"""What differs from the usual sizes. Video, 1-D and list-of-images models (NaViT) and trainers (MAE, DINO) are not
-models of image batches."""
+"""What differs from the usual sizes. Video, 1-D and list-of-images models (NaViT) and trainers
+(MAE, DINO) are not models of image batches."""
 
 
 SIDES = {"sep_vit.SepViT": 112}  # its windows are 7 wide whatever it is told

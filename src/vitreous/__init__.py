@@ -1,6 +1,7 @@
 """Vitreous: see through any vision model.
 
-The public names are here and load on first use, so that `import vitreous` costs nothing and never imports torch.
+The public names are here and load on first use, so that `import vitreous` costs nothing and never
+imports torch.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ _HOMES = {
 """Where each public name lives."""
 
 __all__ = [
-    "Anatomy", "Inspection", "Result", "Specimen", "Unit", "VitreousError", "__version__", "analyse", "build", "data",
-    "inspect", "open", "recipes", "train",
+    "Anatomy", "Inspection", "Result", "Specimen", "Unit", "VitreousError", "__version__",
+    "analyse", "build", "data", "inspect", "open", "recipes", "train",
 ]  # fmt: skip
 
 

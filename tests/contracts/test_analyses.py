@@ -144,7 +144,8 @@ def test_what_was_interrupted_goes_on(
 def test_batch_size_does_not_matter_and_memory_may_run_out(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every first piece of a model ends half-way, and is begun again with 7 images at a time instead of 14."""
+    """Every first piece of a model ends half-way, and is begun again with 7 images at a time
+    instead of 14."""
     from vitreous.measure import engine
 
     one, failed = engine._compute_piece, []

@@ -81,7 +81,10 @@ def test_side_by_side_on_pictures_without_labels(
 def test_a_function_of_ones_own(
     photographs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = "import timm\n\ndef make():\n    return timm.create_model('test_vit', img_size=64, num_classes=2)\n"
+    source = (
+        "import timm\n\ndef make():\n"
+        "    return timm.create_model('test_vit', img_size=64, num_classes=2)\n"
+    )
     (tmp_path / "own_family_for_tests.py").write_text(source)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("VITREOUS_CACHE", str(tmp_path / "cache"))

@@ -29,8 +29,8 @@ from measure.looks import Roll, Spread, cnn, images, vit
 torch.set_num_threads(1)
 home = Path(sys.argv[1])
 for count in map(int, sys.argv[2:]):
-    found = vitreous.inspect([vit(), cnn()], images(count), [Roll(), Spread()], shard=20, device="cpu",
-                             keep=home / f"kept-{count}")
+    found = vitreous.inspect([vit(), cnn()], images(count), [Roll(), Spread()], shard=20,
+                             device="cpu", keep=home / f"kept-{count}")
     found.save(home / f"{count}-{dist.get_rank()}")
 """
 COUNTS = (50, 70, 15)

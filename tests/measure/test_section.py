@@ -130,8 +130,8 @@ def test_fine_detail_is_judged_at_the_highest_frequency_alone() -> None:
 
 def test_distances_are_means_over_units_and_compared_with_uniform_attention() -> None:
     rows = [
-        {"model": model, "unit": unit, "head": head, "uniform": 10.0, "relative": mean / 10, "mean": mean,
-         "mean_low": mean - 1, "mean_high": mean + 1}
+        {"model": model, "unit": unit, "head": head, "uniform": 10.0, "relative": mean / 10,
+         "mean": mean, "mean_low": mean - 1, "mean_high": mean + 1}
         for model, means in (("near", (1.0, 3.0)), ("far", (6.0, 8.0)))
         for unit, mean in enumerate(means)
         for head in range(2)
@@ -215,8 +215,8 @@ def test_ranking_one_needs_no_other() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.01234, "0.0123"), (12.345, "12.3"), (1234.5, "1,234"), (-0.5, "−0.500"), (0, "0"), (float("nan"), "–"),
-     (1.5e-9, "1.50e−09"), (99.96, "100.0")],
+    [(0.01234, "0.0123"), (12.345, "12.3"), (1234.5, "1,234"), (-0.5, "−0.500"), (0, "0"),
+     (float("nan"), "–"), (1.5e-9, "1.50e−09"), (99.96, "100.0")],
 )  # fmt: skip
 def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert format_number(value) == text
@@ -301,10 +301,13 @@ def test_an_ensemble_is_compared_with_its_best_member(
 
     pair = {**one("pair", "a", 0.0), "other": "b", "single": False, "pair": True}
     rows = [
-        one("ensemble", "ensemble", 0.3), one("member", "a", 0.5, (9.0, 9.0, 9.0)), one("member", "b", 0.4, change),
-        one("mean of members", "mean of members", 0.1),
+        one("ensemble", "ensemble", 0.3), one("member", "a", 0.5, (9.0, 9.0, 9.0)),
+        one("member", "b", 0.4, change), one("mean of members", "mean of members", 0.1),
         {**pair, "disagreement": 0.25, "disagreement_low": 0.2, "disagreement_high": 0.3},
-        {**pair, "model": "b", "disagreement": 0.9, "disagreement_low": 0.9, "disagreement_high": 0.9},
+        {
+            **pair, "model": "b",
+            "disagreement": 0.9, "disagreement_low": 0.9, "disagreement_high": 0.9,
+        },
     ]  # fmt: skip
     text = text_of(made("ensemble", rows))
     assert text.startswith(

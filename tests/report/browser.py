@@ -1,4 +1,5 @@
-"""A headless Chromium on a pipe, with the standard library: open a file, click, press, hover, take pictures."""
+"""A headless Chromium on a pipe, with the standard library: open a file, click, press, hover, take
+pictures."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 OPTIONS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-    "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+    "--hide-scrollbars", "--disable-extensions", "--disable-background-networking",
+    "--disable-component-update", "--remote-debugging-pipe",
 )  # fmt: skip
 LAUNCH = """
 import os, sys
@@ -130,7 +132,8 @@ class Page:
             f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block:'center',behavior:'instant'}})"
         )
         box: list[float] = self.value(
-            f"(() => {{ const b = document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
+            f"(() => {{ const b = "
+            f"document.querySelector({json.dumps(selector)}).getBoundingClientRect();"
             " return [b.left, b.top, b.width, b.height]; })()"
         )
         return box[0], box[1], box[2], box[3]
@@ -160,7 +163,8 @@ class Page:
 
 @contextmanager
 def browser(program: str) -> Iterator[Page]:
-    """A browser of our own, with a profile that is thrown away. It listens on descriptor 3 and answers on 4."""
+    """A browser of our own, with a profile that is thrown away. It listens on descriptor 3 and
+    answers on 4."""
     there, send = os.pipe()
     receive, back = os.pipe()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:

@@ -1,4 +1,5 @@
-"""An inspection made by hand, of every shape that a report shows, with names that would do harm if they could."""
+"""An inspection made by hand, of every shape that a report shows, with names that would do harm if
+they could."""
 
 from __future__ import annotations
 

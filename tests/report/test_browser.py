@@ -1,4 +1,5 @@
-"""The page in a browser: it opens from a file, draws what is in sight, and answers to mouse and keyboard.
+"""The page in a browser: it opens from a file, draws what is in sight, and answers to mouse and
+keyboard.
 
 Screenshots go to a temporary folder; set VITREOUS_SCREENSHOTS to keep them.
 """
@@ -57,7 +58,8 @@ def page(tab: Page, path: Path) -> Iterator[Page]:
 def drawn(page: Page, place: str) -> None:
     page.show(f"#{place}")
     page.wait(
-        f"document.querySelector('#{place} svg, #{place} canvas') && !document.querySelector('#{place}.waiting')"
+        f"document.querySelector('#{place} svg, #{place} canvas') && "
+        f"!document.querySelector('#{place}.waiting')"
     )
 
 
@@ -113,7 +115,10 @@ def test_a_cell_of_a_heat_map_tells_its_value(page: Page, shots: Path) -> None:
     left, top, width, height = page.show("#cka-0 canvas")
     page.hover(left + width / 2, top + height / 2)
     page.wait("document.querySelector('#vg-tooltip-element.visible')")
-    lines = "[...document.querySelectorAll('#vg-tooltip-element tr')].map((row) => row.innerText.split('\\t'))"
+    lines = (
+        "[...document.querySelectorAll('#vg-tooltip-element tr')]"
+        ".map((row) => row.innerText.split('\\t'))"
+    )
     cell = dict(page.value(lines))
     page.wait("document.querySelector('#cka-0-across polyline')")
     row = page.value("document.querySelector('#cka-0-across').textContent")
@@ -175,7 +180,8 @@ def test_dark_light_and_narrow(tab: Page, path: Path, shots: Path) -> None:
     drawn(tab, "attention_distance-0")
     tab.click("#theme")
     tab.wait(
-        f"getComputedStyle(document.querySelector('.question')).backgroundColor === {json.dumps(papers['light'])}"
+        f"getComputedStyle(document.querySelector('.question')).backgroundColor === "
+        f"{json.dumps(papers['light'])}"
     )
     assert tab.value("document.querySelector('#theme').textContent") == "Dark"
 

@@ -1,4 +1,5 @@
-"""`vitreous inspect` as a person meets it: a report, a summary, and a sentence for everything that can go wrong."""
+"""`vitreous inspect` as a person meets it: a report, a summary, and a sentence for everything that
+can go wrong."""
 
 from __future__ import annotations
 

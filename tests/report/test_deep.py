@@ -159,7 +159,9 @@ def test_each_is_listed_with_what_can_be_set(capsys: pytest.CaptureFixture[str])
     assert code == 0
     for name in analyses.names():
         assert analyses.summary(name) in out
-        for option, (default, says) in analyses.options(name).items():
+        for option, (default, says) in analyses.analysis_options(name).items():
             assert says, f"{name} does not say what {option}={default} means."
         kind: Any = analyses.named(name)
-        assert list(analyses.options(name)) == [each.name for each in fields(kind) if each.init]
+        assert list(analyses.analysis_options(name)) == [
+            each.name for each in fields(kind) if each.init
+        ]

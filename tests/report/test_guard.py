@@ -1,4 +1,5 @@
-"""A report is never lost: whatever fails while it is rendered, the page shows why, and shows everything else."""
+"""A report is never lost: whatever fails while it is rendered, the page shows why, and shows
+everything else."""
 
 from __future__ import annotations
 
@@ -79,7 +80,8 @@ def small(found: Inspection) -> tuple[Inspection, Judgement | None]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages without their drawing library, and charts that are not drawn: seconds of a page, and not asked about."""
+    """Pages without their drawing library, and charts that are not drawn: seconds of a page, and
+    not asked about."""
     monkeypatch.setattr(page_module, "_library", lambda: "0")
     monkeypatch.setattr(sections, "chart_data", lambda *_: {})
     monkeypatch.setattr(attention, "MAX_BYTES", 1)

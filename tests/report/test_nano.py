@@ -1,4 +1,5 @@
-"""The stored results that `make demo` shows: they are there, and a piece of each comes out the same again."""
+"""The stored results that `make demo` shows: they are there, and a piece of each comes out the same
+again."""
 
 from __future__ import annotations
 

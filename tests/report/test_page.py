@@ -1,4 +1,5 @@
-"""The file as a file: complete, closed to the network, closed to what names might contain, and true to the tables."""
+"""The file as a file: complete, closed to the network, closed to what names might contain, and true
+to the tables."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from vitreous.report import write
 
 
 class Reader(HTMLParser):
-    """What a browser would make of it: elements with their attributes, scripts, styles and the words between them."""
+    """What a browser would make of it: elements with their attributes, scripts, styles and the
+    words between them."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

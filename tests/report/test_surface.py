@@ -1,4 +1,5 @@
-"""Surfaces in three dimensions: where corners lie, what is cut off, and that the page and the figures have them."""
+"""Surfaces in three dimensions: where corners lie, what is cut off, and that the page and the
+figures have them."""
 
 from __future__ import annotations
 

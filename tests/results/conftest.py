@@ -24,8 +24,9 @@ def _figures_are_closed() -> Iterator[None]:
 def distances(*models: str) -> Result:
     """Three attention units and two heads a model, as `attention_distance` will say it."""
     rows = [
-        {"model": model, "unit": f"blocks.{b}.attn", "kind": "attention", "stage": 1, "depth": b / 2, "head": head,
-         "value": 10.0 * b + head, "low": 10.0 * b + head - 1, "high": 10.0 * b + head + 1, "n": 64}
+        {"model": model, "unit": f"blocks.{b}.attn", "kind": "attention", "stage": 1,
+         "depth": b / 2, "head": head, "value": 10.0 * b + head, "low": 10.0 * b + head - 1,
+         "high": 10.0 * b + head + 1, "n": 64}
         for model in models for b in range(3) for head in range(2)
     ]  # fmt: skip
     value = estimate("Mean distance.", label="distance", measure="pixels")

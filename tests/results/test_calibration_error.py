@@ -1,4 +1,5 @@
-"""The debiased ECE against closed forms: one bin, many images, an optimiser, and simulated images."""
+"""The debiased ECE against closed forms: one bin, many images, an optimiser, and simulated
+images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Altair charts: valid Vega-Lite, the palette's colours, bands where they belong, files without a browser."""
+"""Altair charts: valid Vega-Lite, the palette's colours, bands where they belong, files without a
+browser."""
 
 from __future__ import annotations
 
@@ -98,7 +99,8 @@ def test_bands_lie_behind_the_marks_at_their_depths() -> None:
     assert scale["domain"] == ["stem", "attention", "head"]
     assert scale["range"] == [KIND_COLOURS["stem"], KIND_COLOURS["attention"], KIND_COLOURS["head"]]
     assert first["encoding"]["x"]["scale"]["domain"] == [-0.25, 1.25]
-    # In the picture 440 pixels are 1.5 of depth, so the middle band is a third of them, from 146.67 on.
+    # In the picture 440 pixels are 1.5 of depth, so the middle band is a third of them, from 146.67
+    # on.
     drawn = chart_svg(result.chart())
     assert re.search(r'd="M146\.6\d+,0h146\.6\d+v260h-146', drawn)
 
@@ -148,7 +150,8 @@ def test_heat_maps_have_square_cells_and_the_ramp_of_the_theme() -> None:
 
 
 def test_a_hundred_by_a_hundred_cells() -> None:
-    """More rows than Altair lets through by default, without changing that default; labels thin out."""
+    """More rows than Altair lets through by default, without changing that default; labels thin
+    out."""
     whole = spec(similarity(100))
     assert whole["width"] == {"step": 4}
     assert len(rows_of(whole, whole)) == 10_000

@@ -1,11 +1,13 @@
-"""How often every kind of interval that a result reports holds the truth, nominally in 95 % of samples.
+"""How often every kind of interval that a result reports holds the truth, nominally in 95 % of
+samples.
 
-At least in 92 %; at most in 97 % where the statistic is smooth, and in more, as each test says, where it has few
-outcomes or the truth lies at the end of its range. Of single shares Wilson's can hold it less often (84 % at worst).
+At least in 92 %; at most in 97 % where the statistic is smooth, and in more, as each test says,
+where it has few outcomes or the truth lies at the end of its range. Of single shares Wilson's can
+hold it less often (84 % at worst).
 
-Samples are drawn from distributions whose truth is known in closed form. Statistics of images go through the Poisson
-bootstrap that probes use, 200 replicates. Seeds are fixed; with at least 1000 samples the share that holds the truth is
-known to 0.007.
+Samples are drawn from distributions whose truth is known in closed form. Statistics of images go
+through the Poisson bootstrap that probes use, 200 replicates. Seeds are fixed; with at least 1000
+samples the share that holds the truth is known to 0.007.
 """
 
 from __future__ import annotations
@@ -108,7 +110,8 @@ def paired(rng: np.random.Generator, samples: int, images: int) -> tuple[Array, 
 
 
 def ranks(rng: np.random.Generator, samples: int, images: int) -> tuple[Array, Array]:
-    """Normal numbers by their place in the whole population, which are uniform and correlate as ranks do."""
+    """Normal numbers by their place in the whole population, which are uniform and correlate as
+    ranks do."""
     from scipy.special import ndtr
 
     x, y = paired(rng, samples, images)
@@ -153,8 +156,8 @@ def test_bootstrap_of_values_in_hand() -> None:
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.5, 0.8, 0.97])
 @pytest.mark.parametrize("images", [20, 40, 200, 1000])
 def test_shares(share: float, images: int) -> None:
-    """Exactly: the sum of the chances of all numbers whose interval holds the truth. It jumps with the share, and on
-    the mean over neighbouring shares it is what it says."""
+    """Exactly: the sum of the chances of all numbers whose interval holds the truth. It jumps with
+    the share, and on the mean over neighbouring shares it is what it says."""
     from scipy.stats import binom
 
     near = share + np.linspace(-0.5, 0.5, 41) * min(share, 1 - share) * 0.5
@@ -180,8 +183,8 @@ def test_a_share_of_none_and_of_all_has_a_width() -> None:
 )
 @pytest.mark.parametrize("images", [30, 100, 500])
 def test_paired_changes_of_a_share(chances: tuple[float, float], images: int) -> None:
-    """Chances that an image is right only before and only after. Never too narrow; where nearly no image changes there
-    are too few outcomes to hold the truth in just 95 % of them."""
+    """Chances that an image is right only before and only after. Never too narrow; where nearly no
+    image changes there are too few outcomes to hold the truth in just 95 % of them."""
     rng = np.random.default_rng(images)
     counts = rng.multinomial(images, [*chances, 1 - sum(chances)], size=4000)
     lost, won = counts[:, 0], counts[:, 1]
@@ -220,8 +223,9 @@ def test_means_and_ratios_over_a_few_batches(batches: int) -> None:
 @pytest.mark.parametrize("batches", [4, 8, 16, 64])
 @pytest.mark.parametrize("together", [0.05, 0.4])
 def test_shares_within_batches(share: float, batches: int, together: float) -> None:
-    """Five eigenvalues of a batch, negative with a chance that differs from batch to batch (`together` is the
-    correlation of two of them). Never too narrow; too wide where batches are so few that nearly all are alike."""
+    """Five eigenvalues of a batch, negative with a chance that differs from batch to batch
+    (`together` is the correlation of two of them). Never too narrow; too wide where batches are so
+    few that nearly all are alike."""
     rng = np.random.default_rng(batches)
     strength = 1 / together - 1
     chance = rng.beta(share * strength, (1 - share) * strength, (1500, batches))
@@ -289,8 +293,8 @@ def plain(count: Array, confidence: Array, squares: Array, right: Array) -> floa
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("images", [40, 500])
 def test_calibration_errors(model: Model, images: int) -> None:
-    """The truth is the ECE of a million images with the chances themselves. A calibrated model's is 0, which no
-    interval ends below: there it may hold the truth more often."""
+    """The truth is the ECE of a million images with the chances themselves. A calibrated model's is
+    0, which no interval ends below: there it may hold the truth more often."""
     rng = np.random.default_rng(images)
     truth = plain(*in_bins(*model(rng, 1_000_000))) if model not in MODELS[:2] else 0.0
     inside, biased, values = [], [], []

@@ -46,8 +46,9 @@ def awkward() -> Result:
         ),
     )
     arrays = {
-        "turned": np.arange(6.0).reshape(2, 3).T, "big-endian": np.arange(3, dtype=">i4"), "none": np.zeros((0, 4)),
-        "one": np.array(3.0), "holes": np.array([np.nan, np.inf], dtype=np.float16), "flags": np.array([True]),
+        "turned": np.arange(6.0).reshape(2, 3).T, "big-endian": np.arange(3, dtype=">i4"),
+        "none": np.zeros((0, 4)), "one": np.array(3.0),
+        "holes": np.array([np.nan, np.inf], dtype=np.float16), "flags": np.array([True]),
     }  # fmt: skip
     return Result(
         "awkward",

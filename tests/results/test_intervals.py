@@ -11,8 +11,8 @@ from vitreous.results import bootstrap_mean, intervals, mean_of_sums, wilson
 
 
 def test_bootstrap_against_scipy() -> None:
-    """On skewed values, where the interval is not symmetric: the spread and the skewness are those of scipy's
-    replicates. Both are random; 20,000 repeats."""
+    """On skewed values, where the interval is not symmetric: the spread and the skewness are those
+    of scipy's replicates. Both are random; 20,000 repeats."""
     values = np.random.default_rng(0).exponential(size=40)
     mean, low, high = bootstrap_mean(values, repeats=20_000)
     drawn = stats.bootstrap((values,), np.mean, n_resamples=20_000, rng=1).bootstrap_distribution

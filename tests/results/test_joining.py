@@ -30,7 +30,8 @@ def test_what_is_known_is_kept() -> None:
     )
     about = Result.join([one, other]).about
     assert about == {
-        "data": "world", "ids": ["A4.18", "A4.19"], "left_out": {"a": {"stem": "no attention"}, "b": {}}, "seed": 1,
+        "data": "world", "ids": ["A4.18", "A4.19"],
+        "left_out": {"a": {"stem": "no attention"}, "b": {}}, "seed": 1,
     }  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""The same views with matplotlib: figure and axes, the same colours and places, and no setting left behind."""
+"""The same views with matplotlib: figure and axes, the same colours and places, and no setting left
+behind."""
 
 from __future__ import annotations
 

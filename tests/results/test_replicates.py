@@ -106,7 +106,8 @@ def test_what_is_not_there_is_said() -> None:
 
 
 def test_any_statistic_has_the_replicates_that_resampling_images_gives() -> None:
-    """The ratio of two units' variances, once from the result and once from the images, drawn by hand."""
+    """The ratio of two units' variances, once from the result and once from the images, drawn by
+    hand."""
     data = vitreous.data.load("world:shapes", split="test", size=40)
     found = vitreous.inspect("nano:vit", data, ["variance"], limit="all", device="cpu", shard=16)[
         "variance"

@@ -24,7 +24,8 @@ def test_importing_results_wakes_nothing_heavy() -> None:
     script = (
         "import sys, vitreous.results; "
         "print({'torch', 'pandas', 'matplotlib', 'altair', 'scipy', 'numpy'} & set(sys.modules)); "
-        "vitreous.results.Result, vitreous.results.View; print({'torch', 'pandas', 'altair'} & set(sys.modules))"
+        "vitreous.results.Result, vitreous.results.View; print({'torch', 'pandas', 'altair'} & "
+        "set(sys.modules))"
     )
     source = Path(vitreous.__file__).parent.parent
     done = subprocess.run(
@@ -77,7 +78,10 @@ def test_axis_titles_have_their_measure() -> None:
     ("change", "message"),
     [
         ({"columns": (VALUE, Column("head", "order", "x"))}, "declared but not in the table: head"),
-        ({"table": pd.DataFrame({"value": [1.0], "extra": [2]})}, "in the table but not declared: extra"),
+        (
+            {"table": pd.DataFrame({"value": [1.0], "extra": [2]})},
+            "in the table but not declared: extra",
+        ),
         ({"columns": (VALUE, VALUE)}, "one is there twice"),
         ({"table": pd.DataFrame({"value": [1.0, 2.0]}, index=[3, 3])}, "have the same index"),
         ({"table": pd.DataFrame({"value": ["a"]})}, "is a quantity and holds"),
@@ -88,8 +92,14 @@ def test_axis_titles_have_their_measure() -> None:
         ({"views": (View("heatmap", "value", "value"),)}, "A heatmap view lacks colour"),
         ({"views": (View("line", "value", "value", low="value"),)}, "lacks one of low and high"),
         ({"views": (View("line", "value", "value", bands=True),)}, "has bands over 'value'"),
-        ({"views": (View("tiles", array="map"),), "arrays": {"maps": np.zeros((1, 2, 2))}}, "'map'.*Did you mean maps"),
-        ({"views": (View("tiles", array="m"),), "arrays": {"m": np.zeros((2, 2, 2))}}, "2 images and the table 1"),
+        (
+            {"views": (View("tiles", array="map"),), "arrays": {"maps": np.zeros((1, 2, 2))}},
+            "'map'.*Did you mean maps",
+        ),
+        (
+            {"views": (View("tiles", array="m"),), "arrays": {"m": np.zeros((2, 2, 2))}},
+            "2 images and the table 1",
+        ),
         ({"arrays": {"names": np.array(["a"])}}, "'names' holds <U1"),
         ({"about": {"seed": np.float32(1)}}, "does not fit into JSON: Object of type float32"),
         ({"about": {"loss": float("nan")}}, "does not fit into JSON"),

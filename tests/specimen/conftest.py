@@ -1,4 +1,5 @@
-"""Anatomies written by hand, as a reading of the real models gives them, for tests that need no model."""
+"""Anatomies written by hand, as a reading of the real models gives them, for tests that need no
+model."""
 
 from __future__ import annotations
 
@@ -101,7 +102,8 @@ def resnet(name: str, blocks: tuple[int, ...]) -> Anatomy:
 
 
 def ragged() -> Anatomy:
-    """Stages that come back and no two units alike, so that neither shrinking nor folding helps; every reach."""
+    """Stages that come back and no two units alike, so that neither shrinking nor folding helps;
+    every reach."""
     kinds, reaches = (
         [kind for kind in KIND_COLOURS if kind not in ("conv", "head")],
         list(REACH_GLYPHS),

@@ -1,4 +1,5 @@
-"""Attention probabilities against computations of their own: from the weights, or by the library's own unfused code."""
+"""Attention probabilities against computations of their own: from the weights, or by the library's
+own unfused code."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ def test_plain_attention_of_a_class_token_and_a_grid(name: str, units: list[str]
 
 @pytest.mark.parametrize(("block", "shift"), [(0, 0), (1, 3)])
 def test_swin_windows_lie_where_they_lie_in_the_image(block: int, shift: int) -> None:
-    """All pairs of the 14 x 14 positions, one by one: who shares a window after the roll, and a region of the mask."""
+    """All pairs of the 14 x 14 positions, one by one: who shares a window after the roll, and a
+    region of the mask."""
     model, batch, seen = look("swin")
     unit, side, window = f"layers.0.blocks.{block}.attn", 14, 7
     module = part(model, unit)
@@ -365,7 +367,8 @@ def test_a_query_that_may_look_at_nothing_has_no_probabilities_but_no_nan_either
 
 
 def test_padding_is_nowhere() -> None:
-    """Windows of 3 on a grid of 4: the padded positions are marked, and take their share of the probabilities."""
+    """Windows of 3 on a grid of 4: the padded positions are marked, and take their share of the
+    probabilities."""
 
     class Windows(Attention):
         def forward(self, tokens: Tensor) -> Tensor:

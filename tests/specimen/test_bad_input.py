@@ -1,4 +1,5 @@
-"""What users get wrong: each has one sentence that says what was found and what to do, or simply works."""
+"""What users get wrong: each has one sentence that says what was found and what to do, or simply
+works."""
 
 from __future__ import annotations
 
@@ -235,7 +236,8 @@ def test_half_precision() -> None:
 
 
 def test_a_graph_that_cannot_be_read(capfd: pytest.CaptureFixture[str]) -> None:
-    """One sentence with the line and the way round, nothing on the terminal; and the way round works."""
+    """One sentence with the line and the way round, nothing on the terminal; and the way round
+    works."""
     model = settled(Choosy())
     with pytest.raises(NotExportable) as caught:
         vitreous.open(model, image=16)

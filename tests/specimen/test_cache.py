@@ -145,7 +145,8 @@ def test_depth_size_and_type_are_structure(reads: list[nn.Module]) -> None:
 
 
 def test_a_constant_of_the_model_is_its_own(reads: list[nn.Module]) -> None:
-    """A table that is no parameter and no buffer, so that nobody can tell when it changes: read anew."""
+    """A table that is no parameter and no buffer, so that nobody can tell when it changes: read
+    anew."""
 
     class Table(Attention):
         def __init__(self, factor: float) -> None:

@@ -130,7 +130,8 @@ def test_pages_escape_names() -> None:
 def test_the_order_of_sets_does_not_show(drawings: dict[str, list[Anatomy]]) -> None:
     """Two interpreters that hash words differently write the same page."""
     code = (
-        "import hashlib, sys; from vitreous.specimen import drawing; from vitreous.specimen.anatomy import Anatomy\n"
+        "import hashlib, sys; from vitreous.specimen import drawing; from "
+        "vitreous.specimen.anatomy import Anatomy\n"
         "page = drawing.html([Anatomy.from_json(text) for text in sys.stdin.read().split('\\0')])\n"
         "print(hashlib.sha256(page.encode()).hexdigest())"
     )

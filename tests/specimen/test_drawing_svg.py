@@ -1,4 +1,5 @@
-"""Drawings are checked as a reader would: parsed back, measured, and compared with the units they stand for."""
+"""Drawings are checked as a reader would: parsed back, measured, and compared with the units they
+stand for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""ConViT's layers never make their attention; a specimen shows it all the same, and computes what the model does."""
+"""ConViT's layers never make their attention; a specimen shows it all the same, and computes what
+the model does."""
 
 from __future__ import annotations
 
@@ -81,7 +82,8 @@ def test_timm_with_the_same_weights_is_seen_alike() -> None:
 
 @pytest.mark.parametrize("class_at", ["after", "start"])
 def test_the_matrix_of_a_layer_is_what_its_forward_pass_does(class_at: Any) -> None:
-    """In float64, with and without the class token inside: probabilities times values are the fused output."""
+    """In float64, with and without the class token inside: probabilities times values are the fused
+    output."""
     layer = shaken(GPSA(12, 4), 0.5).double()
     x = torch.randn(2, 12 + (class_at == "start"), 12, dtype=torch.float64)
     fused = layer(x, (3, 4))

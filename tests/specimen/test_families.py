@@ -1,4 +1,5 @@
-"""Families that ask something special of the reading, and the page about all; `docs/generate_families.py` writes it."""
+"""Families that ask something special of the reading, and the page about all;
+`docs/generate_families.py` writes it."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ PAGE = (ROOT / "docs" / "families.md").read_text()
 
 
 def tables(page: str = PAGE) -> dict[str, list[list[str]]]:
-    """The page's tables: the summary under '', the others under the names of their libraries; without their heads."""
+    """The page's tables: the summary under '', the others under the names of their libraries;
+    without their heads."""
     found: dict[str, list[list[str]]] = {}
     library = ""
     for line in page.splitlines():
@@ -85,8 +87,8 @@ REFUSED = {
     "vit-pytorch": 10,
     "transformers": 6,
 }
-"""How many models of each library may stay closed: loops over images or until a prediction says stop, as many tokens as
-there are key points or as chance leaves."""
+"""How many models of each library may stay closed: loops over images or until a prediction says
+stop, as many tokens as there are key points or as chance leaves."""
 
 
 def test_nearly_all_are_opened_and_equal() -> None:
@@ -102,7 +104,8 @@ def test_nearly_all_are_opened_and_equal() -> None:
 
 
 def test_the_page_that_the_script_would_write_counts_its_rows() -> None:
-    """Rows of every kind: fine, attention missing, not equal, not opened, and a model that runs on no images."""
+    """Rows of every kind: fine, attention missing, not equal, not opened, and a model that runs on
+    no images."""
     fine = EXAMINE.Row(
         "a",
         "a",
@@ -154,8 +157,8 @@ def recount(found: dict[str, list[list[str]]]) -> None:
 
 
 class Attends(nn.Module):
-    """Attention among patches, among learned queries, and of patches to a query whose answer nobody wants; then
-    attention without pairs and a softmax over classes."""
+    """Attention among patches, among learned queries, and of patches to a query whose answer nobody
+    wants; then attention without pairs and a softmax over classes."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Within a unit: what its normalisation hands on and what its last weights read, against hooks on the model."""
+"""Within a unit: what its normalisation hands on and what its last weights read, against hooks on
+the model."""
 
 from __future__ import annotations
 
@@ -95,7 +96,8 @@ def test_a_gate_does_not_count() -> None:
 
 
 def test_windows_are_put_back() -> None:
-    """Tokens in raster order, whichever window they were in: the projection of a token reads that token."""
+    """Tokens in raster order, whichever window they were in: the projection of a token reads that
+    token."""
     model, specimen = zoo.opened("swin")
     images = zoo.images(specimen)
     name = "layers.0.blocks.1.attn"

@@ -52,8 +52,8 @@ def test_slots_that_differ_in_two_places_are_named_by_their_ends() -> None:
 def test_units_that_differ_in_anything_are_not_folded() -> None:
     one = Unit("a", "attention", 0, 1, 0.0, (7, 7), 8, ("class",), 2, "global", True, 100)
     differences: list[dict[str, Any]] = [
-        {"kind": "conv"}, {"grid": (7, 8)}, {"channels": 9}, {"prefix": ()}, {"heads": 4}, {"reach": "windowed"},
-        {"skip": False}, {"parameters": 101},
+        {"kind": "conv"}, {"grid": (7, 8)}, {"channels": 9}, {"prefix": ()}, {"heads": 4},
+        {"reach": "windowed"}, {"skip": False}, {"parameters": 101},
     ]  # fmt: skip
     assert len(list(folds((one, replace(one, name="b", index=1, depth=1.0))))) == 1
     for difference in differences:

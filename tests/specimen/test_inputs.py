@@ -1,4 +1,5 @@
-"""Channels and sizes are what the model accepts, whatever order its parts were made in; other inputs are named."""
+"""Channels and sizes are what the model accepts, whatever order its parts were made in; other
+inputs are named."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from vitreous.specimen.inputs import accepts, image_shape, vision_tower
 
 
 class InnerFirst(nn.Module):
-    """The first convolution by order of attributes sees 24 channels; the first one called sees the images."""
+    """The first convolution by order of attributes sees 24 channels; the first one called sees the
+    images."""
 
     def __init__(
         self, channels: int = 3, side: int | None = None, patch: int = 4, dim: int = 24

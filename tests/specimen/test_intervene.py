@@ -184,7 +184,8 @@ def test_edits_compose_and_take_globs() -> None:
 
 
 def test_edits_of_one_unit_add_up() -> None:
-    """Twice the same lesion is one lesion; with neither skip nor branch nothing is left, in either order."""
+    """Twice the same lesion is one lesion; with neither skip nor branch nothing is left, in either
+    order."""
     model = Transformer(Block(), Block())
     specimen = open_toy(model)
     once = specimen.without("blocks.0.attn")
@@ -336,7 +337,8 @@ def test_tables_that_the_graph_makes_follow_the_precision() -> None:
 
 
 def test_copies_and_looking_inside() -> None:
-    """An edited specimen is a specimen: it can be copied, saved as weights, and observed at every unit."""
+    """An edited specimen is a specimen: it can be copied, saved as weights, and observed at every
+    unit."""
     model = Transformer(Block(), Block())
     edited = (
         open_toy(model).without("blocks.0.attn").with_branch("blocks.1.mlp", lambda x, b: b + 3)
@@ -407,7 +409,8 @@ def test_a_specimen_stays_in_evaluation_mode() -> None:
 
 @pytest.mark.parametrize("name", ["convnext", "swin", "vit", "resnet18", "poolformer"])
 def test_a_replaced_branch_sees_the_layout_it_answers_in(name: str) -> None:
-    """A lesion, written as a branch of zeros, for every unit with a skip and no projection on it."""
+    """A lesion, written as a branch of zeros, for every unit with a skip and no projection on
+    it."""
     _, specimen = opened(name)
     batch = images(specimen)
     with torch.no_grad():

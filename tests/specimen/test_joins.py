@@ -62,7 +62,8 @@ class Parallel(Tokens):
 
 
 class Rotary(Tokens):
-    """Queries turned by their position: an addition of two things made from the same tensor, with nothing learned."""
+    """Queries turned by their position: an addition of two things made from the same tensor, with
+    nothing learned."""
 
     def block(self, x: Tensor) -> Tensor:
         angle = torch.arange(x.shape[1]).to(x.dtype)[:, None]
@@ -187,7 +188,8 @@ class Reparameterised(nn.Module):
 
 
 class Split(nn.Module):
-    """Res2Net's hierarchy: parts of a tensor are added to convolutions of other parts, inside one block."""
+    """Res2Net's hierarchy: parts of a tensor are added to convolutions of other parts, inside one
+    block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -230,7 +232,8 @@ def test_units_of_a_convolutional_block(block: nn.Module, units: list[str]) -> N
 
 
 class Dense(nn.Module):
-    """Every layer sees all before it, and all are kept to the end: no single tensor carries everything."""
+    """Every layer sees all before it, and all are kept to the end: no single tensor carries
+    everything."""
 
     def __init__(self, layers: int) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""What is seen equals what plain hooks see; it comes in order, as soon as it exists, and is not kept."""
+"""What is seen equals what plain hooks see; it comes in order, as soon as it exists, and is not
+kept."""
 
 from __future__ import annotations
 
@@ -149,7 +150,8 @@ def test_maps_and_tokens_of_every_layout() -> None:
 
 
 def test_tokens_come_in_one_order_whatever_the_order_inside() -> None:
-    """Class token at the end, grid column by column: outside it is the class token, then row by row."""
+    """Class token at the end, grid column by column: outside it is the class token, then row by
+    row."""
 
     class Odd(nn.Module):
         def __init__(self) -> None:
@@ -232,7 +234,8 @@ def test_nothing_outlives_its_consumer() -> None:
 
 
 def test_in_place_operations_do_not_reach_what_was_seen() -> None:
-    """`out += skip` and an in-place ReLU follow the branch; the branch keeps its negative values."""
+    """`out += skip` and an in-place ReLU follow the branch; the branch keeps its negative
+    values."""
     model = Convolutional(Residual(), Residual(WIDTH, 2 * WIDTH, 2))
     specimen = open_toy(model)
     seen = specimen.observe(pictures(), ("before", "skip", "branch", "after", "out"))
@@ -248,7 +251,8 @@ def test_in_place_operations_do_not_reach_what_was_seen() -> None:
 
 def test_an_activation_in_place_at_the_start_of_a_branch() -> None:
     class Early(nn.Module):
-        """The activation overwrites the block's own input, so the skip carries the activated stream."""
+        """The activation overwrites the block's own input, so the skip carries the activated
+        stream."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -302,9 +306,9 @@ def test_looking_twice_shows_the_same_and_leaves_no_trace() -> None:
         for site in ("before", "branch", "after"):
             assert torch.equal(feature(first, unit, site).raw, feature(second, unit, site).raw)
     for batch_size in (1, 3):
-        assert feature(specimen.observe(images(specimen, batch_size)), "layers.0.blocks.1.attn", "after").map.shape == (
-            batch_size, 16, 14, 14,
-        )  # fmt: skip
+        features = specimen.observe(images(specimen, batch_size))
+        after = feature(features, "layers.0.blocks.1.attn", "after")
+        assert after.map.shape == (batch_size, 16, 14, 14)
 
 
 def test_a_consumer_may_raise_and_another_look_still_works() -> None:

@@ -1,4 +1,5 @@
-"""Models that are wrapped, converted or strange: they open, or an error says in one sentence what to open instead."""
+"""Models that are wrapped, converted or strange: they open, or an error says in one sentence what
+to open instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Opening proves itself: outputs agree, the model is as it was, and what a graph cannot hold is refused."""
+"""Opening proves itself: outputs agree, the model is as it was, and what a graph cannot hold is
+refused."""
 
 from __future__ import annotations
 
@@ -172,7 +173,8 @@ def by_data(model: Any) -> None:
 
 @pytest.mark.parametrize("touch", [in_place, by_data])
 def test_values_are_put_back(touch: Touch) -> None:
-    """By hand, where the model itself runs: weights and buffers that its forward pass changes are as before."""
+    """By hand, where the model itself runs: weights and buffers that its forward pass changes are
+    as before."""
     model = settled(Keeper(lambda m: None))
     model.touch = touch  # type: ignore[assignment]
     before = model.contents()  # type: ignore[operator]

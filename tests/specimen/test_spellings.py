@@ -1,6 +1,8 @@
-"""Attention in every spelling: the weights seen are those of a reference written another way, whatever the code.
+"""Attention in every spelling: the weights seen are those of a reference written another way,
+whatever the code.
 
-Every toy has one attention unit; the reference computes its weights from queries and keys with plain matrix products.
+Every toy has one attention unit; the reference computes its weights from queries and keys with
+plain matrix products.
 """
 
 from __future__ import annotations

@@ -114,7 +114,8 @@ def test_the_blocks_own_activation_counts(name: str) -> None:
 
 
 class Chain(nn.Module):
-    """A model whose forward pass is one function: three blocks, `step` says how each of them ends."""
+    """A model whose forward pass is one function: three blocks, `step` says how each of them
+    ends."""
 
     def __init__(self, blocks: int = 3) -> None:
         super().__init__()
@@ -333,7 +334,8 @@ def test_a_lesion_of_a_difference() -> None:
 
 
 def test_stem_of_a_preactivation_network() -> None:
-    """The first block's norm and activation are not the stem's, also where its skip is a projection of them."""
+    """The first block's norm and activation are not the stem's, also where its skip is a projection
+    of them."""
     model = settled(PREACTIVATION["resnetv2"](), 64)
     images = pictures(2, 64)
     specimen = vitreous.open(model, image=64)

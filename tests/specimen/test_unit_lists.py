@@ -1,4 +1,5 @@
-"""The exact units of the families people use, written by hand: kind, module path, grid, prefix, heads and reach."""
+"""The exact units of the families people use, written by hand: kind, module path, grid, prefix,
+heads and reach."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from vitreous.specimen.anatomy import Unit
 
 
 def line(unit: Unit) -> str:
-    """One unit in short: `attention blocks.0.attn 14x14+1 3 global`; a trailing `|` marks a unit without a skip."""
+    """One unit in short: `attention blocks.0.attn 14x14+1 3 global`; a trailing `|` marks a unit
+    without a skip."""
     grid = "x".join(map(str, unit.grid)) if unit.grid else "-"
     prefix = "+" + ",".join(unit.prefix) if unit.prefix else ""
     look = f" {unit.heads} {unit.reach}" if unit.kind == "attention" else ""
@@ -242,7 +244,8 @@ def test_the_specimen_computes_what_the_model_does_for_any_batch(name: str) -> N
 
 @pytest.mark.parametrize("name", MODELS)
 def test_parameters_of_the_units_add_up_to_those_of_the_model(name: str) -> None:
-    """Every parameter that the graph uses belongs to a unit; tokens and position tables to the stem."""
+    """Every parameter that the graph uses belongs to a unit; tokens and position tables to the
+    stem."""
     model, specimen = opened(name)
     total = sum(p.numel() for p in model.parameters())
     listed = sum(unit.parameters for unit in specimen.units)

@@ -1,4 +1,5 @@
-"""The user's model is as it was after everything one can do with it, whether it succeeds, fails or is interrupted."""
+"""The user's model is as it was after everything one can do with it, whether it succeeds, fails or
+is interrupted."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ class State:
 
 
 def half_training(model: nn.Module) -> nn.Module:
-    """Some parts in training mode, some not, and one weight frozen: whatever was there is to be there again."""
+    """Some parts in training mode, some not, and one weight frozen: whatever was there is to be
+    there again."""
     for i, module in enumerate(model.modules()):
         module.training = i % 3 == 0
     next(model.parameters()).requires_grad_(False)

@@ -17,7 +17,8 @@ from vitreous.errors import UnknownName, VitreousError
 
 
 def box(side: int, prefix: int, reach: int) -> Tensor:
-    """Equal weights over the neighbourhood of each cell, one loop at a time; prefix tokens look at everything."""
+    """Equal weights over the neighbourhood of each cell, one loop at a time; prefix tokens look at
+    everything."""
     tokens = prefix + side * side
     weights = torch.zeros(tokens, tokens)
     for q in range(tokens):
@@ -129,7 +130,8 @@ def test_the_mean_is_taken_over_images_not_batches() -> None:
 
 @pytest.mark.parametrize("block", [0, 1])
 def test_uniform_attention_in_windows(block: int) -> None:
-    """Swin: the mean of the values in each window, cut by hand; a shifted window is rolled there and back."""
+    """Swin: the mean of the values in each window, cut by hand; a shifted window is rolled there
+    and back."""
     model = copy.deepcopy(opened("swin")[0])
     path = f"layers.0.blocks.{block}"
     with torch.no_grad():

@@ -1,4 +1,5 @@
-"""Models of a few lines, opened at 16 px: 4 x 4 patches of 4 px, 8 channels, with or without a class token."""
+"""Models of a few lines, opened at 16 px: 4 x 4 patches of 4 px, 8 channels, with or without a
+class token."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def unfused(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Self-attention around any product of queries, keys and values; fewer key heads than query heads if wanted."""
+    """Self-attention around any product of queries, keys and values; fewer key heads than query
+    heads if wanted."""
 
     def __init__(
         self, attend: Attend = F.scaled_dot_product_attention, key_heads: int = HEADS

@@ -109,7 +109,8 @@ def hugging_face(name: str, **settings: object) -> nn.Module:
 
 
 def build(name: str) -> nn.Module:
-    """The model with random weights, none of them zero or one, so that nothing cancels by chance."""
+    """The model with random weights, none of them zero or one, so that nothing cancels by
+    chance."""
     torch.manual_seed(1)
     model = MODELS[name]().eval()
     with torch.no_grad():

@@ -22,7 +22,7 @@ import pytest
 from studies.killing import Files, alive, at_work, below, files, opened, ready, started, until
 from studies.tiny import cells, equal, tiny
 from vitreous.errors import VitreousError
-from vitreous.studies import executors, running
+from vitreous.studies import cell_records, executors, running
 from vitreous.studies.plan import Cell
 
 ray = pytest.importorskip("ray")
@@ -130,7 +130,7 @@ def kill_at_work(
     time.sleep(draws.uniform(0, 0.5))
     pid, lock = found.popitem()
     kill(pid, signal.SIGKILL)
-    cell = next(cell for cell in cells() if running.lock_path(cell, root).name == lock.name)
+    cell = next(cell for cell in cells() if cell_records.lock_path(cell, root).name == lock.name)
     until(lambda: running.is_finished(cell, root) or not driver.is_alive())
     assert running.is_finished(cell, root)
 
@@ -145,7 +145,7 @@ def rest(driver: BaseProcess, root: Path) -> None:
     """A cell that another process runs is waited for; the driver's end ends its cluster."""
     last = cells()[-1]
     assert driver.pid is not None
-    with running.try_lock(running.lock_path(last, root)):
+    with cell_records.try_lock(cell_records.lock_path(last, root)):
         until(lambda: bool(workers(driver.pid or 0)) or not driver.is_alive())
         until(
             lambda: (
@@ -199,7 +199,7 @@ def test_a_cell_whose_worker_dies_is_sent_again_so_many_times(tmp_path: Path) ->
     cluster = Cluster(answers)
     report = cluster.do(tmp_path)
     assert report.failed.keys() == {first.key}
-    assert "died 4 times" in report.failed[first.key] == running.noted_failure(first, tmp_path)
+    assert "died 4 times" in report.failed[first.key] == cell_records.noted_failure(first, tmp_path)
     assert {key: cluster.sent.count(key) for key in cluster.sent} == {
         cell.key: 4 if cell in (first, second) else 1 for cell in cells()
     }

@@ -22,7 +22,7 @@ from vitreous.claims.verdicts import judge
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import read_json
 from vitreous.storage.run_folder import Run
-from vitreous.studies import running
+from vitreous.studies import cell_records, running
 from vitreous.studies.conduct import check_settings
 from vitreous.studies.measuring import evidence_folder, measure_item, training_result
 from vitreous.studies.plan import Cell, plan
@@ -170,7 +170,7 @@ def test_a_failure_nobody_thought_of_leaves_the_others(
 
 def test_no_room_even_for_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "failed").write_text("no folder", encoding="utf-8")
-    monkeypatch.setattr(running, "_forget", lambda *given: None)
+    monkeypatch.setattr(running, "forget_failure", lambda *given: None)
     monkeypatch.setattr(running, "do_cell", broken(OSError("No space left on device")))
     assert len(running.run_cells(cells(), tmp_path, tiny(), "cpu").failed) == len(cells()) - 1
 
@@ -196,7 +196,7 @@ def test_what_another_worker_saw_fail_is_not_tried_again_before_the_next_study(
     tried: list[str] = []
     monkeypatch.setattr(running, "do_cell", lambda cell, *given: tried.append(cell.key))
     cell = cells()[0]
-    running.note_failure(cell, tmp_path, "The loss is no longer a number.", "more")
+    cell_records.note_failure(cell, tmp_path, "The loss is no longer a number.", "more")
     assert running.share_cells([cell], tmp_path, tiny(), "cpu").failed == {
         cell.key: "The loss is no longer a number."
     }
@@ -269,22 +269,22 @@ def test_a_file_system_without_locks(
     monkeypatch.setattr("fcntl.flock", flock)
     with (
         caplog.at_level(logging.WARNING, "vitreous"),
-        running.try_lock(tmp_path / "locks" / "a.lock") as mine,
+        cell_records.try_lock(tmp_path / "locks" / "a.lock") as mine,
     ):
         assert mine
         assert "on a file system without locks" in caplog.text
-        with running.try_lock(tmp_path / "locks" / "a.lock") as again:
+        with cell_records.try_lock(tmp_path / "locks" / "a.lock") as again:
             assert not again
-    with running.try_lock(tmp_path / "locks" / "a.lock") as free:
+    with cell_records.try_lock(tmp_path / "locks" / "a.lock") as free:
         assert free
 
 
 def test_another_process_has_the_lock(tmp_path: Path) -> None:
-    with running.try_lock(tmp_path / "locks" / "a.lock") as mine:
+    with cell_records.try_lock(tmp_path / "locks" / "a.lock") as mine:
         assert mine
-        with running.try_lock(tmp_path / "locks" / "a.lock") as again:
+        with cell_records.try_lock(tmp_path / "locks" / "a.lock") as again:
             assert not again
-    with running.try_lock(tmp_path / "locks" / "a.lock") as free:
+    with cell_records.try_lock(tmp_path / "locks" / "a.lock") as free:
         assert free
 
 

@@ -174,7 +174,7 @@ def analysis_help(name: str) -> str:
     """
     choices = [
         f"    {option}={default}\n        {says}"
-        for option, (default, says) in analyses.options(name).items()
+        for option, (default, says) in analyses.analysis_options(name).items()
     ]
     return "\n\n".join([
         analyses.summary(name),

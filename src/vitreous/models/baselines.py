@@ -1,4 +1,4 @@
-"""The two ends of inductive bias: a plain MLP on pixels (A1.25) and a small CNN (A1.26)."""
+"""The two ends of inductive bias: a plain MLP on pixels and a small CNN."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ import torch
 
 from vitreous.devices import choose_device
 from vitreous.errors import VitreousError
+from vitreous.studies.cell_records import lock_path, note_failure, try_lock
 from vitreous.studies.plan import Cell
 from vitreous.studies.running import (
     NO_LIMITS,
@@ -39,11 +40,8 @@ from vitreous.studies.running import (
     enter_outcome,
     failed_dependency,
     ignore_state,
-    lock_path,
-    note_failure,
     retry_order,
     share_cells,
-    try_lock,
 )
 from vitreous.studies.scales import Scale
 

@@ -36,8 +36,14 @@ from torch import nn
 from vitreous.errors import VitreousError
 from vitreous.random_numbers import seeded
 from vitreous.storage.atomic_files import log
-from vitreous.storage.locks import Busy, hold_lock
 from vitreous.storage.run_folder import Run
+from vitreous.studies.cell_records import (
+    forget_failure,
+    lock_path,
+    note_failure,
+    noted_failure,
+    try_lock,
+)
 from vitreous.studies.measuring import (
     TRAININGS,
     load_split,
@@ -158,7 +164,7 @@ def retry_order(cells: Sequence[Cell], root: Path) -> list[Cell]:
     """Put cells that failed before behind the others, and forget why they failed."""
     ordered = sorted(cells, key=lambda cell: noted_failure(cell, root) != "")
     for cell in cells:
-        _forget(cell, root)
+        forget_failure(cell, root)
     return ordered
 
 
@@ -251,7 +257,7 @@ def attempt_cell(
             return "held", ""
         try:
             if is_finished(cell, root):
-                _forget(cell, root)
+                forget_failure(cell, root)
                 return "done", ""
             if lost := [key for key in cell.follows if is_packed(key, root)]:
                 return "failed", note_failure(cell, root, _no_weights(lost[0], root))
@@ -368,45 +374,3 @@ def _train_stacked(cells: Sequence[Cell], root: Path, device: str) -> None:
                 device=device,
                 show=False,
             )
-
-
-def lock_path(cell: Cell, root: Path) -> Path:
-    """The file that the process locks that runs a cell."""
-    return root / "locks" / f"{cell.key}.lock"
-
-
-@contextlib.contextmanager
-def try_lock(path: Path) -> Iterator[bool]:
-    """Whether this process got the lock; the system releases the lock of a process that ended."""
-    with contextlib.ExitStack() as stack:
-        try:
-            stack.enter_context(hold_lock(path, "studying"))
-        except Busy:
-            yield False
-            return
-        yield True
-
-
-def noted_failure(cell: Cell, root: Path) -> str:
-    """Why a cell failed; empty if it did not."""
-    try:
-        return _failed(cell, root).read_text(encoding="utf-8", errors="replace").partition("\n")[0]
-    except OSError:
-        return ""
-
-
-def note_failure(cell: Cell, root: Path, why: str, more: str = "") -> str:
-    """Write down why a cell failed; a disk that is too full for that is no further failure."""
-    why = " ".join(why.split())
-    with contextlib.suppress(OSError):
-        _failed(cell, root).parent.mkdir(parents=True, exist_ok=True)
-        _failed(cell, root).write_text(f"{why}\n{more}", encoding="utf-8")
-    return why
-
-
-def _forget(cell: Cell, root: Path) -> None:
-    _failed(cell, root).unlink(missing_ok=True)
-
-
-def _failed(cell: Cell, root: Path) -> Path:
-    return root / "failed" / f"{cell.key}.txt"

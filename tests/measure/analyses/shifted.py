@@ -10,7 +10,8 @@ from vitreous.data.dataset import Dataset
 
 
 class Linear(nn.Module):
-    """Scores that are a linear function of the pixels, so that everything about them has a closed form."""
+    """Scores that are a linear function of the pixels, so that everything about them has a closed
+    form."""
 
     def __init__(self, classes: int = 4, side: int = 8, channels: int = 3, seed: int = 0) -> None:
         super().__init__()

@@ -22,7 +22,8 @@ MEAN, STD = (torch.tensor(given, dtype=torch.float64).view(3, 1, 1) for given in
 
 @torch.no_grad()
 def worst(pixels: Tensor, labels: Tensor, epsilon: float) -> Tensor:
-    """Margin of the right over the wrong class of a linear model of two classes, after the worst change there is."""
+    """Margin of the right over the wrong class of a linear model of two classes, after the worst
+    change there is."""
     towards = (
         (TWO.head.weight[1] - TWO.head.weight[0]).view(3, 8, 8)
         / STD

@@ -22,7 +22,8 @@ from vitreous.measure.curvature.loss import weights
 
 
 class Mixing(nn.Module):
-    """Attention with a learned mask, GELUs of both kinds, one that is used twice, a layer without bias."""
+    """Attention with a learned mask, GELUs of both kinds, one that is used twice, a layer without
+    bias."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +68,8 @@ def test_copies_side_by_side_are_the_copies_one_by_one() -> None:
 @torch.no_grad()
 @pytest.mark.parametrize("at_a_time", [1, 3, 4, 9])
 def test_some_images_after_the_other(at_a_time: int) -> None:
-    """Every one of them with the weights that were given, and the model has its own again afterwards."""
+    """Every one of them with the weights that were given, and the model has its own again
+    afterwards."""
     specimen = with_fused_linear(vitreous.open(Mixing(), image=32))
     own = {name: value.clone() for name, value in specimen.state_dict().items()}
     moved, images = (

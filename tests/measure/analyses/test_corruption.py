@@ -1,4 +1,5 @@
-"""CorruptionAnalysis against plain loops: images corrupted beforehand, answers counted, calibration asked of them."""
+"""CorruptionAnalysis against plain loops: images corrupted beforehand, answers counted, calibration
+asked of them."""
 
 from __future__ import annotations
 
@@ -86,8 +87,8 @@ def test_calibration_is_what_the_probe_says_of_the_corrupted_images() -> None:
 
 
 def test_the_interval_of_a_change_is_paired() -> None:
-    """Of nine images whose answers stay as they are, one more that rises and one that falls: no width would say that
-    no image at all changes."""
+    """Of nine images whose answers stay as they are, one more that rises and one that falls: no
+    width would say that no image at all changes."""
     model = Linear()
     data = answered(model)
     found = CorruptionAnalysis(("brightness",), (1,))(

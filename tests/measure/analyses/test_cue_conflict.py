@@ -1,4 +1,5 @@
-"""Shape against texture, with models that are known to go by one of them, and images that do not say what they show."""
+"""Shape against texture, with models that are known to go by one of them, and images that do not
+say what they show."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ QUICK: dict[str, Any] = {}
 
 
 class Reader(nn.Module):
-    """Answers with a number that is written into the first pixel of an image, one for each channel."""
+    """Answers with a number that is written into the first pixel of an image, one for each
+    channel."""
 
     def __init__(self, channel: int) -> None:
         super().__init__()

@@ -33,7 +33,8 @@ IMAGES, LABELS = 5, 3
 
 @cache
 def tiny() -> tuple[VisionTransformer, Specimen, Tensor, Tensor]:
-    """A ViT with few hundred parameters in float64, fused attention and all, far from any minimum."""
+    """A ViT with few hundred parameters in float64, fused attention and all, far from any
+    minimum."""
     torch.manual_seed(3)
     model = VisionTransformer(
         8, 4, num_classes=LABELS, embed_dim=4, depth=1, num_heads=2, mlp_ratio=1.5

@@ -20,8 +20,8 @@ from vitreous.storage.fingerprints import fingerprint, labelled
 def given() -> dict[str, Tensor]:
     torch.manual_seed(0)
     shapes = {
-        "conv.weight": (6, 3, 4, 4), "head.weight": (10, 6), "head.bias": (10,), "pos_embed": (1, 5, 6),
-        "relative_position_bias_table": (9, 2), "cls_token": (1, 1, 6),
+        "conv.weight": (6, 3, 4, 4), "head.weight": (10, 6), "head.bias": (10,),
+        "pos_embed": (1, 5, 6), "relative_position_bias_table": (9, 2), "cls_token": (1, 1, 6),
     }  # fmt: skip
     return {name: torch.randn(shape, dtype=torch.float64) for name, shape in shapes.items()}
 
@@ -51,7 +51,8 @@ def test_vectors_are_one_filter_and_zeros_stay_zeros() -> None:
 
 
 def test_the_official_variant() -> None:
-    """Everything of two or more axes that is not called a position, every column at the length of the weight's."""
+    """Everything of two or more axes that is not called a position, every column at the length of
+    the weight's."""
     found = random_direction("official", given(), (), 3, 1)
     assert set(found) == {"conv.weight", "head.weight", "cls_token"}
     for name, weight in given().items():

@@ -1,4 +1,5 @@
-"""The mean of several models' probabilities, against scikit-learn and against entropies written down by hand."""
+"""The mean of several models' probabilities, against scikit-learn and against entropies written
+down by hand."""
 
 from __future__ import annotations
 

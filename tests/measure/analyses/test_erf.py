@@ -1,4 +1,5 @@
-"""Receptive fields that are known: of plain convolutions, of uniform attention, and by a Jacobian written out."""
+"""Receptive fields that are known: of plain convolutions, of uniform attention, and by a Jacobian
+written out."""
 
 from __future__ import annotations
 

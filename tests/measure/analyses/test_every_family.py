@@ -1,4 +1,5 @@
-"""Questions about units, asked of models that others made: the same code for all of them, weights as they come."""
+"""Questions about units, asked of models that others made: the same code for all of them, weights
+as they come."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ MODEL = Linear(side=16)
 
 
 def waves(images: Tensor) -> Tensor:
-    """Amplitudes (h, w) of float64 images by sums of sines and cosines, no FFT, and no library's idea of frequency."""
+    """Amplitudes (h, w) of float64 images by sums of sines and cosines, no FFT, and no library's
+    idea of frequency."""
     places = torch.arange(16, dtype=torch.float64)
     turn = torch.exp(-2j * torch.pi * places[:, None] * places / 16)
     return (turn @ images.to(torch.complex128) @ turn).abs().amax((0, 1))

@@ -1,4 +1,5 @@
-"""Spectra of the loss over batches: against dense Hessians, closed forms, and what is said when something is wrong."""
+"""Spectra of the loss over batches: against dense Hessians, closed forms, and what is said when
+something is wrong."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ import vitreous
 from vitreous.data.dataset import Dataset
 from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import VitreousError
-from vitreous.measure.analyses.hessian import HessianSpectrum, density, summaries
+from vitreous.measure.analyses.hessian import HessianSpectrum
+from vitreous.measure.curvature.spectra import density, summaries
 from vitreous.measure.subject import subjects
 from vitreous.results import wilson
 

@@ -51,7 +51,8 @@ def test_both_signs_to_the_last_digit(basis: int, wide: float) -> None:
 
 
 def test_power_iteration_fails_where_this_does_not() -> None:
-    """The same number of products, and ten times as many, spent on the largest pair of opposite sign."""
+    """The same number of products, and ten times as many, spent on the largest pair of opposite
+    sign."""
     values = torch.cat(
         [torch.tensor([53.966, -53.721], dtype=torch.float64), torch.linspace(-20, 20, 98).double()]
     )
@@ -163,8 +164,8 @@ def drawn_spectrum(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
 )
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_none_of_the_top_is_missing(kind: str, dtype: torch.dtype) -> None:
-    """Twenty-five matrices of each kind, in either precision, with three numbers of eigenvalues: 1050 searches. One
-    start, without a second look, misses one in 59 of the 525 in float64."""
+    """Twenty-five matrices of each kind, in either precision, with three numbers of eigenvalues:
+    1050 searches. One start, without a second look, misses one in 59 of the 525 in float64."""
     rng = np.random.default_rng([ord(letter) for letter in kind])
     for _ in range(25):
         n = int(rng.choice([12, 40, 120]))
@@ -226,7 +227,8 @@ def test_the_basis_stays_orthogonal_where_nearly_all_digits_cancel() -> None:
 
 @pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
 def test_a_start_within_an_invariant_space_is_left_for_another(scale: float) -> None:
-    """A sum of three eigenvectors: after three products nothing is left but rounding, which is no direction."""
+    """A sum of three eigenvectors: after three products nothing is left but rounding, which is no
+    direction."""
     values = (
         torch.tensor([9.0, 7.0, -8.0, 3.0, 2.0, *torch.linspace(-1, 1, 45)], dtype=torch.float64)
         * scale
@@ -272,7 +274,8 @@ def test_traces_are_unbiased_and_the_top_adds_no_spread() -> None:
 
 
 def test_the_interval_of_a_trace_over_draws_holds_it_as_often_as_it_says() -> None:
-    """400 searches of eight draws each; the top is found from other starts, so that what is left differs as well."""
+    """400 searches of eight draws each; the top is found from other starts, so that what is left
+    differs as well."""
     values = torch.cat([torch.tensor([30.0, -20.0]), torch.linspace(-1, 1.2, 58)]).double()
     h, held = matrix(values), []
     for row in torch.sign(

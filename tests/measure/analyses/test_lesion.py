@@ -135,7 +135,8 @@ def test_positions_masked() -> None:
 
 
 def test_forced_gates_leave_one_kind_of_attention() -> None:
-    """Content masked in the first layer: its attention is the positional one, which the model itself can tell."""
+    """Content masked in the first layer: its attention is the positional one, which the model
+    itself can tell."""
     row = asked("gates", "nano:convit").table.iloc[0]
     model: Any = load_model("nano:convit")
     with torch.no_grad():
@@ -161,7 +162,8 @@ def test_attention_replaced_by_its_mean_and_by_neighbours() -> None:
 
 
 def test_attention_by_offset_alone() -> None:
-    """Every pair of queries and keys, one after the other; one window with a class token, and two without."""
+    """Every pair of queries and keys, one after the other; one window with a class token, and two
+    without."""
     from vitreous.specimen.attention_geometry import Places
     from vitreous.specimen.layout import BatchAxis
 

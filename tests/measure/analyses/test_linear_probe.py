@@ -105,7 +105,8 @@ def test_the_penalty_has_the_least_error_on_what_was_held_out() -> None:
 
 
 def test_the_whole_question_equals_scikit_learn_on_kept_features() -> None:
-    """One unit of a real model, in float64: features kept, fitted by scikit-learn with the penalty that was chosen."""
+    """One unit of a real model, in float64: features kept, fitted by scikit-learn with the penalty
+    that was chosen."""
     linear_model = import_module("sklearn.linear_model")
     specimen = copy.deepcopy(opened("nano:vit")).double()
     train, test = data("train", 100), data("test", 24)
@@ -156,7 +157,8 @@ def kept(subject: Subject, images: Dataset, token: str) -> np.ndarray:
 
 
 def test_every_single_position_equals_scikit_learn(tmp_path: Path) -> None:
-    """All tokens of one unit, in float64, each fitted by scikit-learn with the penalty that was chosen for it."""
+    """All tokens of one unit, in float64, each fitted by scikit-learn with the penalty that was
+    chosen for it."""
     linear_model = import_module("sklearn.linear_model")
     specimen = copy.deepcopy(opened("nano:vit")).double()
     train, test = data("train", 60), data("test", 24)

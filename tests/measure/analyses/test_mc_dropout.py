@@ -1,4 +1,5 @@
-"""Means over dropped passes, against all masks written out; and which parts of which models draw numbers."""
+"""Means over dropped passes, against all masks written out; and which parts of which models draw
+numbers."""
 
 from __future__ import annotations
 
@@ -89,23 +90,26 @@ def test_the_first_passes_of_many_are_those_of_few_and_belong_to_images() -> Non
 FAMILIES: dict[str, tuple[Callable[[float], nn.Module], int, set[str]]] = {
     "timm vit": (
         lambda p: timm.create_model(
-            "vit_tiny_patch16_224", depth=2, img_size=64, num_classes=10, attn_drop_rate=p, drop_path_rate=p
+            "vit_tiny_patch16_224", depth=2, img_size=64, num_classes=10, attn_drop_rate=p,
+            drop_path_rate=p
         ), 64, {"blocks.0.attn", "blocks.1.attn", "blocks.1.drop_path1", "blocks.1.drop_path2"},
     ),
     "timm swin": (
         lambda p: timm.create_model(
-            "swin_tiny_patch4_window7_224", img_size=56, depths=(1, 1), embed_dim=16, num_heads=(2, 4),
-            num_classes=10, drop_path_rate=p,
+            "swin_tiny_patch4_window7_224", img_size=56, depths=(1, 1), embed_dim=16,
+            num_heads=(2, 4), num_classes=10, drop_path_rate=p,
         ), 56, {"layers.1.blocks.0.drop_path1", "layers.1.blocks.0.drop_path2"},
     ),
     "timm convnext": (
-        lambda p: timm.create_model("convnext_atto", depths=(1, 1, 1, 1), num_classes=10, drop_rate=p), 64,
-        {"head.drop"},
+        lambda p: timm.create_model(
+            "convnext_atto", depths=(1, 1, 1, 1), num_classes=10, drop_rate=p
+        ), 64, {"head.drop"},
     ),
     "timm resnet": (lambda p: timm.create_model("resnet18", num_classes=10, drop_rate=p), 32, {""}),
     "torchvision vit": (
-        lambda p: torchvision.models.VisionTransformer(32, 8, 1, 2, 32, 64, attention_dropout=p, num_classes=10), 32,
-        {"encoder.layers.encoder_layer_0.self_attention"},
+        lambda p: torchvision.models.VisionTransformer(
+            32, 8, 1, 2, 32, 64, attention_dropout=p, num_classes=10
+        ), 32, {"encoder.layers.encoder_layer_0.self_attention"},
     ),
     "torchvision densenet": (
         lambda p: torchvision.models.DenseNet(8, (1, 1), 16, drop_rate=p, num_classes=10), 32,
@@ -113,7 +117,8 @@ FAMILIES: dict[str, tuple[Callable[[float], nn.Module], int, set[str]]] = {
     ),
     "hugging face vit": (
         lambda p: zoo.hugging_face(
-            "ViTForImageClassification", image_size=32, patch_size=8, num_labels=10, attention_probs_dropout_prob=p
+            "ViTForImageClassification", image_size=32, patch_size=8, num_labels=10,
+            attention_probs_dropout_prob=p
         ), 32, {"vit.layers.0.attention", "vit.layers.1.attention"},
     ),
     "alternet": (

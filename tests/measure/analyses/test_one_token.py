@@ -16,7 +16,8 @@ from vitreous.specimen.specimen import Specimen
 
 
 class Block(nn.Module):
-    """Attention with heads rearranged by views, a scale, a table of positions; tokens are read off as `how` says."""
+    """Attention with heads rearranged by views, a scale, a table of positions; tokens are read off
+    as `how` says."""
 
     def __init__(self, how: str) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
-"""Replicates of analyses, against resampling by hand: replicate r counts image (or batch) i as often
-as the r-th Poisson number of a generator that is keyed by the seed and i."""
+"""Replicates of analyses, against resampling by hand: replicate r counts image (or batch) i as
+often as the r-th Poisson number of a generator that is keyed by the seed and i."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def measured(
 
 
 def close(result: Result, row: Any, expected: np.ndarray, column: str = "value") -> float:
-    """The value to rounding, its replicates to half precision of their spread, which is returned."""
+    """The value to rounding, its replicates to half precision of their spread, which is
+    returned."""
     found = result.draws(column)[:, result.table.index.get_loc(row)]
     assert found[0] == pytest.approx(expected[0], rel=1e-6, abs=1e-9)
     spread = float(np.nanstd(expected[1:])) + 1e-12
@@ -265,7 +266,8 @@ def test_receptive_fields(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_landscapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its pieces hold resampled sums already, so its losses come from a landscape without resampling."""
+    """Its pieces hold resampled sums already, so its losses come from a landscape without
+    resampling."""
     result, given = measured("landscape", {"points": 3, "dimensions": 1}, monkeypatch)
     losses = given[VIT]["0 to 2"]["nll"].numpy().T
     counts = np.concatenate([[20.0], drawn(20).sum(1)])

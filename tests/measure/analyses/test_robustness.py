@@ -1,4 +1,5 @@
-"""Every question about robustness, asked of models of many families and on images that are hardly any."""
+"""Every question about robustness, asked of models of many families and on images that are hardly
+any."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Products with Hessians of models of many kinds, against torch's own second derivatives of the model itself."""
+"""Products with Hessians of models of many kinds, against torch's own second derivatives of the
+model itself."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def residual() -> nn.Module:
 
 
 class Odd(nn.Module):
-    """Operations that are left to torch: a softmax over channels, a LayerNorm over several axes, a causal mask."""
+    """Operations that are left to torch: a softmax over channels, a LayerNorm over several axes, a
+    causal mask."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -238,7 +240,8 @@ def test_the_check_accepts_every_family(name: str, dtype: torch.dtype) -> None:
 
 
 def _without(name: str, number: int) -> Callable[[Any], tuple[Any, ...] | None]:
-    """Forget one of the deferred terms of a function, as an autograd that runs in another order would."""
+    """Forget one of the deferred terms of a function, as an autograd that runs in another order
+    would."""
 
     def pop(ctx: Any) -> tuple[Any, ...] | None:
         deferred = pop_deferred(ctx)

@@ -1,4 +1,5 @@
-"""The way through training against vectors written down, and scikit-learn's principal components."""
+"""The way through training against vectors written down, and scikit-learn's principal
+components."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def test_distances_and_angles_by_hand() -> None:
     np.testing.assert_allclose(table["length"], np.linalg.norm(weights, axis=1))
     turned = np.abs(np.diff(table["angle"][:3])).sum()
     assert found.about["ways"]["line"] == {
-        "farthest": pytest.approx(table["distance"].max()), "turning": pytest.approx(turned), "moments": 4
+        "farthest": pytest.approx(table["distance"].max()), "turning": pytest.approx(turned),
+        "moments": 4
     }  # fmt: skip
     assert "could not be reproduced" in found.about["note"]
 

@@ -56,8 +56,9 @@ def test_signs_do_not_depend_on_the_filters_signs() -> None:
 def test_frequencies_of_known_patterns() -> None:
     at = np.arange(8)
     pictures = np.stack([
-        np.ones((8, 8)), np.cos(2 * math.pi * at / 8)[:, None] * np.ones(8), np.ones((8, 1)) * (-1.0) ** at,
-        (-1.0) ** (at[:, None] + at), np.cos(2 * math.pi * 3 * (at[:, None] + at) / 8),
+        np.ones((8, 8)), np.cos(2 * math.pi * at / 8)[:, None] * np.ones(8),
+        np.ones((8, 1)) * (-1.0) ** at, (-1.0) ** (at[:, None] + at),
+        np.cos(2 * math.pi * 3 * (at[:, None] + at) / 8),
     ])  # fmt: skip
     found = spatial_frequency(np.repeat(pictures[:, None], 3, axis=1))
     np.testing.assert_allclose(found, [0, 0.25, 1, 1, 0.75], atol=1e-12)
@@ -138,8 +139,9 @@ def test_pictures_show_the_components() -> None:
 
 
 @pytest.mark.parametrize(("name", "path"), [
-    ("vit", "patch_embed.proj"), ("resnet18", "conv1"), ("swin", "patch_embed.proj"), ("tv vit", "conv_proj"),
-    ("hf dinov2", "embeddings.patch_embeddings.projection"), ("convnext", "stem.0"),
+    ("vit", "patch_embed.proj"), ("resnet18", "conv1"), ("swin", "patch_embed.proj"),
+    ("tv vit", "conv_proj"), ("hf dinov2", "embeddings.patch_embeddings.projection"),
+    ("convnext", "stem.0"),
 ])  # fmt: skip
 def test_the_first_filters_of_everybodys_models(name: str, path: str) -> None:
     model, specimen = zoo.opened(name)

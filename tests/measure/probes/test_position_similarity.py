@@ -100,9 +100,10 @@ def test_a_tile_shows_the_similarities_of_its_position() -> None:
 @pytest.mark.parametrize(
     ("model", "weights", "shape"),
     [
-        ("vit", "pos_embed", (4, 4, 192)), ("deit", "pos_embed", (4, 4, 192)), ("convit", "pos_embed", (4, 4, 192)),
-        ("pit", "pos_embed", (27, 27, 64)), ("hybrid", "pos_embed", (2, 2, 384)),
-        ("tv vit", "encoder.pos_embedding", (4, 4, 32)), ("hf vit", "vit.embeddings.position_embeddings", (4, 4, 32)),
+        ("vit", "pos_embed", (4, 4, 192)), ("deit", "pos_embed", (4, 4, 192)),
+        ("convit", "pos_embed", (4, 4, 192)), ("pit", "pos_embed", (27, 27, 64)),
+        ("hybrid", "pos_embed", (2, 2, 384)), ("tv vit", "encoder.pos_embedding", (4, 4, 32)),
+        ("hf vit", "vit.embeddings.position_embeddings", (4, 4, 32)),
         ("hf dinov2", "embeddings.position_embeddings", (4, 4, 32)),
         ("hf clip", "embeddings.position_embedding.weight", (4, 4, 32)),
     ],

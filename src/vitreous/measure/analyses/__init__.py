@@ -1,4 +1,4 @@
-"""Questions that need many passes or gradients, one in a file. `vitreous.analyse` asks them."""
+"""Analyses: measurements that need many passes or gradients, one in a file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ REGISTRY = Registry(__name__, Path(__file__).parent, "analysis", "analyses")
 names, summary, named = REGISTRY.names, REGISTRY.summary, REGISTRY.named
 
 
-def options(name: str) -> dict[str, tuple[str, str]]:
-    """What can be chosen about a question, read from its file: name, and default and meaning."""
+def analysis_options(name: str) -> dict[str, tuple[str, str]]:
+    """Return the options of an analysis, name to (default, meaning), read from its source."""
     source = REGISTRY.source(name)
     constants = {
         ast.unparse(target): node.value

@@ -43,8 +43,6 @@ CHUNK = 8
 """Basis vectors that are allocated at a time."""
 BROKEN = {torch.float64: 1e-13}
 """A smaller remainder, relative to the largest eigenvalue, is rounding: the space is invariant."""
-
-
 CHANCE = 1e-4
 """Largest probability that a fresh start misses an eigenvalue when the search for one ends."""
 APART = 0.1
@@ -133,15 +131,9 @@ def _search(
 
 
 def verify(
-    product: Product,
-    found: Sequence[Spectrum],
-    k: int,
-    *,
-    tolerance: float,
-    most: int,
-    basis: int,
-    every: int,
-) -> None:
+    product: Product, found: Sequence[Spectrum], k: int, *, tolerance: float, most: int,
+    basis: int, every: int,
+) -> None:  # fmt: skip
     """Search for missing eigenvalues from fresh starts, and add them, until none is found."""
     left, turn = most, 0
     while left > 0 and not all(each.verified for each in found):
@@ -353,10 +345,8 @@ class _Run:
             )
         values, vectors = np.linalg.eigh(host[:, 1:].reshape(-1, self.size, self.size), UPLO="U")
         order = np.argsort(-np.abs(values), axis=1, kind="stable")
-        values, vectors = (
-            np.take_along_axis(values, order, 1),
-            np.take_along_axis(vectors, order[:, None], 2),
-        )
+        values = np.take_along_axis(values, order, 1)
+        vectors = np.take_along_axis(vectors, order[:, None], 2)
         nodes, weights = self.quadrature or (values, vectors[:, 0] ** 2)
         return _State(
             values, vectors, host[:, 0], nodes, weights, BROKEN.get(self.next.dtype, 1e-6)
