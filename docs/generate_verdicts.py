@@ -44,6 +44,13 @@ was measured afterwards, with nothing else on the machine; exact properties on a
 and batches: what another seed would give is not in them. [What it means](../docs/verdicts.md) is discussed in the
 manual.
 """,
+    "cifar10-reproduction-2026-11-18": """# Findings judged on CIFAR-10, the papers' own recipe
+
+The first part of the reproduction: ViT-Ti/4 with a class token, `hdv_cifar` exactly (batch 96, 5 + 300 epochs), seed 0,
+on one H200 in 11.9 minutes: 91.17 % of the test images right, test NLL 0.459, NLL_train 1.429. Measured before training,
+after warm-up, after a third and two thirds, and at the end. One network and one training, so most findings wait for
+the others, and every verdict is seen once.
+""",
     "sanity-2026-11-18": """# Findings judged on the embedded world
 
 `vitreous study sanity`: small versions of 109 findings, 190 trainings and measurements of networks with four layers or

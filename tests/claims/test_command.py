@@ -10,14 +10,15 @@ import pytest
 from rich.console import Console
 
 from claims.cases.dosovitskiy_2021 import CASES
+from claims.synthetic import three_seeds
 from vitreous import claims
 from vitreous.claims.evidence import Evidence, Query
 from vitreous.claims.verdicts import judge
 from vitreous.commands.claim_tables import (
+    criterion_text,
     print_claim,
     print_claims,
     select_claims,
-    threshold_text,
 )
 from vitreous.commands.judge import print_verdicts
 from vitreous.errors import UnknownName
@@ -53,51 +54,43 @@ def test_by_paper_and_by_study() -> None:
 
 @pytest.mark.parametrize("id", [claim.id for claim in claims.every_claim()])
 def test_every_claim_can_be_shown(id: str) -> None:
-    """With its thresholds, all that it needs, and nothing that a terminal would take for a style."""
+    """With its criteria, all that it needs, and nothing that a terminal would take for a style."""
     print_claim(id.lower(), wide := console(400))
     said = printed(wide)
     (claim,) = (claim for claim in claims.every_claim() if claim.id == id)
     assert claim.sentence in said
     assert claim.withdrawn in said
-    for part in claim.check(Query()):
-        assert part.threshold is None or f"{part.says}: {threshold_text(part)}" in said
+    for effect in claim.check(Query()):
+        assert effect.direction is None or criterion_text(effect) in said
+    for requirement in claim.requires:
+        assert str(requirement) in said
     for need in claim.needs():
         assert (str(need) if need.result != "identities" else "exact properties") in said
 
 
-def test_thresholds_by_scale_and_conflicts() -> None:
+def test_criteria_by_scale_and_conflicts() -> None:
     print_claim("VIT-04", wide := console())
     assert "with a hundred classes and with ten classes:" in printed(wide)
-    assert "at most -0.3" in printed(wide)
+    assert "less than 0 for certain, at most -0.3" in printed(wide)
     print_claim("VIT-07", wide := console(400))
-    assert "X-02  Mean pooling" in printed(wide)
-    assert "at least 3 of each model" in printed(wide)
+    assert "Mean pooling is no worse than a class token" in printed(wide)
+    print_claim("HDV-34", wide := console(400))
+    assert "compared with the same networks before training" in printed(wide)
 
 
-def test_verdicts_with_symbols_numbers_and_what_is_missing() -> None:
-    evidence = Evidence([*CASES["VIT-06"].supported, *CASES["VIT-14"].refuted])
-    verdicts = judge(
-        evidence,
-        select_claims("VIT", "masked")[:1]
-        + select_claims("VIT", "zoo")[-2:]
-        + select_claims("VIT", "data")[:1],
-    )
+def test_verdicts_are_grouped_and_say_what_is_missing() -> None:
+    evidence = Evidence(three_seeds([*CASES["VIT-06"].holds, *CASES["VIT-14"].fails]))
+    chosen = [c for c in claims.every_claim() if c.id in ("VIT-06", "VIT-14", "VIT-16")]
+    verdicts = judge(evidence, chosen)
     print_verdicts(verdicts, wide := console(200))
-    supported, refuted, unseen, partly = (
-        " ".join(row.split()) for row in printed(wide).split("\nVIT-")[1:]
-    )
-    assert "✓ supported 30 [29.9, 30.1] ≥ 10 1" in supported
-    assert "(3 of 3 parts hold)" in supported
-    assert "✗ refuted 0.5 [" in refuted
-    assert "? inconclusive" in unseen
-    assert (
-        "Missing: rollout of vit data=SYN-B and 1 more. vitreous study zoo measures it." in unseen
-    )
-    assert (
-        "Missing: accuracy of vit fraction=0.1 schedule=samples and 4 more. vitreous study data"
-        in partly
-    )
-    assert "4 claims: 1 supported, 1 refuted, 2 inconclusive." in partly
+    text = printed(wide)
+    assert text.index("reproduced (1)") < text.index("opposite (1)") < text.index("undecided (1)")
+    assert "Missing: rollout of vit data=SYN-B" in text
+    assert "vitreous study zoo measures it." in text
+    print_verdicts(verdicts, short := console(200), everything=False)
+    assert "VIT-06" in printed(short)
+    assert "VIT-16" not in printed(short)
+    assert "--all shows them" in printed(short)
 
 
 def test_no_torch_is_needed() -> None:

@@ -14,7 +14,7 @@ from vitreous.claims import readings
 from vitreous.claims.evidence import Evidence, EvidenceItem, Query, Rows, Scale, Trainings, reads
 from vitreous.claims.facts import check_facts, describe_facts, same_facts
 from vitreous.claims.quantity import NORMAL_95, REPLICATES
-from vitreous.claims.statistics import estimate
+from vitreous.claims.statistics import estimate_effect
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 
@@ -187,7 +187,7 @@ def test_rows_are_chosen_by_their_entries() -> None:
     assert several(vit, kind="mlp", unit="c").values.tolist() == [[3.0]]
     only = single(vit, unit="b")
     assert only.seeds[0].shape == (1 + REPLICATES,)
-    found = estimate(only)
+    found = estimate_effect(only)
     np.testing.assert_allclose((found.value, found.low, found.high), (2.0, 1.0, 3.0), atol=0.25)
 
 
@@ -226,9 +226,9 @@ def test_two_models_on_the_same_images_stay_paired() -> None:
     items = [item(name, accuracy(100 * kept[name][0], replicates=kept)) for name in kept]
     _, models = Evidence(items).query()
     gap = readings.accuracy(models("vit")) - readings.accuracy(models("resnet"))
-    apart = estimate(gap)
+    apart = estimate_effect(gap)
     np.testing.assert_allclose((apart.value, apart.low, apart.high), 10.0)
-    alone = estimate(readings.accuracy(models("vit")))
+    alone = estimate_effect(readings.accuracy(models("vit")))
     np.testing.assert_allclose(
         (alone.high - alone.low) / 2, 100 * NORMAL_95 * noise[1:].std(), rtol=0.02
     )

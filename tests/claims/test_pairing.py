@@ -12,7 +12,7 @@ import vitreous
 from vitreous.claims import readings
 from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.quantity import Quantity
-from vitreous.claims.statistics import estimate
+from vitreous.claims.statistics import estimate_effect
 from vitreous.models.loading import load_model
 
 
@@ -52,7 +52,7 @@ def test_pairs_say_more_than_two_single_numbers(folders: dict[str, Path]) -> Non
     for pair, single in zip(
         differences(folders, paired=True), differences(folders, paired=False), strict=True
     ):
-        one, other = estimate(pair), estimate(single)
+        one, other = estimate_effect(pair), estimate_effect(single)
         assert one.value == pytest.approx(other.value)
         assert one.low < one.value < one.high
         assert one.high - one.low < 0.9 * (other.high - other.low)

@@ -16,7 +16,7 @@ from vitreous.claims.quantity import (
     side_by_side,
     spearman,
 )
-from vitreous.claims.statistics import estimate
+from vitreous.claims.statistics import estimate_effect
 
 generator = np.random.default_rng(0)
 
@@ -32,7 +32,7 @@ def seeds(*values: float) -> Quantity:
 
 
 def half_width(quantity: Quantity) -> float:
-    found = estimate(quantity)
+    found = estimate_effect(quantity)
     return (found.high - found.low) / 2
 
 
@@ -119,7 +119,7 @@ def test_numbers_side_by_side() -> None:
     assert row.map(lambda each: each.sum()).values.tolist() == [12.0]
     assert geometric_mean(row).values[0] == pytest.approx(24 ** (1 / 3))
     with pytest.raises(ValueError, match="of one number"):
-        estimate(row)
+        estimate_effect(row)
 
 
 def test_only_what_is_made_of_saturated_ones_is_saturated() -> None:
@@ -139,8 +139,8 @@ def test_a_share_has_the_sampling_variance_of_few_units_and_bounds() -> None:
     share = (units >= 0).mean()
     assert (share.values.tolist(), share.bounds) == ([1.0], (0.0, 1.0))
     assert share.sampling[0] == pytest.approx(13 / 14 * 1 / 14 / 12)
-    assert estimate(share).high == 1.0
-    assert estimate(share).low < 0.95
+    assert estimate_effect(share).high == 1.0
+    assert estimate_effect(share).low < 0.95
     assert units.mean().sampling == {}
     assert (units > 3)[2:6].mean().sampling == {}  # a part of it is a row of numbers again
 
@@ -207,8 +207,8 @@ def test_correlation_is_that_of_numpy_and_not_a_number_of_a_constant() -> None:
 def test_a_ratio_to_nothing_warns_of_nothing() -> None:
     infinite = seeds(1.0) / seeds(0.0)
     assert infinite.values.tolist() == [np.inf]
-    assert np.isnan(estimate(infinite).value)
+    assert np.isnan(estimate_effect(infinite).value)
     divisor = Quantity({0: np.r_[2.0, 0.0, np.full(REPLICATES - 1, 2.0)]})
-    found = estimate(normal("a", 1.0, 0.1) / divisor)
+    found = estimate_effect(normal("a", 1.0, 0.1) / divisor)
     assert found.value == 0.5
     assert 0.3 < found.low < found.high < 0.7

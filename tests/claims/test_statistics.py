@@ -99,14 +99,17 @@ def test_ratio(seeds: int) -> None:
 @SEEDS
 @pytest.mark.parametrize("share", [0.5, 0.8])
 def test_share_of_units(seeds: int, share: float) -> None:
-    """Twelve units whose sign is drawn anew in every training."""
+    """Twelve units whose sign is drawn anew in every training.
+
+    A share of twelve units takes few values, so some intervals cover a little too often.
+    """
 
     def trial(world: World) -> bool:
         signs = {s: (world.rng.random(12) < share).astype(float) for s in range(seeds)}
         rows = {s: np.broadcast_to(each, (1 + REPLICATES, 12)) for s, each in signs.items()}
         return covers(estimate_effect((Quantity(rows) > 0.5).mean()), share)
 
-    assert 0.92 <= coverage(trial) <= 0.97
+    assert 0.92 <= coverage(trial) <= 0.98
 
 
 @SEEDS

@@ -17,6 +17,7 @@ from vitreous.claims.facts import (
     FACTS,
     NETWORK,
     Facts,
+    describe_facts,
     title_of,
     weight_facts,
 )

@@ -74,8 +74,6 @@ PRIOR = 4.0
 """Degrees of freedom that the sampling variance of a share or a rank correlation counts as, beside
 the variance between trainings (a moderated t). Without it three shares of 12/12 would be certain to
 any digit."""
-RANK_PRIOR = 0.5
-"""The same for rank correlations, whose variance between trainings says more than their number."""
 ALONE = 30.0
 """Degrees of freedom of a share's sampling variance with one training, where it is all there is."""
 UNKNOWN = Interval95(nan, nan, nan)
@@ -129,12 +127,14 @@ def _standard_error(rows: Array, quantity: Quantity) -> tuple[float, float]:
     if count > 1:
         between = float(rows[:, 0].var(ddof=1))
         interaction = float(deviations.var(0, ddof=1).mean()) / count if replicates > 1 else 0.0
-    if quantity.sampling:
+    if quantity.sampling and count == 1:
+        between = float(np.mean(list(quantity.sampling.values())))
+        freedom = max(quantity.settings - 2.0, 1.0) if quantity.settings else ALONE
+    elif quantity.sampling and (between == 0 or not quantity.settings):
+        # rank correlations of several trainings differ enough to say how uncertain they are
         expected = float(np.mean(list(quantity.sampling.values())))
-        prior = RANK_PRIOR if quantity.settings else PRIOR
-        between = (freedom * between + prior * expected) / (freedom + prior)
-        alone = max(quantity.settings - 2.0, 1.0) if quantity.settings else ALONE
-        freedom = freedom + prior if count > 1 else alone
+        between = (freedom * between + PRIOR * expected) / (freedom + PRIOR)
+        freedom += PRIOR
     between /= count
     images = max(over_images - interaction, 0.0)
     variance = between + images

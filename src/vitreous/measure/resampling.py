@@ -1,8 +1,8 @@
-"""The Poisson bootstrap: how often each image counts in each replicate, and sums with these weights.
+"""The Poisson bootstrap: how often each image counts in each replicate, and weighted sums.
 
-Weights depend on the number of an image and the seed alone, so replicate r of every probe and of every
-analysis is the same resample of the same images. Probes add weighted sums while images pass; analyses,
-which hold one number per image (or batch) until the end, use the functions below.
+Weights depend on the number of an image and the seed alone, so replicate r of every probe and of
+every analysis is the same resample of the same images. Probes add weighted sums while images pass;
+analyses, which hold one number per image (or batch) until the end, use the functions below.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHUNK = 1 << 20
 
 
 def poisson_weights(rows: Sequence[int], seed: int) -> Array:
-    """Return how often each image counts in each replicate, (n, REPEATS): Poisson numbers of mean 1."""
+    """Return how often each image counts in each replicate, (n, REPEATS): Poisson, mean 1."""
     drawn = np.empty((len(rows), REPEATS))
     for place, generator in enumerate(row_generators(seed, rows)):
         drawn[place] = generator.poisson(1.0, REPEATS)

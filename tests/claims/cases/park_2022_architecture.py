@@ -59,14 +59,15 @@ def curved(ape: float, nep: float) -> list[EvidenceItem]:
     ]
 
 
+def _shares(few: float, many: float) -> list[tuple[dict[str, Any], float, float]]:
+    return [({"fraction": FEW, "schedule": "samples"}, few, 40), ({}, many, 80)]
+
+
 def leads(few: float, many: float) -> list[EvidenceItem]:
     """Of AlterNet over Swin, with few and with all images."""
     return [
         each
-        for facts, lead, swin in (
-            ({"fraction": FEW, "schedule": "samples"}, few, 40),
-            ({}, many, 80),
-        )
+        for facts, lead, swin in _shares(few, many)
         for each in (
             item("alternet", accuracy(swin + lead), **facts),
             item("swin", accuracy(swin), **facts),
