@@ -51,7 +51,7 @@ def test_a_build_says_what_a_model_is() -> None:
     found = judged(
         mine=VIT,
         other=RESNET,
-        mean={"build": {"name": "vit_ti/4", "pool": "mean"}},
+        mean={"build": {"name": "vit_ti/4", "pool": "gap"}},
         gated={"build": {"name": "convit_ti/4"}},
     )
     assert {each.name: dict(each.facts) for each in found.items} == {

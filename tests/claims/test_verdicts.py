@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from vitreous.claims.verdicts import (
     sentences_on_chance,
     summarise,
 )
-from vitreous.errors import VitreousError
+from vitreous.storage.atomic_files import Damaged
 
 PAPER = Paper("ABC", "A paper", "Nobody", 2000, "")
 
@@ -331,9 +332,9 @@ def test_a_failing_check_takes_nothing_else_down() -> None:
 
 def test_a_damaged_file_is_for_its_owner_to_mend() -> None:
     def damaged(models: Query) -> list[Effect]:
-        raise VitreousError("accuracy.json is damaged.")
+        raise Damaged(Path("accuracy.json"), "its checksum differs", "measure it again")
 
-    with pytest.raises(VitreousError, match="is damaged"):
+    with pytest.raises(Damaged, match="accuracy.json"):
         verdict(damaged)
 
 

@@ -74,6 +74,8 @@ PRIOR = 4.0
 """Degrees of freedom that the sampling variance of a share or a rank correlation counts as, beside
 the variance between trainings (a moderated t). Without it three shares of 12/12 would be certain to
 any digit."""
+RANK_PRIOR = 0.15
+"""The same for rank correlations, which differ enough between trainings to need little of it."""
 ALONE = 30.0
 """Degrees of freedom of a share's sampling variance with one training, where it is all there is."""
 UNKNOWN = Interval95(nan, nan, nan)
@@ -130,11 +132,11 @@ def _standard_error(rows: Array, quantity: Quantity) -> tuple[float, float]:
     if quantity.sampling and count == 1:
         between = float(np.mean(list(quantity.sampling.values())))
         freedom = max(quantity.settings - 2.0, 1.0) if quantity.settings else ALONE
-    elif quantity.sampling and (between == 0 or not quantity.settings):
-        # rank correlations of several trainings differ enough to say how uncertain they are
+    elif quantity.sampling:
         expected = float(np.mean(list(quantity.sampling.values())))
-        between = (freedom * between + PRIOR * expected) / (freedom + PRIOR)
-        freedom += PRIOR
+        prior = RANK_PRIOR if quantity.settings else PRIOR
+        between = (freedom * between + prior * expected) / (freedom + prior)
+        freedom += 0.0 if quantity.settings else prior
     between /= count
     images = max(over_images - interaction, 0.0)
     variance = between + images
