@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -28,6 +27,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import torch
+from campaign_gpu import end_of, late, mps, remaining
+from campaign_toy import toy
 from safetensors.torch import save
 
 from vitreous import claims
@@ -51,8 +52,6 @@ from vitreous.studies.plan import Cell, PlannedItem, plan
 from vitreous.studies.running import Limits, is_trained, reproducible
 from vitreous.studies.scales import Scale, scale_named
 from vitreous.training import loop
-from vitreous.training.optim import schedule
-from vitreous.training.step import steps_of
 
 Job = tuple[PlannedItem, tuple[str, ...]]
 
@@ -112,10 +111,6 @@ RANKS = (
 the seed, so what is measured on them comes last where nothing else is to be had."""
 SECONDS = {"hessian": 60.0, "probes": 30.0, "training": 1.0}
 """How long a measurement takes before one has been measured; 30 s for the others."""
-RESERVE = 150.0
-"""Seconds that are kept for measuring after training: nobody measures while training is late."""
-AFTER = 60.0
-"""Seconds for measuring where training itself ends too late."""
 HALVES = 15 << 20
 """Bytes of one file of weights."""
 ZOO = ("vit", "vit pool=gap", "resnet", "convit", "deit")
@@ -145,29 +140,6 @@ def _extended(item: PlannedItem) -> PlannedItem:
     if item.checkpoint not in ("initial", "final") or "measured" in item.facts:
         return item
     return replace(item, results=tuple(sorted({*item.results, *MORE})))
-
-
-def toy(scale: Scale) -> Scale:
-    """The same at a size for a few minutes of one core."""
-    builds = dict(scale.builds)
-    for name in ("vit", "mixer"):
-        build = builds[name][""]
-        builds[name] = {"": replace(build, options={**build.options, "depth": 2})}
-    return replace(
-        scale,
-        builds=builds,
-        last={"vit": "blocks.1.mlp", "resnet": "layer4.1"},
-        recipe=scale.recipe.but(epochs=5, warmup=1, batch=16, test_every=2),
-        images=replace(scale.images, size=64, test_size=64),
-        counts=dict.fromkeys(("hessian", "landscape", "erf", "corruption", "adversarial"), 16)
-        | dict.fromkeys(("occlusion", "linear_probe", "lesion", "band_noise"), 32),
-        asks={
-            **scale.asks,
-            "landscape": {**scale.asks["landscape"], "points": 3},
-            "corruption": {"severities": (1,)},
-            "linear_probe": {"shots": (2,)},
-        },
-    )
 
 
 # --- training and measuring ---
@@ -265,14 +237,6 @@ def measure(
             time.sleep(1)
 
 
-def end_of(cells: Sequence[Cell], root: Path, deadline: float) -> float:
-    """When measuring ends: at the deadline, or a little after training that ended too late."""
-    ends = [root / TRAININGS / cell.key / "weights" / "final.safetensors" for cell in cells]
-    if not all(path.is_file() for path in ends):
-        return deadline
-    return max(deadline, max(path.stat().st_mtime for path in ends) + AFTER)
-
-
 def _in_time(
     item: PlannedItem, names: Sequence[str], known: dict[tuple[str, str], float], deadline: float
 ) -> bool:
@@ -280,34 +244,6 @@ def _in_time(
     guess = SECONDS.get(_kind(names), 30.0) / len(names)
     seconds = sum(known.get((model, name), known.get(("", name), guess)) for name in names)
     return time.time() + seconds <= deadline
-
-
-def late(cells: Sequence[Cell], root: Path, deadline: float) -> bool:
-    """Whether training, at the rate of its last epochs, leaves too little time for the rest."""
-    left = remaining(cells, root)
-    return left is not None and time.time() + left > deadline - RESERVE
-
-
-def remaining(cells: Sequence[Cell], root: Path) -> float | None:
-    """Seconds that training still takes, at the rate of its last epochs; None before the third."""
-    longest = None
-    for cell in cells:
-        assert cell.training is not None
-        run = Run(root / TRAININGS / cell.key)
-        try:
-            records = run.records()
-            count = int(run.identity["data"]["images"])
-        except (VitreousError, OSError, ValueError):
-            continue
-        if len(records) < 4:
-            continue
-        steps, _ = steps_of(count, cell.training.recipe)
-        epochs = schedule(cell.training.recipe, steps).epochs - records[-1]["epoch"]
-        rate = sum(each["seconds"] for each in records[-3:]) / 3
-        longest = max(
-            longest or 0.0, 1.05 * rate * epochs
-        )  # tests and records are not in `seconds`
-    return longest
 
 
 # --- what comes back ---
@@ -352,29 +288,6 @@ def _sizes(paths: Sequence[Path]) -> str:
 
 
 # --- several processes ---
-
-
-def mps(home: Path) -> dict[str, str]:
-    """Environment in which processes share the GPU; empty where that does not work."""
-    if shutil.which("nvidia-cuda-mps-control") is None:
-        return {}
-    pipes = {
-        "CUDA_MPS_PIPE_DIRECTORY": str(home / "mps"),
-        "CUDA_MPS_LOG_DIRECTORY": str(home / "mps"),
-    }
-    (home / "mps").mkdir(parents=True, exist_ok=True)
-    there = {**os.environ, **pipes}
-    subprocess.run(["nvidia-cuda-mps-control", "-d"], env=there, check=False)
-    tried = subprocess.run(
-        [sys.executable, "-c", "import torch; torch.ones(8, device='cuda').sum().item()"],
-        env=there,
-        check=False,
-        timeout=90,
-    )
-    if tried.returncode == 0:
-        return pipes
-    subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", env=there, check=False, timeout=30)
-    return {}
 
 
 def run(given: argparse.Namespace, cells: Sequence[Cell], root: Path, scale: Scale) -> None:

@@ -68,7 +68,12 @@ TASKS = ["shapes", "textures", "colours", "cues", "conflict", "syn-a:shape", "sy
 FAMILIES = ["vit", "convit", "alternet", "preresnet", "mixer", "swin", "pit"]
 TIMM = ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "convnext_atto", "resnet18"]
 TIMM += ["efficientvit_b0", "mobilenetv3_small_050", "mixer_s32_224", "levit_128s"]
-MIXED = {"randaugment": "rand-m9-n2-mstd0.5", "erasing": 0.25, "mixup": 0.8, "cutmix": 1.0}
+MIXED: dict[str, Any] = {
+    "randaugment": "rand-m9-n2-mstd0.5",
+    "erasing": 0.25,
+    "mixup": 0.8,
+    "cutmix": 1.0,
+}
 TRAININGS = {
     "vit_nano": Recipe(
         epochs=2, batch=64, warmup=0.5, clip=1.0, ema=0.9, model={"drop_path": 0.1},
@@ -186,7 +191,16 @@ def verdicts() -> Prints:
         with tempfile.TemporaryDirectory() as folder:
             zipfile.ZipFile(archive).extractall(folder)
             table = Path(folder) / "verdicts.csv"
-            command = [sys.executable, "-m", "vitreous", "claims", "judge", folder, "--csv", table]
+            command = [
+                sys.executable,
+                "-m",
+                "vitreous",
+                "claims",
+                "judge",
+                folder,
+                "--csv",
+                str(table),
+            ]
             subprocess.run(command, check=True, capture_output=True, env=environment)
             rows = pd.read_csv(table, dtype=str, keep_default_na=False)
         for claim, parts in rows.groupby("claim"):

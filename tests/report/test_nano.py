@@ -42,10 +42,12 @@ def test_what_the_script_asks_is_there() -> None:
 
 
 def test_eigenvalues_again() -> None:
-    _, numbers = piece("hessian", "nano:vit", 0)
+    _, numbers = piece("hessian", "nano:vit@warmup", 0)
     table = found["hessian"].table
     rows = table[
-        (table["model"] == "nano:vit") & (table["measure"] == "eigenvalue") & (table["batch"] == 0)
+        (table["model"] == "nano:vit@warmup")
+        & (table["measure"] == "eigenvalue")
+        & (table["batch"] == 0)
     ]
     assert sorted(numbers["values"].flatten().tolist()) == pytest.approx(
         sorted(rows["value"]), rel=2e-3

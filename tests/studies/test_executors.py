@@ -29,11 +29,12 @@ def test_two_workers_give_what_one_gives(tmp_path: Path, done: Path) -> None:
 def test_helpers_are_killed(tmp_path: Path, done: Path) -> None:
     draws = random.Random(0)
     for _ in range(3):
-        helper = started(executors._help, cells(), tmp_path, tiny(), "cpu")
+        helper = started(executors._help, cells(), tmp_path, tiny(), "cpu", running.NO_LIMITS)
         until(lambda: at_work(tmp_path) or not helper.is_alive())  # noqa: B023 - called at once
         time.sleep(draws.uniform(0, 1.5))
         helper.kill()
         helper.join()
+        assert helper.exitcode in (0, -signal.SIGKILL)  # no error ended it
         before = files(cells(), tmp_path)
     assert not running.run_cells(cells(), tmp_path, tiny(), "cpu").failed
     assert before.items() <= files(cells(), tmp_path).items()

@@ -74,7 +74,15 @@ def host(home: None) -> Iterator[subprocess.Popen[str]]:
 
 def drive(root: Path, address: str | None) -> BaseProcess:
     return started(
-        executors.run_cluster, cells(), root, tiny(), "cpu", running.ignore_state, 2, address
+        executors.run_cluster,
+        cells(),
+        root,
+        tiny(),
+        "cpu",
+        running.ignore_state,
+        running.NO_LIMITS,
+        2,
+        address,
     )
 
 

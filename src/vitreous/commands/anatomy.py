@@ -45,7 +45,7 @@ def show_anatomy(
     model_names.check_models(models)
     import torch
 
-    from vitreous.specimen.opening import open as open_model
+    from vitreous.specimen.opening import open as open_model  # torch comes with it
 
     # A graph is read with thousands of tiny tensors: a second thread made it 17 s, not 3.
     torch.set_num_threads(1)

@@ -346,6 +346,7 @@ def _write(inspection: Inspection, out: Path, options: MeasureOptions, guard: Gu
     """
     from rich.text import Text
 
+    # numpy, pandas and Altair come with these
     from vitreous.claims.facts import parse_roles
     from vitreous.commands.judge import judge_inspection, note_failures
     from vitreous.report import write

@@ -114,7 +114,7 @@ def pack_study(folder: Path, /, *, out: Path = Path("evidence.zip")) -> None:
     out
         Archive to write; evidence-1.zip, evidence-2.zip and so on where one is not enough.
     """
-    from vitreous.studies.packing import pack_evidence
+    from vitreous.studies.packing import pack_evidence  # torch comes with it
 
     packed = pack_evidence(folder.expanduser(), out.expanduser())
     for archive in packed.archives:
@@ -140,7 +140,7 @@ def unpack_study(*archives: Path, out: Path = Path("study")) -> None:
     out
         Folder of the study, new or old.
     """
-    from vitreous.studies.packing import unpack_evidence
+    from vitreous.studies.packing import unpack_evidence  # torch comes with it
 
     if not archives:
         raise VitreousError("Say which archives to unpack, evidence.zip for one.")

@@ -19,7 +19,7 @@ __all__ = ["write"]
 def __getattr__(name: str) -> Any:
     if name != "write":
         raise AttributeError(f"module 'vitreous.report' has no attribute {name!r}")
-    from vitreous.report.page import write
+    from vitreous.report.page import write  # pandas and Altair come with it
 
     return write
 

@@ -72,7 +72,7 @@ def _surfaces(result: Result, folder: Path) -> list[Path]:
     """Draw the landscape of every model in three dimensions."""
     from matplotlib import pyplot
 
-    from vitreous.measure.curvature.relief import surface
+    from vitreous.measure.curvature.relief import surface  # torch comes with it
 
     written = []
     for i, model in enumerate(loss_grids(result)):

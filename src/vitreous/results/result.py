@@ -255,21 +255,21 @@ class Result:
 
         An interrupted save leaves what was there before. Returns the path of the `.json`.
         """
-        from vitreous.results.files import save_result
+        from vitreous.results.files import save_result  # reads and writes this class
 
         return save_result(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
         """Load what `save` wrote: the `.json`, or a folder with one result in it."""
-        from vitreous.results.files import load_result
+        from vitreous.results.files import load_result  # reads and writes this class
 
         return load_result(Path(path))
 
     @staticmethod
     def join(results: Sequence[Result]) -> Result:
         """Return one result with the rows of several models' results of the same measurement."""
-        from vitreous.results.joining import join
+        from vitreous.results.joining import join  # pandas comes with it
 
         return join(results)
 
@@ -296,24 +296,24 @@ class Result:
         >>> figure, ax = result.plot()
         >>> figure.savefig("variance.pdf")
         """
-        from vitreous.results.plots import plot
+        from vitreous.results.plots import plot  # matplotlib comes with it
 
         return plot(self, self.view(view), ax, theme)
 
     def chart(self, view: int = 0, theme: Theme = "light") -> alt.TopLevelMixin:
         """Return a view as an Altair chart that contains its data."""
-        from vitreous.results.charts import chart
+        from vitreous.results.charts import chart  # Altair comes with it
 
         return chart(self, self.view(view), theme)
 
     def figure(self, path: str | Path, view: int = 0, theme: Theme = "light") -> Path:
         """Save a view as `.svg`, `.pdf` or `.png` (two pixels to a point); needs no browser."""
-        from vitreous.results.charts import save_chart
+        from vitreous.results.charts import save_chart  # Altair comes with it
 
         return save_chart(self.chart(view, theme), Path(path))
 
     def _repr_html_(self) -> str:
-        from vitreous.results.notebook import result_html
+        from vitreous.results.notebook import result_html  # Altair comes with it
 
         return result_html(self)
 

@@ -166,9 +166,7 @@ def _product(
     """
     product, letters = roles.product, roles.weight_letters
     sizes = dict(zip(letters, shape_of(product.operands[roles.weights]), strict=True))
-    exclusive = [c for c in product.exclusive(roles.weights, roles.values) if c in product.output]
-    moving = _letters(query, letters) if query is not None else set()
-    asking = [c for c in exclusive if c in moving] or exclusive[-1:]
+    asking = _query_letters(roles, query)
     along = [c for c in letters if c in keys]
     rest = [c for c in letters if c not in asking and c not in along]
     if any(c not in product.output and sizes[c] > 1 for c in rest):
@@ -185,6 +183,14 @@ def _product(
     else:
         query = _learned_queries(key, prod(sizes[c] for c in asking))
     return Product(product, product.operands[roles.weights], arrangement, query, key)
+
+
+def _query_letters(roles: _Roles, query: Trace | None) -> list[str]:
+    """The letters of queries: those that only weights and output have, and queries differ along."""
+    product = roles.product
+    exclusive = [c for c in product.exclusive(roles.weights, roles.values) if c in product.output]
+    moving = _letters(query, roles.weight_letters) if query is not None else set()
+    return [c for c in exclusive if c in moving] or exclusive[-1:]
 
 
 def _learned_queries(key: Trace, count: int) -> Trace:

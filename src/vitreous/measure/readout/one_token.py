@@ -51,16 +51,21 @@ def _move_up(last: fx.Node, source: fx.Node, axis: int, index: int) -> None:
         if needed and all(axes.get(given, at) == at for given, at in needed.items()):
             inputs[node] = needed
             axes |= needed
-    if len(inputs) == 1:
-        return
+    if len(inputs) > 1:
+        _slice_inputs(last.graph, inputs, axes, index)
+        last.update_arg(2, 0)
+
+
+def _slice_inputs(graph: fx.Graph, inputs: dict[fx.Node, Inputs], axes: Inputs, index: int) -> None:
+    """Give the operations in `inputs` one token of what they take from outside."""
     sliced: dict[fx.Node, fx.Node] = {}
-    for node in [each for each in last.graph.nodes if each in inputs]:
+    for node in [each for each in graph.nodes if each in inputs]:
         for given, at in inputs[node].items():
             if given in inputs:
                 continue
             if given not in sliced:
-                with last.graph.inserting_before(node):
-                    sliced[given] = last.graph.call_function(
+                with graph.inserting_before(node):
+                    sliced[given] = graph.call_function(
                         aten.slice.Tensor, (given, at, index, index + 1)
                     )
             node.args = tuple(sliced[given] if each is given else each for each in node.args)
@@ -68,7 +73,6 @@ def _move_up(last: fx.Node, source: fx.Node, axis: int, index: int) -> None:
             shape = list(cast("Any", node.args[1]))
             shape[axes[node]] = 1
             node.update_arg(1, shape)
-    last.update_arg(2, 0)
 
 
 def _inputs(node: fx.Node, axis: int) -> Inputs:
@@ -83,19 +87,20 @@ def _inputs(node: fx.Node, axis: int) -> Inputs:
     last = len(shape) - 1
     if node.target in POINTWISE:
         return _broadcast(given, axis, shape)
-    if node.target is aten.linear.default:
-        return {first: axis} if axis < last else {}
-    if node.target is aten.layer_norm.default:
-        return {first: axis} if axis <= last - len(args[1]) else {}
-    if node.target is aten.scaled_dot_product_attention.default:
-        plain = len(args) == 3 and not set(node.kwargs) - {"scale"} and len(set(given)) == 3
-        return {first: axis} if plain and axis == last - 1 else {}
     if node.target is aten.transpose.int:
         swapped = [int(each) % len(shape) for each in args[1:3]]
         return {first: sum(swapped) - axis if axis in swapped else axis}
     if node.target is aten.flatten.using_ints or node.target in RESHAPES:
         return _same_axis(first, axis, shape)
-    return {}
+    alone = False  # whether every token is computed by itself
+    if node.target is aten.linear.default:
+        alone = axis < last
+    elif node.target is aten.layer_norm.default:
+        alone = axis <= last - len(args[1])
+    elif node.target is aten.scaled_dot_product_attention.default:
+        plain = len(args) == 3 and not set(node.kwargs) - {"scale"} and len(set(given)) == 3
+        alone = plain and axis == last - 1
+    return {first: axis} if alone else {}
 
 
 def _broadcast(given: list[fx.Node], axis: int, shape: tuple[int, ...]) -> Inputs:

@@ -1,0 +1,84 @@
+"""One GPU for a given time: when a campaign's training ends, and how processes share the GPU."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+from vitreous.errors import VitreousError
+from vitreous.storage.run_folder import Run
+from vitreous.studies.measuring import TRAININGS
+from vitreous.studies.plan import Cell
+from vitreous.training.optim import schedule
+from vitreous.training.step import steps_of
+
+RESERVE = 150.0
+"""Seconds that are kept for measuring after training: nobody measures while training is late."""
+AFTER = 60.0
+"""Seconds for measuring where training itself ends too late."""
+
+
+def end_of(cells: Sequence[Cell], root: Path, deadline: float) -> float:
+    """When measuring ends: at the deadline, or a little after training that ended too late."""
+    ends = [root / TRAININGS / cell.key / "weights" / "final.safetensors" for cell in cells]
+    if not all(path.is_file() for path in ends):
+        return deadline
+    return max(deadline, max(path.stat().st_mtime for path in ends) + AFTER)
+
+
+def late(cells: Sequence[Cell], root: Path, deadline: float) -> bool:
+    """Whether training, at the rate of its last epochs, leaves too little time for the rest."""
+    left = remaining(cells, root)
+    return left is not None and time.time() + left > deadline - RESERVE
+
+
+def remaining(cells: Sequence[Cell], root: Path) -> float | None:
+    """Seconds that training still takes, at the rate of its last epochs; None before the third."""
+    longest = None
+    for cell in cells:
+        assert cell.training is not None
+        run = Run(root / TRAININGS / cell.key)
+        try:
+            records = run.records()
+            count = int(run.identity["data"]["images"])
+        except (VitreousError, OSError, ValueError):
+            continue
+        if len(records) < 4:
+            continue
+        steps, _ = steps_of(count, cell.training.recipe)
+        epochs = schedule(cell.training.recipe, steps).epochs - records[-1]["epoch"]
+        rate = sum(each["seconds"] for each in records[-3:]) / 3
+        longest = max(
+            longest or 0.0, 1.05 * rate * epochs
+        )  # tests and records are not in `seconds`
+    return longest
+
+
+def mps(home: Path) -> dict[str, str]:
+    """Environment in which processes share the GPU; empty where that does not work."""
+    if shutil.which("nvidia-cuda-mps-control") is None:
+        return {}
+    pipes = {
+        "CUDA_MPS_PIPE_DIRECTORY": str(home / "mps"),
+        "CUDA_MPS_LOG_DIRECTORY": str(home / "mps"),
+    }
+    (home / "mps").mkdir(parents=True, exist_ok=True)
+    there = {**os.environ, **pipes}
+    subprocess.run(["nvidia-cuda-mps-control", "-d"], env=there, check=False)
+    tried = subprocess.run(
+        [sys.executable, "-c", "import torch; torch.ones(8, device='cuda').sum().item()"],
+        env=there,
+        check=False,
+        timeout=90,
+    )
+    if tried.returncode == 0:
+        return pipes
+    subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", env=there, check=False, timeout=30)
+    return {}

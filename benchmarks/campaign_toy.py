@@ -1,0 +1,30 @@
+"""The campaign at a size that tries its code in a few minutes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vitreous.studies.scales import Scale
+
+
+def toy(scale: Scale) -> Scale:
+    """The same at a size for a few minutes of one core."""
+    builds = dict(scale.builds)
+    for name in ("vit", "mixer"):
+        build = builds[name][""]
+        builds[name] = {"": replace(build, options={**build.options, "depth": 2})}
+    return replace(
+        scale,
+        builds=builds,
+        last={"vit": "blocks.1.mlp", "resnet": "layer4.1"},
+        recipe=scale.recipe.but(epochs=5, warmup=1, batch=16, test_every=2),
+        images=replace(scale.images, size=64, test_size=64),
+        counts=dict.fromkeys(("hessian", "landscape", "erf", "corruption", "adversarial"), 16)
+        | dict.fromkeys(("occlusion", "linear_probe", "lesion", "band_noise"), 32),
+        asks={
+            **scale.asks,
+            "landscape": {**scale.asks["landscape"], "points": 3},
+            "corruption": {"severities": (1,)},
+            "linear_probe": {"shots": (2,)},
+        },
+    )
