@@ -334,7 +334,7 @@ def test_a_damaged_file_is_for_its_owner_to_mend() -> None:
     def damaged(models: Query) -> list[Effect]:
         raise Damaged(Path("accuracy.json"), "its checksum differs", "measure it again")
 
-    with pytest.raises(Damaged, match="accuracy.json"):
+    with pytest.raises(Damaged, match="accuracy"):
         verdict(damaged)
 
 

@@ -74,7 +74,7 @@ PRIOR = 4.0
 """Degrees of freedom that the sampling variance of a share or a rank correlation counts as, beside
 the variance between trainings (a moderated t). Without it three shares of 12/12 would be certain to
 any digit."""
-RANK_PRIOR = 0.15
+RANK_PRIOR = 0.05
 """The same for rank correlations, which differ enough between trainings to need little of it."""
 ALONE = 30.0
 """Degrees of freedom of a share's sampling variance with one training, where it is all there is."""
