@@ -218,14 +218,16 @@ def measure(
                     with reproducible(0):
                         measure_group(item, names, root, scale, device)
                     print(
-                        f"{describe_facts(item.facts)}: {', '.join(names)}, {time.time() - began:.0f} s"
+                        f"{describe_facts(item.facts)}: {', '.join(names)}, "
+                        f"{time.time() - began:.0f} s"
                     )
                 except torch.AcceleratorError:
                     raise
                 except Exception as error:
                     failed.add((home, names))
                     print(
-                        f"{describe_facts(item.facts)}: {names} FAILED: {type(error).__name__}: {error}"
+                        f"{describe_facts(item.facts)}: {names} FAILED: {type(error).__name__}: "
+                        f"{error}"
                     )
                 sys.stdout.flush()
                 break

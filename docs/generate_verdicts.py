@@ -1,12 +1,12 @@
-"""Write the verdicts of the studies whose evidence is kept in `results/`: a table, a page and a summary of each.
+"""Write the verdicts of the studies whose evidence is kept in `results/`: a table, a page and a
+summary of each.
 
     python docs/generate_verdicts.py
 
-What was measured is in `results/NAME.zip`, a folder that `vitreous claims judge` reads once it is unpacked. From it
-come `NAME.csv` (every part of every claim), `NAME.html` (the page) and `NAME.md` (a row for each claim that could be
-judged). A test compares the first and the last with what this file would write, so a change of a claim shows in its
-verdicts.
-"""
+What was measured is in `results/NAME.zip`, a folder that `vitreous claims judge` reads once it is
+unpacked. From it come `NAME.csv` (every part of every claim), `NAME.html` (the page) and `NAME.md`
+(a row for each claim that could be judged). A test compares the first and the last with what this
+file would write, so a change of a claim shows in its verdicts."""
 
 from __future__ import annotations
 
@@ -37,27 +37,30 @@ RESULTS = ROOT / "results"
 HOW = {
     "cifar10-zoo-2026-11-16": """# Findings judged on CIFAR-10
 
-Study `zoo` at scale `small`, with what other studies need of the same models and a few of their trainings: 24 networks
-on CIFAR-10, recipe `fast` with 5 + 60 epochs (six of them only to the end of the warm-up, which is all that is wanted
-of them, and two tuned for 1000 steps more), seed 0, on one H200 that four of them shared at a time, 26 minutes. Speed
-was measured afterwards, with nothing else on the machine; exact properties on a CPU. The intervals are over test images
-and batches: what another seed would give is not in them. [What it means](../docs/verdicts.md) is discussed in the
-manual.
+Study `zoo` at scale `small`, with what other studies need of the same models and a few of their
+trainings: 24 networks on CIFAR-10, recipe `fast` with 5 + 60 epochs (six of them only to the end
+of the warm-up, which is all that is wanted of them, and two tuned for 1000 steps more), seed 0,
+on one H200 that four of them shared at a time, 26 minutes. Speed was measured afterwards, with
+nothing else on the machine; exact properties on a CPU. The intervals are over test images and
+batches: what another seed would give is not in them. [What it means](../docs/verdicts.md) is
+discussed in the manual.
 """,
     "cifar10-reproduction-2026-11-18": """# Findings judged on CIFAR-10, the papers' own recipe
 
-The first part of the reproduction: ViT-Ti/4 with a class token, `hdv_cifar` exactly (batch 96, 5 + 300 epochs), seed 0,
-on one H200 in 11.9 minutes: 91.17 % of the test images right, test NLL 0.459, NLL_train 1.429. Measured before training,
-after warm-up, after a third and two thirds, and at the end. One network and one training, so most findings wait for
-the others, and every verdict is seen once.
+The first part of the reproduction: ViT-Ti/4 with a class token, `hdv_cifar` exactly (batch 96, 5
++ 300 epochs), seed 0, on one H200 in 11.9 minutes: 91.17 % of the test images right, test NLL
+0.459, NLL_train 1.429. Measured before training, after warm-up, after a third and two thirds, and
+at the end. One network and one training, so most findings wait for the others, and every verdict
+is seen once.
 """,
     "sanity-2026-11-18": """# Findings judged on the embedded world
 
-`vitreous study sanity`: small versions of 109 findings, 190 trainings and measurements of networks with four layers or
-so on images of 16 x 16 pixels, by twelve workers of one core each beside other work, in 5 minutes and 22 seconds.
-Recipe `sanity`: 1 + 10 epochs of 2048 images, 1 + 25 where a place has to be learned (SYN-C).
-Seed 0, and as many more as a claim demands. The intervals are over 512 test images and over seeds where there are
-several. [What it means](../docs/verdicts.md) is discussed in the manual.
+`vitreous study sanity`: small versions of 109 findings, 190 trainings and measurements of
+networks with four layers or so on images of 16 x 16 pixels, by twelve workers of one core each
+beside other work, in 5 minutes and 22 seconds. Recipe `sanity`: 1 + 10 epochs of 2048 images, 1 +
+25 where a place has to be learned (SYN-C). Seed 0, and as many more as a claim demands. The
+intervals are over 512 test images and over seeds where there are several. [What it
+means](../docs/verdicts.md) is discussed in the manual.
 """,
 }
 """How each was obtained."""

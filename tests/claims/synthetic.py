@@ -36,7 +36,8 @@ def three_seeds(items: Sequence[EvidenceItem]) -> list[EvidenceItem]:
 
 
 def result(name: str, rows: Sequence[Mapping[str, Any]], classes: int = 10, **about: Any) -> Result:
-    """A result with these rows; `low` and `high` are a little below and above `value` unless they are given."""
+    """A result with these rows; `low` and `high` are a little below and above `value` unless they
+    are given."""
     table = pd.DataFrame(list(rows))
     if "value" in table and "low" not in table:
         table["low"], table["high"] = table["value"] - SPREAD, table["value"] + SPREAD
@@ -61,7 +62,8 @@ def item(
     other: str = "",
     **facts: Any,
 ) -> EvidenceItem:
-    """A trained model with these results, which call it by its facts; rows that name no model are its own."""
+    """A trained model with these results, which call it by its facts; rows that name no model are
+    its own."""
     own = check_facts(model, facts)
     name = describe_facts(own)
     return EvidenceItem(
@@ -90,7 +92,8 @@ BATCHES, TOP = 60, 5
 
 
 def hessian(nep: float = 0.0, ape: float = 1.0) -> Result:
-    """Eigenvalues of batches, of which a share `nep` is negative and the others are `ape` in the mean."""
+    """Eigenvalues of batches, of which a share `nep` is negative and the others are `ape` in the
+    mean."""
     count = BATCHES * TOP
     negative = set(np.linspace(0, count - 1, round(nep * count)).astype(int).tolist())
     rows = []
@@ -103,7 +106,8 @@ def hessian(nep: float = 0.0, ape: float = 1.0) -> Result:
 
 
 def training(rows: Sequence[Mapping[str, Any]]) -> Result:
-    """The record of a training: measure, epoch, value, and reading, layer and head where it has them."""
+    """The record of a training: measure, epoch, value, and reading, layer and head where it has
+    them."""
     blank = {"reading": "", "layer": -1, "head": -1}
     full = [{**blank, **row, "low": row["value"], "high": row["value"]} for row in rows]
     return result("training", full, recipe={"decay": "matrices"})

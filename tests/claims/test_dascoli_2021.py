@@ -18,10 +18,18 @@ def trainings(result: Result) -> Trainings:
 def nonlocality(epochs: int = 10, layers: int = 6, gated: int = 4) -> Trainings:
     """Of layer l at epoch e: |e - 7| + l, mean of two heads; gates are l / 10 and twice that."""
     courses = [
-        {"measure": "nonlocality", "reading": "true", "epoch": epoch, "layer": layer, "head": head,
-         "value": abs(epoch - 7) + layer + head - 0.5}
-        for epoch in range(epochs + 1) for layer in range(layers) for head in (0, 1)
-    ]  # fmt: skip
+        {
+            "measure": "nonlocality",
+            "reading": "true",
+            "epoch": epoch,
+            "layer": layer,
+            "head": head,
+            "value": abs(epoch - 7) + layer + head - 0.5,
+        }
+        for epoch in range(epochs + 1)
+        for layer in range(layers)
+        for head in (0, 1)
+    ]
     gates = [
         {
             "measure": "gate",

@@ -38,11 +38,22 @@ def test_positions_matter_where_a_place_is_asked_for_and_nowhere_else(
 @pytest.mark.parametrize(
     ("id", "good", "bad"),
     [
-        ("VIT-06", {"interpolation_constant": 1e-7, "interpolation_linear": 1e-7, "interpolation_class": 0.0},
-         {"interpolation_constant": 1e-7, "interpolation_linear": 0.02, "interpolation_class": 0.0}),
+        (
+            "VIT-06",
+            {
+                "interpolation_constant": 1e-7,
+                "interpolation_linear": 1e-7,
+                "interpolation_class": 0.0,
+            },
+            {
+                "interpolation_constant": 1e-7,
+                "interpolation_linear": 0.02,
+                "interpolation_class": 0.0,
+            },
+        ),
         ("VIT-22", {"zero_head_scores": 0.0}, {"zero_head_scores": 1e-3}),
     ],
-)  # fmt: skip
+)
 def test_what_two_cores_compute_instead_of_training(
     id: str, good: dict[str, float], bad: dict[str, float]
 ) -> None:
@@ -59,8 +70,11 @@ def test_filters_are_judged_with_larger_patches_in_the_small_world() -> None:
 
 
 def rolled(inside: list[float], box: list[float], **facts: Any) -> EvidenceItem:
-    rows = [{"tile": last, "inside": share if last else 1.0, "box": size, "value": 0.5}
-            for share, size in zip(inside, box, strict=True) for last in (False, True)]  # fmt: skip
+    rows = [
+        {"tile": last, "inside": share if last else 1.0, "box": size, "value": 0.5}
+        for share, size in zip(inside, box, strict=True)
+        for last in (False, True)
+    ]
     return item("vit", result("rollout", rows), data="SYN-B", **facts)
 
 

@@ -1,4 +1,5 @@
-"""Evidence from disk and from inspections: a model is what its build or its user says, or nothing."""
+"""Evidence from disk and from inspections: a model is what its build or its user says, or
+nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Findings of Park and Kim: every part counts by itself, and the small versions that differ from the large ones."""
+"""Findings of Park and Kim: every part counts by itself, and the small versions that differ from
+the large ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the claims of Park and Kim about learning and curvature ask for at another scale, and what they read."""
+"""What the claims of Park and Kim about learning and curvature ask for at another scale, and what
+they read."""
 
 from __future__ import annotations
 

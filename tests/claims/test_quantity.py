@@ -88,10 +88,20 @@ def test_arithmetic_is_done_replicate_by_replicate() -> None:
     one, other = normal("a", 4.0, 1.0), normal("b", 2.0, 1.0)
     a, b = one.seeds[0], other.seeds[0]
     for found, wanted in (
-        (one + other, a + b), (one - other, a - b), (one * other, a * b), (one / other, a / b), (-one, -a),
-        (one + 1, a + 1), (1 + one, a + 1), (2 * one, 2 * a), (one / 2, a / 2), (one < other, a < b),
-        (one >= 4, a >= 4), (one <= other, a <= b), (one > 4, a > 4),
-    ):  # fmt: skip
+        (one + other, a + b),
+        (one - other, a - b),
+        (one * other, a * b),
+        (one / other, a / b),
+        (-one, -a),
+        (one + 1, a + 1),
+        (1 + one, a + 1),
+        (2 * one, 2 * a),
+        (one / 2, a / 2),
+        (one < other, a < b),
+        (one >= 4, a >= 4),
+        (one <= other, a <= b),
+        (one > 4, a > 4),
+    ):
         np.testing.assert_array_equal(found.seeds[0], wanted)
 
 
@@ -175,9 +185,17 @@ def test_nothing_of_a_row_is_not_a_number() -> None:
 def test_what_is_not_known_stays_unknown() -> None:
     nothing, something = Quantity({}), seeds(1.0, 2.0)
     for found in (
-        nothing - something, something / nothing, -nothing, 1 - nothing, nothing.mean(), nothing[0], side_by_side([]),
-        side_by_side([something, nothing]), spearman([1, 2], nothing), correlation(nothing, something),
-    ):  # fmt: skip
+        nothing - something,
+        something / nothing,
+        -nothing,
+        1 - nothing,
+        nothing.mean(),
+        nothing[0],
+        side_by_side([]),
+        side_by_side([something, nothing]),
+        spearman([1, 2], nothing),
+        correlation(nothing, something),
+    ):
         assert not found.known
 
 

@@ -1,4 +1,5 @@
-"""Intervals cover what they promise, and effects that are not there are rarely certain: simulated."""
+"""Intervals cover what they promise, and effects that are not there are rarely certain:
+simulated."""
 
 from __future__ import annotations
 
@@ -180,7 +181,8 @@ def test_a_range_is_compared_with_that_of_noise(seeds: int) -> None:
 
 
 def test_few_settings_are_not_certain() -> None:
-    """As in the exact test: a perfect order of five settings is rare (p = 0.017), one of four is not (0.083)."""
+    """As in the exact test: a perfect order of five settings is rare (p = 0.017), one of four is
+    not (0.083)."""
     for points, certain in ((4, False), (5, True), (8, True)):
         found = estimate_effect(
             spearman(range(points), Quantity({0: np.arange(points, dtype=float)[None]}))

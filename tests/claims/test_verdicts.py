@@ -355,7 +355,8 @@ def many(*p_like: tuple[float, float]) -> list[Verdict]:
 
 
 def test_holm_marks_what_is_certain_only_by_itself() -> None:
-    """An effect of 1.1 half-widths has p = 0.03: certain alone, not as the weakest but one of four."""
+    """An effect of 1.1 half-widths has p = 0.03: certain alone, not as the weakest but one of
+    four."""
     strong, weak, none = (1.0, 0.1), (1.1, 1.0), (0.1, 1.0)
     (alone,) = many(weak)
     assert (alone.outcome, alone.survives) == ("reproduced", True)

@@ -1,4 +1,5 @@
-"""`vitreous claims judge` as a person meets it, and verdicts in the report of `vitreous inspect`."""
+"""`vitreous claims judge` as a person meets it, and verdicts in the report of `vitreous
+inspect`."""
 
 from __future__ import annotations
 

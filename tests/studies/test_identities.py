@@ -35,17 +35,13 @@ def result() -> Result:
 def exhibits(found: Result, scale: Scale = "ten") -> list[EvidenceItem]:
     """Evidence of these properties, and of a model without results, so that claims are judged."""
     exact = EvidenceItem({"model": "identities", "data": "", "seed": 0}, {"identities": found}, "")
-    return [exact, EvidenceItem({"model": "resnet", "data": "world:shapes", "seed": 0}, {}, "")][
-        : 1 + (scale == "sanity")
-    ]
+    model = EvidenceItem({"model": "resnet", "data": "world:shapes", "seed": 0}, {}, "")
+    return [exact, model] if scale == "sanity" else [exact]
 
 
 def needing_nothing_else(scale: Scale) -> list[Claim]:
-    return [
-        each
-        for each in EVERY
-        if {need.facts["model"] for need in each.needs(scale)} == {"identities"}
-    ]
+    only = {"identities"}
+    return [c for c in EVERY if {need.facts["model"] for need in c.needs(scale)} == only]
 
 
 def readers(found: Result, monkeypatch: pytest.MonkeyPatch) -> dict[str, set[str]]:
@@ -93,14 +89,10 @@ def test_it_is_a_result_like_others(result: Result, tmp_path: Any) -> None:
 @pytest.mark.parametrize("scale", ["ten", "sanity"])
 def test_claims_that_need_nothing_else_are_identities(result: Result, scale: Scale) -> None:
     about = needing_nothing_else(scale)
-    assert {claim.id for claim in about} >= {
-        claim.id for claim in EVERY if claim.study == "identities"
-    }
+    assert {c.id for c in about} >= {c.id for c in EVERY if c.study == "identities"}
     verdicts = judge(Evidence(exhibits(result, scale)), about)
     assert {verdict.scale for verdict in verdicts} == {scale}
-    assert {verdict.claim.id: verdict.outcome for verdict in verdicts} == {
-        each.id: "identity" for each in about
-    }
+    assert {v.claim.id: v.outcome for v in verdicts} == {c.id: "identity" for c in about}
 
 
 def value(name: str, seed: int = 0) -> float:
@@ -189,7 +181,7 @@ def test_shuffling_moves_whole_patches() -> None:
         assert torch.equal(moved[:, :, 4 * row : 4 * row + 4, 4 * column : 4 * column + 4], patch)
 
 
-# `Break` damages the package on purpose, and the claim has to be refuted.
+# `Break` damages the package on purpose, and the claim has to fail.
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

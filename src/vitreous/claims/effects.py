@@ -47,8 +47,8 @@ class Effect:
     matters
         Where the paper has none: the smallest distance from the null that would matter.
     bound
-        For "within": how far from the null it may lie. For "more" and "less": a bound that all of the
-        interval has to keep, where the sentence names one ("at most 2 %") instead of an effect.
+        For "within": how far from the null it may lie. For "more" and "less": a bound that all of
+        the interval has to keep, where the sentence names one ("at most 2 %") instead of an effect.
     control
         The same number of untrained networks.
     learned

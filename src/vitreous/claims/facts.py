@@ -169,11 +169,13 @@ PLAIN_OPTIONS: Mapping[str, Any] = {
     "gate": "trained",
     "conv_init": True,
 }
-"""Options that turn a network into another than its family's, and their values where they do not."""
+"""Options that turn a network into another than its family's, and their values where they do
+not."""
 
 
 def role_of_build(build: Mapping[str, Any]) -> str:
-    """What a network made by `vitreous.build` is, from its recorded options; "" if that is not known.
+    """What a network made by `vitreous.build` is, from its recorded options; "" if that is not
+    known.
 
     A variant has no role of its own accord: a ViT without positions is not the papers' ViT.
     """

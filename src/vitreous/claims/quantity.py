@@ -42,8 +42,8 @@ class Quantity:
         Whether all accuracies that it is made of are at least `SATURATED` percent.
     sampling
         Of a share of units and of a rank correlation over settings, for every seed: the variance
-        that comes from there being so few of them. Twelve units of twelve have no spread over images or
-        trainings, and still are only twelve.
+        that comes from there being so few of them. Twelve units of twelve have no spread over
+        images or trainings, and still are only twelve.
     indicator
         Whether its entries are 0 or 1, so that its mean is a share.
     bounds

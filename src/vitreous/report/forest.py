@@ -117,7 +117,8 @@ def _unit(effect: Effect) -> float | None:
 
 
 def _relative(effect: Effect) -> tuple[float, float, float]:
-    """Value, low and high in units of the paper's effect, of the size that matters, or of itself."""
+    """Value, low and high in units of the paper's effect, of the size that matters, or of
+    itself."""
     found = effect.measured
     value, *ends = (effect.distance(each) for each in (found.value, *found.ends))
     unit = _unit(effect) or abs(value) or 1.0

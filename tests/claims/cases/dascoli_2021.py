@@ -1,4 +1,5 @@
-"""Evidence for and against what d'Ascoli et al. say of accuracies, exact properties and masked models."""
+"""Evidence for and against what d'Ascoli et al. say of accuracies, exact properties and masked
+models."""
 
 from __future__ import annotations
 
@@ -151,8 +152,8 @@ def masked(content: Iterable[float], position: Iterable[float]) -> list[Evidence
 
 
 def ungated(early: float, end: float, content: float) -> list[EvidenceItem]:
-    """Positional attention without gates: its accuracy early and at the end, and what its lower layers lose without
-    content. ConViT has 80 % in the end, and DeiT 30 and 75 %."""
+    """Positional attention without gates: its accuracy early and at the end, and what its lower
+    layers lose without content. ConViT has 80 % in the end, and DeiT 30 and 75 %."""
     changed = lesion(
         {"mean over images": [content, content, 60.0, 60.0], "offset alone": [60.0] * 4}
     )

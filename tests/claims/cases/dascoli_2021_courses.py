@@ -29,14 +29,18 @@ def record(nonlocality: Mapping[int, Layers], gates: Mapping[int, Layers] | None
     )
     rows: list[dict[str, Any]] = [
         {
-            "measure": measure, "reading": reading, "epoch": epoch, "layer": layer, "head": head,
+            "measure": measure,
+            "reading": reading,
+            "epoch": epoch,
+            "layer": layer,
+            "head": head,
             "value": value * (0.9 + 0.2 * head),
         }
         for measure, reading, course in courses
         for epoch, layers in course.items()
         for layer, value in enumerate(layers)
         for head in (0, 1)
-    ]  # fmt: skip
+    ]
     return training(rows)
 
 

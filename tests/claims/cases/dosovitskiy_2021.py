@@ -45,8 +45,10 @@ def injections(one: tuple[float, ...], two: tuple[float, ...]) -> list[EvidenceI
 
 def grid(distance: float, line: float, **facts: Any) -> EvidenceItem:
     found = {"distance": distance, "row": line, "column": line}
-    rows = [{"table": "positions", "index": name, "value": value, "low": value, "high": value} for name, value in
-            found.items()]  # fmt: skip
+    rows = [
+        {"table": "positions", "index": name, "value": value, "low": value, "high": value}
+        for name, value in found.items()
+    ]
     return item("vit", result("position_similarity", rows), **facts)
 
 
@@ -80,8 +82,17 @@ def rates(token: tuple[float, ...], pooled: tuple[float, ...]) -> list[EvidenceI
 
 
 def filters(share: float, frequency: float, overlap: float, **facts: Any) -> EvidenceItem:
-    rows = [{"component": number, "frequency": frequency, "overlap": overlap, "value": share, "low": share,
-             "high": share} for number in range(1, 13)]  # fmt: skip
+    rows = [
+        {
+            "component": number,
+            "frequency": frequency,
+            "overlap": overlap,
+            "value": share,
+            "low": share,
+            "high": share,
+        }
+        for number in range(1, 13)
+    ]
     return item("vit", result("filters", rows), **facts)
 
 
@@ -120,24 +131,37 @@ def attention(relative: list[list[float]], model: str = "vit") -> EvidenceItem:
     """Distances of the heads of every layer, relative to uniform attention."""
     rows = [
         {
-            "unit": f"blocks.{layer}.attn", "kind": "attention", "depth": layer / len(relative), "head": head,
-            "uniform": 16.0, "value": 16 * each, "low": 16 * each - 0.1, "high": 16 * each + 0.1,
-            "mean": 16 * sum(heads) / len(heads), "mean_low": 16 * sum(heads) / len(heads) - 0.1,
+            "unit": f"blocks.{layer}.attn",
+            "kind": "attention",
+            "depth": layer / len(relative),
+            "head": head,
+            "uniform": 16.0,
+            "value": 16 * each,
+            "low": 16 * each - 0.1,
+            "high": 16 * each + 0.1,
+            "mean": 16 * sum(heads) / len(heads),
+            "mean_low": 16 * sum(heads) / len(heads) - 0.1,
             "mean_high": 16 * sum(heads) / len(heads) + 0.1,
         }
         for layer, heads in enumerate(relative)
         for head, each in enumerate(heads)
-    ]  # fmt: skip
+    ]
     return item(model, result("attention_distance", rows))
 
 
 def rollout(times: float, moment: str | None = None) -> EvidenceItem:
     """So many times as much on the object as chance has it, in 64 images, before and after."""
     rows = [
-        {"unit": "blocks.3.attn", "image": image, "tile": True, "inside": 0.01 * times * (0.9 + 0.2 * (image % 2)),
-         "box": 0.01, "value": 0.5}
+        {
+            "unit": "blocks.3.attn",
+            "image": image,
+            "tile": True,
+            "inside": 0.01 * times * (0.9 + 0.2 * (image % 2)),
+            "box": 0.01,
+            "value": 0.5,
+        }
         for image in range(64)
-    ]  # fmt: skip
+    ]
     return item("vit", result("rollout", rows), data="SYN-B", moment=moment)
 
 
@@ -147,7 +171,9 @@ FALLING = RISING[::-1]
 CASES: dict[str, Case] = {
     "VIT-01": Case(positions(60, 65, 64.8, 64.9), positions(64.5, 65, 64.8, 64.9)),
     "VIT-02": Case(positions(60, 65, 64.8, 64.9), positions(60, 65, 63, 66)),
-    "VIT-03": Case(injections((65, 65.1, 65.2), (64.9, 65, 65)), injections((65, 65.1, 67), (64.9, 65, 65))),
+    "VIT-03": Case(
+        injections((65, 65.1, 65.2), (64.9, 65, 65)), injections((65, 65.1, 67), (64.9, 65, 65))
+    ),
     "VIT-04": Case([grid(-0.7, 0.2)], [grid(-0.7, -0.1)]),
     "VIT-05": Case(
         [exact(permutation_class=1e-6, permutation_mean=1e-6, permutation_positions=0.1)],
@@ -165,7 +191,8 @@ CASES: dict[str, Case] = {
         [cost("vit", 90, 0.3), cost("resnet", 93, 1.1)],
     ),
     "VIT-11": Case(
-        growing(("vit", {}), ("resnet", {}), [-20, -10, -5]), growing(("vit", {}), ("resnet", {}), [-5, -10, -7])
+        growing(("vit", {}), ("resnet", {}), [-20, -10, -5]),
+        growing(("vit", {}), ("resnet", {}), [-5, -10, -7]),
     ),
     "VIT-12": Case(
         growing(("vit", {"size": "s"}), ("vit", {}), [-2, 0, 3]),
@@ -174,24 +201,47 @@ CASES: dict[str, Case] = {
     "VIT-13": Case([attention(RISING)], [attention(FALLING)]),
     "VIT-14": Case([attention(RISING)], [attention([[0.2, 0.5], *RISING[1:]])]),
     "VIT-15": Case(
-        [attention([[0.8, 0.9]], "hybrid"), attention(RISING)], [attention([[0.4, 0.7]], "hybrid"), attention(RISING)]
+        [attention([[0.8, 0.9]], "hybrid"), attention(RISING)],
+        [attention([[0.4, 0.7]], "hybrid"), attention(RISING)],
     ),
     "VIT-16": Case([rollout(3), rollout(1, "start")], [rollout(3), rollout(3.5, "start")]),
     "VIT-17": Case(
-        [*trained("vit", 72, **MASKED), *trained("vit", 70, **TENTH), *trained("vit", 76, **LABELS)],
-        [*trained("vit", 72, **MASKED), *trained("vit", 70, **TENTH), *trained("vit", 71, **LABELS)],
+        [
+            *trained("vit", 72, **MASKED),
+            *trained("vit", 70, **TENTH),
+            *trained("vit", 76, **LABELS),
+        ],
+        [
+            *trained("vit", 72, **MASKED),
+            *trained("vit", 70, **TENTH),
+            *trained("vit", 71, **LABELS),
+        ],
     ),
     "VIT-18": Case(
-        [*trained("vit", 72, **MASKED), *trained("vit", 72.3, target="small", **MASKED),
-         *trained("vit", 71, target="full", **MASKED)],
-        [*trained("vit", 72, **MASKED), *trained("vit", 72.3, target="small", **MASKED),
-         *trained("vit", 74, target="full", **MASKED)],
+        [
+            *trained("vit", 72, **MASKED),
+            *trained("vit", 72.3, target="small", **MASKED),
+            *trained("vit", 71, target="full", **MASKED),
+        ],
+        [
+            *trained("vit", 72, **MASKED),
+            *trained("vit", 72.3, target="small", **MASKED),
+            *trained("vit", 74, target="full", **MASKED),
+        ],
     ),
     "VIT-19": Case(
-        [*trained("vit", 75, **MASKED), *trained("vit", 70, **TENTH), *trained("vit", 74.5, unlabelled=0.2, **MASKED),
-         *trained("vit", 74.4, steps=0.1, **MASKED)],
-        [*trained("vit", 75, **MASKED), *trained("vit", 70, **TENTH), *trained("vit", 74.5, unlabelled=0.2, **MASKED),
-         *trained("vit", 71, steps=0.1, **MASKED)],
+        [
+            *trained("vit", 75, **MASKED),
+            *trained("vit", 70, **TENTH),
+            *trained("vit", 74.5, unlabelled=0.2, **MASKED),
+            *trained("vit", 74.4, steps=0.1, **MASKED),
+        ],
+        [
+            *trained("vit", 75, **MASKED),
+            *trained("vit", 70, **TENTH),
+            *trained("vit", 74.5, unlabelled=0.2, **MASKED),
+            *trained("vit", 71, steps=0.1, **MASKED),
+        ],
     ),
     "VIT-20": Case(
         [*trained("vit", 72, **MASKED), *trained("vit", 71.8, corrupted=0.15, **MASKED)],
@@ -202,12 +252,23 @@ CASES: dict[str, Case] = {
         [exact(patch_linear_operations=65 / 17, patch_attention_operations=16.0)],
     ),
     "VIT-22": Case(
-        [exact(zero_head_scores=0.0), *trained("vit", 90, **LABELS), *trained("vit", 90, head="last", **LABELS)],
-        [exact(zero_head_scores=0.0), *trained("vit", 90, **LABELS), *trained("vit", 91, head="last", **LABELS)],
+        [
+            exact(zero_head_scores=0.0),
+            *trained("vit", 90, **LABELS),
+            *trained("vit", 90, head="last", **LABELS),
+        ],
+        [
+            exact(zero_head_scores=0.0),
+            *trained("vit", 90, **LABELS),
+            *trained("vit", 91, head="last", **LABELS),
+        ],
     ),
     "VIT-23": Case(
         [*trained("vit", 82, tuned="whole", resolution=48), *trained("vit", 80, tuned="whole")],
         [*trained("vit", 79, tuned="whole", resolution=48), *trained("vit", 80, tuned="whole")],
     ),
-    "VIT-24": Case([exact(dense_over_convolution_weights=116508.4)], [exact(dense_over_convolution_weights=9.0)]),
-}  # fmt: skip
+    "VIT-24": Case(
+        [exact(dense_over_convolution_weights=116508.4)],
+        [exact(dense_over_convolution_weights=9.0)],
+    ),
+}

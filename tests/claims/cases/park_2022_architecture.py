@@ -1,4 +1,5 @@
-"""Evidence for and against what Park and Kim say of AlterNet, of smoothing, and of what stands in for attention."""
+"""Evidence for and against what Park and Kim say of AlterNet, of smoothing, and of what stands in
+for attention."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def built(percents: Sequence[float], **facts: Any) -> list[EvidenceItem]:
 
 
 def trained(gain: float, count: int, **other: Any) -> list[EvidenceItem]:
-    """So many trainings of AlterNet and of one that differs, and how much better AlterNet is, in points."""
+    """So many trainings of AlterNet and of one that differs, and how much better AlterNet is, in
+    points."""
     return [
         each
         for seed in range(count)
@@ -83,7 +85,8 @@ def blurred(
     ape: float = 90,
     start: float = 80.0,
 ) -> list[EvidenceItem]:
-    """A ResNet with blur at the end of stages; without, all is a little worse, and so it is with blur at the start."""
+    """A ResNet with blur at the end of stages; without, all is a little worse, and so it is with
+    blur at the start."""
 
     def trainings(
         place: str | None, percent: float, ece: float, nll: float, corrupted: float, ape: float
@@ -136,7 +139,8 @@ def exact(**values: float) -> list[EvidenceItem]:
 
 
 def reaching(swin: float, near: float) -> list[EvidenceItem]:
-    """Errors of Swin and of neighbourhoods; global attention has 33 with a class token and 29 pooled by the mean."""
+    """Errors of Swin and of neighbourhoods; global attention has 33 with a class token and 29
+    pooled by the mean."""
     errors = {("swin",): swin, ("vit",): 33.0, ("vit", "gap"): 29.0}
     found = [
         item(name, accuracy(100 - e), pool=(*pool, None)[0]) for (name, *pool), e in errors.items()

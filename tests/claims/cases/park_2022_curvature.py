@@ -91,7 +91,8 @@ def augmented(with_it: Curved, without: Curved) -> list[EvidenceItem]:
 
 
 def clean(vit: float) -> list[EvidenceItem]:
-    """Mean positive eigenvalue of ViT on clean images; that of ResNet is 100, and augmented they have 90 and 100."""
+    """Mean positive eigenvalue of ViT on clean images; that of ResNet is 100, and augmented they
+    have 90 and 100."""
     augmented = [item("vit", hessian(ape=90.0)), item("resnet", hessian(ape=100.0))]
     cleaned = (("vit", vit), ("resnet", 100.0))
     return [

@@ -1,4 +1,5 @@
-"""Evidence for and against what Park and Kim say of feature maps: frequencies, variance, blocks of layers, lesions."""
+"""Evidence for and against what Park and Kim say of feature maps: frequencies, variance, blocks of
+layers, lesions."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def fourier(
     highs: Sequence[Mapping[str, Any]] = (),
     stem: float = 0,
 ) -> Result:
-    """Units that change the highest frequency so much, or after which it is so high; others are below it."""
+    """Units that change the highest frequency so much, or after which it is so high; others are
+    below it."""
     units = changes or highs
     rows: list[dict[str, Any]] = [
         {"unit": "stem", "kind": "stem", "stage": 0, "value": stem, "change": float("nan")}
@@ -122,7 +124,8 @@ def cues(model: str, shape: float, low_pass: float) -> EvidenceItem:
 
 
 def variance(units: Sequence[Mapping[str, Any]], ratios: bool = False) -> Result:
-    """Units after which the variance is so large, or so much larger than before; in the latter case it follows."""
+    """Units after which the variance is so large, or so much larger than before; in the latter case
+    it follows."""
     value = 0.01
     rows: list[dict[str, Any]] = [
         {"unit": "stem", "kind": "stem", "stage": 0, "value": value, "ratio": float("nan")}
@@ -146,9 +149,13 @@ PAPER_VARIANCE = ((0.20, 0.33, 0.46), (0.36, 0.50, 0.77), (0.37, 0.60, 0.84), (0
 
 
 def staged_attention(model: str, first: float, second: float, mlp: float = 1.3) -> EvidenceItem:
-    """Two stages of two blocks: what attention makes of the variance in the first and the second, and what MLPs do."""
-    units = [{"kind": kind, "stage": stage, "does": does} for stage in (1, 2) for kind, does in (
-        ("attention", first), ("mlp", mlp), ("attention", second), ("mlp", mlp))]  # fmt: skip
+    """Two stages of two blocks: what attention makes of the variance in the first and the second,
+    and what MLPs do."""
+    units = [
+        {"kind": kind, "stage": stage, "does": does}
+        for stage in (1, 2)
+        for kind, does in (("attention", first), ("mlp", mlp), ("attention", second), ("mlp", mlp))
+    ]
     return item(model, variance(units, ratios=True))
 
 

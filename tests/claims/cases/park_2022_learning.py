@@ -69,7 +69,8 @@ def confidence(vit: float, resnet: float = -0.1) -> list[EvidenceItem]:
 
 
 def mixing(mixer: float, agnostic: float, near: float) -> list[EvidenceItem]:
-    """Test errors of Mixer, of attention that knows no image, and of attention within 5 × 5; ViT has 33.5 %."""
+    """Test errors of Mixer, of attention that knows no image, and of attention within 5 × 5; ViT
+    has 33.5 %."""
     return [
         trained("mixer", mixer, 2.57),
         trained("vit", 33.5, 2.52),

@@ -14,7 +14,8 @@ KERNELS, SIDES, HEADS, WIDTHS = (3, 5, 8), (2, None, 8), (1, 2, 4, 8, 16), (16, 
 
 
 def pooled(nep: float, best: float) -> list[EvidenceItem]:
-    """Mean pooling: negative eigenvalues, and error at the lower learning rate; a class token has 0.2 and 33 %."""
+    """Mean pooling: negative eigenvalues, and error at the lower learning rate; a class token has
+    0.2 and 33 %."""
     mean = [
         warm("vit", nep, pool="gap"),
         trained("vit", 40.0, pool="gap"),
@@ -24,7 +25,8 @@ def pooled(nep: float, best: float) -> list[EvidenceItem]:
 
 
 def sharpness_aware(vit: float, resnet: float, ape: float) -> list[EvidenceItem]:
-    """Accuracy with SAM, where without it ViT has 70 and ResNet 80 %, and the mean positive eigenvalue of ViT."""
+    """Accuracy with SAM, where without it ViT has 70 and ResNet 80 %, and the mean positive
+    eigenvalue of ViT."""
 
     def trainings(model: str, percent: float, curved: float, **facts: Any) -> EvidenceItem:
         return item(model, accuracy(percent), hessian(ape=curved), augment="none", **facts)

@@ -31,13 +31,23 @@ def distances(*blocks: Sequence[float]) -> Result:
 
 
 def heads(distance: Sequence[float], alike: Sequence[float]) -> EvidenceItem:
-    """Windows of heads beside two stages of a ResNet, of which the second one is not asked about."""
+    """Windows of heads beside two stages of a ResNet, of which the second one is not asked
+    about."""
     model, rows = {"model": "vit size=s"}, []
     for window, (far, value) in enumerate(zip(distance, alike, strict=True)):
         for unit, stage in enumerate((1, 1, 2)):
             shown = value if stage == 1 else 1 - value
-            rows.append({**model, "window": window, "distance": far, "other_model": "resnet", "other_unit": f"{unit}",
-                         "other_stage": stage, "value": shown})  # fmt: skip
+            rows.append(
+                {
+                    **model,
+                    "window": window,
+                    "distance": far,
+                    "other_model": "resnet",
+                    "other_unit": f"{unit}",
+                    "other_stage": stage,
+                    "value": shown,
+                }
+            )
     return item("vit", result("local_heads", rows), size="s", other="resnet", beside="resnet")
 
 
@@ -62,7 +72,8 @@ def fields(*radii: float) -> Result:
 
 
 def trained(small: Sequence[float], large: Sequence[float], **facts: Any) -> list[EvidenceItem]:
-    """Heads of the two lowest blocks after training on few images and on all; a third block looks at one place."""
+    """Heads of the two lowest blocks after training on few images and on all; a third block looks
+    at one place."""
     few: dict[str, Any] = {"fraction": 0.05, "schedule": "samples"}
     return [
         item("vit", distances(small[:2], small[2:], [0.01, 0.01]), **facts, **few),

@@ -14,7 +14,8 @@ Ratio = Callable[[float], float]
 
 
 def skips(of_class: Ratio | None, of_space: Ratio, stages: int = 1) -> Result:
-    """Skip over branch by depth; units of a ResNet are in stages, whose first ones are not asked about."""
+    """Skip over branch by depth; units of a ResNet are in stages, whose first ones are not asked
+    about."""
     rows: list[dict[str, Any]] = []
     inner = layers()[1:-1]
     for number, unit in enumerate(inner):

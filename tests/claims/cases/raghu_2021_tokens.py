@@ -53,12 +53,23 @@ def edges(to_edge: float, to_inside: float) -> list[EvidenceItem]:
     )
     np.fill_diagonal(maps, 1.0)
     found = localisation(vit=(0.5, 0.1))
-    return [item("vit", Result(found.name, found.table, found.columns, arrays={"vit": maps.reshape(4 * [SIDE])},
-                                  about=found.about))]  # fmt: skip
+    return [
+        item(
+            "vit",
+            Result(
+                found.name,
+                found.table,
+                found.columns,
+                arrays={"vit": maps.reshape(4 * [SIDE])},
+                about=found.about,
+            ),
+        )
+    ]
 
 
 def probes(tokens: Mapping[str, tuple[float, float]]) -> Result:
-    """Accuracies in percent of 10 images a class, of the first half and after it; other probes are of no account."""
+    """Accuracies in percent of 10 images a class, of the first half and after it; other probes are
+    of no account."""
     rows: list[dict[str, Any]] = []
     for unit in layers()[:-1]:
         for token, (early, late) in tokens.items():

@@ -93,12 +93,13 @@ def attention_is_an_ensemble(models: Query) -> Iterator[Effect]:
     """In float64, seed 0.
 
     attention_as_ensemble_difference
-        Scaled dot-product attention of the package's own ViT (one head, 64 tokens, 32 channels, Q, K,
-        V standard normal) against Σᵢ π(xᵢ|xⱼ) p(zⱼ|xᵢ), a loop over j and i with
+        Scaled dot-product attention of the package's own ViT (one head, 64 tokens, 32 channels,
+        Q, K, V standard normal) against Σᵢ π(xᵢ|xⱼ) p(zⱼ|xᵢ), a loop over j and i with
         π(xᵢ|xⱼ) = exp(qⱼ·kᵢ/√32) / Σₘ exp(qⱼ·kₘ/√32) and p = V: largest absolute difference.
     blur_as_attention_difference
-        2 × 2 average pooling, stride 1, no padding, of 4 maps of 8 × 8 with 16 channels, against A V
-        with V the 64 tokens of the map and A of 49 × 64 with 1/4 at the four tokens of each window:
+        2 × 2 average pooling, stride 1, no padding, of 4 maps of 8 × 8 with 16 channels, against
+        A V with V the 64 tokens of the map and A of 49 × 64 with 1/4 at the four tokens of each
+        window:
         largest absolute difference.
     """
     exact = models("identities")
