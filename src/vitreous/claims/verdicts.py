@@ -208,9 +208,13 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
         ]
     if main.outcome not in ("reproduced", "weaker"):
         return main.outcome, []
+    return _decide_present(verdict, main, main.outcome)
+
+
+def _decide_present(verdict: Verdict, main: Effect, outcome: Outcome) -> tuple[Outcome, list[str]]:
+    """The outcome of a main effect that is there: beside untrained networks and what supports it."""
     if main.holds_untrained:
         return "holds untrained", ["Untrained networks show it just as well."]
-    outcome: Outcome = main.outcome
     notes = []
     if main.control is None and verdict.claim.has_control(verdict.scale):
         notes.append(
