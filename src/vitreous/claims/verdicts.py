@@ -212,7 +212,7 @@ def _decide(verdict: Verdict, unmet: Sequence[str], query: Query) -> tuple[Outco
 
 
 def _decide_present(verdict: Verdict, main: Effect, outcome: Outcome) -> tuple[Outcome, list[str]]:
-    """The outcome of a main effect that is there: beside untrained networks and what supports it."""
+    """The outcome of a main effect that is there, given untrained networks and what supports it."""
     if main.holds_untrained:
         return "holds untrained", ["Untrained networks show it just as well."]
     notes = []
