@@ -27,7 +27,7 @@ from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import Evidence, Need, Query, Scale
 from vitreous.claims.quantity import SATURATED
 from vitreous.claims.statistics import LEVEL, holm
-from vitreous.storage.atomic_files import Damaged
+from vitreous.errors import UnknownName, VitreousError
 
 Outcome = Literal[
     "reproduced",
@@ -144,9 +144,9 @@ def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
 def _guarded(evidence: Evidence, claim: Claim) -> Verdict:
     try:
         return _judge_one(evidence, claim)
-    except Damaged:  # its owner can mend it
-        raise
     except Exception as error:  # whatever an odd model makes of a check written for others
+        if isinstance(error, VitreousError) and not isinstance(error, UnknownName):
+            raise  # a damaged file, which its owner can mend
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"
         data, query = evidence.query(claim.task)
         note = f"It could not be judged: {why}"
