@@ -1,0 +1,112 @@
+"""What models of an inspection are judged as: by their build, or by a role that is given."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import vitreous
+from claims.synthetic import accuracy
+from report.test_judge import run
+from vitreous.claims.evidence import Evidence
+from vitreous.claims.facts import describe_facts, parse_roles, role_of_build
+from vitreous.claims.loading import NO_ROLE, evidence_of
+from vitreous.errors import VitreousError
+from vitreous.results import Column, Result
+
+
+def test_roles() -> None:
+    assert parse_roles(["run:mine=vit pool=gap", "b = resnet"]) == {
+        "run:mine": "vit pool=gap",
+        "b": "resnet",
+    }
+    with pytest.raises(VitreousError, match=r"There is no fact 'poll'\. Did you mean pool"):
+        parse_roles(["a=vit poll=gap"])
+    with pytest.raises(
+        VitreousError, match=r"There is no model among the facts 'resent'\. Did you mean resnet"
+    ):
+        parse_roles(["a=resent"])
+
+
+BUILT: list[tuple[dict[str, Any], str]] = [
+    ({"name": "vit_ti/4"}, "vit"),
+    ({"name": "vit_ti/4", "pool": "gap"}, "vit pool=gap"),
+    ({"name": "vit_ti/4", "pool": "gap_with_class"}, ""),
+    ({"name": "vit_ti/4", "pos": "none"}, ""),
+    ({"name": "vit_ti/4", "mixer": "mean"}, ""),
+    ({"name": "vit_ti/4", "skipless": [3]}, ""),
+    ({"name": "preresnet_18", "msa": [0, 0, 0, 0]}, "resnet"),
+    ({"name": "preresnet_18", "msa": [0, 0, 1, 1]}, ""),
+    ({"name": "resnet_50"}, "resnet"),
+    ({"name": "convit_ti/4"}, "convit"),
+    ({"name": "convit_ti/4", "conv_init": False}, ""),
+    ({"name": "alternet_18"}, "alternet"),
+    ({"name": "convnext_t"}, ""),
+    ({}, ""),
+]
+
+
+@pytest.mark.parametrize(("build", "role"), BUILT, ids=lambda v: str(v))
+def test_a_network_of_ours_is_what_it_was_built_as(build: dict[str, Any], role: str) -> None:
+    assert role_of_build(build) == role
+
+
+def looked_at(**builds: dict[str, Any] | None) -> dict[str, Result]:
+    """Accuracies of models of which this is known."""
+    known = accuracy(80.0)
+    tables = [known.table.assign(model=name) for name in builds]
+    about = {**known.about, "models": {name: {"build": build} for name, build in builds.items()}}
+    columns = (*known.columns, Column("model", "category", "Made up."))
+    return {
+        "accuracy": Result("accuracy", pd.concat(tables, ignore_index=True), columns, about=about)
+    }
+
+
+def roles_of(evidence: Evidence) -> dict[str, str]:
+    return {
+        each.name: describe_facts({k: v for k, v in each.facts.items() if k != "data"})
+        for each in evidence.items
+    }
+
+
+def test_only_models_that_are_known_are_judged() -> None:
+    """A name tells nothing, and neither do units."""
+    results = looked_at(ours={"name": "vit_ti/4", "pool": "gap"}, vit=None, resnet50=None)
+    assert roles_of(evidence_of(results)) == {"ours": "vit pool=gap"}
+    assert evidence_of(results).not_judged == {"vit": NO_ROLE, "resnet50": NO_ROLE}
+
+
+def test_a_role_says_what_a_model_is_and_overrules_its_build() -> None:
+    results = looked_at(ours={"name": "vit_ti/4"}, theirs=None)
+    evidence = evidence_of(results, {"theirs": "resnet", "ours": "vit pool=gap"})
+    assert roles_of(evidence) == {"ours": "vit pool=gap", "theirs": "resnet"}
+    assert evidence.not_judged == {}
+
+
+def test_a_checkpoint_is_the_same_model_earlier() -> None:
+    vit = {"name": "vit_ti/4"}
+    results = looked_at(**{"a": vit, "a@initial": vit, "a@warmup": vit})
+    assert roles_of(evidence_of(results)) == {
+        "a": "vit",
+        "a@initial": "vit moment=start",
+        "a@warmup": "vit moment=warmup",
+    }
+
+
+def test_an_inspection_of_unknown_models_asks_for_roles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    vitreous.Inspection(looked_at(a=None, b=None)).save("numbers")
+    code, out, err = run(capsys, "claims", "judge", "numbers")
+    assert code == 2
+    assert "Nothing says what it is; tell with --role, as in --role NAME='vit pool=gap'" in out
+    assert "a and b. No finding is judged on them." in out
+    assert "There is nothing to judge in 'numbers'" in err
+    given = ["--role", "a=vit", "--role", "b=resnet"]
+    code, out, err = run(capsys, "claims", "judge", "numbers", *given, "--only", "HDV-01")
+    assert (code, err) == (0, "")
+    assert "HDV-01" in out
