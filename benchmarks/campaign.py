@@ -1,9 +1,11 @@
 """The reproduction on real images, in parts that each fit one GPU for half an hour.
 
     python benchmarks/campaign.py run --part 1 --minutes 25 --data data/cifar10 --out campaign
+    python benchmarks/campaign.py run --part 1:1,2 --part 2:0 --minutes 25 --data data/cifar10
     python benchmarks/campaign.py pack --part 1 --data data/cifar10 --out campaign --to packed
 
 `run` trains the seeds of one network in one step and measures what the claims of its slice read.
+`1:1,2` is part 1 with seeds 1 and 2 only; several parts train side by side, a process each.
 One process measures checkpoints while others are still to come, as long as training ends in time;
 the others begin when training is over. What matters most is measured first, and nothing is begun
 that would end after `--minutes`. It ends with `pack`: evidence without weights, and the final
@@ -117,13 +119,16 @@ ZOO = ("vit", "vit pool=gap", "resnet", "convit", "deit")
 """Networks whose final weights are kept."""
 
 
-def cells_of(which: Slice, part: int, scale: Scale, data: str) -> list[Cell]:
-    """The cells of the networks of a part, with the additional probes."""
+def cells_of(which: Slice, part: str, scale: Scale, data: str) -> list[Cell]:
+    """The cells of the networks of a part such as `2` or `2:0,1`, with the additional probes."""
+    number, _, seeds = part.partition(":")
+    networks = set(which.parts[int(number)])
+    chosen = [int(seed) for seed in seeds.split(",")] if seeds else which.seeds
     about = [claim for claim in claims.every_claim() if claim.id in which.claims.split()]
     found = []
-    for cell in plan(about, scale, data, which.seeds):
+    for cell in plan(about, scale, data, chosen):
         own = {_network(item) for item in cell.items}
-        if cell.training is not None and own and own <= set(which.parts[part]):
+        if cell.training is not None and own and own <= networks:
             found.append(replace(cell, items=tuple(map(_extended, cell.items))))
     return found
 
@@ -302,14 +307,16 @@ def run(given: argparse.Namespace, cells: Sequence[Cell], root: Path, scale: Sca
     command[2] = "work"
     environment = {**os.environ, **shared, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
     low = {**environment, "CUDA_MPS_CLIENT_PRIORITY": "1"}
+    training = [["--train", part] for part in given.part]
+    measuring = [["--worker", str(number)] for number in range(1, given.workers + 1)]
     working = []
-    for number in range(given.workers + 1):
-        role = ["--worker", str(number), "--deadline", str(deadline)]
-        with (given.out / f"worker-{number}.log").open("ab") as log:
+    for role in training + measuring:
+        name = "-".join(role).strip("-").replace(":", "-").replace(",", "-")
+        with (given.out / f"{name}.log").open("ab") as log:
             working.append(
                 subprocess.Popen(
-                    [*command, *role],
-                    env=environment if number == 0 else low,
+                    [*command, *role, "--deadline", str(deadline)],
+                    env=environment if role in training else low,
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     cwd=given.cwd,
@@ -355,7 +362,7 @@ def main() -> None:
     )
     parser.add_argument("what", choices=("run", "work", "pack", "list"))
     parser.add_argument("--slice", type=int, choices=SLICES, default=1)
-    parser.add_argument("--part", type=int, default=1)
+    parser.add_argument("--part", action="append", help="number, or number:seeds (1:1,2)")
     parser.add_argument("--minutes", type=float, default=25.0)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("campaign"))
@@ -363,6 +370,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=6, help="processes that measure")
     parser.add_argument("--toy", action="store_true", help="a few images and epochs")
+    parser.add_argument("--train", help=argparse.SUPPRESS)
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--deadline", type=float, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -373,7 +381,9 @@ def main() -> None:
     which = SLICES[given.slice]
     scale = toy(scale_named(which.scale)) if given.toy else scale_named(which.scale)
     name = f"npz:{given.data.name}"
-    cells, root = cells_of(which, given.part, scale, name), given.out / "study"
+    given.part = given.part or ["1"]
+    parts = {part: cells_of(which, part, scale, name) for part in given.part}
+    cells, root = [cell for each in parts.values() for cell in each], given.out / "study"
     check_settings(root, {"data": name, "scale": scale.name, "image": None})
     if given.what == "run":
         run(given, cells, root, scale)
@@ -382,8 +392,8 @@ def main() -> None:
     elif given.what == "list":
         for _, (item, names) in pending_jobs(cells, root, scale):
             print(f"{describe_facts(item.facts)}: {', '.join(names)}")
-    elif given.worker == 0:
-        train(cells, root, scale, given.device)
+    elif given.train:
+        train(parts[given.train], root, scale, given.device)
     else:
         measure(cells, root, scale, given.device, given.deadline, early=given.worker == 1)
 
