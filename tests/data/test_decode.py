@@ -13,10 +13,10 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from data.pictures import chw, encoded, noise
+from vitreous.data.framing import Framing, fit_to
 from vitreous.data.sources.decode import (
     cut_sheet,
     decode,
-    fit_to,
     shared_size,
     sheet_side,
     upright_rgb,
@@ -156,7 +156,7 @@ def test_many_at_once_and_each_where_it_belongs(tmp_path: Path) -> None:
     rows = np.setdiff1d(np.arange(300), [3, 4, 200])
     some = list_all(contents, np.zeros(300, int), ["a"], str, "").take(rows)
     out = np.zeros((len(rows), 3, 6, 6), np.uint8)
-    faults = decode(some, (6, 6), out.__setitem__, "noise")
+    faults = decode(some, Framing((6, 6)), out.__setitem__, "noise")
     assert {int(rows[position]) for position in faults} == {17, 170}
     assert faults[int(np.searchsorted(rows, 17))] == "not an image"
     good = np.setdiff1d(np.arange(len(rows)), list(faults))

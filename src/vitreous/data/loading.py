@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from vitreous.data.dataset import Dataset
 from vitreous.data.dataset_names import SOURCES, check_dataset
+from vitreous.data.framing import Framing
 from vitreous.data.normalisation import normalisation
 from vitreous.data.sources.decode import Faults, decode, shared_size
 from vitreous.data.sources.image_cache import cache_folder, cached_images, cached_value
@@ -51,6 +52,7 @@ def load(
     *,
     split: str = "train",
     image: ImageSize | None = None,
+    framing: Framing | None = None,
     size: int | None = None,
     seed: int = 0,
     skip_corrupt: bool = False,
@@ -58,6 +60,7 @@ def load(
     cache: Path | str | None = None,
     root: Path | str | None = None,
     memory: int = 2 << 30,
+    statistics: bool = True,
 ) -> Dataset:
     """Load a data set by name, as one uint8 tensor.
 
@@ -70,6 +73,9 @@ def load(
         testing, with a warning.
     image : int or sequence of int, optional
         The side in pixels, or height and width (default: the size of all images, else 224x224).
+    framing : Framing, optional
+        How pictures are decoded, resized and cropped, instead of `image` (default: the middle,
+        resized). The images of `world:` are drawn, and not framed.
     size : int, optional
         Maximum number of images, class-balanced.
     seed : int
@@ -84,6 +90,8 @@ def load(
         torchvision's folder.
     memory : int
         Images that take more bytes are mapped from the cache.
+    statistics : bool
+        Measure mean and std of the training images; without it the data set has ImageNet's.
 
     Examples
     --------
@@ -94,6 +102,8 @@ def load(
     check_dataset(name, split)
     check_ranges(size=size, seed=seed)
     wanted = _height_and_width(image)
+    if framing is None and wanted is not None:
+        framing = Framing(wanted)
     if source == "world":
         return _load_world(where, split, wanted, size, seed)
     home = cache_folder(cache)
@@ -111,7 +121,7 @@ def load(
     classes, total = _classes(name, split, listing, train), len(listing)
     if size is not None:
         listing = listing.take(np.sort(class_balanced_order(listing.labels, seed)[:size]))
-    decoded = _decoded(name, listing, train, wanted, home, memory, skip_corrupt)
+    decoded = _decoded(name, listing, train, framing, home, memory, skip_corrupt, statistics)
     return replace(decoded, classes=classes, split=split, total=total)
 
 
@@ -184,28 +194,33 @@ def _decoded(
     name: str,
     listing: Listing,
     train: Listing,
-    wanted: tuple[int, int] | None,
+    framing: Framing | None,
     home: Path,
     memory: int,
     skip: bool,
+    statistics: bool,
 ) -> Dataset:
     """The decoded images, with the size and the normalisation of the training split."""
     reference = train.take(np.unique(np.linspace(0, len(train) - 1, REFERENCE).astype(np.int64)))
-    size = wanted or _default_size(reference, home)
+    framing = framing or Framing(_default_size(reference, home))
     try:
-        images, faults = _pixels(name, listing, size, home, memory)
+        images, faults = _pixels(name, listing, framing, home, memory)
     except MemoryError:
-        room = len(listing) * 3 * size[0] * size[1] / 2**30
+        height, width = framing.size
+        room = len(listing) * 3 * height * width / 2**30
         raise VitreousError(
-            f"{len(listing):,} images of {name!r} with {size[0]}x{size[1]} pixels take {room:,.0f} "
+            f"{len(listing):,} images of {name!r} with {height}x{width} pixels take {room:,.0f} "
             "GiB, more than "
             "there is; ask for fewer (size=100, for one) or for smaller ones (image=224)."
         ) from None
     skipped = _skipped(name, listing, faults, skip)
     good = np.setdiff1d(np.arange(len(listing)), list(faults))
-    mean, std = normalisation(name, reference, size, home, (listing.take(good), images))
     pixels, labels = torch.from_numpy(images[: len(good)]), torch.from_numpy(listing.labels[good])
-    return Dataset(pixels, labels, (), name, mean=mean, std=std, skipped=skipped)
+    data = Dataset(pixels, labels, (), name, skipped=skipped)
+    if not statistics:
+        return data
+    mean, std = normalisation(name, reference, framing, home, (listing.take(good), images))
+    return replace(data, mean=mean, std=std)
 
 
 def _default_size(reference: Listing, home: Path) -> tuple[int, int]:
@@ -216,14 +231,15 @@ def _default_size(reference: Listing, home: Path) -> tuple[int, int]:
 
 
 def _pixels(
-    name: str, listing: Listing, size: tuple[int, int], home: Path, memory: int
+    name: str, listing: Listing, framing: Framing, home: Path, memory: int
 ) -> tuple[NDArray[np.uint8], Faults]:
-    """(n, 3, *size) with the images that can be decoded first, and the faults of the others."""
-    shape = (len(listing), 3, *size)
-    ready = isinstance(listing.pictures, np.ndarray) and listing.pictures.shape[1:3] == size
+    """(n, 3, height, width), the images that can be decoded first, and the faults of the others."""
+    shape = (len(listing), 3, *framing.size)
+    pictures = listing.pictures
+    ready = isinstance(pictures, np.ndarray) and framing.keeps(pictures.shape[1:3])
     # An array that fits into memory is copied faster than it is found in the cache.
     keep = listing.key and not (ready and np.prod(shape) <= memory)
-    key = cache_key(listing.key, listing.rows.tobytes(), size) if keep else ""
+    key = cache_key(listing.key, listing.rows.tobytes(), framing) if keep else ""
 
     def fill(out: NDArray[np.uint8]) -> Faults:
         if isinstance(listing.pictures, np.ndarray) and ready:
@@ -231,7 +247,7 @@ def _pixels(
                 pictures = listing.pictures[listing.rows[start : start + 4096]]
                 out[start : start + 4096] = pictures.transpose(0, 3, 1, 2)  # grey fills all three
             return {}
-        faults = decode(listing, size, out.__setitem__, name)
+        faults = decode(listing, framing, out.__setitem__, name)
         if faults:  # close the gaps
             good = (row for row in range(len(listing)) if row not in faults)
             for place, row in enumerate(good):

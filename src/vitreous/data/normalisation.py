@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vitreous.data.dataset import Triple
+from vitreous.data.framing import Framing
 from vitreous.data.sources.decode import decode
 from vitreous.data.sources.image_cache import cached_value
 from vitreous.data.sources.listing import Listing, Rows, cache_key
@@ -31,7 +32,7 @@ papers'.
 def normalisation(
     name: str,
     reference: Listing,
-    size: tuple[int, int],
+    framing: Framing,
     home: Path,
     decoded: tuple[Listing, NDArray[np.uint8]],
 ) -> tuple[Triple, Triple]:
@@ -48,21 +49,20 @@ def normalisation(
         rows = np.flatnonzero(np.isin(listing.rows, reference.rows))
         if (listing.pictures is reference.pictures or same_key) and len(rows) == len(reference):
             return _mean_and_std(_histogram(images, rows))
-        return _mean_and_std(_histogram_of_undecoded(name, reference, size))
+        return _mean_and_std(_histogram_of_undecoded(name, reference, framing))
 
     key = ""
     if reference.key:
-        key = cache_key(reference.key, reference.rows.tobytes(), size, "normalisation")
+        key = cache_key(reference.key, reference.rows.tobytes(), framing, "normalisation")
     mean, std = cached_value(home, key, measure)
     return tuple(mean), tuple(std)
 
 
-def _histogram_of_undecoded(
-    name: str, reference: Listing, size: tuple[int, int]
-) -> NDArray[np.int64]:
+def _histogram_of_undecoded(name: str, reference: Listing, framing: Framing) -> NDArray[np.int64]:
     """The histogram of images that are decoded for nothing else and not kept."""
-    if isinstance(reference.pictures, np.ndarray) and reference.pictures.shape[1:3] == size:
-        return _histogram(reference.pictures.transpose(0, 3, 1, 2), reference.rows)
+    pictures = reference.pictures
+    if isinstance(pictures, np.ndarray) and framing.keeps(pictures.shape[1:3]):
+        return _histogram(pictures.transpose(0, 3, 1, 2), reference.rows)
     total, lock = np.zeros((3, 256), np.int64), Lock()
 
     def add(_: int, pixels: NDArray[np.uint8]) -> None:
@@ -70,7 +70,7 @@ def _histogram_of_undecoded(
         with lock:
             np.add(total, counts, out=total)
 
-    decode(reference, size, add, f"training images of {name}")
+    decode(reference, framing, add, f"training images of {name}")
     return total
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from vitreous.data.framing import Framing
 from vitreous.data.sources.listing import Listing, Rows
 from vitreous.progress import progress
 
@@ -33,8 +34,8 @@ CHUNK = 64
 """Images a thread takes at a time."""
 
 
-def decode(listing: Listing, size: tuple[int, int], put: Put, what: str) -> Faults:
-    """Decode every image, (3, *size), and pass it to `put`; return those that cannot be decoded."""
+def decode(listing: Listing, framing: Framing, put: Put, what: str) -> Faults:
+    """Decode and frame every image and pass it to `put`; return those that cannot be decoded."""
     chunks = listing.rows // max(CHUNK, listing.per)  # no sheet is shared by two threads
     parts = np.split(np.arange(len(listing)), np.flatnonzero(np.diff(chunks)) + 1)
     faults: Faults = {}
@@ -42,23 +43,24 @@ def decode(listing: Listing, size: tuple[int, int], put: Put, what: str) -> Faul
         ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool,
         progress(f"Decoding {what}", len(listing)) as advance,
     ):
-        decoded = pool.map(partial(_decode_some, listing, size, put), parts)
+        decoded = pool.map(partial(_decode_some, listing, framing, put), parts)
         for part, wrong in zip(parts, decoded, strict=True):
             faults.update(wrong)
             advance(len(part))
     return faults
 
 
-def _decode_some(listing: Listing, size: tuple[int, int], put: Put, positions: Rows) -> Faults:
+def _decode_some(listing: Listing, framing: Framing, put: Put, positions: Rows) -> Faults:
+    rgb = upright_rgb if framing.upright else stored_rgb
     faults: Faults = {}
     before, images = -1, list[Image.Image]()
     for position in positions.tolist():
         which, place = divmod(int(listing.rows[position]), listing.per)
         try:
             if which != before:
-                images = cut_sheet(upright_rgb(listing.pictures[which]), listing.per)
+                images = cut_sheet(rgb(listing.pictures[which]), listing.per)
                 before = which
-            put(position, fit_to(images[place], size))
+            put(position, framing(images[place]))
         except UnidentifiedImageError:
             faults[position] = "not an image"
         except Exception as error:  # a broken file can break any part of a decoder
@@ -71,6 +73,12 @@ def upright_rgb(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image
     with _opened(source) as image:
         ImageOps.exif_transpose(image, in_place=True)
         return _rgb(image)
+
+
+def stored_rgb(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Image:
+    """A picture in RGB as timm and torchvision read it: not turned, transparency dropped."""
+    with _opened(source) as image:
+        return image.convert("RGB")
 
 
 def _opened(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Image:
@@ -93,15 +101,6 @@ def _rgb(image: Image.Image) -> Image.Image:
         rgba = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
     return image.convert("RGB")
-
-
-def fit_to(image: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
-    """(3, height, width): the shorter side resized to `size`, bicubic and antialiased, and the
-    middle cut out."""
-    height, width = size
-    if image.size != (width, height):
-        image = ImageOps.fit(image, (width, height), Image.Resampling.BICUBIC)
-    return np.asarray(image).transpose(2, 0, 1)
 
 
 def cut_sheet(sheet: Image.Image, per: int) -> list[Image.Image]:

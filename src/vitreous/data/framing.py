@@ -1,0 +1,128 @@
+"""Framing: how a picture of any size becomes the pixels that a model takes.
+
+The pixels stay 8-bit; subtracting the mean and dividing by the std comes later. Resizing and
+cropping are those of the library that the model comes from, so that its pixels are equal to the
+last bit: timm's evaluation transform, or torchvision's `Resize` and `CenterCrop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+CropMode = Literal["fit", "center", "squash", "border"]
+
+PILLOW_FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "box": Image.Resampling.BOX,
+    "hamming": Image.Resampling.HAMMING,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+"""Interpolations by timm's names."""
+
+
+@dataclass(frozen=True)
+class Framing:
+    """How a picture is decoded, resized and cropped."""
+
+    size: tuple[int, int]
+    """Height and width of the result."""
+    crop: float = 1.0
+    """timm's `crop_pct`: the picture is resized to `size / crop` before the middle is cut out."""
+    mode: CropMode = "fit"
+    """`fit` cuts the middle out of the picture and resizes it, in one step; the others are timm's:
+    `center` resizes the shorter side and crops, `squash` resizes both sides, `border` resizes the
+    longer side and pads."""
+    interpolation: str = "bicubic"
+    resize: int | None = None
+    """Pixels that the shorter side is resized to before the middle is cut out, instead of `crop`:
+    what torchvision and Hugging Face declare."""
+    fill: tuple[float, ...] = ()
+    """Levels of the border in [0, 1], for `border`."""
+    upright: bool = True
+    """Whether EXIF's rotation is applied and transparent parts become white. timm and torchvision
+    ignore the rotation and drop the transparency."""
+
+    def __call__(self, image: Image.Image) -> NDArray[np.uint8]:
+        """(3, height, width) of an RGB image."""
+        if self.mode == "fit" and self.resize is None:
+            return fit_to(image, self.size, self.interpolation)
+        pixels: NDArray[np.uint8] = _transform(self)(image)
+        return pixels
+
+    def keeps(self, size: tuple[int, int]) -> bool:
+        """Whether images of this size pass unchanged."""
+        if size != self.size:
+            return False
+        return self.crop == 1 if self.resize is None else self.resize == min(size)
+
+    def describe(self) -> str:
+        """The steps in words: "shorter side to 248 (bicubic), middle 224x224"."""
+        height, width = self.size
+        into = f"{height}x{width}"
+        if self.resize is not None:
+            return f"shorter side to {self.resize} ({self.interpolation}), middle {into}"
+        scaled = tuple(int(side / self.crop) for side in self.size)
+        if self.mode == "squash":
+            crop = "" if self.crop == 1 else f", middle {into}"
+            return f"both sides to {scaled[0]}x{scaled[1]} ({self.interpolation}){crop}"
+        if self.mode == "border":
+            return f"longer side to {max(scaled)} ({self.interpolation}), padded to {into}"
+        if self.mode == "fit":
+            return f"middle resized to {into} ({self.interpolation})"
+        # timm resizes for sides that differ with its own default, whatever the model declares
+        filter_name = self.interpolation if height == width else "bilinear"
+        side = str(scaled[0]) if height == width else f"{scaled[0]}x{scaled[1]}"
+        return f"shorter side to {side} ({filter_name}), middle {into}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for provenance."""
+        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+
+
+def fit_to(
+    image: Image.Image, size: tuple[int, int], interpolation: str = "bicubic"
+) -> NDArray[np.uint8]:
+    """(3, height, width): the shorter side resized to `size`, antialiased, and the middle cut
+    out."""
+    height, width = size
+    if image.size != (width, height):
+        image = ImageOps.fit(image, (width, height), PILLOW_FILTERS[interpolation])
+    return np.asarray(image).transpose(2, 0, 1)
+
+
+@cache
+def _transform(framing: Framing) -> Callable[[Image.Image], Any]:
+    """timm's or torchvision's transform of a picture to a uint8 array."""
+    # imported here since most loading needs neither timm nor torchvision
+    from timm.data.transforms import str_to_interp_mode
+    from timm.data.transforms_factory import create_transform
+    from torchvision import transforms
+
+    if framing.resize is not None:
+        filter_name = str_to_interp_mode(framing.interpolation)
+        steps = [
+            transforms.Resize(framing.resize, filter_name),
+            transforms.CenterCrop(framing.size),
+            transforms.PILToTensor(),
+        ]
+        whole = transforms.Compose(steps)
+    else:
+        whole = create_transform(
+            (3, *framing.size),
+            is_training=False,
+            use_prefetcher=True,  # returns uint8
+            interpolation=framing.interpolation,
+            mean=framing.fill or (0.0, 0.0, 0.0),
+            crop_pct=framing.crop,
+            crop_mode="center" if framing.mode == "fit" else framing.mode,
+        )
+    return lambda image: whole(image).numpy()
