@@ -1,5 +1,5 @@
-"""Every kind of picture becomes upright RGB of one size; compared with pixels written by hand,
-and with torchvision."""
+"""Every kind of picture becomes RGB of one size; compared with pixels written by hand, with
+torchvision and with timm."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from timm.data.readers import create_reader
+from torchvision.datasets.folder import default_loader
 from torchvision.transforms import v2
 
 from data.pictures import chw, encoded, noise
@@ -17,9 +19,9 @@ from vitreous.data.framing import Framing, fit_to
 from vitreous.data.sources.decode import (
     cut_sheet,
     decode,
+    rgb_picture,
     shared_size,
     sheet_side,
-    upright_rgb,
 )
 from vitreous.data.sources.listing import list_all
 
@@ -31,7 +33,7 @@ def stored(image: Image.Image, kind: str, **options: Any) -> bytes:
 
 
 def seen(content: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    image = upright_rgb(content)
+    image = rgb_picture(content)
     assert image.mode == "RGB"
     return np.asarray(image)
 
@@ -47,28 +49,40 @@ def test_greyscale_fills_all_channels() -> None:
     assert (seen(encoded(grey)) == grey[..., None]).all()
 
 
-def test_transparent_parts_lie_on_white() -> None:
-    """alpha · colour + (1 - alpha) · 255, whatever the picture is stored as."""
+def modes() -> dict[str, bytes]:
+    """A picture of each kind that is stored in a mode of its own."""
     pixels, alpha = noise(1, 16, 16)[0], noise(1, 16, 16, 1)[0, ..., :1]
-    rgba = np.concatenate([pixels, alpha], -1)
-    share = alpha / 255
-    assert np.abs(seen(encoded(rgba)) - (share * pixels + (1 - share) * 255)).max() <= 1
-    grey = np.concatenate([pixels[..., :1], alpha], -1)
-    assert np.abs(seen(encoded(grey)) - (share * pixels[..., :1] + (1 - share) * 255)).max() <= 1
+    rgb = Image.fromarray(pixels)
+    palette = rgb.quantize(16)
+    return {
+        "RGBA": encoded(np.concatenate([pixels, alpha], -1)),
+        "RGBA in WebP": encoded(np.concatenate([pixels, alpha], -1), "WEBP"),
+        "LA": encoded(np.concatenate([pixels[..., :1], alpha], -1)),
+        "P": stored(palette, "PNG"),
+        "P with a transparent entry": stored(palette, "PNG", transparency=1),
+        "P with transparency by entry": stored(palette, "PNG", transparency=bytes(range(16))),
+        "RGB with a transparent colour": stored(rgb, "PNG", transparency=(1, 2, 3)),
+        "L with a transparent level": stored(rgb.convert("L"), "PNG", transparency=7),
+        "1": stored(rgb.convert("1"), "PNG"),
+        "CMYK": stored(rgb.convert("CMYK"), "JPEG"),
+        "YCbCr": stored(rgb.convert("YCbCr"), "JPEG"),
+        "LAB": stored(Image.merge("LAB", rgb.split()), "TIFF"),
+        "GIF": stored(rgb, "GIF"),
+    }
 
 
-def test_a_palette_with_and_without_a_transparent_entry() -> None:
-    indices = Image.new("P", (2, 2))
-    indices.putdata([0, 1, 2, 1])
-    indices.putpalette([255, 0, 0, 0, 255, 0, 0, 0, 255])
-    assert seen(stored(indices, "PNG")).tolist() == [
-        [[255, 0, 0], [0, 255, 0]],
-        [[0, 0, 255], [0, 255, 0]],
-    ]
-    through = stored(indices, "PNG", transparency=1)
-    assert seen(through).tolist() == [[[255, 0, 0], [255] * 3], [[0, 0, 255], [255] * 3]]
-    by_entry = stored(indices, "PNG", transparency=bytes([255, 0, 255]))
-    assert seen(by_entry).tolist() == seen(through).tolist()
+@pytest.mark.parametrize("mode", modes())
+@pytest.mark.filterwarnings("ignore:Palette images with Transparency")
+def test_pixels_are_those_that_image_folder_and_timm_read(mode: str, tmp_path: Path) -> None:
+    """Through torchvision's own loader and timm's own reader."""
+    file = tmp_path / "class" / "picture.png"
+    file.parent.mkdir()
+    file.write_bytes(modes()[mode])
+    theirs = np.asarray(default_loader(str(file)))
+    with create_reader("", root=str(tmp_path))[0][0] as opened:
+        assert (np.asarray(Image.open(opened).convert("RGB")) == theirs).all()
+    assert (seen(modes()[mode]) == theirs).all()
+    assert (np.asarray(rgb_picture(file)) == theirs).all()
 
 
 def test_sixteen_bits_become_eight() -> None:
@@ -81,23 +95,13 @@ def test_sixteen_bits_become_eight() -> None:
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_pictures_are_turned_as_exif_says(orientation: int) -> None:
-    """Stored turned by numpy, they come back as they were."""
-    upright = noise(1, 4, 6)[0]
-    turn = {
-        1: upright,
-        2: upright[:, ::-1],
-        3: upright[::-1, ::-1],
-        4: upright[::-1],
-        5: upright.transpose(1, 0, 2),
-        6: np.rot90(upright),
-        7: upright[::-1, ::-1].transpose(1, 0, 2),
-        8: np.rot90(upright, -1),
-    }[orientation]
+def test_pictures_are_not_turned_as_exif_says(orientation: int) -> None:
+    """Nor do torchvision and timm."""
+    pixels = noise(1, 4, 6)[0]
     exif = Image.Exif()
     exif[0x0112] = orientation
-    content = stored(Image.fromarray(np.ascontiguousarray(turn)), "PNG", exif=exif.tobytes())
-    assert (seen(content) == upright).all()
+    content = stored(Image.fromarray(pixels), "PNG", exif=exif.tobytes())
+    assert (seen(content) == pixels).all()
     assert shared_size(list_all([content], [0], ["a"], str, "")) == (4, 6)
 
 
@@ -170,3 +174,33 @@ def test_images_of_one_size_or_of_many() -> None:
 
     assert sizes((4, 6), (4, 6)) == (4, 6)
     assert sizes((4, 6), (6, 4)) is None
+
+
+def test_what_is_wrong_with_a_file_is_said_in_a_few_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jpeg = stored(Image.fromarray(noise(1, 64, 64)[0]), "JPEG")
+    png = encoded(noise(1, 64, 64)[0])
+    program = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EOF\n"
+    large = encoded(noise(1, 100, 100)[0])
+    contents = {
+        "empty.jpg": b"",
+        "text.jpg": b"I am a poem.",
+        "truncated.jpg": jpeg[: len(jpeg) // 2],
+        "truncated.png": png[: len(png) // 2],
+        "program.jpg": program,  # Pillow would run Ghostscript on it
+        "beginning.jpg": jpeg[:2],
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    paths = [tmp_path / name for name in (*contents, "gone.jpg", "folder.jpg")]
+    paths[-1].mkdir()
+    listing = list_all([*paths, large], [0] * (len(paths) + 1), ["a"], str, "")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 4000)  # a warning at 64 x 64
+    faults = decode(listing, Framing((8, 8)), lambda position, pixels: None, "rubbish")
+    words = [faults[position] for position in range(len(listing))]
+    assert words[:2] == ["not an image", "not an image"]
+    assert "truncated" in words[2]
+    assert words[4:8] == ["not an image", "not an image", "No such file or directory", words[7]]
+    assert words[8] == "more than 8,000 pixels"
+    assert all("\n" not in each and str(tmp_path) not in each for each in words)

@@ -50,7 +50,7 @@ def test_equals_torchvisions_preset() -> None:
         crop_size=56, resize_size=61, interpolation=InterpolationMode.BILINEAR, mean=(0,) * 3,
         std=(1,) * 3,
     )  # fmt: skip
-    ours = Framing((56, 56), mode="center", interpolation="bilinear", resize=61, upright=False)
+    ours = Framing((56, 56), mode="center", interpolation="bilinear", resize=61)
     for image in pictures():
         assert torch.equal(torch.from_numpy(ours(image)).float() / 255, theirs(image))
 
@@ -68,7 +68,7 @@ def test_files_are_read_as_timm_reads_them(tmp_path: Path) -> None:
     for number, image in enumerate(pictures(("RGB", "L", "CMYK"))):
         files.append(tmp_path / f"turned{number}.jpg")
         image.save(files[-1], exif=turned)
-    framing = Framing((32, 24), 0.8, "center", upright=False)
+    framing = Framing((32, 24), 0.8, "center")
     data = load(f"folder:{tmp_path}", split="all", framing=framing, statistics=False)
     expected = [theirs(Image.open(file).convert("RGB")) for file in sorted(files)]
     assert torch.equal(data.images, torch.stack(expected))
@@ -90,7 +90,7 @@ def test_arrays_are_framed_as_well(tmp_path: Path) -> None:
     np.savez(tmp_path / "images.npz", images=pixels, labels=np.arange(4) % 2)
     theirs = create_transform((3, 32, 32), crop_pct=0.8, interpolation="bicubic", normalize=False)
     for crop in (0.8, 1.0):
-        framing = Framing((32, 32), crop, "center", upright=False)
+        framing = Framing((32, 32), crop, "center")
         data = load(f"npz:{tmp_path}/images.npz", split="all", framing=framing, statistics=False)
         expected = [theirs(Image.fromarray(each)) for each in pixels]
         if crop == 1:

@@ -31,7 +31,7 @@ PILLOW_FILTERS = {
 
 @dataclass(frozen=True)
 class Framing:
-    """How a picture is decoded, resized and cropped."""
+    """How a picture is resized and cropped."""
 
     size: tuple[int, int]
     """Height and width of the result."""
@@ -47,9 +47,6 @@ class Framing:
     what torchvision and Hugging Face declare."""
     fill: tuple[float, ...] = ()
     """Levels of the border in [0, 1], for `border`."""
-    upright: bool = True
-    """Whether EXIF's rotation is applied and transparent parts become white. timm and torchvision
-    ignore the rotation and drop the transparency."""
 
     def __call__(self, image: Image.Image) -> NDArray[np.uint8]:
         """(3, height, width) of an RGB image."""

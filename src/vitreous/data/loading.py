@@ -26,7 +26,7 @@ from vitreous.data.dataset import Dataset
 from vitreous.data.dataset_names import SOURCES, check_dataset
 from vitreous.data.framing import Framing
 from vitreous.data.normalisation import normalisation
-from vitreous.data.sources.decode import Faults, decode, shared_size
+from vitreous.data.sources.decode import VERSION, Faults, decode, shared_size
 from vitreous.data.sources.image_cache import cache_folder, cached_images, cached_value
 from vitreous.data.sources.listing import Listing, NoSplit, cache_key, check_classes, enumerate_few
 from vitreous.data.subsets import class_balanced_order
@@ -224,7 +224,9 @@ def _decoded(
 
 
 def _default_size(reference: Listing, home: Path) -> tuple[int, int]:
-    key = cache_key(reference.key, reference.rows.tobytes(), "size") if reference.key else ""
+    key = ""
+    if reference.key:
+        key = cache_key(VERSION, reference.key, reference.rows.tobytes(), "size")
     default = (DEFAULT_SIDE, DEFAULT_SIDE)
     height, width = cached_value(home, key, lambda: shared_size(reference) or default)
     return height, width
@@ -239,7 +241,7 @@ def _pixels(
     ready = isinstance(pictures, np.ndarray) and framing.keeps(pictures.shape[1:3])
     # An array that fits into memory is copied faster than it is found in the cache.
     keep = listing.key and not (ready and np.prod(shape) <= memory)
-    key = cache_key(listing.key, listing.rows.tobytes(), framing) if keep else ""
+    key = cache_key(VERSION, listing.key, listing.rows.tobytes(), framing) if keep else ""
 
     def fill(out: NDArray[np.uint8]) -> Faults:
         if isinstance(listing.pictures, np.ndarray) and ready:

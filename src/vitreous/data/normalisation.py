@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vitreous.data.dataset import Triple
 from vitreous.data.framing import Framing
-from vitreous.data.sources.decode import decode
+from vitreous.data.sources.decode import VERSION, decode
 from vitreous.data.sources.image_cache import cached_value
 from vitreous.data.sources.listing import Listing, Rows, cache_key
 
@@ -53,7 +53,8 @@ def normalisation(
 
     key = ""
     if reference.key:
-        key = cache_key(reference.key, reference.rows.tobytes(), framing, "normalisation")
+        parts = (VERSION, reference.key, reference.rows.tobytes(), framing)
+        key = cache_key(*parts, "normalisation")
     mean, std = cached_value(home, key, measure)
     return tuple(mean), tuple(std)
 

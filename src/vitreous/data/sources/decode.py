@@ -1,23 +1,29 @@
-"""Decoding: whatever Pillow reads becomes upright RGB of one size, in several threads.
+"""Decoding: whatever Pillow reads becomes RGB of one size, in several threads.
 
-Threads work because Pillow releases the interpreter while it decodes: two cores bring photographs
-of 500x375 to 224 pixels at 1.8 times the speed of one (625 against 339 images/s; two processes
-reach 545). Images of 64 pixels gain nothing, but one core decodes 6000 of those a second.
+The pixels are those that torchvision's `ImageFolder` and timm read, `convert("RGB")` of Pillow's
+image, so that a model sees here what it was trained and evaluated on. Pictures are therefore not
+turned as their EXIF data says, and what is transparent is ignored. The one exception are pictures
+of more than eight bits that Pillow would clip to white; they are scaled.
+
+Threads suffice, because Pillow releases the interpreter while it decodes and resizes: on two cores
+they are 1.8 times as fast as one, and two processes are no faster. Neither torchvision's decoder
+(the same pixels in the same time) nor libjpeg's scaled decoding (other pixels) would help.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, UnidentifiedImageError
 
 from vitreous.data.framing import Framing
 from vitreous.data.sources.listing import Listing, Rows
@@ -33,16 +39,26 @@ once."""
 CHUNK = 64
 """Images a thread takes at a time."""
 
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000")
+"""What `ENDINGS` stand for, in Pillow's words."""
+
+VERSION = 2
+"""Of the pixels: cached images of another version are not used."""
+
 
 def decode(listing: Listing, framing: Framing, put: Put, what: str) -> Faults:
     """Decode and frame every image and pass it to `put`; return those that cannot be decoded."""
-    chunks = listing.rows // max(CHUNK, listing.per)  # no sheet is shared by two threads
-    parts = np.split(np.arange(len(listing)), np.flatnonzero(np.diff(chunks)) + 1)
+    order = np.argsort(listing.rows, kind="stable")  # as they lie in their files
+    chunks = listing.rows[order] // max(CHUNK, listing.per)  # no sheet is shared by two threads
+    parts = np.split(order, np.flatnonzero(np.diff(chunks)) + 1)
     faults: Faults = {}
     with (
-        ThreadPoolExecutor(min(os.cpu_count() or 1, 16)) as pool,
+        warnings.catch_warnings(),
+        ThreadPoolExecutor(_cores()) as pool,
         progress(f"Decoding {what}", len(listing)) as advance,
     ):
+        # Pillow warns of pictures of 90 million pixels and refuses twice as many.
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
         decoded = pool.map(partial(_decode_some, listing, framing, put), parts)
         for part, wrong in zip(parts, decoded, strict=True):
             faults.update(wrong)
@@ -50,34 +66,54 @@ def decode(listing: Listing, framing: Framing, put: Put, what: str) -> Faults:
     return faults
 
 
+def _cores() -> int:
+    """Cores that this process may use, which a container or a scheduler may have limited; beyond
+    32 the interpreter's lock is what they wait for."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return min(len(allowed(0)) if allowed else os.cpu_count() or 1, 32)
+
+
 def _decode_some(listing: Listing, framing: Framing, put: Put, positions: Rows) -> Faults:
-    rgb = upright_rgb if framing.upright else stored_rgb
     faults: Faults = {}
     before, images = -1, list[Image.Image]()
     for position in positions.tolist():
         which, place = divmod(int(listing.rows[position]), listing.per)
         try:
             if which != before:
-                images = cut_sheet(rgb(listing.pictures[which]), listing.per)
+                images = cut_sheet(rgb_picture(listing.pictures[which]), listing.per)
                 before = which
             put(position, framing(images[place]))
-        except UnidentifiedImageError:
-            faults[position] = "not an image"
         except Exception as error:  # a broken file can break any part of a decoder
-            faults[position] = str(error).partition("\n")[0] or type(error).__name__
+            faults[position] = describe_fault(error)
     return faults
 
 
-def upright_rgb(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Image:
-    """A picture in RGB: turned as EXIF says, the first frame, transparent parts on white."""
-    with _opened(source) as image:
-        ImageOps.exif_transpose(image, in_place=True)
-        return _rgb(image)
+def describe_fault(error: Exception) -> str:
+    """Why a picture cannot be decoded, in a few words."""
+    if isinstance(error, UnidentifiedImageError):
+        return "not an image"
+    if isinstance(error, Image.DecompressionBombError):
+        return f"more than {2 * (Image.MAX_IMAGE_PIXELS or 0):,} pixels"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror  # without the path, which is named anyway
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
-def stored_rgb(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Image:
-    """A picture in RGB as timm and torchvision read it: not turned, transparency dropped."""
+def rgb_picture(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Image:
+    """A picture in RGB, eight bits a channel; of an animation the first frame.
+
+    Where Pillow would clip, integers are assumed to end at 65535 and floats at 1.
+    """
     with _opened(source) as image:
+        if image.mode.startswith("I"):
+            levels = (np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8)
+            return Image.fromarray(levels).convert("RGB")
+        if image.mode == "F":
+            levels = (np.asarray(image).clip(0, 1) * 255).round().astype(np.uint8)
+            return Image.fromarray(levels).convert("RGB")
+        image.load()
+        # Pillow ignores it on the way to RGB, and for some palettes warns that it does.
+        image.info.pop("transparency", None)
         return image.convert("RGB")
 
 
@@ -86,21 +122,16 @@ def _opened(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Ima
         return source
     if isinstance(source, np.ndarray):
         return Image.fromarray(source[..., 0] if source.shape[-1] == 1 else source)
-    return Image.open(BytesIO(source) if isinstance(source, bytes) else source)
+    file = BytesIO(source) if isinstance(source, bytes) else source
+    return Image.open(file, formats=_formats())
 
 
-def _rgb(image: Image.Image) -> Image.Image:
-    """Eight bits a channel: integers are assumed to end at 65535, floats at 1."""
-    if image.mode.startswith("I"):
-        levels = (np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8)
-        return Image.fromarray(levels).convert("RGB")
-    if image.mode == "F":
-        levels = (np.asarray(image).clip(0, 1) * 255).round().astype(np.uint8)
-        return Image.fromarray(levels).convert("RGB")
-    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        rgba = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-    return image.convert("RGB")
+@cache
+def _formats() -> list[str]:
+    """The formats that are read. Others have no business in a data set, and some run programs:
+    Pillow passes EPS to Ghostscript."""
+    Image.init()
+    return [name for name in FORMATS if name in Image.OPEN]
 
 
 def cut_sheet(sheet: Image.Image, per: int) -> list[Image.Image]:
@@ -145,5 +176,4 @@ def _header_size(source: Any, per: int) -> tuple[int, int]:
     with _opened(source) as image:
         if per > 1:
             return (sheet_side(image.size, per),) * 2
-        turned = image.getexif().get(0x0112, 1) >= 5  # orientations 5 to 8 lie on their side
-        return image.size if turned else (image.height, image.width)
+        return image.height, image.width
