@@ -95,14 +95,25 @@ def test_sixteen_bits_become_eight() -> None:
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_pictures_are_not_turned_as_exif_says(orientation: int) -> None:
-    """Nor do torchvision and timm."""
-    pixels = noise(1, 4, 6)[0]
+def test_pictures_are_turned_only_if_asked_for(orientation: int) -> None:
+    """Stored turned by numpy, they come back as they were stored, or as they were."""
+    upright = noise(1, 4, 6)[0]
+    turned = {
+        1: upright,
+        2: upright[:, ::-1],
+        3: upright[::-1, ::-1],
+        4: upright[::-1],
+        5: upright.transpose(1, 0, 2),
+        6: np.rot90(upright),
+        7: upright[::-1, ::-1].transpose(1, 0, 2),
+        8: np.rot90(upright, -1),
+    }[orientation]
     exif = Image.Exif()
     exif[0x0112] = orientation
-    content = stored(Image.fromarray(pixels), "PNG", exif=exif.tobytes())
-    assert (seen(content) == pixels).all()
-    assert shared_size(list_all([content], [0], ["a"], str, "")) == (4, 6)
+    content = stored(Image.fromarray(np.ascontiguousarray(turned)), "PNG", exif=exif.tobytes())
+    assert (seen(content) == turned).all()
+    assert (np.asarray(rgb_picture(content, upright=True)) == upright).all()
+    assert shared_size(list_all([content], [0], ["a"], str, "")) == turned.shape[:2]
 
 
 def test_of_an_animation_the_first_frame() -> None:

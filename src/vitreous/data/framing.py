@@ -31,7 +31,7 @@ PILLOW_FILTERS = {
 
 @dataclass(frozen=True)
 class Framing:
-    """How a picture is resized and cropped."""
+    """How a picture is turned, resized and cropped."""
 
     size: tuple[int, int]
     """Height and width of the result."""
@@ -47,6 +47,9 @@ class Framing:
     what torchvision and Hugging Face declare."""
     fill: tuple[float, ...] = ()
     """Levels of the border in [0, 1], for `border`."""
+    upright: bool = False
+    """Whether pictures are turned as EXIF says. Neither timm, torchvision nor Hugging Face do, so
+    models are trained and evaluated without it; they also drop transparency, and so do we."""
 
     def __call__(self, image: Image.Image) -> NDArray[np.uint8]:
         """(3, height, width) of an RGB image."""

@@ -2,8 +2,9 @@
 
 The pixels are those that torchvision's `ImageFolder` and timm read, `convert("RGB")` of Pillow's
 image, so that a model sees here what it was trained and evaluated on. Pictures are therefore not
-turned as their EXIF data says, and what is transparent is ignored. The one exception are pictures
-of more than eight bits that Pillow would clip to white; they are scaled.
+turned as their EXIF data says unless a framing asks for it, and what is transparent is ignored.
+The one exception are pictures of more than eight bits that Pillow would clip to white; they are
+scaled.
 
 Threads suffice, because Pillow releases the interpreter while it decodes and resizes: on two cores
 they are 1.8 times as fast as one, and two processes are no faster. Neither torchvision's decoder
@@ -23,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from vitreous.data.framing import Framing
 from vitreous.data.sources.listing import Listing, Rows
@@ -80,7 +81,8 @@ def _decode_some(listing: Listing, framing: Framing, put: Put, positions: Rows) 
         which, place = divmod(int(listing.rows[position]), listing.per)
         try:
             if which != before:
-                images = cut_sheet(rgb_picture(listing.pictures[which]), listing.per)
+                picture = rgb_picture(listing.pictures[which], framing.upright)
+                images = cut_sheet(picture, listing.per)
                 before = which
             put(position, framing(images[place]))
         except Exception as error:  # a broken file can break any part of a decoder
@@ -99,12 +101,17 @@ def describe_fault(error: Exception) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def rgb_picture(source: Path | bytes | NDArray[np.uint8] | Image.Image) -> Image.Image:
+def rgb_picture(
+    source: Path | bytes | NDArray[np.uint8] | Image.Image, upright: bool = False
+) -> Image.Image:
     """A picture in RGB, eight bits a channel; of an animation the first frame.
 
-    Where Pillow would clip, integers are assumed to end at 65535 and floats at 1.
+    `upright` turns it as EXIF says. Where Pillow would clip, integers are assumed to end at 65535
+    and floats at 1.
     """
     with _opened(source) as image:
+        if upright:
+            ImageOps.exif_transpose(image, in_place=True)
         if image.mode.startswith("I"):
             levels = (np.asarray(image).clip(0, 65535) / 257).round().astype(np.uint8)
             return Image.fromarray(levels).convert("RGB")
