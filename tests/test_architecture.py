@@ -6,7 +6,9 @@ import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,126 @@ def test_imports_point_down() -> None:
             f"{path.name}:{line}: {other}" for line, other in found if not allowed(importer, other)
         ]
     assert not wrong
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+NAMES = {module_name(path): path for path in MODULES}
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    """Modules of ours whose import runs, at the top of a file or when a function is called.
+
+    What stands below `if TYPE_CHECKING` never runs.
+    """
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if not isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from imported_modules(node)
+            continue
+        start = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            name = start + alias.name
+            if name not in NAMES:
+                name = name.rpartition(".")[0]  # a function or class of a module
+            if name in NAMES:
+                yield name
+
+
+def find_cycle(graph: dict[str, set[str]]) -> list[str]:
+    """One cycle of the graph, as names in a row; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    """Imports within functions count: they may put off torch or pandas, but never hide a cycle."""
+    hidden = ast.parse("def f():\n    from vitreous.results.result import Result")
+    typed = ast.parse("if TYPE_CHECKING:\n    import vitreous.cli")
+    assert list(imported_modules(hidden)) == ["vitreous.results.result"]
+    assert list(imported_modules(typed)) == []
+    assert find_cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}})
+    graph = {name: {*imported_modules(TREES[path])} - {name} for name, path in NAMES.items()}
+    assert sum(map(len, graph.values())) > len(graph)
+    cycle = find_cycle(graph)
+    assert not cycle, f"Move what both need into a file below them: {' <- '.join(cycle)}"
+
+
+def unexplained_imports(text: str) -> Iterator[int]:
+    """Lines of imports of ours within functions without a comment, beside or above them."""
+    lines = text.split("\n")
+    found = {
+        node.lineno: node
+        for function in ast.walk(ast.parse(text))
+        if isinstance(function, ast.FunctionDef)
+        for node in ast.walk(function)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    }
+    next_of_block = 0  # the line after imports whose reason is given
+    for start, node in sorted(found.items()):
+        end = node.end_lineno or start
+        own = "\n".join(lines[start - 1 : end])
+        above = lines[start - 2].strip()
+        if "#" in own or above.startswith("#") or start == next_of_block:
+            next_of_block = end + 1
+        elif "vitreous" in own:
+            yield start
+
+
+def test_imports_within_functions_say_why() -> None:
+    """Start-up without torch, timm or pandas is a reason; a cycle is none."""
+    text = "def f():\n    # torch\n    import vitreous.a\n    import vitreous.b\n    x = 1\n"
+    assert [*unexplained_imports(text + "    import vitreous.c")] == [6]
+    wrong = [
+        f"{path.relative_to(SOURCE)}:{line}"
+        for path in MODULES
+        for line in unexplained_imports(path.read_text(encoding="utf-8"))
+    ]
+    assert not wrong, "Import at the top of the file, or say in a comment what is put off."
+
+
+def test_a_public_name_is_defined_once() -> None:
+    homes = defaultdict(set)
+    for path in MODULES:
+        for node in TREES[path].body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+                homes[node.name].add(str(path.relative_to(SOURCE)))
+    assert homes["Result"] == {"results/result.py"}
+    twice = {name: sorted(files) for name, files in homes.items() if len(files) > 1}
+    assert not twice, "One name, one meaning: rename all but one."
+
+
+BRANCHES = (
+    *(ast.If, ast.For, ast.While, ast.With, ast.ExceptHandler, ast.Assert),
+    *(ast.IfExp, ast.comprehension, ast.match_case),
+)
+
+
+def branches(function: ast.AST) -> int:
+    """Cyclomatic complexity, which counts the branches within expressions as well."""
+    count = 1
+    for node in ast.walk(function):
+        count += isinstance(node, BRANCHES)
+        count += len(node.values) - 1 if isinstance(node, ast.BoolOp) else 0
+        count += len(node.ifs) if isinstance(node, ast.comprehension) else 0
+    return count
+
+
+def test_functions_stay_simple() -> None:
+    assert branches(ast.parse("if a and b:\n    c = [d for d in e if d]")) == 5
+    counts = {
+        f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}": branches(node)
+        for path in MODULES
+        for node in ast.walk(TREES[path])
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert not {name: count for name, count in counts.items() if count > 20}
 
 
 def test_files_stay_readable() -> None:

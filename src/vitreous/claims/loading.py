@@ -76,7 +76,8 @@ def load_evidence(path: Path | str, roles: Mapping[str, str] | None = None) -> E
     try:
         headers = read_index(home)["results"]
         readers = {
-            name: partial(load_indexed, home, name, header) for name, header in headers.items()
+            name: partial(load_indexed, Result, home, name, header)
+            for name, header in headers.items()
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise Damaged(home / INDEX_NAME, f"{type(error).__name__}: {error}", REMEDY) from None
@@ -91,7 +92,7 @@ def load_item(folder: Path) -> EvidenceItem:
         marks = {name: (str(mark[0]), str(mark[1])) for name, mark in index["results"].items()}
         checksums = index.get("checksums", {})
         readers = {
-            name: partial(load_result, folder / f"{name}.json", checksums.get(name))
+            name: partial(load_result, Result, folder / f"{name}.json", checksums.get(name))
             for name in marks
             if (folder / f"{name}.json").is_file()
         }

@@ -37,7 +37,7 @@ def show_anatomy(
     seed
         Random seed of random weights (default: 0).
     """
-    from vitreous.specimen import drawing  # without torch, as all checks are
+    from vitreous.specimen import drawing  # 20 ms that other commands need not spend
 
     for path in out or ():
         drawing.check_ending(path)

@@ -21,7 +21,7 @@ from vitreous.config import assignment
 from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
-from vitreous.report import check_report_path
+from vitreous.report.path import check_report_path
 from vitreous.storage.atomic_files import explain_write_errors
 from vitreous.validation import check_ranges
 

@@ -26,9 +26,9 @@ from vitreous.claims.verdicts import ENOUGH_SEEDS, OUTCOMES, Verdict, judge, sum
 from vitreous.commands.claim_tables import need_text, short_number
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
-from vitreous.report import check_report_path
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import Judgement, warnings
+from vitreous.report.path import check_report_path
 from vitreous.report.verdicts import SIGNS
 from vitreous.storage.atomic_files import explain_write_errors
 

@@ -9,51 +9,19 @@ is counting them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-
 from vitreous.data.dataset import Dataset
-from vitreous.measure.partial import Numbers
-from vitreous.measure.probe import Batch, Setting
+from vitreous.measure.bench import Bench, Found, Work
+from vitreous.measure.engine import analyse
 from vitreous.measure.section import Measurement
 from vitreous.measure.subject import Model, Subject
 from vitreous.results import Result
 
-Found = Mapping[str, Mapping[str, Numbers]]
-"""The numbers of all pieces, by model and piece."""
-Work = Callable[[str], Numbers]
-"""Computes the numbers of one piece."""
-
-
-@dataclass
-class Bench:
-    """What an analysis works on: models, images, the seed, and how many images pass at a time."""
-
-    setting: Setting
-    batch: int
-    """Images at a time; halved when memory does not suffice, so read it anew in every piece."""
-    splits: Mapping[str, Dataset] = field(default_factory=dict)
-    """Other images of the data set, by split, for what is fitted on some and measured on others."""
-
-    @property
-    def data(self) -> Dataset:
-        return self.setting.data
-
-    @property
-    def seed(self) -> int:
-        return self.setting.seed
-
-    def batches(self, data: Dataset | None = None) -> Iterator[Batch]:
-        """The images (default: `self.data`) in order, `self.batch` at a time."""
-        data = self.data if data is None else data
-        for rows in torch.arange(len(data)).split(self.batch):
-            part = slice(int(rows[0]), int(rows[-1]) + 1)
-            yield Batch(rows, data.images[part], data.labels[part], self.seed)
+__all__ = ["Analysis", "Bench", "Found", "Work"]  # all that an analysis is written with
 
 
 class Analysis(Measurement, ABC):
@@ -64,6 +32,7 @@ class Analysis(Measurement, ABC):
     `pieces` after the other; `answer` computes the result from the numbers of all pieces.
     """
 
+    category: ClassVar[str] = "analysis"
     split: ClassVar[str] = "test"
     """Default split."""
     fitted: ClassVar[str] = ""
@@ -103,6 +72,4 @@ class Analysis(Measurement, ABC):
         **how: Any,
     ) -> Result:
         """Run this analysis; `how` as in `vitreous.analyse`."""
-        from vitreous.measure.engine import analyse  # which needs this file
-
         return analyse(models, data, [self], keep=keep, **how)[self.name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import torch
 
@@ -14,11 +14,14 @@ from vitreous.data.sources.listing import NoSplit
 from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
-from vitreous.measure.analysis import Analysis
-from vitreous.measure.probe import Probe
 from vitreous.measure.registry import Registry
+from vitreous.measure.section import Measurement
 from vitreous.measure.subject import Subject
 from vitreous.validation import annotation_in_words, fits_annotation
+
+if TYPE_CHECKING:
+    from vitreous.measure.analysis import Analysis  # which starts the engine, and that chooses
+    from vitreous.measure.probe import Probe
 
 MOST = 10**7
 """The largest number an option takes; more is a slip, and would fill the memory."""
@@ -31,30 +34,31 @@ Chosen = str | Sequence[str | T] | Mapping[str, Mapping[str, Any]]
 
 def choose_probes(given: Chosen[Probe] | None) -> tuple[Probe, ...]:
     """The probes given (default: all); at least one, and none twice."""
-    return _choose(given, probes.REGISTRY, Probe)  # type: ignore[type-abstract]
+    return _choose(given, probes.REGISTRY)
 
 
 def choose_analyses(given: Chosen[Analysis] | None) -> tuple[Analysis, ...]:
     """The analyses given (default: all); at least one, and none twice."""
-    return _choose(given, analyses.REGISTRY, Analysis)  # type: ignore[type-abstract]
+    return _choose(given, analyses.REGISTRY)
 
 
-def _choose(given: Chosen[T] | None, registry: Registry, kind: type[T]) -> tuple[T, ...]:
+def _choose(given: Chosen[T] | None, registry: Registry) -> tuple[T, ...]:
     chosen: list[T] = []
     if given is None:
         given = registry.names()
     elif isinstance(given, str):
         given = [given]
     for each in given:
-        if isinstance(each, kind):
+        if isinstance(each, Measurement) and each.category == registry.what:
             chosen.append(each)
         elif isinstance(each, str):
             options = given[each] if isinstance(given, Mapping) else {}
             validate_options(each, registry.named(each), options)
             chosen.append(registry.named(each)(**options))
         else:
+            kind = registry.what.capitalize()
             raise VitreousError(
-                f"{each!r} is no {registry.what}: give a name or an instance of {kind.__name__}."
+                f"{each!r} is no {registry.what}: give a name or an instance of {kind}."
             )
     if not chosen:
         raise VitreousError(

@@ -13,7 +13,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from vitreous.distributed import Processes, join_processes
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import ImageSize
 from vitreous.interrupts import defer_interrupts
-from vitreous.measure.analysis import Analysis, Bench, Work
+from vitreous.measure.bench import Bench, Work
 from vitreous.measure.choosing import (
     Chosen,
     choose_analyses,
@@ -43,6 +43,9 @@ from vitreous.measure.subject import Model, Subject, subjects
 from vitreous.progress import progress
 from vitreous.results import Result
 from vitreous.validation import check_ranges
+
+if TYPE_CHECKING:
+    from vitreous.measure.analysis import Analysis  # which starts the engine when it is called
 
 SHARD = {"cpu": 128, "cuda": 1024}
 """Images per shard, by device; no result depends on it. A GPU has room for more, and computes while

@@ -135,7 +135,8 @@ class Inspection(Mapping[str, Result]):
             raise VitreousError(f"There is no inspection in {str(home)!r}: it has no {INDEX_NAME}.")
         index = read_index(home)
         results = {
-            name: load_indexed(home, name, facts) for name, facts in index["results"].items()
+            name: load_indexed(Result, home, name, facts)
+            for name, facts in index["results"].items()
         }
         try:
             anatomies = {

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -196,6 +196,7 @@ class Probe(Measurement, ABC):
     between it forgets at `start_shard`, because a shard begins again when memory runs out.
     """
 
+    category: ClassVar[str] = "probe"
     sites: tuple[Site, ...] = ()
     """What to observe in every unit; empty for probes of weights or outputs alone."""
     setting: Setting

@@ -51,6 +51,8 @@ class Measurement:
 
     name: ClassVar[str]
     """Name of the file, the result, the command line option and the docs page."""
+    category: ClassVar[str] = "measurement"
+    """"probe" or "analysis"."""
     ids: ClassVar[tuple[str, ...]] = ()
     """Rows of the catalogue."""
     fleeting: ClassVar[tuple[str, ...]] = ()

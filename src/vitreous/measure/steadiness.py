@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Bench
+from vitreous.measure.bench import Bench
 from vitreous.measure.subject import Subject
 
 RANDOM = ("dropout", "bernoulli", "rand", "normal", "multinomial", "exponential")

@@ -413,12 +413,13 @@ def _initialise(model: ViT, init: Init) -> None:
         assert projection.bias is not None
         lecun_normal_(projection.weight)
         nn.init.zeros_(projection.bias)
+    tables = model.no_weight_decay()  # positions and tokens
     for name, parameter in model.named_parameters():
         if name in ("cls_token", "dist_token") and init == "jax":
             nn.init.zeros_(parameter)
-        elif name in model.no_weight_decay() and init == "jax":
+        elif name in tables and init == "jax":
             nn.init.normal_(parameter, std=0.02)
-        elif name in model.no_weight_decay():
+        elif name in tables:
             trunc_normal_(parameter, std=0.02)
 
 

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from vitreous.errors import VitreousError
 
 if TYPE_CHECKING:
     from vitreous.report.page import write as write
@@ -22,11 +19,3 @@ def __getattr__(name: str) -> Any:
     from vitreous.report.page import write  # pandas and Altair come with it
 
     return write
-
-
-def check_report_path(path: Path) -> None:
-    """Raise if a file name does not end like an HTML file."""
-    if path.suffix.lower() not in (".html", ".htm"):
-        raise VitreousError(
-            f"A report is written as HTML, and {path.name!r} ends otherwise; call it report.html."
-        )

@@ -14,10 +14,11 @@ from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import GROUPS, arrange, section_of
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
-from vitreous.report import attention, check_report_path, models, origin, summary, surface
+from vitreous.report import attention, models, origin, summary, surface
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import Judgement, warnings
 from vitreous.report.packing import block, compact_json, policy_hash
+from vitreous.report.path import check_report_path
 from vitreous.report.sections import section
 from vitreous.report.verdicts import verdicts_section
 from vitreous.results.words import escape, join_words, plural

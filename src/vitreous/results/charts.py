@@ -6,7 +6,7 @@ import base64
 import math
 from io import BytesIO, StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import numpy as np
@@ -25,9 +25,11 @@ from vitreous.results.panels import (
     level_text,
     spaced_labels,
 )
-from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
 from vitreous.unit_kinds import KINDS
+
+if TYPE_CHECKING:
+    from vitreous.results.result import Result
 
 SUFFIXES = (".svg", ".png", ".pdf")
 Encoding = dict[str, Any]

@@ -4,6 +4,9 @@ arrays and the bootstrap replicates.
 The names of these data files contain a digest of their content, and they are written first.
 Replacing the header, which names them, is the step at which a new result replaces an old one. All
 files can be read without Vitreous. The header has its own checksum and those of the data files.
+
+`Result` saves and loads itself with these functions, so they do not import it: functions that build
+one are given the class.
 """
 
 from __future__ import annotations
@@ -14,12 +17,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from vitreous.errors import VitreousError
 from vitreous.results.column import Column
 from vitreous.results.replicates import Replicates
-from vitreous.results.result import Result
 from vitreous.results.view import View
 from vitreous.storage.atomic_files import (
     Damaged,
@@ -30,12 +32,16 @@ from vitreous.storage.atomic_files import (
 )
 from vitreous.storage.fingerprints import checksum
 
+if TYPE_CHECKING:
+    from vitreous.results.result import Result
+
 FORMAT = 1
 REMEDY = "measure it again or copy it anew"
 INDEX_NAME = "inspection.json"
 """File name of the index of results that were saved together."""
 Header = dict[str, Any]
 """A result without its numbers, and the names and checksums of the files that have them."""
+R = TypeVar("R", bound="Result")
 
 # pyarrow and safetensors are imported where they are used: both take long to import
 
@@ -99,10 +105,10 @@ def _table_bytes(result: Result) -> bytes:
     return buffer.getvalue()
 
 
-def load_result(path: Path, expected: str | None = None) -> Result:
+def load_result(kind: type[R], path: Path, expected: str | None = None) -> R:
     """Load a result from its `.json` or a folder with one; `expected` is the header's checksum."""
     path = _find_header(path.expanduser())
-    return decode_result(_read_header(path, expected), path)
+    return decode_result(kind, _read_header(path, expected), path)
 
 
 def is_intact(path: Path, expected: str | None) -> bool:
@@ -155,7 +161,7 @@ def _read_data(path: Path, name: str, sha256: str) -> bytes:
     return content
 
 
-def decode_result(header: Mapping[str, Any], path: Path) -> Result:
+def decode_result(kind: type[R], header: Mapping[str, Any], path: Path) -> R:
     """Return the result of a header that is in the file `path`; the data files are beside it."""
     from pyarrow import BufferReader  # type: ignore[import-untyped]
     from pyarrow.parquet import ParquetFile  # type: ignore[import-untyped]
@@ -178,7 +184,7 @@ def decode_result(header: Mapping[str, Any], path: Path) -> Result:
         table = parquet.read(use_threads=False).to_pandas(use_threads=False)
         tensors = load(data["replicates"]) if "replicates" in data else {}
         names = [name.removesuffix("/spread") for name in tensors if name.endswith("/spread")]
-        return Result(
+        return kind(
             name=header["name"],
             table=table,
             columns=tuple(Column(**column) for column in columns),
@@ -216,11 +222,11 @@ def read_index(folder: Path) -> dict[str, Any]:
     return index
 
 
-def load_indexed(folder: Path, name: str, header: Mapping[str, Any] | None) -> Result:
+def load_indexed(kind: type[R], folder: Path, name: str, header: Mapping[str, Any] | None) -> R:
     """Load one of the results that `read_index` lists."""
     if header is None:
-        return load_result(folder / f"{name}.json")
-    return decode_result(header, folder / INDEX_NAME)
+        return load_result(kind, folder / f"{name}.json")
+    return decode_result(kind, header, folder / INDEX_NAME)
 
 
 def _data_files(target: Path) -> list[str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from vitreous.errors import VitreousError
 from vitreous.results.replicates import Replicates
-from vitreous.results.result import Result
+
+if TYPE_CHECKING:
+    from vitreous.results.result import Result
 
 
 def join(results: Sequence[Result]) -> Result:
@@ -44,14 +47,12 @@ def join(results: Sequence[Result]) -> Result:
         for name in first.replicates
         if all(name in result.replicates for result in results)
     }
-    return Result(
-        first.name,
-        pd.concat(tables, ignore_index=True),
-        first.columns,
-        first.views,
-        {name: _stack(name, results) for name in array_names},
-        about,
-        replicates,
+    return replace(
+        first,
+        table=pd.concat(tables, ignore_index=True),
+        arrays={name: _stack(name, results) for name in array_names},
+        about=about,
+        replicates=replicates,
     )
 
 

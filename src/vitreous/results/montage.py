@@ -7,13 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vitreous.errors import VitreousError
-from vitreous.results.result import Result
 from vitreous.results.view import View
+
+if TYPE_CHECKING:
+    from vitreous.results.result import Result
 
 WIDTH, GAP, WORDS, HEADING = 560, 8, 16, 22
 

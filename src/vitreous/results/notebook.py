@@ -6,13 +6,16 @@ import base64
 import re
 from html import escape
 from io import BytesIO
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from vitreous.palette import PAPERS
 from vitreous.results.charts import chart_png, chart_svg
-from vitreous.results.result import Result
 from vitreous.results.style import FONT
+
+if TYPE_CHECKING:
+    from vitreous.results.result import Result
 
 ROWS = 6
 MAX_BYTES = 36_000

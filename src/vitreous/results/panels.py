@@ -9,15 +9,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS, Theme
-from vitreous.results.result import Result
 from vitreous.results.view import View
 from vitreous.unit_kinds import KINDS, Kind
+
+if TYPE_CHECKING:
+    from vitreous.results.result import Result
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -33,9 +33,11 @@ from vitreous.results.panels import (
     level_text,
     spaced_labels,
 )
-from vitreous.results.result import Result
 from vitreous.results.view import Reference, View
 from vitreous.unit_kinds import KINDS, Kind
+
+if TYPE_CHECKING:
+    from vitreous.results.result import Result
 
 Artist = dict[str, Any]
 """Arguments of matplotlib's functions."""

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.palette import Theme
 from vitreous.results.column import Column, column_order
+from vitreous.results.files import load_result, save_result
+from vitreous.results.replicates import Replicates
 from vitreous.results.view import View
 
 if TYPE_CHECKING:
@@ -19,8 +21,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from vitreous.results.replicates import Replicates
 
 # Imports within methods keep pandas and the drawing libraries out of start-up.
 
@@ -255,16 +255,12 @@ class Result:
 
         An interrupted save leaves what was there before. Returns the path of the `.json`.
         """
-        from vitreous.results.files import save_result  # reads and writes this class
-
         return save_result(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Result:
         """Load what `save` wrote: the `.json`, or a folder with one result in it."""
-        from vitreous.results.files import load_result  # reads and writes this class
-
-        return load_result(Path(path))
+        return load_result(cls, Path(path))
 
     @staticmethod
     def join(results: Sequence[Result]) -> Result:

@@ -16,6 +16,7 @@ from vitreous.errors import BadImages, UnknownName, VitreousError
 from vitreous.specimen import intervene
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.attention import AttentionSite
+from vitreous.specimen.drawing import notebook
 from vitreous.specimen.graph import copy_graph, is_random, op, path
 from vitreous.specimen.observe import (
     Consumer,
@@ -340,9 +341,6 @@ class Specimen(nn.Module):
         return f"Specimen of {self.anatomy.model} ({size}): {counts}{edits}"
 
     def _repr_html_(self) -> str:
-        # a notebook alone needs the drawing
-        from vitreous.specimen.drawing import notebook
-
         return notebook(self.anatomy)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from vitreous.data.dataset import Dataset
-from vitreous.measure.analysis import Bench
+from vitreous.measure.bench import Bench
 from vitreous.measure.probe import Batch
 from vitreous.measure.subject import Subject
 from vitreous.specimen.anatomy import Unit

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
-from vitreous.measure.analysis import Bench
+from vitreous.measure.bench import Bench
 from vitreous.measure.probe import Batch
 from vitreous.measure.readout.features import ProbedFeature, stream_features
 from vitreous.measure.readout.logistic import Logistic
