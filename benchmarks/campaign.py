@@ -29,13 +29,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
 import torch
-from campaign_gpu import end_of, late, mps, remaining
+from campaign_gpu import end_of, late, mps, remaining, training_progress
 from campaign_toy import toy
 from safetensors.torch import save
 
 from vitreous import claims
 from vitreous.claims.facts import describe_facts
-from vitreous.errors import VitreousError
 from vitreous.storage.run_folder import Run
 from vitreous.studies import running
 from vitreous.studies.cell_records import try_lock
@@ -342,14 +341,7 @@ def run(given: argparse.Namespace, cells: Sequence[Cell], root: Path, scale: Sca
 def status(cells: Sequence[Cell], root: Path, scale: Scale, began: float, deadline: float) -> str:
     """One line: minutes, epochs, accuracy, and how much is left."""
     words = [f"{(time.time() - began) / 60:.1f} of {(deadline - began) / 60:.1f} min"]
-    for cell in cells:
-        try:
-            records = Run(root / TRAININGS / cell.key).records()
-        except (VitreousError, OSError):
-            continue
-        if records:
-            errors = [each["test_error"] for each in records if "test_error" in each]
-            words.append(f"epoch {records[-1]['epoch']} {1 - errors[-1]:.2%}")
+    words += training_progress(cells, root)
     left = remaining(cells, root)
     words.append("" if left is None else f"training ends in {left / 60:.1f} min")
     words.append(f"{len(pending_jobs(cells, root, scale))} measurements left")

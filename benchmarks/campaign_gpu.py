@@ -39,6 +39,20 @@ def late(cells: Sequence[Cell], root: Path, deadline: float) -> bool:
     return left is not None and time.time() + left > deadline - RESERVE
 
 
+def training_progress(cells: Sequence[Cell], root: Path) -> list[str]:
+    """Epoch and accuracy of every training that has begun."""
+    words = []
+    for cell in cells:
+        try:
+            records = Run(root / TRAININGS / cell.key).records()
+        except (VitreousError, OSError):
+            continue
+        if records:
+            errors = [each["test_error"] for each in records if "test_error" in each]
+            words.append(f"epoch {records[-1]['epoch']} {1 - errors[-1]:.2%}")
+    return words
+
+
 def remaining(cells: Sequence[Cell], root: Path) -> float | None:
     """Seconds that training still takes, at the rate of its last epochs; None before the third."""
     longest = None
