@@ -185,7 +185,7 @@ def main() -> None:
         warm(chosen.models[0], recipe, chosen.classes, chosen.image)
         return
     data, test = (
-        load(chosen.data, image=chosen.image),
+        load(chosen.data, split="train", image=chosen.image),
         load(chosen.data, split="test", image=chosen.image),
     )
     runs: dict[str, list[dict[str, Any]]] = {}

@@ -102,9 +102,10 @@ def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
     assert data.labels.tolist() == [-1, -1, -1]
     assert data.classes == ()
     with pytest.raises(
-        VitreousError, match="holds pictures but no folders of classes; split 'all'"
+        VitreousError, match=r"holds images but no labels, .* 'train'; take split 'all'"
     ):
-        load(f"folder:{tmp_path}")
+        load(f"folder:{tmp_path}", split="train")
+    assert len(load(f"folder:{tmp_path}")) == 3
 
 
 def test_one_image_is_a_set(tmp_path: Path) -> None:
@@ -172,12 +173,13 @@ def test_what_is_wrong_is_named(
         load(f"folder:{tmp_path}", split=split)
 
 
-def test_no_folder_and_no_folder_but_a_file(tmp_path: Path) -> None:
-    with pytest.raises(VitreousError, match=re.escape(f"There is no folder '{tmp_path / 'gone'}'")):
+def test_no_folder_and_a_file_without_images(tmp_path: Path) -> None:
+    missing = re.escape(f"There is no file or folder '{tmp_path / 'gone'}'")
+    with pytest.raises(VitreousError, match=missing):
         load(f"folder:{tmp_path / 'gone'}")
-    save(tmp_path / "a.png", noise(1, 2, 2)[0])
-    with pytest.raises(VitreousError, match="is a file, not a folder"):
-        load(f"folder:{tmp_path / 'a.png'}")
+    (tmp_path / "notes.txt").write_text("words")
+    with pytest.raises(VitreousError, match=r"notes.txt' is no source of images; a file ends in"):
+        load(f"folder:{tmp_path / 'notes.txt'}")
 
 
 def test_broken_files_are_named_or_left_out(

@@ -58,7 +58,9 @@ def test_a_folder_of_parquet_files(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_one_split_has_a_tenth_held_out(tmp_path: Path) -> None:
     table().save_to_disk(tmp_path / "set")
     assert load(f"hf:{tmp_path / 'set'}", split="test").labels.bincount().tolist() == [1, 1, 1]
-    assert load(f"hf:{tmp_path / 'set'}").labels.bincount().tolist() == [3, 3, 3]
+    train = load(f"hf:{tmp_path / 'set'}", split="train")
+    assert train.labels.bincount().tolist() == [3, 3, 3]
+    assert load(f"hf:{tmp_path / 'set'}").labels.bincount().tolist() == [4, 4, 4]
 
 
 def test_a_set_without_labels_or_without_images(tmp_path: Path) -> None:

@@ -21,12 +21,21 @@ from vitreous.errors import VitreousError
     [
         ("fodler:x", "There is no source of images 'fodler'. Did you mean folder?"),
         (
-            "cifar",
-            "There is no source of images 'cifar'. A name begins with folder:, npz:, tv:, hf:, "
-            "world:.",
+            "nowhere",
+            "There is no file or folder 'nowhere'. Images are a path, npz:PATH, tv:NAME, "
+            "hf:NAME or world:TASK.",
         ),
-        ("folder", "There is no source of images 'folder'"),
-        (".", "'.' does not say what it is; a folder or file is written 'folder:.'"),
+        ("shapes", "There is no file or folder 'shapes'. Did you mean world:shapes?"),
+        ("CIFAR10", "There is no file or folder 'CIFAR10'. Did you mean tv:CIFAR10?"),
+        ("folder", "There is no file or folder 'folder'"),
+        ("folder:", "'folder:' names no images: something has to follow the colon."),
+        ("C:\\no\\such", "There is no file or folder 'C:\\\\no\\\\such'"),
+        ("", "A data set needs a name"),
+        ("gone/*.jpg", "No file matches 'gone/*.jpg'; compare it with what is there"),
+        ("gone.zip", "There is no file 'gone.zip'."),
+        ("gone-{000..004}.tar", "There is no file 'gone-000.tar' and 4 more."),
+        ("gone.parquet", "There is no file 'gone.parquet'."),
+        ("gone.jpg", "There is no file 'gone.jpg'."),
         (
             "tv:CIFAR11",
             "There is no classification set in torchvision 'CIFAR11'. Did you mean CIFAR10, "

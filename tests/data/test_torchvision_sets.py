@@ -120,7 +120,7 @@ def test_a_set_of_files_with_its_own_words_for_splits(tmp_path: Path) -> None:
 def test_a_set_without_splits_has_a_tenth_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = torchvision.datasets.FakeData
     monkeypatch.setattr(torchvision.datasets, "FakeData", lambda: kind(40, (3, 8, 8), 4))
-    train, test = load("tv:FakeData"), load("tv:FakeData", split="test")
+    train, test = (load("tv:FakeData", split=split) for split in ("train", "test"))
     assert len(train) + len(test) == 40
     labels = np.array([int(label) for _, label in kind(40, (3, 8, 8), 4)])
     assert test.labels.bincount(minlength=4).tolist() == [

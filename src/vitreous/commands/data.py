@@ -29,7 +29,8 @@ def show_data(
     Parameters
     ----------
     name
-        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK.
+        A path: a folder, a picture, a pattern ('photos/*.jpg'), a .zip or .tar, shards
+        ('train-{000..004}.tar'), a .parquet; or npz:PATH, tv:NAME, hf:NAME, world:TASK.
     split
         train, test, val or all. Default: train, and all images of data without splits.
     image
@@ -58,8 +59,7 @@ def show_data(
     from vitreous.data.summary import summary_table
 
     dataset = load(
-        name, split=split or "train", whole=split is None, image=image, size=size, seed=seed,
-        skip_corrupt=skip_corrupt, root=root,
+        name, split=split, image=image, size=size, seed=seed, skip_corrupt=skip_corrupt, root=root,
     )  # fmt: skip
     console().print(summary_table(dataset))
     if out is not None:

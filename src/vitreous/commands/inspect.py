@@ -42,7 +42,9 @@ class MeasureOptions:
     Parameters
     ----------
     data
-        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK (default: world:shapes).
+        A path: a folder, a picture, a pattern ('photos/*.jpg'), a .zip or .tar, shards
+        ('train-{000..004}.tar'), a .parquet; or npz:PATH, tv:NAME, hf:NAME, world:TASK (default:
+        world:shapes).
     limit
         Maximum number of images, class-balanced, or all (default: 512; analyses have their own).
     split

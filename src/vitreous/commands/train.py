@@ -27,7 +27,8 @@ class TrainOptions:
     Parameters
     ----------
     data
-        folder:PATH, npz:PATH, tv:NAME, hf:NAME or world:TASK (default: world:shapes).
+        A path (a folder, an archive, …), npz:PATH, tv:NAME, hf:NAME or world:TASK (default:
+        world:shapes).
     recipe
         A recipe of `vitreous list recipes` (default: quick).
     set
@@ -137,7 +138,7 @@ def _train(model: str, options: TrainOptions) -> list[Trained]:
 
     recipe = options.changed_recipe()
     reading: dict[str, Any] = {"image": options.image, "skip_corrupt": options.skip_corrupt}
-    data = load(options.data, size=options.size, **reading)
+    data = load(options.data, split="train", size=options.size, **reading)
     test = load(options.data, split="test", size=options.test_size, **reading)
     if options.fraction != 1:
         data = fraction(data, options.fraction, seed=options.seed)

@@ -1,17 +1,20 @@
-"""Names of data sets, checked without importing torch: a wrong name is reported within a second."""
+"""Names of data sets, checked without importing torch: a wrong name is reported within a second.
+
+A name is a path (`photos`, `photos.zip`, `photos/*.jpg`), or a source and what it has:
+`npz:PATH`, `tv:NAME`, `hf:NAME`, `world:TASK`. `folder:` may precede any path.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.data.sources.paths import reader_of
+from vitreous.errors import UnknownName, VitreousError, nearest_names
 
 SPLITS = ("train", "test", "val", "all")
 
-SOURCES = {"folder": "folder", "npz": "npz", "tv": "torchvision_sets", "hf": "hugging_face"}
-"""Prefix and module of `vitreous.data.sources`; a module M has a function `list_M(where, split,
-root)`."""
+SOURCES = ("folder", "npz", "tv", "hf", "world")
+"""What a name can begin with, before a colon."""
 
 TASKS = (
     "shapes", "textures", "colours", "cues", "conflict",
@@ -20,43 +23,80 @@ TASKS = (
 )  # fmt: skip
 """Tasks of the embedded world; a test compares them with `vitreous.data.world.TASKS`."""
 
+MODULES = {"npz": "npz", "tv": "torchvision_sets", "hf": "hugging_face"}
+"""Modules of `vitreous.data.sources` by the beginning of a name; `reader_of` knows those of paths.
+A module M has a function `list_M(where, split, root)`."""
+
+CHECKS = {
+    "folder": "top_folder",
+    "picture_files": "picture_paths",
+    "archives": "archive_paths",
+    "parquet": "parquet_paths",
+    "npz": "npz_files",
+    "torchvision_sets": "check_torchvision_set",
+}
+"""Functions of these modules that raise if there is nothing of a name."""
+
+
+def parse_dataset(name: str) -> tuple[str, str]:
+    """The module that reads a data set ("world" for the embedded world), and what it is to read.
+
+    >>> parse_dataset("tv:CIFAR10"), parse_dataset("world:shapes")
+    (('torchvision_sets', 'CIFAR10'), ('world', 'shapes'))
+    """
+    source, colon, where = name.partition(":")
+    is_drive = len(source) == 1  # C:\photos
+    if not colon or is_drive or source not in SOURCES:
+        return _parse_path(name, "" if is_drive else source if colon else ""), name
+    if not where.strip():
+        raise VitreousError(f"{name!r} names no images: something has to follow the colon.")
+    if source == "world":
+        return source, where
+    return (reader_of(where) if source == "folder" else MODULES[source]), where
+
+
+def _parse_path(name: str, source: str) -> str:
+    """The module that reads a path; an unknown source or data set is named as such."""
+    if not name.strip():
+        raise VitreousError(f"A data set needs a name, and {name!r} is none: {_forms()}.")
+    try:
+        return reader_of(name)
+    except VitreousError as error:
+        if not str(error).startswith("There is no file or folder"):
+            raise
+    if source:
+        raise UnknownName("source of images", source, SOURCES, f"Images are {_forms()}.")
+    sets = import_module("vitreous.data.sources.torchvision_sets").SETS
+    known = {task.lower(): f"world:{task}" for task in TASKS}
+    known |= {each.lower(): f"tv:{each}" for each in sets}
+    near = nearest_names(name.lower(), known, count=1)
+    meant = f" Did you mean {known[near[0]]}?" if near and len(name) > 2 else ""
+    raise VitreousError(f"There is no file or folder {name!r}.{meant} Images are {_forms()}.")
+
+
+def _forms() -> str:
+    return "a path, npz:PATH, tv:NAME, hf:NAME or world:TASK"
+
 
 def check_dataset(name: str, split: str | None = None) -> None:
     """Raise if there is no such data set or split; names that only a download can check pass."""
-    source, colon, where = name.partition(":")
     if split is not None and split not in SPLITS:
         raise UnknownName("split", split, SPLITS, f"A split is one of {', '.join(SPLITS)}.")
-    if not colon or source not in (*SOURCES, "world"):
-        raise _unknown_source(name, source)
-    if not where.strip():
-        raise VitreousError(f"{name!r} names no images: something has to follow the colon.")
-    if "\0" in where:
+    if "\0" in name:
         raise VitreousError(f"{name!r} holds a NUL character, which no name of a file has.")
-    if source == "world" and where not in TASKS:
-        raise UnknownName("task of the world", where, TASKS, f"There are {', '.join(TASKS)}.")
-    checks = {"folder": "top_folder", "npz": "npz_files", "tv": "check_torchvision_set"}
-    if source not in checks:
-        return
     try:
-        module = import_module(f"vitreous.data.sources.{SOURCES[source]}")
-        getattr(module, checks[source])(where)
-    except (OSError, RuntimeError) as error:  # too long, not to be read, a user who does not exist
+        module, where = parse_dataset(name)
+        if module == "world" and where not in TASKS:
+            raise UnknownName("task of the world", where, TASKS, f"There are {', '.join(TASKS)}.")
+        if module in CHECKS:
+            getattr(import_module(f"vitreous.data.sources.{module}"), CHECKS[module])(where)
+    except (OSError, RuntimeError, ValueError) as error:
+        # too long, not to be read, a user who does not exist
         raise VitreousError(
             f"{name!r} cannot be read: {getattr(error, 'strerror', None) or error}."
         ) from None
 
 
-def _unknown_source(name: str, source: str) -> VitreousError:
-    try:
-        exists = bool(name) and Path(name).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):
-        exists = False
-    if exists:
-        kind = "npz" if name.endswith(".npz") else "folder"
-        return VitreousError(
-            f"{name!r} does not say what it is; a folder or file is written '{kind}:{name}'."
-        )
-    known = [*SOURCES, "world"]
-    return UnknownName(
-        "source of images", source, known, f"A name begins with {':, '.join(known)}:."
-    )
+def has_pictures_of_any_size(name: str) -> bool:
+    """Whether a data set consists of encoded pictures, which are resized as a model needs them."""
+    return parse_dataset(name)[0] in ("folder", "picture_files", "archives", "parquet")

@@ -2,7 +2,10 @@
 
 | name | source |
 |---|---|
-| `folder:photos` | `photos/train/<class>/*.jpg`, `photos/test/…`, or `photos/<class>/*.jpg` |
+| `photos` | a folder: `photos/train/<class>/*.jpg`, `photos/<class>/*.jpg` or `photos/*.jpg` |
+| `photo.jpg`, `photos/*/*.jpg` | one picture, or those that a pattern matches |
+| `photos.zip`, `train-{000..004}.tar` | archives of pictures, webdataset shards |
+| `train.parquet`, `data/*.parquet` | parquet files with a column of pictures |
 | `npz:photos.npz`, `npz:a.npz,b.npz`, `npz:photos` | numpy files with `images` and `labels`, … |
 | `tv:CIFAR10` | torchvision |
 | `hf:uoft-cs/cifar10`, `hf:name:config`, `hf:./folder` | Hugging Face's datasets |
@@ -23,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 
 from vitreous.data.dataset import Dataset
-from vitreous.data.dataset_names import SOURCES, check_dataset
+from vitreous.data.dataset_names import check_dataset, parse_dataset
 from vitreous.data.framing import Framing
 from vitreous.data.normalisation import normalisation
 from vitreous.data.sources.decode import VERSION, Faults, decode, shared_size
@@ -50,7 +53,7 @@ log = logging.getLogger("vitreous")
 def load(
     name: str,
     *,
-    split: str = "train",
+    split: str | None = None,
     image: ImageSize | None = None,
     framing: Framing | None = None,
     size: int | None = None,
@@ -67,10 +70,10 @@ def load(
     Parameters
     ----------
     name : str
-        `folder:PATH`, `npz:PATH`, `tv:NAME`, `hf:NAME` or `world:TASK`.
-    split : str
-        train, test, val or all. If a set has no splits, a tenth of each class is held out for
-        testing, with a warning.
+        A path, `npz:PATH`, `tv:NAME`, `hf:NAME` or `world:TASK`.
+    split : str, optional
+        train, test, val or all. Default: train, and all images of data without splits. If you ask
+        for a split and the data have none, a tenth of each class is the test split, with a warning.
     image : int or sequence of int, optional
         The side in pixels, or height and width (default: the size of all images, else 224x224).
     framing : Framing, optional
@@ -83,7 +86,7 @@ def load(
     skip_corrupt : bool
         Leave out files that cannot be decoded, instead of raising an error that names them.
     whole : bool
-        Of a set without splits, take all images instead of a split; the split is then called all.
+        Take all images if the data have no splits, or not this one; the split is then called all.
     cache : Path, optional
         Folder of decoded images. Default: `$VITREOUS_CACHE`, else `~/.cache/vitreous`.
     root : Path, optional
@@ -98,9 +101,11 @@ def load(
     >>> load("world:shapes", split="test", size=100)
     Dataset('world:shapes', 'test': 100 images of 32x32, 10 classes)
     """
-    source, _, where = name.partition(":")
     check_dataset(name, split)
     check_ranges(size=size, seed=seed)
+    source, where = parse_dataset(name)
+    if split is None:
+        split, whole = "train", True
     wanted = _height_and_width(image)
     if framing is None and wanted is not None:
         framing = Framing(wanted)
@@ -108,7 +113,13 @@ def load(
         return _load_world(where, split, wanted, size, seed)
     home = cache_folder(cache)
     downloads = Path(root).expanduser() if root else home / "downloads"
-    listing, train = _list_images(SOURCES[source], where, split, downloads)
+    try:
+        listing, train = _list_images(source, where, split, downloads)
+    except NoSplit:
+        if not whole:
+            raise
+        split = "all"
+        listing, train = _list_images(source, where, split, downloads)
     if listing.complete is not None and whole:
         listing, split = listing.complete, "all"
     elif listing.complete is not None:
@@ -160,6 +171,8 @@ def _list_images(module: str, where: str, split: str, root: Path) -> tuple[Listi
     source = import_module(f"vitreous.data.sources.{module}")
     list_source: ListSource = getattr(source, f"list_{module}")
     listing = list_source(where, split, root)
+    if len(listing) == 0 and split == "all":
+        raise VitreousError(f"There are no images in {where!r}.")
     if len(listing) == 0:
         raise NoSplit(
             f"The {split!r} split of {where!r} is empty: no class has enough images to hold one "

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import torch
 
 from vitreous.data.dataset import Dataset
+from vitreous.data.dataset_names import has_pictures_of_any_size
 from vitreous.data.loading import load
-from vitreous.data.sources.listing import NoSplit
 from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
@@ -116,7 +116,7 @@ def choose_images(
     """
     if isinstance(data, str):
         side = max(max(each.specimen.anatomy.image[1:]) for each in opened)
-        size = side if data.startswith("folder:") else None
+        size = side if has_pictures_of_any_size(data) else None
         how = {"size": limit, "seed": seed, "skip_corrupt": skip_corrupt, "whole": split is None}
         data = _load(data, split or usual, image=size, **how)
     if len(data) == 0:
@@ -126,8 +126,5 @@ def choose_images(
 
 
 def _load(name: str, split: str, **how: Any) -> Dataset:
-    """Load a split, or all images where there are no splits, as without labels."""
-    try:
-        return load(name, split=split, **how)
-    except NoSplit:
-        return load(name, split="all", **how)
+    """Load a split; where it was not asked for and there is none, all images."""
+    return load(name, split=split, **how)

@@ -41,7 +41,7 @@ CHUNK = 64
 """Images a thread takes at a time."""
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000")
-"""What `ENDINGS` stand for, in Pillow's words."""
+"""What the endings in `paths.PICTURES` stand for, in Pillow's words."""
 
 VERSION = 2
 """Of the pixels: cached images of another version are not used."""

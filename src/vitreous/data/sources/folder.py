@@ -1,30 +1,39 @@
-"""`folder:path`: pictures in folders named after their class, with or without a folder for each
-split around them."""
+"""A folder of pictures: in folders named after their class, with or without a folder for each split
+around them, or all in one."""
 
 from __future__ import annotations
 
+import logging
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from vitreous.data.sources.arrangement import (
+    hold_out_labelled,
+    split_folders,
+    split_word,
+    warn_of_loose,
+)
 from vitreous.data.sources.listing import (
-    ALL_SPLIT_NAMES,
-    SPLIT_NAMES,
     Listing,
-    NoSplit,
     cache_key,
     check_classes,
     enumerate_few,
     file_stamps,
-    hold_out,
     list_all,
 )
+from vitreous.data.sources.paths import PICTURES
 from vitreous.errors import VitreousError
 
-ENDINGS = (
-    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm",
-    ".avif", ".jp2",
+UNREADABLE = (
+    ".heic", ".heif", ".jxl", ".svg", ".psd", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raw",
+    ".orf", ".rw2", ".exr", ".hdr", ".dcm", ".nii", ".mp4", ".mov", ".avi",
 )  # fmt: skip
+"""Endings of pictures and films that Vitreous cannot read: worth a warning, unlike notes and
+tables."""
+
+log = logging.getLogger("vitreous")
 
 
 def list_folder(where: str, split: str, root: Path) -> Listing:
@@ -33,20 +42,12 @@ def list_folder(where: str, split: str, root: Path) -> Listing:
     splits = _splits(top)
     if not splits:
         complete = _pictures([top])
-        if not complete.classes and split != "all":
-            raise NoSplit(
-                f"{where!r} holds pictures but no folders of classes; split 'all' takes them "
-                "without labels."
-            )
         names = [path.relative_to(top).as_posix() for path in complete.pictures]
-        return hold_out(complete, split, names)
+        return hold_out_labelled(complete, split, where, names)
+    warn_of_loose(len(_loose(top)), where)
     if split == "all":
         return _pictures(list(splits.values()))
-    chosen = next((splits[word] for word in SPLIT_NAMES[split] if word in splits), None)
-    if chosen is None:
-        known = enumerate_few(list(splits))
-        raise NoSplit(f"{where!r} has no split {split!r}, only {known}; ask for that one.")
-    return _pictures([chosen])
+    return _pictures([splits[split_word(split, list(splits), where)]])
 
 
 def top_folder(where: str) -> Path:
@@ -62,13 +63,9 @@ def top_folder(where: str) -> Path:
 
 
 def _splits(top: Path) -> dict[str, Path]:
-    """Folders of splits. A folder of pictures called "train" among other such folders is a
-    class: the vehicle."""
-    folders = _folders(top)
-    by_name = {path.name.lower(): path for path in folders}
-    splits = {word: by_name[word] for word in ALL_SPLIT_NAMES if word in by_name}
-    nothing_else = len(splits) == len(folders)
-    return splits if nothing_else or any(_folders(path) for path in splits.values()) else {}
+    """Folders of splits, by our word for the split."""
+    found = split_folders({path.name: bool(_folders(path)) for path in _folders(top)})
+    return {word: top / name for word, name in found.items()}
 
 
 def _pictures(tops: list[Path]) -> Listing:
@@ -77,39 +74,62 @@ def _pictures(tops: list[Path]) -> Listing:
     classes = [path.name for path in _folders(tops[0])]
     for top in tops[1:]:
         check_classes(str(top), [path.name for path in _folders(top)], classes)
-    labels, paths, empty = list[int](), list[Path](), list[str]()
+    labels, paths, empty = list[int](), list[Path](), list[Path]()
     for top in tops:
         places = [(label, top / name) for label, name in enumerate(classes)] or [(-1, top)]
         for label, place in places:
-            inside = list(_walk(place))
+            inside = list(walk_pictures(place))
             labels += [label] * len(inside)
             paths += inside
             if not inside:
-                empty.append(str(place))
+                empty.append(place)
+        if classes:
+            warn_of_loose(len(_loose(top)), str(top))
     if empty:
-        raise VitreousError(
-            f"There are no pictures in {enumerate_few(empty)}; Vitreous looks for "
-            f"{', '.join(ENDINGS)}."
-        )
-    names = [_legible(name) for name in classes]
+        raise VitreousError(_nothing_in(empty))
+    names = [legible(name) for name in classes]
     key = cache_key(file_stamps(paths))
-    return list_all(paths, labels, names, lambda row: _legible(str(paths[row])), key)
+    return list_all(paths, labels, names, lambda row: legible(str(paths[row])), key)
 
 
-def _legible(name: str) -> str:
+def _nothing_in(folders: list[Path]) -> str:
+    """The error about folders without pictures, with what is there instead."""
+    files = [entry for folder in folders for entry in _visible(folder) if entry.is_file()]
+    endings = Counter(file.suffix.lower() or "no ending" for file in files)
+    there = ", ".join(f"{count} with {ending}" for ending, count in endings.most_common(4))
+    only = f" but {len(files)} other files ({there})" if files else ""
+    names = enumerate_few([str(folder) for folder in folders])
+    return f"There are no pictures in {names}{only}; Vitreous looks for {', '.join(PICTURES)}."
+
+
+def _loose(top: Path) -> list[Path]:
+    """Pictures directly in a folder."""
+    return [path for path in _visible(top) if path.is_file() and _is_picture(path.name)]
+
+
+def _is_picture(name: str) -> bool:
+    return name.lower().endswith(PICTURES)
+
+
+def legible(name: str) -> str:
     """A file name with escapes for bytes that are no UTF-8, which could not be printed."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
+def _visible(top: Path) -> list[Path]:
+    return sorted(path for path in top.iterdir() if not path.name.startswith("."))
+
+
 def _folders(top: Path) -> list[Path]:
-    return sorted(path for path in top.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return [path for path in _visible(top) if path.is_dir()]
 
 
-def _walk(top: Path) -> Iterator[Path]:
+def walk_pictures(top: Path) -> Iterator[Path]:
     """Pictures anywhere below `top`, by name. Links are followed, never in a circle; hidden
     files are skipped."""
     visited = set[str]()
-    for folder, folders, files in os.walk(top, followlinks=True):
+    unreadable = Counter[str]()
+    for folder, folders, files in os.walk(top, followlinks=True, onerror=_cannot_read):
         real = os.path.realpath(folder)
         if real in visited:
             folders.clear()
@@ -118,5 +138,19 @@ def _walk(top: Path) -> Iterator[Path]:
         # os.walk continues with what is left in this very list, in this order.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
-            if not name.startswith(".") and name.lower().endswith(ENDINGS):
+            if name.startswith("."):
+                continue
+            if _is_picture(name):
                 yield Path(folder, name)
+            elif name.lower().endswith(UNREADABLE):
+                unreadable[os.path.splitext(name)[1].lower()] += 1
+    for ending, count in unreadable.items():
+        files_are = "1 file is" if count == 1 else f"{count:,} files are"
+        log.warning("%s left out of %r: Vitreous cannot read %s.", files_are, str(top), ending)
+
+
+def _cannot_read(error: OSError) -> None:
+    """os.walk would pass over a folder that may not be read."""
+    raise VitreousError(
+        f"Cannot read the folder {legible(str(error.filename))!r}: {error.strerror}."
+    ) from None

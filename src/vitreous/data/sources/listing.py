@@ -1,8 +1,8 @@
 """`Listing`: the pictures of a source before they are decoded, and the held-out split of a set
 without splits.
 
-Every source M (`folder`, `npz`, `torchvision_sets`, `hugging_face`) has a function `list_M(where,
-split, root)` that returns a listing. Decoding, caching, normalising and all checks come after it
+Every source M (`folder`, `archives`, `npz`, …) has a function `list_M(where, split, root)` that
+returns a listing. Decoding, caching, normalising and all checks come after it
 and are the same for all.
 """
 
@@ -113,8 +113,15 @@ def cache_key(*parts: object) -> str:
 
 def file_stamps(files: Iterable[Path]) -> list[tuple[str, int, int]]:
     """Path, length and time of change of each file: what a decoded copy of it depends on."""
-    stats = ((path, path.stat()) for path in files)
-    return [(str(path.absolute()), stat.st_size, stat.st_mtime_ns) for path, stat in stats]
+    return [_stamp(path) for path in files]
+
+
+def _stamp(file: Path) -> tuple[str, int, int]:
+    try:
+        stat = file.stat()
+    except OSError:  # a link to nothing, which decoding will name
+        return str(file.absolute()), -1, -1
+    return str(file.absolute()), stat.st_size, stat.st_mtime_ns
 
 
 def check_classes(what: str, here: Sequence[str], there: Sequence[str]) -> None:

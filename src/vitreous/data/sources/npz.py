@@ -16,7 +16,6 @@ that split.
 
 from __future__ import annotations
 
-import re
 import zipfile
 from dataclasses import dataclass
 from glob import glob
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vitreous.data.sources.arrangement import SPLIT_IN_NAME, files_of_split, hold_out_labelled
 from vitreous.data.sources.listing import (
     ALL_SPLIT_NAMES,
     SPLIT_NAMES,
@@ -37,13 +37,10 @@ from vitreous.data.sources.listing import (
     check_classes,
     enumerate_few,
     file_stamps,
-    hold_out,
     label_numbers,
     list_all,
 )
 from vitreous.errors import VitreousError
-
-SPLIT_IN_NAME = re.compile(f"(?<![a-z])({'|'.join(ALL_SPLIT_NAMES)})(?![a-z])")
 
 WITHOUT_SPLIT = (("images", "labels"), ("bytes", "labels"))
 """Names of the arrays in a file that has no splits."""
@@ -63,33 +60,14 @@ class _Part:
 
 def list_npz(where: str, split: str, root: Path) -> Listing:
     """The images of one split, in the order of the files."""
-    files, by_name = _split_files(where, split)
+    files, by_name = files_of_split(npz_files(where), split, f"npz:{where}")
     parts = [part for file in files for part in _parts(file, split)]
     if not parts:
         raise NoSplit(f"'npz:{where}' has no arrays for the split {split!r}; ask for another.")
     listing = _join(parts)
     if by_name or parts[0].name not in dict(WITHOUT_SPLIT):
         return listing
-    if split != "all" and (listing.labels < 0).all():
-        raise NoSplit(f"'npz:{where}' holds images but no labels; split 'all' takes them without.")
-    return hold_out(listing, split)
-
-
-def _split_files(where: str, split: str) -> tuple[list[Path], bool]:
-    """The files of a split, and whether names of files say which split they hold."""
-    files = npz_files(where)
-    matches = ((file, SPLIT_IN_NAME.search(file.stem.lower())) for file in files)
-    split_of = {file: match[1] for file, match in matches if match}
-    if not split_of or split == "all":
-        return files, bool(split_of)
-    for word in SPLIT_NAMES[split]:
-        if word in split_of.values():
-            return [file for file in files if split_of.get(file) == word], True
-    names = enumerate_few([file.name for file in files])
-    raise NoSplit(
-        f"No file of 'npz:{where}' holds the split {split!r}, only {names} is there; "
-        "ask for another."
-    )
+    return hold_out_labelled(listing, split, f"npz:{where}")
 
 
 def npz_files(where: str) -> list[Path]:

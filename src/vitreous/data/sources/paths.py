@@ -1,0 +1,137 @@
+"""Paths as users write them: a folder, a file, or a pattern; and which source reads them.
+
+Patterns have stars (`photos/*/*.jpg`, `**` for any depth) or braces (`shards-{000..004}.tar`,
+`{train,val}.tar`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from glob import glob, has_magic
+from itertools import product
+from pathlib import Path
+
+from vitreous.errors import VitreousError
+
+PICTURES = (
+    ".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm",
+    ".avif", ".jp2",
+)  # fmt: skip
+ZIPS = (".zip",)
+TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz")
+PARQUETS = (".parquet",)
+
+READERS = {
+    "picture_files": PICTURES,
+    "archives": (*ZIPS, *TARS),
+    "parquet": PARQUETS,
+    "npz": (".npz",),
+}
+"""Modules that read files, and how the names of these end."""
+
+MOST = 100_000
+"""Files that braces may stand for; more is a slip."""
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+
+
+def reader_of(where: str) -> str:
+    """The module of `vitreous.data.sources` that reads a path; raises if none does."""
+    path = Path(where).expanduser()
+    if path.is_dir():
+        return _reader_of_folder(path)
+    for reader, endings in READERS.items():
+        if where.lower().endswith(endings):
+            return reader
+    if is_pattern(where):
+        matches = matching_files(where)
+        files = [file for file in matches if not file.is_dir()]
+        return "picture_files" if len(files) < len(matches) else reader_of(str(files[0]))
+    if path.exists():
+        known = ", ".join(ending for endings in READERS.values() for ending in endings)
+        raise VitreousError(f"{where!r} is no source of images; a file ends in one of {known}.")
+    raise VitreousError(f"There is no file or folder {where!r}.")
+
+
+def _reader_of_folder(folder: Path) -> str:
+    """A folder of nothing but shards is read as they are; any other is searched for pictures."""
+    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    if any(entry.is_dir() for entry in entries):
+        return "folder"
+    for reader in ("archives", "parquet"):
+        if files_in(folder, READERS[reader]) and not files_in(folder, PICTURES):
+            return reader
+    return "folder"
+
+
+def files_in(folder: Path, endings: Sequence[str]) -> list[Path]:
+    """Visible files directly in a folder whose names end so, by name."""
+    entries = (path for path in folder.iterdir() if not path.name.startswith("."))
+    return sorted(path for path in entries if path.name.lower().endswith(tuple(endings)))
+
+
+def is_pattern(where: str) -> bool:
+    """Whether stars, question marks, brackets or braces stand for several files."""
+    return has_magic(where) or _BRACES.search(where) is not None
+
+
+def matching_files(where: str, endings: Sequence[str] = ()) -> list[Path]:
+    """The files that a path or pattern means, in the order of braces and then by name.
+
+    A folder stands for the files in it that have one of `endings`. Raises if nothing matches, or
+    if a file that braces name is missing.
+    """
+    files: list[Path] = []
+    missing: list[str] = []
+    for name in expand_braces(where):
+        path = Path(name).expanduser()
+        if path.exists():
+            files += files_in(path, endings) if path.is_dir() and endings else [path]
+        elif has_magic(name):
+            files += sorted(map(Path, glob(str(path), recursive=True)))
+        else:
+            missing.append(name)
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise VitreousError(f"There is no file {missing[0]!r}{more}.")
+    if not files:
+        raise VitreousError(
+            f"No file matches {where!r}; compare it with what is there, and put it in quotes."
+        )
+    return files
+
+
+def expand_braces(where: str) -> list[str]:
+    """The names that braces stand for: `a{00..02}` is a00, a01, a02; `{a,b}` is a, b.
+
+    Braces that hold neither a range nor a comma are part of a name.
+    """
+    if Path(where).expanduser().exists():
+        return [where]
+    pieces: list[list[str]] = []
+    end = 0
+    for braces in _BRACES.finditer(where):
+        pieces += [[where[end : braces.start()]], _choices(braces[1])]
+        end = braces.end()
+    pieces.append([where[end:]])
+    count = 1
+    for piece in pieces:
+        count *= len(piece)
+    if count > MOST:
+        raise VitreousError(f"{where!r} stands for {count:,} files, more than {MOST:,}.")
+    return ["".join(chosen) for chosen in product(*pieces)]
+
+
+def _choices(inside: str) -> list[str]:
+    """What the text between two braces stands for."""
+    numbers = _RANGE.fullmatch(inside)
+    if numbers is None:
+        return inside.split(",") if "," in inside else [f"{{{inside}}}"]
+    first, last = int(numbers[1]), int(numbers[2])
+    if abs(last - first) >= MOST:
+        raise VitreousError(f"{{{inside}}} stands for more than {MOST:,} files.")
+    step = 1 if first <= last else -1
+    width = len(numbers[1]) if numbers[1].startswith("0") else 0
+    return [f"{number:0{width}}" for number in range(first, last + step, step)]
