@@ -9,9 +9,12 @@ from scipy.stats import spearmanr
 from vitreous.claims.quantity import (
     NORMAL_95,
     REPLICATES,
+    FewUnits,
     Quantity,
     correlation,
     geometric_mean,
+    largest_difference,
+    least_of,
     replicates_from_interval,
     side_by_side,
     spearman,
@@ -147,7 +150,7 @@ def test_a_share_has_the_sampling_variance_of_few_units_and_bounds() -> None:
     """Twelve of twelve, with one of each added: 13 of 14."""
     units = Quantity.exactly(np.arange(12.0))
     share = (units >= 0).mean()
-    assert (share.values.tolist(), share.bounds) == ([1.0], (0.0, 1.0))
+    assert (share.values.tolist(), share.few) == ([1.0], FewUnits("share", 12))
     assert share.sampling[0] == pytest.approx(13 / 14 * 1 / 14 / 12)
     assert estimate_effect(share).high == 1.0
     assert estimate_effect(share).low < 0.95
@@ -167,8 +170,26 @@ def test_sampling_variance_follows_the_arithmetic() -> None:
 
 def test_a_rank_correlation_has_the_sampling_variance_of_few_settings() -> None:
     found = spearman(range(5), Quantity.exactly(np.arange(5.0)))
-    assert (found.values.tolist(), found.bounds) == ([pytest.approx(1.0)], (-1.0, 1.0))
-    assert found.sampling[0] == pytest.approx((1 - 0.8**2) ** 2 / 4)
+    assert (found.values.tolist(), found.few) == ([pytest.approx(1.0)], FewUnits("correlation", 5))
+    assert found.sampling[0] == pytest.approx((1 - 0.98**2) ** 2 / 4)
+
+
+def test_the_variance_of_a_rank_correlation_is_that_of_shuffled_ranks() -> None:
+    """1 / (n - 1) where there is no order; nearly (1 - ρ²)² / (n - 1) where there is some."""
+    rng = np.random.default_rng(0)
+    for noise, off in ((1e9, 0.03), (3.0, 0.1), (1.5, 0.1)):
+        drawn = np.arange(8) + noise * rng.standard_normal((8000, 8))
+        found = spearman(range(8), Quantity(dict(enumerate(drawn[:, None])))).values
+        assert found.var() == pytest.approx(FewUnits("correlation", 8).variance(found.mean()), off)
+
+
+def test_the_least_and_the_largest_are_chosen_by_the_mean_over_trainings() -> None:
+    one, other = seeds(1.0, 5.0), seeds(2.0, 3.0)
+    assert least_of([one, other]) is other
+    row = side_by_side([one, other, seeds(0.0, 9.0)])
+    assert largest_difference(row).values.tolist() == [-2.0, 6.0]
+    assert not least_of([one, Quantity({})]).known
+    assert not largest_difference(Quantity({})).known
 
 
 def test_a_rank_correlation_of_rows_without_a_seed_in_common() -> None:

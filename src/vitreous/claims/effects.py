@@ -131,7 +131,19 @@ class Effect:
 
     @property
     def p_value(self) -> float:
-        return self.measured.p_value(self.null)
+        """Two-sided, against the value of no effect; for "within", against the nearer bound.
+
+        It is below 5 % just where the effect is certain, one way or the other.
+        """
+        return self.measured.p_value(self.nearest_null)
+
+    @property
+    def nearest_null(self) -> float:
+        """The value that has to be excluded before anything is certain."""
+        if self.direction != "within" or self.bound is None:
+            return self.null
+        above = self.measured.value > self.null
+        return self.null + self.bound if above else self.null - self.bound
 
     @property
     def outcome(self) -> Outcome | None:
@@ -158,17 +170,12 @@ class Effect:
         return "undecided"
 
     def _equivalence(self) -> Outcome:
-        """Two one-sided tests at 5 %: the 90 % interval lies within the bound."""
+        """Two one-sided tests of 2.5 % each: the whole interval lies within the bound."""
         assert self.bound is not None
-        low, high = self.measured.at_level(0.1)
-        if self.null - self.bound <= low and high <= self.null + self.bound:
+        low, high = self.measured.low - self.null, self.measured.high - self.null
+        if -self.bound <= low and high <= self.bound:
             return "reproduced"
-        if (
-            self.measured.low > self.null + self.bound
-            or self.measured.high < self.null - self.bound
-        ):
-            return "opposite"
-        return "undecided"
+        return "opposite" if low > self.bound or high < -self.bound else "undecided"
 
     def _bounded(self) -> Outcome:
         assert self.bound is not None

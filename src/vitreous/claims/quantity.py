@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import add, ge, gt, le, lt, mul, sub, truediv
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
@@ -29,6 +29,54 @@ SATURATED = 99.0
 Array = NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class FewUnits:
+    """How few things a share or a correlation is made of, and how much it varies because of that.
+
+    The variance is a known function of the true value. `statistics` therefore tests a value with
+    the variance that would hold if it were true, as Wilson's interval does: that is right at 0 and
+    1, too, where the variance estimated from twelve units of twelve would be zero.
+
+    Parameters
+    ----------
+    kind
+        A "share" of units, or a "correlation" over settings (of values or of ranks).
+    count
+        Number of units or settings in each training.
+
+    Examples
+    --------
+    >>> FewUnits("share", 12).variance(0.5)
+    0.0208...
+    """
+
+    kind: Literal["share", "correlation"]
+    count: int
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Values that it cannot lie beyond."""
+        return (0.0, 1.0) if self.kind == "share" else (-1.0, 1.0)
+
+    def variance(self, value: Any) -> Any:
+        """Of one training, if this were the true value.
+
+        p (1 - p) / n of a share, and (1 - ρ²)² / (n - 1) of a correlation. The latter is exact at
+        ρ = 0 for ranks in any order; near one it falls too fast for few settings, so ρ is moved
+        towards zero by a little.
+        """
+        if self.kind == "share":
+            return value * (1 - value) / self.count
+        moved = value * (1 - 0.5 / self.count**2)
+        return np.square(1 - np.square(moved)) / max(self.count - 1, 1)
+
+    def shrink(self, mean: Any, seeds: int) -> Any:
+        """A mean over trainings, moved from the bounds, where the variance would be zero."""
+        if self.kind == "share":  # with one of each added
+            return (mean * seeds * self.count + 1) / (seeds * self.count + 2)
+        return mean
+
+
 @dataclass(frozen=True, eq=False)
 class Quantity:
     """One number, or a row of k numbers, for every training.
@@ -40,16 +88,14 @@ class Quantity:
         the value as measured first, then its replicates. Empty where nothing was measured.
     saturated
         Whether all accuracies that it is made of are at least `SATURATED` percent.
+    few
+        Of a share of units and of a correlation over settings: how many there are. Twelve units of
+        twelve have no spread over images or trainings, and still are only twelve.
     sampling
-        Of a share of units and of a rank correlation over settings, for every seed: the variance
-        that comes from there being so few of them. Twelve units of twelve have no spread over
-        images or trainings, and still are only twelve.
+        The variance that comes from this, for every seed; also of what is computed from shares and
+        correlations, such as their difference.
     indicator
         Whether its entries are 0 or 1, so that its mean is a share.
-    bounds
-        Values that it cannot lie beyond: (0, 1) of a share, (-1, 1) of a correlation.
-    settings
-        Number of settings that a rank correlation is over; 0 of anything else.
 
     Examples
     --------
@@ -62,8 +108,7 @@ class Quantity:
     saturated: bool = False
     sampling: Mapping[int, float] = field(default_factory=dict)
     indicator: bool = False
-    bounds: tuple[float, float] | None = None
-    settings: int = 0
+    few: FewUnits | None = None
 
     @classmethod
     def exactly(cls, value: ArrayLike, seed: int = 0) -> Quantity:
@@ -98,9 +143,10 @@ class Quantity:
         mean = self._reduce(np.mean)
         if not self.indicator:
             return mean
-        variance = _share_variance(self.values)
-        sampling = dict.fromkeys(self.seeds, variance)
-        return Quantity(mean.seeds, self.saturated, sampling, bounds=(0.0, 1.0))
+        values = self.values
+        few = FewUnits("share", values.shape[-1]) if values.size else None
+        sampling = dict.fromkeys(self.seeds, _share_variance(values))
+        return Quantity(mean.seeds, self.saturated, sampling, few=few)
 
     def minimum(self) -> Quantity:
         return self._reduce(np.min)
@@ -210,6 +256,29 @@ def side_by_side(quantities: Sequence[Quantity]) -> Quantity:
     return Quantity(rows, saturated)
 
 
+def least_of(quantities: Sequence[Quantity]) -> Quantity:
+    """The one with the smallest mean over trainings, where a sentence holds of all of them.
+
+    It decides for all: if it is more than zero for certain, so are the others. The smallest number
+    of every single training would be too small by chance alone.
+    """
+    if not quantities or not all(each.known for each in quantities):
+        return Quantity({})
+    return min(quantities, key=lambda each: float(each.values.mean()))
+
+
+def largest_difference(row: Quantity) -> Quantity:
+    """Difference of those two numbers of a row whose means over trainings are farthest apart.
+
+    Which two that is, all trainings decide together. The range of each single training would be
+    too large by chance alone.
+    """
+    if not row.known:
+        return row
+    means = row.values.mean(0)
+    return row[int(means.argmax())] - row[int(means.argmin())]
+
+
 def geometric_mean(row: Quantity) -> Quantity:
     """Geometric mean over a row of ratios."""
 
@@ -230,21 +299,7 @@ def spearman(one: Quantity | Sequence[float], other: Quantity) -> Quantity:
     if not isinstance(one, Quantity):
         settings = np.asarray([list(one)], dtype=np.float64)
         one = Quantity(dict.fromkeys(other.seeds, settings), other.saturated)
-    found = correlation(one._apply(rank), other._apply(rank))
-    variances = {
-        seed: _rank_variance(found.seeds[seed][0], one.seeds[seed]) for seed in found.seeds
-    }
-    count = next(iter(other.seeds.values())).shape[-1] if other.known else 0
-    return Quantity(found.seeds, found.saturated, variances, bounds=(-1.0, 1.0), settings=count)
-
-
-def _rank_variance(value: float, settings: Array) -> float:
-    """Sampling variance of a rank correlation over n settings, which is not zero at 1 either."""
-    count = settings.shape[-1]
-    if count < 2 or not np.isfinite(value):
-        return 0.0
-    shrunk = value * (count - 1) / count
-    return float((1 - shrunk**2) ** 2 / (count - 1))
+    return correlation(one._apply(rank), other._apply(rank))
 
 
 def correlation(one: Quantity, other: Quantity) -> Quantity:
@@ -256,7 +311,14 @@ def correlation(one: Quantity, other: Quantity) -> Quantity:
             return np.asarray(centred / np.sqrt(np.square(centred).sum(-1, keepdims=True)))
 
     product = one._apply(standardise) * other._apply(standardise)
-    return replace(product._apply(lambda rows: rows.sum(-1)), bounds=(-1.0, 1.0))
+    found = product._apply(lambda rows: np.clip(rows.sum(-1), -1, 1))
+    if not found.known:
+        return found
+    few = FewUnits("correlation", next(iter(product.seeds.values())).shape[-1])
+    sampling = {
+        seed: float(np.nan_to_num(few.variance(rows[0]))) for seed, rows in found.seeds.items()
+    }
+    return replace(found, sampling=sampling, few=few)
 
 
 def replicates_from_interval(name: str, value: ArrayLike, low: ArrayLike, high: ArrayLike) -> Array:

@@ -240,8 +240,8 @@ def _correct(verdicts: list[Verdict]) -> list[Verdict]:
         and isfinite(verdict.main.p_value)
     ]
     p_values = [main.p_value for n in tested if (main := verdicts[n].main) is not None]
-    for number, survives in zip(tested, holm(p_values), strict=True):
-        if verdicts[number].main.measured.p_value(verdicts[number].main.null) < LEVEL:  # type: ignore[union-attr]
+    for number, p_value, survives in zip(tested, p_values, holm(p_values), strict=True):
+        if p_value < LEVEL:
             verdicts[number] = replace(verdicts[number], survives=survives)
     return verdicts
 

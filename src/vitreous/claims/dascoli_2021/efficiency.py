@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from vitreous.claims.dascoli_2021.book import check
 from vitreous.claims.dascoli_2021.readings import rise_of_test_loss, throughput
 from vitreous.claims.effects import Effect, at_least, less, more, noted
 from vitreous.claims.evidence import Query
-from vitreous.claims.quantity import Quantity, side_by_side, spearman
+from vitreous.claims.quantity import Quantity, largest_difference, side_by_side, spearman
 from vitreous.claims.readings import accuracy
-from vitreous.claims.statistics import beyond_chance
 
 FRACTIONS = (0.05, 0.1, 0.3, 1.0)
 
@@ -102,11 +99,11 @@ def overfits_small_data(models: Query) -> Iterator[Effect]:
 
 @check("CVT-33")
 def less_sensitive_to_the_rate(models: Query) -> Iterator[Effect]:
-    """Ranges beyond what noise makes of them."""
+    """Between the best and the worst rate of the mean over trainings."""
 
     def spread(model: str) -> Quantity:
         rates = side_by_side([accuracy(models(model, rate=rate)) for rate in (0.5, None, 2.0)])
-        return beyond_chance(rates, np.ptp)
+        return largest_difference(rates)
 
     convit, deit = spread("convit"), spread("deit")
     yield more(

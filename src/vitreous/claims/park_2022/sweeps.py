@@ -9,7 +9,7 @@ from vitreous.claims.effects import Effect, less, more, noted, within
 from vitreous.claims.evidence import Query, Trainings
 from vitreous.claims.park_2022.book import check
 from vitreous.claims.park_2022.curvature import FAR, rise
-from vitreous.claims.quantity import Quantity, side_by_side, spearman
+from vitreous.claims.quantity import Quantity, least_of, side_by_side, spearman
 from vitreous.claims.readings import accuracy, ape, error, nep, robustness, train_nll
 
 GLOBAL = 8
@@ -82,9 +82,9 @@ def near_attention_learns_better(models: Query) -> Iterator[Effect]:
 
 @check("HDV-16")
 def middle_reach_is_most_convex(models: Query) -> Iterator[Effect]:
-    """Against the better of the two others, which makes it harder, not easier, to come out."""
+    """Against the better of the two others: 5 × 5 has to have fewer than both."""
     near, middle, far = (models("vit", kernel=kernel, moment="warmup") for kernel in (3, 5, GLOBAL))
-    fewer = side_by_side([nep(near), nep(far)]).minimum() - nep(middle)
+    fewer = least_of([nep(near) - nep(middle), nep(far) - nep(middle)])
     yield more(
         "share of negative eigenvalues, the smaller of 3 × 3 and all minus 5 × 5",
         fewer,
