@@ -22,6 +22,7 @@ from vitreous.results import Result
 
 if TYPE_CHECKING:
     import pandas as pd
+    from numpy.typing import NDArray
 
 Scale = Literal["sanity", "ten", "hundred"]
 """The embedded world; real images of few classes, as CIFAR-10; real images of many, as
@@ -128,36 +129,50 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one result that are about one model."""
+    """Rows of one result that are about one model.
+
+    A study has hundreds of results, and a reading often looks at one row of each: which rows are
+    chosen is kept as a mask, and the table of the chosen rows is made only if it is asked for.
+    """
 
     item: EvidenceItem
     result: Result
-    table: pd.DataFrame
+    source: pd.DataFrame
+    chosen: NDArray[np.bool_] | None = None
+    """Which rows of `source`; None for all."""
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """The chosen rows."""
+        return self.source if self.chosen is None else self.source[self.chosen]
+
+    def __len__(self) -> int:
+        return len(self.source) if self.chosen is None else int(self.chosen.sum())
 
     def where(self, **wanted: Any) -> Rows:
         """The rows with these entries; a tuple stands for any of its entries."""
-        chosen = np.ones(len(self.table), bool)
+        chosen = np.ones(len(self.source), bool) if self.chosen is None else self.chosen.copy()
         for column, value in wanted.items():
-            entries = self.table[column]
+            entries = self.source[column]
             if isinstance(value, (tuple, list)):
                 chosen &= entries.isin(value).to_numpy(dtype=bool)
             else:
                 chosen &= entries.to_numpy() == value  # three times as fast as pandas' comparison
-        return Rows(self.item, self.result, self.table[chosen])
+        return Rows(self.item, self.result, self.source, chosen)
 
     def replicates(self, column: str = "value") -> Array | None:
         """(1 + replicates, rows) of a column: the values, then one row per resample; None if not
         kept."""
         if column not in self.result.replicates:
             return None
-        places = self.result.table.index.get_indexer(self.table.index)
-        drawn = self.result.draws(column)[:, places]
+        index = self.source.index if self.chosen is None else self.source.index[self.chosen]
+        drawn = self.result.draws(column, self.result.table.index.get_indexer(index))
         return drawn if np.isfinite(drawn[1:]).any() else None
 
     def draws(self, column: str = "value") -> Array:
         """(1 + replicates, rows) of a column, made up from its interval where no replicates are
         kept."""
-        if self.table.empty:
+        if not len(self):
             facts = describe_facts(self.item.facts)
             raise Unreadable(f"{self.result.name} of {facts} has no such rows")
         kept = self.replicates(column)
@@ -182,10 +197,10 @@ class Rows:
 
     def one(self, column: str = "value") -> Array:
         """(1 + replicates,) of the only row."""
-        if len(self.table) != 1:
+        if len(self) != 1:
             facts = describe_facts(self.item.facts)
             raise Unreadable(
-                f"{self.result.name} of {facts} has {len(self.table)} rows where one is read"
+                f"{self.result.name} of {facts} has {len(self)} rows where one is read"
             )
         return self.draws(column)[:, 0]
 

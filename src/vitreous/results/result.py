@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import ArrayLike
 
 # Imports within methods keep pandas and the drawing libraries out of start-up.
 
@@ -225,8 +226,15 @@ class Result:
         replicates = {name: each.take(mask) for name, each in self.replicates.items()}
         return replace(self, table=self.table[mask], views=(), replicates=replicates)
 
-    def draws(self, column: str = "value") -> np.ndarray:
+    def draws(self, column: str = "value", rows: ArrayLike | None = None) -> np.ndarray:
         """Return a column as measured and on each bootstrap resample of the images.
+
+        Parameters
+        ----------
+        column
+            A column with replicates.
+        rows
+            Positions of the rows to return; all by default.
 
         Returns
         -------
@@ -248,7 +256,10 @@ class Result:
                 "of Vitreous 0.1 have none, measure them again."
             )
         values = self.table[column].to_numpy(dtype=np.float64)
-        return np.concatenate([values[None], self.replicates[column].around(values).T])
+        replicates = self.replicates[column]
+        if rows is not None:
+            values, replicates = values[np.asarray(rows)], replicates.take(rows)
+        return np.concatenate([values[None], replicates.around(values).T])
 
     def save(self, path: str | Path) -> Path:
         """Save to a folder, as `NAME.json` and the files it names, or to the `.json` given.
