@@ -94,7 +94,20 @@ def test_verdicts_are_grouped_and_say_what_is_missing() -> None:
 
 
 def test_no_torch_is_needed() -> None:
+    """Neither is scipy for the list; power needs its special functions, which load fast."""
     code = "import sys; from vitreous.commands.claim_tables import *; print_claims(); "
-    code += "print_claim('VIT-16')"
-    code += "; assert not {'torch', 'scipy'} & set(sys.modules)"
+    code += "assert not {'torch', 'scipy'} & set(sys.modules); print_claim('VIT-16'); "
+    code += "assert not {'torch', 'scipy.stats', 'scipy.optimize'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_the_power_of_three_trainings_is_shown() -> None:
+    for id, sentence in (
+        ("HDV-01", "if 2 is true, 3 trainings have 80 % while their standard deviation is at most"),
+        ("SLC-09", "if 1.5 is true, 3 trainings"),
+        ("HDV-19", "80 % to be certain of an effect 3.3 times as large as the standard deviation"),
+    ):
+        print_claim(id, wide := console(400))
+        assert sentence in printed(wide)
+    print_claim("VIT-05", wide := console(400))  # exact
+    assert "trainings" not in printed(wide)

@@ -286,3 +286,10 @@ def test_p_values_are_those_of_the_interval() -> None:
     assert effect.p_value == pytest.approx(0.05, abs=0.005)
     assert more("", ratio(exp(1.0), exp(1.0)), 1.0).p_value == pytest.approx(0.05, abs=0.005)
     assert np.isnan(more("", known(nan)).p_value)
+
+
+def test_a_ratio_is_known_as_one_before_it_is_measured() -> None:
+    """Half as much again is 1.5, not 1 + log 1.5."""
+    effect = more("", Quantity({}), 1.0, matters=log(1.5))
+    assert effect.threshold == pytest.approx(1.5)
+    assert effect.criterion == "more than 1 for certain, at least 1.5"

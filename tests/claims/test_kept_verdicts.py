@@ -63,3 +63,13 @@ def test_the_manual_mentions_what_is_opposite_or_not_there(path: Path) -> None:
     for verdict in verdicts(path):
         if verdict.outcome in ("opposite", "no effect"):
             assert verdict.claim.id in section, verdict.outcome
+
+
+def test_the_page_on_power_is_what_the_evidence_gives() -> None:
+    """Every claim has its row; the numbers are those of today."""
+    every = [verdict for path in KEPT for verdict in verdicts(path)]
+    page = generator("power").page(every)
+    kept = (ROOT / "docs" / "power.md").read_text(encoding="utf-8")
+    assert kept == page, "run docs/generate_power.py"
+    for verdict in verdicts(KEPT[0]):
+        assert f"| {verdict.claim.id} | " in kept

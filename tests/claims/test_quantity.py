@@ -177,8 +177,8 @@ def test_a_rank_correlation_has_the_sampling_variance_of_few_settings() -> None:
 def test_the_variance_of_a_rank_correlation_is_that_of_shuffled_ranks() -> None:
     """1 / (n - 1) where there is no order; nearly (1 - ρ²)² / (n - 1) where there is some."""
     rng = np.random.default_rng(0)
-    for noise, off in ((1e9, 0.03), (3.0, 0.1), (1.5, 0.1)):
-        drawn = np.arange(8) + noise * rng.standard_normal((8000, 8))
+    for noise, off in ((1e9, 0.05), (3.0, 0.1), (1.5, 0.1)):
+        drawn = np.arange(8) + noise * rng.standard_normal((4000, 8))
         found = spearman(range(8), Quantity(dict(enumerate(drawn[:, None])))).values
         assert found.var() == pytest.approx(FewUnits("correlation", 8).variance(found.mean()), off)
 

@@ -235,7 +235,8 @@ def _effect(
     bound: float | None = None,
 ) -> Effect:
     ratio = null == 1.0 and bound is None and bool((quantity.values > 0).all())
-    measured = estimate_effect(quantity, ratio=ratio) if quantity.known else UNKNOWN
+    unknown = replace(UNKNOWN, ratio=ratio)
+    measured = estimate_effect(quantity, ratio=ratio) if quantity.known else unknown
     return Effect(
         label,
         measured,

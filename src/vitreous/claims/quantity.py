@@ -144,7 +144,7 @@ class Quantity:
         if not self.indicator:
             return mean
         values = self.values
-        few = FewUnits("share", values.shape[-1]) if values.size else None
+        few = FewUnits("share", values.shape[-1])  # of none, where nothing was measured
         sampling = dict.fromkeys(self.seeds, _share_variance(values))
         return Quantity(mean.seeds, self.saturated, sampling, few=few)
 
@@ -297,6 +297,8 @@ def spearman(one: Quantity | Sequence[float], other: Quantity) -> Quantity:
         return pd.DataFrame(rows).rank(axis=1).to_numpy(dtype=np.float64)
 
     if not isinstance(one, Quantity):
+        if not other.known:
+            return Quantity({}, few=FewUnits("correlation", len(one)))
         settings = np.asarray([list(one)], dtype=np.float64)
         one = Quantity(dict.fromkeys(other.seeds, settings), other.saturated)
     return correlation(one._apply(rank), other._apply(rank))
@@ -313,7 +315,7 @@ def correlation(one: Quantity, other: Quantity) -> Quantity:
     product = one._apply(standardise) * other._apply(standardise)
     found = product._apply(lambda rows: np.clip(rows.sum(-1), -1, 1))
     if not found.known:
-        return found
+        return Quantity({}, few=FewUnits("correlation", 0))
     few = FewUnits("correlation", next(iter(product.seeds.values())).shape[-1])
     sampling = {
         seed: float(np.nan_to_num(few.variance(rows[0]))) for seed, rows in found.seeds.items()

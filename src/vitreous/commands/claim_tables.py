@@ -16,6 +16,8 @@ from vitreous.claims.book import Claim, Paper, find_claim
 from vitreous.claims.conflicts import concerning
 from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import Need, Query, Scale
+from vitreous.claims.power import assumed_truth, detectable_effect, largest_spread, power
+from vitreous.claims.verdicts import ENOUGH_SEEDS
 from vitreous.errors import UnknownName
 
 SCALES: dict[Scale, str] = {
@@ -90,6 +92,8 @@ def print_claim(id: str, console: Console | None = None) -> None:
     table.add_row("reported", Text(claim.reported))
     for criterion in _criteria(claim):
         table.add_row("reproduced if", Text(criterion))
+    if power := _power(claim):
+        table.add_row("power", Text(power))
     table.add_row("needs", Text("\n".join(map(need_text, claim.needs()))))
     table.add_row("study", Text(f"vitreous study {claim.study}"))
     for name, text in _remarks(claim).items():
@@ -127,6 +131,32 @@ def criterion_text(effect: Effect) -> str:
     16.2)`."""
     paper = f" (paper: {short_number(effect.paper)})" if effect.paper is not None else ""
     return f"{effect.label}: {effect.criterion}{paper}"
+
+
+def _power(claim: Claim) -> str:
+    """Return how far trainings may differ before three of them are too few; "" if that is known
+    from the number of units, or if the claim is exact."""
+    effect = next(e for e in claim.check(Query(scale="ten")) if e.direction is not None)
+    few = effect.quantity is not None and effect.quantity.few is not None
+    if few or all(need.result == "identities" for need in claim.needs()):
+        return ""
+    truth = assumed_truth(effect)
+    if truth is None:
+        least = detectable_effect(ENOUGH_SEEDS, 1.0)
+        return (
+            f"with {ENOUGH_SEEDS} trainings 80 % to be certain of an effect {least:.2g} times as "
+            "large as the standard deviation between trainings"
+        )
+
+    def certain(spread: float) -> float:
+        return power(effect, truth, ENOUGH_SEEDS, spread, certain=True)
+
+    size = effect.bound if effect.direction == "within" else abs(effect.distance(truth))
+    return (
+        f"if {short_number(truth) or '0'} is true, {ENOUGH_SEEDS} trainings have 80 % while their "
+        f"standard deviation is at most {short_number(largest_spread(certain, size or 1.0))}"
+        f"{' (of the logarithm)' if effect.ratio else ''}"
+    )
 
 
 def _remarks(claim: Claim) -> dict[str, str]:

@@ -1,0 +1,155 @@
+"""How likely a claim is reproduced, if it is true: the power of a study of so many trainings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import isfinite, sqrt
+
+import numpy as np
+
+from vitreous.claims.effects import Effect
+from vitreous.claims.quantity import FewUnits
+from vitreous.claims.statistics import LEVEL, Interval95, ScoreTest, critical_value, part_between
+
+ENOUGH = 0.8
+"""The power that a study should have."""
+POINTS = 200
+"""At which the distribution of the variance between trainings is taken."""
+STEPS = 30
+"""Of bisection: nine digits."""
+
+
+def assumed_truth(effect: Effect) -> float | None:
+    """What is assumed to be true: the paper's value, or the smallest effect that matters.
+
+    Of an equivalence it is that there is no difference. None if the effect has a direction only.
+    """
+    if effect.direction == "within":
+        return effect.null
+    if effect.paper is not None and effect.distance(effect.paper) > 0:
+        return effect.paper
+    if effect.matters:
+        return effect.threshold
+    return None
+
+
+def power(
+    effect: Effect,
+    truth: float,
+    seeds: int,
+    between: float,
+    images: float = 0.0,
+    *,
+    certain: bool = False,
+) -> float:
+    """Probability that an effect is reproduced, if `truth` is its true value.
+
+    The mean over trainings is normal around the truth. The variance between trainings is estimated
+    from them, and has a χ² distribution, over which the probability is averaged.
+
+    Parameters
+    ----------
+    effect
+        The rule: null, direction, and the size that counts.
+    truth
+        The true value.
+    seeds
+        Number of trainings.
+    between
+        Standard deviation between trainings; of a ratio, that of its logarithm.
+    images
+        Standard error over images, which all trainings have in common; of a ratio, likewise.
+    certain
+        Ask for the direction only: reproduced or weaker.
+
+    Examples
+    --------
+    >>> from vitreous.claims.effects import more
+    >>> from vitreous.claims.quantity import Quantity
+    >>> effect = more("gap in points", Quantity({}), paper=16.2)
+    >>> round(power(effect, truth=16.2, seeds=3, between=2.0), 2)
+    1.0
+    """
+    from scipy.special import gammaincinv, ndtr
+
+    freedom = seeds - 1
+    quantiles = (np.arange(POINTS) + 0.5) / POINTS
+    variance = between**2 * gammaincinv(freedom / 2, quantiles) * 2 / freedom
+    over_images = np.full(POINTS, images**2)
+    total = np.sqrt(variance / seeds + over_images)
+    reach = total * critical_value(freedom, part_between(variance / seeds, over_images))
+    error = sqrt(between**2 / seeds + images**2) or np.finfo(float).tiny
+    away = effect.distance(truth)
+    if effect.direction == "within":
+        assert effect.bound is not None
+        room = effect.bound - reach
+        held = ndtr((room - away) / error) - ndtr((-room - away) / error)
+        return float(np.where(room > 0, held, 0.0).mean())
+    least = 0.0 if certain or effect.bound is not None else effect.wanted
+    return float(ndtr((away - np.maximum(reach, least)) / error).mean())
+
+
+def power_of_few(
+    effect: Effect, truth: float, seeds: int, few: FewUnits, *, certain: bool = False
+) -> float:
+    """The same of a share of units or a correlation over settings, whose variance is known.
+
+    Trainings are assumed to differ as much as so few units make them differ.
+    """
+    from scipy.special import ndtr
+    from scipy.stats import binom
+
+    units = few.count * seeds
+    low, high = few.bounds
+    values = np.linspace(low, high, units + 1 if few.kind == "share" else 2001)
+    known = np.full(len(values), 1 / seeds)
+    freedom = ScoreTest.of(np.zeros((1, seeds)), few).freedom
+    test = ScoreTest(few, seeds, values, known, 0.0, freedom)
+    distances = effect.sign * (values - effect.null)
+    enough = distances > 0 if certain else distances >= effect.wanted - 1e-9
+    counted = enough & (distances > 0) & (test.p_value(effect.null) < LEVEL)
+    if few.kind == "share":
+        return float(binom.pmf(np.arange(units + 1), units, truth)[counted].sum())
+    if not counted.any():
+        return 0.0
+    first = np.min(distances[counted])
+    error = sqrt(few.variance(truth) / seeds)
+    return float(ndtr((effect.sign * (truth - effect.null) - first) / error))
+
+
+def largest_spread(power_at: Callable[[float], float], start: float = 1.0) -> float:
+    """The largest standard deviation between trainings at which the power is still 80 %.
+
+    NaN if it is less than that even for trainings that are all alike.
+    """
+    if power_at(start * 1e-9) < ENOUGH:
+        return float("nan")
+    low, high = 0.0, start
+    while power_at(high) >= ENOUGH:
+        low, high = high, 2 * high
+        if not isfinite(high):
+            return high
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if power_at(middle) >= ENOUGH else (low, middle)
+    return low
+
+
+@cache
+def detectable_effect(seeds: int, between: float, images: float = 0.0) -> float:
+    """The smallest distance from the null whose direction is certain in 80 % of the studies.
+
+    Examples
+    --------
+    >>> round(detectable_effect(seeds=3, between=1.0), 2)
+    3.26
+    """
+    rule = Effect("", Interval95(0.0, 0.0, 0.0), "more")
+    error = sqrt(between**2 / seeds + images**2)
+    low, high = 0.0, 100 * error
+    for _ in range(STEPS):
+        middle = (low + high) / 2
+        enough = power(rule, middle, seeds, between, images) >= ENOUGH
+        low, high = (low, middle) if enough else (middle, high)
+    return high
