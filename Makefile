@@ -17,13 +17,14 @@ help:
 	@echo "make clean        remove everything the above have made"
 
 # uv first because it is three times as quick; pip, which reads the settings of the machine, where uv cannot.
+# uv leaves compiling to the first start of every program unless told otherwise; pip compiles anyway.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Vitreous needs Python 3.11 or newer, and $(PYTHON) is older: make PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Setting up $(VENV): torch and all the rest, some minutes the first time ..."
 	@$(PYTHON) -m venv $(VENV)
 	@{ $(BIN)/python -m pip install -q --disable-pip-version-check uv && \
-	   $(BIN)/uv pip install -q --python $(BIN)/python $(WHAT); } || \
+	   $(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python $(WHAT); } || \
 	 { echo "uv could not do it; trying pip, which is slower ..." && \
 	   $(BIN)/python -m pip install -q --disable-pip-version-check $(WHAT); }
 	@touch $@

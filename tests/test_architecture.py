@@ -28,7 +28,7 @@ SCRIPTS = [
 TIERS = (
     ("errors", "hub", "interrupts", "progress", "random_numbers", "unit_kinds"),
     ("image_size", "model_names", "palette", "storage", "validation"),
-    ("results", "config", "devices", "distributed"),
+    ("results", "config", "devices", "distributed", "model_listing"),
     ("models", "data", "specimen"),
     ("training",),
     ("measure", "claims"),

@@ -273,7 +273,7 @@ def interrupt(*_: object, **__: object) -> None:
 def test_interrupt_is_one_line_and_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("vitreous.models.loading.list_models", interrupt)
+    monkeypatch.setattr("vitreous.model_listing.list_names", interrupt)
     assert run("list models", capsys) == (130, "", "Interrupted.\n")
 
 
@@ -320,7 +320,7 @@ def test_every_reader_may_have_seen_enough(line: str) -> None:
 def test_what_nobody_foresaw_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("vitreous.models.loading.list_models", lambda *_: 1 / 0)
+    monkeypatch.setattr("vitreous.model_listing.list_names", lambda *_: 1 / 0)
     code, out, err = run("list models", capsys)
     assert (code, out) == (70, "")
     assert err.startswith(
@@ -342,3 +342,33 @@ def test_help_says_that_a_model_may_be_yours(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "MODULE:FUNCTION" in run(f"{command} --help", capsys)[1]
+
+
+QUICK = (
+    "--help", "--version", "inspect --help", "lesion --help", "train --help", "list", "list probes",
+    "list analyses", "list recipes", "list models", "list models --filter *vit*", "doctor",
+    "claims", "claims list", "claims show HDV-26", "inspect nano:vti", "data world:shpaes",
+)  # fmt: skip
+
+
+def test_small_things_are_fast_and_need_no_torch() -> None:
+    """All in one new process: none imports torch, and each takes less than 1.5 s of processor
+    time, imports included."""
+    script = f"""
+import contextlib, io, sys, time
+begun = 0.0
+for line in {QUICK!r}:
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        from vitreous.cli import main
+        main(line.split())
+    now = time.process_time()
+    heavy = [name for name in ("torch", "timm", "torchvision", "pandas") if name in sys.modules]
+    print(f"{{now - begun:.3f}}", line, heavy, sep="|")
+    begun = now
+"""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    measured = [line.split("|") for line in done.stdout.splitlines()]
+    assert [line for _, line, _ in measured] == list(QUICK)
+    assert [line for _, line, heavy in measured if heavy != "[]"] == []
+    assert [line for seconds, line, _ in measured if float(seconds) >= 1.5] == []

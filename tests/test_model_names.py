@@ -13,7 +13,7 @@ import timm
 import torchvision
 
 import vitreous
-from vitreous import model_names
+from vitreous import model_listing, model_names
 from vitreous.data import dataset_names, world
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.models import loading, registry
@@ -26,6 +26,22 @@ def test_they_are_those_of_the_libraries_themselves() -> None:
     assert theirs == model_names.timm_names()
     classifiers = torchvision.models.list_models(module=torchvision.models)
     assert {f"tv:{name}" for name in classifiers} == model_names.torchvision_names()
+
+
+def test_the_list_without_torch_is_that_of_the_loader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VITREOUS_CACHE", str(tmp_path))
+    for pattern in ("*", "*vit*", "tv:*", "nano:*", "vit_ti*", "nothing"):
+        assert model_listing.list_names(pattern) == loading.list_models(pattern)
+    expected = loading.list_models(pretrained=True)
+    assert model_listing.list_names(pretrained=True) == expected
+    monkeypatch.setitem(sys.modules, "timm", None)  # the second time timm is not imported
+    assert model_listing.list_names(pretrained=True) == expected
+    [kept] = (tmp_path / "notes").iterdir()
+    kept.write_text("damaged")
+    with pytest.raises(ImportError):
+        model_listing.list_names(pretrained=True)
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,10 @@ def hint(name: str) -> str:
 
 
 @cache
-def families() -> dict[str, list[str]]:
-    """The sizes of every family that a file in `models/` registers: `@family("vit", SIZES, …)`."""
-    sizes_of = {}
+def _family_calls() -> dict[str, tuple[list[str], ast.Call]]:
+    """Sizes and decorator of every family that a file in `models/` registers:
+    `@family("vit", SIZES, …)`."""
+    found = {}
     for path in sorted(Path(__file__).with_name("models").glob("*.py")):
         text = path.read_text(encoding="utf-8")
         if "\n@family(" not in text:
@@ -84,15 +85,33 @@ def families() -> dict[str, list[str]]:
                 name, sizes = call.args[:2]
                 table = constants[ast.unparse(sizes)]
                 assert isinstance(table, ast.Dict), f"{path}: write the sizes as one dict"
-                sizes_of[ast.literal_eval(name)] = [
-                    ast.literal_eval(key) for key in table.keys if key
-                ]
-    return sizes_of
+                keys = [ast.literal_eval(key) for key in table.keys if key]
+                found[ast.literal_eval(name)] = keys, call
+    return found
+
+
+def families() -> dict[str, list[str]]:
+    """The sizes of every family."""
+    return {family: sizes for family, (sizes, _) in _family_calls().items()}
 
 
 def ours() -> list[str]:
     """Our models, as family and size; a patch size may follow."""
     return [f"{family}_{size}" for family, sizes in families().items() for size in sizes]
+
+
+def ours_with_patches() -> list[str]:
+    """Our models with every patch size that their family lists, unless the size fixes it."""
+    names = []
+    for family, (sizes, call) in _family_calls().items():
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        patches = ast.literal_eval(given["patches"]) if "patches" in given else ()
+        by_size = ast.literal_eval(given["by_size"]) if patches and "by_size" in given else {}
+        for size in sizes:
+            listed = patches and "patch" not in by_size.get(size, {})
+            endings = [f"/{patch}" for patch in patches] if listed else [""]
+            names += [f"{family}_{size}{ending}" for ending in endings]
+    return names
 
 
 def bundled() -> list[str]:

@@ -1,11 +1,22 @@
-"""`vitreous doctor`: check the installation: versions, torch and torchvision, device, disk."""
+"""`vitreous doctor`: check the installation: versions, torch and torchvision, device, disk.
+
+It answers within a second, because it reads what packages say about themselves instead of importing
+torch. `--full` imports it and runs compiled code of torchvision.
+"""
 
 from __future__ import annotations
 
+import os
 import platform
+import re
 import shutil
+import subprocess
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
+from pathlib import Path
+
+from packaging.requirements import Requirement
 
 from vitreous import __version__
 from vitreous.commands.terminal import complain, console
@@ -15,6 +26,8 @@ CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 ENOUGH_DISK = 2.0
 """GB below which a run or a download of weights is likely to fail."""
 REINSTALL = "reinstall both from the same index."
+PATIENCE = 5.0
+"""Seconds for NVIDIA's driver to answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +39,16 @@ class Check:
     problem: str = ""
 
 
-def examine() -> list[Check]:
-    """Run every check, in the order in which one would fix them."""
+def examine(full: bool = False) -> list[Check]:
+    """Run every check, in the order in which one would fix them; `full` imports torch."""
     return [
         Check("vitreous", __version__),
         Check("python", platform.python_version()),
         *map(_package, REQUIRED),
         _transformers(),
-        _builds(),
-        *_machine(),
+        _running_builds() if full else _declared_builds(),
+        *(_torch_devices() if full else [_device()]),
+        Check("cores", str(_cores())),
         _disk(),
         _chromium(),
     ]
@@ -58,8 +72,44 @@ def _transformers() -> Check:
     return Check("transformers", _version("transformers") or absent)
 
 
-def _builds() -> Check:
-    """Check that torch and torchvision fit: a pair that does not fails late and obscurely."""
+def _declared_builds() -> Check:
+    """Check that torch and torchvision fit by what they say: version, and built for what."""
+    name = "torch and torchvision"
+    torch, torchvision = _version("torch"), _version("torchvision")
+    if torch is None or torchvision is None:
+        return Check(name, "not both are there")  # which another check complains of
+    for text in requires("torchvision") or ():
+        needed = Requirement(text)
+        if needed.name == "torch" and not needed.specifier.contains(torch, prereleases=True):
+            problem = f"torchvision {torchvision} needs torch{needed.specifier}, and {torch} is"
+            return Check(name, "do not fit", f"{problem} installed; {REINSTALL}")
+    ours, theirs = _built_for("torch"), _built_for("torchvision")
+    if ours and theirs and ours != theirs:
+        problem = f"torch is built {ours} and torchvision {theirs}; {REINSTALL}"
+        return Check(name, "do not fit", problem)
+    return Check(name, f"fit{f', built {ours}' if ours else ''} (--full also runs them)")
+
+
+def _built_for(package: str) -> str:
+    """What the version file of torch or torchvision says that it was built for; "" if nothing."""
+    spec = find_spec(package)
+    if spec is None or not spec.origin:
+        return ""
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    cuda = re.search(r"^cuda\b.*= (?:'([\d.]+)'|None)$", text, re.MULTILINE)
+    label = re.search(r"^__version__ = '[^'+]*(?:\+(\w+))?", text, re.MULTILINE)
+    if cuda:
+        return "with CUDA" if cuda[1] else "for the CPU only"
+    if label and label[1]:
+        return "with CUDA" if label[1].startswith("cu") else "for the CPU only"
+    return ""
+
+
+def _running_builds() -> Check:
+    """Check that torch and torchvision run: a pair that does not fit fails late and obscurely."""
     name = "torch and torchvision"
     try:
         import torch
@@ -79,7 +129,33 @@ def _builds() -> Check:
     return Check(name, f"fit, built {'for the CPU' if ours is None else f'with CUDA {ours}'}")
 
 
-def _machine() -> list[Check]:
+def _device() -> Check:
+    """What the machine has, and whether torch can use it."""
+    if platform.system() == "Darwin" and platform.machine() == "arm64":
+        return Check("device", "mps")
+    names = _nvidia_gpus()
+    if not names:
+        return Check("device", "cpu")
+    gpus = ", ".join(names)
+    if _built_for("torch") == "for the CPU only":
+        return Check("device", f"cpu ({gpus} is there, but torch is built for the CPU only)")
+    return Check("device", gpus)
+
+
+def _nvidia_gpus() -> list[str]:
+    """Names of GPUs, from the tool that comes with NVIDIA's driver."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return []
+    command = [tool, "--query-gpu=name", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return done.stdout.split("\n")[:-1] if done.returncode == 0 else []
+
+
+def _torch_devices() -> list[Check]:
     try:
         import torch
     except Exception as error:
@@ -90,6 +166,12 @@ def _machine() -> list[Check]:
     else:
         device = "mps" if torch.backends.mps.is_available() else "cpu"
     return [Check("device", device), Check("threads", str(torch.get_num_threads()))]
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def _disk() -> Check:
@@ -108,14 +190,19 @@ def _brief(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line}".rstrip(".")
 
 
-def check_installation() -> int:
+def check_installation(*, full: bool = False) -> int:
     """Check the installation: versions, torch and torchvision, device, disk.
 
-    Example: vitreous doctor
+    Example: vitreous doctor --full
+
+    Parameters
+    ----------
+    full
+        Also import torch and torchvision and run them, which takes seconds.
     """
     from rich.table import Table
 
-    checks = examine()
+    checks = examine(full)
     table = Table(show_header=False, box=None)
     for check in checks:
         table.add_row("[red]✗[/]" if check.problem else "[green]✓[/]", check.name, check.found)

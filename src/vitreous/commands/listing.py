@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from vitreous import model_listing
 from vitreous.errors import VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.training import recipes
@@ -24,9 +25,7 @@ def print_models(*, filter: str = "*", pretrained: bool = False) -> None:
     pretrained
         Only those with published weights, each with its tag.
     """
-    from vitreous.models import loading  # torch comes with it
-
-    models = loading.list_models(filter, pretrained)
+    models = model_listing.list_names(filter, pretrained)
     if not models:
         raise VitreousError(
             f"No model name matches {filter!r}; use stars to match a part of it: '*vit*'."

@@ -1,0 +1,58 @@
+"""The list of all model names, for `vitreous list models`: within a second, without torch.
+
+Names are read from source files (`model_names`). Which of timm's models have published weights, and
+under which tags, only timm itself can say; that list is kept for each version of timm, so it takes
+seconds once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from importlib.metadata import version
+from pathlib import Path
+
+from vitreous import model_names
+from vitreous.errors import VitreousError
+from vitreous.storage.atomic_files import read_json, write_json
+
+
+def list_names(pattern: str = "*", pretrained: bool = False) -> list[str]:
+    """Names of models that match a pattern: ours, timm's and torchvision's, in this order.
+
+    With `pretrained`, only those with published weights, each with its tag.
+
+    >>> list_names("vit_nano*")
+    ['vit_nano']
+    """
+    ours = [f"nano:{name}" for name in model_names.bundled()]
+    if pretrained:
+        theirs = _timm_weights()
+    else:
+        ours += sorted(model_names.ours_with_patches())
+        theirs = sorted(model_names.timm_names(), key=_natural_order)
+    names = [*ours, *theirs, *sorted(model_names.torchvision_names())]
+    return [name for name in names if fnmatchcase(name, pattern)]
+
+
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """Sorts `vit_9` before `vit_10`, as timm does."""
+    parts = re.split(r"(\d+)", name.lower())
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+
+def _timm_weights() -> list[str]:
+    """timm's models with published weights, from the cache or from timm."""
+    home = Path(os.environ.get("VITREOUS_CACHE") or "~/.cache/vitreous").expanduser()
+    file = home / "notes" / f"timm-{version('timm')}-weights.json"
+    with suppress(VitreousError, KeyError):
+        return list(read_json(file, strict=True)["names"])
+    import timm  # and torch, which takes seconds
+
+    names = [name for name in timm.list_models(pretrained=True) if "vitreous" not in name]
+    with suppress(OSError, VitreousError):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, {"names": names})
+    return names
