@@ -82,7 +82,10 @@ TRAININGS = {
     "convit_nano": Recipe(epochs=2, batch=48, warmup=0.5, augment=Augment(padding=2)),
     "preresnet_nano": Recipe(epochs=1, batch=64, optimiser="sgd", lr=0.1, warmup=0.0, sam=0.05),
 }  # fmt: skip
-JUDGED = ["verdict", "effect", "low", "high", "threshold", "trainings", "so", "data", "scale"]
+JUDGED = [
+    *("verdict", "effect", "value", "low", "high", "null", "threshold"),
+    *("trainings", "outcome", "data", "scale"),
+]
 """Columns of the table of verdicts that hold no words, which may change."""
 
 
@@ -198,7 +201,7 @@ def verdicts() -> Prints:
                 "claims",
                 "judge",
                 folder,
-                "--csv",
+                "--out",
                 str(table),
             ]
             subprocess.run(command, check=True, capture_output=True, env=environment)

@@ -14,20 +14,24 @@ import torch
 from hypothesis import settings
 
 torch.set_num_threads(1)
-gc.set_threshold(
-    100_000, 20, 100
-)  # half a million objects of torch and pandas: walking them took a tenth of the time
+# half a million objects of torch and pandas: walking them took a tenth of the time
+gc.set_threshold(100_000, 20, 100)
 settings.register_profile("same everywhere", derandomize=True, database=None, deadline=None)
 settings.load_profile("same everywhere")
 
 
 SLOWEST = (
     "test_executors_ray",
-    "test_analyses",
     "test_documents",
     "test_probes",
-    "test_guard",
+    "test_analyses",
+    "test_damage",
     "test_families",
+    "test_guard",
+    "test_models",
+    "test_contributing",
+    "test_distributed",
+    "test_coverage",
 )
 """Files that begin first, so that no process is left with a long one at the end."""
 

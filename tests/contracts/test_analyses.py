@@ -29,6 +29,8 @@ from vitreous.results import Result
 
 ROOT = Path(__file__).absolute().parents[2]  # of a copy by links, the copy
 MODELS = ("nano:vit", "nano:resnet")
+OF_RUNS = {"trajectory"}
+"""What reads the checkpoints of a run, which an opened model does not have."""
 IMAGES = 16
 every = pytest.mark.parametrize("name", analyses.names())
 
@@ -58,7 +60,14 @@ def data() -> dict[str, vitreous.data.Dataset]:
     }
 
 
-def asked(name: str, models: Any = MODELS, **how: Any) -> Result:
+@cache
+def opened() -> dict[str, vitreous.Specimen]:
+    return {name: vitreous.open(name) for name in MODELS}
+
+
+def asked(name: str, models: Any = None, **how: Any) -> Result:
+    if models is None:
+        models = MODELS if name in OF_RUNS else opened()
     return vitreous.analyse(models, data(), {name: quick(name)}, **how)[name]
 
 

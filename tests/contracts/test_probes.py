@@ -51,6 +51,11 @@ def opened() -> tuple[Subject, ...]:
 
 
 @cache
+def alone() -> vitreous.Specimen:
+    return vitreous.open(MODELS[0])
+
+
+@cache
 def sums(name: str, shard: int, batch: int) -> tuple[Pass, list[Sums]]:
     """The sums of each shard."""
     passing = Pass((probes.named(name)(),), Setting(opened(), data()), shard, batch)
@@ -179,7 +184,7 @@ def test_a_probe_begins_afresh(name: str) -> None:
 def test_one_image(name: str) -> None:
     """What can be said of one image is said, without an interval; what cannot is refused or NaN,
     and nothing breaks."""
-    found = vitreous.inspect("nano:vit", data(1), [name], device="cpu")
+    found = vitreous.inspect(alone(), data(1), [name], device="cpu")
     assert set(found) | set(found.left_out) == {name}
 
 

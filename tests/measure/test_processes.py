@@ -1,38 +1,24 @@
 """Two processes see each image once between them and answer as one does, also when one of them has
-nothing to see."""
+nothing to see. That torchrun starts such processes is tested with a training."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
+import socket
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
+from studies.killing import started
 from vitreous.measure.partial import Interrupted
 from vitreous.measure.streaming import Fetch, Pass
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = """
-import sys
-from pathlib import Path
-import torch
-import torch.distributed as dist
-import vitreous
-from measure.looks import Roll, Spread, cnn, images, vit
-torch.set_num_threads(1)
-home = Path(sys.argv[1])
-for count in map(int, sys.argv[2:]):
-    found = vitreous.inspect([vit(), cnn()], images(count), [Roll(), Spread()], shard=20,
-                             device="cpu", keep=home / f"kept-{count}")
-    found.save(home / f"{count}-{dist.get_rank()}")
-"""
 COUNTS = (50, 70, 15)
 """Three shards for two processes, the last uneven; four; and one, which leaves a process without
 any."""
@@ -63,28 +49,27 @@ def begin(keep: Path, shards: int) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two processes save, which have been told of each other as torchrun tells them."""
     home = tmp_path_factory.mktemp("processes")
-    (home / "script.py").write_text(SCRIPT)
     begin(home / "kept-70", shards=1)
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-    ]
-    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")])
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [*command, str(home / "script.py"), str(home), *map(str, COUNTS)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    processes = []
+    for rank in ("0", "1"):
+        told = {**place, "RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2"}
+        processes.append(started(_inspect, home, told))
+    for process in processes:
+        process.join(240)
+    assert [process.exitcode for process in processes] == [0, 0]
     return home
+
+
+def _inspect(home: Path, told: dict[str, str]) -> None:
+    os.environ.update(told)
+    torch.set_num_threads(1)
+    for count in COUNTS:
+        look(count, home / f"kept-{count}").save(home / f"{count}-{told['RANK']}")
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from studies.killing import Files, alive, at_work, below, files, opened, ready, started, until
+from studies.killing import alive, at_work, below, files, opened, ready, started, until
 from studies.tiny import cells, equal, tiny
 from vitreous.errors import VitreousError
 from vitreous.studies import cell_records, executors, running
@@ -30,14 +30,12 @@ ray = pytest.importorskip("ray")
 HOST = """
 import logging, sys
 import ray
-found = ray.init(address="local", num_cpus=2, object_store_memory=80 << 20, include_dashboard=False,
+found = ray.init(address="local", num_cpus=1, object_store_memory=80 << 20, include_dashboard=False,
                  log_to_driver=False, logging_level=logging.CRITICAL)
 print(found.address_info["gcs_address"], flush=True)
 sys.stdin.read()  # until the test ends, however it does
 ray.shutdown()
 """
-ORDER = "wd"
-"""Who is killed, one after the other: a worker, the driver."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -61,7 +59,7 @@ def home() -> Iterator[None]:
 
 @pytest.fixture
 def host(home: None) -> Iterator[subprocess.Popen[str]]:
-    """The process that keeps a cluster of two workers; nothing of it is left at the end."""
+    """The process that keeps a cluster of one worker; nothing of it is left at the end."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -97,28 +95,19 @@ def workers(pid: int) -> list[int]:
 def test_whoever_is_killed_nothing_is_lost(
     host: subprocess.Popen[str], tmp_path: Path, done: Path
 ) -> None:
-    """Twice on one cluster; then a study on a cluster of its own does the rest."""
+    """A worker and then the driver of a cluster; a study on a cluster of its own does the rest."""
     assert host.stdout is not None
     address = host.stdout.readline().strip()
     draws = random.Random(7)
-    kept: Files = {}
     driver = drive(tmp_path, address)
-    for number, whom in enumerate(ORDER):
-        if number == 0:
-            kill_at_work(host, driver, tmp_path, draws)
-            continue
-        if number == 1:
-            until(lambda: at_work(tmp_path) or not driver.is_alive())  # noqa: B023 - called at once
-        time.sleep(draws.uniform(0, 1))
-        if whom == "w":
-            until(lambda: bool(workers(host.pid)) or not driver.is_alive())  # noqa: B023
-            kill(draws.choice(workers(host.pid) or [None]), signal.SIGKILL)
-            continue
-        kill(driver.pid, signal.SIGINT if whom == "i" else signal.SIGKILL)
-        driver.join()
-        assert kept.items() <= (kept := files(cells(), tmp_path)).items()
-        assert kept
-        driver = drive(tmp_path, address if number + 1 < len(ORDER) else None)
+    kill_at_work(host, driver, tmp_path, draws)
+    until(lambda: at_work(tmp_path) or not driver.is_alive())
+    time.sleep(draws.uniform(0, 1))
+    kill(driver.pid, signal.SIGKILL)
+    driver.join()
+    kept = files(cells(), tmp_path)
+    assert kept
+    driver = drive(tmp_path, None)
     rest(driver, tmp_path)
     assert kept.items() <= files(cells(), tmp_path).items()
     equal(tmp_path, done)
