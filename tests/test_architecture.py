@@ -27,7 +27,7 @@ SCRIPTS = [
 
 TIERS = (
     ("errors", "hub", "interrupts", "progress", "random_numbers", "unit_kinds"),
-    ("image_size", "model_names", "palette", "storage", "validation"),
+    ("image_size", "model_names", "palette", "plugins", "storage", "validation"),
     ("results", "config", "devices", "distributed", "model_listing"),
     ("models", "data", "specimen"),
     ("training",),
@@ -43,7 +43,7 @@ lists."""
 SIDEWAYS = {("specimen", "models")}
 """A specimen opens a model by name."""
 
-ONLY = {"claims": {"errors", "random_numbers", "results", "storage"}}
+ONLY = {"claims": {"errors", "plugins", "random_numbers", "results", "storage"}}
 """Stored results can be judged without torch."""
 
 FLOOR = {room: floor for floor, rooms in enumerate(TIERS) for room in rooms}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from tomllib import TOMLDecodeError
+from typing import Any
 
 import pytest
 
-from vitreous.claims.book import Book, find_claim
+from vitreous.claims.book import Book, CheckFailed, find_claim
 from vitreous.claims.effects import Effect, more, noted
-from vitreous.claims.evidence import Query, Rows, reads
+from vitreous.claims.evidence import Evidence, Query, Rows, reads
 from vitreous.claims.preconditions import Precondition
 from vitreous.claims.readings import accuracy, variances
+from vitreous.claims.verdicts import judge
 from vitreous.errors import UnknownName, VitreousError
 
 PAPER = """
@@ -81,22 +83,41 @@ def test_a_text_without_a_check_is_no_claim_yet(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "says"),
     [
-        f"[ABC-01]{CLAIM}",
-        PAPER.replace("year = 2000", ""),
-        PAPER + 'publisher = "nobody"',
+        (f"[ABC-01]{CLAIM}", r"abc\.toml' is no book of findings: it has no table \[paper\]"),
+        (PAPER.replace("year = 2000", ""), r"\[paper\] in abc\.toml lacks year\."),
+        (
+            PAPER + 'publisher = "nobody"',
+            r"no entry 'publisher'.* \[paper\] .* takes key",
+        ),
+        (PAPER + 'author = "nobody"', "'author'. Did you mean authors"),
+        (PAPER.replace("2000", '"2000"'), "has year = '2000', and that has to be a whole number"),
+        ("paper = 3", r"\[paper\] in abc\.toml has to be a table, not 3"),
+        (PAPER + "[ABC-01]\n= 3\n", r"abc\.toml' is no valid TOML: .* line 9"),
+        ("[paper]\nkey = \n", r"abc\.toml' is no valid TOML: .* line 2"),
+        (f"{PAPER}[ABC-01]{CLAIM}[ABC-01]{CLAIM}", r"two tables \[ABC-01\], the second in line 1"),
+        (f"{PAPER}[ABC-1a]{CLAIM}[ABC-1A]{CLAIM}", r"\[ABC-1a\] and \[ABC-1A\] .* the same id"),
+        (PAPER + '[model]\nmine = "a"\n', "There is no table 'model'. Did you mean models"),
+        (
+            PAPER + "[ABC-01]\n",
+            "There is no table 'ABC-01'.* has sentence, place, rep",
+        ),
+        ("surprise = 3\n" + PAPER, "There is no table 'surprise'"),
     ],
-    ids=["no paper", "no year", "an unknown entry"],
 )
-def test_a_file_without_a_paper_is_no_book(tmp_path: Path, text: str) -> None:
-    with pytest.raises(VitreousError, match=r"abc\.toml is no book of claims.*\[paper\] needs key"):
+def test_a_file_that_is_no_book_says_where_and_why(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(VitreousError, match=says) as raised:
         read(tmp_path, text)
+    assert "\n" not in str(raised.value)
 
 
-def test_a_file_that_is_no_toml_says_where(tmp_path: Path) -> None:
-    with pytest.raises(TOMLDecodeError, match="line 2"):
-        read(tmp_path, "[paper]\nkey = \n")
+def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(VitreousError, match=r"none\.toml' cannot be read: No such file"):
+        Book.read(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(VitreousError, match=r"bytes\.toml' is not text in UTF-8"):
+        Book.read(tmp_path / "bytes.toml")
 
 
 def test_a_check_without_a_text_names_the_nearest(tmp_path: Path) -> None:
@@ -108,26 +129,105 @@ def test_a_check_without_a_text_names_the_nearest(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        (CLAIM.replace('place = "Fig. 1"', ""), "ABC-01 .*'place'"),
-        (CLAIM + "seeds = 3\n", "ABC-01 .*'seeds'"),
+        (CLAIM.replace('place = "Fig. 1"', ""), r"\[ABC-01\] in abc\.toml lacks place\."),
+        ('\nsentence = "One."\n', r"lacks place, reported, study\."),
+        (CLAIM + "seeds = 3\n", r"no entry 'seeds'.*\[ABC-01\] in abc\.toml takes sentence"),
+        (CLAIM + "larg = true\n", "'larg'. Did you mean large"),
+        (CLAIM + 'large = "yes"\n', "has large = 'yes', and that has to be true or false"),
+        (CLAIM.replace('"Fig. 1"', "1"), "has place = 1, and that has to be text in quotes"),
+        (CLAIM + "requires = 3\n", "has requires = 3, and that has to be a list"),
     ],
-    ids=["no place", "an unknown entry"],
 )
 def test_a_table_that_is_not_that_of_a_claim(tmp_path: Path, table: str, says: str) -> None:
-    book = read(tmp_path, f"{PAPER}[ABC-01]{table}")
+    with pytest.raises(VitreousError, match=says):
+        read(tmp_path, f"{PAPER}[ABC-01]{table}")
+
+
+@pytest.mark.parametrize(
+    ("requires", "says"),
+    [
+        ("{clases = 50}", "no precondition of ABC-01 'clases'. Did you mean classes"),
+        ("{classes = 50, image = 32}", "A precondition of ABC-01 names one of accuracy, matched"),
+        ("{accuracy = 80, on = 'vit'}", "A precondition of ABC-01 names one of accuracy, matched"),
+        ("{}", "A precondition of ABC-01 names one of accuracy, matched"),
+        ("'classes'", "A precondition of ABC-01 names one of accuracy, matched"),
+        ("{accuracy = 80}", "The precondition 'accuracy' of ABC-01 has to name its models"),
+        ("{accuracy = 80, of = ''}", "The precondition 'accuracy' of ABC-01 names no model"),
+        ("{accuracy = 80, of = 3}", "The precondition 'accuracy' of ABC-01: .* no model .*'3'"),
+        ("{accuracy = 80, of = 'vitt'}", "'accuracy' of ABC-01: .*'vitt'. Did you mean vit"),
+        ("{steps = 8, of = ['vit', 'vit pol=gap']}", "no fact 'pol'. Did you mean pool"),
+    ],
+)
+def test_a_precondition_that_there_is_not(tmp_path: Path, requires: str, says: str) -> None:
+    book = read(tmp_path, f"{PAPER}[ABC-01]{CLAIM}requires = [{requires}]\n")
     with pytest.raises(VitreousError, match=says):
         book.check("ABC-01")(better)
     assert not list(book)
 
 
-@pytest.mark.parametrize(
-    "requires",
-    ["[{clases = 50}]", "[{classes = 50, image = 32}]", "[{accuracy = 80, on = 'vit'}]", "[{}]"],
-)
-def test_a_precondition_that_there_is_not(tmp_path: Path, requires: str) -> None:
-    book = read(tmp_path, f"{PAPER}[ABC-01]{CLAIM}requires = {requires}\n")
-    with pytest.raises(VitreousError, match=r"ABC-01 has to name one of accuracy, matched"):
+def test_a_precondition_of_the_book(tmp_path: Path) -> None:
+    book = read(tmp_path, f"{PAPER}[ABC-01]{CLAIM}requires = [{{blocks = 12}}]\n")
+
+    @book.precondition("blocks", "a ViT of at least {value} blocks")
+    def has_blocks(models: Query, value: int) -> str:
+        return f"It has fewer than {value} blocks."
+
+    book.check("ABC-01")(better)
+    (claim,) = book
+    assert str(claim.requires[0]) == "a ViT of at least 12 blocks"
+    assert claim.unmet(Query()) == ["It has fewer than 12 blocks."]
+    for known in ("blocks", "accuracy"):
+        with pytest.raises(VitreousError, match=f"already is a precondition {known!r}"):
+            book.precondition(known, "something")
+
+
+def test_a_finding_takes_one_check(tmp_path: Path) -> None:
+    book = read(tmp_path, f"{PAPER}[ABC-01]{CLAIM}")
+    book.check("ABC-01")(better)
+    with pytest.raises(VitreousError, match="'ABC-01' has two checks"):
         book.check("ABC-01")(better)
+
+
+def unknown_fact(models: Query) -> Iterator[Effect]:
+    yield more("points", accuracy(models("vit", pol="gap")))
+
+
+def unknown_model(models: Query) -> Iterator[Effect]:
+    yield more("points", accuracy(models("vitt")))
+
+
+def division(models: Query) -> Iterator[Effect]:
+    yield more("points", accuracy(models("vit")) * (1 / 0))
+
+
+def no_effect(models: Query) -> Iterator[Effect]:
+    yield accuracy(models("vit"))  # type: ignore[misc]
+
+
+def nothing(models: Query) -> Iterator[Effect]:
+    return None  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("check", "says"),
+    [
+        (unknown_fact, "The check of ABC-01 failed: There is no fact 'pol'. Did you mean pool"),
+        (unknown_model, "The check of ABC-01 failed: .*'vitt'. Did you mean vit"),
+        (division, r"ABC-01 failed: ZeroDivisionError: .* \(test_book\.py, line \d+\)\.$"),
+        (no_effect, "ABC-01 failed: TypeError: it yields Quantity.* which is no Effect"),
+        (nothing, "ABC-01 failed: TypeError: 'NoneType' object is not iterable"),
+    ],
+)
+def test_a_check_that_fails_names_its_finding(tmp_path: Path, check: Any, says: str) -> None:
+    book = read(tmp_path, f"{PAPER}[ABC-01]{CLAIM}")
+    book.check("ABC-01")(check)
+    (claim,) = book
+    for asked in (claim.needs, claim.has_control, lambda: list(claim.evaluate(Query()))):
+        with pytest.raises(CheckFailed, match=says):
+            asked()
+    [verdict] = judge(Evidence([]), [claim])
+    assert verdict.outcome == "undecided"
+    assert re.search(says.partition("failed: ")[2].rstrip("$").removesuffix(r"\."), verdict.failed)
 
 
 def test_a_claim_is_found_however_its_id_is_written(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 import vitreous
+from vitreous.claims.no_replicates import INTERVAL_ONLY
 from vitreous.errors import VitreousError
 from vitreous.measure import analyses
 from vitreous.measure.analysis import Analysis
@@ -123,6 +124,15 @@ def test_options_are_plain_and_said_in_the_record(name: str) -> None:
             value,
             list(value) if isinstance(value, tuple) else value,
         )
+
+
+@every
+def test_numbers_with_an_interval_have_replicates(name: str) -> None:
+    """So that claims compare models on the same resamples; without them evidence counts as old."""
+    result = counted(name)[0]
+    lows = [each for each in result.table if str(each) == "low" or str(each).endswith("_low")]
+    has_interval = bool(result.table[lows].notna().any(axis=None))
+    assert has_interval <= bool(result.replicates) or name in INTERVAL_ONLY
 
 
 @every

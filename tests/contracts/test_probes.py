@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import vitreous
+from vitreous.claims.no_replicates import INTERVAL_ONLY
 from vitreous.data.dataset import Dataset
 from vitreous.measure import probes
 from vitreous.measure.probe import Probe, Setting, Sums
@@ -231,6 +232,15 @@ def test_every_model_is_answered_or_refused_with_a_sentence(name: str) -> None:
     for why in refused.values():
         for reason in [why] if isinstance(why, str) else why.values():
             assert re.fullmatch(r"[A-Z].*[.!]", reason, re.DOTALL), reason
+
+
+@every
+def test_numbers_with_an_interval_have_replicates(name: str) -> None:
+    """So that claims compare models on the same resamples; without them evidence counts as old."""
+    _, result = whole(name)
+    lows = [each for each in result.table if str(each) == "low" or str(each).endswith("_low")]
+    has_interval = bool(result.table[lows].notna().any(axis=None))
+    assert has_interval <= bool(result.replicates) or name in INTERVAL_ONLY
 
 
 @every

@@ -24,6 +24,7 @@ from vitreous import claims
 from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import Evidence, EvidenceItem, Need
 from vitreous.claims.loading import load_evidence
+from vitreous.claims.quantity import replicates_from_interval
 from vitreous.claims.verdicts import Verdict, judge
 from vitreous.cli import main
 from vitreous.commands.judge import (
@@ -33,6 +34,17 @@ from vitreous.commands.judge import (
     verdicts_csv,
     verdicts_json,
 )
+from vitreous.results import Result
+from vitreous.results.replicates import Replicates
+
+
+def resampled(result: Result) -> Result:
+    """The result with replicates that are as far from the value as its interval says."""
+    if "low" not in result.table:
+        return result
+    value, low, high = (result.table[each].to_numpy(float) for each in ("value", "low", "high"))
+    drawn = replicates_from_interval(result.name, value, low, high)[1:]
+    return replace(result, replicates={"value": Replicates.of(value, drawn.T)})
 
 
 def stored(folder: Path, exhibits: Sequence[EvidenceItem]) -> Path:
@@ -40,7 +52,7 @@ def stored(folder: Path, exhibits: Sequence[EvidenceItem]) -> Path:
     for number, each in enumerate(exhibits):
         home = folder / "exhibits" / f"{number:02d}"
         for result in each.results.values():
-            result.save(home)
+            resampled(result).save(home)
         index = {
             "facts": dict(each.facts),
             "name": each.name,

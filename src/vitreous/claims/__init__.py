@@ -2,29 +2,56 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import get_args
 
-from vitreous.claims.book import Claim, Study
+from vitreous.claims.book import Book, Claim, Study
+from vitreous.claims.book_sources import PAPERS, every_book, use_books
 from vitreous.errors import UnknownName
 
-PAPERS = ("park_2022", "raghu_2021", "dosovitskiy_2021", "dascoli_2021")
-"""One package of checks each; their texts are in `books/`."""
+__all__ = [
+    "PAPERS",
+    "STUDIES",
+    "Book",
+    "claims_of_study",
+    "every_book",
+    "every_claim",
+    "study_names",
+    "use_books",
+]
+
 STUDIES = (*get_args(Study), "sanity", "all")
-"""Names of sets of claims."""
+"""Names of sets of claims of this package's papers."""
 
 
 def every_claim() -> list[Claim]:
-    """All claims, paper by paper, in the order of their ids."""
-    return [claim for paper in PAPERS for claim in import_module(f"vitreous.claims.{paper}").BOOK]
+    """All claims of all books in use, paper by paper, in the order of their ids."""
+    return [claim for book in every_book() for claim in book]
+
+
+def study_names() -> list[str]:
+    """Names of sets of claims, those of other packages' books included."""
+    return list(dict.fromkeys([*STUDIES, *(claim.study for claim in every_claim())]))
 
 
 def claims_of_study(name: str) -> list[Claim]:
-    """The claims that a study decides: `sanity` has all with a small version, `all` has all."""
-    if name not in STUDIES:
-        raise UnknownName("study", name, STUDIES, f"Studies are {', '.join(STUDIES)}.")
+    """The claims that a study decides.
+
+    Parameters
+    ----------
+    name
+        A study; `sanity` has all claims with a small version, `all` has all, and the key of a
+        paper ("HDV") has all of that paper.
+    """
+    every = every_claim()
+    keys = {claim.paper.key for claim in every}
+    names = study_names()
+    if name not in names and name.upper() in keys:
+        name = name.upper()
+    if name not in names and name not in keys:
+        hint = f"Studies are {', '.join(names)}; a book's own are known with --book."
+        raise UnknownName("study", name, [*names, *sorted(keys)], hint)
     return [
         claim
-        for claim in every_claim()
-        if name in (claim.study, "all") or (name == "sanity" and claim.sanity)
+        for claim in every
+        if name in (claim.study, claim.paper.key, "all") or (name == "sanity" and claim.sanity)
     ]

@@ -13,16 +13,19 @@ a function, entered under the finding's id:
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import Need, Query, Scale
-from vitreous.claims.preconditions import Precondition, read_preconditions
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.claims.extensions import TABLES, Extensions, extend_vocabulary, read_extensions
+from vitreous.claims.preconditions import KINDS, Condition, Precondition, read_preconditions
+from vitreous.claims.toml_tables import Entries, check_entries, read_toml
+from vitreous.errors import UnknownName, VitreousError, reason
 
 Study = Literal[
     "zoo",
@@ -35,6 +38,7 @@ Study = Literal[
     "masked",
     "identities",
 ]
+"""Studies of this package's own papers; other books may have others."""
 Check = Callable[[Query], Iterable[Effect]]
 
 REPRESENTATION = frozenset(
@@ -59,6 +63,27 @@ REPRESENTATION = frozenset(
 )
 """Measurements of what a network computes rather than of how well it does: an untrained network has
 them, too, so claims about trained networks are compared with that."""
+
+
+PAPER_ENTRIES: Entries = {"key": str, "title": str, "authors": str, "year": int, "arxiv": str}
+FINDING: Entries = {"sentence": str, "place": str, "reported": str, "study": str}
+"""What the table of every finding has."""
+FINDING_OPTIONS: Entries = {
+    "task": str,
+    "sanity": bool,
+    "large": bool,
+    "withdrawn": str,
+    "requires": list,
+    "control": bool,
+}
+
+
+class CheckFailed(VitreousError):
+    """A check or precondition raised an error. `why` is the error with its line."""
+
+    def __init__(self, id: str, error: Exception) -> None:
+        self.why = reason(error).rstrip(".")
+        super().__init__(f"The check of {id} failed: {self.why}.")
 
 
 @dataclass(frozen=True)
@@ -96,6 +121,10 @@ class Claim:
         What has to hold before the claim can be tested.
     control
         False if untrained networks say nothing about it, although it is about representations.
+    probes
+        The probes that its book brings, which measure representations.
+    source
+        The name by which its book was given, where it is not installed.
     """
 
     id: str
@@ -103,7 +132,7 @@ class Claim:
     paper: Paper
     place: str
     reported: str
-    study: Study
+    study: str
     check: Check
     task: str = ""
     sanity: bool = False
@@ -111,15 +140,45 @@ class Claim:
     withdrawn: str = ""
     requires: tuple[Precondition, ...] = ()
     control: bool = True
+    probes: frozenset[str] = frozenset()
+    source: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command that measures what it needs."""
+        book = f" --book {quote(self.source)}" if self.source else ""
+        return f"vitreous study {self.study}{book}"
+
+    def evaluate(self, query: Query) -> Iterator[Effect]:
+        """The effects of its check on this evidence; an error names the claim."""
+        with self._explained():
+            for effect in self.check(query):
+                if not isinstance(effect, Effect):
+                    raise TypeError(f"it yields {effect!r}, which is no Effect")
+                yield effect
+
+    def unmet(self, query: Query) -> list[str]:
+        """Why it cannot be tested on this evidence: a sentence for each precondition not met."""
+        with self._explained():
+            return [why for each in self.requires if (why := each.unmet(query))]
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Name the claim in errors that its check or a precondition raises."""
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, VitreousError) and not isinstance(error, UnknownName):
+                raise  # a damaged file, which is not the check's fault
+            raise CheckFailed(self.id, error) from error
 
     def needs(self, scale: Scale = "ten") -> list[Need]:
         """Every result it reads, its untrained control included, found by evaluating it on
         nothing."""
         query = Query(scale=scale)
-        for _ in self.check(query):
+        for _ in self.evaluate(query):
             pass
-        for requirement in self.requires:
-            requirement.unmet(query)
+        self.unmet(query)
         needs = query.needs + (self.control_needs(scale) if self.has_control(scale) else [])
         return list({str(need): need for need in needs}.values())
 
@@ -129,13 +188,14 @@ class Claim:
         if not self.control:
             return False
         query = Query(scale=scale)
-        _first(self.check(query))
+        _first(self.evaluate(query))
         trained = [need for need in query.needs if "moment" not in need.facts]
-        return bool(trained) and {need.result for need in query.needs} <= REPRESENTATION
+        representation = REPRESENTATION | self.probes
+        return bool(trained) and {need.result for need in query.needs} <= representation
 
     def control_needs(self, scale: Scale) -> list[Need]:
         query = Query(scale=scale, untrained=True)
-        _first(self.check(query))
+        _first(self.evaluate(query))
         return query.needs
 
 
@@ -145,24 +205,42 @@ def _first(effects: Iterable[Effect]) -> Effect | None:
 
 
 class Book:
-    """The claims of one paper, in the order of their ids."""
+    """The claims of one paper, in the order of their ids, and what else the book adds."""
 
-    def __init__(self, paper: Paper, entries: dict[str, dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        paper: Paper,
+        entries: dict[str, dict[str, Any]],
+        extensions: Extensions | None = None,
+    ) -> None:
         self.paper = paper
         self.entries = entries
+        self.extensions = extensions or Extensions()
         self.claims: dict[str, Claim] = {}
+        self.conditions: dict[str, tuple[str, Condition]] = {}
 
     @classmethod
     def read(cls, path: Path) -> Book:
-        """From a TOML file with a table `paper` and one for each claim."""
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-        try:
-            return cls(Paper(**content.pop("paper")), content)
-        except (KeyError, TypeError) as error:
-            raise VitreousError(
-                f"{path.name} is no book of claims: its table [paper] needs key, title, authors, "
-                f"year and arxiv ({error})."
-            ) from None
+        """Read a TOML file with a table `paper` and one for each claim.
+
+        What else it may have is in `vitreous.claims.extensions`. From then on the book's own words
+        for models, facts and probes are known.
+
+        Examples
+        --------
+        >>> BOOK = Book.read(Path(__file__).with_name("registers.toml"))
+        """
+        content = read_toml(path)
+        where = path.name
+        tables = {name: content.pop(name) for name in TABLES if name in content}
+        if "paper" not in content:
+            raise VitreousError(f"{str(path)!r} is no book of findings: it has no table [paper].")
+        paper = content.pop("paper")
+        check_entries(paper, f"[paper] in {where}", PAPER_ENTRIES, {})
+        _check_findings(content, where)
+        extensions = read_extensions(tables, where)
+        extend_vocabulary(extensions, where)
+        return cls(Paper(**paper), content, extensions)
 
     def check(self, id: str) -> Callable[[Check], Check]:
         """Enter the check of a claim; its text is in the book's file."""
@@ -172,16 +250,46 @@ class Book:
             )
 
         def enter(check: Check) -> Check:
+            if id in self.claims:
+                raise VitreousError(f"The finding {id!r} has two checks; it takes one.")
             entry = dict(self.entries[id])
-            requires = read_preconditions(id, entry.pop("requires", ()))
+            requires = read_preconditions(id, entry.pop("requires", ()), self.conditions)
             entry["sanity"] = bool(entry.get("sanity") or entry.get("task"))
-            try:
-                self.claims[id] = Claim(
-                    id=id, paper=self.paper, check=check, requires=requires, **entry
-                )
-            except TypeError as error:
-                raise VitreousError(f"The table of {id} is not that of a claim: {error}.") from None
+            self.claims[id] = Claim(
+                id=id,
+                paper=self.paper,
+                check=check,
+                requires=requires,
+                probes=frozenset(self.extensions.probes),
+                **entry,
+            )
             return check
+
+        return enter
+
+    def precondition(self, kind: str, says: str) -> Callable[[Condition], Condition]:
+        """Add a kind of precondition; enter it before the checks of claims that require it.
+
+        Parameters
+        ----------
+        kind
+            Its name in `requires = [{blocks = 12}]`.
+        says
+            What it asks for, with `{value}`: "a ViT of at least {value} blocks".
+
+        Examples
+        --------
+        >>> @BOOK.precondition("blocks", "a ViT of at least {value} blocks")
+        ... def has_blocks(models, value):
+        ...     found = count_blocks(models("vit"))
+        ...     return "" if found >= value else f"It needs {value} blocks; this one has {found}."
+        """
+        if kind in (*KINDS, *self.conditions):
+            raise VitreousError(f"There already is a precondition {kind!r}; choose another name.")
+
+        def enter(condition: Condition) -> Condition:
+            self.conditions[kind] = (says, condition)
+            return condition
 
         return enter
 
@@ -189,9 +297,23 @@ class Book:
         return iter(sorted(self.claims.values(), key=lambda claim: claim.id))
 
 
+def _check_findings(tables: dict[str, Any], where: str) -> None:
+    """Raise an error if a table of a book's file is not that of a finding, or has another's id."""
+    ids: dict[str, str] = {}
+    for id, table in tables.items():
+        if not isinstance(table, dict) or not table.keys() & FINDING.keys():
+            hint = f"A finding in {where} has {', '.join(FINDING)}."
+            raise UnknownName("table", id, ("paper", *TABLES), hint)
+        check_entries(table, f"[{id}] in {where}", FINDING, FINDING_OPTIONS)
+        if (first := ids.setdefault(id.upper(), id)) != id:
+            raise VitreousError(
+                f"[{first}] and [{id}] in {where} have the same id; give one of them another."
+            )
+
+
 def find_claim(claims: Iterable[Claim], id: str) -> Claim:
     """A claim by its id, in upper or lower case."""
-    known = {claim.id: claim for claim in claims}
+    known = {claim.id.upper(): claim for claim in claims}
     if (wanted := id.upper()) not in known:
         raise UnknownName("claim", id, known, "`vitreous claims list` shows them all.")
     return known[wanted]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
 import numpy as np
 
 from vitreous.claims.facts import Facts, check_facts, describe_facts, same_facts
+from vitreous.claims.no_replicates import INTERVAL_ONLY, NoReplicates, Remedy
 from vitreous.claims.quantity import Array, Quantity, replicates_from_interval
 from vitreous.errors import VitreousError
 from vitreous.results import Result
@@ -56,6 +57,9 @@ class EvidenceItem:
         What `marks` returns, where it is known without reading the results.
     left_out
         Measurements that do not apply to the model, and why.
+    remedy
+        How one of its results is measured again, where they have to have replicates. None if
+        intervals will do.
     """
 
     facts: Facts
@@ -65,6 +69,7 @@ class EvidenceItem:
     classes: int = 0
     known: Mapping[str, tuple[str, str]] | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
+    remedy: Remedy | None = None
 
     @property
     def seed(self) -> int:
@@ -184,6 +189,10 @@ class Rows:
             self.table[end].to_numpy(dtype=np.float64) if end in self.table else values
             for end in ends
         )
+        remedy, measurement = self.item.remedy, self.result.name
+        lacking = not self.result.replicates and measurement not in INTERVAL_ONLY
+        if remedy is not None and lacking and (low < high).any():
+            raise NoReplicates(self.item.facts, measurement, remedy)
         name = "/".join(
             (
                 describe_facts(self.item.facts),

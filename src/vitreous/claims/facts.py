@@ -82,6 +82,9 @@ FACTS = {
 }
 """What may be said of it."""
 
+BOOK_FACTS: dict[str, tuple[str, ...]] = {}
+"""Facts that books of other packages add, and the models that can have each."""
+
 Facts = Mapping[str, Any]
 LEFT_OPEN = ("seed", "data")
 """What a claim usually leaves open."""
@@ -236,12 +239,12 @@ def weight_facts(facts: Facts) -> dict[str, Any]:
 def check_possible(facts: Facts) -> None:
     """Refuse facts that this network cannot have, and facts that exclude each other."""
     model, twice = facts["model"], "pretrained" in facts or "tuned" in facts
-    possible = {"model", *ANY_NETWORK, *NETWORK.get(model, ())}
+    possible = {"model", *ANY_NETWORK, *_network_facts(model)}
     if "tuned" in facts:
         possible |= set(RESIZING)
     for fact in facts:
         if fact not in possible:
-            having = ", ".join(each for each, own in NETWORK.items() if fact in own) or "none"
+            having = ", ".join(each for each in MODELS if fact in _network_facts(each)) or "none"
             raise VitreousError(
                 f"A {model} cannot have {fact}={facts[fact]!r}; these can: {having}."
             )
@@ -268,6 +271,12 @@ def check_possible(facts: Facts) -> None:
                 f"{describe_facts(facts)}: {one} and {other} both choose the same thing; say one "
                 "of them."
             )
+
+
+def _network_facts(model: str) -> tuple[str, ...]:
+    """Facts that this network can have and not every other."""
+    of_books = [fact for fact, models in BOOK_FACTS.items() if model in models]
+    return (*NETWORK.get(model, ()), *of_books)
 
 
 MODEL_TITLES = {
@@ -344,4 +353,5 @@ def title_of(facts: Facts) -> str:
     """A title for people: `ViT, mean pooling, 10 % of the images, end of warm-up`."""
     model = str(facts["model"])
     titles = [FACT_TITLES[name](value) for name, value in facts.items() if name in FACT_TITLES]
+    titles += [f"{name} {value}" for name, value in facts.items() if name in BOOK_FACTS]
     return ", ".join([MODEL_TITLES.get(model, model.capitalize()), *filter(None, titles)])

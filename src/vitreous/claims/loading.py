@@ -7,11 +7,13 @@ the units of a model: a ConvNeXt is no ResNet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from vitreous.claims.book_sources import every_book
 from vitreous.claims.evidence import Evidence, EvidenceItem
 from vitreous.claims.facts import check_facts, describe_facts, parse_facts, role_of_build
 from vitreous.errors import UnknownName, VitreousError
@@ -49,7 +51,9 @@ class StoredResults(Mapping[str, Result]):
         return len(self.readers)
 
 
-def load_evidence(path: Path | str, roles: Mapping[str, str] | None = None) -> Evidence:
+def load_evidence(
+    path: Path | str, roles: Mapping[str, str] | None = None, *, approximate: bool = False
+) -> Evidence:
     """Load the evidence in the folder of a study or of an inspection.
 
     Parameters
@@ -58,15 +62,19 @@ def load_evidence(path: Path | str, roles: Mapping[str, str] | None = None) -> E
         The folder.
     roles
         For an inspection: what its models are, by name, as "vit pool=gap".
+    approximate
+        Accept results that have intervals but no replicates, as those of version 0.1. Models are
+        then compared as if on different images.
 
     Examples
     --------
     >>> evidence = load_evidence("results/mine", {"my_model": "vit pool=gap"})
     """
+    every_book()  # whose words the evidence may be described in
     home = Path(path).expanduser()
     if (home / EXHIBITS).is_dir():
         folders = sorted(index.parent for index in (home / EXHIBITS).glob(f"*/{INDEX}"))
-        return Evidence([load_item(folder) for folder in folders])
+        return Evidence([load_item(folder, approximate=approximate) for folder in folders])
     if not (home / INDEX_NAME).is_file():
         raise VitreousError(
             f"There is nothing to judge in {str(home)!r}: it has neither a folder {EXHIBITS!r}, as "
@@ -81,10 +89,15 @@ def load_evidence(path: Path | str, roles: Mapping[str, str] | None = None) -> E
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise Damaged(home / INDEX_NAME, f"{type(error).__name__}: {error}", REMEDY) from None
-    return evidence_of(StoredResults(readers), roles)
+    evidence = evidence_of(StoredResults(readers), roles)
+    if approximate:
+        return evidence
+    models = dict.fromkeys(item.name for item in evidence.items)
+    remedy = partial(_inspection_remedy, home, models, "".join(evidence.data[:1]))
+    return Evidence([replace(each, remedy=remedy) for each in evidence.items], evidence.not_judged)
 
 
-def load_item(folder: Path) -> EvidenceItem:
+def load_item(folder: Path, *, approximate: bool = False) -> EvidenceItem:
     """One item of a study; a result that was deleted is missing."""
     try:
         index = read_exhibit(folder)
@@ -104,9 +117,27 @@ def load_item(folder: Path) -> EvidenceItem:
             index["classes"],
             marks,
             index["left_out"],
+            None if approximate else partial(_study_remedy, folder, index.get("study") or {}),
         )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise Damaged(folder / INDEX, f"{type(error).__name__}: {error}", REMEASURE) from None
+
+
+def _study_remedy(folder: Path, settings: Mapping[str, Any], measurement: str, command: str) -> str:
+    """How a result of a study's item is measured again."""
+    given = [f"--{name} {settings[name]}" for name in ("data", "scale") if settings.get(name)]
+    options = " ".join([*given, f"--out {folder.parents[1]}"])
+    file = folder / f"{measurement}.json"
+    return f"delete {str(file)!r} and measure it again with `{command} {options}`"
+
+
+def _inspection_remedy(
+    home: Path, models: Iterable[str], data: str, measurement: str, command: str
+) -> str:
+    """How the results of an inspection are measured again, which needs no study's command."""
+    options = f"--data {data} --results {home}"
+    again = f"vitreous inspect {' '.join(models)} {options}"
+    return f"{str(home / INDEX_NAME)!r} is written anew by `{again}`"
 
 
 def read_exhibit(folder: Path) -> dict[str, Any]:

@@ -8,14 +8,14 @@ stop a claim: the missing measurement is reported.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from vitreous.claims.evidence import Query, Trainings
-from vitreous.claims.facts import parse_facts
+from vitreous.claims.facts import check_facts, parse_facts
 from vitreous.claims.readings import accuracy, recorded
-from vitreous.errors import VitreousError
+from vitreous.errors import UnknownName, VitreousError
 
 KINDS = (
     "accuracy",
@@ -29,6 +29,11 @@ KINDS = (
     "decay",
     "note",
 )
+OF_MODELS = ("accuracy", "matched", "steps", "rate_sum", "decay")
+"""Kinds that are about certain models, which `of` names."""
+
+Condition = Callable[[Query, Any], str]
+"""A precondition of a book: why a claim cannot be tested on these models; empty if it can."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,14 @@ class Precondition:
     kind: str
     value: Any
     of: tuple[str, ...] = ()
+    condition: Condition | None = None
+    """What decides it, where it is not one of `KINDS` but of the book's own."""
+    says: str = ""
+    """What the book's own asks for, with `{value}`."""
 
     def __str__(self) -> str:
+        if self.condition is not None:
+            return self.says.replace("{value}", str(self.value))
         models = " and ".join(self.of)
         return {
             "accuracy": f"{models}: at least {self.value} % of the images right",
@@ -71,6 +82,8 @@ class Precondition:
     def unmet(self, models: Query) -> str:
         """Why the claim cannot be tested, as a sentence; empty if it can, or if that is not
         known."""
+        if self.condition is not None:
+            return self.condition(models, self.value) or ""
         if self.kind == "note":
             return str(self.value)
         if self.kind == "real":
@@ -152,18 +165,48 @@ class Precondition:
         )
 
 
-def read_preconditions(id: str, entries: Iterable[Mapping[str, Any]]) -> tuple[Precondition, ...]:
-    """Preconditions of a claim from its table in a book."""
-    found = []
-    for entry in entries:
-        kinds = [name for name in entry if name in KINDS]
-        if len(kinds) != 1 or set(entry) - {kinds[0], "of"}:
-            raise VitreousError(
-                f"A precondition of {id} has to name one of {', '.join(KINDS)}, and the models it "
-                "is "
-                f"about as `of`; it is {dict(entry)}."
-            )
-        of = entry.get("of", ())
-        models = (of,) if isinstance(of, str) else tuple(of)
-        found.append(Precondition(kinds[0], entry[kinds[0]], models))
-    return tuple(found)
+def read_preconditions(
+    id: str,
+    entries: Iterable[Any],
+    own: Mapping[str, tuple[str, Condition]] | None = None,
+) -> tuple[Precondition, ...]:
+    """Preconditions of a claim from its table in a book; `own` are the kinds that the book adds,
+    each with what it says."""
+    return tuple(_read_precondition(id, entry, own or {}) for entry in entries)
+
+
+def _read_precondition(
+    id: str, entry: Any, own: Mapping[str, tuple[str, Condition]]
+) -> Precondition:
+    kinds = (*KINDS, *own)
+    named = [name for name in entry if name != "of"] if isinstance(entry, dict) else []
+    if len(named) != 1:
+        raise VitreousError(
+            f"A precondition of {id} names one of {', '.join(kinds)}, and the models it is about "
+            f"as `of`; it is {entry!r}."
+        )
+    [kind] = named
+    if kind not in kinds:
+        raise UnknownName(f"precondition of {id}", kind, kinds, f"There are {', '.join(kinds)}.")
+    of = entry.get("of", [])
+    models = tuple(map(str, of if isinstance(of, list) else [of]))
+    if not models and kind in OF_MODELS:
+        raise VitreousError(
+            f"The precondition {kind!r} of {id} has to name its models: "
+            f'{{{kind} = {entry[kind]!r}, of = "vit"}}.'
+        )
+    for each in models:
+        _check_model(id, kind, each)
+    says, condition = own.get(kind, ("", None))
+    return Precondition(kind, entry[kind], models, condition, says)
+
+
+def _check_model(id: str, kind: str, text: str) -> None:
+    """Raise an error if a precondition is about a model that cannot be named so."""
+    try:
+        facts = parse_facts(text)
+        check_facts(facts.pop("model"), facts)
+    except ValueError:
+        raise VitreousError(f"The precondition {kind!r} of {id} names no model.") from None
+    except UnknownName as error:
+        raise VitreousError(f"The precondition {kind!r} of {id}: {error}") from None

@@ -22,12 +22,13 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Literal
 
-from vitreous.claims.book import Claim, Paper
+from vitreous.claims.book import CheckFailed, Claim, Paper
 from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import Evidence, Need, Query, Scale
+from vitreous.claims.no_replicates import NoReplicates
 from vitreous.claims.quantity import SATURATED
 from vitreous.claims.statistics import LEVEL, holm
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import VitreousError, reason
 
 Outcome = Literal[
     "reproduced",
@@ -125,7 +126,7 @@ class Verdict:
     @property
     def command(self) -> str:
         """The command that would supply what is missing."""
-        return f"vitreous study {self.claim.study}" if self.missing or not self.measured else ""
+        return self.claim.command if self.missing or not self.measured else ""
 
 
 def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
@@ -144,10 +145,12 @@ def judge(evidence: Evidence, claims: Iterable[Claim]) -> list[Verdict]:
 def _guarded(evidence: Evidence, claim: Claim) -> Verdict:
     try:
         return _judge_one(evidence, claim)
+    except NoReplicates as error:
+        raise error.with_command(claim.command) from None
     except Exception as error:  # whatever an odd model makes of a check written for others
-        if isinstance(error, VitreousError) and not isinstance(error, UnknownName):
+        if isinstance(error, VitreousError) and not isinstance(error, CheckFailed):
             raise  # a damaged file, which its owner can mend
-        why = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        why = error.why if isinstance(error, CheckFailed) else reason(error)
         data, query = evidence.query(claim.task)
         note = f"It could not be judged: {why}"
         return Verdict(claim, "undecided", (), data, query.scale, (), (note,), why)
@@ -155,11 +158,11 @@ def _guarded(evidence: Evidence, claim: Claim) -> Verdict:
 
 def _judge_one(evidence: Evidence, claim: Claim) -> Verdict:
     data, query = evidence.query(claim.task)
-    effects = list(claim.check(query))
+    effects = list(claim.evaluate(query))
     if claim.has_control(query.scale):
         effects = _with_control(evidence, claim, effects)
     _, required = evidence.query(claim.task)
-    unmet = [why for each in claim.requires if (why := each.unmet(required))]
+    unmet = claim.unmet(required)
     missing = tuple({str(need): need for need in query.missing}.values())
     verdict = Verdict(claim, "undecided", tuple(effects), data, query.scale, missing)
     outcome, notes = _decide(verdict, unmet, query)
@@ -169,7 +172,7 @@ def _judge_one(evidence: Evidence, claim: Claim) -> Verdict:
 def _with_control(evidence: Evidence, claim: Claim, effects: list[Effect]) -> list[Effect]:
     """The main effect beside that of the same networks before training."""
     _, untrained = evidence.query(claim.task, untrained=True)
-    control = next((e for e in claim.check(untrained) if e.direction is not None), None)
+    control = next((e for e in claim.evaluate(untrained) if e.direction is not None), None)
     if control is None:
         return effects
     return [

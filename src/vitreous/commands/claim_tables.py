@@ -59,7 +59,7 @@ def select_claims(paper: str | None = None, study: str | None = None) -> list[Cl
     """Return the claims of a paper (`VIT` or `dosovitskiy_2021`) and of a study."""
     selected = claims.every_claim()
     papers = {claim.paper.key: claim.paper for claim in selected}
-    files = dict(zip(claims.PAPERS, papers, strict=True))
+    files = dict(zip(claims.PAPERS, papers, strict=False))  # books of other packages follow
     if paper is not None:
         key = files.get(paper.lower(), paper.upper())
         if key not in papers:
@@ -95,7 +95,7 @@ def print_claim(id: str, console: Console | None = None) -> None:
     if power := _power(claim):
         table.add_row("power", Text(power))
     table.add_row("needs", Text("\n".join(map(need_text, claim.needs()))))
-    table.add_row("study", Text(f"vitreous study {claim.study}"))
+    table.add_row("study", Text(claim.command))
     for name, text in _remarks(claim).items():
         table.add_row(name, Text(text))
     console = console or Console()
@@ -114,9 +114,9 @@ def _criteria(claim: Claim) -> list[str]:
     for scale in SCALES:
         if scale == "sanity" and not claim.sanity:
             continue
-        effects = [e for e in claim.check(Query(scale=scale)) if e.direction is not None]
-        main, *supporting = map(criterion_text, effects)
-        text = "\n".join([main, *(f"supported by {each}" for each in supporting)])
+        effects = [e for e in claim.evaluate(Query(scale=scale)) if e.direction is not None]
+        supporting = (f"supported by {criterion_text(each)}" for each in effects[1:])
+        text = "\n".join([*map(criterion_text, effects[:1]), *supporting])
         scales_by_text.setdefault(text, []).append(scale)
     if len(scales_by_text) == 1:
         return list(scales_by_text)

@@ -8,11 +8,13 @@ from cyclopts import App
 
 from vitreous.commands.terminal import console
 
-claims_app = App(name="claims", help="Findings of four papers, and how each is judged.")
+claims_app = App(name="claims", help="Findings of papers, and how each is judged.")
 
 
 @claims_app.command(name="list")
-def list_claims(*, paper: str | None = None, study: str | None = None) -> None:
+def list_claims(
+    *, paper: str | None = None, study: str | None = None, book: tuple[str, ...] = ()
+) -> None:
     """List the findings that can be judged.
 
     Example: vitreous claims list --paper VIT
@@ -20,17 +22,22 @@ def list_claims(*, paper: str | None = None, study: str | None = None) -> None:
     Parameters
     ----------
     paper
-        HDV (Park and Kim), SLC (Raghu et al.), VIT (Dosovitskiy et al.) or CVT (d'Ascoli et al.).
+        HDV (Park and Kim), SLC (Raghu et al.), VIT (Dosovitskiy et al.), CVT (d'Ascoli et al.), or
+        the key of a book.
     study
         Only those that this study measures, for example zoo.
+    book
+        Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
     """
-    from vitreous.commands.claim_tables import print_claims  # numpy comes with it
+    from vitreous.claims import use_books  # numpy comes with it
+    from vitreous.commands.claim_tables import print_claims
 
+    use_books(book)
     print_claims(paper, study, console())
 
 
 @claims_app.command(name="show")
-def show_claim(id: str, /) -> None:
+def show_claim(id: str, /, *, book: tuple[str, ...] = ()) -> None:
     """Show one finding: its place in the paper, what was reported, what it needs, when it is
     reproduced.
 
@@ -40,9 +47,13 @@ def show_claim(id: str, /) -> None:
     ----------
     id
         As in `vitreous claims list`.
+    book
+        Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
     """
-    from vitreous.commands.claim_tables import print_claim  # numpy comes with it
+    from vitreous.claims import use_books  # numpy comes with it
+    from vitreous.commands.claim_tables import print_claim
 
+    use_books(book)
     print_claim(id, console())
 
 
@@ -55,6 +66,8 @@ def judge_claims(
     role: tuple[str, ...] = (),
     all: bool = False,
     out: tuple[Path, ...] = (),
+    book: tuple[str, ...] = (),
+    approximate: bool = False,
 ) -> None:
     """Judge findings on saved results: of a study, or of `vitreous inspect --results`.
 
@@ -72,7 +85,14 @@ def judge_claims(
         Print every finding with its notes, not only those that were decided.
     out
         Also write a page (.html), a table of all effects (.csv), or the table as data (.json).
+    book
+        Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
+    approximate
+        Accept results of older versions, which have intervals but no bootstrap replicates; models
+        are then compared as if they had seen different images.
     """
+    from vitreous.claims import use_books  # numpy comes with it
     from vitreous.commands.judge import judge_folder  # pandas comes with it
 
-    judge_folder(folder, only, role, out, all, console())
+    use_books(book)
+    judge_folder(folder, only, role, out, all, console(), approximate=approximate)

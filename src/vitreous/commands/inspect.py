@@ -72,8 +72,10 @@ class MeasureOptions:
         Also show the results saved in these folders; `nano` comes with the package and has the
         curvature, landscapes and lesions of the bundled models.
     role
-        What a model is in the words of claims: --role run:mine='vit pool=gap' (default: guessed
-        from its units).
+        What a model is in the words of claims: --role run:mine='vit pool=gap' (default: what its
+        run records).
+    book
+        Also use this book of findings, and its probes: mypkg.module:BOOK or path/file.py:BOOK
     """
 
     data: str = "world:shapes"
@@ -90,6 +92,7 @@ class MeasureOptions:
     results: Path | None = None
     also: tuple[str, ...] = ()
     role: tuple[str, ...] = ()
+    book: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +102,8 @@ class InspectOptions(MeasureOptions):
     Parameters
     ----------
     probes
-        Probes to run, by name (default: all of `vitreous list probes`).
+        Probes to run, by name (default: all of Vitreous itself; `vitreous list probes` also shows
+        those of other packages).
     deep
         Also run all analyses (`vitreous list analyses`): minutes to hours.
     analyses
@@ -196,7 +200,7 @@ def parse_settings(
     probe_names: Sequence[str] = ()
     analysis_names: Sequence[str] = (analysis,)
     if isinstance(options, InspectOptions):
-        probe_names = options.probes or probes.names()
+        probe_names = options.probes or probes.own_names()
         analysis_names = options.analyses or (analyses.names() if options.deep else ())
     for name in probe_names:
         probes.REGISTRY.check(name)
@@ -237,6 +241,10 @@ def _check_and_run(
     check_ranges(**vars(options))
     model_names.check_models(models)
     check_dataset(options.data, options.split)
+    if options.book:
+        from vitreous.claims import use_books  # numpy comes with it
+
+        use_books(options.book)
     settings = parse_settings(options, analysis)
     out = report_path(options, analysis)
     _check_writable(out, options.figures, options.results)
@@ -318,8 +326,11 @@ def _check_roles(
     options: MeasureOptions, models: Sequence[str], stored: Sequence[Inspection]
 ) -> None:
     """Raise if `--role` names a model that is not in the report, before anything is measured."""
-    from vitreous.claims.facts import parse_roles  # numpy comes with it
+    from vitreous.claims import every_book  # numpy comes with it
+    from vitreous.claims.facts import parse_roles
     from vitreous.report.models import inspected_models
+
+    every_book()  # whose words roles may be told in
 
     known = [*models, *(name for inspection in stored for name in inspected_models(inspection))]
     for name in parse_roles(options.role):

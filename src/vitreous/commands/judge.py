@@ -57,6 +57,8 @@ def judge_folder(
     out: Sequence[Path],
     everything: bool,
     console: Console,
+    *,
+    approximate: bool = False,
 ) -> None:
     """Judge the results saved in a folder, print the verdicts and write what is asked for.
 
@@ -74,12 +76,14 @@ def judge_folder(
         Print every claim, not only those that were decided.
     console
         Where to print.
+    approximate
+        Accept results of older versions, which have intervals but no replicates.
     """
     for path in out:
         _check_ending(path)
     every = claims.every_claim()
     wanted = every if only is None else [find_claim(every, id) for id in parse_ids(only)]
-    evidence = load_evidence(folder, parse_roles(roles))
+    evidence = load_evidence(folder, parse_roles(roles), approximate=approximate)
     for sentence in warnings(evidence.not_judged):
         console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
     if not evidence.items:

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from vitreous.commands.terminal import ImageOption, console
 from vitreous.data.dataset_names import check_dataset
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import VitreousError
 from vitreous.image_size import square_side
 from vitreous.validation import check_ranges
 
 
 def run_study(
-    name: str = "sanity",
+    name: str | None = None,
     /,
     *,
     data: str = "world:shapes",
@@ -28,6 +28,7 @@ def run_study(
     address: str | None = None,
     until: float | None = None,
     dry_run: bool = False,
+    book: tuple[str, ...] = (),
 ) -> None:
     """Train and measure what a set of findings needs, and judge them.
 
@@ -40,7 +41,8 @@ def run_study(
     name
         zoo, data, hessian-sweeps, sweeps, alternet, convit, skips, masked or identities; sanity for
         all findings that have a small version, all for all. build-up searches where attention
-        belongs in a ResNet, and judges nothing.
+        belongs in a ResNet, and judges nothing. The key of a paper, for example HDV, has all its
+        findings (default: sanity, or with --book the findings of that book).
     data
         Images, as in `vitreous train`; small versions bring their own.
     scale
@@ -63,7 +65,10 @@ def run_study(
         Minutes: start nothing that, by measured rates, would end later, and say what is left.
     dry_run
         Only list the trainings, the findings each serves, and an estimate of the time they take.
+    book
+        Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
     """
+    name = _choose_study(name, book)
     _check_study(
         name, out, executor, data=data, seeds=seeds, workers=workers, image=image, until=until
     )
@@ -82,16 +87,29 @@ def run_study(
         raise conduct.CellsFailed(failed, out)
 
 
+def _choose_study(name: str | None, books: tuple[str, ...]) -> str:
+    """Use the books, and return the study: as given, or else that of the book, or else sanity.
+
+    The study of a book is called by the key of its paper.
+    """
+    from vitreous.claims import use_books  # numpy comes with it
+
+    keys = [book.paper.key for book in use_books(books)]
+    if name is None and len(keys) > 1:
+        raise VitreousError(
+            f"{len(keys)} books were given: say which study to run, for example {keys[0]}."
+        )
+    return name or next(iter(keys), "sanity")
+
+
 def _check_study(name: str, out: Path, executor: str, *, data: str, **numbers: Any) -> None:
     """Raise for options that are wrong, also in a dry run."""
-    from vitreous.claims import STUDIES  # numpy comes with it
+    from vitreous.claims import claims_of_study  # numpy comes with it
 
     check_ranges(**numbers)
     check_dataset(data)
-    if name not in (*STUDIES, "build-up"):
-        raise UnknownName(
-            "study", name, (*STUDIES, "build-up"), f"Studies are {', '.join(STUDIES)} and build-up."
-        )
+    if name != "build-up":
+        claims_of_study(name)
     if any(part.is_file() for part in (out.expanduser(), *out.expanduser().parents)):
         raise VitreousError(
             f"out={str(out)!r} has to be a folder, and a part of it is a file; choose another."

@@ -45,7 +45,7 @@ def choose_analyses(given: Chosen[Analysis] | None) -> tuple[Analysis, ...]:
 def _choose(given: Chosen[T] | None, registry: Registry) -> tuple[T, ...]:
     chosen: list[T] = []
     if given is None:
-        given = registry.names()
+        given = registry.own_names()
     elif isinstance(given, str):
         given = [given]
     for each in given:

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from vitreous.claims import STUDIES, claims_of_study
+from vitreous.claims import claims_of_study
 from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.devices import choose_device
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import Damaged, explain_write_errors, read_json, write_json
 from vitreous.studies import build_up, executors, running
 from vitreous.studies.dry_run import cell_title, format_seconds, print_forecast
@@ -67,7 +67,8 @@ def conduct_study(
     deadline = inf if until is None else time.time() + 60 * until
     stack = choose_device(device).type == "cuda" if stack is None else stack
     workers = executors.default_workers(device) if workers is None else workers
-    _check_arguments(name, seeds, workers, executor, address)
+    _check_arguments(seeds, workers, executor, address)
+    about = [] if name == build_up.NAME else claims_of_study(name)
     size = scale_named(scale)
     execute = choose_executor(executor, workers, address)
 
@@ -94,7 +95,6 @@ def conduct_study(
         else:
             search.report(search.follow(run), console)
         return [], []
-    about = claims_of_study(name)
     cells = plan(about, size, data, range(seeds), image, _classes(data, scale, dry_run))
     if dry_run:
         print_forecast(cells, out, device, workers, console)
@@ -104,9 +104,7 @@ def conduct_study(
     return [claim.id for claim in about], list(report.failed)
 
 
-def _check_arguments(
-    name: str, seeds: int, workers: int, executor: Executor, address: str | None
-) -> None:
+def _check_arguments(seeds: int, workers: int, executor: Executor, address: str | None) -> None:
     """Refuse what no study can be run with."""
     if seeds < 1 or workers < 1:
         raise VitreousError(
@@ -117,8 +115,6 @@ def _check_arguments(
             f"An address, as {address!r}, is that of a Ray cluster: say --executor ray, or no "
             "address."
         )
-    if name not in (*STUDIES, build_up.NAME):
-        raise UnknownName("study", name, (*STUDIES, build_up.NAME))
 
 
 def _classes(data: str, scale: str, dry_run: bool) -> int:

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from vitreous.claims.book_sources import use_books
 from vitreous.devices import choose_device
 from vitreous.errors import VitreousError
 from vitreous.studies.cell_records import lock_path, note_failure, try_lock
@@ -93,6 +94,7 @@ def run_processes(
 def _help(cells: Sequence[Cell], root: Path, scale: Scale, device: str, limits: Limits) -> None:
     """Run cells in a helper. Its errors are not shown: the first process meets the cell again."""
     end_with_parent()
+    use_books(scale.books)
     with contextlib.suppress(KeyboardInterrupt, VitreousError):
         share_cells(cells, root, scale, device, ignore_state, limits)
 
@@ -232,6 +234,7 @@ def _task(cell: Cell, root: Path, scale: Scale, device: str, directory: str) -> 
         )
     with contextlib.suppress(OSError):
         os.chdir(directory)
+    use_books(scale.books)
     return attempt_cell(cell, root, scale, device)
 
 

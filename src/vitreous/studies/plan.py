@@ -8,12 +8,13 @@ checkpoint and for whichever claim, is one cell.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 from vitreous import claims
-from vitreous.claims.book import Claim
+from vitreous.claims.book import CheckFailed, Claim
 from vitreous.claims.evidence import Scale as Thresholds
 from vitreous.claims.facts import (
     CHECKPOINTS,
@@ -101,6 +102,7 @@ def plan(
     `classes` is the number of classes of `data`, on which it depends what claims read.
     """
     thresholds = scale.thresholds(data, classes)
+    books = tuple(book.paper.key for book in claims.every_book())
     wanted: dict[str, dict[str, Any]] = {}
     for claim in about:
         for need in claim.needs(thresholds):
@@ -119,7 +121,7 @@ def plan(
             return PlannedItem(facts, tuple(sorted(results)), None)
         training = realise(facts, scale, data, image, short=_network(facts) in early)
         standard = {**facts, "data": "" if facts["data"] == data else facts["data"], "seed": 0}
-        if scale.keep_epochs and _network(standard) in _with_trajectory(thresholds):
+        if scale.keep_epochs and _network(standard) in _with_trajectory(thresholds, books):
             training = replace(training, recipe=training.recipe.but(keep="epochs"))
         beside = item(_other(facts)) if "beside" in facts else None
         return PlannedItem(facts, tuple(sorted(results)), training, beside)
@@ -175,15 +177,17 @@ def _other(facts: Facts) -> dict[str, Any]:
 
 
 @cache
-def _with_trajectory(thresholds: Thresholds) -> frozenset[str]:
+def _with_trajectory(thresholds: Thresholds, books: tuple[str, ...]) -> frozenset[str]:
     """The networks whose trajectory any claim reads, also one outside of the study, so that a
-    training is the same one in all studies."""
+    training is the same one in all studies. `books` are the keys of those in use, on which the
+    answer depends."""
     networks = set()
     for claim in claims.every_claim():
-        for need in claim.needs(thresholds):
-            if need.result == "trajectory":
-                tasks = ("", claim.task)
-                networks |= {_network({**need.facts, "data": task, "seed": 0}) for task in tasks}
+        with suppress(CheckFailed):  # a study of that claim says so; others go on without it
+            for need in claim.needs(thresholds):
+                if need.result == "trajectory":
+                    facts = [{**need.facts, "data": task, "seed": 0} for task in ("", claim.task)]
+                    networks |= {_network(each) for each in facts}
     return frozenset(networks)
 
 

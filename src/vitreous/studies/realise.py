@@ -18,6 +18,7 @@ from vitreous.errors import VitreousError
 from vitreous.models import options as options_of
 from vitreous.models.convit import TABLE_3
 from vitreous.models.vit import SIZES
+from vitreous.studies.book_networks import change_recipe, extend_build
 from vitreous.studies.scales import TASKS, Build, Scale
 from vitreous.studies.training import Images, Training
 
@@ -48,10 +49,14 @@ def realise(
     facts = weight_facts(facts)
     check_possible(facts)
     build = scale.build(facts["model"], facts.get("size", ""))
+    if build.recipe:
+        scale = replace(scale, recipe=change_recipe(scale.recipe, build.recipe))
     name = str(facts.get("data", data))
     images = replace(scale.images, name=TASKS.get(name, name), image=image or scale.images.image)
     images = replace(images, held_out=float(facts.get("held_out", 0.0)))
     options = {**build.options, **_network(facts, build, images)}
+    build = extend_build(replace(build, options=options), facts)
+    options = dict(build.options)
     if "pretrained" in facts or "tuned" in facts:
         training = _tuned(facts, scale, build.name, options, images)
     else:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from vitreous.claims.book_sources import GIVEN, every_book
 from vitreous.claims.evidence import Scale as Thresholds
 from vitreous.claims.evidence import scale_for
 from vitreous.claims.facts import MODELS
@@ -40,6 +41,8 @@ class Build:
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    """Changes to the scale's recipe; `name` starts from another one."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +70,18 @@ class Scale:
     """By model: the last unit before the head, whose positions `linear_probe` probes one by one."""
     keep_epochs: bool = True
     """Whether the weights of every epoch are kept of networks whose trajectory a claim reads."""
+    books: tuple[str, ...] = ()
+    """Books that were given by name, which every worker has to read."""
 
     def build(self, model: str, size: str = "") -> Build:
         """Of this model and size, unless there is none."""
         if model not in MODELS:
             raise UnknownName("model among the facts", model, MODELS)
         if model not in self.builds:
-            raise VitreousError(f"{model!r} is no model that could be trained: {MODELS[model]}.")
+            raise VitreousError(
+                f"{model!r} is no model that could be trained at scale {self.name!r}: "
+                f"{MODELS[model]}."
+            )
         if size not in self.builds[model]:
             known = ", ".join(repr(each) for each in self.builds[model] if each) or "its own only"
             raise VitreousError(
@@ -280,7 +288,18 @@ SCALES = {scale.name: scale for scale in (SANITY, SMALL, PAPER, REPRODUCTION)}
 
 
 def scale_named(name: str) -> Scale:
-    """`sanity`, `small`, `paper` or `reproduction`."""
+    """`sanity`, `small`, `paper` or `reproduction`, with the networks of all books in use."""
     if name not in SCALES:
         raise UnknownName("scale", name, SCALES, f"Scales are {', '.join(SCALES)}.")
-    return SCALES[name]
+    return _add_networks(SCALES[name])
+
+
+def _add_networks(scale: Scale) -> Scale:
+    """The scale with the networks that books in use bring for their own model words."""
+    added: dict[str, Mapping[str, Build]] = {}
+    for book in every_book():
+        for model, new in book.extensions.networks.get(scale.name, {}).items():
+            added[model] = {"": Build(new.network, new.options, new.recipe)}
+    if not added and not GIVEN:
+        return scale
+    return replace(scale, builds={**scale.builds, **added}, books=tuple(GIVEN))

@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from vitreous.measure.registry import Registry
+from vitreous.plugins import BOOK_PROBES
 
-REGISTRY = Registry(__name__, Path(__file__).parent, "probe", "probes")
+REGISTRY = Registry(
+    __name__, Path(__file__).parent, "probe", "probes", "vitreous.probes", BOOK_PROBES
+)
 names, summary, named = REGISTRY.names, REGISTRY.summary, REGISTRY.named
+own_names = REGISTRY.own_names

@@ -1,0 +1,119 @@
+"""Where books come from: the four of this package, those of installed packages, and given ones.
+
+An installed package has the entry point group `vitreous.books`; any other book is given by name,
+`mypkg.module:BOOK` or `path/file.py:BOOK`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+
+from vitreous.claims.book import Book
+from vitreous.errors import VitreousError
+from vitreous.plugins import absolute_name, installed_objects, load_object
+
+log = logging.getLogger("vitreous")
+GROUP = "vitreous.books"
+PAPERS = ("park_2022", "raghu_2021", "dosovitskiy_2021", "dascoli_2021")
+"""One package of checks each; their texts are in `books/`."""
+GIVEN: dict[str, Book] = {}
+"""Books given by name, by that name."""
+
+
+def use_books(names: Iterable[str]) -> list[Book]:
+    """Add books to those in use in this process.
+
+    Parameters
+    ----------
+    names
+        Of each `mypkg.module:BOOK` or `path/file.py:BOOK`.
+
+    Examples
+    --------
+    >>> [book] = use_books(["fifth_paper:BOOK"])
+    >>> book.paper.key
+    'REG'
+    """
+    return [_use_book(absolute_name(name)) for name in names]
+
+
+def _use_book(name: str) -> Book:
+    if name not in GIVEN:
+        book = load_object(name, "book", Book)
+        _check_books(_unique([*_named_books(), (name, book)]))
+        if name not in [each.text for each in installed_objects(GROUP)]:
+            # so that a command that is proposed for one of its findings can find it again
+            book.claims = {id: replace(each, source=name) for id, each in book.claims.items()}
+        GIVEN[name] = book
+    return GIVEN[name]
+
+
+def every_book() -> list[Book]:
+    """All books in use; one that is installed and also given counts once."""
+    named = _named_books()
+    _check_books(named)
+    return [book for _, book in named]
+
+
+def _named_books() -> list[tuple[str, Book]]:
+    """Names and books, each book once."""
+    named: list[tuple[str, Book]] = [
+        (paper, import_module(f"vitreous.claims.{paper}").BOOK) for paper in PAPERS
+    ]
+    for _, name, package in installed_objects(GROUP):
+        book = _installed_book(name, package)
+        if book is not None:
+            named.append((name, book))
+    return _unique([*named, *GIVEN.items()])
+
+
+def _unique(named: Iterable[tuple[str, Book]]) -> list[tuple[str, Book]]:
+    """Each book once, under its first name."""
+    unique: dict[int, tuple[str, Book]] = {}
+    for name, book in named:
+        unique.setdefault(id(book), (name, book))
+    return list(unique.values())
+
+
+@cache
+def _installed_book(name: str, package: str) -> Book | None:
+    """The book of an installed package; None, with a warning, if it cannot be used."""
+    try:
+        book: Book = load_object(name, "book", Book)
+        _check_complete(name, book)
+    except VitreousError as error:
+        log.warning("The findings of the package %s are left out: %s", package, error)
+        return None
+    return book
+
+
+def _check_books(named: Sequence[tuple[str, Book]]) -> None:
+    """Raise an error if two books share a key or an id, or if one is incomplete."""
+    keys: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for name, book in named:
+        if (other := keys.setdefault(book.paper.key.upper(), name)) != name:
+            raise VitreousError(
+                f"The books {other} and {name} both have the key {book.paper.key!r}; give one of "
+                "them another."
+            )
+        for id in book.entries:
+            if (other := owners.setdefault(id.upper(), name)) != name:
+                raise VitreousError(
+                    f"The books {other} and {name} both have a finding {id!r}; give one of them "
+                    "another id."
+                )
+        _check_complete(name, book)
+
+
+def _check_complete(name: str, book: Book) -> None:
+    for id in book.entries:
+        if id not in book.claims:
+            raise VitreousError(
+                f"The finding {id!r} of the book {name} has no check: enter a function under "
+                f'@BOOK.check("{id}").'
+            )

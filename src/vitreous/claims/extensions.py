@@ -1,0 +1,173 @@
+"""What a book adds to the package: model words, facts, networks and probes.
+
+They are tables of the book's file, beside those of its findings:
+
+    [models]
+    small_vit = "the smallest ViT of the same family"
+
+    [facts.registers]
+    says = "number of register tokens"
+    models = ["vit"]
+    option = "registers"
+    network = "fifth_paper.networks:with_registers"
+
+    [scales.sanity.small_vit]
+    network = "vit_nano"
+    options = {patch = 4, depth = 2, width = 24, heads = 2}
+    recipe = {epochs = 4}
+
+    [probes]
+    token_norm = "fifth_paper.token_norm:TokenNorm"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vitreous.claims.facts import BOOK_FACTS, FACTS, MODELS
+from vitreous.claims.toml_tables import Entries, check_entries
+from vitreous.errors import UnknownName, VitreousError
+from vitreous.plugins import BOOK_PROBES
+
+TABLES = ("models", "facts", "scales", "probes")
+"""Tables of a book's file that are neither the paper nor a finding."""
+FACT_ENTRIES: Entries = {"models": list, "option": str, "network": str}
+NETWORK_ENTRIES: Entries = {"options": dict, "recipe": dict}
+ADDED_BY_STUDIES = ("data", "seed")
+"""Facts that a study adds to those a claim asks for; they come last in the vocabulary."""
+
+
+@dataclass(frozen=True)
+class NewFact:
+    """A fact that a book adds to the vocabulary.
+
+    Parameters
+    ----------
+    says
+        What it means, in a few words.
+    models
+        Words of the models that can have it.
+    option
+        The option of the network that it sets; empty if it says nothing about the network.
+    network
+        What builds a network with this fact, as `module:function`, called with the options of the
+        network it replaces, whose name is the option `base` (default: the network itself).
+    """
+
+    says: str
+    models: tuple[str, ...] = ()
+    option: str = ""
+    network: str = ""
+
+
+@dataclass(frozen=True)
+class NewNetwork:
+    """How a model word becomes a network at a scale.
+
+    Parameters
+    ----------
+    network
+        A name that `vitreous train` takes: of a family, of timm, or `module:function`.
+    options
+        What it is built with.
+    recipe
+        Changes to the recipe of the scale; `name` starts from another recipe, by its name or as
+        `module:function`.
+    """
+
+    network: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Extensions:
+    """Everything a book adds: words, facts, networks by scale and model word, probes by name."""
+
+    models: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, NewFact] = field(default_factory=dict)
+    networks: Mapping[str, Mapping[str, NewNetwork]] = field(default_factory=dict)
+    probes: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_extensions(tables: Mapping[str, Any], where: str) -> Extensions:
+    """Read the tables of `TABLES` in a book's file, which errors call `where`."""
+    for name in ("models", "probes"):
+        table = tables.get(name, {})
+        texts = dict.fromkeys(table, str) if isinstance(table, dict) else {}
+        check_entries(table, f"[{name}] in {where}", texts, {})
+    extensions = Extensions(
+        tables.get("models", {}),
+        _read_facts(tables.get("facts", {}), where),
+        _read_networks(tables.get("scales", {}), where),
+        tables.get("probes", {}),
+    )
+    _check_models(extensions, where)
+    return extensions
+
+
+def _read_facts(tables: Any, where: str) -> dict[str, NewFact]:
+    facts = {}
+    for name, table in _inside(tables, f"[facts] in {where}"):
+        check_entries(table, f"[facts.{name}] in {where}", {"says": str}, FACT_ENTRIES)
+        facts[name] = NewFact(**{**table, "models": tuple(table.get("models", ()))})
+    return facts
+
+
+def _read_networks(tables: Any, where: str) -> dict[str, dict[str, NewNetwork]]:
+    networks: dict[str, dict[str, NewNetwork]] = {}
+    for scale, models in _inside(tables, f"[scales] in {where}"):
+        networks[scale] = {}
+        for model, table in _inside(models, f"[scales.{scale}] in {where}"):
+            place = f"[scales.{scale}.{model}] in {where}"
+            check_entries(table, place, {"network": str}, NETWORK_ENTRIES)
+            networks[scale][model] = NewNetwork(**table)
+    return networks
+
+
+def _inside(tables: Any, where: str) -> list[tuple[str, Any]]:
+    """The tables in a table."""
+    if not isinstance(tables, dict):
+        raise VitreousError(f"{where} has to be a table, not {tables!r}.")
+    return list(tables.items())
+
+
+def _check_models(extensions: Extensions, where: str) -> None:
+    """Raise an error if a table speaks of a model that it may not speak of."""
+    known = {**MODELS, **extensions.models}
+    for name, fact in extensions.facts.items():
+        for model in fact.models:
+            if model not in known:
+                hint = f"[facts.{name}] in {where} names it; [models] can add it."
+                raise UnknownName("model among the facts", str(model), known, hint)
+    for scale, networks in extensions.networks.items():
+        for model in networks:
+            if model not in extensions.models:
+                raise VitreousError(
+                    f"[scales.{scale}.{model}] in {where} would change the network of other "
+                    "papers' findings; use a model word of your own, from [models]."
+                )
+
+
+def extend_vocabulary(extensions: Extensions, where: str) -> None:
+    """Make the words, facts and probes of a book known; the same ones twice are one."""
+    facts = {name: fact.says for name, fact in extensions.facts.items()}
+    kinds = (
+        ("model", extensions.models, MODELS),
+        ("fact", facts, FACTS),
+        ("probe", extensions.probes, BOOK_PROBES),
+    )
+    for what, words, known in kinds:
+        for word, meaning in words.items():
+            if known.get(word, meaning) != meaning:
+                raise VitreousError(
+                    f"The {what} {word!r} of {where} already is {known[word]!r}; choose another "
+                    "word."
+                )
+    for _, words, known in kinds:
+        known.update(words)
+    BOOK_FACTS.update({name: fact.models for name, fact in extensions.facts.items()})
+    for word in ADDED_BY_STUDIES:
+        FACTS[word] = FACTS.pop(word)

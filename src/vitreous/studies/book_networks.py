@@ -1,0 +1,52 @@
+"""What the facts and recipes of other packages' books make of a network and its training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from vitreous.claims.book_sources import every_book
+from vitreous.claims.facts import Facts
+from vitreous.config import Recipe
+from vitreous.errors import VitreousError
+from vitreous.plugins import load_object
+from vitreous.studies.scales import Build
+from vitreous.training.recipes import named
+
+
+def extend_build(build: Build, facts: Facts) -> Build:
+    """Return the network with what the facts of books say of it.
+
+    A fact sets an option. If it names a function that builds the network, that function gets the
+    options of the network and its name, as `base`.
+    """
+    of_books = {name: fact for book in every_book() for name, fact in book.extensions.facts.items()}
+    for name, fact in of_books.items():
+        if name not in facts or not fact.option:
+            continue
+        build = replace(build, options={**build.options, fact.option: facts[name]})
+        if fact.network and build.name != fact.network:
+            options = {"base": build.name, **build.options}
+            build = replace(build, name=fact.network, options=options)
+    return build
+
+
+def change_recipe(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
+    """Return the recipe of a scale with the changes of a book's network.
+
+    The change `name` starts from another recipe: one of `vitreous list recipes`, or the function
+    `module:function` that returns a `Recipe`.
+    """
+    fields = dict(changes)
+    name = str(fields.pop("name", ""))
+    if ":" in name:
+        made = load_object(name, "recipe", object)
+        recipe = made() if callable(made) else made
+        if not isinstance(recipe, Recipe):
+            raise VitreousError(
+                f"{name!r} gives a {type(recipe).__name__}, and not a vitreous.config.Recipe."
+            )
+    elif name:
+        recipe = named(name)
+    return recipe.but(**fields)
