@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
 import numpy as np
 
 from vitreous.claims.facts import Facts, check_facts, describe_facts, same_facts
-from vitreous.claims.no_replicates import INTERVAL_ONLY, NoReplicates, Remedy
+from vitreous.claims.no_replicates import Remedy, check_replicates
 from vitreous.claims.quantity import Array, Quantity, replicates_from_interval
 from vitreous.errors import VitreousError
 from vitreous.results import Result
@@ -189,19 +189,10 @@ class Rows:
             self.table[end].to_numpy(dtype=np.float64) if end in self.table else values
             for end in ends
         )
-        remedy, measurement = self.item.remedy, self.result.name
-        lacking = not self.result.replicates and measurement not in INTERVAL_ONLY
-        if remedy is not None and lacking and (low < high).any():
-            raise NoReplicates(self.item.facts, measurement, remedy)
-        name = "/".join(
-            (
-                describe_facts(self.item.facts),
-                self.result.name,
-                column,
-                str(len(values)),
-                str(self.table.index[0]),
-            )
-        )
+        if self.item.remedy is not None and (low < high).any():
+            check_replicates(self.result, self.item.facts, self.item.remedy)
+        place = (self.result.name, column, str(len(values)), str(self.table.index[0]))
+        name = "/".join((describe_facts(self.item.facts), *place))
         return replicates_from_interval(name, values, low, high)
 
     def one(self, column: str = "value") -> Array:

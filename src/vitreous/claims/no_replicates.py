@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from vitreous.claims.facts import Facts, describe_facts
 from vitreous.errors import VitreousError
+from vitreous.results import Result
 
 Remedy = Callable[[str, str], str]
 """Says how a result is measured again, from its name and the command of a study."""
@@ -34,3 +35,9 @@ class NoReplicates(VitreousError):
     def with_command(self, command: str) -> NoReplicates:
         """The same with the command of the study that measures it."""
         return NoReplicates(self.facts, self.measurement, self.remedy, command)
+
+
+def check_replicates(result: Result, facts: Facts, remedy: Remedy) -> None:
+    """Raise an error if a result lacks the replicates that its measurement keeps today."""
+    if not result.replicates and result.name not in INTERVAL_ONLY:
+        raise NoReplicates(facts, result.name, remedy)
