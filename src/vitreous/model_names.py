@@ -9,6 +9,7 @@ hub id, a folder of weights, a function of yours) pass, and are checked when the
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterable
 from functools import cache
@@ -21,7 +22,8 @@ BUNDLED = Path(__file__).with_name("nano")
 """The folder of the small trained models within the package."""
 
 NAMES = (
-    "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or MODULE:FUNCTION of your own"
+    "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or MODULE:FUNCTION of "
+    "your own"
 )
 """The forms of a model's name."""
 
@@ -57,8 +59,8 @@ def hint(name: str) -> str:
     """A sentence that helps with an unknown name."""
     if ":" in name:
         return (
-            "A prefix is one of hf:, tv:, run:, nano:, hf-hub:, local-dir:, or a module of yours "
-            "and its function."
+            "A prefix is one of hf:, tv:, run:, nano:, zoo:, hf-hub:, local-dir:, or a module of "
+            "yours and its function."
         )
     if "/" in name:
         return f"A Hugging Face model is written 'hf:{name}', a file or folder './{name}'."
@@ -119,6 +121,19 @@ def bundled() -> list[str]:
     return sorted(path.parent.name for path in BUNDLED.glob("*/recipe.json"))
 
 
+def zoo_folder() -> Path:
+    """The folder of the networks that were trained on CIFAR-10.
+
+    It is `zoo/` in a clone of the repository, or what the environment variable VITREOUS_ZOO says.
+    """
+    return Path(os.environ.get("VITREOUS_ZOO") or Path(__file__).parents[2] / "zoo").expanduser()
+
+
+def zoo() -> list[str]:
+    """The networks in that folder; none where Vitreous was installed from a wheel."""
+    return sorted(path.parent.name for path in zoo_folder().glob("*/recipe.json"))
+
+
 @cache
 def timm_names() -> frozenset[str]:
     """The models that timm registers."""
@@ -166,6 +181,16 @@ def _check_torchvision(rest: str) -> None:
 def _check_bundled(rest: str) -> None:
     if rest.partition("@")[0] not in bundled():
         raise UnknownName("bundled model", f"nano:{rest}", [f"nano:{each}" for each in bundled()])
+
+
+def _check_zoo(rest: str) -> None:
+    if not zoo():
+        raise VitreousError(
+            f"The network 'zoo:{rest}' is in the repository of Vitreous and not in the wheel: "
+            "clone the repository and set VITREOUS_ZOO to the path of its folder zoo."
+        )
+    if rest.partition("@")[0] not in zoo():
+        raise UnknownName("network of the zoo", f"zoo:{rest}", [f"zoo:{each}" for each in zoo()])
 
 
 def _check_path(rest: str) -> None:
@@ -221,5 +246,6 @@ def _exists(path: str) -> bool:
 
 _SOURCES = {
     "hf": _check_hub, "hf-hub": _check_hub, "hf_hub": _check_hub, "tv": _check_torchvision,
-    "run": _check_path, "nano": _check_bundled, "local-dir": _check_folder,
+    "run": _check_path, "nano": _check_bundled, "zoo": _check_zoo,
+    "local-dir": _check_folder,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from studies.tiny import CLAIMS, cells, tables, tiny
 from vitreous.claims.loading import load_evidence
 from vitreous.claims.verdicts import judge
 from vitreous.errors import VitreousError
-from vitreous.storage.atomic_files import Damaged
+from vitreous.storage.atomic_files import Damaged, read_json
 from vitreous.studies import running
 from vitreous.studies.packing import pack_evidence, unpack_evidence
 
@@ -37,6 +37,14 @@ def test_unpacked_evidence_is_the_same_and_never_done_again(
     assert len(report.done) == len(cells())
     assert not list(unpacked.glob("trainings/*/weights"))
     assert not any(verdict.missing for verdict in judge(load_evidence(unpacked), CLAIMS))
+
+
+def test_commands_name_no_folder_of_the_machine(unpacked: Path, done: Path) -> None:
+    for path in done.glob("trainings/*/environment.json"):
+        before = read_json(path)
+        after = read_json(unpacked / path.relative_to(done))
+        assert "/" not in after["command"]
+        assert {**after, "command": before["command"]} == before
 
 
 def test_a_result_that_is_lost_needs_the_weights(unpacked: Path) -> None:

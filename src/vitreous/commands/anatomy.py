@@ -26,8 +26,8 @@ def show_anatomy(
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or
-        MODULE:FUNCTION of your own.
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME,
+        zoo:NAME, or MODULE:FUNCTION of your own.
     image
         Size of the images: a side (224), 224x160 or 3x224x160 (default: the model's own).
     pretrained

@@ -151,8 +151,8 @@ def inspect_models(
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, or
-        MODULE:FUNCTION of your own.
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME,
+        zoo:NAME, or MODULE:FUNCTION of your own.
     """
     _check_and_run(models, options or InspectOptions())
 

@@ -153,7 +153,7 @@ def _train(model: str, options: TrainOptions) -> list[Trained]:
         return train_seeds(model, data, recipe, seeds=seeds, **shared)
     teacher = None
     if options.teacher is not None:
-        published = not options.teacher.startswith(("run:", "nano:"))
+        published = not options.teacher.startswith(("run:", "nano:", "zoo:"))
         teacher = load_model(options.teacher, pretrained=published)
     trained = train(
         model, data, recipe, seed=options.seed, pretrained=options.pretrained, teacher=teacher,

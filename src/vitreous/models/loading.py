@@ -1,14 +1,13 @@
 """Models by name: one grammar for every place a model can come from.
 
-| name | where the model comes from |
-|---|---|
-| `vit_ti/4`, `convit_s`, `alternet_50`, … | our architectures (`vitreous.build` takes options too)
-| | `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…` | timm, as timm spells it | |
-`hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json` | Hugging Face transformers | |
-`tv:resnet50` | torchvision | | `run:./folder`, `run:./folder@warmup`, or a path | a run of
-`vitreous train`, at a checkpoint | | `nano:vit`, `nano:resnet@initial`, … | small trained models
-within the package | | `mypackage.mymodule:make` | your own function; see
-`vitreous.models.user_functions` |
+- `vit_ti/4`, `convit_s`, `alternet_50`: our architectures (`vitreous.build` takes options too)
+- `vit_small_patch16_224.augreg_in1k`, `hf-hub:…`, `local-dir:…`: timm, as timm spells it
+- `hf:google/vit-base-patch16-224`, `hf:./folder`, `hf:./config.json`: Hugging Face transformers
+- `tv:resnet50`: torchvision
+- `run:./folder`, `run:./folder@warmup`, or a path: a run of `vitreous train`, at a checkpoint
+- `nano:vit`, `nano:resnet@initial`: small trained models within the package
+- `zoo:vit_ti_4`: networks trained on CIFAR-10, in the repository but not in the wheel
+- `mypackage.mymodule:make`: your own function; see `vitreous.models.user_functions`
 
 Weights are random unless `pretrained` is set, and nothing is ever unpickled.
 """
@@ -52,9 +51,10 @@ def load_model(
     Parameters
     ----------
     name
-        See the table at the top of this file.
+        See the list at the top of this file.
     pretrained
-        Load published weights; without it they are random, except for `run:` and `nano:`.
+        Load published weights; without it they are random, except for `run:`, `nano:` and
+        `zoo:`.
     image
         Input size, for models that depend on it; channels are ignored.
     classes
@@ -79,6 +79,9 @@ def load_model(
         return _load_run(rest)
     if source == "nano":
         return _load_bundled(rest)
+    if source == "zoo":
+        model_names.check_model(name)
+        return _load_run(str(model_names.zoo_folder() / rest))
     if is_user_function(name):
         return load_user_function(
             name, pretrained=pretrained, image=size, classes=classes, **options
@@ -96,6 +99,7 @@ def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
     With `pretrained`, only those with published weights, each with its tag.
     """
     ours = [f"nano:{name}" for name in model_names.bundled()]
+    ours += [f"zoo:{name}" for name in model_names.zoo()]
     if not pretrained:
         ours += registry.names()
     theirs = timm.list_models(pretrained=pretrained)
@@ -222,7 +226,7 @@ def model_of_run(run: Run, checkpoint: str = "final") -> nn.Module:
         model.load_state_dict(tensors)
     except RuntimeError as error:
         raise VitreousError(
-            f"The weights {str(run.weights(checkpoint))!r} do not fit the model that the run's "
+            f"The weights {str(run.weights(checkpoint)[0])!r} do not fit the model that the run's "
             f"recipe.json describes: {str(error).splitlines()[-1].strip()}"
         ) from None
     known = getattr(model, "pretrained_cfg", None) or {}

@@ -4,7 +4,8 @@
     recipe.json              what the result depends on: model, data, recipe, seed
     environment.json         what it should not depend on: versions, device, command
     metrics.jsonl            one line per epoch
-    weights/*.safetensors    the model at checkpoints: initial, warmup, 33, 66, final
+    weights/*.safetensors    the model at checkpoints: initial, warmup, 33, 66, final; where files
+                             have to be small, in parts: final-1-of-2, final-2-of-2
     state.safetensors        everything that resuming needs, including the metrics
     previous.safetensors     the state before that one, until the run is finished
 
@@ -16,8 +17,10 @@ metrics contains a checksum of itself and the line before.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CHECKPOINTS = ("initial", "warmup", "33", "66", "final")
+_PART = re.compile(r"-\d+-of-\d+$")
 RECIPE, STATE, PREVIOUS = "recipe.json", "state.safetensors", "previous.safetensors"
 
 
@@ -130,13 +134,22 @@ class Run:
             return CHECKPOINTS.index(name) if name in CHECKPOINTS else 1, name
 
         files = (self.folder / "weights").glob("[!.]*.safetensors")
-        return sorted((path.stem for path in files), key=order)
+        return sorted({_PART.sub("", path.stem) for path in files}, key=order)
 
-    def weights(self, checkpoint: str = "final") -> Path:
-        """The file of the model's weights at a checkpoint."""
-        path = self.folder / "weights" / f"{checkpoint}.safetensors"
-        if path.is_file():
-            return path
+    def weights(self, checkpoint: str = "final") -> list[Path]:
+        """The files of the model's weights at a checkpoint: one, or all its parts."""
+        home = self.folder / "weights"
+        if (home / f"{checkpoint}.safetensors").is_file():
+            return [home / f"{checkpoint}.safetensors"]
+        parts = sorted(home.glob(f"{glob.escape(checkpoint)}-*-of-*.safetensors"))
+        if parts:
+            count = int(parts[0].stem.rpartition("-")[2])
+            if len(parts) < count:
+                raise VitreousError(
+                    f"The weights {checkpoint!r} of {str(self.folder)!r} have {count} parts, and "
+                    f"{len(parts)} of them are there; copy the folder again."
+                )
+            return parts
         if not self.checkpoints():
             raise VitreousError(f"The run {str(self.folder)!r} has no weights yet.")
         hint = f"The run has {', '.join(self.checkpoints())}"
@@ -151,12 +164,34 @@ class Run:
 
     def read_weights(self, checkpoint: str = "final") -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The weights at a checkpoint and their notes; `Damaged` if they are damaged."""
+        tensors: dict[str, Tensor] = {}
+        notes: dict[str, Any] = {}
         try:
-            return self.load(f"weights/{self.weights(checkpoint).name}")
+            for path in self.weights(checkpoint):
+                part, notes = self.load(f"weights/{path.name}")
+                tensors |= part
         except Damaged as error:
             again = "the command that made the run restores it"
             lost = f"no other file has these weights: delete {str(self.folder)!r} and train again"
             raise Damaged(error.path, error.why, again if checkpoint == "final" else lost) from None
+        return tensors, notes
+
+    def save_weights(
+        self, tensors: Mapping[str, Tensor], checkpoint: str = "final", limit: int = 0, **notes: Any
+    ) -> None:
+        """Write the weights at a checkpoint, in parts of at most `limit` bytes if there is one."""
+        parts: list[dict[str, Tensor]] = [{}]
+        room = limit
+        for name, tensor in tensors.items():
+            size = tensor.numel() * tensor.element_size()
+            if limit and parts[-1] and size > room:
+                parts.append({})
+                room = limit
+            room -= size
+            parts[-1][name] = tensor
+        for number, part in enumerate(parts, 1):
+            suffix = f"-{number}-of-{len(parts)}" if len(parts) > 1 else ""
+            self.save(f"weights/{checkpoint}{suffix}.safetensors", part, **notes)
 
     @contextlib.contextmanager
     def hold(self, identity: Mapping[str, Any], need: int, activity: str) -> Iterator[None]:

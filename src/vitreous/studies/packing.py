@@ -14,6 +14,7 @@ import csv
 import hashlib
 import io
 import json
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,7 +39,8 @@ from vitreous.studies.conduct import check_settings
 from vitreous.studies.measuring import STUDY, TRAININGS
 from vitreous.studies.running import PACKED, is_trained
 
-RECORDS = ("recipe.json", "environment.json", "metrics.jsonl")
+ENVIRONMENT = "environment.json"
+RECORDS = ("recipe.json", ENVIRONMENT, "metrics.jsonl")
 TABLE = "trainings.csv"
 LIMIT = 16_000_000
 """Bytes of one archive."""
@@ -94,7 +96,11 @@ def pack_evidence(root: Path, out: Path, limit: int = LIMIT) -> Packed:
             continue
         runs.append(Run(home))
         there = [home / name for name in RECORDS if (home / name).is_file()]
-        units.append(({}, _contents(root, there)))
+        record = _contents(root, there)
+        for name in record:
+            if name.endswith(ENVIRONMENT):
+                record[name] = _without_folders(root / name)
+        units.append(({}, record))
     if not units:
         raise VitreousError(f"There is no evidence to pack in {str(root)!r}.")
     weights = sum(path.stat().st_size for path in (root / TRAININGS).glob("*/**/*.safetensors"))
@@ -107,6 +113,14 @@ def pack_evidence(root: Path, out: Path, limit: int = LIMIT) -> Packed:
 def _contents(root: Path, paths: Iterable[Path]) -> dict[str, bytes]:
     """The contents of files by their names within the study's folder."""
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
+
+
+def _without_folders(environment: Path) -> bytes:
+    """The environment of a training whose command names files but not the folders of a machine."""
+    known = read_json(environment)
+    if "command" in known:
+        known["command"] = re.sub(r"(?:/[^/\s]+)*/([^/\s]+)", r"\1", known["command"])
+    return _json(known)
 
 
 def _intact(home: Path, name: str, index: Mapping[str, Any]) -> bool:

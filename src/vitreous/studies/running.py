@@ -135,7 +135,7 @@ def is_trained(key: str, root: Path) -> bool:
     after the final weights, is there. Training again restores what was lost."""
     run = Run(root / TRAININGS / key)
     try:
-        stat = run.weights().stat()
+        stat = run.weights()[0].stat()
         step = _final_step(run.folder, run.id, stat.st_ino, stat.st_size, stat.st_mtime_ns)
         return bool(run.records()[-1]["step"] >= step)
     except (VitreousError, OSError, LookupError):

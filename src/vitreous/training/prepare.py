@@ -64,7 +64,7 @@ def prepare_model(
     torch.manual_seed(derive_seed(seed, "weights"))
     name = model
     image = data.image[0] if data.image[0] == data.image[1] else data.image
-    is_trained = pretrained or name.partition(":")[0] in ("run", "nano")
+    is_trained = pretrained or name.partition(":")[0] in ("run", "nano", "zoo")
     options = {} if is_trained else dict(recipe.model)
     model = load_model(
         name,

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ from vitreous.measure.curvature.loss import PREFIX
 from vitreous.measure.partial import Numbers
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
+from vitreous.model_names import BUNDLED, zoo_folder
 from vitreous.results import Column, Reference, Result, View
 from vitreous.storage.run_folder import Run
 
@@ -67,7 +67,9 @@ def find_run(name: str) -> Run | None:
     """Return the run that a model's name stands for, or None."""
     source, _, rest = name.partition(":")
     if source == "nano":
-        folder = Path(str(files("vitreous"))) / "nano" / rest
+        folder = BUNDLED / rest
+    elif source == "zoo":
+        folder = zoo_folder() / rest
     else:
         folder = Path(rest if source == "run" else name).expanduser()
     return Run(folder) if (folder / "recipe.json").is_file() else None
@@ -112,7 +114,7 @@ def _from_file(run: Run, checkpoint: str, subject: Subject) -> StoredWeights:
         tensors, _ = run.read_weights(checkpoint)
         if missing := [name for name in names if name not in tensors]:
             raise VitreousError(
-                f"The weights {str(run.weights(checkpoint))!r} lack {missing[0]!r}, which the "
+                f"The weights {str(run.weights(checkpoint)[0])!r} lack {missing[0]!r}, which the "
                 "model has."
             )
         return {name: tensors[name] for name in names}
