@@ -85,16 +85,16 @@ def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
         with pytest.raises(KeyboardInterrupt):
             running.run_cells([cell], tmp_path, tiny(), "cpu")
     run, wanted = (Run(root / "trainings" / cell.key) for root in (tmp_path, done))
-    assert run.weights().is_file()
+    assert run.weights()[0].is_file()
     assert not running.is_finished(cell, tmp_path)
     running.run_cells([cell], tmp_path, tiny(), "cpu")
     assert running.is_finished(cell, tmp_path)
     assert [each["step"] for each in run.records()] == [each["step"] for each in wanted.records()]
-    assert run.weights().read_bytes() == wanted.weights().read_bytes()
-    run.weights().write_bytes(b"damaged")
+    assert run.weights()[0].read_bytes() == wanted.weights().read_bytes()
+    run.weights()[0].write_bytes(b"damaged")
     assert not running.is_trained(cell.key, tmp_path)
     running.run_cells([cell], tmp_path, tiny(), "cpu")
-    assert run.weights().read_bytes() == wanted.weights().read_bytes()
+    assert run.weights()[0].read_bytes() == wanted.weights().read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -136,7 +136,7 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path) -> None:
         VitreousError, match=r"do not fit the model that the run's recipe\.json describes: size"
     ):
         loading.load_model(f"run:{tmp_path}")
-    trained.run.weights().write_bytes(b"no such thing")
+    trained.run.weights()[0].write_bytes(b"no such thing")
     with pytest.raises(
         VitreousError, match=r"is damaged .*the command that made the run restores it"
     ):
