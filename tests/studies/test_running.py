@@ -90,11 +90,11 @@ def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
     running.run_cells([cell], tmp_path, tiny(), "cpu")
     assert running.is_finished(cell, tmp_path)
     assert [each["step"] for each in run.records()] == [each["step"] for each in wanted.records()]
-    assert run.weights()[0].read_bytes() == wanted.weights().read_bytes()
+    assert run.weights()[0].read_bytes() == wanted.weights()[0].read_bytes()
     run.weights()[0].write_bytes(b"damaged")
     assert not running.is_trained(cell.key, tmp_path)
     running.run_cells([cell], tmp_path, tiny(), "cpu")
-    assert run.weights()[0].read_bytes() == wanted.weights().read_bytes()
+    assert run.weights()[0].read_bytes() == wanted.weights()[0].read_bytes()
 
 
 @pytest.mark.parametrize(
