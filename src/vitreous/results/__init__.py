@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vitreous.results.result import Result as Result
     from vitreous.results.view import Reference as Reference
     from vitreous.results.view import View as View
+    from vitreous.results.view import depth_view as depth_view
 
 _HOMES = {
     "Column": "column",
@@ -42,6 +43,7 @@ _HOMES = {
     "bootstrap_mean": "intervals",
     "change_of_sums": "intervals",
     "clustered_share": "intervals",
+    "depth_view": "view",
     "estimate": "column",
     "from_replicates": "intervals",
     "mean_of_few": "intervals",
@@ -54,8 +56,9 @@ _HOMES = {
 
 __all__ = [
     "UNIT_COLUMNS", "Column", "Estimate", "Interval", "Reference", "Replicates", "Result", "View",
-    "bootstrap_mean", "change_of_sums", "clustered_share", "estimate", "from_replicates",
-    "mean_of_few", "mean_of_sums", "paired_change", "ratio_of_few", "tabulate", "wilson",
+    "bootstrap_mean", "change_of_sums", "clustered_share", "depth_view", "estimate",
+    "from_replicates", "mean_of_few", "mean_of_sums", "paired_change", "ratio_of_few",
+    "tabulate", "wilson",
 ]  # fmt: skip
 
 

@@ -86,3 +86,22 @@ class View:
                 f"A view has bands over {self.x!r}; they need x='depth' and columns model, unit "
                 "and kind."
             )
+
+
+def depth_view(y: str = "value", **rest: Any) -> View:
+    """Return a view of one number by depth: a line for each model, with its interval.
+
+    Parameters
+    ----------
+    y
+        The column; its interval is in `low` and `high`, or for another than `value` in the columns
+        with these endings.
+    rest
+        Other fields of the view.
+
+    Examples
+    --------
+    >>> depth_view("cosine", facet="token", title="Does the branch agree with the skip?")
+    """
+    low, high = ("low", "high") if y == "value" else (f"{y}_low", f"{y}_high")
+    return View("line", x="depth", y=y, colour="model", low=low, high=high, bands=True, **rest)

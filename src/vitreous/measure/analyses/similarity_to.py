@@ -38,7 +38,7 @@ from vitreous.results import (
     Reference,
     Replicates,
     Result,
-    View,
+    depth_view,
     estimate,
 )
 from vitreous.results.comparing import bold, code, records
@@ -62,8 +62,7 @@ COLUMNS = (
         label="CKA",
     ),
 )
-VIEW = View(
-    "line", x="depth", y="value", colour="model", low="low", high="high", bands=True,
+VIEW = depth_view(
     references=(Reference(1.0, "the same"),),
     title="Similarity to the same unit of another model (CKA)",
     how_to_read="Each point compares a unit with the one of its name in the other model, on the "

@@ -35,7 +35,7 @@ from vitreous.measure.probe import Batch, Probe, Sums, sum_key, where
 from vitreous.measure.probes.variance import variance
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import Feature, Sites
 
@@ -108,30 +108,17 @@ class Equivariance(Probe):
         ),
     )
     views = (
-        View(
-            "line",
-            x="depth",
-            y="value",
-            colour="model",
+        depth_view(
             facet="shift",
-            low="low",
-            high="high",
-            bands=True,
             references=(Reference(1.0, "unrelated maps"),),
             title="Do features move along with the image?",
             how_to_read="The image was shifted around its edges; each point says how far the map "
             "after a unit is from the shifted map. At zero features move along exactly, at one "
             "the maps have nothing to do with each other.",
         ),
-        View(
-            "line",
-            x="depth",
-            y="still",
-            colour="model",
+        depth_view(
+            "still",
             facet="shift",
-            low="still_low",
-            high="still_high",
-            bands=True,
             references=(Reference(1.0, "unrelated maps"),),
             title="Do features stay where they are?",
             how_to_read="The same, with the map compared as it is. Near zero a unit does not mind "

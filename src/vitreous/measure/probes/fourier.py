@@ -33,7 +33,16 @@ from vitreous.measure.per_image import mean_over_images
 from vitreous.measure.probe import Batch, PerImageValues, Probe, Updates, sum_key, where
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
+from vitreous.results import (
+    UNIT_COLUMNS,
+    Column,
+    Reference,
+    Result,
+    View,
+    depth_view,
+    estimate,
+    tabulate,
+)
 from vitreous.results.comparing import count_changes
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.layout import Centred
@@ -137,14 +146,7 @@ class Fourier(Probe):
             "waves are, compared with the mean of the map. The more a line falls, the smoother "
             "the map.",
         ),
-        View(
-            "line",
-            x="depth",
-            y="value",
-            colour="model",
-            low="low",
-            high="high",
-            bands=True,
+        depth_view(
             where="highest",
             title="The highest frequency of each map",
             how_to_read="Each point is the finest wave of the map after a unit. Where the line "
@@ -166,14 +168,7 @@ class Fourier(Probe):
             "sharpened, at equal cycles an image. In the paper's ViT-Ti on ImageNet, attention "
             "comes to -0.10 and MLPs to +0.11 in blocks 4 to 12.",
         ),
-        View(
-            "line",
-            x="depth",
-            y="value",
-            colour="model",
-            low="low",
-            high="high",
-            bands=True,
+        depth_view(
             where="common",
             title="The same wave at every depth",
             how_to_read="Each point is the wave with the most cycles an image that all maps can "

@@ -20,7 +20,7 @@ from vitreous.measure.per_image import PerImage
 from vitreous.measure.probe import Batch, Updates
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import Reference, Result, View, estimate
+from vitreous.results import Reference, Result, depth_view, estimate
 from vitreous.results.comparing import mean_by_model, rank_models
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
@@ -55,14 +55,7 @@ class HeadDiversity(PerImage):
         measure="bits",
     )
     views = (
-        View(
-            "line",
-            x="depth",
-            y="value",
-            colour="model",
-            low="low",
-            high="high",
-            bands=True,
+        depth_view(
             references=(Reference(0.0, "all heads alike"),),
             title="How much the heads of a layer differ",
             how_to_read="Each point is an attention layer. At zero all of its heads attend to the "

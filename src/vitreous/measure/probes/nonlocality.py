@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from vitreous.measure.probes.attention_distance import AttentionDistance
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import View, estimate
+from vitreous.results import View, depth_view, estimate
 from vitreous.specimen.observe import AttentionMap
 
 __all__ = ["Nonlocality"]
@@ -42,14 +42,8 @@ class Nonlocality(AttentionDistance):
         measure="patches",
     )
     views = (
-        View(
-            "line",
-            x="depth",
-            y="mean",
-            colour="model",
-            low="mean_low",
-            high="mean_high",
-            bands=True,
+        depth_view(
+            "mean",
             title="Nonlocality of layers",
             how_to_read="Each point is an attention layer: how many patches away its heads look "
             "on average. A convolution stays low; at the dashed line attention is spread over the "

@@ -26,7 +26,7 @@ from vitreous.measure.per_image import mean_over_images
 from vitreous.measure.probe import Batch, PerImageValues, Probe, Updates, sum_key, where
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, View, estimate, tabulate
+from vitreous.results import UNIT_COLUMNS, Column, Reference, Result, depth_view, estimate, tabulate
 from vitreous.results.comparing import mean_by_model, rank_models
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
@@ -82,31 +82,18 @@ class SkipRatio(Probe):
         ),
     )
     views = (
-        View(
-            "line",
-            x="depth",
-            y="value",
-            colour="model",
+        depth_view(
             facet="token",
-            low="low",
-            high="high",
             log=("y",),
-            bands=True,
             references=(Reference(1.0, "skip and branch alike"),),
             title="What carries the signal: skip over branch",
             how_to_read="Above one, tokens mostly pass the unit by on its skip; below one, the "
             "unit writes them anew. In the paper the class token of ViTs is passed on first and "
             "rewritten late, spatial tokens the reverse.",
         ),
-        View(
-            "line",
-            x="depth",
-            y="cosine",
-            colour="model",
+        depth_view(
+            "cosine",
             facet="token",
-            low="cosine_low",
-            high="cosine_high",
-            bands=True,
             references=(Reference(0.0, "at right angles"),),
             title="Does the branch agree with the skip?",
             how_to_read="Above zero a unit strengthens what the token already holds, below zero "

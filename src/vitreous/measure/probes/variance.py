@@ -24,7 +24,7 @@ from vitreous.measure.probe import Batch, PerImageValues, Updates, estimated, su
 from vitreous.measure.resampling import REPEATS
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import Column, Reference, Result, View, estimate
+from vitreous.results import Column, Reference, Result, View, depth_view, estimate
 from vitreous.results.comparing import count_changes
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.layout import Centred
@@ -68,15 +68,8 @@ class Variance(PerImage):
         *estimate("Variance over positions, mean over channels and images.", label="variance"),
     )
     views = (
-        View(
-            "line",
-            x="depth",
-            y="value",
-            colour="model",
-            low="low",
-            high="high",
+        depth_view(
             log=("y",),
-            bands=True,
             title="Feature map variance",
             how_to_read="Each point is the stream after a unit. Where the line falls, a unit has "
             "averaged over the image; where it rises, a unit has told positions apart.",
