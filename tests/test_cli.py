@@ -330,7 +330,8 @@ def test_what_nobody_foresaw_is_one_sentence(
 
 
 def test_every_command_has_a_report_of_its_own() -> None:
-    from vitreous.commands.inspect import AnalysisOptions, InspectOptions, report_path
+    from vitreous.commands.inspect import report_path
+    from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions
 
     assert report_path(InspectOptions()) == Path("report.html")
     assert report_path(AnalysisOptions(), "lesion") == Path("lesion.html")

@@ -20,13 +20,8 @@ from vitreous.commands.anatomy import show_anatomy
 from vitreous.commands.claims import claims_app
 from vitreous.commands.data import show_data
 from vitreous.commands.doctor import check_installation
-from vitreous.commands.inspect import (
-    AnalysisOptions,
-    InspectOptions,
-    analysis_command,
-    analysis_help,
-    inspect_models,
-)
+from vitreous.commands.inspect import analysis_command, analysis_help, inspect_models
+from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions
 from vitreous.commands.listing import list_app
 from vitreous.commands.study import pack_study, run_study, unpack_study
 from vitreous.commands.terminal import complain

@@ -41,6 +41,18 @@ def choose_device(device: str | torch.device) -> torch.device:
     return chosen
 
 
+def choose_double_precision(device: str | torch.device) -> torch.device:
+    """The device, or the CPU instead of Apple's GPU, which cannot add in double precision."""
+    found = choose_device(device)
+    if found.type != "mps":
+        return found
+    if device == "auto":
+        return torch.device("cpu")
+    raise VitreousError(
+        "Inspecting needs double precision, which the device 'mps' does not have; use cpu."
+    )
+
+
 def to_device(tensor: Tensor, device: torch.device) -> Arriving:
     """Start copying a tensor to a device; work that the GPU is given after the call can use it."""
     if device.type != "cuda" or tensor.device.type != "cpu":  # only main memory can be pinned

@@ -11,7 +11,8 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,8 +23,8 @@ BUNDLED = Path(__file__).with_name("nano")
 """The folder of the small trained models within the package."""
 
 NAMES = (
-    "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or MODULE:FUNCTION of "
-    "your own"
+    "a timm name, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or MODULE:FUNCTION or "
+    "FILE.py:FUNCTION of your own"
 )
 """The forms of a model's name."""
 
@@ -65,6 +66,89 @@ def hint(name: str) -> str:
     if "/" in name:
         return f"A Hugging Face model is written 'hf:{name}', a file or folder './{name}'."
     return "`vitreous list models --filter '*vit*'` shows what there is."
+
+
+@dataclass(frozen=True)
+class WeightedModel:
+    """One of the models of a command: its place among them, its label, and its checkpoint."""
+
+    index: int
+    label: str
+    weights: str | None = None
+
+
+def pair_weights(
+    names: Sequence[str], weights: str | Path | Sequence[str | Path] | Mapping[str, str | Path]
+) -> list[WeightedModel]:
+    """Which checkpoint belongs to which model.
+
+    As many checkpoints as models go with them in order. Several checkpoints of one model make as
+    many models, labelled by their files. A mapping, or `MODEL=FILE` for all, names the models that
+    get one.
+
+    >>> [each.label for each in pair_weights(["vit"], ["runs/a.pth", "runs/b.pth"])]
+    ['vit (a)', 'vit (b)']
+    """
+    several = [weights] if isinstance(weights, (str, Path)) else weights
+    named = dict(several) if isinstance(several, Mapping) else _named_weights(names, several)
+    files = [] if isinstance(several, Mapping) else [str(each) for each in several]
+    if named:
+        for name in named:
+            if name not in names:
+                raise UnknownName("model to load weights into", name, names)
+        pairs = [(i, str(named[name]) if name in named else None) for i, name in enumerate(names)]
+    elif not files:
+        pairs = [(i, None) for i in range(len(names))]
+    elif len(names) == 1:
+        pairs = [(0, file) for file in files]
+    elif len(files) == len(names):
+        pairs = list(enumerate(files))
+    else:
+        raise VitreousError(
+            f"There are {len(files)} checkpoints for {len(names)} models; give one for each, in "
+            f"the order of the models, or say which they belong to: weights={names[0]}={files[0]}."
+        )
+    return [
+        WeightedModel(index, _label(names, pairs, position), file)
+        for position, (index, file) in enumerate(pairs)
+    ]
+
+
+def _named_weights(names: Sequence[str], given: Iterable[str | Path]) -> dict[str, str]:
+    """Files by model, if all are written `MODEL=FILE`; empty otherwise."""
+    found = {}
+    for each in map(str, given):
+        name = next((name for name in names if name and each.startswith(f"{name}=")), None)
+        if name is None:
+            return {}
+        found[name] = each.removeprefix(f"{name}=")
+    return found
+
+
+def _label(names: Sequence[str], pairs: Sequence[tuple[int, str | None]], position: int) -> str:
+    """The name of a model; with as much of its checkpoint's path as tells it from its namesakes."""
+    index, file = pairs[position]
+    name = names[index]
+    alike = [f for i, f in pairs if names[i] == name and f is not None]
+    if file is None or len(alike) < 2 or not name:
+        return name
+    for length in range(1, len(Path(file).parts) + 1):
+        tails = ["/".join(Path(f).with_suffix("").parts[-length:]) for f in alike]
+        tail = "/".join(Path(file).with_suffix("").parts[-length:])
+        if tails.count(tail) == 1:
+            return f"{name} ({tail})"
+    return f"{name} ({file})"
+
+
+def check_weights(pairs: Iterable[WeightedModel]) -> None:
+    """Raise if a checkpoint does not exist."""
+    for each in pairs:
+        if each.weights is None or _exists(each.weights):
+            continue
+        if "@" not in each.weights or not _exists(each.weights.rpartition("@")[0]):
+            raise VitreousError(
+                f"There is no file or folder {each.weights!r} to load weights from."
+            )
 
 
 @cache
@@ -216,7 +300,13 @@ def _check_hub(rest: str) -> None:
 
 
 def _check_function(name: str) -> None:
-    module, _, function = name.partition(":")
+    module, _, function = name.rpartition(":")
+    if module.endswith(".py"):
+        if not function.isidentifier():
+            raise VitreousError(f"{name!r} names no function; write '{module}:make', for one.")
+        if not _exists(module):
+            raise VitreousError(f"There is no file {module!r}.")
+        return
     words = [*module.split("."), function]
     try:
         exists = all(word.isidentifier() for word in words) and _is_module(words[0])

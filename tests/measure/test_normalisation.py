@@ -108,7 +108,8 @@ def test_the_data_sets_are_said_too(caplog: pytest.LogCaptureFixture) -> None:
     said = [record.getMessage() for record in caplog.records if "normalised" in record.getMessage()]
     assert said == [
         "m does not say how its images are normalised, so they get the mean and std of 'made up'; "
-        "set model.trained_with = {'mean': …, 'std': …} if it was trained otherwise."
+        "if it was trained otherwise, set mean and std: --mean and --std, or "
+        "preprocessing={'mean': …, 'std': …} in Python."
     ]
 
 

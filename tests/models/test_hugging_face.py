@@ -14,12 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import timm
 import torch
 
 import vitreous
 from vitreous import hub
 from vitreous.errors import VitreousError
 from vitreous.models import hugging_face, loading
+from vitreous.models.checkpoint_files import read_checkpoint
 
 transformers = pytest.importorskip("transformers")
 
@@ -110,8 +112,10 @@ def test_another_image_size(tmp_path: Path) -> None:
         1,
         2,
     )
-    with pytest.raises(VitreousError, match="do not fit its configuration at image size 64"):
-        loading.load_model(f"hf:{tmp_path}", image=64, pretrained=True)
+    saved = read_checkpoint(tmp_path)["vit.embeddings.position_embeddings"]
+    wide = loading.load_model(f"hf:{tmp_path}", image=(32, 64))
+    expected = timm.layers.resample_abs_pos_embed(saved, [4, 8])
+    assert torch.equal(wide.get_parameter("vit.embeddings.position_embeddings"), expected)
 
 
 def test_missing_weights_would_stay_random_so_they_raise(tmp_path: Path) -> None:
@@ -130,12 +134,15 @@ def test_a_text_model_is_refused(tmp_path: Path) -> None:
         loading.load_model(f"hf:{tmp_path}")
 
 
-def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+def test_pickled_weights_are_read_as_weights_only(tmp_path: Path) -> None:
     made = transformers.ViTForImageClassification(transformers.ViTConfig(**IMAGES))
+    made.config.architectures = ["ViTForImageClassification"]
     made.config.save_pretrained(tmp_path)
     torch.save(made.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(VitreousError, match=r"no file named model\.safetensors"):
-        loading.load_model(f"hf:{tmp_path}", pretrained=True)
+    for pretrained in (True, False):
+        loaded = loading.load_model(f"hf:{tmp_path}", pretrained=pretrained)
+        for key, value in made.state_dict().items():
+            assert torch.equal(loaded.state_dict()[key], value)
 
 
 def test_code_from_the_hub_is_never_run(tmp_path: Path) -> None:
@@ -265,5 +272,9 @@ def test_channels_are_normalised_as_the_image_processor_says(tmp_path: Path) -> 
         tmp_path
     )
     specimen = vitreous.open(f"hf:{tmp_path}", pretrained=True)
-    assert specimen.trained == {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+    found = {key: value for key, value in specimen.trained.items() if key != "processor"}
+    assert found == {
+        "mean": (0.5,) * 3, "std": (0.25,) * 3, "interpolation": "bilinear", "crop_pct": 1.0,
+        "crop_mode": "squash", "crop_size": (224, 224), "source": "Hugging Face",
+    }  # fmt: skip
     assert specimen.without("mlp").trained == specimen.trained

@@ -95,6 +95,9 @@ def test_weights_saved_by_timm(tmp_path: Path) -> None:
     assert all(
         torch.equal(a, b) for a, b in zip(saved.parameters(), loaded.parameters(), strict=True)
     )
+    by_name = loading.load_model(f"local-dir:{tmp_path}")  # who names a folder wants its weights
+    assert torch.equal(next(by_name.parameters()), next(saved.parameters()))
+    (tmp_path / "model.safetensors").unlink()
     random = loading.load_model(f"local-dir:{tmp_path}")
     assert shapes(random) == shapes(saved)
     assert not torch.equal(next(random.parameters()), next(saved.parameters()))
@@ -177,7 +180,7 @@ def test_paths_without_a_run_say_what_they_are(
         "run:nowhere": r"no file or folder 'nowhere'",
         "./nowhere": r"no file or folder './nowhere'",
         "model.safetensors": r"holds weights but not the model they belong to",
-        "model.pth": r"'model\.pth' is a pickle, which can run code",
+        "model.pth": r"name the model and give the file as weights='model\.pth'\.$",
         "run:.": r"no Vitreous run in the folder '\.'\.$",
         "saved": r"no Vitreous run in the folder 'saved'\. .* 'hf:saved' or 'local-dir:saved'",
     }

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from vitreous import model_names
 from vitreous.commands.terminal import ImageOption, console
@@ -16,6 +20,7 @@ def show_anatomy(
     *,
     image: ImageOption | None = None,
     pretrained: bool = False,
+    weights: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = (),
     out: list[Path] | None = None,
     seed: int = 0,
 ) -> None:
@@ -26,12 +31,14 @@ def show_anatomy(
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME,
-        zoo:NAME, or MODULE:FUNCTION of your own.
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or
+        MODULE:FUNCTION or FILE.py:FUNCTION of your own.
     image
         Size of the images: a side (224), 224x160 or 3x224x160 (default: the model's own).
     pretrained
         Load the published weights; without it they are random.
+    weights
+        Checkpoints to load: one for each model, in order; several for one model; or MODEL=FILE.
     out
         Also write a drawing (.svg, .pdf, .png, .html) or the data (.json); may be repeated.
     seed
@@ -43,6 +50,8 @@ def show_anatomy(
         drawing.check_ending(path)
     check_ranges(seed=seed)
     model_names.check_models(models)
+    pairs = model_names.pair_weights(models, weights)
+    model_names.check_weights(pairs)
     import torch
 
     from vitreous.specimen.opening import open as open_model  # torch comes with it
@@ -51,11 +60,17 @@ def show_anatomy(
     torch.set_num_threads(1)
     screen = console()
     anatomies = []
-    for name in models:
-        with console(stderr=True).status(f"Opening {name} …"):
+    for pair in pairs:
+        with console(stderr=True).status(f"Opening {pair.label} …"):
             torch.manual_seed(seed)
-            anatomies.append(open_model(name, image=image, pretrained=pretrained).anatomy)
-        screen.print(drawing.table(anatomies[-1], fold=len(models) > 1), "")
+            specimen = open_model(
+                models[pair.index], image=image, pretrained=pretrained, weights=pair.weights
+            )
+        anatomies.append(replace(specimen.anatomy, model=pair.label))
+        screen.print(drawing.table(anatomies[-1], fold=len(pairs) > 1), "")
+        if specimen.checkpoint is not None:
+            line = f"Weights: {specimen.checkpoint.describe()}"
+            screen.print(line, "", highlight=False, markup=False, soft_wrap=True)
     for path in out or ():
         with explain_write_errors(path):
             drawing.save(anatomies, path)

@@ -9,14 +9,15 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from vitreous import model_names
-from vitreous.commands.terminal import ImageOption, console
+from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions, MeasureOptions
+from vitreous.commands.terminal import console
 from vitreous.config import assignment
 from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import UnknownName, VitreousError
@@ -27,108 +28,13 @@ from vitreous.validation import check_ranges
 
 if TYPE_CHECKING:
     from vitreous.measure.inspection import Inspection
+    from vitreous.measure.preprocessing import PreprocessingChoice
     from vitreous.report.guard import Guard
 
 NANO = Path(__file__).parents[1] / "report" / "nano"
 """Results of the bundled models that take too long to compute on the fly."""
 Settings = dict[str, dict[str, Any]]
 """The options of each measurement, by its name."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasureOptions:
-    """What `inspect` and the commands of single analyses have in common.
-
-    Parameters
-    ----------
-    data
-        A path: a folder, a picture, a pattern ('photos/*.jpg'), a .zip or .tar, shards
-        ('train-{000..004}.tar'), a .parquet; or npz:PATH, tv:NAME, hf:NAME, world:TASK (default:
-        world:shapes).
-    limit
-        Maximum number of images, class-balanced, or all (default: 512; analyses have their own).
-    split
-        train, test, val or all. Default: test (an analysis may have its own), and all images of
-        data without splits.
-    skip_corrupt
-        Leave out files that cannot be decoded.
-    image
-        Size of the models' images: a side (224), 224x160 or 3x224x160 (default: each model's own).
-    pretrained
-        Load the published weights; without it they are random.
-    batch
-        Batch size (default: as many images as there is memory for).
-    device
-        auto, cpu, cuda or cuda:1.
-    seed
-        Random seed (default: 0).
-    out
-        The report (default: report.html for inspect, lesion.html for lesion, and so on).
-    figures
-        Also write every figure (SVG, PDF, PNG) and table (CSV, parquet) to this folder.
-    results
-        Also save the results to this folder, for `vitreous.Inspection.load`.
-    also
-        Also show the results saved in these folders; `nano` comes with the package and has the
-        curvature, landscapes and lesions of the bundled models.
-    role
-        What a model is in the words of claims: --role run:mine='vit pool=gap' (default: what its
-        run records).
-    book
-        Also use this book of findings, and its probes: mypkg.module:BOOK or path/file.py:BOOK
-    """
-
-    data: str = "world:shapes"
-    limit: int | Literal["all"] | None = None
-    split: str | None = None
-    skip_corrupt: bool = False
-    image: ImageOption | None = None
-    pretrained: bool = False
-    batch: int | None = None
-    device: str = "auto"
-    seed: int = 0
-    out: Path | None = None
-    figures: Path | None = None
-    results: Path | None = None
-    also: tuple[str, ...] = ()
-    role: tuple[str, ...] = ()
-    book: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class InspectOptions(MeasureOptions):
-    """The options of `inspect`.
-
-    Parameters
-    ----------
-    probes
-        Probes to run, by name (default: all of Vitreous itself; `vitreous list probes` also shows
-        those of other packages).
-    deep
-        Also run all analyses (`vitreous list analyses`): minutes to hours.
-    analyses
-        Also run these analyses.
-    set
-        Options of a measurement: --set cka.estimator=biased --set lesion.what=skips
-    """
-
-    probes: tuple[str, ...] = ()
-    deep: bool = False
-    analyses: tuple[str, ...] = ()
-    set: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnalysisOptions(MeasureOptions):
-    """The options of the command of one analysis.
-
-    Parameters
-    ----------
-    set
-        Options of the analysis, as listed above: --set NAME=VALUE
-    """
-
-    set: tuple[str, ...] = ()
 
 
 def inspect_models(
@@ -141,6 +47,8 @@ def inspect_models(
 
     Example: vitreous inspect nano:vit nano:resnet --data world:shapes --limit 256 --out report.html
 
+    Your own: vitreous inspect vit_small_patch16_224 --weights runs/last.pth --data folder:photos
+
     With --deep it also runs the analyses, which need many passes: lesions, curvature, robustness.
     Each of them is also a command.
 
@@ -151,8 +59,8 @@ def inspect_models(
     Parameters
     ----------
     models
-        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME,
-        zoo:NAME, or MODULE:FUNCTION of your own.
+        Names: timm's as they are, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or
+        MODULE:FUNCTION or FILE.py:FUNCTION of your own.
     """
     _check_and_run(models, options or InspectOptions())
 
@@ -229,6 +137,16 @@ def parse_settings(
     return probe_settings, analysis_settings
 
 
+def parse_preprocessing(options: MeasureOptions) -> PreprocessingChoice:
+    """Return what is set of the preprocessing; raises for what no model could take."""
+    from vitreous.measure.preprocessing import choose_preprocessing  # Pillow comes with it
+
+    return choose_preprocessing({
+        "mean": options.mean or None, "std": options.std or None, "crop": options.crop,
+        "interpolation": options.interpolation,
+    })  # fmt: skip
+
+
 def report_path(options: MeasureOptions, analysis: str = "") -> Path:
     """Return where the report goes; each command has its own default, to overwrite no other."""
     return (options.out or Path(f"{analysis or 'report'}.html")).expanduser()
@@ -240,11 +158,13 @@ def _check_and_run(
     """Check everything that needs no model, then measure and write the report."""
     check_ranges(**vars(options))
     model_names.check_models(models)
+    model_names.check_weights(model_names.pair_weights(models, options.weights))
     check_dataset(options.data, options.split)
     if options.book:
         from vitreous.claims import use_books  # numpy comes with it
 
         use_books(options.book)
+    parse_preprocessing(options)
     settings = parse_settings(options, analysis)
     out = report_path(options, analysis)
     _check_writable(out, options.figures, options.results)
@@ -285,8 +205,9 @@ def _run(
     inspection, guard = Inspection({}), Guard()
     shared: dict[str, Any] = {
         name: getattr(options, name)
-        for name in ("split", "skip_corrupt", "image", "pretrained", "device", "seed")
+        for name in ("split", "skip_corrupt", "image", "pretrained", "weights", "device", "seed")
     }
+    shared["preprocessing"] = parse_preprocessing(options)
     try:
         if probe_settings:
             inspection = inspect(
@@ -332,7 +253,8 @@ def _check_roles(
 
     every_book()  # whose words roles may be told in
 
-    known = [*models, *(name for inspection in stored for name in inspected_models(inspection))]
+    labels = [each.label for each in model_names.pair_weights(models, options.weights)]
+    known = [*labels, *(name for inspection in stored for name in inspected_models(inspection))]
     for name in parse_roles(options.role):
         if name not in known:
             raise UnknownName("model to inspect", name, known, "--role takes NAME=FACTS.")

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from vitreous.data.framing import Framing
 from vitreous.storage.fingerprints import fingerprint
 
 Triple = tuple[float, float, float]
@@ -30,6 +31,9 @@ class Dataset:
     truth: Mapping[str, Tensor] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()  # files that could not be decoded and were left out
     total: int = 0  # images of the split before `size` was applied; 0 if unknown
+    framing: Framing | None = None  # how pictures became these images, if they were framed
+    # The same images as models with other framings get them.
+    views: Mapping[Framing, Tensor] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         height, width = self.image
@@ -48,14 +52,25 @@ class Dataset:
         """The images of these rows, in this order."""
         index = torch.as_tensor(rows, dtype=torch.int64, device=self.images.device)
         truth = {key: value[index] for key, value in self.truth.items()}
-        return replace(self, images=self.images[index], labels=self.labels[index], truth=truth)
+        views = {key: value[index] for key, value in self.views.items()}
+        images, labels = self.images[index], self.labels[index]
+        return replace(self, images=images, labels=labels, truth=truth, views=views)
+
+    def framed(self, framing: Framing) -> Dataset:
+        """The images as a model with this framing gets them; the same if there is no such view."""
+        if framing not in self.views:
+            return self
+        views = {key: value for key, value in self.views.items() if key != framing}
+        if self.framing is not None:
+            views[self.framing] = self.images
+        return replace(self, images=self.views[framing], framing=framing, views=views)
 
     def to(self, device: torch.device | str) -> Dataset:
         """The same images on another device."""
         truth = {key: value.to(device) for key, value in self.truth.items()}
-        return replace(
-            self, images=self.images.to(device), labels=self.labels.to(device), truth=truth
-        )
+        views = {key: value.to(device) for key, value in self.views.items()}
+        images, labels = self.images.to(device), self.labels.to(device)
+        return replace(self, images=images, labels=labels, truth=truth, views=views)
 
     def normalise(self, images: Tensor) -> Tensor:
         """uint8 images as float32, their channels centred and scaled by `mean` and `std`."""

@@ -7,6 +7,7 @@ last bit: timm's evaluation transform, or torchvision's `Resize` and `CenterCrop
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -50,17 +51,19 @@ class Framing:
     upright: bool = False
     """Whether pictures are turned as EXIF says. Neither timm, torchvision nor Hugging Face do, so
     models are trained and evaluated without it; they also drop transparency, and so do we."""
+    processor: str = ""
+    """JSON of an image processor of Hugging Face, which then does what the rest describes."""
 
     def __call__(self, image: Image.Image) -> NDArray[np.uint8]:
         """(3, height, width) of an RGB image."""
-        if self.mode == "fit" and self.resize is None:
+        if self.mode == "fit" and self.resize is None and not self.processor:
             return fit_to(image, self.size, self.interpolation)
         pixels: NDArray[np.uint8] = _transform(self)(image)
         return pixels
 
     def keeps(self, size: tuple[int, int]) -> bool:
         """Whether images of this size pass unchanged."""
-        if size != self.size:
+        if size != self.size or self.processor:
             return False
         return self.crop == 1 if self.resize is None else self.resize == min(size)
 
@@ -85,7 +88,10 @@ class Framing:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for provenance."""
-        return {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(self).items()}
+        if self.processor:
+            values["processor"] = json.loads(self.processor)
+        return values
 
 
 def fit_to(
@@ -101,7 +107,9 @@ def fit_to(
 
 @cache
 def _transform(framing: Framing) -> Callable[[Image.Image], Any]:
-    """timm's or torchvision's transform of a picture to a uint8 array."""
+    """timm's, torchvision's or Hugging Face's transform of a picture to a uint8 array."""
+    if framing.processor:
+        return _processor(framing.processor)
     # imported here since most loading needs neither timm nor torchvision
     from timm.data.transforms import str_to_interp_mode
     from timm.data.transforms_factory import create_transform
@@ -126,3 +134,20 @@ def _transform(framing: Framing) -> Callable[[Image.Image], Any]:
             crop_mode="center" if framing.mode == "fit" else framing.mode,
         )
     return lambda image: whole(image).numpy()
+
+
+def _processor(described: str) -> Callable[[Image.Image], Any]:
+    """The steps of an image processor that move pixels; levels stay as they are."""
+    import transformers
+
+    config = json.loads(described)
+    processor = getattr(transformers, config["image_processor_type"]).from_dict(config)
+    left_out = {"do_rescale": False, "do_normalize": False}
+    if "do_flip_channel_order" in config:
+        left_out["do_flip_channel_order"] = False
+
+    def pixels(image: Image.Image) -> Any:
+        found = processor(image, return_tensors="pt", **left_out)["pixel_values"][0]
+        return found.round().clamp(0, 255).byte().numpy()
+
+    return pixels

@@ -229,7 +229,7 @@ def _decoded(
     skipped = _skipped(name, listing, faults, skip)
     good = np.setdiff1d(np.arange(len(listing)), list(faults))
     pixels, labels = torch.from_numpy(images[: len(good)]), torch.from_numpy(listing.labels[good])
-    data = Dataset(pixels, labels, (), name, skipped=skipped)
+    data = Dataset(pixels, labels, (), name, skipped=skipped, framing=framing)
     if not statistics:
         return data
     mean, std = normalisation(name, reference, framing, home, (listing.take(good), images))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 import torch
 
 from vitreous.data.dataset import Dataset
-from vitreous.data.dataset_names import has_pictures_of_any_size
 from vitreous.data.loading import load
 from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import UnknownName, VitreousError
@@ -115,16 +114,25 @@ def choose_images(
     Without a split those of the `usual` one, or all images of a data set without splits.
     """
     if isinstance(data, str):
-        side = max(max(each.specimen.anatomy.image[1:]) for each in opened)
-        size = side if has_pictures_of_any_size(data) else None
         how = {"size": limit, "seed": seed, "skip_corrupt": skip_corrupt, "whole": split is None}
-        data = _load(data, split or usual, image=size, **how)
+        data = _framed(data, split or usual, opened, how)
     if len(data) == 0:
         raise VitreousError(f"The data set {data.name!r} is empty: there are no images to measure.")
     rows = class_balanced_order(data.labels.cpu().numpy(), seed)[: limit or len(data)]
     return replace(data.take(torch.from_numpy(rows)), total=data.total or len(data))
 
 
-def _load(name: str, split: str, **how: Any) -> Dataset:
-    """Load a split; where it was not asked for and there is none, all images."""
-    return load(name, split=split, **how)
+def _framed(name: str, split: str, opened: Sequence[Subject], how: Mapping[str, Any]) -> Dataset:
+    """Load images as every model gets them: once for each framing among the models."""
+    if name.startswith("world:"):
+        return load(name, split=split, **how)
+    framings = list(dict.fromkeys(each.framing for each in opened))
+    undeclared = any(each.normalised == "ImageNet" for each in opened)
+    data = load(name, split=split, framing=framings[0], statistics=undeclared, **how)
+    views = {}
+    for framing in framings[1:]:
+        if framing is not None:
+            views[framing] = load(
+                name, split=split, framing=framing, statistics=False, **how
+            ).images
+    return replace(data, views=views)

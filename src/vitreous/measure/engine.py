@@ -20,9 +20,9 @@ from torch import Tensor
 
 from vitreous import __version__
 from vitreous.data.dataset import Dataset
-from vitreous.devices import choose_device
+from vitreous.devices import choose_device, choose_double_precision
 from vitreous.distributed import Processes, join_processes
-from vitreous.errors import UnknownName, VitreousError
+from vitreous.errors import UnknownName
 from vitreous.image_size import ImageSize
 from vitreous.interrupts import defer_interrupts
 from vitreous.measure.bench import Bench, Work
@@ -36,10 +36,11 @@ from vitreous.measure.choosing import (
 from vitreous.measure.inspection import Inspection, provenance
 from vitreous.measure.memory import halving
 from vitreous.measure.partial import Interrupted, Numbers, Partial, Shards
+from vitreous.measure.preprocessing import PreprocessingChoice
 from vitreous.measure.probe import Probe, Setting
 from vitreous.measure.steadiness import check_steady
 from vitreous.measure.streaming import Forward, Pass
-from vitreous.measure.subject import Model, Subject, subjects
+from vitreous.measure.subject import CheckpointFiles, Model, Subject, subjects
 from vitreous.progress import progress
 from vitreous.results import Result
 from vitreous.validation import check_ranges
@@ -65,6 +66,8 @@ def inspect(
     skip_corrupt: bool = False,
     image: ImageSize | None = None,
     pretrained: bool = False,
+    weights: CheckpointFiles | None = None,
+    preprocessing: Mapping[str, Any] | PreprocessingChoice | None = None,
     shard: int | None = None,
     batch: int | None = None,
     device: str | torch.device = "auto",
@@ -85,6 +88,13 @@ def inspect(
         Maximum number of images, class-balanced; "all" or None for all of them.
     split
         Default: test, or all images of data without splits.
+    weights
+        Checkpoints to load into the models: one for each, in order; several for one model, to
+        compare them; or a dict by name.
+    preprocessing
+        How images are prepared, where not as the models were trained: a dict with some of `mean`,
+        `std`, `crop` (the share of the resized picture that is kept), `crop_mode` (center, squash,
+        border, fit), `interpolation`, and `upright=True` to turn pictures as EXIF says.
     shard
         Images per shard (default: 128 on a CPU, 1024 on a GPU).
     batch
@@ -101,10 +111,13 @@ def inspect(
     """
     most = None if limit == "all" else limit
     check_ranges(limit=most, shard=shard, batch=batch, seed=seed)
-    device = _with_double_precision(device)
+    device = choose_double_precision(device)
     team = join_processes(device)
     chosen = choose_probes(probes)
-    opened = subjects(models, image=image, pretrained=pretrained, device=device, seed=seed)
+    opened = subjects(
+        models, image=image, pretrained=pretrained, weights=weights, preprocessing=preprocessing,
+        device=device, seed=seed,
+    )  # fmt: skip
     images = choose_images(data, split, most, opened, seed, skip_corrupt)
     size = shard or SHARD.get(device.type, SHARD["cpu"])
     pass_ = Pass(chosen, Setting(opened, images, seed), size, batch or size)
@@ -131,6 +144,8 @@ def analyse(
     skip_corrupt: bool = False,
     image: ImageSize | None = None,
     pretrained: bool = False,
+    weights: CheckpointFiles | None = None,
+    preprocessing: Mapping[str, Any] | PreprocessingChoice | None = None,
     batch: int = 128,
     device: str | torch.device = "auto",
     seed: int = 0,
@@ -148,6 +163,8 @@ def analyse(
         Names, or a dict of names and options (default: all).
     limit, split
         Default: those of each analysis; a limit of "all" takes all images.
+    weights, preprocessing
+        As in `vitreous.inspect`.
     keep
         A folder for what is done, so that an interrupted analysis resumes.
 
@@ -160,8 +177,9 @@ def analyse(
     check_ranges(limit=None if limit == "all" else limit, batch=batch, seed=seed)
     chosen = choose_analyses(analyses)
     opened = subjects(
-        models, image=image, pretrained=pretrained, device=choose_device(device), seed=seed
-    )
+        models, image=image, pretrained=pretrained, weights=weights, preprocessing=preprocessing,
+        device=choose_device(device), seed=seed,
+    )  # fmt: skip
     anatomies = {each.name: each.specimen.anatomy for each in opened}
     inspection = Inspection({}, {}, anatomies)
     for analysis in chosen:
@@ -291,6 +309,7 @@ def _analyse_model(
     stop: Stop,
 ) -> Iterator[tuple[str, Numbers]]:
     """Yield key and numbers of some pieces of one model, until `stop()`."""
+    bench = bench.shown_to(subject)
     check_steady(subject, bench)
     with analysis.work(subject, bench) as work:
         for piece in pieces:
@@ -364,19 +383,10 @@ def _identity(analysis: Analysis, bench: Bench) -> dict[str, Any]:
         "vitreous": __version__,
         "analysis": analysis.name,
         "options": options_of(analysis),
-        "models": {each.name: each.fingerprint for each in bench.setting.subjects},
+        "models": {
+            each.name: {"fingerprint": each.fingerprint, **each.preprocessing}
+            for each in bench.setting.subjects
+        },
         "data": {bench.data.split: bench.data.fingerprint, **others},
         "seed": bench.seed,
     }
-
-
-def _with_double_precision(device: str | torch.device) -> torch.device:
-    """The device, or the CPU instead of Apple's GPU, which cannot add in double precision."""
-    found = choose_device(device)
-    if found.type != "mps":
-        return found
-    if device == "auto":
-        return torch.device("cpu")
-    raise VitreousError(
-        "Inspecting needs double precision, which the device 'mps' does not have; use cpu."
-    )

@@ -6,6 +6,7 @@ import json
 import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -163,6 +164,15 @@ def _recorded_build(specimen: Specimen) -> dict[str, Any] | None:
     return options
 
 
+def _recorded_checkpoint(specimen: Specimen) -> dict[str, Any] | None:
+    """The file that the weights come from, and which tensors do not."""
+    loaded = specimen.checkpoint
+    if loaded is None:
+        return None
+    values = {key: list(v) if isinstance(v, tuple) else v for key, v in asdict(loaded).items()}
+    return {**values, "sentence": loaded.describe()}
+
+
 def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict[str, Any]:
     """What produced a result, for its `about`: models, data, seed, versions and date."""
     data = setting.data
@@ -171,6 +181,7 @@ def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict
             each.name: {
                 "fingerprint": each.fingerprint,
                 "weights": each.specimen.weights,
+                "checkpoint": _recorded_checkpoint(each.specimen),
                 "build": _recorded_build(each.specimen),
                 "image": list(each.specimen.anatomy.image),
                 "parameters": each.specimen.anatomy.parameters,
@@ -178,6 +189,8 @@ def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict
                 "mean": list(each.mean),
                 "std": list(each.std),
                 "normalised": each.normalised,
+                "framing": each.preprocessing.get("framing"),
+                "preprocessing": each.describe_preprocessing(data),
             }
             for each in suited
         },

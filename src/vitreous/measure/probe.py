@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import blake2b
 from math import prod
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from vitreous.data.dataset import Dataset
+from vitreous.data.framing import Framing
 from vitreous.devices import Arriving, to_device
 from vitreous.measure.resampling import poisson_weights
 from vitreous.measure.section import Measurement
@@ -91,6 +92,12 @@ class Setting:
             return f"Images of {self.data.name!r} have no labels to compare predictions with."
         if subject.outputs is None:
             return "Its output is not a score for each class."
+        loaded = subject.specimen.checkpoint
+        if loaded is not None and loaded.random_head:
+            return (
+                f"Its classifier is not in {loaded.file!r} and stays random, so its predictions "
+                "mean nothing."
+            )
         if subject.outputs != len(classes):
             return (
                 f"It has {subject.outputs} classes, and {self.data.name!r} has {len(classes)}. For "
@@ -120,6 +127,8 @@ class Batch:
     """Whether the batch is a whole shard; where memory is short it is part of one."""
     device: torch.device | None = None
     """Where everything is sent at once, so that a GPU need not wait for it."""
+    views: Mapping[Framing, Tensor] = field(default_factory=dict)
+    """The same images as models with other framings get them."""
 
     def __post_init__(self) -> None:
         if self.device is not None:
@@ -155,7 +164,9 @@ class Batch:
     def prepared(self, subject: Subject) -> Tensor:
         """The images as a model takes them; computed once."""
         if subject.name not in self._prepared:
-            self._prepared[subject.name] = subject.prepare(self.on(subject.device, "images"))
+            view = self.views.get(subject.framing) if subject.framing is not None else None
+            images = self.on(subject.device, "images") if view is None else view
+            self._prepared[subject.name] = subject.prepare(images)
         return self._prepared[subject.name]
 
     def total(self, values: Tensor) -> Tensor:

@@ -103,8 +103,7 @@ class Pass:
         """Everything that the sums depend on."""
         models = {}
         for each in self.setting.subjects:
-            normalisation = {"mean": list(each.mean), "std": list(each.std)}
-            models[each.name] = {"fingerprint": each.fingerprint, **normalisation}
+            models[each.name] = {"fingerprint": each.fingerprint, **each.preprocessing}
         return {
             "vitreous": __version__,
             "models": models,
@@ -201,9 +200,9 @@ class Pass:
 
     def _batch(self, rows: Tensor, whole: bool) -> Batch:
         data, part = self.setting.data, slice(int(rows[0]), int(rows[-1]) + 1)
-        return Batch(
-            rows, data.images[part], data.labels[part], self.setting.seed, whole, self.device
-        )
+        views = {framing: images[part] for framing, images in data.views.items()}
+        images, labels = data.images[part], data.labels[part]
+        return Batch(rows, images, labels, self.setting.seed, whole, self.device, views)
 
     def _pass(self, subject: Subject, batch: Batch, sums: Sums) -> None:
         """Pass a batch through one model and add what the probes return to the sums."""

@@ -4,11 +4,12 @@ it."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from logging import getLogger
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -16,8 +17,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from vitreous.data.dataset import Dataset
+from vitreous.data.framing import Framing
 from vitreous.errors import VitreousError
-from vitreous.image_size import ImageSize
+from vitreous.image_size import ImageSize, format_size
+from vitreous.measure.preprocessing import (
+    PreprocessingChoice,
+    choose_preprocessing,
+    model_framing,
+    per_channel,
+)
+from vitreous.model_names import pair_weights
 from vitreous.progress import progress
 from vitreous.random_numbers import seeded
 from vitreous.specimen.opening import open as open_model
@@ -25,9 +34,11 @@ from vitreous.specimen.specimen import Specimen
 from vitreous.storage.fingerprints import fingerprint, labelled
 
 Model = nn.Module | Specimen | str
+CheckpointFiles = str | Path | Sequence[str | Path] | Mapping[str, str | Path]
+"""A checkpoint, several, or a dict of them by model."""
 USUAL = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 """ImageNet's mean and std, used where neither model nor data set says how images are normalised."""
-Source = Literal["model", "data set", "ImageNet"]
+Source = Literal["you", "model", "data set", "ImageNet"]
 
 log = getLogger("vitreous")
 
@@ -47,6 +58,12 @@ class Subject:
     fingerprint: str = ""
     normalised: Source = "ImageNet"
     """Whose mean and std these are."""
+    framing: Framing | None = None
+    """How pictures become pixels for it."""
+    declared_by: str = ""
+    """Who says how its images are prepared: timm, torchvision, …; empty if nobody does."""
+    reverse_channels: bool = False
+    """Whether it takes blue, green, red."""
 
     def shown(self, data: Dataset) -> Subject:
         """The model with the mean and std of its images: its own, else the data set's, else
@@ -54,7 +71,7 @@ class Subject:
 
         This is decided nowhere else.
         """
-        if self.normalised == "model":
+        if self.normalised in ("you", "model"):
             return self
         known = (data.mean, data.std) != USUAL
         _warn_of_normalisation(self.name, data.name if known else None)
@@ -65,6 +82,27 @@ class Subject:
         """One number per channel of the model; a grey model gets the mean over colours."""
         grey = self.specimen.anatomy.image[0] == 1
         return (sum(given) / len(given),) if grey else tuple(map(float, given))
+
+    @property
+    def preprocessing(self) -> dict[str, Any]:
+        """How its images are prepared, as plain values."""
+        found: dict[str, Any] = {"mean": list(self.mean), "std": list(self.std)}
+        if self.framing is not None:
+            found["framing"] = self.framing.to_dict()
+        return found
+
+    def describe_preprocessing(self, data: Dataset) -> str:
+        """How the images of a data set are prepared for the model, in words."""
+        size = self.specimen.anatomy.image[1:]
+        if self.framing is not None and self.framing in (data.framing, *data.views):
+            steps = self.framing.describe()
+        elif data.image != size:
+            steps = f"resized to {format_size(size)} (bicubic)"
+        else:
+            steps = f"{format_size(size)} as they are"
+        mean, std = (" ".join(f"{level:.4g}" for level in each) for each in (self.mean, self.std))
+        whose = self.declared_by if self.normalised == "model" else self.normalised
+        return f"{steps}; mean {mean}, std {std} ({whose or 'model'})"
 
     @cached_property
     def outputs(self) -> int | None:
@@ -89,6 +127,8 @@ class Subject:
             ).clamp(0, 1)
         if channels == 1:
             levels = levels.mean(1, keepdim=True)
+        elif self.reverse_channels:
+            levels = levels.flip(1)
         mean, std = (
             _per_channel(given[:channels], levels.device) for given in (self.mean, self.std)
         )
@@ -103,8 +143,8 @@ def _warn_of_normalisation(model: str, data: str | None) -> None:
     else:
         instead = ", nor does the data set, so they get ImageNet's"
     log.warning(
-        "%s does not say how its images are normalised%s; set model.trained_with = "
-        "{'mean': …, 'std': …} if it was trained otherwise.",
+        "%s does not say how its images are normalised%s; if it was trained otherwise, set mean "
+        "and std: --mean and --std, or preprocessing={'mean': …, 'std': …} in Python.",
         model,
         instead,
     )
@@ -121,13 +161,17 @@ def subjects(
     *,
     image: ImageSize | None = None,
     pretrained: bool = False,
+    weights: CheckpointFiles | None = None,
+    preprocessing: Mapping[str, Any] | PreprocessingChoice | None = None,
     device: torch.device | None = None,
     seed: int = 0,
 ) -> tuple[Subject, ...]:
     """Open one model, several, or a dict that names them.
 
     Random weights depend on name and seed alone. Equal names are numbered: "vit", "vit (2)".
+    `weights` are checkpoints, which belong to the models as `pair_weights` says.
     """
+    choice = choose_preprocessing(preprocessing)
     if isinstance(models, Mapping):
         given = [(str(name), model) for name, model in models.items()]
     elif not isinstance(models, (str, nn.Module, Iterable)):
@@ -137,10 +181,14 @@ def subjects(
         given = [(model if isinstance(model, str) else "", model) for model in several]
     if not given:
         raise VitreousError("There is no model to inspect: give at least one.")
+    pairs = pair_weights([name or _kind(model) for name, model in given], weights or ())
     opened: dict[str, Subject] = {}
-    with progress("Opening", len(given)) as forward, _one_thread():
-        for name, model in given:
-            subject = _subject(name, model, image, pretrained, device, seed)
+    with progress("Opening", len(pairs)) as forward, _one_thread():
+        for pair in pairs:
+            model = given[pair.index][1]
+            subject = _subject(
+                pair.label, model, image, pretrained, pair.weights, choice, device, seed
+            )
             free, count = subject.name, 1
             while free in opened:
                 count += 1
@@ -162,11 +210,18 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def _kind(model: Model) -> str:
+    """The name of a model that was given none."""
+    return model.anatomy.model if isinstance(model, Specimen) else type(model).__name__
+
+
 def _subject(
-    name: str,
+    label: str,
     model: Model,
     image: ImageSize | None,
     pretrained: bool,
+    weights: str | None,
+    choice: PreprocessingChoice,
     device: torch.device | None,
     seed: int,
 ) -> Subject:
@@ -174,30 +229,50 @@ def _subject(
         from vitreous.models.loading import load_model  # brings timm, which only names need
 
         with seeded(seed):
-            name, model = name or model, load_model(model, pretrained=pretrained, image=image)
-    specimen = model if isinstance(model, Specimen) else open_model(model, image=image)
-    label = name or (
-        specimen.anatomy.model if isinstance(model, Specimen) else type(model).__name__
-    )
+            model = load_model(model, pretrained=pretrained, image=image, weights=weights)
+        weights = None
+    if isinstance(model, Specimen) and weights is not None:
+        raise VitreousError(
+            f"{label} is a specimen, whose weights are fixed; give the model and its weights."
+        )
+    if isinstance(model, Specimen):
+        specimen = model
+    else:
+        specimen = open_model(model, image=image, weights=weights)
     channels = specimen.anatomy.image[0]
     if channels not in (1, 3):
         raise VitreousError(
             f"{label} takes images of {channels} channels; Vitreous has images of 3 or 1."
         )
     own = None if isinstance(model, Specimen) else model
-    trained = {"mean": USUAL[0], "std": USUAL[1], "label_names": (), **specimen.trained}
-    mean, std = (tuple(map(float, trained[channels])) for channels in ("mean", "std"))
-    classes = tuple(map(str, trained["label_names"]))
-    source: Source = "model" if "mean" in specimen.trained else "ImageNet"
-    return Subject(
-        label,
-        _moved(specimen, device, own),
-        own,
-        mean,
-        std,
-        classes,
-        specimen_fingerprint(specimen),
-        source,
+    subject = Subject(
+        name=label,
+        specimen=_moved(specimen, device, own),
+        model=own,
+        classes=tuple(map(str, specimen.trained.get("label_names", ()))),
+        fingerprint=specimen_fingerprint(specimen),
+    )
+    return _with_preprocessing(subject, choice)
+
+
+def _with_preprocessing(subject: Subject, choice: PreprocessingChoice) -> Subject:
+    """The model with what it declares of its preprocessing, and what you set."""
+    trained = subject.specimen.trained
+    channels, height, width = subject.specimen.anatomy.image
+    mean, std = trained.get("mean", USUAL[0]), trained.get("std", USUAL[1])
+    source: Source = "model" if "mean" in trained else "ImageNet"
+    if choice.mean is not None and choice.std is not None:
+        mean = per_channel("mean", choice.mean, channels, subject.name)
+        std = per_channel("std", choice.std, channels, subject.name)
+        source = "you"
+    return replace(
+        subject,
+        mean=tuple(map(float, mean)),
+        std=tuple(map(float, std)),
+        normalised=source,
+        framing=model_framing(trained, (height, width), choice),
+        declared_by=trained.get("source", ""),
+        reverse_channels=trained.get("channel_order") == "bgr",
     )
 
 

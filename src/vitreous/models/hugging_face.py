@@ -19,10 +19,14 @@ from torch import nn
 
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.hub import offline, reachable
+from vitreous.models.declared import processor_training
+from vitreous.models.matching import load_weights
 from vitreous.models.registry import Image
 
 
-def load_hugging_face(where: str, *, pretrained: bool, image: Image | None) -> nn.Module:
+def load_hugging_face(
+    where: str, *, pretrained: bool, image: Image | None, classes: int | None = None
+) -> nn.Module:
     """Load a vision model of transformers in float32.
 
     Parameters
@@ -33,6 +37,8 @@ def load_hugging_face(where: str, *, pretrained: bool, image: Image | None) -> n
         Load the stored weights, all of them, from safetensors.
     image
         Input size, if not the configuration's.
+    classes
+        Number of classes of a model with random weights, if not the configuration's.
 
     Returns
     -------
@@ -55,16 +61,21 @@ def load_hugging_face(where: str, *, pretrained: bool, image: Image | None) -> n
         vision = getattr(config, "vision_config", config)
         if image is not None and hasattr(vision, "image_size"):
             vision.image_size = image if isinstance(image, int) else list(image)
+        if classes is not None and not pretrained:
+            config.num_labels = classes
         kind: Any = AutoModel
         if _classifies(config):
             kind = AutoModelForImageClassification
         else:
             config = vision
-        if pretrained:
-            model = _load_weights(kind, config, folder, where)
-        else:
+        if not pretrained:
             model = kind.from_config(config, trust_remote_code=False)
-        model.trained_with = _normalisation(folder)
+        elif image is not None and local is not None:  # of another size than the weights, perhaps
+            model = kind.from_config(config, trust_remote_code=False)
+            load_weights(model, folder, f"hf:{where}", image)
+        else:
+            model = _load_weights(kind, config, folder, where)
+        model.trained_with = _declared(folder, config)
     if model.main_input_name != "pixel_values":
         raise VitreousError(
             f"'hf:{where}' is a {type(model).__name__}, which takes {model.main_input_name!r} and "
@@ -103,15 +114,18 @@ def _classifies(config: Any) -> bool:
     return bool(known & set(config.architectures or ()))
 
 
-def _normalisation(folder: str) -> dict[str, Any]:
-    """Mean and standard deviation of the channels, if the image processor's file has them."""
-    from transformers import ImageProcessingMixin
+def _declared(folder: str, config: Any) -> dict[str, Any]:
+    """What the image processor's file declares, if there is one, and the names of the classes."""
+    from transformers import AutoImageProcessor
 
+    names = tuple((getattr(config, "id2label", None) or {}).values())
+    numbered = all(str(name).startswith("LABEL_") for name in names)  # as if nobody named them
+    declared: dict[str, Any] = {} if numbered else {"label_names": tuple(map(str, names))}
     try:
-        processor, _ = ImageProcessingMixin.get_image_processor_dict(folder)
-    except (OSError, ValueError):
-        return {}
-    return {"mean": processor.get("image_mean"), "std": processor.get("image_std")}
+        processor = AutoImageProcessor.from_pretrained(folder, trust_remote_code=False)
+    except (OSError, ValueError, KeyError):  # no such file, or of a class nobody knows
+        return declared
+    return declared | processor_training(processor)
 
 
 def _load_weights(kind: Any, config: Any, folder: str, where: str) -> Any:
@@ -122,8 +136,8 @@ def _load_weights(kind: Any, config: Any, folder: str, where: str) -> Any:
     transformers_logging.set_verbosity_error()  # else a page about the text tower that is left out
     try:
         model, info = kind.from_pretrained(
-            folder, config=config, output_loading_info=True, use_safetensors=True,
-            trust_remote_code=False,
+            folder, config=config, output_loading_info=True, trust_remote_code=False,
+            use_safetensors=not _only_pickles(folder),
         )  # fmt: skip
     except RuntimeError as error:
         size = getattr(getattr(config, "vision_config", config), "image_size", "unknown")
@@ -141,6 +155,12 @@ def _load_weights(kind: Any, config: Any, folder: str, where: str) -> Any:
             "vitreous.open the module."
         )
     return model
+
+
+def _only_pickles(folder: str) -> bool:
+    """Whether a local folder has weights as pickles only, which torch reads as weights alone."""
+    path = Path(folder)
+    return path.is_dir() and any(path.glob("*.bin")) and not any(path.glob("*.safetensors"))
 
 
 @contextmanager

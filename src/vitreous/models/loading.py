@@ -7,9 +7,11 @@
 - `run:./folder`, `run:./folder@warmup`, or a path: a run of `vitreous train`, at a checkpoint
 - `nano:vit`, `nano:resnet@initial`: small trained models within the package
 - `zoo:vit_ti_4`: networks trained on CIFAR-10, in the repository but not in the wheel
-- `mypackage.mymodule:make`: your own function; see `vitreous.models.user_functions`
+- `mypackage.mymodule:make`, `my_model.py:make`: your own function; see
+  `vitreous.models.user_functions`
 
-Weights are random unless `pretrained` is set, and nothing is ever unpickled.
+Weights are random unless `pretrained` or `weights` is given, or the name is that of a run or of a
+folder that holds them. No pickle is ever run.
 """
 
 from __future__ import annotations
@@ -27,10 +29,13 @@ from vitreous import model_names
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.image_size import ImageSize, sides
 from vitreous.models import registry
+from vitreous.models.checkpoint_files import has_weights
+from vitreous.models.declared import torchvision_training
 from vitreous.models.hugging_face import load_hugging_face, safe_loading
+from vitreous.models.matching import OtherClasses, load_weights
 from vitreous.models.registry import Image
 from vitreous.models.user_functions import is_user_function, load_user_function
-from vitreous.models.weights import Weights, mark
+from vitreous.models.weights import Weights, mark, mark_loaded
 from vitreous.storage.atomic_files import Damaged
 from vitreous.storage.run_folder import Run
 
@@ -45,6 +50,7 @@ def load_model(
     image: ImageSize | None = None,
     classes: int | None = None,
     options: Mapping[str, Any] | None = None,
+    weights: Path | str | None = None,
 ) -> nn.Module:
     """Load the model called `name`.
 
@@ -53,26 +59,73 @@ def load_model(
     name
         See the list at the top of this file.
     pretrained
-        Load published weights; without it they are random, except for `run:`, `nano:` and
-        `zoo:`.
+        Load published weights; without it they are random, except for `run:`, `nano:`, `zoo:` and
+        local folders that hold weights.
     image
         Input size, for models that depend on it; channels are ignored.
     classes
         Number of classes of a model that is yet to be trained, if not its default.
     options
         What such a model is built with (`drop_path`, …); options that it does not have are ignored.
+    weights
+        A checkpoint to load into it: safetensors, or whatever `torch.save` wrote. The model gets as
+        many classes as the checkpoint has, unless `classes` says otherwise.
 
     Examples
     --------
     >>> load_model("nano:vit@warmup")
     >>> load_model("vit_small_patch16_224", pretrained=True)
+    >>> load_model("vit_small_patch16_224", weights="runs/last.pth")
     """
     size = sides(image)
-    options = options or {}
+    if weights is None:
+        stored = pretrained or _stores_weights(name)
+        return _load_named(name, stored, size, classes, options or {})
+    model = _load_named(name, False, size, classes, options or {})
+    try:
+        load_weights(model, weights, name, image)
+    except OtherClasses as error:
+        if classes is not None:
+            raise
+        model = _load_named(name, False, size, error.classes, options or {})
+        load_weights(model, weights, name, image)
+    if name.startswith("tv:"):
+        model.trained_with = _torchvision_declares(name, weights)  # type: ignore[assignment]
+    return mark_loaded(model)
+
+
+def _stores_weights(name: str) -> bool:
+    """Whether a name is that of a local folder with weights: whoever names it wants them."""
+    source, _, rest = name.partition(":")
+    if source not in ("hf", "local-dir") or not rest:
+        return False
+    return has_weights(Path(rest).expanduser())
+
+
+def _torchvision_declares(name: str, weights: Path | str) -> dict[str, Any]:
+    """What torchvision declares for a file it has published, else for its newest weights."""
+    published = torchvision.models.get_model_weights(name.removeprefix("tv:"))
+    for each in published:
+        if Path(each.url).name == Path(weights).name:
+            return torchvision_training(each)
+    declared = torchvision_training(published.DEFAULT)
+    del declared["label_names"]
+    return declared
+
+
+def _load_named(
+    name: str,
+    pretrained: bool,
+    size: Image | None,
+    classes: int | None,
+    options: Mapping[str, Any],
+) -> nn.Module:
+    """The model called `name`, from wherever the name says."""
     source, colon, rest = name.partition(":")
     weights: Weights = "pretrained" if pretrained else "random"
     if source == "hf":
-        return mark(load_hugging_face(rest, pretrained=pretrained, image=size), weights)
+        model = load_hugging_face(rest, pretrained=pretrained, image=size, classes=classes)
+        return mark(model, weights)
     if source == "tv":
         return mark(_torchvision(rest, pretrained, size, classes), weights)
     if source == "run":
@@ -181,9 +234,7 @@ def _torchvision(
         weights = torchvision.models.get_model_weights(name).DEFAULT if pretrained else None
         model: nn.Module = torchvision.models.get_model(name, weights=weights, **given)
     if weights is not None:
-        transform = weights.transforms()
-        channels = {"mean": tuple(transform.mean), "std": tuple(transform.std)}
-        model.trained_with = channels  # type: ignore[assignment]
+        model.trained_with = torchvision_training(weights)  # type: ignore[assignment]
     return model
 
 
@@ -231,8 +282,9 @@ def model_of_run(run: Run, checkpoint: str = "final") -> nn.Module:
         ) from None
     known = getattr(model, "pretrained_cfg", None) or {}
     of_data = {key: tuple(data[key]) for key in ("mean", "std")}
-    config = {**known, **of_data, "label_names": tuple(data["classes"])}
-    model.pretrained_cfg = config  # type: ignore[assignment]
+    trained = {**of_data, "label_names": tuple(data["classes"])}
+    model.pretrained_cfg = {**known, **trained}  # type: ignore[assignment]
+    model.trained_with = {**trained, "source": "run"}  # type: ignore[assignment]
     weights: Weights = "trained"
     if notes.get("step") == 0 and "from" not in described:
         weights = "unknown" if "weights" in described else "random"
@@ -272,16 +324,10 @@ def _not_a_run(where: str, path: Path) -> VitreousError:
     """An error that says what a path is instead of a run."""
     if not path.exists():
         return VitreousError(f"There is no file or folder {where!r}.")
-    if path.suffix in PICKLES:
-        return VitreousError(
-            f"{where!r} is a pickle, which can run code as it loads, so Vitreous does not open it; "
-            "load it yourself and give vitreous.open the module, or convert it to safetensors."
-        )
     if path.is_file():
         return VitreousError(
-            f"{where!r} holds weights but not the model they belong to, and there is no Vitreous "
-            "run next to it; build the model, load the weights into it and give vitreous.open the "
-            "module."
+            f"{where!r} holds weights but not the model they belong to; name the model and give "
+            f"the file as weights={where!r}."
         )
     hint = ""
     if (path / "config.json").is_file():

@@ -28,6 +28,11 @@ def mark(model: M, weights: Weights) -> M:
     return model
 
 
+def mark_loaded(model: M) -> M:
+    """Note that the weights come from a file: trained, unless they are as initialised."""
+    return mark(model, "random" if _is_initialised(model) else "trained")
+
+
 def weights_of(model: nn.Module) -> Weights:
     """Where the weights of a model come from; "unknown" if nobody marked it and it is trained."""
     weights, sample = _MARKS.get(model, ("unknown", ""))

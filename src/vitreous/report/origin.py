@@ -41,7 +41,11 @@ def origin_section(inspection: Inspection) -> list[str]:
         weights = f"weights <code>{escape(known['fingerprint'])}</code>"
         if known.get("edits"):
             weights += f"; changed: {escape(', '.join(map(str, known['edits'])))}"
+        if known.get("checkpoint"):
+            weights += f": {escape(known['checkpoint']['sentence'])}"
         rows.append((escape(model), weights))
+        if known.get("preprocessing"):
+            rows.append((f"images of {escape(model)}", escape(known["preprocessing"])))
     if "seed" in about:
         rows.append(("seed", escape(about["seed"])))
     if about:

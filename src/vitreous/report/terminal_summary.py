@@ -32,6 +32,8 @@ def terminal_summary(inspection: Inspection, guard: Guard) -> RenderableType:
         ("The line on the images", _images),
         ("The warnings", _warnings),
         ("The table on the terminal", _table),
+        ("The checkpoints", _checkpoints),
+        ("The preprocessing", _preprocessing),
     ):
         parts += guard.run(what, partial(make, inspection), lambda _: [])
     for name in inspection:
@@ -63,6 +65,32 @@ def _table(inspection: Inspection) -> list[RenderableType]:
     for model in inspection.anatomies:
         table.add_row(Text(model), *(cells.get(model, "–") for cells in columns.values()))
     return [table]
+
+
+def _checkpoints(inspection: Inspection) -> list[RenderableType]:
+    """Return a line for each model whose weights come from a file."""
+    lines: dict[str, Text] = {}
+    for result in inspection.values():
+        for model, about in result.about.get("models", {}).items():
+            if loaded := about.get("checkpoint"):
+                style = "yellow" if loaded["missing"] else "dim"
+                lines[model] = Text(f"Weights of {model}: {loaded['sentence']}", style=style)
+    return [*lines.values()]
+
+
+def _preprocessing(inspection: Inspection) -> list[RenderableType]:
+    """Return a line for each way in which images were prepared, and the models it holds for."""
+    grouped: dict[str, dict[str, None]] = defaultdict(dict)
+    for result in inspection.values():
+        for model, about in result.about.get("models", {}).items():
+            if about.get("preprocessing"):
+                grouped[about["preprocessing"]][model] = None
+    everyone = len(grouped) == 1
+    lines = []
+    for words, models in grouped.items():
+        whose = "" if everyone else f" of {', '.join(models)}"
+        lines.append(Text(f"Images{whose}: {words}", style="dim"))
+    return [*lines]
 
 
 def _columns(inspection: Inspection) -> dict[str, dict[str, str]]:

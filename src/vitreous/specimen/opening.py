@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,8 @@ from torch import Tensor, fx, nn
 
 from vitreous.errors import NotExportable, VitreousError, VitreousWarning
 from vitreous.image_size import ImageSize
+from vitreous.models.declared import declared_training
+from vitreous.models.matching import copy_with_weights, loaded_weights
 from vitreous.models.registry import ConfiguredModel
 from vitreous.models.weights import weights_of
 from vitreous.specimen.anatomy import Anatomy, Grid, Unit
@@ -37,6 +40,7 @@ def open(
     *,
     image: ImageSize | None = None,
     pretrained: bool = False,
+    weights: Path | str | None = None,
     units: Sequence[str] | Mapping[str, str] | Literal["blocks"] | None = None,
 ) -> Specimen:
     """Open a model: read its graph and find what it is made of.
@@ -51,6 +55,10 @@ def open(
         width).
     pretrained
         Whether to load published weights for a name.
+    weights
+        A checkpoint to load into the model: safetensors, or a file that `torch.save` wrote (timm,
+        torchvision, Hugging Face, Lightning, plain), or a folder of Hugging Face. Pickled code is
+        never run. A module that you give is copied first.
     units
         Paths of modules that are to be the units, for models whose graph cannot be read; a mapping
         gives their kinds, "blocks" takes the blocks that the model repeats.
@@ -65,13 +73,18 @@ def open(
     >>> specimen = vitreous.open("vit_tiny_patch16_224", pretrained=True)
     >>> specimen.anatomy.counts()
     {'stem': 1, 'attention': 12, 'mlp': 12, 'head': 1}
+    >>> specimen = vitreous.open("vit_small_patch16_224", weights="runs/last.pth")
+    >>> specimen.checkpoint.describe()
+    '152 of 152 tensors (22,050,664 parameters) from runs/last.pth'
     """
     name = model if isinstance(model, str) else ""
     if isinstance(model, str):
         # imported here since it brings timm and torchvision, which a module does not need
         from vitreous.models.loading import load_model
 
-        model = load_model(model, pretrained=pretrained, image=image)
+        model = load_model(model, pretrained=pretrained, image=image, weights=weights)
+    elif weights is not None and isinstance(model, nn.Module):
+        model = copy_with_weights(unwrapped(model), weights, image)
     if not isinstance(model, nn.Module):
         raise VitreousError(f"A model is an nn.Module or a name, not {type(model).__name__}.")
     model = unwrapped(model)
@@ -92,8 +105,9 @@ def open(
                 "one."
             )
             warnings.warn(message, VitreousWarning, stacklevel=2)
-    specimen.trained = _trained_with(model)
+    specimen.trained = declared_training(model)
     specimen.weights = weights_of(model)
+    specimen.checkpoint = loaded_weights(model)
     specimen.build = model.config if isinstance(model, ConfiguredModel) else None
     return specimen
 
@@ -108,16 +122,6 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if enabled:
             gc.enable()
-
-
-def _trained_with(model: nn.Module) -> dict[str, Any]:
-    """The normalisation and labels that timm, Hugging Face and our own runs declare."""
-    for name in ("trained_with", "pretrained_cfg", "default_cfg"):
-        config = getattr(model, name, None)
-        if isinstance(config, Mapping) and config.get("mean") and config.get("std"):
-            keys = ("mean", "std", "label_names")
-            return {key: tuple(config[key]) for key in keys if config.get(key)}
-    return {}
 
 
 def _open(model: nn.Module, name: str, shape: Shape) -> Specimen:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from vitreous.errors import BadImages, UnknownName, VitreousError
+from vitreous.models.matching import LoadedWeights
 from vitreous.specimen import intervene
 from vitreous.specimen.anatomy import Anatomy, Unit
 from vitreous.specimen.attention import AttentionSite
@@ -51,6 +52,8 @@ class Specimen(nn.Module):
     """`mean`, `std` and `label_names` of the training images, where the model says so."""
     weights: str = "unknown"
     """Where its weights come from: pretrained, trained, random or unknown."""
+    checkpoint: LoadedWeights | None = None
+    """What was loaded from the file given as `weights`, and what was not."""
     build: Mapping[str, Any] | None = None
     """Options with which `vitreous.build` made the model; None of other models."""
 
@@ -305,6 +308,7 @@ class Specimen(nn.Module):
     def _with_origin(self, other: Specimen) -> Specimen:
         """`other`, with what is known of this specimen's training."""
         other.trained, other.weights, other.build = self.trained, self.weights, self.build
+        other.checkpoint = self.checkpoint
         return other
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Specimen:

@@ -127,7 +127,8 @@ class Ensemble(Analysis):
         def one(piece: str) -> Numbers:
             member, start = pieces[piece]
             logs: list[Tensor] = []
-            for images in bench.data.images[start : start + SHARD].split(bench.batch):
+            data = bench.data if member.framing is None else bench.data.framed(member.framing)
+            for images in data.images[start : start + SHARD].split(bench.batch):
                 scores = logits(member.specimen(member.prepare(images)))
                 assert scores is not None
                 logs.append(scores.double().log_softmax(1).float().cpu())

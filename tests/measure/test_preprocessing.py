@@ -1,0 +1,277 @@
+"""Images are prepared as a model was trained: tensors equal timm's, torchvision's and Hugging
+Face's own, and so do predictions, image by image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import timm
+import torch
+import torchvision
+import transformers
+from PIL import Image
+from torch import Tensor, nn
+
+import vitreous
+from data.pictures import noise
+from vitreous.errors import VitreousError
+from vitreous.measure.choosing import choose_images
+from vitreous.measure.preprocessing import choose_preprocessing, model_framing
+from vitreous.measure.probe import Setting
+from vitreous.measure.subject import logits, subjects
+from vitreous.models.declared import crop_share, declared_training, processor_training
+
+SIZES = [(5, 7), (33, 90), (64, 64), (120, 80), (224, 224), (301, 260)]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures of all kinds in two classes: grey, transparent, with a palette, tiny, not square."""
+    top = tmp_path_factory.mktemp("photos")
+    for number, (height, width) in enumerate(SIZES):
+        image = Image.fromarray(noise(1, height, width, number)[0])
+        place = top / ("a" if number % 2 else "b")
+        place.mkdir(exist_ok=True)
+        for mode in ("RGB", "L", "RGBA", "P"):
+            image.convert(mode).save(place / f"{number}{mode}.png")
+        image.save(place / f"{number}.jpg", quality=90)
+        image.convert("L").save(place / f"{number}L.jpg")
+    return top
+
+
+def files(top: Path) -> list[Path]:
+    return sorted(path for path in top.rglob("*.*"))
+
+
+def prepared(models: Any, top: Path, **how: Any) -> tuple[list[Tensor], Setting]:
+    """The tensor that each model gets, its images in the order of their files."""
+    opened = subjects(models, **how)
+    data = choose_images(f"folder:{top}", None, None, opened, seed=0)
+    setting = Setting(opened, data)
+    # images take turns by class; the loader lists them by class and name
+    loaded = vitreous.data.load(f"folder:{top}", split="all", framing=opened[0].framing)
+    order = [int((data.images == each).flatten(1).all(1).nonzero()[0]) for each in loaded.images]
+    tensors = []
+    for subject in setting.subjects:
+        assert subject.framing is not None
+        tensors.append(subject.prepare(data.framed(subject.framing).images[order]))
+    return tensors, setting
+
+
+def by_timm(model: nn.Module, top: Path, **args: Any) -> Tensor:
+    config = timm.data.resolve_data_config(args, model=model)
+    transform = timm.data.create_transform(**config)
+    return torch.stack([transform(Image.open(file).convert("RGB")) for file in files(top)])
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("vit_tiny_patch16_224", (3, 224, 224)),  # crop 0.9, bicubic, mean 0.5
+        ("resnet18", (3, 224, 160)),  # bilinear or bicubic, crop 0.95, not square
+        ("mobilenetv3_small_050", (3, 96, 128)),  # crop 0.875, not square
+        ("convnext_atto", (3, 64, 64)),
+    ],
+)
+def test_tensors_and_predictions_equal_timms(
+    name: str, size: tuple[int, ...], photos: Path
+) -> None:
+    torch.manual_seed(0)
+    model = timm.create_model(name, num_classes=2).eval()
+    assert timm.data.resolve_data_config(model=model)["crop_pct"] < 1
+    expected = by_timm(model, photos, input_size=size)
+    [ours], setting = prepared({"m": model}, photos, image=size)
+    assert torch.equal(ours, expected)
+    with torch.no_grad():
+        theirs = model(expected)
+        found = logits(setting.subjects[0].specimen(ours))
+    assert found is not None
+    torch.testing.assert_close(found, theirs, rtol=1e-4, atol=1e-5)
+    assert torch.equal(found.argmax(1), theirs.argmax(1))
+
+
+def test_accuracy_equals_timms_on_the_same_files(photos: Path) -> None:
+    """Through the whole command, in one inspection with a model of other preprocessing."""
+    torch.manual_seed(0)
+    models = {
+        "vit": timm.create_model("vit_tiny_patch16_224", num_classes=2, img_size=(64, 96)),
+        "cnn": timm.create_model("mobilenetv3_small_050", num_classes=2),
+    }
+    found = vitreous.inspect(models, f"folder:{photos}", ["accuracy"], image=(64, 96))["accuracy"]
+    labels = torch.tensor([int(file.parent.name == "b") for file in files(photos)])
+    for name, model in models.items():
+        with torch.no_grad():
+            scores = model.eval()(by_timm(model, photos, input_size=(3, 64, 96)))
+        row = found.table[found.table["overall"] & (found.table["model"] == name)]
+        assert row["value"].item() == pytest.approx((scores.argmax(1) == labels).float().mean())
+    said = {name: found.about["models"][name]["preprocessing"] for name in models}
+    assert said == {
+        "vit": "shorter side to 71x106 (bilinear), middle 64x96; mean 0.5 0.5 0.5, "
+        "std 0.5 0.5 0.5 (timm)",
+        "cnn": "shorter side to 73x109 (bilinear), middle 64x96; mean 0.485 0.456 0.406, "
+        "std 0.229 0.224 0.225 (timm)",
+    }
+
+
+def test_two_models_of_one_inspection_get_what_each_gets_alone(photos: Path) -> None:
+    names = ["vit_tiny_patch16_224", "mobilenetv3_small_050"]
+    together, _ = prepared(names, photos, image=64)
+    for name, tensor in zip(names, together, strict=True):
+        [alone], _ = prepared(name, photos, image=64)
+        assert torch.equal(tensor, alone)
+    assert not torch.equal(*together)
+
+
+@pytest.mark.parametrize("name", ["nano:vit", "nano:resnet", "nano:swin"])
+def test_bundled_models_get_what_they_were_trained_on(name: str, photos: Path) -> None:
+    """Their images are loaded as those of a training."""
+    data = vitreous.data.load(f"folder:{photos}", split="all", image=32)
+    [ours], setting = prepared(name, photos)
+    subject = setting.subjects[0]
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (subject.mean, subject.std))
+    assert torch.equal(ours, (data.images.float() / 255 - mean) / std)
+
+
+@pytest.mark.parametrize("name", ["nano:vit", "nano:resnet", "nano:swin"])
+def test_bundled_models_under_timms_crop(name: str, photos: Path) -> None:
+    """With a crop of your own they are timm's transform too, and so are their answers."""
+    [ours], setting = prepared(name, photos, preprocessing={"crop": 0.8})
+    subject = setting.subjects[0]
+    transform = timm.data.create_transform(
+        (3, 32, 32), crop_pct=0.8, interpolation="bicubic", mean=subject.mean, std=subject.std
+    )
+    theirs = torch.stack([transform(Image.open(file).convert("RGB")) for file in files(photos)])
+    assert torch.equal(ours, theirs)
+
+
+def test_what_you_set_comes_first(photos: Path) -> None:
+    model = timm.create_model("mobilenetv3_small_050", num_classes=2)
+    choice = {"mean": (0.1, 0.2, 0.3), "std": (0.5,), "crop": 0.7, "interpolation": "lanczos"}
+    [ours], setting = prepared({"m": model}, photos, image=64, preprocessing=choice)
+    theirs = {"mean": (0.1, 0.2, 0.3), "std": (0.5,), "crop_pct": 0.7, "interpolation": "lanczos"}
+    assert torch.equal(ours, by_timm(model, photos, input_size=(3, 64, 64), **theirs))
+    assert setting.subjects[0].normalised == "you"
+
+
+@pytest.mark.parametrize("mode", ["squash", "border", "center"])
+def test_crop_modes_are_timms(mode: str, photos: Path) -> None:
+    model = timm.create_model("mobilenetv3_small_050", num_classes=2)
+    [ours], _ = prepared({"m": model}, photos, image=64, preprocessing={"crop_mode": mode})
+    assert torch.equal(ours, by_timm(model, photos, input_size=(3, 64, 64), crop_mode=mode))
+
+
+@pytest.mark.parametrize("name", ["resnet18", "vit_b_16", "swin_t", "efficientnet_b1"])
+def test_torchvisions_weights_declare_their_transform(name: str, photos: Path) -> None:
+    from vitreous.models.declared import torchvision_training
+
+    weights = torchvision.models.get_model_weights(name).DEFAULT
+    transform = weights.transforms()
+    side = transform.crop_size[0]
+    framing = model_framing(torchvision_training(weights), (side, side), choose_preprocessing(None))
+    for file in files(photos)[::5]:
+        image = Image.open(file).convert("RGB")
+        levels = torch.from_numpy(framing(image)).float() / 255
+        mean, std = (torch.tensor(each).view(3, 1, 1) for each in (transform.mean, transform.std))
+        assert torch.equal((levels - mean) / std, transform(image))
+
+
+PROCESSORS: dict[str, dict[str, Any]] = {
+    "ViTImageProcessor": {},
+    "CLIPImageProcessor": {},
+    "DeiTImageProcessor": {"image_mean": [0.1, 0.2, 0.3]},
+    "BitImageProcessor": {"size": {"shortest_edge": 61}, "crop_size": {"height": 56, "width": 48}},
+    "ConvNextImageProcessor": {"size": {"shortest_edge": 224}, "crop_pct": 0.875},
+    "MobileViTImageProcessor": {"size": {"shortest_edge": 288}},  # blue, green, red
+    "SiglipImageProcessor": {"rescale_factor": 1 / 127.5},
+}
+
+
+@pytest.mark.parametrize("kind", PROCESSORS)
+def test_processors_of_hugging_face(kind: str, photos: Path) -> None:
+    processor = getattr(transformers, kind)(**PROCESSORS[kind])
+    declared = processor_training(processor)
+    for file in files(photos)[::5]:
+        image = Image.open(file).convert("RGB")
+        theirs = processor(image, return_tensors="pt")["pixel_values"][0]
+        framing = model_framing(declared, tuple(theirs.shape[1:]), choose_preprocessing(None))
+        levels = torch.from_numpy(framing(image)).float() / 255
+        if declared.get("channel_order") == "bgr":
+            levels = levels.flip(0)
+        mean, std = (torch.tensor(declared[key]).view(3, 1, 1) for key in ("mean", "std"))
+        torch.testing.assert_close((levels - mean) / std, theirs, rtol=1e-5, atol=1e-5)
+
+
+def test_a_processor_that_leaves_many_shapes(photos: Path) -> None:
+    processor = transformers.BitImageProcessor(size={"shortest_edge": 64}, do_center_crop=False)
+    framing = model_framing(processor_training(processor), (64, 64), choose_preprocessing(None))
+    assert framing.describe() == "shorter side to 64 (bicubic), middle 64x64"
+    for file in files(photos)[::5]:
+        assert framing(Image.open(file).convert("RGB")).shape == (3, 64, 64)
+
+
+def test_another_size_than_the_processors(photos: Path) -> None:
+    """The same share of the picture, by timm's transform."""
+    processor = transformers.BitImageProcessor(
+        size={"shortest_edge": 256}, crop_size={"height": 224, "width": 224}
+    )
+    framing = model_framing(processor_training(processor), (112, 112), choose_preprocessing(None))
+    assert framing.describe() == "shorter side to 128 (bicubic), middle 112x112"
+    for file in files(photos)[::5]:
+        assert framing(Image.open(file).convert("RGB")).shape == (3, 112, 112)
+
+
+def test_a_share_that_timm_turns_back_into_pixels() -> None:
+    for resized in range(32, 600, 7):
+        for crop in range(16, resized, 5):
+            assert int(np.floor(crop / crop_share(crop, resized))) == resized
+
+
+def test_your_own_module_declares_by_an_attribute(photos: Path) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.Flatten(), nn.Linear(256, 2))
+    model.trained_with = {  # type: ignore[assignment]
+        "mean": [0.2] * 3, "std": [0.3] * 3, "crop_pct": 0.8, "interpolation": "bilinear",
+        "crop_mode": "squash",
+    }  # fmt: skip
+    assert declared_training(model)["source"] == "model"
+    [ours], _ = prepared({"m": model}, photos, image=64)
+    transform = timm.data.create_transform(
+        (3, 64, 64), crop_pct=0.8, crop_mode="squash", interpolation="bilinear", mean=(0.2,) * 3,
+        std=(0.3,) * 3,
+    )  # fmt: skip
+    theirs = [transform(Image.open(file).convert("RGB")) for file in files(photos)]
+    assert torch.equal(ours, torch.stack(theirs))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            {"mean": (0.5, 0.5), "std": (1, 1)},
+            "mean=0.5,0.5 has 2 numbers, and m takes images of 3",
+        ),
+        ({"mean": (0.5,) * 3, "std": (1, 1)}, "std=1,1 has 2 numbers, and m takes images of 3"),
+        ({"mean": (0.5,) * 4, "std": (0.5,) * 4}, "has 4 numbers, and m takes images of 3"),
+        ({"mean": 0.5}, "mean is set without std"),
+        ({"std": 0.5}, "std is set without mean"),
+        ({"mean": (123.675, 116.28, 103.53), "std": 1}, "divide by 255: mean=0.485,0.456,0.406"),
+        ({"mean": 0.5, "std": 0}, "std=0 was set; it takes finite numbers, std above 0"),
+        ({"mean": float("nan"), "std": 1}, "mean=nan was set"),
+        ({"mean": "half", "std": 1}, "mean takes one number, or one for each channel"),
+        ({"mean": (), "std": 1}, "mean takes one number"),
+        ({"crop": 87.5}, "crop=87.5 was set; it is the share"),
+        ({"crop": 0}, "crop=0 was set"),
+        ({"interpolation": "cubic"}, "no interpolation 'cubic'. Did you mean bicubic?"),
+        ({"crop_mode": "centre"}, "no crop_mode 'centre'. Did you mean center?"),
+        ({"men": 0.5}, "no preprocessing option 'men'. Did you mean mean?"),
+        ("bicubic", "preprocessing takes a dict"),
+    ],
+)
+def test_what_cannot_be_set(given: Any, sentence: str) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.Flatten(), nn.Linear(256, 2))
+    with pytest.raises(VitreousError) as caught:
+        subjects({"m": model}, image=64, preprocessing=given)
+    assert sentence in str(caught.value)
+    assert str(caught.value).count("\n") == 0
