@@ -92,7 +92,7 @@ UNMET = {
     ),
     "rate_sum": (
         *(Precondition("rate_sum", 190, VIT), record(rate_sum=2.1)),
-        "It needs a vit with at least learning rates that add up to 190; this one has 2.1.",
+        "It needs a vit whose learning rates add up to at least 190; this one's add up to 2.1.",
     ),
     "decay": (
         *(Precondition("decay", "matrices", VIT), decayed("all")),

@@ -146,23 +146,23 @@ class Precondition:
         )
 
     def _least(self, trainings: Trainings) -> str:
-        words = {
-            "accuracy": ("{:g} % of the images right", "{:.1f} %"),
-            "steps": ("{:,.0f} training steps", "{:,.0f}"),
-            "rate_sum": ("learning rates that add up to {:g}", "{:.3g}"),
-        }[self.kind]
-        values = (
-            accuracy(trainings).values
-            if self.kind == "accuracy"
-            else recorded(trainings, self.kind).values
-        )
+        if self.kind == "accuracy":
+            values = accuracy(trainings).values
+        else:
+            values = recorded(trainings, self.kind).values
         if not len(values) or values.mean() >= self.value:
             return ""
-        name = trainings.facts["model"]
-        return (
-            f"It needs a {name} with at least {words[0].format(self.value)}; "
-            f"this one has {words[1].format(values.mean())}."
-        )
+        name, found = trainings.facts["model"], float(values.mean())
+        if self.kind == "rate_sum":
+            return (
+                f"It needs a {name} whose learning rates add up to at least {self.value:g}; this "
+                f"one's add up to {found:.3g}."
+            )
+        if self.kind == "steps":
+            wanted, has = f"{self.value:,.0f} training steps", f"{found:,.0f}"
+        else:
+            wanted, has = f"{self.value:g} % of the images right", f"{found:.1f} %"
+        return f"It needs a {name} with at least {wanted}; this one has {has}."
 
 
 def read_preconditions(
