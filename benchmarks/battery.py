@@ -85,7 +85,8 @@ class Race:
     ) -> Sums:
         """All probes, answers included; `watch` may put a clock into each."""
         chosen = tuple(questions.named(name)() for name in self.names)
-        data = self.data if images is None else self.data.take(range(images))
+        fewer = images is not None and images < len(self.data)
+        data = self.data.take(range(images or 0)) if fewer else self.data
         passing = Pass(chosen, Setting((self.subject,), data), self.shard, self.shard)
         for probe in chosen:
             watch(probe)
@@ -117,7 +118,7 @@ class Race:
         spent: dict[str, float] = defaultdict(float)
 
         def watch(probe: Probe) -> None:
-            for method in ("see", "end", "close", "answer"):
+            for method in ("update", "update_output", "end_shard", "answer"):
                 setattr(probe, method, self._clocked(getattr(probe, method), probe.name, spent))
 
         return self.timed(lambda: self.battery(watch)), dict(spent)

@@ -197,7 +197,7 @@ def _ours(first: nn.Module, second: nn.Module, images: Tensor) -> Run:
             for unit, feature in zip(
                 subject.specimen.units, given[subject.name].values(), strict=True
             ):
-                probe.update(subject, unit, Sites(after=Feature(feature, None)), batch)
+                probe.update(subject, unit, Sites(out=Feature(feature, None)), batch)
         return _cross(probe.answer(probe.end_shard(batch), asked).table)
 
     return run
