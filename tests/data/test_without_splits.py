@@ -91,7 +91,7 @@ def test_a_limit_is_said(
             main(["inspect", "nano:vit", "--data", name, "--probes", "variance", "--limit", limit])
         assert end.value.code == 0
         assert f"1 measurement on {words} of" in " ".join(capsys.readouterr().out.split())
-        assert f"{words} of" in (tmp_path / "report.html").read_text()
+        assert f"{words} of" in (tmp_path / "inspect-nano-vit.html").read_text()
     with pytest.raises(SystemExit):
         main(["data", name])
     assert "60" in capsys.readouterr().out

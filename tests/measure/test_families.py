@@ -101,4 +101,4 @@ def test_a_function_of_ones_own(
             ]
         )
     assert end.value.code == 0
-    assert (tmp_path / "report.html").is_file()
+    assert (tmp_path / "inspect-own_family_for_tests-make.html").is_file()

@@ -58,14 +58,14 @@ def test_a_report_and_a_summary(home: Path, capsys: pytest.CaptureFixture[str]) 
         "2 measurements on 40 images of world:shapes (test) model weights units parameters accuracy"
     )
     assert "nano:resnet trained 11 272 k 100.0%" in out
-    assert out.endswith("Wrote report.html, numbers, pictures")
-    assert "<html" in (home / "report.html").read_text()
+    assert out.endswith("Wrote inspect-nano-resnet-nano-vit.html, numbers, pictures")
+    assert "<html" in (home / "inspect-nano-resnet-nano-vit.html").read_text()
     assert list(vitreous.Inspection.load("numbers")) == ["accuracy", "variance"]
     assert (home / "pictures" / "variance.svg").is_file()
     assert sorted(path.name for path in home.iterdir() if path.name != "cache") == [
+        "inspect-nano-resnet-nano-vit.html",
         "numbers",
         "pictures",
-        "report.html",
     ]
 
 
@@ -143,7 +143,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert sentence in err
     assert err.count("\n") == 1
     assert out == ""
-    assert not (home / "report.html").exists()
+    assert [path.name for path in home.glob("*.html*")] == ["folder.html"]
 
 
 def test_a_place_that_cannot_be_written_is_found_before_models_are_opened(
@@ -191,18 +191,18 @@ def test_ctrl_c_reports_what_was_seen_and_the_same_command_goes_on(
     code, out, err = run(capsys, *command)
     assert code == 130
     assert "2 measurements on 20 of 40 images" in out
-    assert "Wrote report.html" in out
+    assert "Wrote inspect-nano-vit.html" in out
     assert (
         err
         == "Stopped after 2 of 4 shards of the images. Run the same command again: it resumes.\n"
     )
-    assert (home / "report.html.partial").is_dir()
+    assert (home / "inspect-nano-vit.html.partial").is_dir()
     assert vitreous.Inspection.load("numbers")["variance"].about["data"]["images"] == 20
     code, out, err = run(capsys, *command)
     assert (code, err) == (0, "")
     assert "2 measurements on 40 images" in out
     assert seen == [0, 1, 2, 3]
-    assert not (home / "report.html.partial").exists()
+    assert not (home / "inspect-nano-vit.html.partial").exists()
     found = vitreous.Inspection.load("numbers")
     assert found["variance"].table.equals(peace["variance"].table)
     assert found["accuracy"] == peace["accuracy"]

@@ -55,7 +55,7 @@ def test_probes_and_analyses_in_one_report(home: Path, capsys: pytest.CaptureFix
     found = vitreous.Inspection.load("numbers")
     assert list(found) == ["accuracy", "lesion"]
     assert found["lesion"].about["options"]["what"] == "skips"
-    page = (home / "report.html").read_text()
+    page = (home / "inspect-nano-resnet.html").read_text()
     assert 'id="accuracy"' in page
     assert 'id="lesion"' in page
 
@@ -145,13 +145,13 @@ def test_ctrl_c_keeps_what_was_done(
     assert code == 130
     assert "Stopped after 2 of" in err
     assert "Run the same command again: it resumes." in err
-    assert "Wrote report.html" in out
-    assert (home / "report.html.partial").is_dir()
+    assert "Wrote inspect-nano-resnet.html" in out
+    assert (home / "inspect-nano-resnet.html.partial").is_dir()
     first = list(done)
     assert run(capsys, *command)[0] == 0
     assert not set(first) & set(done[len(first) :])
-    assert not (home / "report.html.partial").exists()
-    assert 'id="lesion"' in (home / "report.html").read_text()
+    assert not (home / "inspect-nano-resnet.html.partial").exists()
+    assert 'id="lesion"' in (home / "inspect-nano-resnet.html").read_text()
 
 
 def test_each_is_listed_with_what_can_be_set(capsys: pytest.CaptureFixture[str]) -> None:

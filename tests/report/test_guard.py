@@ -257,11 +257,11 @@ def test_the_command_writes_the_rest_saves_the_results_and_exits_with_1(
     assert lines[0].startswith("The findings of accuracy could not")
     assert len(lines) == 2 + 2 * len(FIGURES)
     assert "Traceback" not in err
-    assert "Wrote report.html" in " ".join(out.split())
-    assert 'id="chart-accuracy-0"' in (tmp_path / "report.html").read_text()
+    assert "Wrote inspect-nano-vit.html" in " ".join(out.split())
+    assert 'id="chart-accuracy-0"' in (tmp_path / "inspect-nano-vit.html").read_text()
     assert (tmp_path / "pictures" / "accuracy.svg").is_file()
     assert (tmp_path / "pictures" / "variance.csv").is_file()
-    assert list(Inspection.load("report-results")) == ["accuracy", "variance"]
+    assert list(Inspection.load("inspect-nano-vit-results")) == ["accuracy", "variance"]
 
 
 FIGURES = ("a figure on the page", "and its file")

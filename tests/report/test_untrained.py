@@ -37,7 +37,7 @@ def test_random_weights_are_flagged_and_not_judged(
     )
     assert "vit_nano random" in out
     assert "could be judged" not in out
-    text = (tmp_path / "report.html").read_text()
+    text = (tmp_path / "inspect-vit_nano-resnet_18.html").read_text()
     assert text.index("Random weights: vit_nano and resnet_18.") < text.index('id="summary"')
     assert text.count('<td class="number">random</td>') == 2
     assert 'id="verdicts"' not in text

@@ -17,7 +17,7 @@ from cyclopts import Parameter
 
 from vitreous import model_names
 from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions, MeasureOptions
-from vitreous.commands.terminal import console
+from vitreous.commands.terminal import console, default_file_name
 from vitreous.config import assignment
 from vitreous.data.dataset_names import check_dataset
 from vitreous.errors import UnknownName, VitreousError
@@ -147,9 +147,10 @@ def parse_preprocessing(options: MeasureOptions) -> PreprocessingChoice:
     })  # fmt: skip
 
 
-def report_path(options: MeasureOptions, analysis: str = "") -> Path:
-    """Return where the report goes; each command has its own default, to overwrite no other."""
-    return (options.out or Path(f"{analysis or 'report'}.html")).expanduser()
+def report_path(options: MeasureOptions, models: Sequence[str], analysis: str = "") -> Path:
+    """Return where the report goes; by default it is named after the command and the models."""
+    default = default_file_name(analysis or "inspect", models, ".html")
+    return (options.out or Path(default)).expanduser()
 
 
 def _check_and_run(
@@ -166,7 +167,7 @@ def _check_and_run(
         use_books(options.book)
     parse_preprocessing(options)
     settings = parse_settings(options, analysis)
-    out = report_path(options, analysis)
+    out = report_path(options, models, analysis)
     _check_writable(out, options.figures, options.results)
     _run(models, options, *settings, out)
 

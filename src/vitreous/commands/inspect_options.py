@@ -50,7 +50,7 @@ class MeasureOptions:
     seed
         Random seed (default: 0).
     out
-        The report (default: report.html for inspect, lesion.html for lesion, and so on).
+        The report (default: named after the command and the models, inspect-resnet18.html).
     figures
         Also write every figure (SVG, PDF, PNG) and table (CSV, parquet) to this folder.
     results

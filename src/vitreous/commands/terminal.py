@@ -1,7 +1,8 @@
-"""Printing for people, and options that several commands have."""
+"""Printing for people, and what several commands share: options, and names of files."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,3 +37,32 @@ def console(stderr: bool = False) -> Console:
 def complain(sentence: str) -> None:
     """Print an error or a problem in red to stderr."""
     console(stderr=True).print(sentence, style="red", highlight=False, markup=False, soft_wrap=True)
+
+
+def default_file_name(command: str, models: Sequence[str], ending: str) -> str:
+    """Return the name of a file that a command writes about models: what it is and of what.
+
+    Folders in a model's name are left out, and of several models the first two are named.
+
+    >>> default_file_name("inspect", ["nano:vit", "hf:google/vit-base"], ".html")
+    'inspect-nano-vit-hf-vit-base.html'
+    """
+    shown = [_file_stem(name) for name in models[:2]]
+    if len(models) > 2:
+        shown = [shown[0], f"and-{len(models) - 1}-more"]
+    return f"{'-'.join([command, *shown])[:LONGEST]}{ending}"
+
+
+LONGEST = 100
+"""Characters of a default file name; systems allow 255 bytes."""
+
+
+def _file_stem(model: str) -> str:
+    """A model's name with only what every file system takes."""
+    source, colon, rest = model.rpartition(":")
+    is_path = bool(colon) or model.startswith((".", "/", "~"))
+    if is_path:  # `vit_ti/4` is a name, `run:runs/4` a path
+        rest = rest.rstrip("/").rpartition("/")[2] or rest
+    source = source.rpartition("/")[2]
+    words = re.findall(r"[\w.+]+", f"{source}-{rest}", re.ASCII)
+    return "-".join(words).strip(".-") or "model"
