@@ -13,7 +13,7 @@ from claims.synthetic import accuracy
 from report.test_judge import run
 from vitreous.claims.evidence import Evidence
 from vitreous.claims.facts import describe_facts, parse_roles, role_of_build
-from vitreous.claims.loading import NO_ROLE, evidence_of
+from vitreous.claims.loading import NO_ROLE, SAME_ROLE, evidence_of
 from vitreous.errors import VitreousError
 from vitreous.results import Column, Result
 
@@ -84,6 +84,17 @@ def test_a_role_says_what_a_model_is_and_overrules_its_build() -> None:
     evidence = evidence_of(results, {"theirs": "resnet", "ours": "vit pool=gap"})
     assert roles_of(evidence) == {"ours": "vit pool=gap", "theirs": "resnet"}
     assert evidence.not_judged == {}
+
+
+def test_two_models_with_one_role_are_not_mixed_up() -> None:
+    """A ViT-Ti and a ViT-S are both ViTs, and no finding can tell which of them is meant."""
+    results = looked_at(small={"name": "vit_ti/4"}, larger={"name": "vit_s/4"})
+    evidence = evidence_of(results)
+    assert roles_of(evidence) == {"small": "vit"}
+    assert evidence.not_judged == {"larger": SAME_ROLE.format(first="small", role="vit")}
+    told = evidence_of(results, {"larger": "vit size=s"})
+    assert roles_of(told) == {"small": "vit", "larger": "vit size=s"}
+    assert told.not_judged == {}
 
 
 def test_a_checkpoint_is_the_same_model_earlier() -> None:

@@ -23,6 +23,7 @@ from vitreous.storage.atomic_files import Damaged, read_json
 
 RANDOM = "random weights"
 NO_ROLE = "nothing says what it is; tell with --role, as in --role NAME='vit pool=gap'"
+SAME_ROLE = "it has the role of {first} ({role!r}); tell them apart with --role, as in 'vit size=s'"
 EXHIBITS, INDEX = "exhibits", "exhibit.json"
 REMEASURE = "the same study measures it again"
 CHECKPOINTS = {"initial": "start", "final": ""}
@@ -155,7 +156,7 @@ def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None =
     """The evidence that the results of an inspection are.
 
     Every model is an item on every data set; `NAME@warmup` is a model at that checkpoint. Of two
-    with the same role the first counts."""
+    with the same role the first is judged: which of two ViTs is meant is not guessed."""
     known = _described_models(results)
     given = roles or {}
     for name in given:
@@ -177,7 +178,9 @@ def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None =
         for data in dict.fromkeys(map(_data_name, own.values())):
             on_data = {each: result for each, result in own.items() if _data_name(result) == data}
             there = {**facts, "data": data}
-            items.setdefault(describe_facts(there), EvidenceItem(there, on_data, name))
+            first = items.setdefault(describe_facts(there), EvidenceItem(there, on_data, name))
+            if first.name != name:
+                not_judged[name] = SAME_ROLE.format(first=first.name, role=role)
     return Evidence(items.values(), not_judged)
 
 
