@@ -180,6 +180,32 @@ def world(race: Race) -> Iterator[Row]:
             )
 
 
+def decode(race: Race) -> Iterator[Row]:
+    ours, few, theirs = race["rows"]
+    what = (
+        f"Loading {race['images']:,} JPEGs of 500 x 375 ({race['bytes'] / 1000:.0f} kB) at 224 "
+        "pixels, as timm prepares them"
+    )
+    found = (
+        f"{ours['cpu_s']:.0f} s of processor time, so {race['estimate_s']:.0f} s on "
+        f"{race['cores']} idle cores ({ours['clock_s']:.0f} s by the clock at a load of "
+        f"{max(race['load']):.0f}); {ours['peak_mib']:,.0f} MiB of memory"
+    )
+    yield what, found, f"{race['target_s']:g} s at most"
+    ratio = few["ms_per_image"] / theirs["ms_per_image"]
+    found = f"{ratio:.2f} times the processor time of torchvision's {theirs['contender']}"
+    yield f"The same with {few['images']:,}, kept for the next run", found, ""
+
+
+def startup(race: Race) -> Iterator[Row]:
+    for row in race["rows"]:
+        found = (
+            f"{row['cpu_s']:.2f} s of processor time, {row['clock_median_s']:.2f} s by the clock "
+            f"at a load of {max(race['load']):.0f}"
+        )
+        yield f"`vitreous {row['command']}`", found, f"{race['target_s']:g} s at most"
+
+
 def convit(race: Race) -> Iterator[Row]:
     rows = {
         (row["case"], row["contender"]): row for row in race["rows"] if row["mode"] == "compiled"
@@ -199,7 +225,7 @@ def convit(race: Race) -> Iterator[Row]:
 RACES: dict[str, Callable[[Race], Iterator[Row]]] = {
     "battery": battery, "observe": observe, "cka": cka, "hessian": hessian, "landscape": landscape,
     "linear_probe": linear_probe, "corruptions": corruptions, "train": train, "stack": stack,
-    "world": world, "convit": convit,
+    "world": world, "decode": decode, "startup": startup, "convit": convit,
 }  # fmt: skip
 ONLY_GPU = {"convit"}
 """Whose CPU times say little: nobody trains it there."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -153,6 +154,33 @@ def test_a_part_of_a_set_is_taken_from_every_class_alike(tmp_path: Path) -> None
     assert rows(10) == sorted(rows(10)) == rows(10)
     assert rows(10) != rows(10, seed=1)
     assert len(rows(1000)) == 100
+
+
+def test_a_shuffled_set_is_the_same_in_memory_and_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with damaged files; and what is mapped is not copied into memory."""
+    tree(tmp_path, {"a": 30, "b": 20, "c": 10})
+    (tmp_path / "a/003.png").write_bytes(b"")
+    (tmp_path / "c/000.png").write_text("poem")
+    plain = load(str(tmp_path), skip_corrupt=True)
+    for size in (None, 25):
+        how: dict[str, Any] = {"skip_corrupt": True, "shuffled": True, "seed": 5, "size": size}
+        held = load(str(tmp_path), **how)
+        with monkeypatch.context() as patch:
+            patch.setattr(Dataset, "take", lambda *_: pytest.fail("it copies"))
+            mapped = load(str(tmp_path), **how, memory=0)
+        assert (held.images == mapped.images).all()
+        assert (held.labels == mapped.labels).all()
+        sorted_ = load(str(tmp_path), skip_corrupt=True, seed=5, size=size)
+        contents = [sorted(image.numpy().tobytes() for image in d.images) for d in (held, sorted_)]
+        assert contents[0] == contents[1]
+        label = {i.numpy().tobytes(): int(k) for i, k in zip(plain.images, plain.labels)}  # noqa: B905
+        assert [label[image.numpy().tobytes()] for image in held.images] == held.labels.tolist()
+    first = load(str(tmp_path), skip_corrupt=True, shuffled=True).labels[:12]
+    assert first.bincount().tolist() == [6, 4, 2]
+    world = load("world:shapes", size=40, shuffled=True)
+    assert world.labels.tolist() != load("world:shapes", size=40).labels.tolist()
 
 
 def test_the_world_comes_through_the_same_door() -> None:

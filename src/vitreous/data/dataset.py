@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from vitreous.data.framing import Framing
-from vitreous.storage.fingerprints import fingerprint
+from vitreous.progress import progress
+from vitreous.storage.fingerprints import fingerprint_of
 
 Triple = tuple[float, float, float]
 
@@ -82,4 +83,14 @@ class Dataset:
     def fingerprint(self) -> str:
         """A hash of the content: pixels, labels and class names."""
         shape = repr((tuple(self.images.shape), self.classes))
-        return fingerprint(shape, self.labels, *self.images.split(4096))
+
+        def parts() -> Iterator[str | Tensor]:
+            yield shape
+            yield self.labels
+            for images in self.images.split(4096):
+                yield images
+                advance(len(images))
+
+        # Hashing takes a second for every gigabyte or so.
+        with progress(f"Hashing {self.name}", len(self)) as advance:
+            return fingerprint_of(parts())

@@ -95,8 +95,3 @@ def check_dataset(name: str, split: str | None = None) -> None:
         raise VitreousError(
             f"{name!r} cannot be read: {getattr(error, 'strerror', None) or error}."
         ) from None
-
-
-def has_pictures_of_any_size(name: str) -> bool:
-    """Whether a data set consists of encoded pictures, which are resized as a model needs them."""
-    return parse_dataset(name)[0] in ("folder", "picture_files", "archives", "parquet")

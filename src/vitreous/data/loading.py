@@ -31,7 +31,14 @@ from vitreous.data.framing import Framing
 from vitreous.data.normalisation import normalisation
 from vitreous.data.sources.decode import VERSION, Faults, decode, shared_size
 from vitreous.data.sources.image_cache import cache_folder, cached_images, cached_value
-from vitreous.data.sources.listing import Listing, NoSplit, cache_key, check_classes, enumerate_few
+from vitreous.data.sources.listing import (
+    Listing,
+    NoSplit,
+    Rows,
+    cache_key,
+    check_classes,
+    enumerate_few,
+)
 from vitreous.data.subsets import class_balanced_order
 from vitreous.data.world.tasks import load_task
 from vitreous.errors import VitreousError
@@ -64,6 +71,7 @@ def load(
     root: Path | str | None = None,
     memory: int = 2 << 30,
     statistics: bool = True,
+    shuffled: bool = False,
 ) -> Dataset:
     """Load a data set by name, as one uint8 tensor.
 
@@ -95,6 +103,8 @@ def load(
         Images that take more bytes are mapped from the cache.
     statistics : bool
         Measure mean and std of the training images; without it the data set has ImageNet's.
+    shuffled : bool
+        Return the images in a random order whose every beginning holds the classes in proportion.
 
     Examples
     --------
@@ -110,7 +120,9 @@ def load(
     if framing is None and wanted is not None:
         framing = Framing(wanted)
     if source == "world":
-        return _load_world(where, split, wanted, size, seed)
+        drawn = _load_world(where, split, wanted, size, seed)
+        order = class_balanced_order(drawn.labels.numpy(), seed)
+        return drawn.take(torch.from_numpy(order)) if shuffled else drawn
     home = cache_folder(cache)
     downloads = Path(root).expanduser() if root else home / "downloads"
     try:
@@ -132,7 +144,8 @@ def load(
     classes, total = _classes(name, split, listing, train), len(listing)
     if size is not None:
         listing = listing.take(np.sort(class_balanced_order(listing.labels, seed)[:size]))
-    decoded = _decoded(name, listing, train, framing, home, memory, skip_corrupt, statistics)
+    rows = class_balanced_order(listing.labels, seed) if shuffled else None
+    decoded = _decoded(name, listing, train, framing, home, memory, skip_corrupt, statistics, rows)
     return replace(decoded, classes=classes, split=split, total=total)
 
 
@@ -212,10 +225,14 @@ def _decoded(
     memory: int,
     skip: bool,
     statistics: bool,
+    order: Rows | None,
 ) -> Dataset:
     """The decoded images, with the size and the normalisation of the training split."""
     reference = train.take(np.unique(np.linspace(0, len(train) - 1, REFERENCE).astype(np.int64)))
     framing = framing or Framing(_default_size(reference, home))
+    if order is not None and len(listing) * 3 * np.prod(framing.size) > memory:
+        # Decoded in this order: sorting them later would bring all of them into memory.
+        listing, order = listing.take(order), None
     try:
         images, faults = _pixels(name, listing, framing, home, memory)
     except MemoryError:
@@ -230,10 +247,12 @@ def _decoded(
     good = np.setdiff1d(np.arange(len(listing)), list(faults))
     pixels, labels = torch.from_numpy(images[: len(good)]), torch.from_numpy(listing.labels[good])
     data = Dataset(pixels, labels, (), name, skipped=skipped, framing=framing)
-    if not statistics:
+    if statistics:
+        mean, std = normalisation(name, reference, framing, home, (listing.take(good), images))
+        data = replace(data, mean=mean, std=std)
+    if order is None:
         return data
-    mean, std = normalisation(name, reference, framing, home, (listing.take(good), images))
-    return replace(data, mean=mean, std=std)
+    return data.take(torch.from_numpy(np.searchsorted(good, order[np.isin(order, good)])))
 
 
 def _default_size(reference: Listing, home: Path) -> tuple[int, int]:

@@ -115,7 +115,8 @@ def choose_images(
     """
     if isinstance(data, str):
         how = {"size": limit, "seed": seed, "skip_corrupt": skip_corrupt, "whole": split is None}
-        data = _framed(data, split or usual, opened, how)
+        data = _framed(data, split or usual, opened, {**how, "shuffled": True})
+        return replace(data, total=data.total or len(data))
     if len(data) == 0:
         raise VitreousError(f"The data set {data.name!r} is empty: there are no images to measure.")
     rows = class_balanced_order(data.labels.cpu().numpy(), seed)[: limit or len(data)]

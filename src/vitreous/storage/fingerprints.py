@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +28,11 @@ def fingerprint(*parts: str | Tensor) -> str:
     Only the bytes of a tensor count, not its device. Where names, types or shapes matter, pass
     them as texts, as `labelled` does.
     """
+    return fingerprint_of(parts)
+
+
+def fingerprint_of(parts: Iterable[str | Tensor]) -> str:
+    """The same of parts that come one after the other."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part.encode() if isinstance(part, str) else tensor_bytes(part))
