@@ -166,6 +166,8 @@ def _check_and_run(
 
         use_books(options.book)
     parse_preprocessing(options)
+    if options.classes is not None and not options.classes.expanduser().is_file():
+        raise VitreousError(f"There is no file {str(options.classes)!r} of class names.")
     settings = parse_settings(options, analysis)
     out = report_path(options, models, analysis)
     _check_writable(out, options.figures, options.results)
@@ -204,10 +206,10 @@ def _run(
     keep = out.with_name(f"{out.name}.partial")
     first = int(os.environ.get("RANK", "0")) == 0  # of the processes that torchrun started
     inspection, guard = Inspection({}), Guard()
-    shared: dict[str, Any] = {
-        name: getattr(options, name)
-        for name in ("split", "skip_corrupt", "image", "pretrained", "weights", "device", "seed")
-    }
+    same = (
+        "split", "skip_corrupt", "image", "pretrained", "weights", "classes", "device", "seed",
+    )  # fmt: skip
+    shared: dict[str, Any] = {name: getattr(options, name) for name in same}
     shared["preprocessing"] = parse_preprocessing(options)
     try:
         if probe_settings:

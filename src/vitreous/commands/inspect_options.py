@@ -43,6 +43,9 @@ class MeasureOptions:
         Share of the resized picture that is kept, timm's crop_pct: 0.875.
     interpolation
         bilinear, bicubic, nearest, lanczos, box or hamming.
+    classes
+        File with the names of the models' classes, one a line or JSON, in the order of their
+        scores, if the names of folders match neither those, nor ImageNet's, nor indices.
     batch
         Batch size (default: as many images as there is memory for).
     device
@@ -76,6 +79,7 @@ class MeasureOptions:
     std: tuple[str, ...] = ()
     crop: float | None = None
     interpolation: str | None = None
+    classes: Path | None = None
     batch: int | None = None
     device: str = "auto"
     seed: int = 0

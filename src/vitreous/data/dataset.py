@@ -32,6 +32,9 @@ class Dataset:
     truth: Mapping[str, Tensor] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()  # files that could not be decoded and were left out
     total: int = 0  # images of the split before `size` was applied; 0 if unknown
+    # Why a model's scores are not these classes, by its name; empty where they are.
+    matched: Mapping[str, str] = field(default_factory=dict)
+    matched_by: str = ""  # how labels became numbers of scores: "5 of 1000 classes, by wnids"
     framing: Framing | None = None  # how pictures became these images, if they were framed
     # The same images as models with other framings get them.
     views: Mapping[Framing, Tensor] = field(default_factory=dict)

@@ -33,7 +33,9 @@ from vitreous.measure.choosing import (
     choose_probes,
     options_of,
 )
+from vitreous.measure.class_names import ClassNames
 from vitreous.measure.inspection import Inspection, provenance
+from vitreous.measure.labels import match_labels
 from vitreous.measure.memory import halving
 from vitreous.measure.partial import Interrupted, Numbers, Partial, Shards
 from vitreous.measure.preprocessing import PreprocessingChoice
@@ -68,6 +70,7 @@ def inspect(
     pretrained: bool = False,
     weights: CheckpointFiles | None = None,
     preprocessing: Mapping[str, Any] | PreprocessingChoice | None = None,
+    classes: ClassNames | None = None,
     shard: int | None = None,
     batch: int | None = None,
     device: str | torch.device = "auto",
@@ -95,14 +98,15 @@ def inspect(
         How images are prepared, where not as the models were trained: a dict with some of `mean`,
         `std`, `crop` (the share of the resized picture that is kept), `crop_mode` (center, squash,
         border, fit), `interpolation`, and `upright=True` to turn pictures as EXIF says.
+    classes
+        Names of the models' classes in the order of their scores, or a file of them.
     shard
         Images per shard (default: 128 on a CPU, 1024 on a GPU).
     batch
         Images per forward pass (default: a whole shard, less if memory is short).
     keep
-        A folder for what is done, so that an interrupted inspection resumes.
-
-    Under `torchrun` the processes share the shards.
+        A folder for what is done, so that an interrupted inspection resumes. (Under `torchrun` the
+        processes share the shards.)
 
     Examples
     --------
@@ -116,9 +120,9 @@ def inspect(
     chosen = choose_probes(probes)
     opened = subjects(
         models, image=image, pretrained=pretrained, weights=weights, preprocessing=preprocessing,
-        device=device, seed=seed,
+        classes=classes, device=device, seed=seed,
     )  # fmt: skip
-    images = choose_images(data, split, most, opened, seed, skip_corrupt)
+    images = match_labels(choose_images(data, split, most, opened, seed, skip_corrupt), opened)
     size = shard or SHARD.get(device.type, SHARD["cpu"])
     pass_ = Pass(chosen, Setting(opened, images, seed), size, batch or size)
     began = perf_counter()
@@ -146,6 +150,7 @@ def analyse(
     pretrained: bool = False,
     weights: CheckpointFiles | None = None,
     preprocessing: Mapping[str, Any] | PreprocessingChoice | None = None,
+    classes: ClassNames | None = None,
     batch: int = 128,
     device: str | torch.device = "auto",
     seed: int = 0,
@@ -163,7 +168,7 @@ def analyse(
         Names, or a dict of names and options (default: all).
     limit, split
         Default: those of each analysis; a limit of "all" takes all images.
-    weights, preprocessing
+    weights, preprocessing, classes
         As in `vitreous.inspect`.
     keep
         A folder for what is done, so that an interrupted analysis resumes.
@@ -178,7 +183,7 @@ def analyse(
     chosen = choose_analyses(analyses)
     opened = subjects(
         models, image=image, pretrained=pretrained, weights=weights, preprocessing=preprocessing,
-        device=choose_device(device), seed=seed,
+        classes=classes, device=choose_device(device), seed=seed,
     )  # fmt: skip
     anatomies = {each.name: each.specimen.anatomy for each in opened}
     inspection = Inspection({}, {}, anatomies)
@@ -367,7 +372,8 @@ def _bench(
             raise UnknownName("split", split, data, f"{analysis.name} was given {given}.")
         source = data[split] if isinstance(data, Mapping) else data
         wanted = split if required else None
-        return choose_images(source, wanted, most, opened, seed, skip_corrupt, usual=split)
+        found = choose_images(source, wanted, most, opened, seed, skip_corrupt, usual=split)
+        return match_labels(found, opened) if analysis.marked else found
 
     # what is fitted on one split and evaluated on another needs both, unless given single images
     fits = bool(analysis.fitted) and not isinstance(data, Dataset)

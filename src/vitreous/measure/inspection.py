@@ -203,6 +203,7 @@ def provenance(setting: Setting, suited: Sequence[Subject], images: int) -> dict
             "name": data.name, "split": data.split, "images": images, "of": len(data),
             "available": data.total or len(data), "image": list(data.image),
             "classes": len(data.classes), "fingerprint": data.fingerprint,
+            "labels": data.matched_by,
         },
         "seed": setting.seed,
         "versions": versions(),

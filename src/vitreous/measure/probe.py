@@ -98,11 +98,10 @@ class Setting:
                 f"Its classifier is not in {loaded.file!r} and stays random, so its predictions "
                 "mean nothing."
             )
+        if subject.name in self.data.matched:
+            return self.data.matched[subject.name]
         if subject.outputs != len(classes):
-            return (
-                f"It has {subject.outputs} classes, and {self.data.name!r} has {len(classes)}. For "
-                "some of its classes, give a Dataset with all its class names as `classes`."
-            )
+            return f"It has {subject.outputs} classes, and {self.data.name!r} has {len(classes)}."
         if subject.classes and subject.classes != classes:
             pairs = zip(subject.classes, classes, strict=True)
             own, given = next(pair for pair in pairs if pair[0] != pair[1])

@@ -20,6 +20,7 @@ from vitreous.data.dataset import Dataset
 from vitreous.data.framing import Framing
 from vitreous.errors import VitreousError
 from vitreous.image_size import ImageSize, format_size
+from vitreous.measure.class_names import ClassNames, read_class_names
 from vitreous.measure.preprocessing import (
     PreprocessingChoice,
     choose_preprocessing,
@@ -163,13 +164,15 @@ def subjects(
     pretrained: bool = False,
     weights: CheckpointFiles | None = None,
     preprocessing: Mapping[str, Any] | PreprocessingChoice | None = None,
+    classes: ClassNames | None = None,
     device: torch.device | None = None,
     seed: int = 0,
 ) -> tuple[Subject, ...]:
     """Open one model, several, or a dict that names them.
 
     Random weights depend on name and seed alone. Equal names are numbered: "vit", "vit (2)".
-    `weights` are checkpoints, which belong to the models as `pair_weights` says.
+    `weights` are checkpoints, which belong to the models as `pair_weights` says; `classes` are
+    names for the models that have as many scores.
     """
     choice = choose_preprocessing(preprocessing)
     if isinstance(models, Mapping):
@@ -195,7 +198,22 @@ def subjects(
                 free = f"{subject.name} ({count})"
             opened[free] = replace(subject, name=free)
             forward(1)
-    return tuple(opened.values())
+    found = tuple(opened.values())
+    return found if classes is None else _with_class_names(found, read_class_names(classes))
+
+
+def _with_class_names(subjects: Sequence[Subject], names: Sequence[str]) -> tuple[Subject, ...]:
+    """The models, those with as many scores as there are names with these as their classes."""
+    if not any(each.outputs == len(names) for each in subjects):
+        have = ", ".join(f"{each.name} has {each.outputs or 'none'}" for each in subjects)
+        raise VitreousError(
+            f"classes= names {len(names)} classes, and {have}; give one name for each class of the "
+            "model, in the order of its scores."
+        )
+    return tuple(
+        replace(each, classes=tuple(names)) if each.outputs == len(names) else each
+        for each in subjects
+    )
 
 
 @contextmanager

@@ -33,6 +33,8 @@ def origin_section(inspection: Inspection) -> list[str]:
         size = f"{data['images']:,} of {data.get('available', data['of']):,}"
         classes = f", {plural(data['classes'], 'class', 'classes')}" if data.get("classes") else ""
         rows.append(("images", f"{escape(data['name'])}, {escape(data['split'])}: {size}{classes}"))
+        if data.get("labels"):
+            rows.append(("labels", escape(data["labels"])))
         rows.append(("of the images", f"<code>{escape(data['fingerprint'])}</code>"))
     models: dict[str, Any] = {}
     for result in inspection.values():

@@ -34,6 +34,7 @@ def terminal_summary(inspection: Inspection, guard: Guard) -> RenderableType:
         ("The table on the terminal", _table),
         ("The checkpoints", _checkpoints),
         ("The preprocessing", _preprocessing),
+        ("The line on the labels", _labels),
     ):
         parts += guard.run(what, partial(make, inspection), lambda _: [])
     for name in inspection:
@@ -65,6 +66,17 @@ def _table(inspection: Inspection) -> list[RenderableType]:
     for model in inspection.anatomies:
         table.add_row(Text(model), *(cells.get(model, "–") for cells in columns.values()))
     return [table]
+
+
+def _labels(inspection: Inspection) -> list[RenderableType]:
+    """Return a line on how labels were matched, unless every class has its name."""
+    found = {result.about.get("data", {}).get("labels", "") for result in inspection.values()}
+    lines = []
+    for words in sorted(filter(None, found)):
+        held, _, total = words.partition(" classes, ")[0].partition(" of ")
+        if held != total or words.endswith("by order"):
+            lines.append(Text(f"Labels: {words}", style="dim"))
+    return [*lines]
 
 
 def _checkpoints(inspection: Inspection) -> list[RenderableType]:

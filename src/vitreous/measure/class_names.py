@@ -1,0 +1,66 @@
+"""Names of a model's classes, as users give them: a file, or the names themselves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vitreous.data.sources.listing import enumerate_few
+from vitreous.errors import VitreousError
+
+ClassNames = Path | str | Sequence[str] | Mapping[Any, str]
+"""A file of names, or the names in the order of a model's scores."""
+
+
+def read_class_names(given: ClassNames) -> tuple[str, ...]:
+    """Names of a model's classes in the order of its scores.
+
+    Parameters
+    ----------
+    given
+        A text file with one name a line, a JSON file with a list or with numbers and names (also
+        the `config.json` of Hugging Face), or the names themselves.
+
+    Examples
+    --------
+    >>> read_class_names(["cat", "dog"])
+    ('cat', 'dog')
+    """
+    where = "classes"
+    if isinstance(given, (str, Path)):
+        where, given = str(given), _read_names(Path(given).expanduser())
+    if isinstance(given, Mapping):
+        try:
+            numbered = {int(number): name for number, name in given.items()}
+        except (TypeError, ValueError):
+            numbered = {}
+        if sorted(numbered) != list(range(len(numbered))) or not numbered:
+            raise VitreousError(f"{where!r} does not number its classes from 0; list their names.")
+        given = [numbered[number] for number in range(len(numbered))]
+    names = tuple(str(name).strip() for name in given)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice or not names or "" in names:
+        problem = f"has {enumerate_few(twice)} twice" if twice else "has a class without a name"
+        raise VitreousError(f"{where!r} {problem}; give one name for each class of the model.")
+    return names
+
+
+def _read_names(path: Path) -> Sequence[str] | Mapping[Any, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise VitreousError(f"Cannot read the class names in {str(path)!r}: {why}.") from None
+    if path.suffix != ".json":
+        return text.strip("\n").split("\n")
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise VitreousError(f"{str(path)!r} is no JSON: {error}.") from None
+    if isinstance(found, Mapping) and isinstance(found.get("id2label"), Mapping):
+        found = found["id2label"]
+    if not isinstance(found, (list, Mapping)):
+        raise VitreousError(f"{str(path)!r} holds neither a list of names nor numbers and names.")
+    return found

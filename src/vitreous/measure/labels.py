@@ -1,0 +1,181 @@
+"""Labels as numbers of a model's scores: by class names, ImageNet's wnids, indices, or order.
+
+A data set may hold some of a model's classes only, in its own order. Its labels are renumbered
+once, here, so that everything that compares predictions with labels can do so directly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import torch
+
+from vitreous.data.dataset import Dataset
+from vitreous.data.sources.listing import enumerate_few
+from vitreous.errors import nearest_names
+from vitreous.measure.subject import Subject
+
+
+@dataclass(frozen=True)
+class ClassMatch:
+    """Where the classes of a data set are among the scores of a model."""
+
+    places: tuple[int, ...]
+    """For each class of the data set, the number of its score."""
+    names: tuple[str, ...]
+    """Names of all scores."""
+    how: str
+    """What they were matched by: names, wnids, indices or order."""
+
+
+def match_labels(data: Dataset, subjects: Sequence[Subject]) -> Dataset:
+    """The data set with labels that are numbers of the models' scores.
+
+    The first model whose classes can be matched decides; `matched` says for every model why its
+    predictions cannot be compared with the labels, or nothing.
+    """
+    if not data.classes or not bool((data.labels >= 0).all()):
+        return data
+    chosen: ClassMatch | None = None
+    leader = ""
+    reasons: dict[str, str] = {}
+    for subject in subjects:
+        if subject.outputs is None:
+            continue
+        match = match_classes(data.classes, subject.outputs, subject.classes, data.name)
+        if isinstance(match, str):
+            reasons[subject.name] = match
+            continue
+        if chosen is None:
+            chosen, leader = match, subject.name
+        same = (match.places, len(match.names)) == (chosen.places, len(chosen.names))
+        reasons[subject.name] = "" if same else _other_scores(leader)
+    if chosen is None:
+        return replace(data, matched=reasons)
+    places = torch.tensor(chosen.places, device=data.labels.device)
+    note = f"{len(data.classes)} of {len(chosen.names)} classes, by {chosen.how}"
+    if chosen.places == tuple(range(len(chosen.names))):
+        return replace(data, matched=reasons, matched_by=note)
+    labels = places[data.labels]
+    return replace(data, labels=labels, classes=chosen.names, matched=reasons, matched_by=note)
+
+
+def _other_scores(leader: str) -> str:
+    return (
+        f"Its classes have other numbers than those of {leader}, so their predictions cannot be "
+        "compared with the same labels; inspect it by itself."
+    )
+
+
+def match_classes(
+    classes: Sequence[str], outputs: int, own: Sequence[str], data: str
+) -> ClassMatch | str:
+    """Match the classes of a data set with a model's scores; a sentence if they cannot be matched.
+
+    Parameters
+    ----------
+    classes
+        Names of the data set's classes.
+    outputs
+        Number of the model's scores.
+    own
+        Names of the model's classes, or none.
+    data
+        What the sentence calls the data set.
+    """
+    own = tuple(own) if len(own) == outputs else ()
+    wnids, descriptions = _imagenet(outputs)
+    if own and descriptions and not _same_classes(own, descriptions):
+        wnids, descriptions = (), ()
+    attempts = (
+        ("names", _table([name] for name in own), str),
+        ("names", _table(map(_synonyms, own)), _simplified),
+        ("wnids", _table([wnid] for wnid in wnids), str),
+        ("indices", _table([str(number)] for number in range(outputs)), _without_zeros),
+        ("names", _table(map(_synonyms, descriptions)), _simplified),
+    )
+    names = own or _distinct_names(descriptions, wnids)
+    names = names or tuple(f"class {number}" for number in range(outputs))
+    for how, table, spelled in attempts:
+        places = [table.get(spelled(name), -1) for name in classes]
+        if -1 not in places and len(set(places)) == len(places):
+            return ClassMatch(tuple(places), names, how)
+    if not own and len(classes) == outputs:
+        return ClassMatch(tuple(range(outputs)), tuple(classes), "order")
+    return _cannot_match(classes, outputs, own or descriptions, data)
+
+
+def _table(spellings: Iterable[Iterable[str]]) -> dict[str, int]:
+    """The number of a class by each of its spellings; what several classes share is left out."""
+    found: dict[str, int] = {}
+    shared: set[str] = set()
+    for number, each in enumerate(spellings):
+        for spelling in each:
+            if found.setdefault(spelling, number) != number:
+                shared.add(spelling)
+    return {spelling: number for spelling, number in found.items() if spelling not in shared}
+
+
+def _simplified(name: str) -> str:
+    """A name in small letters, with single spaces for underscores and hyphens."""
+    return " ".join(re.split(r"[\s_-]+", name.casefold().strip()))
+
+
+def _synonyms(name: str) -> list[str]:
+    """All spellings of a name such as "tench, Tinca tinca"."""
+    return [_simplified(name), *map(_simplified, name.split(","))]
+
+
+def _without_zeros(name: str) -> str:
+    """A number without leading zeros, as folders have them: "007" is "7"."""
+    return name.lstrip("0") or "0" if name.isdecimal() else name
+
+
+@cache
+def _imagenet(outputs: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """timm's wnids and descriptions of an ImageNet with so many classes; none if there is none."""
+    from timm.data import ImageNetInfo, infer_imagenet_subset
+
+    subset = infer_imagenet_subset({"num_classes": outputs})
+    if subset is None:
+        return (), ()
+    info = ImageNetInfo(subset)
+    return tuple(info.label_names()), tuple(info.label_descriptions())
+
+
+def _same_classes(own: Sequence[str], descriptions: Sequence[str]) -> bool:
+    """Whether a model's names are those of ImageNet: tried on the first and the last."""
+    return all(
+        set(_synonyms(own[place])) & set(_synonyms(descriptions[place])) for place in (0, -1)
+    )
+
+
+def _distinct_names(descriptions: Sequence[str], wnids: Sequence[str]) -> tuple[str, ...]:
+    """The first word of each description; with its wnid where two classes share it."""
+    short = [description.partition(",")[0] for description in descriptions]
+    counts = Counter(short)
+    pairs = zip(short, wnids, strict=True)
+    return tuple(f"{name} ({wnid})" if counts[name] > 1 else name for name, wnid in pairs)
+
+
+def _cannot_match(classes: Sequence[str], outputs: int, known: Sequence[str], data: str) -> str:
+    """Why classes cannot be matched, and what to do."""
+    table = _table(map(_synonyms, known))
+    strange = [name for name in classes if _simplified(name) not in table]
+    remedy = f"name the folders after its classes or their numbers (0 to {outputs - 1}), or list "
+    remedy += "its class names, one a line, with --classes FILE (classes= in Python)"
+    if not known:
+        return f"It has {outputs} classes without names, and {data!r} has {len(classes)}; {remedy}."
+    if not strange:
+        return f"Several classes of {data!r} are one class of the model; {remedy}."
+    near = nearest_names(_simplified(strange[0]), table)
+    like = f" (near {strange[0]!r}: {', '.join(near)})" if near else ""
+    verb = "is" if len(strange) == 1 else "are"
+    return (
+        f"It has {outputs} classes, and {enumerate_few(strange, 3)} of {data!r} {verb} not among "
+        f"them{like}; {remedy}."
+    )
