@@ -51,6 +51,15 @@ def test_what_there_is_passes(name: str) -> None:
     model_names.check_model(name)
 
 
+def test_pictures_that_a_shell_has_put_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "b.JPG").touch()
+    with pytest.raises(VitreousError, match=r"'b\.JPG' is a picture .* --data 'photos/\*\.jpg'"):
+        model_names.check_models(["nano:vit", "b.JPG"])
+
+
 def test_names_that_timm_has_retired_are_left_to_timm() -> None:
     model_names.check_model("swin_base_patch4_window7_224_in22k")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from contextlib import suppress
 from io import StringIO
 
 import pytest
@@ -20,12 +23,32 @@ def shown(monkeypatch: pytest.MonkeyPatch, patience: float, terminal: bool) -> s
     with progress.progress("Decoding toys", 20) as forward:
         forward(7)
         forward(3)
+        until = time.monotonic() + 5
+        while terminal and patience < 1 and "toys" not in stream.getvalue():
+            assert time.monotonic() < until
+            time.sleep(0.01)
     return stream.getvalue()
 
 
 def test_only_what_takes_long_and_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = shown(monkeypatch, -1.0, True)
+    seen = shown(monkeypatch, 0.0, True)
     assert "Decoding toys" in seen
     assert "10/20" in seen
+    assert "left:" in seen
     assert shown(monkeypatch, 60.0, True) == ""
-    assert shown(monkeypatch, -1.0, False) == ""
+    assert shown(monkeypatch, 0.0, False) == ""
+
+
+def test_nothing_goes_on_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(file=StringIO(), force_terminal=True, width=100)
+    monkeypatch.setattr(rich.console, "Console", lambda stderr: console)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    before = threading.active_count()
+    for _ in range(20):
+        with suppress(KeyboardInterrupt), progress.progress("Decoding toys", 20):
+            time.sleep(0.01)
+            raise KeyboardInterrupt
+    until = time.monotonic() + 5  # rich does not wait for its own thread
+    while threading.active_count() > before:
+        assert time.monotonic() < until
+        time.sleep(0.01)

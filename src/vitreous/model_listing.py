@@ -28,6 +28,7 @@ def list_names(pattern: str = "*", pretrained: bool = False) -> list[str]:
     ['vit_nano']
     """
     ours = [f"nano:{name}" for name in model_names.bundled()]
+    ours += [f"zoo:{name}" for name in model_names.zoo()]
     if pretrained:
         theirs = _timm_weights()
     else:

@@ -32,6 +32,7 @@ _TIMM = re.compile(r"^@register_model\n(?:@.*\n)*def (\w+)\(", re.MULTILINE)
 _TORCHVISION = re.compile(
     r"^@register_model\((?:name=\"(\w+)\")?\)\n(?:@.*\n)*def (\w+)\(", re.MULTILINE
 )
+_PICTURES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 _WEIGHT_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".pkl", ".tar")
 
 
@@ -46,6 +47,11 @@ def check_model(name: str) -> None:
     source, colon, rest = name.partition(":")
     if not name.strip():
         raise VitreousError(f"A model needs a name, and {name!r} is none: {NAMES}.")
+    if name.lower().endswith(_PICTURES) and _exists(name):
+        raise VitreousError(
+            f"{name!r} is a picture and not a model; if your shell has put it there for a pattern, "
+            "write the pattern in quotes: --data 'photos/*.jpg'."
+        )
     if colon and source in _SOURCES:
         _SOURCES[source](rest)
     elif colon:

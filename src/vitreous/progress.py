@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
+from threading import Timer
 
 PATIENCE = 2.0
 """Seconds before the bar appears."""
@@ -12,8 +12,11 @@ PATIENCE = 2.0
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with the number of items just finished; only a terminal shows the
-    bar."""
+    """Yield a function to call with the number of items just finished.
+
+    After two seconds a terminal shows a bar with the time that is left, even while the first item
+    takes longer than that; anywhere else nothing is shown.
+    """
     # Imported here because rich.progress would slow down the start of every command.
     from rich.console import Console
     from rich.progress import (
@@ -21,26 +24,29 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         MofNCompleteColumn,
         Progress,
         TextColumn,
+        TimeElapsedColumn,
         TimeRemainingColumn,
     )
 
     console = Console(stderr=True)
-    text, count, left = (
+    columns = (
         TextColumn("{task.description}"),
+        BarColumn(),
         MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    off = not console.is_terminal
-    bar = Progress(text, BarColumn(), count, left, console=console, transient=True, disable=off)
+    bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task(what, total=total)
-    begun = monotonic()
-
-    def advance(count: int) -> None:
-        bar.advance(task, count)
-        if not bar.live.is_started and monotonic() - begun > PATIENCE:
-            bar.start()
-
+    patience = Timer(max(PATIENCE, 0), bar.start)
+    patience.daemon = True  # an interrupted program does not wait for it
+    if console.is_terminal:
+        patience.start()
     try:
-        yield advance
+        yield lambda count: bar.advance(task, count)
     finally:
+        patience.cancel()
+        if patience.is_alive():
+            patience.join()  # it may be showing the bar at this moment
         bar.stop()

@@ -107,7 +107,7 @@ def test_folders_that_a_pattern_leaves_open_are_classes(tmp_path: Path) -> None:
 def test_a_pattern_that_matches_no_picture(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
     (tmp_path / "empty").mkdir()
-    with pytest.raises(VitreousError, match=r"No file matches '.*/\*\.jpg'; .* in quotes\."):
+    with pytest.raises(VitreousError, match=r"No file matches '.*/\*\.jpg'; compare the pattern"):
         load(f"{tmp_path}/*.jpg")
     for pattern in ("empty*", "*"):
         with pytest.raises(VitreousError, match=r"Nothing that matches .* is a picture"):

@@ -55,7 +55,8 @@ def test_a_report_and_a_summary(home: Path, capsys: pytest.CaptureFixture[str]) 
     )
     assert (code, err) == (0, "")
     assert out.startswith(
-        "2 measurements on 40 images of world:shapes (test) model weights units parameters accuracy"
+        "2 measurements on 40 images of world:shapes (test), 10 classes model weights units "
+        "parameters accuracy"
     )
     assert "nano:resnet trained 11 272 k 100.0%" in out
     assert out.endswith("Wrote inspect-nano-resnet-nano-vit.html, numbers, pictures")

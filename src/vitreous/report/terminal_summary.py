@@ -49,8 +49,10 @@ def terminal_summary(inspection: Inspection, guard: Guard) -> RenderableType:
 def _images(inspection: Inspection) -> list[RenderableType]:
     if not inspection:
         return []
-    first = next(iter(inspection.values()))
-    return [Text(f"{plural(len(inspection), 'measurement')} on {images_of(first.about['data'])}")]
+    data = next(iter(inspection.values())).about["data"]
+    classes = f", {plural(data['classes'], 'class', 'classes')}" if data.get("classes") else ""
+    line = f"{plural(len(inspection), 'measurement')} on {images_of(data)}{classes}"
+    return [Text(line)]
 
 
 def _warnings(inspection: Inspection) -> list[RenderableType]:

@@ -85,6 +85,8 @@ def list_archives(where: str, split: str, root: Path) -> Listing:
         raise VitreousError(
             f"There are no pictures in {where!r}; Vitreous looks for {', '.join(PICTURES)}."
         )
+    # in the order of a folder, so that an archive of it is the same data set
+    found.sort(key=lambda member: (member.archive, member.path.split("/")))
     return _list_folders(_Pictures(where, files, archives, found), split)
 
 

@@ -97,7 +97,8 @@ def _nothing_in(folders: list[Path]) -> str:
     files = [entry for folder in folders for entry in _visible(folder) if entry.is_file()]
     endings = Counter(file.suffix.lower() or "no ending" for file in files)
     there = ", ".join(f"{count} with {ending}" for ending, count in endings.most_common(4))
-    only = f" but {len(files)} other files ({there})" if files else ""
+    others = "1 other file" if len(files) == 1 else f"{len(files):,} other files"
+    only = f" but {others} ({there})" if files else ""
     names = enumerate_few([str(folder) for folder in folders])
     return f"There are no pictures in {names}{only}; Vitreous looks for {', '.join(PICTURES)}."
 

@@ -98,7 +98,7 @@ def matching_files(where: str, endings: Sequence[str] = ()) -> list[Path]:
         raise VitreousError(f"There is no file {missing[0]!r}{more}.")
     if not files:
         raise VitreousError(
-            f"No file matches {where!r}; compare it with what is there, and put it in quotes."
+            f"No file matches {where!r}; compare the pattern with the names of your files."
         )
     return files
 
