@@ -111,7 +111,8 @@ def pair_weights(
         pairs = list(enumerate(files))
     else:
         raise VitreousError(
-            f"There are {len(files)} checkpoints for {len(names)} models; give one for each, in "
+            f"There {'is 1 checkpoint' if len(files) == 1 else f'are {len(files)} checkpoints'} "
+            f"for {len(names)} models; give one for each, in "
             f"the order of the models, or say which they belong to: weights={names[0]}={files[0]}."
         )
     return [

@@ -289,7 +289,7 @@ def test_which_checkpoint_belongs_to_which_model(
 
 
 def test_checkpoints_that_belong_to_no_model() -> None:
-    with pytest.raises(VitreousError, match="There are 1 checkpoints for 2 models; give one for"):
+    with pytest.raises(VitreousError, match="There is 1 checkpoint for 2 models; give one for"):
         pair_weights(["vit", "cnn"], "a.pth")
     with pytest.raises(VitreousError, match=r"no model to load weights into 'vat'\. Did you"):
         pair_weights(["vit", "cnn"], {"vat": "a.pth"})

@@ -47,6 +47,8 @@ class TrainOptions:
         With a fraction: the same number of epochs, or of samples (so more epochs).
     pretrained
         Start from the published weights of the model.
+    weights
+        Start from this checkpoint: .safetensors, .pth, .pt, .bin, .ckpt, a Hugging Face folder.
     teacher
         Name of the teacher, for recipes that distil.
     out
@@ -74,6 +76,7 @@ class TrainOptions:
     fraction: float = 1.0
     iso: Literal["epochs", "samples"] = "epochs"
     pretrained: bool = False
+    weights: str | None = None
     teacher: str | None = None
     out: Path | None = None
     seed: int = 0
@@ -86,12 +89,14 @@ class TrainOptions:
         """Raise for what can be known to be wrong before torch is imported."""
         check_ranges(**vars(self))
         self.changed_recipe()
-        if self.seeds > 1 and (self.pretrained or self.teacher is not None or self.fraction != 1):
+        begun = self.pretrained or self.weights is not None
+        if self.seeds > 1 and (begun or self.teacher is not None or self.fraction != 1):
             raise VitreousError(
                 "Several seeds start from random weights on all images: seeds goes with neither "
-                "pretrained, teacher nor fraction; train one seed at a time."
+                "pretrained, weights, teacher nor fraction; train one seed at a time."
             )
         model_names.check_models([model] if self.teacher is None else [model, self.teacher])
+        model_names.check_weights(model_names.pair_weights([model], self.weights or ()))
         check_dataset(self.data)
         if self.out is not None and self.out.expanduser().is_file():
             raise VitreousError(
@@ -156,7 +161,7 @@ def _train(model: str, options: TrainOptions) -> list[Trained]:
         published = not options.teacher.startswith(("run:", "nano:", "zoo:"))
         teacher = load_model(options.teacher, pretrained=published)
     trained = train(
-        model, data, recipe, seed=options.seed, pretrained=options.pretrained, teacher=teacher,
-        **shared,
+        model, data, recipe, seed=options.seed, pretrained=options.pretrained,
+        weights=options.weights, teacher=teacher, **shared,
     )  # fmt: skip
     return [trained]

@@ -64,7 +64,8 @@ def load_model(
     image
         Input size, for models that depend on it; channels are ignored.
     classes
-        Number of classes of a model that is yet to be trained, if not its default.
+        Number of classes of a model that is yet to be trained, if not its default; its weights are
+        random then.
     options
         What such a model is built with (`drop_path`, …); options that it does not have are ignored.
     weights
@@ -79,8 +80,8 @@ def load_model(
     """
     size = sides(image)
     if weights is None:
-        stored = pretrained or _stores_weights(name)
-        return _load_named(name, stored, size, classes, options or {})
+        stored = classes is None and comes_with_weights(name)
+        return _load_named(name, pretrained or stored, size, classes, options or {})
     model = _load_named(name, False, size, classes, options or {})
     try:
         load_weights(model, weights, name, image)
@@ -94,12 +95,13 @@ def load_model(
     return mark_loaded(model)
 
 
-def _stores_weights(name: str) -> bool:
-    """Whether a name is that of a local folder with weights: whoever names it wants them."""
+def comes_with_weights(name: str) -> bool:
+    """Whether a name is that of a trained model, or of a local folder that holds weights."""
     source, _, rest = name.partition(":")
-    if source not in ("hf", "local-dir") or not rest:
-        return False
-    return has_weights(Path(rest).expanduser())
+    if source in ("run", "nano", "zoo"):
+        return True
+    local = source in ("hf", "local-dir") and rest != ""
+    return local and has_weights(Path(rest).expanduser())
 
 
 def _torchvision_declares(name: str, weights: Path | str) -> dict[str, Any]:

@@ -80,6 +80,7 @@ def train(
     seed: int = 0,
     device: str = "auto",
     pretrained: bool = False,
+    weights: Path | str | None = None,
     teacher: nn.Module | None = None,
     compile: bool | None = None,
     show: bool = True,
@@ -104,6 +105,8 @@ def train(
         "auto", "cpu", "cuda", "cuda:1" or "mps".
     pretrained
         Start from published weights of a named model.
+    weights
+        Start from this checkpoint, as in `vitreous.open`.
     teacher
         Model to learn from, for recipes that distil.
     compile
@@ -124,7 +127,7 @@ def train(
     where = choose_device(device)
     recipe = recipes.named(recipe) if isinstance(recipe, str) else recipe
     data, test = prepare.prepare_images(data, test)
-    network, described = prepare.prepare_model(model, data, recipe, seed, pretrained)
+    network, described = prepare.prepare_model(model, data, recipe, seed, pretrained, weights)
     identity = prepare.run_identity(described, data, test, recipe, seed, teacher)
     title = prepare.run_title(identity)
     run = Run(out or Path("runs") / title)

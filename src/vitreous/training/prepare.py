@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +18,8 @@ from vitreous.config import Recipe
 from vitreous.data import load as load_data
 from vitreous.data.dataset import Dataset
 from vitreous.errors import VitreousError
-from vitreous.models.loading import describe_model, load_model
+from vitreous.models.loading import comes_with_weights, describe_model, load_model
+from vitreous.models.matching import load_weights
 from vitreous.random_numbers import derive_seed
 from vitreous.storage.fingerprints import checksum, fingerprint
 from vitreous.training.adapt import adapt
@@ -48,15 +50,23 @@ def prepare_images(data: Dataset | str, test: Dataset | None) -> tuple[Dataset, 
 
 
 def prepare_model(
-    model: nn.Module | str, data: Dataset, recipe: Recipe, seed: int, pretrained: bool
+    model: nn.Module | str,
+    data: Dataset,
+    recipe: Recipe,
+    seed: int,
+    pretrained: bool = False,
+    weights: Path | str | None = None,
 ) -> tuple[nn.Module, dict[str, Any]]:
     """The model for these images and classes, and its description for `recipe.json`.
 
     A module is trained in place unless the recipe replaces its head. A name is built for the data
-    with weights of this seed. Weights that come with a name (`run:`, `nano:`, `pretrained`) are
-    fine-tuned, with a new head and at another resolution if the data need that.
+    with weights of this seed. Weights that come with a name (`run:`, `nano:`, `pretrained`) or from
+    a checkpoint (`weights`) are fine-tuned, with a new head and at another resolution if the data
+    need that.
     """
     classes = len(data.classes)
+    if isinstance(model, nn.Module) and weights is not None:
+        load_weights(model, weights)
     if isinstance(model, nn.Module):
         if recipe.head != "keep":
             model = adapt(model, classes=classes, image=data.image, head=recipe.head)
@@ -64,7 +74,7 @@ def prepare_model(
     torch.manual_seed(derive_seed(seed, "weights"))
     name = model
     image = data.image[0] if data.image[0] == data.image[1] else data.image
-    is_trained = pretrained or name.partition(":")[0] in ("run", "nano", "zoo")
+    is_trained = pretrained or weights is not None or comes_with_weights(name)
     options = {} if is_trained else dict(recipe.model)
     model = load_model(
         name,
@@ -72,6 +82,7 @@ def prepare_model(
         image=image,
         classes=None if is_trained else classes,
         options=options,
+        weights=weights,
     )
     model = adapt(model, classes=classes, image=data.image, head=recipe.head)
     description = describe_model(model, name, image=image, classes=classes, options=options)
