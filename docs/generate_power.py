@@ -131,7 +131,7 @@ def scale_of_campaign(claim: Claim) -> Scale:
 
 def row(claim: Claim, spread: Spread) -> list[str]:
     """One row of the table."""
-    rule = next(e for e in claim.check(Query(scale=scale_of_campaign(claim))) if e.direction)
+    rule = next(e for e in claim.evaluate(Query(scale=scale_of_campaign(claim))) if e.direction)
     if claim.study == "identities" or all(need.result == "identities" for need in claim.needs()):
         return [claim.id, "", "exact: computed, without images", *[""] * 6]
     if any(requirement.kind == "note" for requirement in claim.requires):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, Literal
@@ -69,6 +69,9 @@ PAPER_ENTRIES: Entries = {"key": str, "title": str, "authors": str, "year": int,
 FINDING: Entries = {"sentence": str, "place": str, "reported": str, "study": str}
 """What the table of every finding has."""
 FINDING_OPTIONS: Entries = {
+    "value": float,
+    "unit": str,
+    "many_classes": bool,
     "task": str,
     "sanity": bool,
     "large": bool,
@@ -109,6 +112,12 @@ class Claim:
         What the paper measured, in a few words and numbers.
     study
         The study that trains and measures what it needs.
+    value
+        The paper's number for the main effect; None if it has none that can be compared.
+    unit
+        What that number counts: points, share, ratio.
+    many_classes
+        Whether the number is for data of many classes only.
     task
         The task of the embedded world on which a small version runs; empty if there is none.
     sanity
@@ -134,6 +143,9 @@ class Claim:
     reported: str
     study: str
     check: Check
+    value: float | None = None
+    unit: str = ""
+    many_classes: bool = False
     task: str = ""
     sanity: bool = False
     large: bool = False
@@ -151,8 +163,9 @@ class Claim:
 
     def evaluate(self, query: Query) -> Iterator[Effect]:
         """The effects of its check on this evidence; an error names the claim."""
+        applies = query.scale == "hundred" or not self.many_classes
         with self._explained():
-            for effect in self.check(query):
+            for effect in self.check(replace(query, paper=self.value if applies else None)):
                 if not isinstance(effect, Effect):
                     raise TypeError(f"it yields {effect!r}, which is no Effect")
                 yield effect

@@ -287,12 +287,16 @@ class Query:
         All evidence, on any images, for claims that name a data set and for exact properties.
     untrained
         Ask for the networks before their training where a claim asks for trained ones.
+    paper
+        The paper's value of the main effect, from the claim's table in its book; None where it does
+        not apply to these images.
     """
 
     items: Sequence[EvidenceItem] = ()
     scale: Scale = "ten"
     others: Sequence[EvidenceItem] = ()
     untrained: bool = False
+    paper: float | None = None
     needs: list[Need] = field(default_factory=list)
     missing: list[Need] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

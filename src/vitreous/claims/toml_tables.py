@@ -17,6 +17,7 @@ WORDS: Mapping[type[Any], str] = {
     str: "text in quotes",
     bool: "true or false",
     int: "a whole number",
+    float: "a number with a decimal point",
     list: "a list",
     dict: "a table",
 }

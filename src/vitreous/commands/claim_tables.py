@@ -90,6 +90,9 @@ def print_claim(id: str, console: Console | None = None) -> None:
     source = f"{paper.authors} ({paper.year}), {paper.title}, arXiv {paper.arxiv}: {claim.place}"
     table.add_row("where", Text(source))
     table.add_row("reported", Text(claim.reported))
+    if claim.value is not None:
+        where = ", on data of many classes" if claim.many_classes else ""
+        table.add_row("paper's value", Text(f"{claim.value:g} ({claim.unit}){where}"))
     for criterion in _criteria(claim):
         table.add_row("reproduced if", Text(criterion))
     if power := _power(claim):
@@ -136,7 +139,7 @@ def criterion_text(effect: Effect) -> str:
 def _power(claim: Claim) -> str:
     """Return how far trainings may differ before three of them are too few; "" if that is known
     from the number of units, or if the claim is exact."""
-    effect = next(e for e in claim.check(Query(scale="ten")) if e.direction is not None)
+    effect = next(e for e in claim.evaluate(Query(scale="ten")) if e.direction is not None)
     few = effect.quantity is not None and effect.quantity.few is not None
     if few or all(need.result == "identities" for need in claim.needs()):
         return ""

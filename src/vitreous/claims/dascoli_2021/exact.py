@@ -40,7 +40,7 @@ def positions_add_no_parameters(models: Query) -> Iterator[Effect]:
     exact = models("identities")
     share = identity(exact, "gpsa_parameter_share")
     yield at_most(
-        "share of the parameters that positional attention adds", share, 1e-4, paper=1.6e-5
+        "share of the parameters that positional attention adds", share, 1e-4, paper=models.paper
     )
     yield noted(
         "number of parameters that it adds to ConViT-S",

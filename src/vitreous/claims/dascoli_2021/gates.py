@@ -24,7 +24,9 @@ def gates_fall(models: Query) -> Iterator[Effect]:
     """Weight decay on gates makes them fall by itself, so the recipe has to spare them, as the
     paper's does."""
     fallen = (gates(models("convit"), "end") < AT_START).mean()
-    yield more("share of gated layers whose mean gate ends below 0.73", fallen, 0.5, paper=1.0)
+    yield more(
+        "share of gated layers whose mean gate ends below 0.73", fallen, 0.5, paper=models.paper
+    )
 
 
 @check("CVT-14")
@@ -51,7 +53,7 @@ def larger_models_use_position_longer(models: Query) -> Iterator[Effect]:
     yield more(
         "layers with a mean gate above 0.1, larger size minus smaller",
         using("s") - using(None),
-        paper=1.0,
+        paper=models.paper,
     )
 
 

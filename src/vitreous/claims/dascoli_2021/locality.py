@@ -44,7 +44,7 @@ def deit_becomes_local_first(models: Query) -> Iterator[Effect]:
         return (early < start * FALL).mean()
 
     label = "share of layers whose nonlocality falls by more than 3 % early in training"
-    yield more(label, falling("true"), 0.5, paper=1.0)
+    yield more(label, falling("true"), 0.5, paper=models.paper)
     yield noted(LOGGED + label, falling("official"))
 
 
@@ -78,7 +78,7 @@ def gated_layers_escape(models: Query) -> Iterator[Effect]:
     them."""
     convit = models("convit")
     label = "share of gated layers whose nonlocality is larger at the end than before training"
-    yield more(label, growing(convit, "true"), 0.5, paper=1.0)
+    yield more(label, growing(convit, "true"), 0.5, paper=models.paper)
     yield noted(LOGGED + label, growing(convit, "official"))
     start = nonlocality(convit, "start", gated=True).mean()
     yield noted(

@@ -23,7 +23,7 @@ def embedding_matters_less(models: Query) -> Iterator[Effect]:
     yield more(
         "accuracy lost without position embedding, DeiT minus ConViT, in points",
         deit - convit,
-        paper=27.9,
+        paper=models.paper,
     )
     yield noted("accuracy that DeiT loses without embedding, in points", deit, paper=33.9)
     yield noted("accuracy that ConViT loses without embedding, in points", convit, paper=6.0)
@@ -38,6 +38,6 @@ def late_layers_need_content(models: Query) -> Iterator[Effect]:
     says = (
         "accuracy with position masked minus that with content masked, in points: {} gated layers"
     )
-    yield more(says.format("all"), difference(1.0), paper=45.5)
+    yield more(says.format("all"), difference(1.0), paper=models.paper)
     yield within(says.format("the first 30 % of the"), difference(EARLY), SMALL, paper=1.2)
     yield noted(says.format("the first half of the"), difference(0.5), paper=18.1)

@@ -41,7 +41,7 @@ def attention_from_the_end_helps(models: Query) -> Iterator[Effect]:
     yield more(
         "accuracy with one attention block minus that with none, in points",
         accuracies[1] - accuracies[0],
-        paper=models.reported(0.97),
+        paper=models.paper,
     )
     yield more(
         "lead of the best number of attention blocks over none, beyond chance, in points",
@@ -57,7 +57,7 @@ def end_of_a_stage_not_of_the_model(models: Query) -> Iterator[Effect]:
         "accuracy with the fourth attention block in stage 2 minus that with it in stage 3, in "
         "points",
         second - third,
-        paper=models.reported(0.50),
+        paper=models.paper,
     )
 
 
@@ -67,7 +67,7 @@ def alternet_beats_resnet(models: Query) -> Iterator[Effect]:
     yield more(
         "accuracy of AlterNet minus that of ResNet, in points",
         accuracy(alter) - accuracy(resnet),
-        paper=models.reported(1.54),
+        paper=models.paper,
     )
     yield more(
         "accuracy under corruption of AlterNet minus that of ResNet, in points",
@@ -84,7 +84,7 @@ def alternet_is_flat_and_convex(models: Query) -> Iterator[Effect]:
         "mean positive eigenvalue of AlterNet over that of ResNet",
         ape(alter) / ape(resnet),
         1.0,
-        paper=0.76,
+        paper=models.paper,
     )
     yield at_most("share of negative eigenvalues of AlterNet", nep(alter), 0.02, paper=0.005)
 

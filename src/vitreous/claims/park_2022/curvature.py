@@ -86,7 +86,7 @@ def loss_is_not_convex_early(models: Query) -> Iterator[Effect]:
     """The sentence is about early training in general; measured at the end of the warm-up, as in
     the paper."""
     vit, resnet = (nep(models(model, moment="warmup")) for model in ("vit", "resnet"))
-    yield more("share of negative eigenvalues, ViT minus ResNet", vit - resnet, paper=0.07)
+    yield more("share of negative eigenvalues, ViT minus ResNet", vit - resnet, paper=models.paper)
 
 
 @check("HDV-07")
@@ -97,7 +97,7 @@ def less_data_is_less_convex(models: Query) -> Iterator[Effect]:
     yield more(
         "share of negative eigenvalues with 6 % of the images minus that with all",
         few - every,
-        paper=0.19,
+        paper=models.paper,
     )
     yield noted("ratio of the two shares", few / every, paper=3.6)
     steps = nep(models("vit", fraction=0.06, schedule="samples", moment="warmup"))
@@ -111,7 +111,10 @@ def resnet_is_convex_on_little_data(models: Query) -> Iterator[Effect]:
         for model in ("resnet", "vit")
     )
     yield at_most(
-        "share of negative eigenvalues of ResNet with 6 % of the images", resnet_few, 0.02, paper=0
+        "share of negative eigenvalues of ResNet with 6 % of the images",
+        resnet_few,
+        0.02,
+        paper=models.paper,
     )
     yield more(
         "rise of that share with less data, in ViT minus in ResNet",
@@ -127,7 +130,7 @@ def attention_flattens(models: Query) -> Iterator[Effect]:
         for moment in ("warmup", "33", "66", None)
     }
     label = "mean positive eigenvalue of ViT over that of ResNet"
-    yield less(f"{label}, at the end of warm-up", ratio["warmup"], 1.0, paper=0.17)
+    yield less(f"{label}, at the end of warm-up", ratio["warmup"], 1.0, paper=models.paper)
     yield less(f"{label}, after a third of the training", ratio["33"], 1.0)
     yield less(f"{label}, after two thirds", ratio["66"], 1.0)
     yield less(f"{label}, at the end", ratio[None], 1.0, paper=0.5)
@@ -159,7 +162,7 @@ def landscape_is_flatter(models: Query) -> Iterator[Effect]:
         "rise of the NLL at radius 0.8, ViT over ResNet",
         rise(vit, FAR) / rise(resnet, FAR),
         1.0,
-        paper=0.47,
+        paper=models.paper,
     )
     yield less(
         "share of the points worse than guessing or not finite, ViT minus ResNet",
@@ -180,7 +183,7 @@ def landscape_is_flatter(models: Query) -> Iterator[Effect]:
 def resnet_moves_away_first(models: Query) -> Iterator[Effect]:
     vit, resnet = models("vit"), models("resnet")
     label = "largest distance from the final weights over that of the first"
-    yield more(f"{label}, of ResNet", farthest(resnet), 1.0, paper=1.5)
+    yield more(f"{label}, of ResNet", farthest(resnet), 1.0, paper=models.paper)
     yield at_most(f"{label}, of ViT", farthest(vit), 1.05, paper=1.0)
     yield more(
         "total turning of ResNet minus that of ViT, in degrees", turning(resnet) - turning(vit)

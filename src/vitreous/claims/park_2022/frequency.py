@@ -57,7 +57,7 @@ def attention_is_low_pass(models: Query) -> Iterator[Effect]:
         "share of attention layers that lower the highest frequency",
         (steps < 0).mean(),
         0.5,
-        paper=0.75,
+        paper=models.paper,
     )
     yield less(
         "mean change of its log amplitude after the first quarter of the blocks",
@@ -73,7 +73,7 @@ def early_attention_sharpens(models: Query) -> Iterator[Effect]:
     yield more(
         "change by attention in the first quarter of the blocks minus that in the rest",
         difference,
-        paper=0.35,
+        paper=models.paper,
     )
     yield noted(
         "change by attention in the first quarter of the blocks", quarter(steps), paper=0.25
@@ -97,7 +97,9 @@ def mlps_sharpen(models: Query) -> Iterator[Effect]:
         )
         return
     mlps, attention = (sharpening(fine_vit(models), kind) for kind in ("mlp", "attention"))
-    yield more("share of MLPs that raise the highest frequency", (mlps > 0).mean(), 0.5, paper=0.67)
+    yield more(
+        "share of MLPs that raise the highest frequency", (mlps > 0).mean(), 0.5, paper=models.paper
+    )
     apart = rest(mlps) - rest(attention)
     yield more(
         "change by MLPs minus that by attention after the first quarter of the blocks",
@@ -125,7 +127,7 @@ def convolutions_are_high_pass(models: Query) -> Iterator[Effect]:
     yield more(
         "rise of the highest frequency within the first stage",
         high_in_first_stage(resnet),
-        paper=0.40,
+        paper=models.paper,
     )
     stages = high_by_stage(resnet)
     yield more(
@@ -142,7 +144,7 @@ def vit_smooths_resnet_sharpens(models: Query) -> Iterator[Effect]:
     yield less(
         "highest frequency of ViT: last map minus first",
         high_from_stem(fine_vit(models)),
-        paper=-0.49,
+        paper=models.paper,
     )
     yield more(
         "highest frequency of ResNet: last map minus first",
@@ -182,7 +184,7 @@ def noise_by_frequency(models: Query) -> Iterator[Effect]:
     """What differs most in the paper decides: noise of high frequency."""
     both = models("vit", beside="resnet")
     label = "change of accuracy under noise of {}, ViT minus ResNet, in points"
-    yield more(label.format("0.7π and above"), noise_gap(both, 0.7, 1.0), paper=7.8)
+    yield more(label.format("0.7π and above"), noise_gap(both, 0.7, 1.0), paper=models.paper)
     yield less(label.format("0.5π and below"), noise_gap(both, 0.0, 0.5), paper=-2.0)
     clean = accuracy(models("vit")) - accuracy(models("resnet"))
     yield noted("accuracy without noise, ViT minus ResNet, in points", clean)

@@ -62,7 +62,7 @@ def bias_lowers_error(models: Query) -> Iterator[Effect]:
     yield more(
         "error of ViT minus that of ResNet, in points",
         gap,
-        paper=models.reported(16.2),
+        paper=models.paper,
         matters=2.0,
     )
     errors = side_by_side([error(network) for network in bias_order(models)])
@@ -80,7 +80,7 @@ def error_follows_training_loss(models: Query) -> Iterator[Effect]:
     yield more(
         "correlation of test error and training loss over models",
         correlation(errors, losses),
-        paper=0.992,
+        paper=models.paper,
     )
     yield at_most(
         "pairs of models of which one has less training loss and more error, by two standard "
@@ -186,7 +186,7 @@ def dependence_on_the_image_matters(models: Query) -> Iterator[Effect]:
     yield more(
         "error of Mixer minus that of ViT, in points",
         error(mixer) - error(vit),
-        paper=models.reported(1.9),
+        paper=models.paper,
     )
     plain = accuracy(models("vit", pool="gap"))
     agnostic = plain - accuracy(models("vit", pool="gap", mixer="mean"))

@@ -121,7 +121,7 @@ def local_beats_global(models: Query) -> Iterator[Effect]:
     yield more(
         "error of ViT minus that of local attention in stages, in points",
         lower,
-        paper=models.reported(10.2),
+        paper=models.paper,
         matters=3.0,
     )
     alone = error(models("vit", pool="gap")) - error(models("vit", kernel=5))

@@ -59,7 +59,7 @@ def attention_matters_at_stage_ends(models: Query) -> Iterator[Effect]:
     yield more(
         "points lost without the last attention of a stage minus without the first, mean",
         attention.mean(),
-        paper=0.71,
+        paper=models.paper,
     )
     yield more(
         "points lost without the first MLP of a stage minus without the last, mean",
@@ -78,7 +78,7 @@ def lesions_are_periodic(models: Query) -> Iterator[Effect]:
         "share of the stages of Swin in which attention matters more and MLPs less towards the end",
         (both > 0.5).mean(),
         0.25,
-        paper=0.75,
+        paper=models.paper,
     )
     first = lesion_trends(resnet, "conv", CONVOLUTION) < 0
     yield more(

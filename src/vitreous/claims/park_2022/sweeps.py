@@ -61,7 +61,7 @@ def near_attention_learns_better(models: Query) -> Iterator[Effect]:
     yield less(
         "error with 5 × 5 minus that with all tokens, in points",
         error(middle) - error(far),
-        paper=models.reported(-0.89),
+        paper=models.paper,
     )
     yield less(
         "training loss with 5 × 5 minus that with all tokens",
@@ -88,7 +88,7 @@ def middle_reach_is_most_convex(models: Query) -> Iterator[Effect]:
     yield more(
         "share of negative eigenvalues, the smaller of 3 × 3 and all minus 5 × 5",
         fewer,
-        paper=0.125,
+        paper=models.paper,
     )
     yield noted(
         "mean positive eigenvalue of 5 × 5 over that of all", ape(middle) / ape(far), paper=1.07

@@ -36,7 +36,7 @@ def attention_lowers_variance(models: Query) -> Iterator[Effect]:
         "share of attention layers after which the variance is lower",
         (ratios < 1).mean(),
         0.5,
-        paper=1.0,
+        paper=models.paper,
     )
     yield noted("variance after attention over that before, geometric mean", geometric_mean(ratios))
 
@@ -46,7 +46,7 @@ def mlps_raise_variance(models: Query) -> Iterator[Effect]:
     mlps, attention = (
         (variance_ratios(models("vit"), kind) > 1).mean() for kind in ("mlp", "attention")
     )
-    yield more("share of MLPs after which the variance is higher", mlps, 0.5, paper=0.67)
+    yield more("share of MLPs after which the variance is higher", mlps, 0.5, paper=models.paper)
     yield more("that share minus that of attention layers", mlps - attention, paper=0.67)
     slope = variance_slopes(models("resnet")).mean()
     yield more(
@@ -63,7 +63,7 @@ def variance_builds_up(models: Query) -> Iterator[Effect]:
         "variance after the last block of a stage over that after the first, mean of stages 1 to 3",
         geometric_mean(variance_ends(resnet)),
         1.0,
-        paper=2.24,
+        paper=models.paper,
     )
     yield more(
         "share of stages 1 to 3 whose variance is largest after the last block",
@@ -78,7 +78,7 @@ def subsampling_lowers_variance(models: Query) -> Iterator[Effect]:
     """The geometric mean of all three transitions; single ones are noted."""
     transitions = variance_transitions(models("resnet"))
     label = "variance at the beginning of a stage over that at the end of the one before"
-    yield less(f"{label}, mean", geometric_mean(transitions), 1.0, paper=0.43)
+    yield less(f"{label}, mean", geometric_mean(transitions), 1.0, paper=models.paper)
     yield noted(f"{label}, largest", transitions.maximum(), paper=0.79)
 
 

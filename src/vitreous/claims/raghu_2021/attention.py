@@ -124,7 +124,7 @@ def local_heads_are_convolutions(models: Query) -> Iterator[Effect]:
     yield more(
         "CKA with ResNet's first stage, most local heads minus most global ones",
         alike[0] - alike[-1],
-        paper=0.35,
+        paper=models.paper,
     )
     yield less("rank correlation of distance and that CKA", spearman(distance, alike))
 

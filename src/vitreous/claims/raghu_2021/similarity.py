@@ -37,7 +37,10 @@ def cka_knows_rotation_and_scale(models: Query) -> Iterator[Effect]:
     """
     exact = models("identities")
     yield at_most(
-        "largest change under rotation and scaling", identity(exact, "cka_rotated"), 1e-6, paper=0.0
+        "largest change under rotation and scaling",
+        identity(exact, "cka_rotated"),
+        1e-6,
+        paper=models.paper,
     )
     yield at_most(
         "CKA of a representation with itself, off from 1",
@@ -103,7 +106,10 @@ def lower_half_is_the_lowest_quarter(models: Query) -> Iterator[Effect]:
     most 0.35 is the paper's quarter with room for the coarser depth of twelve blocks."""
     depth = counterpart(models("vit", beside="resnet"), -1.0, 0.5)
     yield at_most(
-        "depth in ViT of what is most like the lower half of ResNet", depth, 0.35, paper=0.25
+        "depth in ViT of what is most like the lower half of ResNet",
+        depth,
+        0.35,
+        paper=models.paper,
     )
 
 

@@ -117,6 +117,6 @@ def without_skips_it_falls_apart(models: Query) -> Iterator[Effect]:
 def middle_skips_are_worth_a_few_percent(models: Query) -> Iterator[Effect]:
     drops = [error(models("vit", skipless=block)) - error(models("vit")) for block in SKIPLESS[1:]]
     label = "accuracy lost without the skips of a middle block, in points"
-    yield more(f"{label}, mean", side_by_side(drops).mean(), paper=4.0)
+    yield more(f"{label}, mean", side_by_side(drops).mean(), paper=models.paper)
     for block, drop in zip(SKIPLESS[1:], drops, strict=True):
         yield at_most(f"{label}, block {block}", drop, 10, paper=4.0)

@@ -116,7 +116,7 @@ def single_tokens_know_if_pooled(models: Query) -> Iterator[Effect]:
         probe(each, "each position alone", above_chance=True) for each in networks
     )
     label = "accuracy of single tokens at the end, above chance"
-    yield more(f"{label}, pooled over class token", pooled / with_class, 1.0, paper=7.0)
+    yield more(f"{label}, pooled over class token", pooled / with_class, 1.0, paper=models.paper)
     yield noted(f"{label}, ResNet over ViT with a class token", resnet / with_class, paper=6.0)
 
 
