@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 import vitreous
 from data.pictures import noise
+from vitreous.cli import main
 from vitreous.errors import VitreousError
 from vitreous.measure.choosing import choose_images
 from vitreous.measure.preprocessing import choose_preprocessing, model_framing
@@ -275,3 +276,43 @@ def test_what_cannot_be_set(given: Any, sentence: str) -> None:
         subjects({"m": model}, image=64, preprocessing=given)
     assert sentence in str(caught.value)
     assert str(caught.value).count("\n") == 0
+
+
+def test_analyses_show_every_model_its_own_images(photos: Path) -> None:
+    """Two models of other preprocessing get in one analysis what each gets alone."""
+    torch.manual_seed(0)
+    models = {
+        "vit": timm.create_model("vit_tiny_patch16_224", num_classes=2, img_size=64, depth=2),
+        "cnn": timm.create_model("mobilenetv3_small_050", num_classes=2),
+    }
+    how: dict[str, Any] = {"image": 64, "limit": 12, "split": "all"}
+    shift = {"frequency_pass": {"cutoffs": (0.5,)}}
+    together = vitreous.analyse(models, f"folder:{photos}", shift, **how)["frequency_pass"].table
+    for name, model in models.items():
+        alone = vitreous.analyse({name: model}, f"folder:{photos}", shift, **how)["frequency_pass"]
+        ours = together[together["model"] == name]
+        np.testing.assert_array_equal(ours["nll"].to_numpy(), alone.table["nll"].to_numpy())
+
+
+def test_what_was_done_is_printed_and_in_the_report(
+    photos: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save(timm.create_model("test_vit", num_classes=2).state_dict(), "last.pth")
+    line = f"inspect test_vit --weights last.pth --data folder:{photos} --probes accuracy"
+    line += " --mean 0.5,0.4 0.3 --std 0.2 --crop 0.8 --interpolation bilinear --out report.html"
+    with pytest.raises(SystemExit) as end:
+        main(line.split())
+    assert not end.value.code
+    said = " ".join(capsys.readouterr().out.split())
+    words = (
+        "shorter side to 200 (bilinear), middle 160x160; mean 0.5 0.4 0.3, std 0.2 0.2 0.2 (you)"
+    )
+    assert f"Images: {words}" in said
+    assert "tensors (" in said
+    page = Path("report.html").read_text()
+    assert words in page
+    assert "from last.pth" in page
