@@ -186,3 +186,32 @@ def test_a_run_of_ours_is_a_checkpoint_too() -> None:
     model = vitreous.build(**recipe["model"]["build"])
     assert load_weights(model, BUNDLED / "vit").missing == ()
     assert_same(model, load_model("nano:vit"))
+
+
+def test_prefixes_around_the_names_of_hugging_face(tmp_path: Path) -> None:
+    """Its files have older names than its models; both may be nested, or lack the outer part."""
+    model = hugging_face_folder(tmp_path)
+    config, stored = f"hf:{tmp_path}/config.json", read_checkpoint(tmp_path)
+    for number, state in enumerate((stored, model.state_dict())):
+        file = tmp_path / f"{number}.ckpt"
+        torch.save({"state_dict": {f"net.{key}": value for key, value in state.items()}}, file)
+        other, found = loaded(config, file)
+        assert_same(other, model)
+        assert found.prefix == "state_dict.net."
+    bare = {key.removeprefix("vit."): value for key, value in stored.items() if "vit." in key}
+    torch.save(bare, tmp_path / "bare.pth")
+    found = loaded(config, tmp_path / "bare.pth")[1]
+    assert found.missing == ("classifier.weight", "classifier.bias")
+    assert found.random_head
+
+
+def test_models_in_wrappers(tmp_path: Path) -> None:
+    model = trained()
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    for number, wrapped in enumerate((torch.compile(model), nn.DataParallel(model), averaged)):
+        file = tmp_path / f"{number}.pth"
+        torch.save(wrapped.state_dict(), file)  # type: ignore[attr-defined]
+        assert_same(loaded("test_vit", file)[0], model)
+    into = vitreous.open(torch.compile(trained(seed=5)), weights=tmp_path / "0.pth")  # type: ignore[arg-type]
+    assert into.checkpoint is not None
+    assert into.checkpoint.missing == ()

@@ -135,12 +135,7 @@ def load(
     if listing.complete is not None and whole:
         listing, split = listing.complete, "all"
     elif listing.complete is not None:
-        total = len(listing.complete)
-        _warn_once(
-            f"{name!r} has no splits of its own: {len(train):,} of its {total:,} images are for "
-            "training, and "
-            f"{total - len(train):,}, a tenth of each class, for testing."
-        )
+        _warn_of_held_out(name, len(train), len(listing.complete))
     classes, total = _classes(name, split, listing, train), len(listing)
     if size is not None:
         listing = listing.take(np.sort(class_balanced_order(listing.labels, seed)[:size]))
@@ -152,6 +147,13 @@ def load(
 @cache_once
 def _warn_once(sentence: str) -> None:
     log.warning(sentence)
+
+
+def _warn_of_held_out(name: str, train: int, total: int) -> None:
+    _warn_once(
+        f"{name!r} has no splits of its own: {train:,} of its {total:,} images are for training, "
+        f"and {total - train:,}, a tenth of each class, for testing."
+    )
 
 
 def _load_world(
