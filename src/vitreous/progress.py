@@ -49,4 +49,5 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
         patience.cancel()
         if patience.is_alive():
             patience.join()  # it may be showing the bar at this moment
-        bar.stop()
+        if bar.live.is_started:  # older versions of rich print an empty line otherwise
+            bar.stop()

@@ -37,8 +37,8 @@ Put = Callable[[int, NDArray[np.uint8]], None]
 """Receives the position of an image in the listing and its pixels; several threads call it at
 once."""
 
-CHUNK = 64
-"""Images a thread takes at a time."""
+CHUNK = 16
+"""Images a thread takes at a time: few, because Ctrl-C waits for them."""
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "AVIF", "JPEG2000")
 """What the endings in `paths.PICTURES` stand for, in Pillow's words."""
