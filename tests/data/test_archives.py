@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data.pictures import chw, encoded, noise
+from data.pictures import chw, encoded, noise, tree
 from vitreous.data import load
 from vitreous.data.sources import archive_files
 from vitreous.errors import VitreousError
@@ -295,3 +295,15 @@ def test_many_members_decoded_at_once(tmp_path: Path) -> None:
         data = load(str(write(tmp_path / name, files)))
         by_label = np.argsort(data.labels.numpy(), kind="stable")
         assert (data.images.numpy()[by_label] == chw(images[order])).all()
+
+
+def test_an_archive_of_a_folder_is_the_same_set(tmp_path: Path) -> None:
+    """Whatever the order of its members."""
+    tree(tmp_path / "photos", {"cat": 12, "dog": 11})
+    paths = sorted((tmp_path / "photos").glob("*/*.png"), key=lambda path: path.name[::-1])
+    files = {str(path.relative_to(tmp_path)): path.read_bytes() for path in paths}
+    folder = load(str(tmp_path / "photos"))
+    for write, name in ((write_zip, "s.zip"), (write_tar, "s.tar"), (write_tar, "s.tar.xz")):
+        archive = load(str(write(tmp_path / name, files)))
+        assert archive.fingerprint == folder.fingerprint
+        assert (archive.mean, archive.std) == (folder.mean, folder.std)
