@@ -48,8 +48,9 @@ def claims_of_study(name: str) -> list[Claim]:
     if name not in names and name.upper() in keys:
         name = name.upper()
     if name not in names and name not in keys:
-        hint = f"Studies are {', '.join(names)}; a book's own are known with --book."
-        raise UnknownName("study", name, [*names, *sorted(keys)], hint)
+        known = [*names, "build-up"]  # which judges nothing, so it has no claims
+        hint = f"Studies are {', '.join(known)}; a book's own are known with --book."
+        raise UnknownName("study", name, [*known, *sorted(keys)], hint)
     return [
         claim
         for claim in every
