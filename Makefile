@@ -6,11 +6,9 @@ READY  := $(VENV)/ready
 WHAT   := -c constraints.txt -e '.[hf,ray,test,docs]'
 MODELS := nano:vit nano:convit nano:resnet nano:alternet
 
-# Where the environment forbids Python to keep bytecode, each process compiles torch and timm anew, 6 s of 9 of its start.
-ifneq ($(PYTHONDONTWRITEBYTECODE),)
+# Installing compiles what is installed. Our own files are compiled once, too, where the environment forbids Python to keep bytecode:
+# otherwise each of the tests' processes does it again.
 export PYTHONDONTWRITEBYTECODE :=
-export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/bytecode
-endif
 
 .PHONY: help demo test lint docs constraints clean
 

@@ -32,6 +32,8 @@ SLOWEST = (
     "test_contributing",
     "test_distributed",
     "test_coverage",
+    "test_claim_verdicts",
+    "test_fifth_paper",
 )
 """Files that begin first, so that no process is left with a long one at the end."""
 
