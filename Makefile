@@ -4,8 +4,6 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/ready
 WHAT   := -c constraints.txt -e '.[hf,ray,test,docs]'
-# one more than cores, because some tests wait for other processes
-WORKERS = $(shell $(BIN)/python -c 'import os; print(min(1 + (os.cpu_count() or 1), 4))')
 MODELS := nano:vit nano:convit nano:resnet nano:alternet
 
 # Installing compiles what is installed. Our own files are compiled once, too, where the environment forbids Python to keep bytecode:
@@ -46,7 +44,7 @@ lint: $(READY)
 
 test: lint
 	@echo "pytest ..."
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 docs: $(READY)
 	@echo "Building the manual ..."
