@@ -241,8 +241,7 @@ function paste(canvas, pixels, width, height) {
   pen.drawImage(small, 0, 0, canvas.width, canvas.height);
 }
 
-const stage = $(".attention");
-if (stage) {
+for (const stage of $$(".attention")) {
   const begin = new IntersectionObserver(async (seen) => {
     if (!seen.some((each) => each.isIntersecting)) return;
     begin.disconnect();

@@ -23,8 +23,26 @@ def has_maps(result: Result) -> bool:
     return "images" in result.arrays and bool(result.about.get("maps"))
 
 
-def attention_viewer(result: Result) -> str:
-    """Return the place of the viewer on the page, and the blocks with its data."""
+def attention_viewer(result: Result, compact: bool = False) -> str:
+    """Return the place of an explorer on the page; `attention_data` has what it shows.
+
+    Parameters
+    ----------
+    result
+        Of the probe `attention_maps`.
+    compact
+        The small form, with one model, for the first screen.
+    """
+    size = "compact" if compact else "full"
+    label = "Attention of a patch, for an image, layer and head of your choice"
+    return (
+        f'<div class="attention" data-size="{size}" role="group" aria-label="{label}">'
+        '<p class="quiet">Attention is drawn by a script.</p></div>'
+    )
+
+
+def attention_data(result: Result) -> str:
+    """Return the blocks of data for all explorers on the page, and what they leave out."""
     images = result.arrays["images"]
     size = sum(
         array[:1].nbytes for name, array in result.arrays.items() if name.startswith("attention/")
@@ -57,11 +75,7 @@ def attention_viewer(result: Result) -> str:
         if shown < len(images)
         else []
     )
-    label = "Attention of a patch, for an image, layer and head of your choice"
-    script = "Attention is drawn by a script."
     return "\n".join([
-        f'<div class="attention" role="group" aria-label="{label}">'
-        f'<p class="quiet">{script}</p></div>',
         *(f'<p class="read">{escape(words)}</p>' for words in fewer),
         block("attention-meta", compact_json(meta)),
         *blocks,

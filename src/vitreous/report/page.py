@@ -29,6 +29,7 @@ BUTTONS = (
     '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button>'
 )
 SCRIPTS = ("unpack.js", "charts.js", "attention.js", "verdicts.js", "page.js")
+STYLES = ("report.css", "attention.css", "verdicts.css")
 DARK = {
     "--desk": "#0D0F13",
     "--line": "#FFFFFF26",
@@ -236,6 +237,7 @@ def _section(inspection: Inspection, name: str, guard: Guard) -> list[str]:
     viewer = relief = ""
     if attention.has_maps(result):
         viewer = guard.text(f"The maps of {name}", attention.attention_viewer, result)
+        viewer += guard.text(f"The data of {name}", attention.attention_data, result)
     if name == "landscape":
         relief = guard.text("The surface of landscape", surface.surface_figure, result)
     return section(guard, name, result, result.about.get("left_out", {}), viewer, relief)
@@ -270,7 +272,7 @@ def _style() -> str:
         "@media screen and (prefers-color-scheme: dark)"
         f"{{:root:not([data-theme=light]){{{by_night}}}}}\n"
         f"@media screen{{:root[data-theme=dark]{{{by_night}}}}}\n"
-        f"{dots}{kinds}\n{surface.height_rules()}" + _asset("report.css") + _asset("verdicts.css")
+        f"{dots}{kinds}\n{surface.height_rules()}" + "".join(map(_asset, STYLES))
     )
 
 
