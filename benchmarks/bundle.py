@@ -60,7 +60,7 @@ a minute."""
 
 SHELF = Path(__file__).parents[1] / "src" / "vitreous" / "nano"
 DEEP = SHELF.parent / "report" / "nano"
-MOMENTS = ("nano:vit", "nano:vit@warmup", "nano:resnet", "nano:resnet@warmup")
+CHECKPOINTS = ("nano:vit", "nano:vit@warmup", "nano:resnet", "nano:resnet@warmup")
 ASKED: dict[str, tuple[int, dict[str, Any]]] = {
     "hessian": (128, {"recipe": "nano"}),
     "landscape": (128, {"points": 15}),
@@ -88,15 +88,15 @@ def pack_one(name: str, folder: Path) -> dict[str, Any]:
     for file in ("recipe.json", "metrics.jsonl"):
         shutil.copy(run.folder / file, shelf.folder / file)
     shelf.write("environment.json", environment(run))
-    for moment in (
+    for checkpoint in (
         [each for each in run.checkpoints() if each in KEPT] if name in WHOLE else ["final"]
     ):
-        tensors, notes = run.read_weights(moment)
+        tensors, notes = run.read_weights(checkpoint)
         half = {
             key: value.half() if value.is_floating_point() else value
             for key, value in tensors.items()
         }
-        shelf.save(f"weights/{moment}.safetensors", half, step=notes["step"])
+        shelf.save(f"weights/{checkpoint}.safetensors", half, step=notes["step"])
     written = card(name, shelf)
     shelf.write("card.json", written)
     return written
@@ -118,7 +118,7 @@ def card(name: str, shelf: Run) -> dict[str, Any]:
         "name": name,
         "model": MODELS[name][0],
         "parameters": sum(p.numel() for p in model.parameters()),
-        "moments": shelf.checkpoints(),
+        "checkpoints": shelf.checkpoints(),
         "data": DATA,
         "recipe": recipe["name"],
         "epochs": recipe["epochs"],
@@ -134,7 +134,7 @@ def deep(folder: Path) -> None:
     """Ask what needs many passes, on a CPU, whose numbers anybody gets again."""
     found = Inspection({})
     for name, (limit, options) in ASKED.items():
-        found |= analyse(MOMENTS, DATA, {name: options}, limit=limit, device="cpu", keep=folder)
+        found |= analyse(CHECKPOINTS, DATA, {name: options}, limit=limit, device="cpu", keep=folder)
     found.save(DEEP)
     print(f"{found}: {DEEP}")
 

@@ -133,7 +133,7 @@ def cells_of(which: Slice, part: str, scale: Scale, data: str) -> list[Cell]:
 
 
 def _network(item: PlannedItem) -> str:
-    left_out = ("moment", "measured", "beside", "data", "seed")
+    left_out = ("checkpoint", "measured", "beside", "data", "seed")
     return describe_facts(
         {name: value for name, value in item.facts.items() if name not in left_out}
     )
@@ -169,8 +169,8 @@ def pending_jobs(cells: Sequence[Cell], root: Path, scale: Scale) -> list[tuple[
 
 
 def _rank(item: PlannedItem, names: Sequence[str]) -> int:
-    moment = str(item.facts.get("measured") or item.checkpoint)
-    kind = (moment, _kind(names))
+    checkpoint = str(item.facts.get("measured") or item.checkpoint)
+    kind = (checkpoint, _kind(names))
     return RANKS.index(kind) if kind in RANKS else len(RANKS)
 
 

@@ -54,7 +54,7 @@ def train(init: str, seeds: list[int], data: str, out: Path, epochs: int | None)
 def measure(data: str, out: Path, limit: int) -> None:
     """What one pass over test images shows, before and after training."""
     found = sorted(path.parents[1] for path in out.glob("*/seed-*/weights/final.safetensors"))
-    models = [f"run:{run}@{moment}" for run in found for moment in ("initial", "final")]
+    models = [f"run:{run}@{checkpoint}" for run in found for checkpoint in ("initial", "final")]
     inspection = vitreous.inspect(models, data, PROBES, limit=limit)
     inspection.save(out / "measured")
     summary = {f"{run.parent.name} {run.name}": Run(run).records()[-1] for run in found}

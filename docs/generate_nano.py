@@ -93,7 +93,7 @@ def row(card: dict[str, Any]) -> str:
         f"{card['size'] / 1e6:.1f} MB",
         f"{card['test_accuracy'] * 100:.2f} %",
         f"{card['test_nll']:.4f}",
-        ", ".join(f"`{name}`" for name in card["moments"]),
+        ", ".join(f"`{name}`" for name in card["checkpoints"]),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -23,7 +23,17 @@ ODD = Recipe(
 def test_json_and_back(recipe: Recipe) -> None:
     text = json.dumps(recipe.to_json())
     assert Recipe.from_json(json.loads(text)) == recipe
-    assert json.loads(text) == json.loads(json.dumps(asdict(recipe)))
+    assert json.loads(text) == json.loads(json.dumps(asdict(recipe) | {"keep": "moments"}))
+
+
+def test_files_keep_the_first_word_for_checkpoints() -> None:
+    """A run is recognised by a checksum of its recipe, so runs from before resume."""
+    assert Recipe().keep == "checkpoints"
+    assert [Recipe(keep=each).to_json()["keep"] for each in ("none", "epochs")] == [
+        "none",
+        "epochs",
+    ]
+    assert Recipe.from_json({"keep": "moments"}) == Recipe.from_json({"keep": "checkpoints"})
 
 
 def test_a_field_of_another_version_is_not_ignored() -> None:

@@ -34,7 +34,7 @@ from vitreous.training import loop
 from vitreous.training.loop import Trained
 from vitreous.training.step import Step
 
-SHORT = RECIPE.but(epochs=2, ema=None, keep="moments", augment=Augment(crop="none", flip=0.0))
+SHORT = RECIPE.but(epochs=2, ema=None, keep="checkpoints", augment=Augment(crop="none", flip=0.0))
 
 
 def train(folder: Path, seed: int = 0) -> Trained:

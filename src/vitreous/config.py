@@ -15,7 +15,7 @@ from typing import Any, Literal, get_type_hints
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.validation import annotation_in_words, as_tuples, fits_annotation
 
-Kept = Literal["none", "moments", "epochs"]
+Kept = Literal["none", "checkpoints", "epochs"]
 """Weights to keep: none, those of checkpoints, or those of every epoch."""
 
 
@@ -84,7 +84,7 @@ class Recipe:
     precision: Literal["auto", "bf16", "fp32"] = "auto"  # auto is bf16 on a GPU and fp32 elsewhere
     test_every: int = 1  # epochs between tests; the first and the last epoch are always tested
     # Checkpoints: the start, the end of warm-up, 33, 66 and 100 %; or every epoch.
-    keep: Kept = "moments"
+    keep: Kept = "checkpoints"
     # Options of the model, such as drop_path.
     model: Mapping[str, Any] = field(default_factory=dict)
     augment: Augment = field(default_factory=Augment)
@@ -121,11 +121,16 @@ class Recipe:
         return replace(self, **direct)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """The recipe as plain values, for files."""
+        written = asdict(self)
+        # Files keep the first word for it: a run is recognised by a checksum of its recipe.
+        return written | {"keep": "moments"} if self.keep == "checkpoints" else written
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Recipe:
         """The recipe of what `to_json` returned; unknown fields are an error, not ignored."""
+        if given.get("keep") == "moments":
+            given = {**given, "keep": "checkpoints"}
         inner = {f"augment.{key}": value for key, value in given.get("augment", {}).items()}
         return cls().but(
             **{key: value for key, value in given.items() if key != "augment"}, **inner

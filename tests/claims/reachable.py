@@ -133,8 +133,8 @@ class Evidences:
             for item in self.case.holds:
                 seed = item.seed + step * number
                 items.append(self._moved(item, {"seed": seed}, move or {}, 1 + more))
-                if untrained and "moment" not in item.facts:
-                    start = {"moment": "start", "seed": seed}
+                if untrained and "checkpoint" not in item.facts:
+                    start = {"checkpoint": "start", "seed": seed}
                     items.append(self._moved(item, start, move or {}, 1 + more))
         if failed is not None:
             if failed.kind == "transfer":

@@ -257,7 +257,7 @@ def test_needs_are_those_of_effects_preconditions_and_control(tmp_path: Path) ->
     assert [str(need) for need in book.claims["ABC-02"].needs()] == [
         "variance of vit",
         "accuracy of vit",
-        "variance of vit moment=start",
+        "variance of vit checkpoint=start",
     ]
 
 
@@ -279,7 +279,7 @@ def test_which_claims_are_compared_with_untrained_networks(
     tmp_path: Path, main: str, control: bool, wanted: bool
 ) -> None:
     def check(models: Query) -> Iterator[Effect]:
-        vit = models("vit", moment="start" if main == "start" else None)
+        vit = models("vit", checkpoint="start" if main == "start" else None)
         yield more("main", accuracy(vit) if main == "accuracy" else before(vit).mean())
 
     book = read(tmp_path, f"{PAPER}[ABC-01]{CLAIM}control = {str(control).lower()}\n")

@@ -86,7 +86,10 @@ def test_what_rests_on_the_object_is_read_off_the_last_layer() -> None:
 
 
 def test_rollout_of_images_without_boxes_is_no_evidence() -> None:
-    bare = [rolled([np.nan] * 3, [np.nan] * 3), rolled([np.nan] * 3, [np.nan] * 3, moment="start")]
+    bare = [
+        rolled([np.nan] * 3, [np.nan] * 3),
+        rolled([np.nan] * 3, [np.nan] * 3, checkpoint="start"),
+    ]
     found = verdict("VIT-16", bare)
     assert found.outcome == "undecided"
     assert "does not say what lies inside the boxes" in found.notes[0]

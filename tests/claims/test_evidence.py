@@ -77,14 +77,14 @@ def test_a_model_is_found_by_all_that_is_said_of_it_and_nothing_else() -> None:
         item("vit", accuracy(90)),
         item("vit", accuracy(80), seed=1),
         item("vit", accuracy(70), pool="gap"),
-        item("vit", accuracy(60), pool="gap", moment="warmup"),
+        item("vit", accuracy(60), pool="gap", checkpoint="warmup"),
     ]
     _, models = Evidence(items).query()
     assert readings.accuracy(models("vit")).values.tolist() == [90.0, 80.0]
     assert readings.accuracy(models("vit", seed=1)).values.tolist() == [80.0]
-    assert readings.accuracy(models("vit", pool="gap", moment=None)).values.tolist() == [70.0]
-    assert not readings.accuracy(models("vit", moment="warmup")).known
-    assert [str(each) for each in models.missing] == ["accuracy of vit moment=warmup"]
+    assert readings.accuracy(models("vit", pool="gap", checkpoint=None)).values.tolist() == [70.0]
+    assert not readings.accuracy(models("vit", checkpoint="warmup")).known
+    assert [str(each) for each in models.missing] == ["accuracy of vit checkpoint=warmup"]
 
 
 def test_other_data_are_seen_only_where_they_are_named() -> None:
@@ -105,11 +105,11 @@ def test_an_unknown_word_is_refused_with_the_nearest() -> None:
 
 
 def test_facts_are_told_in_one_order_and_compared_whatever_is_left_open() -> None:
-    facts = check_facts("vit", {"fraction": 0.1, "pool": "gap", "moment": None})
+    facts = check_facts("vit", {"fraction": 0.1, "pool": "gap", "checkpoint": None})
     assert describe_facts(facts) == "vit pool=gap fraction=0.1"
     assert same_facts({**facts, "seed": 3, "data": "cifar10"}, facts)
     assert not same_facts({**facts, "seed": 3}, {**facts, "seed": 1})
-    assert not same_facts({**facts, "moment": "warmup"}, facts)
+    assert not same_facts({**facts, "checkpoint": "warmup"}, facts)
 
 
 def test_results_of_two_versions_are_not_judged_together() -> None:
@@ -237,14 +237,14 @@ def test_two_models_on_the_same_images_stay_paired() -> None:
 def test_untrained_networks_are_asked_for_in_place_of_trained_ones() -> None:
     items = [
         item("vit", accuracy(90)),
-        item("vit", accuracy(10), moment="start"),
-        item("vit", accuracy(50), moment="warmup"),
+        item("vit", accuracy(10), checkpoint="start"),
+        item("vit", accuracy(50), checkpoint="warmup"),
         item("identities", result("identities", [{"measure": "sum", "value": 1.0}]), data=""),
     ]
     _, models = Evidence(items).query(untrained=True)
     assert readings.accuracy(models("vit")).values.tolist() == [10.0]
-    assert readings.accuracy(models("vit", moment=None)).values.tolist() == [10.0]
-    assert readings.accuracy(models("vit", moment="warmup")).values.tolist() == [50.0]
+    assert readings.accuracy(models("vit", checkpoint=None)).values.tolist() == [10.0]
+    assert readings.accuracy(models("vit", checkpoint="warmup")).values.tolist() == [50.0]
     assert readings.identity(models("identities"), "sum").values.tolist() == [1.0]
 
 

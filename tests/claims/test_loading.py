@@ -74,9 +74,11 @@ def test_nothing_is_guessed(record: dict[str, Any]) -> None:
 
 
 def test_roles_say_what_models_are_whatever_their_build() -> None:
-    found = judged({"mine": "vit pool=gap moment=warmup", "x": "resnet"}, mine=RESNET, x=CONVNEXT)
+    found = judged(
+        {"mine": "vit pool=gap checkpoint=warmup", "x": "resnet"}, mine=RESNET, x=CONVNEXT
+    )
     assert [dict(each.facts) for each in found.items] == [
-        {"model": "vit", "pool": "gap", "moment": "warmup", "data": "cifar10"},
+        {"model": "vit", "pool": "gap", "checkpoint": "warmup", "data": "cifar10"},
         {"model": "resnet", "data": "cifar10"},
     ]
     assert found.not_judged == {}
@@ -92,12 +94,12 @@ def test_a_role_of_no_model_and_a_role_of_no_meaning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "moment"),
+    ("name", "checkpoint"),
     [("vit@initial", "start"), ("vit@warmup", "warmup"), ("vit@final", None), ("vit", None)],
 )
-def test_checkpoints_are_named_as_claims_name_them(name: str, moment: str | None) -> None:
+def test_checkpoints_are_named_as_claims_name_them(name: str, checkpoint: str | None) -> None:
     (found,) = evidence_of({"accuracy": measured({name: VIT})}).items
-    assert found.facts.get("moment") == moment
+    assert found.facts.get("checkpoint") == checkpoint
 
 
 def test_of_two_with_the_same_role_the_first_counts() -> None:
@@ -124,7 +126,7 @@ def test_random_weights_and_models_at_chance_are_not_judged() -> None:
 def test_checkpoints_may_be_random_or_at_chance() -> None:
     random = {**VIT, "weights": "random"}
     found = evidence_of({"accuracy": measured({"vit@initial": random}, percent=10.0)})
-    assert [each.facts["moment"] for each in found.items] == ["start"]
+    assert [each.facts["checkpoint"] for each in found.items] == ["start"]
     assert found.not_judged == {}
 
 

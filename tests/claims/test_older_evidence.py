@@ -13,6 +13,7 @@ import pytest
 from claims.synthetic import accuracy, item, result
 from vitreous import claims
 from vitreous.claims.evidence import EvidenceItem
+from vitreous.claims.facts import read_older_words, write_older_words
 from vitreous.claims.loading import load_evidence
 from vitreous.claims.no_replicates import NoReplicates
 from vitreous.claims.verdicts import judge
@@ -121,3 +122,26 @@ def test_replicates_kept_elsewhere_and_numbers_without_images_will_do(tmp_path: 
 
 def test_evidence_in_memory_is_not_asked_for_replicates() -> None:
     assert item("vit", accuracy(80)).rows("accuracy").draws().shape == (201, 1)
+
+
+def test_checkpoints_were_called_moments(tmp_path: Path) -> None:
+    """The first studies wrote `moment` where claims now say `checkpoint`."""
+    early = item("vit", accuracy(80), checkpoint="warmup")
+    beside = item("vit", accuracy(80), beside="vit checkpoint=start", checkpoint="start")
+    home = save_study(tmp_path, early, beside)
+    for path in home.glob("exhibits/*/exhibit.json"):
+        index = json.loads(path.read_text(encoding="utf-8"))
+        older = {name.replace("checkpoint", "moment"): v for name, v in index["facts"].items()}
+        if "beside" in older:
+            older["beside"] = "vit moment=start"
+        path.write_text(json.dumps(index | {"facts": older}), encoding="utf-8")
+    loaded = load_evidence(home, approximate=True).items
+    assert [dict(each.facts) for each in loaded] == [dict(early.facts), dict(beside.facts)]
+    assert [len(each.rows("accuracy")) for each in loaded] == [1, 1]
+
+
+def test_older_words_are_no_part_of_other_words() -> None:
+    text = "vit pool=gap moment=start mymoment=1 checkpoints=2"
+    assert read_older_words(text) == "vit pool=gap checkpoint=start mymoment=1 checkpoints=2"
+    assert write_older_words(read_older_words(text)) == text
+    assert read_older_words("SYN-moment seed=1") == "SYN-moment seed=1"

@@ -127,7 +127,7 @@ def varied(trained: float, untrained: float | None, reach: float = 0.05) -> list
     return [
         item("vit", measured(value), seed=seed, **facts)
         for seed in range(3)
-        for value, facts in ((trained, {}), (untrained, {"moment": "start"}))
+        for value, facts in ((trained, {}), (untrained, {"checkpoint": "start"}))
         if value is not None
     ]
 

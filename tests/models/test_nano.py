@@ -75,7 +75,7 @@ def test_it_loads_within_a_second(name: str) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_before_after_the_warm_up_and_at_the_end(name: str) -> None:
     run, data = Run(SHELF / name), images(300)
-    assert run.checkpoints() == card(name)["moments"] == ["initial", "warmup", "final"]
+    assert run.checkpoints() == card(name)["checkpoints"] == ["initial", "warmup", "final"]
     worth = [
         evaluate(loading.load_model(f"nano:{name}@{checkpoint}"), data)
         for checkpoint in run.checkpoints()

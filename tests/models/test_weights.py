@@ -38,7 +38,7 @@ def test_of_a_name(name: str, weights: str) -> None:
 
 def test_a_run_begins_with_random_weights_and_ends_with_trained_ones(tmp_path: Path) -> None:
     data = vitreous.data.load("world:shapes", size=32)
-    recipe = vitreous.recipes.named("quick").but(epochs=1, batch=32, warmup=0.0, keep="moments")
+    recipe = vitreous.recipes.named("quick").but(epochs=1, batch=32, warmup=0.0, keep="checkpoints")
     vitreous.train("vit_nano", data, recipe, test=data, out=tmp_path / "run", show=False)
     assert weights_of(load_model(f"run:{tmp_path / 'run'}@initial")) == "random"
     assert weights_of(load_model(f"run:{tmp_path / 'run'}")) == "trained"

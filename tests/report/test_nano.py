@@ -16,7 +16,7 @@ from vitreous.measure.partial import Numbers
 from vitreous.measure.subject import subjects
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / "bundle.py"))
-ASKED, DATA, MOMENTS = SCRIPT["ASKED"], SCRIPT["DATA"], SCRIPT["MOMENTS"]
+ASKED, DATA, CHECKPOINTS = SCRIPT["ASKED"], SCRIPT["DATA"], SCRIPT["CHECKPOINTS"]
 
 found = load_inspection("nano")
 
@@ -36,7 +36,7 @@ def test_what_the_script_asks_is_there() -> None:
     assert list(found) == list(ASKED)
     for name, (limit, options) in ASKED.items():
         result = found[name]
-        assert tuple(result.about["models"]) == MOMENTS
+        assert tuple(result.about["models"]) == CHECKPOINTS
         assert result.about["data"]["images"] == limit
         assert {key: result.about["options"][key] for key in options} == options
 

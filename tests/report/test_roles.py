@@ -102,8 +102,8 @@ def test_a_checkpoint_is_the_same_model_earlier() -> None:
     results = looked_at(**{"a": vit, "a@initial": vit, "a@warmup": vit})
     assert roles_of(evidence_of(results)) == {
         "a": "vit",
-        "a@initial": "vit moment=start",
-        "a@warmup": "vit moment=warmup",
+        "a@initial": "vit checkpoint=start",
+        "a@warmup": "vit checkpoint=warmup",
     }
 
 

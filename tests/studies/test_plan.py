@@ -9,9 +9,11 @@ import pytest
 
 from vitreous import claims
 from vitreous.claims.book import Study, find_claim
+from vitreous.config import Recipe
 from vitreous.errors import UnknownName
 from vitreous.studies.plan import Cell, plan
 from vitreous.studies.scales import Scale, scale_named
+from vitreous.studies.training import Images, Training
 
 SMALL, SANITY = scale_named("small"), scale_named("sanity")
 
@@ -30,8 +32,8 @@ def test_every_claim_is_in_one_study() -> None:
 def test_what_claims_read_and_nothing_else() -> None:
     (vit, resnet) = planned("HDV-06")
     assert {(s.name, s.results) for cell in (vit, resnet) for s in cell.items} == {
-        ("vit moment=warmup", ("hessian",)),
-        ("resnet moment=warmup", ("hessian",)),
+        ("vit checkpoint=warmup", ("hessian",)),
+        ("resnet checkpoint=warmup", ("hessian",)),
     }
     assert vit.serves == ("HDV-06",)
 
@@ -41,11 +43,11 @@ def test_a_trained_network_has_an_untrained_control() -> None:
     (cell,) = (
         each for each in planned("SLC-31") if each.training and each.training.model == "vit_ti"
     )
-    results = {item.facts.get("moment"): item.results for item in cell.items}
+    results = {item.facts.get("checkpoint"): item.results for item in cell.items}
     assert "erf" in results[None]
     assert "erf" in results["start"]
     for cell in planned("HDV-09", "HDV-51", "VIT-07"):
-        assert not [each for each in cell.items if each.facts.get("moment") == "start"]
+        assert not [each for each in cell.items if each.facts.get("checkpoint") == "start"]
 
 
 def test_nothing_after_the_warm_up_is_trained_that_nobody_reads() -> None:
@@ -128,7 +130,7 @@ def test_untrained_controls_are_measured_on_trainings_that_are_there() -> None:
     """SLC-31 is about representations, so its networks are also measured before training."""
     claim = find_claim(claims.every_claim(), "SLC-31")
     assert claim.has_control()
-    controls = [need for need in claim.needs() if need.facts.get("moment") == "start"]
+    controls = [need for need in claim.needs() if need.facts.get("checkpoint") == "start"]
     assert controls
     cells = planned("SLC-31")
     measured = [sitting.facts for cell in cells for sitting in cell.items]
@@ -154,3 +156,13 @@ def test_a_key_depends_on_whatever_weights_do() -> None:
 def test_a_wrong_name_says_what_is_near() -> None:
     with pytest.raises(UnknownName, match="Did you mean zoo"):
         claims.claims_of_study("zo")
+
+
+def test_the_key_of_a_training_has_the_words_of_files() -> None:
+    """Also in what it starts from: a study of an older version is found again."""
+    before = Training("vit_nano", Recipe(), Images("world:shapes"))
+    after = replace(before, recipe=Recipe(keep="epochs"), start=before, teacher=before)
+    written = after.to_json()
+    assert written["recipe"]["keep"] == "epochs"
+    assert written["start"] == written["teacher"] == before.to_json()
+    assert written["start"]["recipe"]["keep"] == "moments"

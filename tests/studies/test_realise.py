@@ -170,7 +170,7 @@ def test_a_fact_changes_what_it_says_and_nothing_else(
 def test_every_fact_is_known_here() -> None:
     """As a cause of weights or as a matter of looking, and with a name for titles."""
     caused = {*ANY_NETWORK, *(fact for facts in NETWORK.values() for fact in facts)}
-    measuring = {"moment", "measured", "beside", "resolution", "embedding"}
+    measuring = {"checkpoint", "measured", "beside", "resolution", "embedding"}
     assert caused | measuring | {"source"} == set(FACTS), "no study trains on two sets of images"
     assert set(FACT_TITLES) | {"source"} == set(FACTS)
 
@@ -223,7 +223,8 @@ def test_some_tasks_take_patience() -> None:
 
 
 @pytest.mark.parametrize(
-    "facts", [{"moment": "warmup"}, {"measured": "clean"}, {"beside": "resnet"}, {"resolution": 48}]
+    "facts",
+    [{"checkpoint": "warmup"}, {"measured": "clean"}, {"beside": "resnet"}, {"resolution": 48}],
 )
 def test_looking_is_no_cause(facts: dict[str, Any]) -> None:
     assert realise({"model": "vit", **facts}, SMALL, DATA) == realise({"model": "vit"}, SMALL, DATA)
@@ -352,7 +353,7 @@ def test_what_cannot_be_shortened() -> None:
 
 
 def test_titles() -> None:
-    facts = {"model": "vit", "pool": "gap", "fraction": 0.1, "moment": "warmup"}
+    facts = {"model": "vit", "pool": "gap", "fraction": 0.1, "checkpoint": "warmup"}
     assert title_of(facts) == "ViT, mean pooling, 10 % of the images, end of warm-up"
     assert title_of({"model": "resnet", "seed": 0}) == "ResNet"
     for name, every in NEEDED.items():

@@ -17,10 +17,12 @@ from threadpoolctl import threadpool_info
 from studies.tiny import CLAIMS, cells, equal, tiny
 from vitreous import claims
 from vitreous.claims.book import find_claim
-from vitreous.claims.loading import load_evidence
+from vitreous.claims.facts import describe_facts
+from vitreous.claims.loading import load_evidence, load_item
 from vitreous.claims.verdicts import judge
 from vitreous.errors import VitreousError
 from vitreous.storage.atomic_files import read_json
+from vitreous.storage.fingerprints import checksum
 from vitreous.storage.run_folder import Run
 from vitreous.studies import cell_records, running
 from vitreous.studies.conduct import check_settings
@@ -59,7 +61,7 @@ def test_what_was_deleted_is_done_again_and_comes_out_the_same(copy: Path, done:
 
 
 def test_a_second_study_adds_to_what_the_first_has_measured(copy: Path, done: Path) -> None:
-    """Where both look at the same model at the same moment, each at something else."""
+    """Where both look at the same model at the same checkpoint, each at something else."""
     item = next(s for cell in cells() for s in cell.items if s.training and not s.beside)
     measure_item(replace(item, results=("training",)), copy, tiny(), "cpu")
     before, after = (
@@ -67,6 +69,21 @@ def test_a_second_study_adds_to_what_the_first_has_measured(copy: Path, done: Pa
         for root in (done, copy)
     )
     assert after["results"].keys() == {*before["results"], "training"}
+
+
+def test_a_study_of_an_older_version_is_continued_in_its_words(copy: Path) -> None:
+    """It called checkpoints moments: its folders are found, and a folder keeps its name for the
+    network, by which all its results are read."""
+    cell = next(each for each in cells() if each.training and each.items)
+    item = replace(cell.items[0], facts={**cell.items[0].facts, "checkpoint": "66"})
+    home = evidence_folder(item, copy)
+    facts = describe_facts(item.facts).replace("checkpoint=", "moment=")
+    assert home.name == checksum([facts, [cell.key]])[:12]
+    measure_item(replace(item, results=("training",), called="older"), copy, tiny(), "cpu")
+    measure_item(replace(item, results=("cost",)), copy, tiny(), "cpu")
+    index = read_json(home / "exhibit.json")
+    assert (index["name"], index["results"].keys()) == ("older", {"training", "cost"})
+    assert [len(load_item(home).rows(name)) > 0 for name in index["results"]] == [True, True]
 
 
 def test_a_training_that_was_killed_between_its_last_weights_and_its_last_line(
@@ -107,7 +124,7 @@ def test_a_lost_checkpoint_that_is_to_be_measured_is_trained_again(
     cell = next(each for each in cells() if each.training and each.items)
     assert cell.training is not None
     item = replace(
-        cell.items[0], facts={**cell.items[0].facts, "moment": "start"}, results=("training",)
+        cell.items[0], facts={**cell.items[0].facts, "checkpoint": "start"}, results=("training",)
     )
     assert item.checkpoint == "initial"
     damage(copy / "trainings" / cell.key / "weights" / "initial.safetensors")

@@ -31,7 +31,7 @@ from vitreous.training.state import due_checkpoints
 from vitreous.training.step import order, steps_of
 
 PLAIN = RECIPE.but(
-    augment=Augment(crop="none", flip=0.0), ema=None, keep="moments", **{"model.drop_path": 0.0}
+    augment=Augment(crop="none", flip=0.0), ema=None, keep="checkpoints", **{"model.drop_path": 0.0}
 )
 
 

@@ -202,7 +202,7 @@ class Claim:
             return False
         query = Query(scale=scale)
         _first(self.evaluate(query))
-        trained = [need for need in query.needs if "moment" not in need.facts]
+        trained = [need for need in query.needs if "checkpoint" not in need.facts]
         representation = REPRESENTATION | self.probes
         return bool(trained) and {need.result for need in query.needs} <= representation
 

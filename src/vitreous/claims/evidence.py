@@ -303,7 +303,7 @@ class Query:
 
     def __call__(self, model: str, **facts: Any) -> Trainings:
         if self.untrained and model != "identities":
-            facts = {"moment": "start", **{k: v for k, v in facts.items() if v is not None}}
+            facts = {"checkpoint": "start", **{k: v for k, v in facts.items() if v is not None}}
         wanted = check_facts(model, facts)
         anywhere = "data" in wanted or model == "identities"
         chosen = [

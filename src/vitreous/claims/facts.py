@@ -8,6 +8,7 @@ pooling and was trained on a tenth of the images."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -75,7 +76,7 @@ FACTS = {
     "the images held out",
     "beside": "facts of a second model that is looked at together with it, as 'resnet' or 'vit "
     "seed=1'",
-    "moment": "'start', 'warmup', '33', '66'; the end of training if not said",
+    "checkpoint": "'start', 'warmup', '33', '66'; the end of training if not said",
     "data": "task of the embedded world, where a claim is about that one; the study's images if "
     "not said",
     "seed": "number of the training",
@@ -121,6 +122,29 @@ def parse_facts(text: str) -> dict[str, Any]:
     model, *others = text.split()
     pairs = (each.partition("=")[::2] for each in others)
     return {"model": model, **{name: _parse_value(value) for name, value in pairs}}
+
+
+OLDER_WORDS = {"moment": "checkpoint"}
+"""Facts that the first studies called by another word, and the word of today."""
+
+
+def read_older_words(text: str) -> str:
+    """Facts as text that an older version wrote, in the words of today."""
+    return re.sub(rf"\b({'|'.join(OLDER_WORDS)})=", lambda found: f"{OLDER_WORDS[found[1]]}=", text)
+
+
+def write_older_words(text: str) -> str:
+    """Facts as text in the words of older versions, for names of files that must not change."""
+    older = {word: before for before, word in OLDER_WORDS.items()}
+    return re.sub(rf"\b({'|'.join(older)})=", lambda found: f"{older[found[1]]}=", text)
+
+
+def read_older_facts(facts: Facts) -> dict[str, Any]:
+    """Facts that an older version wrote, in the words of today."""
+    return {
+        OLDER_WORDS.get(name, name): read_older_words(value) if name == "beside" else value
+        for name, value in facts.items()
+    }
 
 
 def _parse_value(text: str) -> Any:
@@ -194,8 +218,8 @@ def role_of_build(build: Mapping[str, Any]) -> str:
 
 
 CHECKPOINTS = {"start": "initial", "warmup": "warmup", "33": "33", "66": "66", None: "final"}
-"""The checkpoint of a run that each `moment` stands for."""
-MEASURING = ("moment", "measured", "beside")
+"""The name in a run's folder of each `checkpoint` of the vocabulary."""
+MEASURING = ("checkpoint", "measured", "beside")
 """Facts of measuring a network, on which its weights do not depend."""
 RESIZING = ("resolution", "embedding")
 """Facts of measuring, too, unless the network is fine-tuned at that resolution."""
@@ -293,7 +317,7 @@ _MIXERS = {
     "identity": "no mixing",
     "mean": "attention that knows no image",
 }
-_MOMENTS = {
+_CHECKPOINTS = {
     "start": "before training",
     "warmup": "end of warm-up",
     "33": "a third of training",
@@ -342,7 +366,7 @@ FACT_TITLES: Mapping[str, Callable[[Any], str]] = {
     "held_out": lambda v: f"{100 * v:g} % held out",
     "measured": lambda v: "on clean images" if v == "clean" else "on those held out",
     "beside": lambda v: f"beside {v}",
-    "moment": lambda v: _MOMENTS[v],
+    "checkpoint": lambda v: _CHECKPOINTS[v],
     "data": lambda v: str(v),
     "seed": lambda v: f"seed {v}" if v else "",
 }

@@ -15,7 +15,13 @@ from typing import Any
 
 from vitreous.claims.book_sources import every_book
 from vitreous.claims.evidence import Evidence, EvidenceItem
-from vitreous.claims.facts import check_facts, describe_facts, parse_facts, role_of_build
+from vitreous.claims.facts import (
+    check_facts,
+    describe_facts,
+    parse_facts,
+    read_older_facts,
+    role_of_build,
+)
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.results import Result
 from vitreous.results.files import INDEX_NAME, REMEDY, load_indexed, load_result, read_index
@@ -149,6 +155,8 @@ def read_exhibit(folder: Path) -> dict[str, Any]:
         raise Damaged(error.path, error.why, REMEASURE) from None
     if index.get("key", folder.name) != folder.name:
         raise Damaged(folder / INDEX, "it belongs to another folder", REMEASURE)
+    if isinstance(index.get("facts"), dict):
+        index["facts"] = read_older_facts(index["facts"])
     return index
 
 
@@ -174,7 +182,7 @@ def evidence_of(results: Mapping[str, Result], roles: Mapping[str, str] | None =
         own = {each: result for each, result in results.items() if _is_about(result, name)}
         facts = parse_facts(role)
         checkpoint = CHECKPOINTS.get(at := name.partition("@")[2], at) or None
-        facts = check_facts(facts.pop("model"), {"moment": checkpoint, **facts})
+        facts = check_facts(facts.pop("model"), {"checkpoint": checkpoint, **facts})
         for data in dict.fromkeys(map(_data_name, own.values())):
             on_data = {each: result for each, result in own.items() if _data_name(result) == data}
             there = {**facts, "data": data}

@@ -13,7 +13,7 @@ from vitreous.claims.book import Paper
 from vitreous.claims.conflicts import concerning
 from vitreous.claims.effects import Effect
 from vitreous.claims.evidence import Need, Scale
-from vitreous.claims.facts import describe_facts, same_facts
+from vitreous.claims.facts import describe_facts, read_older_words, same_facts
 from vitreous.claims.verdicts import (
     ENOUGH_SEEDS,
     OUTCOMES,
@@ -147,12 +147,14 @@ def _who(judgement: Judgement) -> list[str]:
     """Which models stand for those of the claims, and on which images."""
     roles: dict[str, list[str]] = {}
     for item in judgement.items:
-        left_out = ("seed", "data", "moment")
+        left_out = ("seed", "data", "checkpoint")
         facts = {name: value for name, value in item.facts.items() if name not in left_out}
         names = roles.setdefault(describe_facts(facts), [])
         name = item.name.partition("@")[0]
-        own = {name: value for name, value in item.facts.items() if name not in ("seed", "data")}
-        if name and name not in names and name != describe_facts(own):  # studies name by facts
+        left_out = ("seed", "data", "beside")  # studies name models by their other facts
+        own = {name: value for name, value in item.facts.items() if name not in left_out}
+        by_facts = read_older_words(name) == describe_facts(own)
+        if name and name not in names and not by_facts:
             names.append(name)
     known = [
         f"<b>{escape(role)}</b>" + _named(role, names)

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from vitreous.claims.evidence import marks
-from vitreous.claims.facts import describe_facts
+from vitreous.claims.facts import describe_facts, write_older_words
 from vitreous.claims.loading import EXHIBITS, INDEX, read_exhibit
 from vitreous.data import load as load_images
 from vitreous.data.dataset import Dataset
@@ -55,7 +55,8 @@ def evidence_folder(item: PlannedItem, root: Path) -> Path:
     """The folder of an item's results, named after the facts and trainings they depend on."""
     both = [each for each in (item, item.beside) if each is not None]
     keys = [each.training.key for each in both if each.training]
-    return root / EXHIBITS / checksum([describe_facts(item.facts), keys])[:12]
+    facts = write_older_words(describe_facts(item.facts))  # so that older studies resume
+    return root / EXHIBITS / checksum([facts, keys])[:12]
 
 
 def missing_results(item: PlannedItem, root: Path) -> list[str]:
@@ -106,6 +107,7 @@ def measure_group(
 ) -> None:
     """Measure results of one group (see `groups`), save them, and enter them into the index."""
     began = perf_counter()
+    item = _named_as_before(item, _index(evidence_folder(item, root)))
     inspection = _measured(item, names, root, scale, device)
     home = evidence_folder(item, root)
     for result in inspection.values():
@@ -141,6 +143,15 @@ def measure_group(
             "seconds": known.get("seconds", {}) | dict.fromkeys(new, round(taken, 3)),
         }
         write_json(home / INDEX, index)
+
+
+def _named_as_before(item: PlannedItem, index: Mapping[str, Any]) -> PlannedItem:
+    """The item with the names that its earlier results have, which an older version may have put
+    in other words: one folder has one name."""
+    beside = item.beside
+    if beside is not None:
+        beside = replace(beside, called=index.get("other", beside.called))
+    return replace(item, called=index.get("name", item.called), beside=beside)
 
 
 @contextlib.contextmanager

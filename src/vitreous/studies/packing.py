@@ -154,7 +154,7 @@ def _table(runs: Sequence[Run], root: Path) -> str:
         model = {
             name: value
             for name, value in facts.get(run.folder.name, {}).items()
-            if name not in ("moment", "measured", "beside", "seed", "data")
+            if name not in ("checkpoint", "measured", "beside", "seed", "data")
         }
         rows.append(
             {

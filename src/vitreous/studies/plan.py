@@ -53,14 +53,18 @@ class PlannedItem:
     """None for exact properties, which need no training."""
     beside: PlannedItem | None = None
     """The second network, where two are measured together."""
+    called: str = ""
+    """Its name in results, where that is not its facts."""
 
     @property
     def checkpoint(self) -> str:
-        return CHECKPOINTS[self.facts.get("moment")]
+        return CHECKPOINTS[self.facts.get("checkpoint")]
 
     @property
     def name(self) -> str:
         """The name of the network in its results."""
+        if self.called:
+            return self.called
         left_out = ("data", "seed", "beside")
         return describe_facts(
             {name: value for name, value in self.facts.items() if name not in left_out}
@@ -142,7 +146,7 @@ def _add_controls(wanted: dict[str, dict[str, Any]]) -> None:
         if trained_twice or other_weights or not results - CHANCE:
             continue
         more = {name: value for name, value in facts.items() if name != "model"}
-        start = check_facts(facts["model"], more | {"moment": "start"})
+        start = check_facts(facts["model"], more | {"checkpoint": "start"})
         control = wanted.setdefault(
             describe_facts(start), {"facts": start, "results": {}, "claims": {}}
         )
@@ -157,7 +161,7 @@ def _data(facts: Facts, claim: Claim, scale: Scale, data: str) -> str:
 
 def _early(every: Sequence[Facts]) -> set[str]:
     """The networks of which nothing after the warm-up is measured."""
-    late = {_network(facts) for facts in every if facts.get("moment") not in EARLY}
+    late = {_network(facts) for facts in every if facts.get("checkpoint") not in EARLY}
     for facts in every:
         if "beside" in facts:
             late |= {_network(facts), _network(_other(facts))}

@@ -50,7 +50,10 @@ class Training:
         return tuple(each for each in (self.start, self.teacher) if each is not None)
 
     def to_json(self) -> dict[str, Any]:
-        return json.loads(json.dumps(asdict(self)))
+        others = {"start": self.start, "teacher": self.teacher}
+        before = {name: each.to_json() if each else None for name, each in others.items()}
+        written = {**asdict(self), "recipe": self.recipe.to_json(), **before}
+        return json.loads(json.dumps(written))
 
     @property
     def key(self) -> str:

@@ -353,7 +353,9 @@ class Trainer:
     def disk_bytes(self) -> int:
         """Upper estimate of what the run will write."""
         weights = sum(t.numel() * t.element_size() for t in self.model.state_dict().values())
-        checkpoints = {"none": 1, "moments": 5, "epochs": 5 + self.plan.epochs}[self.recipe.keep]
+        checkpoints = {"none": 1, "checkpoints": 5, "epochs": 5 + self.plan.epochs}[
+            self.recipe.keep
+        ]
         states = 2 * (4 + (self.mean is not None))
         return weights * (checkpoints + states) + (1 << 20)
 

@@ -44,8 +44,8 @@ def record(nonlocality: Mapping[int, Layers], gates: Mapping[int, Layers] | None
     return training(rows)
 
 
-def deit(*moments: tuple[int, Layers]) -> list[EvidenceItem]:
-    return [item("deit", record(dict([(0, UNIFORM), *moments])))]
+def deit(*epochs: tuple[int, Layers]) -> list[EvidenceItem]:
+    return [item("deit", record(dict([(0, UNIFORM), *epochs])))]
 
 
 def convit(

@@ -149,7 +149,7 @@ def attention(relative: list[list[float]], model: str = "vit") -> EvidenceItem:
     return item(model, result("attention_distance", rows))
 
 
-def rollout(times: float, moment: str | None = None) -> EvidenceItem:
+def rollout(times: float, checkpoint: str | None = None) -> EvidenceItem:
     """So many times as much on the object as chance has it, in 64 images, before and after."""
     rows = [
         {
@@ -162,7 +162,7 @@ def rollout(times: float, moment: str | None = None) -> EvidenceItem:
         }
         for image in range(64)
     ]
-    return item("vit", result("rollout", rows), data="SYN-B", moment=moment)
+    return item("vit", result("rollout", rows), data="SYN-B", checkpoint=checkpoint)
 
 
 RISING = [[0.2, 0.95], [0.4, 0.9], [0.7, 0.95], [0.9, 1.0]]
@@ -182,8 +182,8 @@ CASES: dict[str, Case] = {
     "VIT-06": Case(enlarged(70, 40, 20, 81, 80), enlarged(45, 40, 20, 81, 80)),
     "VIT-07": Case(rates((76, 80, 79), (79.5, 78, 70)), rates((76, 80, 79), (76, 80.5, 78))),
     "VIT-08": Case(
-        [filters(0.1, 0.3, 0.8), filters(0.02, 0.76, 0.25, moment="start")],
-        [filters(0.1, 0.7, 0.8), filters(0.02, 0.76, 0.25, moment="start")],
+        [filters(0.1, 0.3, 0.8), filters(0.02, 0.76, 0.25, checkpoint="start")],
+        [filters(0.1, 0.7, 0.8), filters(0.02, 0.76, 0.25, checkpoint="start")],
     ),
     "VIT-09": Case(hybrids(5, 2, 3), hybrids(5, 7, 3)),
     "VIT-10": Case(

@@ -56,8 +56,8 @@ def robust(gain: float, corrupted: float) -> list[EvidenceItem]:
 def curved(ape: float, nep: float) -> list[EvidenceItem]:
     """AlterNet; ResNet has a mean positive eigenvalue of 569."""
     return [
-        item("alternet", hessian(nep=nep, ape=ape), moment="warmup"),
-        item("alternet", hessian(nep=0.0, ape=569.0), msas=BUILD_UP[0], moment="warmup"),
+        item("alternet", hessian(nep=nep, ape=ape), checkpoint="warmup"),
+        item("alternet", hessian(nep=0.0, ape=569.0), msas=BUILD_UP[0], checkpoint="warmup"),
     ]
 
 

@@ -15,14 +15,14 @@ Curved = tuple[float, float]
 
 
 def warm(model: str, nep: float, ape: float = 50.0, **facts: Any) -> EvidenceItem:
-    return item(model, hessian(nep, ape), moment="warmup", **facts)
+    return item(model, hessian(nep, ape), checkpoint="warmup", **facts)
 
 
-def moments(model: str, *found: Curved, **facts: Any) -> list[EvidenceItem]:
+def checkpoints(model: str, *found: Curved, **facts: Any) -> list[EvidenceItem]:
     """After warm-up, a third, two thirds, and in the end."""
     return [
-        item(model, hessian(*each), moment=moment, **facts)
-        for each, moment in zip(found, ("warmup", "33", "66", None), strict=True)
+        item(model, hessian(*each), checkpoint=at, **facts)
+        for each, at in zip(found, ("warmup", "33", "66", None), strict=True)
     ]
 
 
@@ -58,10 +58,16 @@ def ground(vit: Result, resnet: Result) -> list[EvidenceItem]:
 
 
 def trajectory(distances: tuple[float, ...], angles: tuple[float, ...]) -> Result:
-    """Of moments before the last, at which the distance is zero and there is no angle."""
+    """Of checkpoints before the last, at which the distance is zero and there is no angle."""
     places = [*zip(distances, angles, strict=True), (0.0, np.nan)]
     rows = [
-        {"part": "moment", "distance": distance, "angle": angle, "value": distance}
+        {
+            "part": "checkpoint",
+            "drawn": True,
+            "distance": distance,
+            "angle": angle,
+            "value": distance,
+        }
         for distance, angle in places
     ]
     return result(
@@ -112,9 +118,9 @@ def little(resnet: float, vit: float) -> list[EvidenceItem]:
     ]
 
 
-RESNET = moments("resnet", (0.0, 290.0), (0.0, 330.0), (0.0, 670.0), (0.0, 850.0))
-VIT = moments("vit", (0.07, 36.0), (0.05, 100.0), (0.02, 310.0), (0.0, 430.0))
-SWIN = moments("swin", (0.2, 10.0), (0.2, 12.0), (0.1, 14.0), (0.1, 15.0))
+RESNET = checkpoints("resnet", (0.0, 290.0), (0.0, 330.0), (0.0, 670.0), (0.0, 850.0))
+VIT = checkpoints("vit", (0.07, 36.0), (0.05, 100.0), (0.02, 310.0), (0.0, 430.0))
+SWIN = checkpoints("swin", (0.2, 10.0), (0.2, 12.0), (0.1, 14.0), (0.1, 15.0))
 SMOOTH = trajectory((1.0, 0.99, 0.42), (0.0, 7.0, 62.0))
 ERRATIC = trajectory((1.0, 1.4, 1.5, 0.77), (0.0, 67.0, 80.0, 92.0))
 CASES: dict[str, Case] = {

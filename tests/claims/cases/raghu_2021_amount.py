@@ -85,7 +85,7 @@ def fine_tuned(first: float, last: float) -> list[EvidenceItem]:
             "vit",
             similar(first, last),
             pretrained="labels",
-            beside="vit pretrained=labels moment=start",
+            beside="vit pretrained=labels checkpoint=start",
         ),
         TRANSFERRED,
     ]

@@ -54,8 +54,8 @@ def ratios(vit: float, resnet: float, before: float) -> list[EvidenceItem]:
     return [
         embedded("vit", skips(None, lambda depth: vit)),
         embedded("resnet", skips(None, lambda depth: resnet, stages=3)),
-        embedded("vit", skips(None, lambda depth: before), moment="start"),
-        embedded("resnet", skips(None, lambda depth: 1.0, stages=3), moment="start"),
+        embedded("vit", skips(None, lambda depth: before), checkpoint="start"),
+        embedded("resnet", skips(None, lambda depth: 1.0, stages=3), checkpoint="start"),
     ]
 
 

@@ -47,7 +47,7 @@ def asked(models: Any, **how: Any) -> Result:
     return Trajectory()(models, data(), image=32, device="cpu", **how)
 
 
-def moments(found: Result) -> Any:
+def checkpoints(found: Result) -> Any:
     return found.table[found.table["drawn"]].reset_index(drop=True)
 
 
@@ -63,9 +63,9 @@ def test_distances_and_angles_by_hand() -> None:
     weights = np.stack([flat(model) for model in models])
     away = weights - weights[-1]
     lengths = np.linalg.norm(away, axis=1)
-    table = moments(found)
+    table = checkpoints(found)
     assert list(table["model"].unique()) == ["line"]
-    assert list(table["moment"]) == ["0", "1", "2", "3"]
+    assert list(table["checkpoint"]) == ["0", "1", "2", "3"]
     np.testing.assert_allclose(table["distance"], lengths / lengths[0], atol=1e-12)
     cosines = away[1:3] @ away[0] / lengths[1:3] / lengths[0]
     np.testing.assert_allclose(table["angle"][1:3], np.degrees(np.arccos(cosines)))
@@ -76,7 +76,7 @@ def test_distances_and_angles_by_hand() -> None:
     turned = np.abs(np.diff(table["angle"][:3])).sum()
     assert found.about["ways"]["line"] == {
         "farthest": pytest.approx(table["distance"].max()), "turning": pytest.approx(turned),
-        "moments": 4
+        "checkpoints": 4
     }  # fmt: skip
     assert "could not be reproduced" in found.about["note"]
 
@@ -103,26 +103,29 @@ def test_a_straight_way_has_one_component_and_no_angle() -> None:
     np.testing.assert_allclose(principal(away @ away.T)[1], [1, 0, 0], atol=1e-12)
 
 
-def test_the_end_is_the_one_without_a_moment_wherever_it_stands() -> None:
+def test_the_end_is_the_one_without_a_checkpoint_wherever_it_stands() -> None:
     models = {"line": Line(3), "line@0": Line(0), "line@1": Line(1)}
-    table = moments(asked(models))
-    assert list(table["moment"]) == ["0", "1", "final"]
+    table = checkpoints(asked(models))
+    assert list(table["checkpoint"]) == ["0", "1", "final"]
     assert table["distance"].iloc[-1] == 0
 
 
-def test_a_run_by_its_name_is_its_moments_side_by_side() -> None:
+def test_a_run_by_its_name_is_its_checkpoints_side_by_side() -> None:
     by_name = asked("nano:resnet")
     side_by_side = asked(["nano:resnet@initial", "nano:resnet@warmup", "nano:resnet"])
     np.testing.assert_allclose(
-        moments(by_name)[["distance", "angle"]],
-        moments(side_by_side)[["distance", "angle"]],
+        checkpoints(by_name)[["distance", "angle"]],
+        checkpoints(side_by_side)[["distance", "angle"]],
         rtol=1e-9,
         atol=1e-7,
     )
-    assert list(moments(by_name)["moment"]) == ["initial", "warmup", "final"]
-    ends = [flat(load_model(f"nano:resnet@{moment}")) for moment in ("initial", "warmup", "final")]
+    assert list(checkpoints(by_name)["checkpoint"]) == ["initial", "warmup", "final"]
+    ends = [
+        flat(load_model(f"nano:resnet@{checkpoint}"))
+        for checkpoint in ("initial", "warmup", "final")
+    ]
     ratio = np.linalg.norm(ends[1] - ends[2]) / np.linalg.norm(ends[0] - ends[2])
-    assert moments(by_name)["distance"][1] == pytest.approx(ratio, rel=1e-9)
+    assert checkpoints(by_name)["distance"][1] == pytest.approx(ratio, rel=1e-9)
 
 
 def test_every_epoch_in_order_and_none_twice(tmp_path: Path) -> None:
@@ -152,7 +155,7 @@ def test_weights_that_do_not_fit_into_memory_are_read_again(
     assert asked(models).table.equals(usual.table)
 
 
-def test_models_that_are_no_moments_of_one_training() -> None:
+def test_models_that_are_no_checkpoints_of_one_training() -> None:
     with pytest.raises(
         VitreousError,
         match=r"'0' and '1' are not of one training: 'score.weight' is \(10, 3\) in one",
@@ -163,7 +166,7 @@ def test_models_that_are_no_moments_of_one_training() -> None:
 def test_what_cannot_be_asked_and_what_is_a_point() -> None:
     found = vitreous.analyse("nano:mixer", data(), [Trajectory()])
     assert "final weights only" in found.left_out["trajectory"]["nano:mixer"]
-    alone = moments(asked(Line(0)))
+    alone = checkpoints(asked(Line(0)))
     assert len(alone) == 1
     assert np.isnan(alone["distance"][0])
     bare = vitreous.analyse(
@@ -175,7 +178,7 @@ def test_what_cannot_be_asked_and_what_is_a_point() -> None:
 def test_no_labels_are_needed() -> None:
     unlabelled = vitreous.data.Dataset(data().images, torch.full((4,), -1), (), "pictures", "test")
     found = Trajectory()({"line@0": Line(0), "line": Line(1)}, unlabelled, image=32)
-    assert len(moments(found)) == 2
+    assert len(checkpoints(found)) == 2
 
 
 def test_weights_that_lack_a_parameter(tmp_path: Path) -> None:

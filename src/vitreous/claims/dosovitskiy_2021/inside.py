@@ -27,7 +27,7 @@ def strongest(rows: Rows, column: str) -> Array:
 def filters_are_smooth(models: Query) -> Iterator[Effect]:
     """On two cores with patches of 8, where there is more to see than in 4 x 4 pixels."""
     patch = 8 if models.sanity else None
-    vit, untrained = models("vit", patch=patch), models("vit", patch=patch, moment="start")
+    vit, untrained = models("vit", patch=patch), models("vit", patch=patch, checkpoint="start")
     slower = 1 - strongest(vit, "frequency").mean() / strongest(untrained, "frequency").mean()
     yield more(
         "how much lower the mean frequency of eight components is than before training, as a share",

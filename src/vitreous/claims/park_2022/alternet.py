@@ -78,8 +78,8 @@ def alternet_beats_resnet(models: Query) -> Iterator[Effect]:
 
 @check("HDV-46")
 def alternet_is_flat_and_convex(models: Query) -> Iterator[Effect]:
-    alter = models("alternet", moment="warmup")
-    resnet = models("alternet", msas=BUILD_UP[0], moment="warmup")
+    alter = models("alternet", checkpoint="warmup")
+    resnet = models("alternet", msas=BUILD_UP[0], checkpoint="warmup")
     yield less(
         "mean positive eigenvalue of AlterNet over that of ResNet",
         ape(alter) / ape(resnet),

@@ -57,24 +57,24 @@ def worse_than_guessing(rows: Rows) -> Array:
 
 @reads("trajectory")
 def farthest(rows: Rows) -> Array:
-    """Largest distance from the final weights, relative to that of the first moment (A4.06)."""
+    """Largest distance from the final weights, relative to that of the first checkpoint (A4.06)."""
     return _exact(np.nanmax(_way(rows, "distance")))
 
 
 @reads("trajectory")
 def turning(rows: Rows) -> Array:
-    """How much the weights turn, seen from the end, in degrees added up from moment to moment."""
+    """How much the weights turn, seen from the end: the sum of angles in degrees."""
     angles = _way(rows, "angle")
     return _exact(np.abs(np.diff(angles[np.isfinite(angles)])).sum())
 
 
 def _way(rows: Rows, column: str) -> Array:
-    moments = rows.where(part="moment").table
-    if np.isfinite(moments[column].to_numpy(dtype=np.float64)).sum() < 2:
+    checkpoints = rows.where(drawn=True).table
+    if np.isfinite(checkpoints[column].to_numpy(dtype=np.float64)).sum() < 2:
         raise Unreadable(
-            f"trajectory of {rows.item.name} has fewer than two moments before the end"
+            f"trajectory of {rows.item.name} has fewer than two checkpoints before the end"
         )
-    return moments[column].to_numpy(dtype=np.float64)
+    return checkpoints[column].to_numpy(dtype=np.float64)
 
 
 def _exact(value: float) -> Array:
@@ -85,7 +85,7 @@ def _exact(value: float) -> Array:
 def loss_is_not_convex_early(models: Query) -> Iterator[Effect]:
     """The sentence is about early training in general; measured at the end of the warm-up, as in
     the paper."""
-    vit, resnet = (nep(models(model, moment="warmup")) for model in ("vit", "resnet"))
+    vit, resnet = (nep(models(model, checkpoint="warmup")) for model in ("vit", "resnet"))
     yield more("share of negative eigenvalues, ViT minus ResNet", vit - resnet, paper=models.paper)
 
 
@@ -93,21 +93,21 @@ def loss_is_not_convex_early(models: Query) -> Iterator[Effect]:
 def less_data_is_less_convex(models: Query) -> Iterator[Effect]:
     """After as many epochs of warm-up. A difference, because a ratio has no meaning where no
     eigenvalue is negative. As many steps instead of epochs are noted."""
-    few, every = (nep(models("vit", fraction=share, moment="warmup")) for share in (0.06, None))
+    few, every = (nep(models("vit", fraction=share, checkpoint="warmup")) for share in (0.06, None))
     yield more(
         "share of negative eigenvalues with 6 % of the images minus that with all",
         few - every,
         paper=models.paper,
     )
     yield noted("ratio of the two shares", few / every, paper=3.6)
-    steps = nep(models("vit", fraction=0.06, schedule="samples", moment="warmup"))
+    steps = nep(models("vit", fraction=0.06, schedule="samples", checkpoint="warmup"))
     yield noted("share with 6 % after as many steps, minus that with all", steps - every)
 
 
 @check("HDV-08")
 def resnet_is_convex_on_little_data(models: Query) -> Iterator[Effect]:
     (resnet_few, resnet), (vit_few, vit) = (
-        [nep(models(model, fraction=share, moment="warmup")) for share in (0.06, None)]
+        [nep(models(model, fraction=share, checkpoint="warmup")) for share in (0.06, None)]
         for model in ("resnet", "vit")
     )
     yield at_most(
@@ -126,8 +126,8 @@ def resnet_is_convex_on_little_data(models: Query) -> Iterator[Effect]:
 def attention_flattens(models: Query) -> Iterator[Effect]:
     """The end of warm-up decides, because the paper has numbers of the same quantity there."""
     ratio = {
-        moment: ape(models("vit", moment=moment)) / ape(models("resnet", moment=moment))
-        for moment in ("warmup", "33", "66", None)
+        at: ape(models("vit", checkpoint=at)) / ape(models("resnet", checkpoint=at))
+        for at in ("warmup", "33", "66", None)
     }
     label = "mean positive eigenvalue of ViT over that of ResNet"
     yield less(f"{label}, at the end of warm-up", ratio["warmup"], 1.0, paper=models.paper)
@@ -141,7 +141,7 @@ def training_sharpens(models: Query) -> Iterator[Effect]:
     """The paper shows modes of the spectra, not means, so there is no number to compare with: the
     direction decides."""
     vit, resnet = models("vit"), models("resnet")
-    early, early_resnet = models("vit", moment="warmup"), models("resnet", moment="warmup")
+    early, early_resnet = models("vit", checkpoint="warmup"), models("resnet", checkpoint="warmup")
     label = "mean positive eigenvalue at the end over that after warm-up"
     yield more(f"{label}, of ViT", ape(vit) / ape(early), 1.0)
     yield more(f"{label}, of ResNet", ape(resnet) / ape(early_resnet), 1.0)
@@ -193,7 +193,7 @@ def resnet_moves_away_first(models: Query) -> Iterator[Effect]:
 
 @check("HDV-21")
 def stages_help_optimisation(models: Query) -> Iterator[Effect]:
-    early = nep(models("pit", moment="warmup")) - nep(models("vit", moment="warmup"))
+    early = nep(models("pit", checkpoint="warmup")) - nep(models("vit", checkpoint="warmup"))
     yield less("share of negative eigenvalues after warm-up, PiT minus ViT", early)
     near = rise(models("pit"), NEAR) / rise(models("vit"), NEAR)
     yield less("rise of the NLL at radius 0.1, PiT over ViT", near, 1.0)
@@ -204,11 +204,11 @@ def windows_flatten(models: Query) -> Iterator[Effect]:
     """Size and sign are those after warm-up; late is the last third of the training. The paper
     shows spectra without numbers: the direction decides."""
     local = "window" if models.sanity else "swin"
-    swin, vit = models(local, moment="warmup"), models("vit", moment="warmup")
+    swin, vit = models(local, checkpoint="warmup"), models("vit", checkpoint="warmup")
     yield less("mean positive eigenvalue of Swin over that of ViT", ape(swin) / ape(vit), 1.0)
     yield more("share of negative eigenvalues of Swin", nep(swin))
     grown, grown_vit = (
-        ape(models(model)) / ape(models(model, moment="66")) for model in (local, "vit")
+        ape(models(model)) / ape(models(model, checkpoint="66")) for model in (local, "vit")
     )
     yield less(
         "growth of the mean positive eigenvalue in the last third, Swin over ViT",
@@ -220,14 +220,14 @@ def windows_flatten(models: Query) -> Iterator[Effect]:
 @check("HDV-50")
 def augmentation_flattens(models: Query) -> Iterator[Effect]:
     """After warm-up, on the loss that each is trained on. ViT decides."""
-    augmented, plain = (models("vit", augment=kind, moment="warmup") for kind in (None, "none"))
+    augmented, plain = (models("vit", augment=kind, checkpoint="warmup") for kind in (None, "none"))
     label = "mean positive eigenvalue with augmentation over that without"
     yield less(f"{label}, of ViT", ape(augmented) / ape(plain), 1.0)
     yield more(
         "share of negative eigenvalues of ViT, with minus without", nep(augmented) - nep(plain)
     )
     resnet, resnet_plain = (
-        models("resnet", augment=kind, moment="warmup") for kind in (None, "none")
+        models("resnet", augment=kind, checkpoint="warmup") for kind in (None, "none")
     )
     yield noted(f"{label}, of ResNet", ape(resnet) / ape(resnet_plain))
 

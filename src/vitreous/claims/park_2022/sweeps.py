@@ -20,7 +20,9 @@ GLOBAL = 8
 def mean_pooling_smooths(models: Query) -> Iterator[Effect]:
     """Accuracies at the better of two learning rates each, because the two may need different
     ones."""
-    early = nep(models("vit", pool="gap", moment="warmup")) - nep(models("vit", moment="warmup"))
+    early = nep(models("vit", pool="gap", checkpoint="warmup")) - nep(
+        models("vit", checkpoint="warmup")
+    )
     yield less("share of negative eigenvalues after warm-up, mean pooling minus class token", early)
     rates = (None, 0.4)
     mean, token = (
@@ -83,7 +85,9 @@ def near_attention_learns_better(models: Query) -> Iterator[Effect]:
 @check("HDV-16")
 def middle_reach_is_most_convex(models: Query) -> Iterator[Effect]:
     """Against the better of the two others: 5 × 5 has to have fewer than both."""
-    near, middle, far = (models("vit", kernel=kernel, moment="warmup") for kernel in (3, 5, GLOBAL))
+    near, middle, far = (
+        models("vit", kernel=kernel, checkpoint="warmup") for kernel in (3, 5, GLOBAL)
+    )
     fewer = least_of([nep(near) - nep(middle), nep(far) - nep(middle)])
     yield more(
         "share of negative eigenvalues, the smaller of 3 × 3 and all minus 5 × 5",
@@ -125,7 +129,7 @@ def middle_patches_are_best(models: Query) -> Iterator[Effect]:
 @check("HDV-20")
 def small_patches_are_flat_and_not_convex(models: Query) -> Iterator[Effect]:
     """The two ends of the sweep decide; the middle is noted."""
-    networks = [models("vit", patch=side, moment="warmup") for side in (2, None, 8)]
+    networks = [models("vit", patch=side, checkpoint="warmup") for side in (2, None, 8)]
     sizes, shares = ([reading(each) for each in networks] for reading in (ape, nep))
     yield more(
         "mean positive eigenvalue with patches of 8 over that with 2", sizes[2] / sizes[0], 1.0
@@ -158,12 +162,12 @@ def more_heads_are_smoother(models: Query) -> Iterator[Effect]:
     grows; with a fixed width of the model the sign may be another, which is noted."""
     heads, wide = ((1, 2, 4, 8), 8) if models.sanity else ((1, 2, 4, 8, 16), 64)
     for label, rho in _rank_with_curvature(
-        heads, lambda h: models("vit", heads=h, head_dim=wide, moment="warmup"), "heads"
+        heads, lambda h: models("vit", heads=h, head_dim=wide, checkpoint="warmup"), "heads"
     ):
         yield less(label, rho)
     if not models.sanity:
         for label, rho in _rank_with_curvature(
-            heads, lambda h: models("vit", heads=h, width="fixed", moment="warmup"), "heads"
+            heads, lambda h: models("vit", heads=h, width="fixed", checkpoint="warmup"), "heads"
         ):
             yield noted(f"{label}, the width of the model fixed", rho)
 
@@ -174,7 +178,7 @@ def wider_heads_are_smoother(models: Query) -> Iterator[Effect]:
     trainings."""
     widths, heads = ((4, 8, 16, 32), 2) if models.sanity else ((16, 32, 64, 128), 3)
     for label, rho in _rank_with_curvature(
-        widths, lambda w: models("vit", heads=heads, head_dim=w, moment="warmup"), "head width"
+        widths, lambda w: models("vit", heads=heads, head_dim=w, checkpoint="warmup"), "head width"
     ):
         yield less(label, rho)
 
@@ -184,7 +188,9 @@ def larger_models_are_locally_flatter(models: Query) -> Iterator[Effect]:
     """Flatter early and close by decides. Far out the loss is the NLL and decay · Σ‖W‖, as the
     paper plots it; without that it is noted."""
     size = "wide" if models.sanity else "s"
-    early = ape(models("vit", size=size, moment="warmup")) / ape(models("vit", moment="warmup"))
+    early = ape(models("vit", size=size, checkpoint="warmup")) / ape(
+        models("vit", checkpoint="warmup")
+    )
     yield less("mean positive eigenvalue after warm-up, larger ViT over smaller", early, 1.0)
     large, small = models("vit", size=size), models("vit")
     far = rise(large, FAR, "norms") - rise(small, FAR, "norms")
@@ -192,7 +198,7 @@ def larger_models_are_locally_flatter(models: Query) -> Iterator[Effect]:
     yield less("training loss, larger minus smaller", train_nll(large) - train_nll(small))
     yield noted("rise of the NLL alone, larger minus smaller", rise(large, FAR) - rise(small, FAR))
     if not models.sanity:
-        resnet = ape(models("resnet", size=size, moment="warmup")) / ape(
-            models("resnet", moment="warmup")
+        resnet = ape(models("resnet", size=size, checkpoint="warmup")) / ape(
+            models("resnet", checkpoint="warmup")
         )
         yield noted("mean positive eigenvalue after warm-up, larger ResNet over smaller", resnet)

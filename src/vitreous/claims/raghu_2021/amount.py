@@ -119,7 +119,7 @@ def the_whole_is_tuned(models: Query) -> Iterator[Effect]:
 def first_blocks_stay(models: Query) -> Iterator[Effect]:
     """Compared with itself as it was when fine-tuning began. Very well preserved has no number in
     the paper: 0.9."""
-    tuned = models("vit", pretrained="labels", beside="vit pretrained=labels moment=start")
+    tuned = models("vit", pretrained="labels", beside="vit pretrained=labels checkpoint=start")
     first, last = _unit_similarity(tuned, 0, KEPT), _unit_similarity(tuned, 1 - QUARTER, 1)
     yield at_least(
         "CKA of the first five of twelve blocks before and after fine-tuning", first, 0.9

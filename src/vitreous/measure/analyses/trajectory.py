@@ -152,8 +152,8 @@ class Trajectory(Analysis):
             return "It has no parameters, so nothing moves in training."
         if len(_training(subject, bench)) == 1 and find_run(subject.name) is not None:
             return (
-                "Its run holds the final weights only; train with keep='moments' or keep='epochs' "
-                "to see the path."
+                "Its run holds the final weights only; train with keep='checkpoints' or "
+                "keep='epochs' to see the path."
             )
         return ""
 
@@ -189,8 +189,8 @@ class Trajectory(Analysis):
             rows += [{"model": name, **row} for row in _rows(products, checkpoints, lengths)]
             paths[name] = path_summary(products)
         table = pd.DataFrame(rows, columns=[column.name for column in COLUMNS])
-        order = dict.fromkeys(row["moment"] for row in rows if row["moment"])
-        table["moment"] = pd.Categorical(table["moment"], list(order))
+        order = dict.fromkeys(row["checkpoint"] for row in rows if row["checkpoint"])
+        table["checkpoint"] = pd.Categorical(table["checkpoint"], list(order))
         components = [str(i + 1) for i in range(COMPONENTS)]
         table["component"] = pd.Categorical(table["component"], components)
         return Result(self.name, table, COLUMNS, VIEWS, about={"ways": paths, "note": WITHDRAWN})
@@ -267,7 +267,7 @@ def path_summary(products: Array) -> dict[str, Any]:
     return {
         "farthest": farthest,
         "turning": float(np.abs(np.diff(known)).sum()),
-        "moments": len(products),
+        "checkpoints": len(products),
     }
 
 
@@ -284,8 +284,8 @@ def _rows(
         turned = np.radians(angle[i]) if angled else 0.0
         yield {
             **blank,
-            "part": "moment",
-            "moment": checkpoint,
+            "part": "checkpoint",
+            "checkpoint": checkpoint,
             "component": None,
             "drawn": True,
             "angled": angled,
@@ -301,14 +301,14 @@ def _rows(
         }
     for i, share in enumerate(shares[:COMPONENTS]):
         flags = {"drawn": False, "angled": False, "listed": True}
-        component = {"part": "component", "moment": None, "component": str(i + 1)}
+        component = {"part": "component", "checkpoint": None, "component": str(i + 1)}
         yield {**blank, **component, **flags, "value": share}
 
 
 COLUMNS = (
     Column("model", "category", "The training, by the name of its model."),
-    Column("part", "category", "A checkpoint (moment), or a principal component of all of them."),
-    Column("moment", "order", "The checkpoint."),
+    Column("part", "category", "A checkpoint, or a principal component of all of them."),
+    Column("checkpoint", "order", "Name of the checkpoint."),
     Column("component", "order", "Number of the component, 1 for the strongest."),
     Column(
         "distance",
@@ -342,7 +342,7 @@ COLUMNS = (
 )
 VIEWS = (
     View(
-        "line", x="moment", y="distance", colour="model", where="drawn",
+        "line", x="checkpoint", y="distance", colour="model", where="drawn",
         references=(Reference(1.0, "as far as at the beginning"),),
         title="Distance of the weights from the end",
         how_to_read="Each point is a checkpoint: its distance from the final weights, relative to "
@@ -350,14 +350,14 @@ VIEWS = (
         "the figure this comes from, so it is a description and no evidence.",
     ),
     View(
-        "line", x="moment", y="angle", colour="model", where="angled",
+        "line", x="checkpoint", y="angle", colour="model", where="angled",
         title="Direction of the weights, seen from the end",
         how_to_read="Each point is the angle between a checkpoint and the first one, seen from the "
         "final weights. A straight path to the end has 0°; at 90° the position has nothing to do "
         "with the beginning.",
     ),
     View(
-        "scatter", x="first", y="second", colour="moment", facet="model", where="drawn",
+        "scatter", x="first", y="second", colour="checkpoint", facet="model", where="drawn",
         title="The path in two principal components",
         how_to_read="Each point is a checkpoint, from pale (early) to dark (late). With few "
         "checkpoints any path looks simple: check the shares of variance, and expect an arc even "
