@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from vitreous.palette import (
+    DASHES,
     KIND_COLOURS,
+    LINE_RAMPS,
+    MEASURE_COLOURS,
     MODEL_COLOURS,
     OPPOSITES,
     OUTCOME_COLOURS,
@@ -19,6 +22,8 @@ from vitreous.palette import (
     Theme,
     contrast_ratio,
     ink_on,
+    model_colours,
+    model_styles,
 )
 
 EYES: dict[str, Any] = {
@@ -45,8 +50,11 @@ EYES: dict[str, Any] = {
 @pytest.mark.parametrize("eye", EYES)
 def test_colours_differ_for_every_eye(eye: str) -> None:
     """Distances in CIELAB."""
-    outcomes = [(list(colours.values()), 20) for colours in OUTCOME_COLOURS.values()]
-    for colours, least in ((list(KIND_COLOURS.values()), 15), (MODEL_COLOURS, 25), *outcomes):
+    palettes: list[tuple[Any, int]] = [(list(KIND_COLOURS.values()), 15)]
+    palettes += [(list(colours.values()), 20) for colours in OUTCOME_COLOURS.values()]
+    palettes += [(colours, 25) for colours in MODEL_COLOURS.values()]
+    palettes += [(colours, 25) for colours in MEASURE_COLOURS.values()]
+    for colours, least in palettes:
         seen = {colour: lab(np.asarray(EYES[eye]) @ linear(colour)) for colour in colours}
         for one, other in combinations(seen, 2):
             assert np.linalg.norm(seen[one] - seen[other]) >= least, (one, other)
@@ -58,11 +66,12 @@ def test_ramps_run_from_the_paper_to_the_ink(eye: str) -> None:
     diverging one."""
     signs: dict[Theme, int] = {"light": -1, "dark": 1}
     for theme, sign in signs.items():
-        ramp, opposites = (
+        ramp, lines, opposites = (
             sign * np.diff([lab(np.asarray(EYES[eye]) @ linear(colour))[0] for colour in colours])
-            for colours in (RAMPS[theme], OPPOSITES[theme])
+            for colours in (RAMPS[theme], LINE_RAMPS[theme], OPPOSITES[theme])
         )
         assert (ramp > 4).all()
+        assert (lines > 4).all()
         assert (opposites[:3] < -4).all()
         assert (opposites[3:] > 4).all()
 
@@ -89,17 +98,58 @@ def test_contrast_against_known_values() -> None:
     assert contrast_ratio("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.005)
     assert contrast_ratio("#FFFFFF", "#0000FF") == pytest.approx(8.59, abs=0.005)
     assert all(contrast_ratio(ink_on(kind), colour) >= 4.5 for kind, colour in KIND_COLOURS.items())
-    assert all(
-        contrast_ratio(paper, colour) >= 1.8
-        for _, paper in PAPERS.values()
-        for colour in KIND_COLOURS.values()
-    )
-    assert all(
-        contrast_ratio(paper, colour) >= 2.5
-        for _, paper in PAPERS.values()
-        for colour in MODEL_COLOURS
-    )
     for theme, (_, paper) in PAPERS.items():
         assert all(
             contrast_ratio(paper, colour) >= 4.5 for colour in OUTCOME_COLOURS[theme].values()
         ), "they are text"
+
+
+@pytest.mark.parametrize("theme", PAPERS)
+def test_every_mark_stands_out_from_the_paper(theme: Theme) -> None:
+    colours = [*KIND_COLOURS.values(), *MODEL_COLOURS[theme], *MEASURE_COLOURS[theme]]
+    colours += LINE_RAMPS[theme]
+    low = {colour: contrast_ratio(PAPERS[theme][1], colour) for colour in colours}
+    assert min(low.values()) >= 3, min(low, key=lambda colour: low[colour])
+
+
+def test_measures_are_not_taken_for_models() -> None:
+    for theme in MODEL_COLOURS:
+        models, measures = (
+            [lab(linear(colour)) for colour in palette[theme]]
+            for palette in (MODEL_COLOURS, MEASURE_COLOURS)
+        )
+        assert min(np.linalg.norm(one - other) for one in models for other in measures) >= 13
+
+
+def test_a_model_keeps_its_colour_in_every_report() -> None:
+    trained = ["alternet", "convit", "mixer", "resnet", "swin", "vit", "vit_gap"]
+    names = [f"nano:{name}" for name in trained]
+    alone = {name: model_colours([name])[name] for name in names}
+    assert model_colours(names) == model_colours(names[::-1]) == alone, "no two ask for the same"
+    places = {name: MODEL_COLOURS["light"].index(colour) for name, colour in alone.items()}
+    dark = model_colours(names, "dark")
+    assert dark == {name: MODEL_COLOURS["dark"][place] for name, place in places.items()}
+
+
+def test_the_earlier_of_two_models_has_its_colour() -> None:
+    names = [f"model {i}" for i in range(200)]
+    own = {name: model_colours([name])[name] for name in names}
+    assert len(set(own.values())) == 8
+    counts = [list(own.values()).count(colour) for colour in MODEL_COLOURS["light"]]
+    assert min(counts) >= 10, "each is the colour of about 25 of 200 names"
+    first = names[0]
+    rivals = [name for name in names[1:] if own[name] == own[first]]
+    two = model_colours([first, rivals[0]])
+    assert two[first] == own[first] != two[rivals[0]]
+    assert model_colours([rivals[0], first])[rivals[0]] == own[first]
+    assert model_colours([first, first, rivals[0]]) == two
+
+
+def test_models_beyond_eight_differ_in_dashes_and_shapes() -> None:
+    styles = model_styles(f"model {i}" for i in range(32))
+    assert len(set(styles.values())) == 32
+    assert len({style.colour for style in list(styles.values())[:8]}) == 8
+    assert [style.dash for style in styles.values()] == [dash for dash in DASHES for _ in range(8)]
+    assert len({(style.dash, style.shape) for style in styles.values()}) == 4
+    assert len(model_styles(f"model {i}" for i in range(40))) == 40
+    assert model_colours([]) == {}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
 from vitreous.unit_kinds import Kind, Reach
@@ -9,38 +13,54 @@ from vitreous.unit_kinds import Kind, Reach
 Theme = Literal["light", "dark"]
 
 KIND_COLOURS: dict[Kind, str] = {
-    "stem": "#667B45",
-    "attention": "#C05517",
-    "conv": "#2360DC",
-    "mlp": "#B4C0D8",
-    "token-mlp": "#9B57C0",
-    "mixer": "#6C00F0",
-    "pool": "#108268",
-    "downsample": "#454C88",
-    "head": "#5F4E69",
+    "stem": "#657A44",
+    "attention": "#C05617",
+    "conv": "#3668E6",
+    "mlp": "#8494B2",
+    "token-mlp": "#AA67D3",
+    "mixer": "#8222FF",
+    "pool": "#118268",
+    "downsample": "#5861A0",
+    "head": "#725F7D",
 }
-"""One colour per kind of unit. Any two differ by at least 15 in CIELAB, also with protanopia,
-deuteranopia or tritanopia. White text is legible on all but the pale mlp, which is pale because it
-fills half of a transformer."""
+"""One colour per kind of unit, with a contrast of at least 3 to white and to dark paper. Any two
+differ by at least 15 in CIELAB, also with protanopia, deuteranopia or tritanopia. White or black
+text is legible on each."""
 
-MODEL_COLOURS = (
-    "#3355DD",
-    "#CC9900",
-    "#BB0000",
-    "#00AAFF",
-    "#774499",
-    "#99AA66",
-    "#FF66AA",
-    "#884444",
-)
-"""Colours of models, and of categories without a colour, in order. Any two differ by at least 25 in
-CIELAB under the same conditions, and all are visible on light and on dark backgrounds."""
+MODEL_COLOURS: dict[Theme, tuple[str, ...]] = {
+    "light": (
+        "#2C51D9", "#BD8C00", "#B50000", "#059BED", "#78459A", "#899B5A", "#F55BA1", "#844241",
+    ),
+    "dark": (
+        "#3757E0", "#CF9D0B", "#C8190E", "#01AAFF", "#834FA5", "#9AAB67", "#FE65A9", "#975150",
+    ),
+}  # fmt: skip
+"""Colours of models: `model_colours` says which model has which. Any two differ by at least 25 in
+CIELAB under the same conditions, which no eight colours do that have a contrast of 3 to both
+papers; so each paper has its own shades of the same eight hues."""
+
+MEASURE_COLOURS: dict[Theme, tuple[str, ...]] = {
+    "light": ("#175E4E", "#933003", "#9392A5", "#A31BAF", "#5BA601", "#1D273D"),
+    "dark": ("#358977", "#BD5405", "#B3B3C9", "#A832C5", "#89D74B", "#5C638D"),
+}
+"""Colours of categories that are neither models nor kinds, such as top-1 and top-5, in order. They
+differ from each other as models do, and from the colours of models."""
+
+DASHES: tuple[tuple[float, ...], ...] = ((), (6, 3), (2, 2.5), (8, 3, 2, 3))
+SHAPES = ("circle", "square", "triangle-up", "diamond")
+"""Dashes of lines and shapes of points, for the first eight models, the next eight, and so on."""
 
 RAMPS: dict[Theme, tuple[str, ...]] = {
     "light": ("#F7F4EE", "#F3D3A2", "#E59A6F", "#C25C6B", "#863A7A", "#4A2A72", "#1E1B4B"),
     "dark": ("#1E1C36", "#4A2A72", "#863A7A", "#C25C6B", "#E59A6F", "#F3D3A2", "#FBF3E4"),
 }
-"""Sequential colours, from the background's lightness away from it."""
+"""Sequential colours of areas, from the background's lightness away from it."""
+
+LINE_RAMPS: dict[Theme, tuple[str, ...]] = {
+    "light": ("#D0713C", "#C05468", "#863A7A", "#4A2A72", "#1E1B4B"),
+    "dark": ("#9A4C93", "#C25C6B", "#E59A6F", "#F3D3A2", "#FBF3E4"),
+}
+"""Sequential colours of lines and points, which have to stand out from the paper."""
 
 OPPOSITES: dict[Theme, tuple[str, ...]] = {
     "light": ("#1B3F94", "#5B86E0", "#B9CDF2", "#F7F7F5", "#F3C7A4", "#D9793A", "#8F3A0A"),
@@ -72,6 +92,65 @@ REACH_GLYPHS: dict[Reach, str] = {
 }
 """The reach of an attention unit as an SVG path (even-odd) in a square of 8: everything, a
 window, a coarser grid, one token, channels, a kernel; an empty square if unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStyle:
+    """How a model is drawn in every chart of a report."""
+
+    colour: str
+    dash: tuple[float, ...] = ()
+    """Lengths of dashes and gaps of its lines; empty for a solid line."""
+    shape: str = SHAPES[0]
+    """The shape of its points, as Vega calls it."""
+
+
+def model_colours(names: Iterable[str], theme: Theme = "light") -> dict[str, str]:
+    """Return the colour (`#RRGGBB`) of each model.
+
+    The colour follows from the model's name, so it is the same in every report. Where two names of
+    one report ask for the same colour, the later one takes its next choice.
+
+    Parameters
+    ----------
+    names
+        All models of a report, in its order; also those that a chart does not show.
+    theme
+        "light" or "dark".
+
+    Examples
+    --------
+    >>> model_colours(["nano:vit", "nano:resnet"])
+    {'nano:vit': '#2C51D9', 'nano:resnet': '#BD8C00'}
+    """
+    return {name: style.colour for name, style in model_styles(names, theme).items()}
+
+
+def model_styles(names: Iterable[str], theme: Theme = "light") -> dict[str, ModelStyle]:
+    """Return colour, dash and shape of each model; parameters are those of `model_colours`.
+
+    After eight models colours repeat, and dashes and shapes tell these models apart.
+    """
+    colours = MODEL_COLOURS[theme]
+    used: Counter[int] = Counter()
+    styles = {}
+    for name in dict.fromkeys(names):
+        fewest = min(used[i] for i in range(len(colours)))
+        chosen = next(i for i in _preferred_colours(name) if used[i] == fewest)
+        repeat = used[chosen] % len(DASHES)
+        styles[name] = ModelStyle(colours[chosen], DASHES[repeat], SHAPES[repeat])
+        used[chosen] += 1
+    return styles
+
+
+def _preferred_colours(name: str) -> list[int]:
+    """Return the numbers of the eight colours in the order in which a model asks for them.
+
+    The number in front of the name is the first with which the trained networks of the package ask
+    for seven different colours.
+    """
+    digest = hashlib.sha256(f"327412:{name}".encode(errors="replace")).digest()
+    return sorted(range(8), key=lambda i: (digest[i], i))
 
 
 def contrast_ratio(one: str, other: str) -> float:

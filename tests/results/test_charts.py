@@ -17,7 +17,7 @@ from PIL import Image
 
 from results.conftest import MADE, VIEWS, distances, filters, reliability, similarity, spectrum
 from vitreous.errors import VitreousError
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS, Theme
+from vitreous.palette import KIND_COLOURS, PAPERS, RAMPS, Theme, model_colours
 from vitreous.results import UNIT_COLUMNS, Column, Result, View, style
 from vitreous.results.charts import chart_svg
 
@@ -119,7 +119,7 @@ def test_colours_of_models_are_ordered_and_the_same_in_every_panel() -> None:
     [points] = marks(spec(distances("vit", "convit")), "point")
     assert points["encoding"]["color"]["scale"] == {
         "domain": ["vit", "convit"],
-        "range": list(MODEL_COLOURS[:2]),
+        "range": list(model_colours(["vit", "convit"]).values()),
     }
     facets = spec(distances("vit", "convit"), 1)
     assert len(facets["concat"]) == 2
@@ -162,7 +162,14 @@ def test_a_hundred_by_a_hundred_cells() -> None:
 def test_more_models_than_colours_are_dashed() -> None:
     result = distances(*(f"m{i}" for i in range(9)))
     [line] = marks(spec(result, 2), "line")
-    assert line["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0]] * 8 + [[5, 3]]
+    assert line["encoding"]["strokeDash"]["scale"]["range"] == [[1, 0]] * 8 + [[6, 3]]
+
+
+def test_more_models_than_colours_have_shapes() -> None:
+    [points] = marks(spec(distances(*(f"m{i}" for i in range(9)))), "point")
+    assert points["encoding"]["shape"]["scale"]["range"] == ["circle"] * 8 + ["square"]
+    [few] = marks(spec(distances("a", "b")), "point")
+    assert "shape" not in few["encoding"]
 
 
 def test_models_that_differ_have_a_strip_each() -> None:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from results.conftest import distances, reliability, similarity, spectrum
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, RAMPS
+from vitreous.palette import KIND_COLOURS, LINE_RAMPS, MEASURE_COLOURS, model_colours, model_styles
 from vitreous.results import Column, Reference, Result, View
 from vitreous.results.panels import (
     bar_spans,
@@ -65,13 +65,12 @@ def test_models_share_bands_only_where_they_are_alike() -> None:
 
 
 def test_a_model_has_its_colour_also_where_others_could_not_be_asked() -> None:
-    result = replace(distances("vit", "alternet"), about={"beside": ["vit", "resnet", "alternet"]})
+    together = [f"m{i}" for i in range(8)]
+    result = replace(distances("m6", "m7"), about={"beside": together})
     found = colour_scale(result, result.views[0], "light")
     assert found is not None
-    assert (found.colour_of("vit"), found.colour_of("alternet")) == (
-        MODEL_COLOURS[0],
-        MODEL_COLOURS[2],
-    )
+    assert found.colours == tuple(model_colours(together).values())[6:]
+    assert found.colours != tuple(model_colours(["m6", "m7"]).values()), "these two would be free"
 
 
 def test_panels_hold_each_row_once() -> None:
@@ -100,21 +99,39 @@ def test_colours_are_those_of_the_palette() -> None:
     result = distances("vit", "deit")
     models = colour_scale(result, result.views[0], "dark")
     assert models is not None
-    assert (models.levels, models.colours) == (("vit", "deit"), MODEL_COLOURS[:2])
+    assert (models.levels, models.colours) == (
+        ("vit", "deit"),
+        tuple(model_colours(["vit", "deit"], "dark").values()),
+    )
     kinds = colour_scale(result, View("line", "depth", "value", "kind"), "light")
     assert kinds is not None
     assert kinds.colour_of("attention") == KIND_COLOURS["attention"]
     heads = colour_scale(result, result.views[1], "light")
     assert heads is not None
-    assert heads.colours == (RAMPS["light"][2], RAMPS["light"][-1])
+    assert heads.colours == (LINE_RAMPS["light"][0], LINE_RAMPS["light"][-1])
     depth = colour_scale(spectrum(), spectrum().views[0], "light")
     assert depth is not None
     assert depth.ends == (0.0, 1.0)
+    named = (*result.columns[:1], Column("unit", "category", "Names."), *result.columns[2:])
+    units = colour_scale(
+        replace(result, columns=named), replace(result.views[0], colour="unit"), "dark"
+    )
+    assert units is not None
+    assert units.colours == MEASURE_COLOURS["dark"][:3], "names that are neither models nor kinds"
+
+
+def test_more_models_than_colours_have_dashes_and_shapes() -> None:
     many = distances(*(f"m{i}" for i in range(10)))
     ten = colour_scale(many, many.views[0], "light")
     assert ten is not None
-    assert ten.colour_of("m8") == ten.colour_of("m0")
-    assert [ten.is_dashed(f"m{i}") for i in (0, 7, 8, 9)] == [False, False, True, True]
+    styles = model_styles(f"m{i}" for i in range(10))
+    assert ten.dashes == tuple(style.dash for style in styles.values())
+    assert (ten.dash_of("m7"), ten.shape_of("m7")) == ((), "circle")
+    assert (ten.dash_of("m8"), ten.shape_of("m8")) == ((6, 3), "square")
+    eight = distances(*(f"m{i}" for i in range(8)))
+    solid = colour_scale(eight, eight.views[0], "light")
+    assert solid is not None
+    assert (solid.dashes, solid.shapes, solid.dash_of("m7")) == ((), (), ())
 
 
 def test_blend_is_linear_between_stops() -> None:

@@ -16,7 +16,7 @@ from matplotlib.patches import Rectangle
 
 from results.conftest import MADE, VIEWS, distances, filters, reliability, similarity
 from vitreous.errors import VitreousError
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, Theme
+from vitreous.palette import KIND_COLOURS, PAPERS, Theme, model_colours
 from vitreous.results import style
 
 
@@ -52,7 +52,7 @@ def test_points_are_where_the_numbers_are() -> None:
         dots[0].get_offsets(), [[b / 2, 10 * b + h] for b in range(3) for h in range(2)]
     )
     assert [to_hex(dot.get_facecolor()[0]) for dot in dots] == [
-        colour.lower() for colour in MODEL_COLOURS[:2]
+        colour.lower() for colour in model_colours(["vit", "convit"]).values()
     ]
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from vitreous.measure.inspection import Inspection
-from vitreous.palette import MODEL_COLOURS
 from vitreous.results.words import escape, format_number, format_percent
 from vitreous.specimen.anatomy import Anatomy
 from vitreous.specimen.drawing_svg import count
@@ -31,7 +30,7 @@ def models_table(inspection: Inspection, names: list[str]) -> str:
     rows = ""
     for i, name in enumerate(names):
         cells = "".join(f'<td class="number">{cell(name) or "–"}</td>' for _, cell in columns)
-        dot = f'<i class="dot model-{i % len(MODEL_COLOURS)}"></i>'
+        dot = f'<i class="dot model-{i}"></i>'
         rows += f'<tr><th scope="row">{dot}{escape(name)}</th>{cells}</tr>'
     return (
         '<div class="scroll" tabindex="0" role="region" aria-label="Table of the models">'

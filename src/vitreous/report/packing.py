@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from vitreous.palette import OPPOSITES, PAPERS, RAMPS, Theme
+from vitreous.palette import MEASURE_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import Result, View
 from vitreous.results.panels import colour_scale
 
@@ -70,7 +70,7 @@ def _dark_colours(result: Result, view: View) -> dict[str, str]:
     Replacing colours is much quicker than drawing the chart again.
     """
     colours: dict[str, str] = {}
-    for themes in (PAPERS, RAMPS, OPPOSITES):
+    for themes in (PAPERS, RAMPS, OPPOSITES, MEASURE_COLOURS):
         colours |= dict(zip(themes["light"], themes["dark"], strict=True))
     light, dark = (colour_scale(result.rows_of(view), view, theme) for theme in ("light", "dark"))
     if light and dark:

@@ -13,7 +13,7 @@ from vitreous.claims.verdicts import by_paper
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import GROUPS, arrange, section_of
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme
+from vitreous.palette import KIND_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme, model_colours
 from vitreous.report import attention, models, origin, summary, surface
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import Judgement, warnings
@@ -101,14 +101,14 @@ def page(
 ) -> str:
     """Return the content of the file; `guard` notes what fails."""
     guard = guard or Guard()
-    style, script = _style(), _script()
     library = _library() if inspection else ""
+    names = list(inspection.anatomies) or models.inspected_models(inspection)
+    style, script = _style(names), _script()
     scripts = filter(None, (script, library))
     policy = (
         f"default-src 'none'; script-src {' '.join(map(policy_hash, scripts))}; "
         f"style-src {policy_hash(style)}; img-src data:; base-uri 'none'; form-action 'none'"
     )
-    names = list(inspection.anatomies) or models.inspected_models(inspection)
     measured = bool(inspection or inspection.left_out)
     title = f"Inside {escape(join_words(names))}" if measured else "Verdicts"
     head = (_head, inspection, names) if measured else (_head_of_verdicts, judgement)
@@ -169,7 +169,7 @@ def _head(inspection: Inspection, names: list[str]) -> list[str]:
     """Return title, provenance, warnings, and the buttons for models, theme and printing."""
     chips = "".join(
         f'<button type="button" class="chip" data-model="{escape(name)}" aria-pressed="false">'
-        f'<i class="dot model-{i % len(MODEL_COLOURS)}"></i>{escape(name)}</button>'
+        f'<i class="dot model-{i}"></i>{escape(name)}</button>'
         for i, name in enumerate(names)
     )
     chips = (
@@ -243,15 +243,15 @@ def _section(inspection: Inspection, name: str, guard: Guard) -> list[str]:
     return section(guard, name, result, result.about.get("left_out", {}), viewer, relief)
 
 
-def _style() -> str:
+def _style(names: list[str]) -> str:
     """Return the style sheet, after the colours of the palette as its variables."""
-    fixed = {f"--model-{i}": colour for i, colour in enumerate(MODEL_COLOURS)}
-    fixed |= {f"--kind-{kind}": colour for kind, colour in KIND_COLOURS.items()}
+    fixed = {f"--kind-{kind}": colour for kind, colour in KIND_COLOURS.items()}
     (ink, paper), (night_ink, night) = PAPERS["light"], PAPERS["dark"]
     light = {
         "--ink": ink,
         "--paper": paper,
         **LIGHT,
+        **_dots(names, "light"),
         **surface.height_colours("light"),
         **_outcomes("light"),
     }
@@ -259,13 +259,14 @@ def _style() -> str:
         "--ink": night_ink,
         "--paper": night,
         **DARK,
+        **_dots(names, "dark"),
         **surface.height_colours("dark"),
         **_outcomes("dark"),
     }
     root, by_day, by_night = (
         "".join(f"{k}:{v};" for k, v in each.items()) for each in (fixed, light, dark)
     )
-    dots = "".join(f".model-{i}{{background:var(--model-{i})}}" for i in range(len(MODEL_COLOURS)))
+    dots = "".join(f".model-{i}{{background:var(--model-{i})}}" for i in range(len(names)))
     kinds = "".join(f".kind-{kind}{{background:var(--kind-{kind})}}" for kind in KIND_COLOURS)
     return (
         f":root{{{root}{by_day}}}\n"
@@ -274,6 +275,10 @@ def _style() -> str:
         f"@media screen{{:root[data-theme=dark]{{{by_night}}}}}\n"
         f"{dots}{kinds}\n{surface.height_rules()}" + "".join(map(_asset, STYLES))
     )
+
+
+def _dots(names: list[str], theme: Theme) -> dict[str, str]:
+    return {f"--model-{i}": each for i, each in enumerate(model_colours(names, theme).values())}
 
 
 def _outcomes(theme: Theme) -> dict[str, str]:

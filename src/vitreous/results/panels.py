@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, PAPERS, RAMPS, Theme
+from vitreous.palette import (
+    DASHES,
+    KIND_COLOURS,
+    LINE_RAMPS,
+    MEASURE_COLOURS,
+    PAPERS,
+    SHAPES,
+    Theme,
+    model_styles,
+)
 from vitreous.results.view import View
 from vitreous.unit_kinds import KINDS, Kind
 
@@ -49,11 +58,16 @@ class Panel:
 
 @dataclass(frozen=True)
 class ColourScale:
-    """The colours of a column: one for each level, or a ramp between two numbers (`ends`)."""
+    """The colours of a column: one for each level, or a ramp between two numbers (`ends`).
+
+    Where there are more models than colours, dashes and shapes tell them apart.
+    """
 
     levels: tuple[Any, ...]
     colours: tuple[str, ...]
     ends: tuple[float, float] | None = None
+    dashes: tuple[tuple[float, ...], ...] = ()
+    shapes: tuple[str, ...] = ()
 
     def colour_of(self, level: Any) -> str:
         """Return the colour of a level, or of a number on a ramp."""
@@ -62,9 +76,14 @@ class ColourScale:
         low, high = self.ends
         return ramp_colour(self.colours, (level - low) / ((high - low) or 1))
 
-    def is_dashed(self, level: Any) -> bool:
-        """Whether a line needs dashes, because its colour is already another model's."""
-        return self.ends is None and level in self.levels[len(MODEL_COLOURS) :]
+    def dash_of(self, level: Any) -> tuple[float, ...]:
+        """Return the dashes and gaps of a level's lines; empty for solid lines."""
+        return self.dashes[self.levels.index(level)] if level in self.levels and self.dashes else ()
+
+    def shape_of(self, level: Any) -> str:
+        """Return the shape of a level's points, as Vega calls it."""
+        known = level in self.levels and self.shapes
+        return self.shapes[self.levels.index(level)] if known else SHAPES[0]
 
 
 class Drawing:
@@ -153,13 +172,13 @@ def model_bands(model: str, units: Sequence[Sequence[Any]]) -> list[Band]:
 def colour_scale(result: Result, view: View, theme: Theme) -> ColourScale | None:
     """Return the colours of lines, points and bars; None for views without such colours.
 
-    Kinds have fixed colours, other categories take those of models, and numbers a ramp without its
-    palest part, which would not stand out from the paper.
+    Kinds have fixed colours, models have theirs by name, other categories those of measures, and
+    numbers a ramp.
     """
     if not view.colour or view.mark == "heatmap":
         return None
     column, levels = result.column(view.colour), column_levels(result, view.colour)
-    ramp = RAMPS[theme][2:]
+    ramp = LINE_RAMPS[theme]
     if column.kind == "quantity":
         return ColourScale((), ramp, (min(levels, default=0.0), max(levels, default=1.0)))
     if view.colour == "kind":
@@ -167,14 +186,28 @@ def colour_scale(result: Result, view: View, theme: Theme) -> ColourScale | None
     elif column.kind == "order":
         last = max(len(levels) - 1, 1)
         colours = [ramp_colour(ramp, number / last) for number in range(len(levels))]
+    elif view.colour == "model":
+        return _model_scale(result, levels, theme)
     else:
-        models = result.about.get("beside", []) if view.colour == "model" else []
-        places = [
-            models.index(level) if level in models else number
-            for number, level in enumerate(levels)
-        ]
-        colours = [MODEL_COLOURS[place % len(MODEL_COLOURS)] for place in places]
+        palette = MEASURE_COLOURS[theme]
+        colours = [palette[number % len(palette)] for number in range(len(levels))]
+        repeats = [number // len(palette) % len(DASHES) for number in range(len(levels))]
+        if any(repeats):
+            dashes = tuple(DASHES[i] for i in repeats)
+            shapes = tuple(SHAPES[i] for i in repeats)
+            return ColourScale(tuple(levels), tuple(colours), None, dashes, shapes)
     return ColourScale(tuple(levels), tuple(colours))
+
+
+def _model_scale(result: Result, levels: list[Any], theme: Theme) -> ColourScale:
+    """Return the colours of models: the same in all results of models measured together."""
+    together = [*map(str, result.about.get("beside", [])), *map(str, levels)]
+    styles = model_styles(together, theme)
+    chosen = [styles[str(level)] for level in levels]
+    dashes, shapes = tuple(each.dash for each in chosen), tuple(each.shape for each in chosen)
+    if not any(dashes):
+        dashes, shapes = (), ()
+    return ColourScale(tuple(levels), tuple(each.colour for each in chosen), None, dashes, shapes)
 
 
 def ramp_colour(ramp: Sequence[str], position: float) -> str:

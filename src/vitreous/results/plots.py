@@ -20,7 +20,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from vitreous.errors import VitreousError
-from vitreous.palette import KIND_COLOURS, MODEL_COLOURS, OPPOSITES, RAMPS, Theme
+from vitreous.palette import KIND_COLOURS, MEASURE_COLOURS, OPPOSITES, RAMPS, Theme
 from vitreous.results import style
 from vitreous.results.montage import label_texts, montage
 from vitreous.results.panels import (
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Artist = dict[str, Any]
 """Arguments of matplotlib's functions."""
+MARKERS = {"circle": "o", "square": "s", "triangle-up": "^", "diamond": "D"}
+"""Vega's shapes as matplotlib calls them."""
 
 
 def plot(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Figure, Any]:
@@ -146,8 +148,11 @@ class _PlotDrawing(Drawing):
 
     def colour(self, level: Any) -> str:
         if self.scale is None or level is None or level != level:
-            return MODEL_COLOURS[0]
+            return MEASURE_COLOURS[self.theme][0]
         return self.scale.colour_of(level)
+
+    def marker(self, level: Any) -> str:
+        return MARKERS[self.scale.shape_of(level) if self.scale else "circle"]
 
     def by_colour(self, rows: pd.DataFrame, detail: str = "") -> Iterator[tuple[Any, pd.DataFrame]]:
         """Yield a level of the colour's column and its rows, also split by the column `detail`."""
@@ -168,11 +173,10 @@ class _PlotDrawing(Drawing):
                 ax.fill_between(x, low, high, color=colour, alpha=style.RIBBON, linewidth=0)
             dots: Artist = {}
             if len(np.unique(x)) <= 40:
-                dots = {"marker": "o", "markersize": 2.2 if thin else 3.2}
-            dashed = self.scale is not None and self.scale.is_dashed(level)
-            dashed = dashed and self.result.column(self.view.colour).kind == "category"
+                dots = {"marker": self.marker(level), "markersize": 2.2 if thin else 3.2}
+            dash = self.scale.dash_of(level) if self.scale else ()
             ax.plot(
-                x, rows[self.view.y], color=colour, linestyle="--" if dashed else "-",
+                x, rows[self.view.y], color=colour, linestyle=(0, dash) if dash else "-",
                 linewidth=1.0 if thin else 1.6, **dots,
             )  # fmt: skip
 
@@ -180,7 +184,10 @@ class _PlotDrawing(Drawing):
         for level, rows in self.by_colour(panel.rows):
             x, colour = self.places(panel, rows), self.colour(level)
             self.whiskers(ax, x, rows, colour)
-            ax.scatter(x, rows[self.view.y], s=16, color=colour, alpha=0.8, linewidths=0, zorder=3)
+            ax.scatter(
+                x, rows[self.view.y], s=16, color=colour, marker=self.marker(level), alpha=0.8,
+                linewidths=0, zorder=3,
+            )  # fmt: skip
 
     def bar(self, ax: Axes, panel: Panel) -> None:
         rows = panel.rows
@@ -291,8 +298,8 @@ class _PlotDrawing(Drawing):
             bar.outline.set_visible(False)
         entries: list[Any] = []
         if self.scale and not self.scale.ends and view.colour not in (view.facet, view.x):
-            marker = "s" if view.mark == "bar" else "o"
             for level in self.scale.levels:
+                marker = "s" if view.mark == "bar" else self.marker(level)
                 symbol: Artist = {"linestyle": "none", "marker": marker, "markersize": 5}
                 entries.append(Line2D([], [], color=self.colour(level), label=str(level), **symbol))
         for kind in KINDS:
