@@ -40,13 +40,18 @@ def compact_json(value: Any) -> str:
 def chart_data(result: Result, number: int) -> dict[str, Any]:
     """Return a view as Vega-Lite in the light theme, and the changes for the dark theme."""
     view = result.views[number]
-    light = _spec(result, number, "light")
+    light = light_spec(result, number)
     dark = _recolour(light, _dark_colours(result, view))
     if view.mark == "tiles":  # the paper is part of the image
         dark = _spec(result, number, "dark")
     kind = {"mark": view.mark, "x": view.x, "y": view.y, "value": view.colour, "facet": view.facet}
     changes = list(_differences(light, dark))
     return {"name": result.name, "view": kind, "spec": light, "dark": changes}
+
+
+def light_spec(result: Result, number: int) -> dict[str, Any]:
+    """Return a view as Vega-Lite in the light theme; not to be changed."""
+    return _spec(result, number, "light")
 
 
 def _spec(result: Result, number: int, theme: Theme) -> dict[str, Any]:
