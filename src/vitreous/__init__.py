@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vitreous.measure.engine import inspect as inspect
     from vitreous.measure.inspection import Inspection as Inspection
     from vitreous.models import build as build
+    from vitreous.report.show import show as show
     from vitreous.results.result import Result as Result
     from vitreous.specimen.anatomy import Anatomy as Anatomy
     from vitreous.specimen.anatomy import Unit as Unit
@@ -38,13 +39,15 @@ _HOMES = {
     "build": "vitreous.models",
     "inspect": "vitreous.measure.engine",
     "open": "vitreous.specimen.opening",
+    "show": "vitreous.report.show",
     "train": "vitreous.training.loop",
 }
 """Where each public name lives."""
 
 __all__ = [
     "Anatomy", "Inspection", "Result", "Specimen", "Unit", "VitreousError", "__version__",
-    "analyse", "build", "data", "inspect", "open", "recipes", "train",
+    "analyse", "build", "data", "inspect", "open", "recipes", "show",
+    "train",
 ]  # fmt: skip
 
 

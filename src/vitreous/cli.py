@@ -23,6 +23,7 @@ from vitreous.commands.doctor import check_installation
 from vitreous.commands.inspect import analysis_command, analysis_help, inspect_models
 from vitreous.commands.inspect_options import AnalysisOptions, InspectOptions
 from vitreous.commands.listing import list_app
+from vitreous.commands.show import ShowOptions, show_photo
 from vitreous.commands.study import pack_study, run_study, unpack_study
 from vitreous.commands.terminal import complain
 from vitreous.commands.train import TrainOptions, train_model
@@ -48,6 +49,7 @@ app.command(check_installation, name="doctor")
 app.command(inspect_models, name="inspect")
 app.command(list_app)
 app.command(pack_study, name="pack")
+app.command(show_photo, name="show")
 app.command(run_study, name="study")
 app.command(train_model, name="train")
 app.command(unpack_study, name="unpack")
@@ -104,7 +106,7 @@ def _option_names(tokens: Sequence[str]) -> list[str]:
     functions = {"anatomy": show_anatomy, "data": show_data, "study": run_study}
     if command in functions:
         return list(signature(functions[command]).parameters)
-    classes = {"inspect": InspectOptions, "train": TrainOptions}
+    classes = {"inspect": InspectOptions, "show": ShowOptions, "train": TrainOptions}
     classes |= dict.fromkeys(analyses.names(), AnalysisOptions)
     return [each.name for each in fields(classes[command])] if command in classes else []
 

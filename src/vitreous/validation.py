@@ -28,6 +28,7 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "seeds": (1, 10**6, "at least one training of each model"),
     "workers": (1, 4096, "at least one process"),
     "until": (0, inf, "a number of minutes, 0 or more"),
+    "top": (1, inf, "at least one class"),
     "fraction": (1e-9, 1, "a share above 0 and up to 1"),
 }
 """Minimum, maximum and description of the numbers that commands and functions share."""

@@ -19,6 +19,9 @@ from vitreous.data.sources.listing import enumerate_few
 from vitreous.errors import nearest_names
 from vitreous.measure.subject import Subject
 
+LIBRARIES = ("timm", "torchvision", "Hugging Face")
+"""Whose classifiers of 1000 classes, or of 21k, are for ImageNet."""
+
 
 @dataclass(frozen=True)
 class ClassMatch:
@@ -98,8 +101,7 @@ def match_classes(
         ("indices", _table([str(number)] for number in range(outputs)), _without_zeros),
         ("names", _table(map(_synonyms, descriptions)), _simplified),
     )
-    names = own or _distinct_names(descriptions, wnids)
-    names = names or tuple(f"class {number}" for number in range(outputs))
+    names = own or _distinct_names(descriptions, wnids) or _numbered(outputs)
     for how, table, spelled in attempts:
         places = [table.get(spelled(name), -1) for name in classes]
         if -1 not in places and len(set(places)) == len(places):
@@ -160,6 +162,20 @@ def _distinct_names(descriptions: Sequence[str], wnids: Sequence[str]) -> tuple[
     counts = Counter(short)
     pairs = zip(short, wnids, strict=True)
     return tuple(f"{name} ({wnid})" if counts[name] > 1 else name for name, wnid in pairs)
+
+
+def _numbered(outputs: int) -> tuple[str, ...]:
+    return tuple(f"class {number}" for number in range(outputs))
+
+
+def score_names(subject: Subject) -> tuple[str, ...]:
+    """Names of a model's scores: its own, ImageNet's if a library made it for that, or numbers."""
+    outputs = subject.outputs or 0
+    if len(subject.classes) == outputs:
+        return subject.classes
+    if subject.declared_by in LIBRARIES:
+        return _distinct_names(*reversed(_imagenet(outputs))) or _numbered(outputs)
+    return _numbered(outputs)
 
 
 def _cannot_match(classes: Sequence[str], outputs: int, known: Sequence[str], data: str) -> str:

@@ -101,6 +101,20 @@ class Pictured(Probe):
         ]
 
 
+def asking_tokens(unit: Unit, attention: AttentionMap) -> slice:
+    """Tokens whose attention stands for a unit: the class token, or all patches where there is
+    none.
+
+    Where patches do not ask, in class attention, it is those that do.
+    """
+    if unit.reach == "class":
+        return slice(int(attention.queries.min()), int(attention.queries.max()) + 1)
+    if "class" in unit.prefix:
+        place = unit.prefix.index("class")
+        return slice(place, place + 1)
+    return slice(attention.prefix, None)
+
+
 def block_grid(grid: Grid, most: int | None) -> Grid:
     """The grid, or one of blocks of its cells that has at most `most` rows and columns."""
     if most is None:

@@ -13,3 +13,15 @@ def check_report_path(path: Path) -> None:
         raise VitreousError(
             f"A report is written as HTML, and {path.name!r} ends otherwise; call it report.html."
         )
+
+
+FIGURES = (".png", ".pdf", ".svg")
+"""What the names of figures of matplotlib may end in."""
+
+
+def check_figure_path(path: Path) -> None:
+    """Raise for the name of a file that a figure cannot be saved as."""
+    if path.suffix.lower() not in FIGURES:
+        raise VitreousError(
+            f"A picture cannot be saved as {path.name!r}; its name ends in {', '.join(FIGURES)}."
+        )

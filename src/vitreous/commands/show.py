@@ -1,0 +1,176 @@
+"""`vitreous show`: a photo, what a model attends to in it, and what the model calls it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from vitreous import model_names
+from vitreous.commands.terminal import ImageOption, console, default_file_name
+from vitreous.errors import VitreousError
+from vitreous.report.path import check_figure_path
+from vitreous.validation import check_ranges
+
+if TYPE_CHECKING:
+    from vitreous.report.show import Shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowOptions:
+    """The options of `show`.
+
+    Parameters
+    ----------
+    unit
+        The unit to show, as `vitreous anatomy` names it (default: the last with attention, else
+        the last with a feature map).
+    head
+        The number of a head, or mean (default).
+    query
+        Who looks: class, row and column of a patch (3,4), or mean over all patches (default: the
+        class token where there is one, else mean).
+    rollout
+        Multiply attention through all layers up to the unit, skips included.
+    top
+        How many classes to list (default: 5).
+    image
+        Size of the model's images: a side (224), 224x160 or 3x224x160 (default: the model's own).
+    pretrained
+        Load the published weights; without it they are random.
+    weights
+        Checkpoint to load (.safetensors, .pth, .pt, .bin, .ckpt, a Hugging Face folder).
+    mean
+        Mean of the channels in [0, 1]: --mean 0.485 0.456 0.406, or one number for all (default:
+        as the model was trained; so are std, crop and interpolation).
+    std
+        Standard deviation of the channels.
+    crop
+        Share of the resized picture that is kept, timm's crop_pct: 0.875.
+    interpolation
+        bilinear, bicubic, nearest, lanczos, box or hamming.
+    upright
+        Turn the photo as its EXIF data says. Without it the model gets it as libraries read it.
+    classes
+        File with the names of the model's classes, one a line or JSON, in the order of its scores.
+    device
+        auto, cpu, cuda or cuda:1.
+    seed
+        Random seed of random weights (default: 0).
+    out
+        The picture: a .png, .pdf or .svg (default: named after model and photo).
+    """
+
+    unit: str | None = None
+    head: str = "mean"
+    query: str | None = None
+    rollout: bool = False
+    top: int = 5
+    image: ImageOption | None = None
+    pretrained: bool = False
+    weights: str | None = None
+    mean: tuple[str, ...] = ()
+    std: tuple[str, ...] = ()
+    crop: float | None = None
+    interpolation: str | None = None
+    upright: bool = False
+    classes: Path | None = None
+    device: str = "auto"
+    seed: int = 0
+    out: Path | None = None
+
+
+def show_photo(
+    model: str,
+    photo: Path,
+    /,
+    *,
+    options: Annotated[ShowOptions | None, Parameter(name="*", consume_multiple=True)] = None,
+) -> None:
+    """Show what a model attends to in a photo, and what it predicts.
+
+    Example: vitreous show nano:vit photo.jpg --out photo.png
+
+    A head's view of one patch: vitreous show vit_small_patch16_224 photo.jpg --pretrained --unit
+    blocks.5.attn --head 2 --query 3,4
+
+    A model without attention is shown by the norm of its features.
+
+    Parameters
+    ----------
+    model
+        A name: timm's as it is, hf:ID-OR-FOLDER, tv:NAME, run:FOLDER, nano:NAME, zoo:NAME, or
+        MODULE:FUNCTION or FILE.py:FUNCTION of your own.
+    photo
+        The picture.
+    """
+    chosen = options or ShowOptions()
+    check_ranges(**vars(chosen))
+    model_names.check_models([model])
+    weights = () if chosen.weights is None else (chosen.weights,)
+    pairs = model_names.pair_weights([model], weights)
+    model_names.check_weights(pairs)
+    if not photo.expanduser().exists():
+        raise VitreousError(f"There is no picture {str(photo)!r}; check the path.")
+    out = chosen.out or Path(_default_name(model, photo))
+    check_figure_path(out)
+    head, query = _parse_head(chosen.head), _parse_query(chosen.query)
+    # torch comes with these, which takes seconds
+    from vitreous.measure.preprocessing import choose_preprocessing
+    from vitreous.report.show import show
+
+    preprocessing = choose_preprocessing({
+        "mean": chosen.mean or None, "std": chosen.std or None, "crop": chosen.crop,
+        "interpolation": chosen.interpolation, "upright": chosen.upright,
+    })  # fmt: skip
+    shown = show(
+        model, photo, unit=chosen.unit, head=head, query=query, rollout=chosen.rollout,
+        top=chosen.top, image=chosen.image, pretrained=chosen.pretrained,
+        weights=pairs[0].weights, preprocessing=preprocessing, classes=chosen.classes,
+        device=chosen.device, seed=chosen.seed,
+    )  # fmt: skip
+    _print(shown)
+    console().print(f"Wrote {shown.save(out)}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _print(shown: Shown) -> None:
+    """What is shown, how the photo was prepared, and the prediction."""
+    from rich.table import Table
+    from rich.text import Text
+
+    screen = console()
+    if shown.map is not None:
+        screen.print(Text(f"{shown.model}: {shown.map.says}"), soft_wrap=True)
+    screen.print(Text(f"Image: {shown.preprocessing}", style="dim"), soft_wrap=True)
+    if shown.weights == "random":
+        words = "The weights are random: neither the map nor the prediction means anything; add "
+        screen.print(Text(f"{words}--pretrained or --weights FILE.", style="yellow"))
+    table = Table(box=None, show_header=False)
+    table.add_column()
+    table.add_column(justify="right")
+    for row in shown.predictions.to_dict("records"):
+        table.add_row(Text(str(row["class"])), f"{row['probability']:.1%}")
+    if len(shown.predictions):
+        screen.print(table)
+
+
+def _default_name(model: str, photo: Path) -> str:
+    stem = re.sub(r"[^\w.+-]+", "-", photo.stem, flags=re.ASCII).strip(".-") or "photo"
+    return default_file_name("show", [model], f"-{stem[:40]}.png")
+
+
+def _parse_head(text: str) -> int | Literal["mean"]:
+    if text == "mean":
+        return "mean"
+    if not text.isdecimal():
+        raise VitreousError(f"--head {text} was asked for; it is the number of a head, or mean.")
+    return int(text)
+
+
+def _parse_query(text: str | None) -> str | tuple[int, ...] | None:
+    """`3,4` (also `3x4` and `3 4`) as row and column; anything else as the name of a token."""
+    numbers = re.fullmatch(r"\s*(\d+)\s*[,x ]\s*(\d+)\s*", text or "")
+    return text if numbers is None else (int(numbers[1]), int(numbers[2]))

@@ -1,0 +1,301 @@
+"""What one unit makes of one image, as numbers on a grid: attention, rollout, or feature norm.
+
+A unit with attention is shown by the share of attention that every patch gets from one query: the
+class token, a patch, or all patches on average. Windows are put back in their place, and keys on
+a coarser grid stay on theirs. Any other unit is shown by the norm of its features at every
+position, because a ConvNet has no attention that could be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vitreous.errors import VitreousError
+from vitreous.measure.heads import why_hidden
+from vitreous.measure.pictures import asking_tokens
+from vitreous.measure.probes.rollout import layer, rolled, unrollable
+from vitreous.measure.subject import Subject
+from vitreous.specimen.anatomy import Anatomy, Grid, Unit
+from vitreous.specimen.observe import AttentionMap, Sites
+
+Head = int | Literal["mean"]
+Query = str | Sequence[int] | None
+"""Who looks: "class" or another token in front of the grid, (row, column) of a patch, "mean" for
+the mean over all patches, or None for the class token where there is one, else the mean."""
+
+
+@dataclass(frozen=True)
+class PhotoMap:
+    """Numbers on the grid of a unit, and what they are."""
+
+    values: NDArray[np.float64]
+    """(rows, columns): the share of attention that each patch gets, or the norm of its features."""
+    measure: Literal["attention", "rollout", "feature norm"]
+    unit: str
+    says: str
+    """What is shown, in words: unit, heads and query."""
+    elsewhere: float = 0.0
+    """Share of attention on tokens without a place, such as the class token itself."""
+    query_cell: Grid | None = None
+    """Row and column of the patch that looks, on `query_grid`."""
+    query_grid: Grid | None = None
+
+
+@dataclass(frozen=True)
+class MapChoice:
+    """What a user wants to see; `resolve` turns it into a unit of a model."""
+
+    unit: str | None = None
+    head: Head = "mean"
+    query: Query = None
+    rollout: bool = False
+
+    def resolve(self, anatomy: Anatomy) -> Unit | None:
+        """The unit to show; None if the model has no feature map at all."""
+        if isinstance(self.unit, str):
+            return anatomy[self.unit]
+        if self.unit is not None:
+            raise VitreousError(
+                f"unit={self.unit!r} was asked for; units go by their names, such as "
+                f"{anatomy.units[-1].name!r}."
+            )
+        attending = [unit for unit in anatomy if why_hidden(unit) is None]
+        if attending:
+            return attending[-1]
+        mapped = [unit for unit in anatomy if unit.grid is not None]
+        return mapped[-1] if mapped else None
+
+    @property
+    def given(self) -> list[str]:
+        """What only attention has and was asked for, as Python spells it."""
+        asked = [f"head={self.head}"] if self.head != "mean" else []
+        asked += ["query=" + _in_words(self.query)] if self.query is not None else []
+        return asked + (["rollout=True"] if self.rollout else [])
+
+
+def photo_map(subject: Subject, images: Tensor, choice: MapChoice) -> tuple[PhotoMap | None, Any]:
+    """The map of one image (1, c, h, w) and the model's output, from one forward pass."""
+    specimen = subject.specimen
+    unit = choice.resolve(specimen.anatomy)
+    hidden = "" if unit is None else why_hidden(unit)
+    if hidden is not None and choice.given:
+        raise VitreousError(_without_attention(subject, unit, hidden, choice.given))
+    if unit is None:
+        return None, specimen(images)
+    if hidden is not None:
+        return _feature_norm(subject, images, unit)
+    if choice.rollout:
+        return _rollout(subject, images, unit, choice)
+    seen = specimen.observe(images, ("attention",), [unit.name])
+    attention = seen[unit.name].attention
+    assert attention is not None
+    return _attention(attention.probabilities, unit, choice), seen.output
+
+
+def _without_attention(subject: Subject, unit: Unit | None, why: str, given: Sequence[str]) -> str:
+    """Why a unit, or the whole model, cannot be shown as asked, and what to do."""
+    units = subject.specimen.units
+    attending = [each.name for each in units if why_hidden(each) is None]
+    leave = f"leave out {' and '.join(given)}"
+    if not attending or unit is None:
+        hidden = [each for each in units if each.kind == "attention"]
+        found = f" {why_hidden(hidden[-1])}" if hidden else ""
+        return f"{subject.name} has no attention to show.{found} To see its features, {leave}."
+    reason = f" {why}" if why else ""
+    return (
+        f"Unit {unit.name!r} of {subject.name} has no attention to show.{reason} To see it all the "
+        f"same, {leave}; {attending[-1]!r} has attention."
+    )
+
+
+def _attention(attention: AttentionMap, unit: Unit, choice: MapChoice) -> PhotoMap:
+    """The attention of one head, or of all on average."""
+    heads = attention.values.shape[2]
+    if choice.head != "mean":
+        _check_head(choice.head, heads, unit)
+    tokens, whose = _choose_query(attention, unit, choice.query)
+    shares = key_shares(attention, None if choice.head == "mean" else choice.head, tokens)
+    which = "the only head" if heads == 1 else f"head {choice.head} of {heads}"
+    which = f"mean of {heads} heads" if choice.head == "mean" and heads > 1 else which
+    placed = shares[attention.prefix :]
+    cell, grid = _query_cell(choice.query, attention)
+    return PhotoMap(
+        placed.reshape(attention.key_grid),
+        "attention",
+        unit.name,
+        f"{unit.name}, {which}, {whose}",
+        float(1 - placed.sum()),
+        cell,
+        grid,
+    )
+
+
+def key_shares(attention: AttentionMap, head: int | None, tokens: Sequence[int]) -> NDArray[Any]:
+    """The attention of the first image to every key, prefix tokens first, mean over some queries.
+
+    Parameters
+    ----------
+    attention
+        Probabilities of any reach; windows are put together.
+    head
+        Which head; None for the mean over heads.
+    tokens
+        Numbers of the tokens that look.
+    """
+    values = attention.values[0].double()
+    weights = values.mean(1) if head is None else values[:, head]
+    looks = torch.isin(attention.queries, torch.as_tensor(tokens)).to(weights.device)
+    rows = weights[looks]  # (queries, keys), of all windows
+    keys = attention.keys.to(weights.device)[:, None, :].expand(weights.shape)[looks]
+    count = attention.prefix + attention.key_grid[0] * attention.key_grid[1]
+    total = weights.new_zeros(count + 1)  # the last one takes the padding, number -1
+    total.scatter_add_(0, keys.remainder(count + 1).flatten(), rows.flatten())
+    shares: NDArray[Any] = (total[:-1] / max(len(rows), 1)).cpu().numpy()
+    return shares
+
+
+def _rollout(
+    subject: Subject, images: Tensor, unit: Unit, choice: MapChoice
+) -> tuple[PhotoMap, Any]:
+    """Attention multiplied through all layers up to a unit, mean over heads."""
+    if choice.head != "mean":
+        raise VitreousError(
+            f"A rollout averages over heads, and head={choice.head} was asked for; leave out one "
+            "of the two."
+        )
+    units = subject.specimen.units[: unit.index + 1]
+    if why := unrollable(units):
+        raise VitreousError(
+            f"Attention of {subject.name} cannot be rolled out. {why} Leave out "
+            "rollout=True to see the attention of one unit."
+        )
+    product: Tensor | None = None
+    prefix, layers = 0, 0
+    last: AttentionMap | None = None
+
+    def multiply(each: Unit, sites: Sites) -> None:
+        nonlocal product, prefix, layers, last
+        if sites.attention is not None:
+            last = sites.attention.probabilities
+            product = rolled(layer(last, "mean", identity=True), product, prefix)
+            prefix, layers = last.prefix, layers + 1
+
+    names = [each.name for each in units if each.kind == "attention"]
+    output = subject.specimen.observe(images, ("attention",), names, each=multiply).output
+    assert product is not None
+    assert last is not None
+    tokens, whose = _choose_query(last, unit, choice.query)
+    shares = product[0, tokens].mean(0).double().cpu().numpy()
+    placed = shares[last.prefix :]
+    cell, grid = _query_cell(choice.query, last)
+    through = "1 layer" if layers == 1 else f"{layers} layers"
+    return PhotoMap(
+        placed.reshape(last.query_grid),
+        "rollout",
+        unit.name,
+        f"rollout of {through} up to {unit.name}, {whose}",
+        float(1 - placed.sum()),
+        cell,
+        grid,
+    ), output
+
+
+def _feature_norm(subject: Subject, images: Tensor, unit: Unit) -> tuple[PhotoMap, Any]:
+    seen = subject.specimen.observe(images, ("out",), [unit.name])
+    feature = seen[unit.name].out
+    if feature is None or feature.grid is None:
+        raise VitreousError(
+            f"Unit {unit.name!r} of {subject.name} has neither attention nor a feature "
+            "map; name another, `vitreous anatomy` lists them with their grids."
+        )
+    norms = feature.map[0].detach().double().norm(dim=0).cpu().numpy()
+    return PhotoMap(norms, "feature norm", unit.name, f"norm of the features after {unit.name}"), (
+        seen.output
+    )
+
+
+def _choose_query(attention: AttentionMap, unit: Unit, query: Query) -> tuple[list[int], str]:
+    """The tokens that look, and who they are in words."""
+    asking = sorted(set(attention.queries[attention.queries >= 0].tolist()))
+    if query is None:
+        tokens = asking_tokens(unit, attention)
+        chosen = [token for token in asking if token in range(*tokens.indices(asking[-1] + 1))]
+        return chosen, _who(chosen, attention, unit)
+    if isinstance(query, str) and query != "mean":
+        chosen = [number for number, name in enumerate(unit.prefix) if name == query]
+        chosen = [token for token in chosen if token in asking]
+        if not chosen:
+            names = ", ".join(map(repr, dict.fromkeys(unit.prefix))) or "no such token"
+            raise VitreousError(
+                f"query={query} was asked for, and {unit.name} has {names}; give one of these, "
+                "'mean', or row and column of a patch."
+            )
+        return chosen, _who(chosen, attention, unit)
+    if query == "mean":
+        chosen = [token for token in asking if token >= attention.prefix] or asking
+        return chosen, _who(chosen, attention, unit)
+    row, column = _cell(query, attention.query_grid, unit)
+    token = attention.prefix + row * attention.query_grid[1] + column
+    if token not in asking:
+        raise VitreousError(
+            f"query={row},{column} is a patch, and patches do not look in {unit.name}: only tokens "
+            "in front of the grid do; leave out query=."
+        )
+    return [token], f"from patch {row}, {column}"
+
+
+def _who(tokens: Sequence[int], attention: AttentionMap, unit: Unit) -> str:
+    """The tokens that look, in words."""
+    if tokens and min(tokens) >= attention.prefix:
+        return "mean over patches" if len(tokens) > 1 else "from a patch"
+    names = dict.fromkeys(unit.prefix[token] for token in tokens if token < len(unit.prefix))
+    if not names:
+        return "from its query" if len(tokens) == 1 else "from its queries"
+    plural = "s" if len(tokens) > len(names) else ""
+    return f"from the {' and '.join(names)} token{plural}"
+
+
+def _cell(query: Any, grid: Grid, unit: Unit) -> Grid:
+    """Row and column of a patch; raises if there is no such patch."""
+    whole = isinstance(query, Sequence) and all(
+        isinstance(each, (int, np.integer)) and not isinstance(each, bool) for each in query
+    )
+    if not whole or len(query) != 2:
+        raise VitreousError(
+            f"query={query!r} was asked for; it is 'class', 'mean', or row and column of a patch, "
+            "such as (3, 4)."
+        )
+    row, column = int(query[0]), int(query[1])
+    if not (0 <= row < grid[0] and 0 <= column < grid[1]):
+        raise VitreousError(
+            f"query={row},{column} was asked for, and {unit.name} has {grid[0]} rows and {grid[1]} "
+            "columns of patches, counted from 0."
+        )
+    return row, column
+
+
+def _query_cell(query: Query, attention: AttentionMap) -> tuple[Grid | None, Grid | None]:
+    """Where the patch that looks lies, if it is one patch."""
+    if query is None or isinstance(query, str):
+        return None, None
+    return (int(query[0]), int(query[1])), attention.query_grid
+
+
+def _check_head(head: Any, heads: int, unit: Unit) -> None:
+    whole = isinstance(head, (int, np.integer)) and not isinstance(head, bool)
+    if not whole or not 0 <= head < heads:
+        raise VitreousError(
+            f"head={head} was asked for, and {unit.name} has {heads} heads, counted from 0; "
+            "'mean' averages them."
+        )
+
+
+def _in_words(query: Any) -> str:
+    return query if isinstance(query, str) else ",".join(map(str, query))

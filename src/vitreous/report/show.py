@@ -1,0 +1,226 @@
+"""`vitreous.show`: one picture, what a model attends to in it, and what the model calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+
+from vitreous.data.dataset import Dataset
+from vitreous.data.framing import Framing
+from vitreous.data.photo import Photo, read_photo
+from vitreous.devices import choose_device
+from vitreous.errors import VitreousError
+from vitreous.image_size import ImageSize
+from vitreous.measure.class_names import ClassNames
+from vitreous.measure.labels import score_names
+from vitreous.measure.photo_map import Head, MapChoice, PhotoMap, Query, photo_map
+from vitreous.measure.preprocessing import PreprocessingChoice, choose_preprocessing
+from vitreous.measure.subject import Model, Subject, logits, subjects
+from vitreous.palette import Theme
+from vitreous.report.path import check_figure_path
+from vitreous.storage.atomic_files import explain_write_errors
+from vitreous.validation import check_ranges
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+SHARP = 640
+"""Pixels of the longer side of the picture that is drawn, at most."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A picture, the map over it, and the prediction: what `vitreous.show` returns.
+
+    In a notebook it is the picture.
+
+    Examples
+    --------
+    >>> shown = vitreous.show("nano:vit", "photo.jpg")
+    >>> shown.save("photo.pdf")
+    >>> shown.predictions
+    >>> shown.map.values.shape
+    (8, 8)
+    """
+
+    model: str
+    map: PhotoMap | None
+    """The numbers over the picture; None if the model has no feature map."""
+    predictions: pd.DataFrame
+    """Columns `class`, `index` and `probability`, the most probable first; empty if the model's
+    output is not a score for each class."""
+    pixels: NDArray[np.uint8]
+    """(h, w, 3): the picture as the model gets it, before its levels are normalised."""
+    picture: NDArray[np.uint8]
+    """(h, w, 3): the same part of the picture in more pixels, if there are more."""
+    preprocessing: str
+    """How the picture was prepared, in words."""
+    weights: str
+    """Where the weights come from: pretrained, trained, random or unknown."""
+
+    def __repr__(self) -> str:
+        best = self.predictions.head(1).to_dict("records")
+        said = f", {best[0]['class']} ({best[0]['probability']:.1%})" if best else ""
+        over = f": {self.map.says}" if self.map is not None else ""
+        return f"Shown({self.model}{over}{said})"
+
+    @cached_property
+    def figure(self) -> Figure:
+        """The picture as a matplotlib figure."""
+        return self.plot()[0]
+
+    def plot(self, theme: Theme = "light") -> tuple[Figure, NDArray[Any]]:
+        """Draw the picture, the map over it and the prediction with matplotlib.
+
+        Returns
+        -------
+        The figure and its axes.
+        """
+        from vitreous.report.photo_figure import draw_photo  # matplotlib comes with it
+
+        return draw_photo(self, theme)
+
+    def save(self, path: Path | str, theme: Theme = "light") -> Path:
+        """Save the figure as `.png`, `.pdf` or `.svg`; returns the path."""
+        out = Path(path).expanduser()
+        check_figure_path(out)
+        figure = self.figure if theme == "light" else self.plot(theme)[0]
+        with explain_write_errors(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            figure.savefig(out, dpi=200)
+        return out
+
+    def _repr_png_(self) -> bytes:
+        content = BytesIO()
+        self.figure.savefig(content, format="png", dpi=110)
+        return content.getvalue()
+
+
+def show(
+    model: Model,
+    photo: Photo,
+    *,
+    unit: str | None = None,
+    head: Head = "mean",
+    query: Query = None,
+    rollout: bool = False,
+    top: int = 5,
+    image: ImageSize | None = None,
+    pretrained: bool = False,
+    weights: str | Path | None = None,
+    preprocessing: Mapping[str, Any] | PreprocessingChoice | None = None,
+    classes: ClassNames | None = None,
+    device: str | torch.device = "auto",
+    seed: int = 0,
+) -> Shown:
+    """Show what a model attends to in a picture, and what it predicts.
+
+    A model without attention, or a unit without it, is shown by the norm of its features.
+
+    Parameters
+    ----------
+    model
+        A name, a module or a specimen.
+    photo
+        A path, Pillow's image, or an array or tensor of bytes or of levels in [0, 1].
+    unit
+        The unit to show (default: the last with attention, else the last with a feature map).
+    head
+        The number of a head, or "mean".
+    query
+        Who looks: "class", row and column of a patch, or "mean" over all patches (default: the
+        class token where there is one, else "mean").
+    rollout
+        Multiply attention through all layers up to the unit, skips included.
+    top
+        How many classes to list.
+    image, pretrained, weights, preprocessing, classes
+        As in `vitreous.inspect`.
+
+    Returns
+    -------
+    Shown
+        The picture in a notebook; `.save("photo.pdf")`, `.figure`, `.map` and `.predictions`.
+
+    Examples
+    --------
+    >>> vitreous.show("nano:vit", "photo.jpg").save("photo.png")
+    >>> vitreous.show("vit_small_patch16_224", "photo.jpg", pretrained=True, query=(3, 4))
+    """
+    check_ranges(top=top, seed=seed)
+    choice = choose_preprocessing(preprocessing)
+    whole = read_photo(photo, choice.upright)
+    subject = _one_subject(
+        model, image=image, pretrained=pretrained, weights=weights, preprocessing=choice,
+        classes=classes, device=choose_device(device), seed=seed,
+    )  # fmt: skip
+    framing = subject.framing
+    assert framing is not None
+    pixels = framing(whole)
+    data = Dataset(
+        torch.from_numpy(np.ascontiguousarray(pixels))[None], torch.tensor([-1]), (),
+        "the picture", framing=framing,
+    )  # fmt: skip
+    subject = subject.shown(data)
+    with torch.no_grad():
+        found, output = photo_map(
+            subject, subject.prepare(data.images), MapChoice(unit, head, query, rollout)
+        )
+    return Shown(
+        subject.name,
+        found,
+        _predictions(subject, output, top),
+        pixels.transpose(1, 2, 0),
+        _sharper(framing, whole).transpose(1, 2, 0),
+        subject.describe_preprocessing(data),
+        subject.specimen.weights,
+    )
+
+
+def _one_subject(model: Model, **how: Any) -> Subject:
+    opened = subjects({model: model} if isinstance(model, str) else model, **how)
+    if len(opened) != 1:
+        raise VitreousError(
+            f"{len(opened)} models were given; show takes one, vitreous.inspect compares several."
+        )
+    return opened[0]
+
+
+def _sharper(framing: Framing, photo: Image.Image) -> NDArray[np.uint8]:
+    """The part of a picture that a model gets, in as many times its pixels as the picture has."""
+    height, width = framing.size
+    resized = framing.resize or min(height, width) / framing.crop
+    times = max(1, min(SHARP // max(height, width), int(min(photo.size) // resized)))
+    if times == 1:
+        return framing(photo)
+    larger = None if framing.resize is None else framing.resize * times
+    size = height * times, width * times
+    return replace(framing, size=size, resize=larger, processor="")(photo)
+
+
+def _predictions(subject: Subject, output: Any, top: int) -> pd.DataFrame:
+    """The most probable classes and their softmax."""
+    import pandas as pd  # which takes half a second
+
+    scores = None
+    if getattr(subject.model, "num_classes", None) != 0:  # timm's backbones return features
+        scores = logits(output)
+    if scores is None:
+        return pd.DataFrame({"class": [], "index": [], "probability": []})
+    shares, places = scores[0].double().softmax(0).topk(min(top, scores.shape[1]))
+    names = score_names(subject)
+    return pd.DataFrame({
+        "class": [names[place] for place in places.tolist()],
+        "index": places.tolist(),
+        "probability": shares.tolist(),
+    })  # fmt: skip
