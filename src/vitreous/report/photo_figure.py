@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from vitreous.palette import MODEL_COLOURS, PAPERS, RAMPS, Theme
+from vitreous.palette import PAPERS, RAMPS, Theme, model_colours
 from vitreous.results import style
 from vitreous.results.words import format_number
 
@@ -143,7 +143,7 @@ def _bars(ax: Axes, shown: Shown, theme: Theme) -> None:
     names = [_short(name) for name in shown.predictions["class"]]
     places = np.arange(len(shares))
     ax.barh(places, np.ones(len(shares)), height=0.28, color=ink, alpha=style.GRID)
-    ax.barh(places, shares, height=0.28, color=MODEL_COLOURS[0])
+    ax.barh(places, shares, height=0.28, color=model_colours([shown.model], theme)[shown.model])
     for place, name, share in zip(places, names, shares, strict=True):
         ax.text(0, place - 0.24, name, va="bottom", ha="left", **AS_IS)
         ax.text(1, place - 0.24, _percent(share), va="bottom", ha="right")
