@@ -17,13 +17,16 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 from vitreous.measure.heads import why_hidden, without_attention
+from vitreous.measure.labels import score_names
 from vitreous.measure.probe import Batch, Probe, Setting, Sums, sum_key
-from vitreous.measure.subject import Subject
+from vitreous.measure.subject import Subject, logits
 from vitreous.specimen.anatomy import Grid, Unit
 from vitreous.specimen.observe import AttentionMap
 
-SIDE = 160
-"""Pixels of the longer side of a picture, at most."""
+SIDE = 224
+"""Pixels of the longer side of a picture, at most: what most models take."""
+TOP = 3
+"""Classes that are kept of a prediction."""
 
 
 @dataclass
@@ -72,6 +75,46 @@ class Pictured(Probe):
             else {}
         )
 
+    def predicted(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        """What a model predicts for the chosen images of a batch; nothing without class scores."""
+        slots, places = self.slots(batch)
+        scores = logits(output)
+        if scores is None or not slots:
+            return {}
+        labels = batch.on(scores.device, "labels")[places]
+        found = top_classes(scores[places], labels)
+        return {sum_key(subject, None, "predicted"): self.placed(slots, found)}
+
+    def predictions(
+        self, sums: Mapping[str, Tensor], subjects: Sequence[Subject], slots: Sequence[int]
+    ) -> dict[str, Any]:
+        """By model: the most probable classes of every image and, where it is known, the label.
+
+        "images" has for each image "top", pairs of a name and a probability, and "label", name,
+        probability and rank of the true class (1 is the first), or None; "unmarked" says why there
+        are no labels.
+        """
+        data = self.setting.data
+        found = {}
+        for subject in subjects:
+            kept = sums.get(sum_key(subject, None, "predicted"))
+            if kept is None or subject.outputs is None:
+                continue
+            why = self.setting.unmarkable(subject)
+            if why and not subject.classes and not subject.specimen.units[-1].parameters:
+                continue  # features, which are no scores, come out of a model without a classifier
+            names = score_names(subject) if why else data.classes
+            images = []
+            for slot in slots:
+                *top, share, rank = kept[slot].tolist()
+                count = len(top) // 2
+                pairs = zip(top[count:], top[:count], strict=True)
+                best = [[names[int(number)], value] for number, value in pairs]
+                true = None if why else names[int(data.labels[self.rows[slot]])]
+                images.append({"top": best, "label": true and [true, share, int(rank)]})
+            found[subject.name] = {"images": images, "unmarked": why}
+        return found
+
     def complete_slots(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> list[int]:
         """The images that have passed through every model; all of them, unless an inspection was
         interrupted."""
@@ -113,6 +156,20 @@ def asking_tokens(unit: Unit, attention: AttentionMap) -> slice:
         place = unit.prefix.index("class")
         return slice(place, place + 1)
     return slice(attention.prefix, None)
+
+
+def top_classes(scores: Tensor, labels: Tensor, count: int = TOP) -> Tensor:
+    """(b, 2 · count + 2) of scores (b, classes): probabilities of the most probable classes, their
+    numbers, then probability and rank of the label; of equal scores the first class wins.
+
+    Labels that are no class have the numbers of the nearest one.
+    """
+    count = min(count, scores.shape[1])
+    ranked, order = scores.double().sort(dim=1, descending=True, stable=True)
+    shares = ranked.softmax(1)
+    own = order == labels.clamp(0, scores.shape[1] - 1)[:, None]
+    rank = 1 + own.int().argmax(1, keepdim=True)
+    return torch.cat([shares[:, :count], order[:, :count], shares.gather(1, rank - 1), rank], 1)
 
 
 def block_grid(grid: Grid, most: int | None) -> Grid:

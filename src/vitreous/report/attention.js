@@ -1,252 +1,323 @@
-// Attention, patch by patch: an image, a layer and a head of one model, or of two beside each other.
+// The attention explorer: an image, a patch, a layer and a head, of one model or of two beside each other.
 
-/** A colour of the ramp for a value between 0 and 1, as three bytes. */
-function shade(ramp, value) {
-  const place = Math.min(Math.max(value, 0), 1) * (ramp.length - 1);
-  const left = Math.min(Math.floor(place), ramp.length - 2);
-  const channel = (colour, i) => parseInt(colour.slice(i, i + 2), 16);
-  return [1, 3, 5].map((i) => channel(ramp[left], i) + (channel(ramp[left + 1], i) - channel(ramp[left], i)) * (place - left));
-}
+let explorers = 0;
 
-class Attention {
-  constructor(home, meta) {
+/** One explorer on the page: compact, or full with two panes and all layers. */
+class AttentionView {
+  constructor(home, choice) {
+    this.choice = choice;
+    this.compact = home.dataset.size === "compact";
+    this.strength = 0.85;
     this.home = home;
-    this.meta = meta;
-    this.image = 0;
-    this.spot = [0.5, 0.5]; // the query's place in the image, across and down; null is the first token before the grid
-    this.strength = 0.75;
-    this.panes = meta.models.slice(0, 2).map((_, i) => new Pane(this, i));
-    home.replaceChildren(this.controls(), make("div", { class: "panes" }, ...this.panes.map((pane) => pane.home)));
+    this.number = explorers++;
+    this.panes = [];
+    this.row = make("div", { class: "panes" });
+    home.replaceChildren(this.toolbar(), this.row);
+    choice.views.add(this);
     addEventListener("painted", () => this.draw());
+    new ResizeObserver(() => this.draw()).observe(home);
   }
 
-  controls() {
-    const images = this.meta.images.labels.map((label, i) => {
-      const picture = make("canvas", { width: 52, height: 52, "aria-hidden": true });
-      const choose = () => ((this.image = i), this.draw());
-      return make("button", { type: "button", "aria-label": `image ${i + 1}: ${label}`, title: label, onclick: choose }, picture);
+  toolbar() {
+    const { images, models } = this.choice.provider;
+    this.thumbnails = images.map(({ label }, image) => {
+      const canvas = make("canvas", { "aria-hidden": true });
+      const onclick = () => this.choice.change({ image });
+      return make("button", { type: "button", class: "thumbnail", "aria-label": `image ${image + 1}: ${label}`, title: label, onclick }, canvas);
     });
-    this.thumbnails = images;
-    const mix = make("input", { type: "range", min: 0, max: 100, value: 75, "aria-label": "strength of the overlay" });
-    mix.addEventListener("input", () => ((this.strength = mix.value / 100), this.draw()));
-    this.scale = make("canvas", { class: "scale", width: 130, height: 1, "aria-hidden": true });
-    const row = make("div", { class: "row" }, make("label", {}, "overlay", mix), make("span", {}, "none"), this.scale, make("span", {}, "most"));
-    const token = make("button", { type: "button", onclick: () => this.ask(null) }, "Ask the class token");
-    if (this.meta.prefixed) row.append(token);
-    row.append(make("span", { class: "quiet" }, "Click a patch, or focus a picture and use the arrow keys."));
-    return make("div", {}, make("div", { class: "strip", role: "group", "aria-label": "Image" }, ...images), row);
-  }
-
-  ask(spot) {
-    this.spot = spot;
-    this.draw();
-  }
-
-  async draw() {
-    const pixels = await bytes("attention-images");
-    const { height, width } = this.meta.images;
-    const size = height * width * 3;
-    this.ramp = settings.ramps.dark;
-    const stripe = this.scale.getContext("2d");
-    for (let i = 0; i < 130; i++) {
-      stripe.fillStyle = `rgb(${shade(this.ramp, i / 129).map(Math.round)})`;
-      stripe.fillRect(i, 0, 1, 1);
+    const bar = make("div", { class: "toolbar" }, make("div", { class: "images", role: "group", "aria-label": "Image" }, ...this.thumbnails));
+    if (this.compact) {
+      bar.append(this.more());
+      return bar;
     }
-    this.thumbnails.forEach((button, i) => {
-      button.setAttribute("aria-pressed", String(i === this.image));
-      paste(button.firstChild, pixels.subarray(i * size, (i + 1) * size), width, height);
+    const mix = make("input", { type: "range", min: 0, max: 100, value: 100 * this.strength });
+    mix.addEventListener("input", () => ((this.strength = mix.value / 100), this.draw()));
+    const options = [make("option", { value: "" }, "nothing"), ...models.map(({ name }, i) => make("option", { value: i }, name))];
+    this.other = make("select", {}, ...options);
+    this.other.addEventListener("change", () => this.choice.compare(this.other.value === "" ? null : Number(this.other.value)));
+    this.lock = make("input", { type: "checkbox" });
+    this.lock.addEventListener("change", () => this.choice.lock(this.lock.checked));
+    this.locking = make("label", { title: "Moving one slider moves the other to the same relative depth" }, this.lock, "lock layers");
+    bar.append(make("label", {}, "overlay", mix), make("label", { class: "compare" }, "compare with", this.other), this.locking);
+    return bar;
+  }
+
+  /** To the full explorer, wherever it is folded away. */
+  more() {
+    const full = $('.attention[data-size="full"]');
+    const onclick = () => {
+      for (let at = full; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
+      dispatchEvent(new CustomEvent("reveal", { detail: full }));
+      full.scrollIntoView({ block: "start" });
+      $(".map", full)?.focus({ preventScroll: true });
+    };
+    return make("button", { type: "button", class: "more", hidden: !full, onclick }, "All layers and heads");
+  }
+
+  /** As many panes as are to be shown. */
+  arrange() {
+    const count = this.compact ? 1 : this.choice.panes.length;
+    while (this.panes.length < count) this.panes.push(new AttentionPane(this, this.panes.length));
+    this.panes.length = count;
+    if (this.row.children.length !== count) this.row.replaceChildren(...this.panes.map((pane) => pane.home));
+    this.row.dataset.count = count;
+    if (this.compact) return;
+    this.other.value = this.choice.panes[1]?.model ?? "";
+    this.locking.hidden = count < 2;
+    this.lock.checked = this.choice.locked;
+  }
+
+  /** At most one drawing for each frame of the screen. */
+  draw() {
+    this.frame ??= requestAnimationFrame(async () => {
+      this.frame = null;
+      this.arrange();
+      const { provider, image } = this.choice;
+      this.thumbnails.forEach((button, i) => button.setAttribute("aria-pressed", String(i === image)));
+      await Promise.all([...this.panes.map((pane) => pane.draw()), this.thumbs(provider)]);
+      this.home.dataset.state = JSON.stringify({ text: String(this.choice), panes: this.panes.map((pane) => pane.shown) });
     });
-    const shown = pixels.subarray(this.image * size, (this.image + 1) * size);
-    await Promise.all(this.panes.map((pane) => pane.draw(shown)));
-    this.home.dataset.state = JSON.stringify({ image: this.image, spot: this.spot, panes: this.panes.map((p) => p.state) });
+  }
+
+  async thumbs(provider) {
+    if (this.pasted) return;
+    this.pasted = true;
+    for (const [i, button] of this.thumbnails.entries()) {
+      const picture = await provider.picture(i);
+      const side = 40 / Math.max(picture.width, picture.height);
+      const size = [picture.width * side, picture.height * side];
+      const canvas = button.firstChild;
+      Object.assign(canvas.style, { width: `${size[0]}px`, height: `${size[1]}px` });
+      paste(sharpen(canvas, ...size), picture, ...size);
+    }
   }
 }
 
-/** One model. */
-class Pane {
-  constructor(whole, index) {
-    this.whole = whole;
-    this.model = whole.meta.models[index];
-    this.layer = Math.floor(this.model.units.length / 2);
-    this.head = -1; // the mean of all
-    const choose = make("select", { "aria-label": "model" }, ...whole.meta.models.map((each, i) => make("option", { value: i, selected: i === index }, each.name)));
-    choose.addEventListener("change", () => {
-      this.model = whole.meta.models[choose.value];
-      this.layer = Math.min(this.layer, this.model.units.length - 1);
-      this.head = -1;
-      this.fill();
-      whole.draw();
-    });
+/** One model in an explorer. */
+class AttentionPane {
+  constructor(view, index) {
+    Object.assign(this, { view, index, choice: view.choice, turn: 0 });
+    const { models } = this.choice.provider;
+    this.model = make("select", { "aria-label": index ? "second model" : "model" }, ...models.map(({ name }, i) => make("option", { value: i }, name)));
+    this.model.addEventListener("change", () => this.set({ model: Number(this.model.value) }));
     this.slider = make("input", { type: "range", min: 0, "aria-label": "layer" });
-    this.slider.addEventListener("input", () => {
-      this.layer = Number(this.slider.value);
-      this.head = Math.min(this.head, this.unit.heads - 1);
-      this.fill();
-      whole.draw();
-    });
-    this.named = make("output");
-    this.picture = make("canvas", { class: "picture", width: 440, height: 440, tabindex: 0, role: "application" });
-    this.picture.addEventListener("click", (event) => {
-      const box = this.picture.getBoundingClientRect();
-      whole.ask([(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height]);
-    });
-    this.picture.addEventListener("keydown", (event) => this.step(event));
-    this.heads = make("div", { class: "strip", role: "group", "aria-label": "Head" });
-    this.said = make("p", { class: "said", "aria-live": "polite" });
-    const row = make("div", { class: "row" }, choose, make("label", {}, "layer", this.slider, this.named));
-    this.home = make("div", { class: "pane" }, row, this.picture, this.heads, this.said);
-    this.fill();
+    this.slider.addEventListener("input", () => this.set({ layer: Number(this.slider.value) }));
+    this.named = make("output", { class: "unit" });
+    this.picture = make("canvas", { class: "map", tabindex: 0, role: "application" });
+    this.tokens = make("div", { class: "tokens", role: "group", "aria-label": "Ask a token that has no place in the image" });
+    this.scale = make("canvas", { width: 128, height: 1, "aria-hidden": true });
+    this.ends = ["low", "middle", "high"].map((name) => make("span", { class: name }));
+    this.readout = make("output", { class: "readout" });
+    this.sentence = make("p", { class: "said", "aria-live": "polite" });
+    this.prediction = make("div", { class: "prediction" });
+    this.multiples = make("canvas", { tabindex: 0, role: "application" });
+    drawScale(this.scale);
+    const legend = make("div", { class: "legend" }, this.scale, make("div", { class: "ends" }, ...this.ends));
+    const beside = make("div", { class: "beside" }, this.prediction, this.tokens, this.sentence);
+    const layer = make("label", { class: "layer" }, "layer", this.slider, this.named);
+    const seen = make("div", { class: "seen" }, make("div", { class: "plate" }, this.picture, this.readout, legend), beside);
+    this.home = make("div", { class: "pane" }, make("div", { class: "which" }, this.model, layer), seen, make("div", { class: "multiples" }, this.multiples));
+    this.listen();
+  }
+
+  get chosen() {
+    return this.choice.panes[this.index];
   }
 
   get unit() {
-    return this.model.units[this.layer];
+    return this.choice.unit(this.chosen);
   }
 
-  get state() {
-    return { model: this.model.name, unit: this.unit.name, head: this.head, query: this.query };
+  set(changes) {
+    this.choice.choose(this.index, changes);
+  }
+
+  listen() {
+    const place = (event) => {
+      const box = this.picture.getBoundingClientRect();
+      return [(event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height].map((share) => Math.min(Math.max(share, 0), 0.9999));
+    };
+    const ask = (event) => this.choice.change({ spot: place(event), token: null });
+    this.picture.addEventListener("click", ask);
+    this.picture.addEventListener("pointermove", (event) => {
+      if (event.pointerType === "mouse" && event.buttons === 1) ask(event);
+      this.point(cellOf(place(event), this.unit.keys));
+    });
+    this.picture.addEventListener("pointerleave", () => this.point(null));
+    this.picture.addEventListener("keydown", (event) => this.press(event));
+    this.multiples.addEventListener("click", (event) => {
+      const at = this.layout?.at(event.offsetX, event.offsetY);
+      if (at) this.pick(...at);
+    });
+    this.multiples.addEventListener("keydown", (event) => this.walk(event));
+    // many layers are unpacked only when somebody can see them
+    new IntersectionObserver((seen) => {
+      this.visible = seen.at(-1).isIntersecting;
+      if (this.visible) this.view.draw();
+    }).observe(this.multiples);
+  }
+
+  /** Arrow keys move the query; with Shift they move the place that is read; Page Up and Page Down change the layer. */
+  press(event) {
+    const by = STEPS[event.key];
+    const layer = { PageUp: -1, PageDown: 1 }[event.key];
+    if (!by && !layer) return;
+    event.preventDefault();
+    if (layer) return this.set({ layer: this.chosen.layer + layer });
+    const side = event.shiftKey ? this.unit.keys : this.unit.queries;
+    const now = event.shiftKey && this.pointed ? this.pointed : cellOf(this.choice.spot, side);
+    const next = now.map((value, i) => Math.min(Math.max(value + by[i], 0), [side.columns, side.rows][i] - 1));
+    if (event.shiftKey) this.point(next);
+    else this.choice.change({ spot: [(next[0] + 0.5) / side.columns, (next[1] + 0.5) / side.rows], token: null });
+  }
+
+  /** Arrow keys choose layer and head. */
+  walk(event) {
+    const by = STEPS[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const { layer, head } = this.chosen;
+    if (this.layout?.across) this.pick(layer + by[0] + by[1], 0);
+    else this.pick(layer + by[1], head + 1 + by[0]);
+  }
+
+  pick(row, column) {
+    const layer = this.view.compact ? this.chosen.layer : row;
+    if (row >= 0 && column >= 0) this.set({ layer, head: column - 1 });
+  }
+
+  /** Read the share of one cell. */
+  point(cell) {
+    this.pointed = cell;
+    if (!cell || !this.row) return void (this.readout.textContent = "");
+    const { keys, tokens } = this.unit;
+    const share = this.row[tokens.length + cell[1] * keys.columns + cell[0]];
+    this.readout.textContent = `row ${cell[1] + 1}, column ${cell[0] + 1}: ${percent(share)}`;
+  }
+
+  async draw() {
+    const turn = ++this.turn;
+    const { chosen, unit, choice } = this;
+    const { provider, image } = choice;
+    const [picture, prediction, asked] = await Promise.all([
+      provider.picture(image), provider.predictions(chosen.model, image), this.ask(chosen.model, chosen.layer),
+    ]);
+    if (turn !== this.turn) return; // something else has been chosen meanwhile
+    this.fill();
+    showPrediction(this.prediction, prediction, provider.images[image], this.view.compact);
+    const { rows, query, cell, asking } = asked;
+    const row = chosen.head < 0 ? mean(rows) : rows[chosen.head];
+    const grid = row.subarray(unit.tokens.length);
+    const { at, most, onGrid } = summarise(row, unit, cell);
+    const marks = onGrid ? [{ cell: at, side: unit.keys, kind: "most" }] : [];
+    if (cell) marks.push({ cell, side: unit.queries, kind: "query" });
+    drawMap(this.picture, picture, { grid, keys: unit.keys, most, strength: this.view.strength, marks });
+    this.ends.forEach((end, i) => (end.textContent = percent([0, most / 4, most][i])));
+    this.row = row;
+    this.point(this.pointed ?? null);
+    const note = choice.token && asking === null ? `There is no ${choice.token} in this layer. ` : "";
+    const instead = asking !== null && !choice.token ? "Patches ask nothing in this layer. " : "";
+    this.sentence.textContent = note + instead + describe(row, unit, cell, asking);
+    this.shown = { model: provider.models[chosen.model].name, unit: unit.name, head: chosen.head, query, most, row: [...row] };
+    await this.drawMultiples(turn, picture);
+  }
+
+  /** The attention of the query in a layer, all heads; that of the first token where patches do not ask. */
+  async ask(model, layer) {
+    const { provider, image } = this.choice;
+    const unit = provider.models[model].units[layer];
+    const asked = this.choice.query(unit);
+    const rows = await provider.maps(model, layer, image, asked.query);
+    const silent = rows.every((row) => row.every((share) => share === 0));
+    if (!silent || !unit.tokens.length || asked.asking === 0) return { ...asked, rows };
+    return { rows: await provider.maps(model, layer, image, 0), query: 0, cell: null, asking: 0 };
   }
 
   /** Controls that depend on the model and the layer. */
   fill() {
-    this.slider.max = this.model.units.length - 1;
-    this.slider.value = this.layer;
-    this.named.textContent = this.unit.name;
-    const single = this.unit.mean ? 0 : this.unit.heads; // where heads were averaged there is only their mean
-    const names = ["mean", ...Array.from({ length: single }, (_, i) => String(i))];
-    const buttons = names.map((name, i) => {
-      const label = i ? `head ${name}` : "mean of all heads";
-      const onclick = () => ((this.head = i - 1), this.whole.draw());
-      return make("button", { type: "button", "aria-label": label, title: label, onclick }, make("canvas", { width: 52, height: 52, "aria-hidden": true }), name);
-    });
-    this.heads.replaceChildren(...buttons);
-    this.picture.setAttribute("aria-label", `Attention of ${this.model.name}, ${this.unit.name}; arrow keys move the patch`);
-  }
-
-  step(event) {
-    const by = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
-    if (!by) return;
-    event.preventDefault();
-    const { rows, columns } = this.unit.queries;
-    const now = this.whole.spot ? cell(this.whole.spot, rows, columns) : [Math.floor(columns / 2), Math.floor(rows / 2)];
-    const [x, y] = now.map((value, i) => Math.min(Math.max(value + by[i], 0), [columns, rows][i] - 1));
-    this.whole.ask([(x + 0.5) / columns, (y + 0.5) / rows]);
-  }
-
-  /** One row of attention for each head, as shares. */
-  async rows() {
-    const { heads, queries, keys, block, scales } = this.unit;
-    const [count, size] = [queries.count, keys.count];
-    const maps = await bytes(block);
-    const start = this.whole.image * heads * count * size;
-    return Array.from({ length: heads }, (_, head) => {
-      const from = start + (head * count + this.query) * size;
-      const top = scales[(this.whole.image * heads + head) * count + this.query] / 255;
-      return Float32Array.from(maps.subarray(from, from + size), (value) => value * top);
-    });
-  }
-
-  async draw(pixels) {
-    const { queries, keys, heads } = this.unit;
-    const [x, y] = this.whole.spot ? cell(this.whole.spot, queries.rows, queries.columns) : [-1, -1];
-    const token = !this.whole.spot && queries.prefix > 0;
-    this.query = token ? 0 : queries.prefix + Math.max(y, 0) * queries.columns + Math.max(x, 0);
-    const each = await this.rows();
-    const mean = each[0].map((_, i) => each.reduce((sum, row) => sum + row[i], 0) / heads);
-    [mean, ...each].slice(0, this.heads.children.length).forEach((row, i) => {
-      const button = this.heads.children[i];
-      button.setAttribute("aria-pressed", String(i - 1 === this.head));
-      this.overlay(button.firstChild, null, row, 1);
-    });
-    const chosen = this.head < 0 ? mean : each[this.head];
-    const { height, width } = this.whole.meta.images;
-    this.picture.height = Math.round((440 * height) / width);
-    paste(this.picture, pixels, width, height);
-    this.overlay(this.picture, pixels, chosen, this.whole.strength);
-    if (!token) this.frame(Math.max(x, 0), Math.max(y, 0));
-    this.said.textContent = this.sentence(chosen, token, Math.max(x, 0), Math.max(y, 0));
-  }
-
-  /** The cells of the key grid: alone, or as light that falls on a picture, which is dark where nobody looks. */
-  overlay(canvas, under, row, strength) {
-    const { prefix, rows, columns } = this.unit.keys;
-    const pen = canvas.getContext("2d");
-    if (under) {
-      pen.fillStyle = `rgba(10,10,30,${0.62 * strength})`;
-      pen.fillRect(0, 0, canvas.width, canvas.height);
+    const { chosen, unit, choice } = this;
+    const { name, units } = choice.provider.models[chosen.model];
+    this.model.value = chosen.model;
+    this.model.title = name;
+    this.slider.max = units.length - 1;
+    this.slider.value = chosen.layer;
+    this.slider.setAttribute("aria-valuetext", `${chosen.layer + 1} of ${units.length}, ${unit.name}`);
+    this.named.textContent = `${chosen.layer + 1} of ${units.length} · ${unit.name}`;
+    this.named.title = unit.name;
+    const head = chosen.head < 0 ? "mean of the heads" : `head ${chosen.head}`;
+    this.picture.setAttribute("aria-label", `Attention of ${name}, ${unit.name}, ${head}. Arrow keys move the patch, with Shift they read a share, Page Up and Page Down change the layer.`);
+    const names = tokenNames(unit.tokens);
+    if (this.tokens.dataset.names !== String(names)) {
+      this.tokens.dataset.names = String(names);
+      const onclick = (token) => () => choice.change({ token: choice.token === token ? null : token });
+      this.tokens.replaceChildren(...names.map((token) => make("button", { type: "button", onclick: onclick(token) }, capital(token))));
     }
-    const most = row.subarray(prefix).reduce((a, b) => Math.max(a, b), 1e-9);
-    const [w, h] = [canvas.width / columns, canvas.height / rows];
-    if (!under) pen.clearRect(0, 0, canvas.width, canvas.height);
-    for (let i = 0; i < rows * columns; i++) {
-      const value = row[prefix + i] / most;
-      const alpha = under ? 0.85 * strength * value ** 0.7 : 1;
-      pen.fillStyle = `rgba(${shade(this.whole.ramp, value).map(Math.round)},${alpha})`;
-      const [left, top] = [Math.round((i % columns) * w), Math.round(Math.floor(i / columns) * h)];
-      pen.fillRect(left, top, Math.round(((i % columns) + 1) * w) - left, Math.round((Math.floor(i / columns) + 1) * h) - top);
-    }
+    this.tokens.hidden = !names.length;
+    names.forEach((token, i) => this.tokens.children[i].setAttribute("aria-pressed", String(choice.token === token)));
   }
 
-  frame(x, y) {
-    const { rows, columns } = this.unit.queries;
-    const pen = this.picture.getContext("2d");
-    const [w, h] = [this.picture.width / columns, this.picture.height / rows];
-    for (const [colour, width] of [["#000A", 5], ["#39F3FF", 2.5]]) {
-      pen.strokeStyle = colour;
-      pen.lineWidth = width;
-      pen.strokeRect(x * w + 1.5, y * h + 1.5, w - 3, h - 3);
+  /** Small maps of all layers and heads, or of the heads of one layer in the compact form. */
+  async drawMultiples(turn, picture) {
+    const { chosen, view, choice } = this;
+    const { name, units } = choice.provider.models[chosen.model];
+    const layers = view.compact ? [chosen.layer] : units.map((_, layer) => layer);
+    const room = this.multiples.parentElement.clientWidth;
+    this.layout = new Multiples(layers.map((layer) => units[layer]), room, picture.height / picture.width, view.compact);
+    const { layout } = this;
+    const label = `Attention of ${name} by layer and head; chosen: layer ${chosen.layer + 1}, ${chosen.head < 0 ? "mean of the heads" : `head ${chosen.head}`}. Arrow keys choose another.`;
+    this.multiples.setAttribute("aria-label", label);
+    this.multiples.hidden = view.compact && layout.across; // a single map, which is above
+    if (!this.visible) return;
+    const key = JSON.stringify([chosen.model, layers, choice.image, choice.spot, choice.token, layout.width, layout.w, devicePixelRatio]);
+    if (this.painted !== key) {
+      // drawn aside, so that nothing flickers while layers are unpacked
+      const aside = new OffscreenCanvas(1, 1);
+      const pen = sharpen(aside, layout.width, layout.height);
+      for (const [row, layer] of layers.entries()) {
+        const { rows } = await this.ask(chosen.model, layer);
+        if (turn !== this.turn) return;
+        const { tokens, keys, averaged } = units[layer];
+        [mean(rows), ...(averaged ? [] : rows)].forEach((each, column) => layout.place(pen, row, column, each.subarray(tokens.length), keys));
+      }
+      [this.painted, this.aside] = [key, aside];
     }
-  }
-
-  sentence(row, token, x, y) {
-    const { prefix, rows, columns } = this.unit.keys;
-    const who = token ? "the class token" : `the patch in row ${y + 1}, column ${x + 1}`;
-    const grid = row.subarray(prefix);
-    const total = grid.reduce((a, b) => a + b, 0);
-    if (!total) return `${who[0].toUpperCase()}${who.slice(1)} looks at no patch in this layer.`;
-    const at = grid.indexOf(grid.reduce((a, b) => Math.max(a, b), 0));
-    const most = `looks most at row ${Math.floor(at / columns) + 1}, column ${(at % columns) + 1} (${(100 * grid[at]).toFixed(1)} %)`;
-    const whose = this.head < 0 ? "heads on average" : `head ${this.head}`;
-    const { queries } = this.unit;
-    let far = "";
-    if (!token) {
-      const [qx, qy] = [(x + 0.5) / queries.columns, (y + 0.5) / queries.rows];
-      const distance = grid.reduce((sum, v, i) => {
-        const dx = ((i % columns) + 0.5) / columns - qx;
-        const dy = (Math.floor(i / columns) + 0.5) / rows - qy;
-        return sum + (v / total) * Math.hypot(dx * queries.columns, dy * queries.rows);
-      }, 0);
-      far = `, ${distance.toFixed(1)} patches away in the mean`;
-    }
-    const spoken = `${who[0].toUpperCase()}${who.slice(1)} ${most}${far}`;
-    return `${spoken} (${whose}).`;
+    this.multiples.dataset.painted = turn;
+    Object.assign(this.multiples.style, { width: `${layout.width}px`, height: `${layout.height}px` });
+    const pen = sharpen(this.multiples, layout.width, layout.height);
+    pen.drawImage(this.aside, 0, 0, layout.width, layout.height);
+    layout.label(pen, this.multiples);
+    layout.frame(pen, view.compact ? 0 : chosen.layer, chosen.head + 1, getComputedStyle(this.multiples).outlineColor);
   }
 }
 
-const cell = ([across, down], rows, columns) => [
-  Math.min(Math.floor(across * columns), columns - 1),
-  Math.min(Math.floor(down * rows), rows - 1),
-];
+const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const cellOf = ([across, down], { rows, columns }) => [Math.min(Math.floor(across * columns), columns - 1), Math.min(Math.floor(down * rows), rows - 1)];
+const mean = (rows) => rows[0].map((_, i) => rows.reduce((sum, row) => sum + row[i], 0) / rows.length);
 
-/** An image of the page's own bytes onto a canvas, its pixels as they are. */
-function paste(canvas, pixels, width, height) {
-  const image = new ImageData(width, height);
-  for (let i = 0; i < width * height; i++) {
-    for (let c = 0; c < 3; c++) image.data[4 * i + c] = pixels[3 * i + c];
-    image.data[4 * i + 3] = 255;
-  }
-  const small = new OffscreenCanvas(width, height);
-  small.getContext("2d").putImageData(image, 0, 0);
-  const pen = canvas.getContext("2d");
-  pen.imageSmoothingEnabled = width >= canvas.width;
-  pen.drawImage(small, 0, 0, canvas.width, canvas.height);
+/** The most probable classes with bars, and the true one marked; or the label, and why it cannot be compared. */
+function showPrediction(place, prediction, { label, labelled }, compact) {
+  place.hidden = !prediction;
+  if (!prediction) return;
+  const { top, label: truth, unmarked } = prediction;
+  const line = ([name, share], mark = "") =>
+    make("li", { class: mark ? "true" : null },
+      make("span", { class: "class", title: name }, name),
+      make("span", { class: "share" }, percent(share)),
+      make("meter", { min: 0, max: 1, value: share, "aria-label": `probability of ${name}` }),
+      ...(mark ? [make("span", { class: "mark" }, mark)] : []));
+  const lines = top.map((each, i) => line(each, truth?.[2] === i + 1 ? "true label" : ""));
+  if (truth && truth[2] > top.length) lines.push(line(truth, `true label, rank ${truth[2]}`));
+  place.replaceChildren(make("h5", {}, "Prediction"), make("ol", {}, ...lines));
+  if (truth || !labelled) return;
+  place.append(make("p", { class: "quiet class", title: label }, `Label: ${label}`));
+  if (!compact) place.append(make("details", { class: "quiet" }, make("summary", {}, "Why is it not compared?"), unmarked));
 }
 
-for (const stage of $$(".attention")) {
-  const begin = new IntersectionObserver(async (seen) => {
+for (const place of attention ? $$(".attention[data-size]") : []) {
+  const begin = new IntersectionObserver((seen) => {
     if (!seen.some((each) => each.isIntersecting)) return;
     begin.disconnect();
-    const maps = new Attention(stage, await json("attention-meta"));
-    await maps.draw();
+    new AttentionView(place, attention).draw();
   }, { rootMargin: "300px" });
-  begin.observe(stage);
+  begin.observe(place);
 }

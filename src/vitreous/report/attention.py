@@ -1,11 +1,17 @@
-"""The interactive attention maps of a page: the attention of a patch, by image, layer and head.
+"""The attention explorer of a page: where a patch attends, by image, layer and head.
 
-The maps are stored as the bytes of `attention_maps`, one block for each unit; a browser unpacks
-only the blocks that it shows.
+`attention_viewer` is the place of an explorer, of which a page may have several; `attention_data`
+are the blocks that all of them read. A browser unpacks only the layers that it shows.
+
+A block of a layer holds, for every image, head and query, the largest share as a float32 without
+its last byte (all first bytes, then all second, then all third), and then one byte for every key:
+the level, from 0 to `LEVELS`, of the square root of a share relative to the largest. Square roots
+keep the many small shares, which as few linear levels would round to zero.
 """
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -16,6 +22,10 @@ from vitreous.results.words import escape, plural
 
 MAX_BYTES = 24 << 20
 """Maximum size of the maps on one page before compression; beyond it, fewer images are shown."""
+LEVELS = 63
+"""The level of the largest share of a row."""
+TINY = 64
+"""Images with sides up to this are stored as they are; larger ones as JPEG."""
 
 
 def has_maps(result: Result) -> bool:
@@ -24,77 +34,114 @@ def has_maps(result: Result) -> bool:
 
 
 def attention_viewer(result: Result, compact: bool = False) -> str:
-    """Return the place of an explorer on the page; `attention_data` has what it shows.
+    """Return the place of an explorer as HTML; the page needs `attention_data` once.
 
     Parameters
     ----------
     result
         Of the probe `attention_maps`.
     compact
-        The small form, with one model, for the first screen.
+        The small form, with one model and one layer, for the first screen.
     """
     size = "compact" if compact else "full"
-    label = "Attention of a patch, for an image, layer and head of your choice"
-    return (
-        f'<div class="attention" data-size="{size}" role="group" aria-label="{label}">'
-        '<p class="quiet">Attention is drawn by a script.</p></div>'
-    )
-
-
-def attention_data(result: Result) -> str:
-    """Return the blocks of data for all explorers on the page, and what they leave out."""
-    images = result.arrays["images"]
-    size = sum(
-        array[:1].nbytes for name, array in result.arrays.items() if name.startswith("attention/")
-    )
-    shown = max(1, min(len(images), MAX_BYTES // max(size, 1)))
-    blocks = [block("attention-images", images[:shown].tobytes())]
-    models = []
-    for model, units in result.about["maps"].items():
-        inside = []
-        for index, grids in units.items():
-            name = f"attention-{len(blocks)}"
-            blocks.append(
-                block(name, result.arrays[f"attention/{model}/{index}"][:shown].tobytes())
-            )
-            scale = result.arrays[f"scale/{model}/{index}"][:shown]
-            inside.append(_unit(result.about["units"][model][int(index)][0], name, grids, scale))
-        models.append({"name": model, "units": inside})
-    meta = {
-        "models": models,
-        "images": {
-            "height": images.shape[1],
-            "width": images.shape[2],
-            "labels": result.about["labels"][:shown],
-        },
-        "prefixed": any(unit["queries"]["prefix"] for model in models for unit in model["units"]),
-    }
-    fewer = [result.about["fewer"]] if "fewer" in result.about else []
-    fewer += (
-        [f"{plural(shown, 'image')} of {len(images)}, so that the page stays small."]
-        if shown < len(images)
-        else []
-    )
+    label = "Attention explorer: choose an image, a patch, a layer and a head"
+    place = "" if compact else ' id="attention-explorer"'
+    notes = [] if compact else _omissions(result)
     return "\n".join([
-        *(f'<p class="read">{escape(words)}</p>' for words in fewer),
-        block("attention-meta", compact_json(meta)),
-        *blocks,
+        f'<div class="attention" data-size="{size}"{place} role="group" aria-label="{label}">'
+        '<noscript><p class="quiet">The attention explorer needs JavaScript.</p></noscript></div>',
+        *(f'<p class="read">{escape(words)}</p>' for words in notes),
     ])  # fmt: skip
 
 
-def _unit(unit: str, name: str, grids: dict[str, Any], scale: np.ndarray) -> dict[str, Any]:
-    """Return what the script needs to know about a unit: shapes, and the maximum of each row."""
-    prefix, heads = grids["prefix"], scale.shape[1]
+def attention_data(result: Result) -> str:
+    """Return the blocks of data that all explorers of a page read, as HTML."""
+    shown = _shown(result)
+    blocks = _image_blocks(result.arrays["images"][:shown])
+    models = []
+    predictions = result.about.get("predictions", {})
+    for model, units in result.about["maps"].items():
+        inside = []
+        for index, grids in sorted(units.items(), key=lambda each: int(each[0])):
+            name = f"attention-{len(models)}-{index}"
+            levels, scale = (
+                result.arrays[f"{what}/{model}/{index}"][:shown] for what in ("attention", "scale")
+            )
+            blocks.append(block(name, packed_maps(levels, scale)))
+            unit, _, depth = result.about["units"][model][int(index)]
+            inside.append(_unit(unit, depth, name, grids, scale.shape[1]))
+        models.append({"name": model, "units": inside, "predictions": predictions.get(model)})
+    _, height, width, _ = result.arrays["images"].shape
+    labels = result.about["labels"][:shown]
+    numbers = result.about.get("shown", range(shown))  # of the images; unlabelled ones are named so
+    images = {
+        "height": height,
+        "width": width,
+        "labels": labels,
+        "labelled": [f"image {n}" != label for n, label in zip(numbers, labels, strict=False)],
+        "raw": max(height, width) <= TINY,
+    }
+    meta = {"models": models, "images": images}
+    return "\n".join([block("attention-meta", compact_json(meta)), *blocks])
+
+
+def packed_maps(levels: np.ndarray, scale: np.ndarray) -> bytes:
+    """Return the content of a layer's block.
+
+    Parameters
+    ----------
+    levels
+        (images, heads, queries, keys), uint8: shares relative to the largest, times 255.
+    scale
+        (images, heads, queries), float32: the largest share of each row.
+    """
+    bits = np.ascontiguousarray(scale, np.float32).view(np.uint32).ravel()
+    planes = [((bits + 128) >> shift & 255).astype(np.uint8).tobytes() for shift in (24, 16, 8)]
+    roots = np.rint(LEVELS * np.sqrt(np.arange(256) / 255)).astype(np.uint8)
+    return b"".join([*planes, roots[levels].tobytes()])
+
+
+def _shown(result: Result) -> int:
+    """Return how many images fit on the page."""
+    sizes = (a[:1].nbytes for name, a in result.arrays.items() if name.startswith("attention/"))
+    return max(1, min(len(result.arrays["images"]), MAX_BYTES // max(sum(sizes), 1)))
+
+
+def _omissions(result: Result) -> list[str]:
+    shown, count = _shown(result), len(result.arrays["images"])
+    notes = [result.about["fewer"]] if "fewer" in result.about else []
+    if shown < count:
+        notes.append(f"{plural(shown, 'image')} of {count}, so that the page stays small.")
+    return notes
+
+
+def _image_blocks(images: np.ndarray) -> list[str]:
+    """Return one block per image: its pixels if it is tiny, else a JPEG of a tenth of the size."""
+    if max(images.shape[1:3]) <= TINY:
+        return [block(f"attention-image-{i}", image.tobytes()) for i, image in enumerate(images)]
+    from PIL import Image  # only pages with photographs need it
+
+    blocks = []
+    for i, image in enumerate(images):
+        file = BytesIO()
+        Image.fromarray(image).save(file, "JPEG", quality=88, subsampling=0)
+        blocks.append(block(f"attention-image-{i}", file.getvalue()))
+    return blocks
+
+
+def _unit(unit: str, depth: float, name: str, grids: dict[str, Any], heads: int) -> dict[str, Any]:
+    """Return what the script needs to know about a layer."""
+    prefix = grids["prefix"]
     sides = {
-        each: {"count": prefix + rows * columns, "prefix": prefix, "rows": rows, "columns": columns}
+        each: {"count": prefix + rows * columns, "rows": rows, "columns": columns}
         for each, (rows, columns) in ((each, grids[each]) for each in ("queries", "keys"))
     }
-    scales = [float(f"{value:.4g}") for value in scale.ravel()]
     return {
         "name": unit,
+        "depth": depth,
         "heads": heads,
-        "mean": grids["heads"] == "mean",
+        "averaged": grids["heads"] == "mean",
+        "tokens": grids.get("tokens", ["prefix"] * prefix),
         "block": name,
-        "scales": scales,
         **sides,
     }

@@ -28,7 +28,10 @@ from vitreous.storage.atomic_files import explain_write_errors, write_bytes
 BUTTONS = (
     '<button type="button" id="theme">Dark</button><button type="button" id="print">Print</button>'
 )
-SCRIPTS = ("unpack.js", "charts.js", "attention.js", "verdicts.js", "page.js")
+SCRIPTS = (
+    "unpack.js", "charts.js", "attention_data.js", "attention_draw.js", "attention_words.js",
+    "attention_state.js", "attention.js", "verdicts.js", "page.js",
+)  # fmt: skip
 STYLES = ("report.css", "attention.css", "verdicts.css")
 DARK = {
     "--desk": "#0D0F13",

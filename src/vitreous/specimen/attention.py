@@ -238,7 +238,8 @@ def _places(query: Trace, key: Trace) -> Places | None:
     batch = BatchAxis.of(torch.cat([query.ids, key.ids], -1))
     if batch is None or batch.dim >= query.ids.ndim - 1:
         return None
-    prefix = max(len(query.prefix), len(key.prefix))
+    tokens = max(query.prefix, key.prefix, key=len)
+    prefix = len(tokens)
     queries = _tokens(batch.split(query.ids)[0].flatten(0, -2), prefix)
     keys = _tokens(batch.split(key.ids)[0].flatten(0, -2), prefix)
     rows, group = torch.unique(torch.cat([queries, keys], 1), dim=0, return_inverse=True)
@@ -247,7 +248,7 @@ def _places(query: Trace, key: Trace) -> Places | None:
     order = group.argsort(stable=True).reshape(len(rows), -1)
     order = order[order[:, 0].argsort()]  # groups in the order in which they appear
     first = order[:, 0]
-    return Places(batch, order, queries[first], keys[first], prefix, query.grid, key.grid)
+    return Places(batch, order, queries[first], keys[first], prefix, query.grid, key.grid, tokens)
 
 
 def _tokens(ids: Tensor, prefix: int) -> Tensor:

@@ -35,6 +35,9 @@ class Places:
     """Number of prefix tokens among queries and keys together."""
     query_grid: Grid
     key_grid: Grid
+    tokens: tuple[str, ...] = ()
+    """What the prefix tokens are: 'class', 'distillation', 'register', 'query' for a learned one
+    that only asks, or 'prefix' for others."""
 
     def gather(self, weights: Tensor) -> Tensor:
         """Turn weights in the model's own layout into (b, groups, heads, queries, keys)."""

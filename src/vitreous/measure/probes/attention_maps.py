@@ -5,11 +5,14 @@ grid row by row:
 
     "attention/<model>/<unit's index>"  uint8 (n, heads, queries, keys)  A = level / 255 · scale
     "scale/<model>/<unit's index>"      float32 (n, heads, queries)      largest number of each row
-    "images"                            uint8 (n, height, width, 3)      at most 160 pixels a side
+    "images"                            uint8 (n, height, width, 3)      at most 224 pixels a side
     "tiles"                             uint8 (rows with `tile`, 56, 56, 3)
 
 `about["maps"][model][unit's index]` has "queries" and "keys", rows and columns of their grids;
-"prefix", the number of prefix tokens in front of each; and "heads", "all" or "mean".
+"prefix", the number of prefix tokens in front of each; "tokens", what these are called ("class",
+"distillation", "register", "query" for a learned one; "prefix" if that is unknown); and "heads", "all" or "mean".
+`about["predictions"][model]["images"]` has for each image "top", pairs of a class and its
+probability, and "label", name, probability and rank of the true class, or None.
 `about["shown"]` has the numbers of the images among those inspected, `about["labels"]` what they
 are called. Windows and reduced keys are spread over the grid: what cannot be attended to is zero.
 On grids of more than 16 rows or columns neighbouring cells are taken together in blocks, queries
@@ -46,6 +49,8 @@ MOST = 16
 """Rows and columns of a grid that is shown cell by cell."""
 TILE, DECADES, MARK = 56, 3, (57, 243, 255)
 """Pixels of a tile; how far down its colours go; the colour around the query."""
+TOKENS = ("prefix", "class", "distillation", "register", "query")
+"""Kinds of tokens without a place, by the number that stands for each among the sums."""
 COLUMNS = (
     *UNIT_COLUMNS,
     Column("image", "order", "The image, by its number among those inspected."),
@@ -125,6 +130,10 @@ class AttentionMaps(Pictured):
             * float(self.rows[0] in batch.rows),
         }
 
+    def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
+        seen = super().update_output(subject, output, batch)
+        return {**seen, **self.predicted(subject, output, batch)}
+
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         slots = self.complete_slots(sums, subjects)
         arrays: dict[str, np.ndarray] = {"images": self.thumbnails(slots)}
@@ -140,7 +149,8 @@ class AttentionMaps(Pictured):
             grids = [int(number) for number in sums[f"{name}/grids"]]
             heads = "mean" if subject.name in self.averaged else "all"
             maps.setdefault(subject.name, {})[str(unit.index)] = {
-                "queries": grids[:2], "keys": grids[2:4], "prefix": grids[4], "heads": heads
+                "queries": grids[:2], "keys": grids[2:4], "prefix": grids[4],
+                "tokens": [TOKENS[number] for number in grids[5:]], "heads": heads,
             }  # fmt: skip
             rows += self._rows(subject, unit, sums[f"{name}/summary"].numpy(), slots)
             tiles += [tile(image.mean(0), grids) for image in whole[:1]]
@@ -151,6 +161,7 @@ class AttentionMaps(Pictured):
             "maps": maps,
             "shown": [self.rows[s] for s in slots],
             "labels": self.labels(slots),
+            "predictions": self.predictions(sums, subjects, slots),
             **self._fewer(),
         }
         return Result(self.name, table, COLUMNS, VIEWS if tiles else (), arrays, about)
@@ -202,18 +213,13 @@ def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _grids(attention: AttentionMap) -> list[float]:
-    """Rows and columns of the queries' grid and of the keys', and the prefix tokens, as they are
-    shown."""
-    return [
-        *map(
-            float,
-            (
-                *block_grid(attention.query_grid, MOST),
-                *block_grid(attention.key_grid, MOST),
-                attention.prefix,
-            ),
-        )
-    ]
+    """Rows and columns of the queries' grid and of the keys', as they are shown, the number of
+    prefix tokens, and a number for the kind of each."""
+    places = attention.places
+    names = places.tokens or ("prefix",) * places.prefix
+    kinds = [TOKENS.index(name) if name in TOKENS else 0 for name in names]
+    queries, keys = (block_grid(grid, MOST) for grid in (places.query_grid, places.key_grid))
+    return [*map(float, (*queries, *keys, places.prefix, *kinds))]
 
 
 def _summary(subject: Subject, attention: AttentionMap) -> Tensor:
@@ -230,7 +236,7 @@ def _summary(subject: Subject, attention: AttentionMap) -> Tensor:
 def tile(matrix: np.ndarray, grids: Sequence[int]) -> np.ndarray:
     """The attention of the middle patch in colours, its own place framed; that of the first token
     where only prefix tokens ask."""
-    rows, columns, down, right, prefix = grids
+    rows, columns, down, right, prefix = grids[:5]
     asking = prefix + rows // 2 * columns + columns // 2
     row = matrix[asking if matrix[asking].any() else 0, prefix:]
     light = 1 + np.log10(np.maximum(row / max(row.max(), 1e-30), 10.0**-DECADES)) / DECADES
