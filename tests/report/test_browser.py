@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -63,13 +62,6 @@ def drawn(page: Page, place: str) -> None:
     )
 
 
-def state(page: Page) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads(
-        page.value("document.querySelector('.attention').dataset.state")
-    )
-    return read
-
-
 def test_charts_are_drawn_when_they_come_into_sight(page: Page) -> None:
     page.wait("document.querySelectorAll('.chart').length")
     assert page.value("document.querySelectorAll('.chart svg, .chart canvas').length") < page.value(
@@ -79,35 +71,6 @@ def test_charts_are_drawn_when_they_come_into_sight(page: Page) -> None:
         drawn(page, place)
     assert page.value("document.querySelectorAll('.failed').length") == 0
     assert page.value("document.title") == f"Inside {VIT}, {OTHER} and resnet"
-
-
-def test_a_patch_is_clicked_and_a_head_changed(page: Page, shots: Path) -> None:
-    page.show(".attention")
-    page.wait("document.querySelector('.attention').dataset.state")
-    page.click(".attention .pane:nth-child(1) .picture", 0.9, 0.1)
-    page.wait("JSON.parse(document.querySelector('.attention').dataset.state).spot[0] > 0.8")
-    assert [pane["query"] for pane in state(page)["panes"]] == [1 + 3, 1 + 3], (
-        "first row, last column, in both models"
-    )
-    page.click(".attention .pane:nth-child(1) .strip button:nth-child(3)")
-    page.wait("JSON.parse(document.querySelector('.attention').dataset.state).panes[0].head === 1")
-    assert state(page)["panes"][1]["head"] == -1
-    said = page.value("document.querySelector('.attention .pane:nth-child(1) .said').textContent")
-    assert said.startswith(
-        "The patch in row 1, column 4 looks most at row 1, column 3 (100.0 %)"
-    ), said
-    assert "(head 1)" in said
-    page.picture(shots / "attention.png")
-
-
-def test_arrow_keys_move_the_patch(page: Page) -> None:
-    page.show(".attention")
-    page.wait("document.querySelector('.attention').dataset.state")
-    page.click(".attention .pane:nth-child(2) .picture", 0.1, 0.1)
-    page.value("document.querySelector('.attention .pane:nth-child(2) .picture').focus()")
-    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowLeft", "ArrowLeft"):
-        page.press(key)
-    page.wait("JSON.parse(document.querySelector('.attention').dataset.state).panes[1].query === 9")
 
 
 def test_a_cell_of_a_heat_map_tells_its_value(page: Page, shots: Path) -> None:

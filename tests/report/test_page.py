@@ -219,15 +219,6 @@ def test_writing_twice_gives_the_same_bytes(
     assert write(inspection, tmp_path / "again.html").read_text(encoding="utf-8") == text
 
 
-def test_attention_travels_as_its_bytes(page: Reader, inspection: Inspection) -> None:
-    meta = json.loads(page.unpacked("attention-meta"))
-    assert [each["name"] for each in meta["models"]] == [VIT, OTHER]
-    unit = meta["models"][1]["units"][2]
-    raw = gzip.decompress(base64.b64decode(page.blocks[unit["block"]]))
-    assert raw == inspection["attention_maps"].arrays[f"attention/{OTHER}/3"].tobytes()
-    assert unit["queries"] == {"count": 17, "prefix": 1, "rows": 4, "columns": 4}
-
-
 def test_one_model_and_one_question_are_enough(inspection: Inspection, tmp_path: Path) -> None:
     alone = Inspection({"calibration": inspection["calibration"]})
     read = Reader(write(alone, tmp_path / "small.html").read_text(encoding="utf-8"))

@@ -167,8 +167,8 @@ class AttentionPane {
     const side = event.shiftKey ? this.unit.keys : this.unit.queries;
     const now = event.shiftKey && this.pointed ? this.pointed : cellOf(this.choice.spot, side);
     const next = now.map((value, i) => Math.min(Math.max(value + by[i], 0), [side.columns, side.rows][i] - 1));
-    if (event.shiftKey) this.point(next);
-    else this.choice.change({ spot: [(next[0] + 0.5) / side.columns, (next[1] + 0.5) / side.rows], token: null });
+    this.point(event.shiftKey ? next : null);
+    if (!event.shiftKey) this.choice.change({ spot: [(next[0] + 0.5) / side.columns, (next[1] + 0.5) / side.rows], token: null });
   }
 
   /** Arrow keys choose layer and head. */
@@ -218,7 +218,7 @@ class AttentionPane {
     const note = choice.token && asking === null ? `There is no ${choice.token} in this layer. ` : "";
     const instead = asking !== null && !choice.token ? "Patches ask nothing in this layer. " : "";
     this.sentence.textContent = note + instead + describe(row, unit, cell, asking);
-    this.shown = { model: provider.models[chosen.model].name, unit: unit.name, head: chosen.head, query, most, row: [...row] };
+    this.shown = { model: provider.models[chosen.model].name, unit: unit.name, head: chosen.head, query, most };
     await this.drawMultiples(turn, picture);
   }
 

@@ -58,7 +58,7 @@ def attention_data(result: Result) -> str:
     """Return the blocks of data that all explorers of a page read, as HTML."""
     shown = _shown(result)
     blocks = _image_blocks(result.arrays["images"][:shown])
-    models = []
+    models: list[dict[str, Any]] = []
     predictions = result.about.get("predictions", {})
     for model, units in result.about["maps"].items():
         inside = []

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import timm
 import torch
 from torch import Tensor
 
@@ -14,8 +15,9 @@ import vitreous
 from measure.probes.attending import ask, attention_units, look, opened, passing, random_map, seen
 from measure.probes.noise import noise
 from vitreous.errors import VitreousError
-from vitreous.measure.pictures import block_grid, token_matrix
+from vitreous.measure.pictures import block_grid, token_matrix, top_classes
 from vitreous.measure.probes.attention_maps import MARK, TILE, quantised, tile
+from vitreous.measure.subject import subjects
 from vitreous.results import Result
 from vitreous.specimen.specimen import Specimen
 
@@ -158,7 +160,7 @@ def test_images_are_shown_as_they_are_and_large_ones_smaller() -> None:
     )
     assert (result.about["shown"], result.about["labels"]) == ([2, 1], ["image 2", "image 1"])
     large = vitreous.inspect(opened("class"), noise(1, 320), ["attention_maps"])["attention_maps"]
-    assert large.arrays["images"].shape == (1, 160, 160, 3)
+    assert large.arrays["images"].shape == (1, 224, 224, 3)
 
 
 def test_images_that_do_not_pass_are_refused() -> None:
@@ -191,3 +193,70 @@ def test_tiles_are_the_first_image_with_heads_averaged() -> None:
     assert set(shown["head"]) == {"mean"}
     assert set(shown["image"]) == {0}
     assert len(result.arrays["tiles"]) == 3
+
+
+def test_predictions_are_the_softmax_of_the_model() -> None:
+    found = vitreous.inspect(
+        "nano:vit", "world:shapes", {"attention_maps": {"images": (5, 0)}}, limit=24, shard=8
+    )["attention_maps"]
+    (subject,) = subjects("nano:vit")
+    images = torch.from_numpy(found.arrays["images"]).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        wanted = subject.specimen(subject.prepare(images)).double().softmax(1)
+    (told,) = found.about["predictions"].values()
+    assert told["unmarked"] == ""
+    for shares, shown, label in zip(wanted, told["images"], found.about["labels"], strict=True):
+        order = sorted(range(len(shares)), key=lambda number: -shares[number])
+        names = [subject.classes[number] for number in order]
+        assert [name for name, _ in shown["top"]] == names[:3]
+        assert [value for _, value in shown["top"]] == pytest.approx(
+            [float(shares[number]) for number in order[:3]], abs=1e-5
+        )
+        rank = names.index(label)
+        assert shown["label"][::2] == [label, rank + 1]
+        assert shown["label"][1] == pytest.approx(float(shares[order[rank]]), abs=1e-5)
+
+
+def test_of_equal_scores_the_first_class_wins_and_the_label_has_its_rank() -> None:
+    scores = torch.tensor([[0.0, 1.0, 1.0, -1.0], [2.0, 2.0, 2.0, 2.0]])
+    found = top_classes(scores, torch.tensor([3, 2]))
+    exp = np.exp([0.0, 1.0, 1.0, -1.0])
+    share = exp / exp.sum()
+    wanted = [[share[1], share[2], share[0], 1, 2, 0, share[3], 4], [0.25] * 3 + [0, 1, 2, 0.25, 3]]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    assert top_classes(scores[:, :2], torch.tensor([-1, 1])).shape == (2, 6)
+
+
+def test_features_are_no_predictions() -> None:
+    torch.manual_seed(0)
+    headless = vitreous.build("vit_ti/4", image=16, depth=1, heads=2, width=8, classes=0)
+    assert vitreous.open(headless).units[-1].parameters == 0
+    result = ask(vitreous.open(headless), "attention_maps", 2)
+    assert result.about["predictions"] == {}
+    unknown = ask(opened("class"), "attention_maps", 2).about["predictions"]["Transformer"]
+    assert unknown["images"][0]["top"][0][0].startswith("class ")
+    assert unknown["images"][0]["label"] is None
+    assert "no labels" in unknown["unmarked"]
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens"),
+    [("plain", [[], []]), ("class", [["class"]] * 2), ("cait", [[], ["class"], ["class"]])],
+)
+def test_tokens_without_a_place_have_names(name: str, tokens: list[list[str]]) -> None:
+    (units,) = ask(opened(name), "attention_maps", 2).about["maps"].values()
+    assert [unit["tokens"] for unit in units.values()] == tokens
+
+
+def test_registers_distillation_and_learned_queries_have_names() -> None:
+    small = {"depth": 1, "embed_dim": 8, "num_heads": 2, "pretrained": False}
+    tokens = {
+        "deit_tiny_distilled_patch16_224": ["class", "distillation"],
+        "vit_small_patch14_reg4_dinov2": ["class", *["register"] * 4],
+        "vit_base_patch16_siglip_224": ["query"],
+    }
+    for name, wanted in tokens.items():
+        model = timm.create_model(name, img_size=28 if "dinov2" in name else 32, **small)
+        result = ask(vitreous.open(model.eval()), "attention_maps", 1)
+        (units,) = result.about["maps"].values()
+        assert list(units.values())[-1]["tokens"] == wanted, name

@@ -9,8 +9,9 @@ grid row by row:
     "tiles"                             uint8 (rows with `tile`, 56, 56, 3)
 
 `about["maps"][model][unit's index]` has "queries" and "keys", rows and columns of their grids;
-"prefix", the number of prefix tokens in front of each; "tokens", what these are called ("class",
-"distillation", "register", "query" for a learned one; "prefix" if that is unknown); and "heads", "all" or "mean".
+"prefix", the number of prefix tokens in front of each; "tokens", their kinds ("class",
+"distillation", "register", "query" for a learned one, "prefix" if unknown); and "heads", "all" or
+"mean".
 `about["predictions"][model]["images"]` has for each image "top", pairs of a class and its
 probability, and "label", name, probability and rank of the true class, or None.
 `about["shown"]` has the numbers of the images among those inspected, `about["labels"]` what they
@@ -185,9 +186,11 @@ class AttentionMaps(Pictured):
         if len(self.rows) < self.wanted:
             said.append(f"{len(self.rows)} of {self.wanted} images")
         if self.averaged:
-            said.append(f"heads averaged in {', '.join(sorted(self.averaged))}")
+            said.append(
+                f"{'h' if said else 'H'}eads averaged in {', '.join(sorted(self.averaged))}"
+            )
         return (
-            {"fewer": f"{'; '.join(said)}: maps take {self.budget} bytes a model at most."}
+            {"fewer": f"{'; '.join(said)}: maps take at most {self.budget:,} bytes a model."}
             if said
             else {}
         )
