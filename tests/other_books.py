@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from vitreous.claims import book_sources, facts
-from vitreous.plugins import BOOK_PROBES, installed_objects
+from vitreous.measure import analyses, probes
+from vitreous.plugins import BOOK_ANALYSES, BOOK_PROBES, installed_objects
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "fifth_paper" / "src"
 BOOK = "fifth_paper:BOOK"
@@ -30,6 +31,9 @@ def forgotten_books() -> Iterator[None]:
         facts.BOOK_FACTS,
         book_sources.GIVEN,
         BOOK_PROBES,
+        BOOK_ANALYSES,
+        probes.REGISTRY.given,
+        analyses.REGISTRY.given,
     ]
     before = [dict(place) for place in places]
     modules = set(sys.modules)

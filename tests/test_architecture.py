@@ -26,8 +26,9 @@ SCRIPTS = [
 ]
 
 TIERS = (
-    ("errors", "hub", "interrupts", "progress", "random_numbers", "unit_kinds"),
-    ("image_size", "model_names", "palette", "plugins", "storage", "validation"),
+    ("errors", "hub", "interrupts", "plugin_source", "progress", "random_numbers", "unit_kinds"),
+    ("plugins",),
+    ("image_size", "model_names", "palette", "storage", "validation"),
     ("results", "config", "devices", "distributed", "model_listing"),
     ("models", "data", "specimen"),
     ("training",),

@@ -30,6 +30,7 @@ from vitreous.commands.train import TrainOptions, train_model
 from vitreous.config import FIELDS
 from vitreous.errors import VitreousError, for_command_line, reason
 from vitreous.measure import analyses
+from vitreous.plugins import in_your_code, is_reference
 
 INTERNAL_ERROR = 70
 """Exit code of a bug in Vitreous: EX_SOFTWARE of `sysexits.h`."""
@@ -53,8 +54,16 @@ app.command(show_photo, name="show")
 app.command(run_study, name="study")
 app.command(train_model, name="train")
 app.command(unpack_study, name="unpack")
-for _name in analyses.names():
-    app.command(analysis_command(_name), name=_name, group="Analyses", help=analyses.summary(_name))
+
+
+def add_analysis(name: str) -> None:
+    """Add the command of an analysis: of ours, of an installed package, or `file.py:Class`."""
+    summary = analyses.summary(name)
+    app.command(analysis_command(name), name=name, group="Analyses", help=summary)
+
+
+for _name in analyses.own_names():
+    add_analysis(_name)
 
 HOW: dict[str, Any] = {
     "exit_on_error": False,
@@ -92,6 +101,9 @@ def _complain_of(error: Exception, tokens: Sequence[str]) -> int:
     if isinstance(error, CycloptsError):
         complain(" ".join(str(error).split()))
         return 2
+    if fault := in_your_code(error):
+        complain(str(fault))
+        return fault.code
     complain(
         f"Vitreous failed: {reason(error).rstrip('.')}. This is a bug, please report it; "
         f"`vitreous {' '.join(tokens)} --debug` shows the traceback."
@@ -107,16 +119,29 @@ def _option_names(tokens: Sequence[str]) -> list[str]:
     if command in functions:
         return list(signature(functions[command]).parameters)
     classes = {"inspect": InspectOptions, "show": ShowOptions, "train": TrainOptions}
-    classes |= dict.fromkeys(analyses.names(), AnalysisOptions)
+    if command in analyses.names() or is_reference(command):
+        classes[command] = AnalysisOptions
     return [each.name for each in fields(classes[command])] if command in classes else []
+
+
+def find_analysis(command: str) -> None:
+    """Let the command line know plugins, if they may be asked for, and give the full help."""
+    if command in app and command not in analyses.own_names():
+        return
+    for name in analyses.REGISTRY.plugins():
+        if name not in app:
+            add_analysis(name)
+    if is_reference(command) and command not in app:
+        add_analysis(command)
+    if command in app:
+        app[command].help = analysis_help(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the `vitreous` command; `arguments` are those of the process by default."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     command = next((word for word in given if not word.startswith("-")), "")
-    if command in analyses.names():
-        app[command].help = analysis_help(command)
+    find_analysis(command)
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # file names may be any bytes
     code: int

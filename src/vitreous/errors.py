@@ -45,11 +45,16 @@ def nearest_names(name: str, known: Iterable[str], count: int = 3) -> list[str]:
 
 
 class InYourCode(VitreousError):
-    """An exception in the user's code: its traceback without our frames, then one sentence."""
+    """An exception in the user's code: its traceback without our frames, then one sentence.
 
-    def __init__(self, name: str, error: BaseException) -> None:
+    Of a plugin that we have called, `file` is where the traceback begins.
+    """
+
+    def __init__(self, name: str, error: BaseException, file: str = "") -> None:
         frames = traceback.extract_tb(error.__traceback__)
-        theirs = [each for each in frames if not _is_ours(each.filename)]
+        files = [each.filename for each in frames]
+        begin = files.index(file) if file in files else 0
+        theirs = [each for each in frames[begin:] if not _is_ours(each.filename)]
         lines = [*traceback.format_list(theirs), *traceback.format_exception_only(error)]
         shown = "".join(lines).rstrip("\n")
         super().__init__(
@@ -61,13 +66,17 @@ def _is_ours(file: str) -> bool:
     return file.startswith((HOME, "<frozen importlib"))
 
 
-def reason(error: BaseException) -> str:
-    """An error and its place in one line, for a bug report."""
+def reason(error: BaseException, file: str = "") -> str:
+    """An error and its place in one line: the last one in `file`, else the last of all."""
     if isinstance(error, VitreousError):
         return " ".join(str(error).split())
+    says = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{says}."  # which names its own place
     where = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(where[-1].filename).name}, line {where[-1].lineno})" if where else ""
-    return f"{type(error).__name__}: {' '.join(str(error).split()) or 'no message'}{place}."
+    within = [each for each in where if each.filename == file] or where
+    place = f" ({Path(within[-1].filename).name}, line {within[-1].lineno})" if within else ""
+    return f"{says}{place}."
 
 
 _VALUE = r"(?:\([^()]*\)|'[^']*'|[\w.:/+-]*[\w/])"

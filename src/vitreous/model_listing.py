@@ -20,7 +20,8 @@ from vitreous.storage.atomic_files import read_json, write_json
 
 
 def list_names(pattern: str = "*", pretrained: bool = False) -> list[str]:
-    """Names of models that match a pattern: ours, timm's and torchvision's, in this order.
+    """Names of models that match a pattern: ours, those of other packages, timm's and
+    torchvision's, in this order.
 
     With `pretrained`, only those with published weights, each with its tag.
 
@@ -33,6 +34,7 @@ def list_names(pattern: str = "*", pretrained: bool = False) -> list[str]:
         theirs = _timm_weights()
     else:
         ours += sorted(model_names.ours_with_patches())
+        ours += sorted(model_names.plugin_models())
         theirs = sorted(model_names.timm_names(), key=_natural_order)
     names = [*ours, *theirs, *sorted(model_names.torchvision_names())]
     return [name for name in names if fnmatchcase(name, pattern)]

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.plugins import MODEL, find_clashes, installed_objects, split_reference
 
 BUNDLED = Path(__file__).with_name("nano")
 """The folder of the small trained models within the package."""
@@ -58,8 +59,11 @@ def check_model(name: str) -> None:
         _check_function(name)
     elif name.startswith((".", "/", "~")) or Path(name).suffix in _WEIGHT_FILES:
         _check_path(name)
-    elif not (_is_ours(name) or _is_timm(name) or _exists(name)):
-        raise UnknownName("model", name, [*ours(), *timm_names(), *torchvision_names()], hint(name))
+    elif name.endswith(".py"):
+        split_reference(name, MODEL)  # which says what is missing
+    elif not (_is_ours(name) or _is_timm(name) or _is_plugin(name) or _exists(name)):
+        known = [*ours(), *timm_names(), *torchvision_names(), *plugin_models()]
+        raise UnknownName("model", name, known, hint(name))
 
 
 def hint(name: str) -> str:
@@ -245,6 +249,28 @@ def _source(package: str) -> list[str]:
     homes = spec.submodule_search_locations if spec is not None else None
     files = sorted(Path(homes[0], "models").glob("*.py")) if homes else []
     return [file.read_text(encoding="utf-8", errors="replace") for file in files]
+
+
+def plugin_models() -> dict[str, str]:
+    """Models of installed packages, by the names of their entry points, as `module:function`.
+
+    Ours and timm's names mean what they always do, and are left out.
+    """
+    clashes = plugin_clashes()
+    installed = installed_objects(MODEL.group)
+    return {each.key: each.text for each in installed if each.key not in clashes}
+
+
+def plugin_clashes() -> dict[str, str]:
+    """Installed models whose name cannot be used, and why."""
+    keys = [each.key for each in installed_objects(MODEL.group)]
+    return find_clashes(MODEL, [key for key in keys if _is_ours(key) or key in timm_names()])
+
+
+def _is_plugin(name: str) -> bool:
+    if name not in plugin_models() and (clash := plugin_clashes().get(name)):
+        raise VitreousError(clash)
+    return name in plugin_models()
 
 
 def _is_ours(name: str) -> bool:

@@ -251,7 +251,7 @@ class Book:
         paper = content.pop("paper")
         check_entries(paper, f"[paper] in {where}", PAPER_ENTRIES, {})
         _check_findings(content, where)
-        extensions = read_extensions(tables, where)
+        extensions = read_extensions(tables, path)
         extend_vocabulary(extensions, where)
         return cls(Paper(**paper), content, extensions)
 

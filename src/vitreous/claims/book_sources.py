@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
+from typing import Any
 
 from vitreous.claims.book import Book
 from vitreous.errors import VitreousError
-from vitreous.plugins import absolute_name, installed_objects, load_object
+from vitreous.plugins import BOOK, absolute_name, installed_objects, load_object
 
 log = logging.getLogger("vitreous")
-GROUP = "vitreous.books"
 PAPERS = ("park_2022", "raghu_2021", "dosovitskiy_2021", "dascoli_2021")
 """One package of checks each; their texts are in `books/`."""
 GIVEN: dict[str, Book] = {}
@@ -43,13 +43,17 @@ def use_books(names: Iterable[str]) -> list[Book]:
 
 def _use_book(name: str) -> Book:
     if name not in GIVEN:
-        book = load_object(name, "book", Book)
+        book = load_object(name, BOOK, _is_book)
         _check_books(_unique([*_named_books(), (name, book)]))
-        if name not in [each.text for each in installed_objects(GROUP)]:
+        if name not in [each.text for each in installed_objects(BOOK.group)]:
             # so that a command that is proposed for one of its findings can find it again
             book.claims = {id: replace(each, source=name) for id, each in book.claims.items()}
         GIVEN[name] = book
     return GIVEN[name]
+
+
+def _is_book(found: Any) -> bool:
+    return isinstance(found, Book)
 
 
 def every_book() -> list[Book]:
@@ -64,10 +68,16 @@ def _named_books() -> list[tuple[str, Book]]:
     named: list[tuple[str, Book]] = [
         (paper, import_module(f"vitreous.claims.{paper}").BOOK) for paper in PAPERS
     ]
-    for _, name, package in installed_objects(GROUP):
-        book = _installed_book(name, package)
-        if book is not None:
-            named.append((name, book))
+    for each in installed_objects(BOOK.group):
+        book = _installed_book(each.text, each.package)
+        if book is None:
+            continue
+        try:
+            _check_books(_unique([*named, (each.text, book)]))
+        except VitreousError as error:
+            _leave_out(each.package, str(error))
+        else:
+            named.append((each.text, book))
     return _unique([*named, *GIVEN.items()])
 
 
@@ -83,12 +93,18 @@ def _unique(named: Iterable[tuple[str, Book]]) -> list[tuple[str, Book]]:
 def _installed_book(name: str, package: str) -> Book | None:
     """The book of an installed package; None, with a warning, if it cannot be used."""
     try:
-        book: Book = load_object(name, "book", Book)
+        book: Book = load_object(name, BOOK, _is_book)
         _check_complete(name, book)
     except VitreousError as error:
-        log.warning("The findings of the package %s are left out: %s", package, error)
+        _leave_out(package, str(error))
         return None
     return book
+
+
+@cache
+def _leave_out(package: str, why: str) -> None:
+    """Warn that a package's findings are not used; once in a process."""
+    log.warning("The findings of the package %s are left out: %s", package, why)
 
 
 def _check_books(named: Sequence[tuple[str, Book]]) -> None:

@@ -1,4 +1,4 @@
-"""What a book adds to the package: model words, facts, networks and probes.
+"""What a book adds to the package: model words, facts, networks, probes and analyses.
 
 They are tables of the book's file, beside those of its findings:
 
@@ -18,20 +18,26 @@ They are tables of the book's file, beside those of its findings:
 
     [probes]
     token_norm = "fifth_paper.token_norm:TokenNorm"
+
+    [analyses]
+    mirror = "mirror.py:Mirror"
+
+A plugin in a file is looked for beside the book's file, wherever the command runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from vitreous.claims.facts import BOOK_FACTS, FACTS, MODELS
 from vitreous.claims.toml_tables import Entries, check_entries
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.plugins import BOOK_PROBES
+from vitreous.plugins import BOOK_ANALYSES, BOOK_PROBES, absolute_name
 
-TABLES = ("models", "facts", "scales", "probes")
+TABLES = ("models", "facts", "scales", "probes", "analyses")
 """Tables of a book's file that are neither the paper nor a finding."""
 FACT_ENTRIES: Entries = {"models": list, "option": str, "network": str}
 NETWORK_ENTRIES: Entries = {"options": dict, "recipe": dict}
@@ -84,46 +90,57 @@ class NewNetwork:
 
 @dataclass(frozen=True)
 class Extensions:
-    """Everything a book adds: words, facts, networks by scale and model word, probes by name."""
+    """Everything a book adds: words, facts, networks by scale and model word, measurements."""
 
     models: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, NewFact] = field(default_factory=dict)
     networks: Mapping[str, Mapping[str, NewNetwork]] = field(default_factory=dict)
     probes: Mapping[str, str] = field(default_factory=dict)
+    analyses: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_extensions(tables: Mapping[str, Any], where: str) -> Extensions:
-    """Read the tables of `TABLES` in a book's file, which errors call `where`."""
-    for name in ("models", "probes"):
+def read_extensions(tables: Mapping[str, Any], path: Path) -> Extensions:
+    """Read the tables of `TABLES` in a book's file."""
+    where, folder = path.name, path.parent
+    for name in ("models", "probes", "analyses"):
         table = tables.get(name, {})
         texts = dict.fromkeys(table, str) if isinstance(table, dict) else {}
         check_entries(table, f"[{name}] in {where}", texts, {})
     extensions = Extensions(
         tables.get("models", {}),
-        _read_facts(tables.get("facts", {}), where),
-        _read_networks(tables.get("scales", {}), where),
-        tables.get("probes", {}),
+        _read_facts(tables.get("facts", {}), where, folder),
+        _read_networks(tables.get("scales", {}), where, folder),
+        *(
+            {key: absolute_name(text, folder) for key, text in tables.get(name, {}).items()}
+            for name in ("probes", "analyses")
+        ),
     )
     _check_models(extensions, where)
     return extensions
 
 
-def _read_facts(tables: Any, where: str) -> dict[str, NewFact]:
+def _read_facts(tables: Any, where: str, folder: Path) -> dict[str, NewFact]:
     facts = {}
     for name, table in _inside(tables, f"[facts] in {where}"):
         check_entries(table, f"[facts.{name}] in {where}", {"says": str}, FACT_ENTRIES)
-        facts[name] = NewFact(**{**table, "models": tuple(table.get("models", ()))})
+        network = absolute_name(table.get("network", ""), folder)
+        models = tuple(table.get("models", ()))
+        facts[name] = NewFact(**{**table, "models": models, "network": network})
     return facts
 
 
-def _read_networks(tables: Any, where: str) -> dict[str, dict[str, NewNetwork]]:
+def _read_networks(tables: Any, where: str, folder: Path) -> dict[str, dict[str, NewNetwork]]:
     networks: dict[str, dict[str, NewNetwork]] = {}
     for scale, models in _inside(tables, f"[scales] in {where}"):
         networks[scale] = {}
         for model, table in _inside(models, f"[scales.{scale}] in {where}"):
             place = f"[scales.{scale}.{model}] in {where}"
             check_entries(table, place, {"network": str}, NETWORK_ENTRIES)
-            networks[scale][model] = NewNetwork(**table)
+            recipe = dict(table.get("recipe", {}))
+            if "name" in recipe:
+                recipe["name"] = absolute_name(str(recipe["name"]), folder)
+            network = absolute_name(table["network"], folder)
+            networks[scale][model] = NewNetwork(**{**table, "network": network, "recipe": recipe})
     return networks
 
 
@@ -152,12 +169,13 @@ def _check_models(extensions: Extensions, where: str) -> None:
 
 
 def extend_vocabulary(extensions: Extensions, where: str) -> None:
-    """Make the words, facts and probes of a book known; the same ones twice are one."""
+    """Make the words, facts and measurements of a book known; the same ones twice are one."""
     facts = {name: fact.says for name, fact in extensions.facts.items()}
     kinds = (
         ("model", extensions.models, MODELS),
         ("fact", facts, FACTS),
         ("probe", extensions.probes, BOOK_PROBES),
+        ("analysis", extensions.analyses, BOOK_ANALYSES),
     )
     for what, words, known in kinds:
         for word, meaning in words.items():

@@ -1,4 +1,4 @@
-"""`vitreous doctor`: check the installation: versions, torch and torchvision, device, disk.
+"""`vitreous doctor`: check the installation: versions, torch and torchvision, device, plugins.
 
 It answers within a second, because it reads what packages say about themselves instead of importing
 torch. `--full` imports it and runs compiled code of torchvision.
@@ -18,8 +18,25 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from vitreous import __version__
+from vitreous import __version__, model_names
 from vitreous.commands.terminal import complain, console
+from vitreous.errors import VitreousError
+from vitreous.measure import analyses, probes
+from vitreous.plugin_source import find_problem
+from vitreous.plugins import (
+    ANALYSIS,
+    BOOK,
+    KINDS,
+    MODEL,
+    PROBE,
+    RECIPE,
+    Installed,
+    Kind,
+    find_clashes,
+    installed_objects,
+    load_object,
+)
+from vitreous.training import recipes
 
 REQUIRED = ("torch", "torchvision", "timm")
 CHROMIUMS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -51,6 +68,7 @@ def examine(full: bool = False) -> list[Check]:
         Check("cores", str(_cores())),
         _disk(),
         _chromium(),
+        *_plugins(full),
     ]
 
 
@@ -185,6 +203,48 @@ def _chromium() -> Check:
     return Check("chromium", found or "none (only tests of reports need one)")
 
 
+def _plugins(full: bool) -> list[Check]:
+    """What installed packages add; `full` also loads it, which runs their files."""
+    checks = []
+    clashes = {
+        PROBE: find_clashes(PROBE, probes.own_names()),
+        ANALYSIS: find_clashes(ANALYSIS, analyses.own_names()),
+        MODEL: model_names.plugin_clashes(),
+        RECIPE: find_clashes(RECIPE, recipes.own_names()),
+    }
+    for kind in KINDS:
+        for each in installed_objects(kind.group):
+            problem = clashes.get(kind, {}).get(each.key, "")
+            cannot = find_problem(each.text) or (full and _load_failure(kind, each)) or ""
+            if cannot and not problem:
+                what = f"The {kind.what} {each.key!r} of the package {each.package}"
+                problem = (
+                    f"{what} cannot be used: {cannot.rstrip('.')}; mend or remove {each.package}."
+                )
+            checks.append(Check(f"plugin {each.origin}", f"{kind.what} {each.key}", problem))
+    return checks
+
+
+def _load_failure(kind: Kind, plugin: Installed) -> str:
+    """Load a plugin, and return why that fails; "" if it does not."""
+    from vitreous.claims.book import Book  # numpy comes with it
+
+    try:
+        if kind is PROBE:
+            probes.named(plugin.key)
+        elif kind is ANALYSIS:
+            analyses.named(plugin.key)
+        elif kind is RECIPE:
+            recipes.named(plugin.key)
+        elif kind is BOOK:
+            load_object(plugin.text, BOOK, lambda found: isinstance(found, Book))
+        else:
+            load_object(plugin.text, MODEL, callable)
+    except VitreousError as error:
+        return str(error).splitlines()[-1]
+    return ""
+
+
 def _brief(error: BaseException) -> str:
     first_line = str(error).splitlines()[0] if str(error) else "no message"
     return f"{type(error).__name__}: {first_line}".rstrip(".")
@@ -198,7 +258,7 @@ def check_installation(*, full: bool = False) -> int:
     Parameters
     ----------
     full
-        Also import torch and torchvision and run them, which takes seconds.
+        Also import torch and torchvision and run them, and load plugins, which takes seconds.
     """
     from rich.table import Table
 

@@ -84,6 +84,8 @@ def analysis_command(name: str) -> Callable[..., None]:
 def analysis_help(name: str) -> str:
     """Return the help text of an analysis' command, with the options that `--set` takes.
 
+    The name is that of an analysis, or the place of a plugin, `file.py:Class`.
+
     Reading these options parses the file of the analysis, so only the command given pays for it.
     """
     choices = [
@@ -92,7 +94,7 @@ def analysis_help(name: str) -> str:
     ]
     return "\n\n".join([
         analyses.summary(name),
-        f"Example: vitreous {name} nano:vit nano:resnet --data world:shapes --out {name}.html",
+        f"Example: vitreous {name} nano:vit nano:resnet --data world:shapes --out report.html",
         "Interrupted? Run the same command again: it resumes.",
         *(["Options, given with --set NAME=VALUE:", *choices] if choices else []),
     ])  # fmt: skip
@@ -103,19 +105,17 @@ def parse_settings(
 ) -> tuple[Settings, Settings]:
     """Return the probes and the analyses to run, each with the options that `--set` gives it.
 
-    `analysis` is the one that a command of its own runs.
+    `analysis` is the one that a command of its own runs. Files of plugins are run here.
     """
     probe_names: Sequence[str] = ()
     analysis_names: Sequence[str] = (analysis,)
     if isinstance(options, InspectOptions):
         probe_names = options.probes or probes.own_names()
-        analysis_names = options.analyses or (analyses.names() if options.deep else ())
-    for name in probe_names:
-        probes.REGISTRY.check(name)
-    for name in analysis_names:
-        analyses.REGISTRY.check(name)
-    probe_settings: Settings = {name: {} for name in probe_names}
-    analysis_settings: Settings = {name: {} for name in analysis_names}
+        analysis_names = options.analyses or (analyses.own_names() if options.deep else ())
+    probe_settings: Settings = {probes.REGISTRY.resolve(name): {} for name in probe_names}
+    analysis_settings: Settings = {analyses.REGISTRY.resolve(name): {} for name in analysis_names}
+    if analysis:
+        [analysis] = analysis_settings
     for text in options.set:
         key, value = assignment(text)
         name, dot, option = key.rpartition(".")
@@ -169,7 +169,7 @@ def _check_and_run(
     if options.classes is not None and not options.classes.expanduser().is_file():
         raise VitreousError(f"There is no file {str(options.classes)!r} of class names.")
     settings = parse_settings(options, analysis)
-    out = report_path(options, models, analysis)
+    out = report_path(options, models, next(iter(settings[1])) if analysis else "")
     _check_writable(out, options.figures, options.results)
     _run(models, options, *settings, out)
 

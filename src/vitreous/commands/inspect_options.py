@@ -98,12 +98,12 @@ class InspectOptions(MeasureOptions):
     Parameters
     ----------
     probes
-        Probes to run, by name (default: all of Vitreous itself; `vitreous list probes` also shows
-        those of other packages).
+        Probes to run, by name, or your own as FILE.py:NAME or MODULE:NAME (default: all of
+        Vitreous itself; `vitreous list probes` also shows those of installed packages).
     deep
-        Also run all analyses (`vitreous list analyses`): minutes to hours.
+        Also run all analyses of Vitreous itself (`vitreous list analyses`): minutes to hours.
     analyses
-        Also run these analyses.
+        Also run these analyses: names, or your own as FILE.py:NAME or MODULE:NAME.
     set
         Options of a measurement: --set cka.estimator=biased --set lesion.what=skips
     """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from cyclopts import App
 
 from vitreous import model_listing
@@ -39,7 +41,7 @@ def print_probes() -> None:
 
     Example: vitreous list probes
     """
-    _print_summaries({name: probes.summary(name) for name in probes.names()})
+    _print_summaries({name: _line(probes.REGISTRY, name) for name in probes.names()})
 
 
 @list_app.command(name="analyses")
@@ -48,7 +50,7 @@ def print_analyses() -> None:
 
     Example: vitreous list analyses
     """
-    _print_summaries({name: analyses.summary(name) for name in analyses.names()})
+    _print_summaries({name: _line(analyses.REGISTRY, name) for name in analyses.names()})
 
 
 @list_app.command(name="recipes")
@@ -57,7 +59,20 @@ def print_recipes() -> None:
 
     Example: vitreous list recipes
     """
-    _print_summaries({name: recipes.summary(name) for name in recipes.names()})
+    _print_summaries({name: _line(recipes, name) for name in recipes.names()})
+
+
+class Listed(Protocol):
+    """What can be listed: it has a summary of each name, and knows where plugins come from."""
+
+    def summary(self, name: str, /) -> str: ...
+
+    def origin(self, name: str, /) -> str: ...
+
+
+def _line(listed: Listed, name: str) -> str:
+    origin = listed.origin(name)
+    return f"{listed.summary(name)}{f' [{origin}]' if origin else ''}".strip()
 
 
 def _print_summaries(summaries: dict[str, str]) -> None:

@@ -30,7 +30,8 @@ class TrainOptions:
         A path (a folder, an archive, …), npz:PATH, tv:NAME, hf:NAME or world:TASK (default:
         world:shapes).
     recipe
-        A recipe of `vitreous list recipes` (default: quick).
+        A recipe of `vitreous list recipes`, or your own as FILE.py:NAME or MODULE:NAME (default:
+        quick).
     set
         Change the recipe: --set epochs=20 --set augment.mixup=0.8 --set model.drop_path=0.1
     image
@@ -121,8 +122,8 @@ def train_model(
     Parameters
     ----------
     model
-        A name: ours (vit_ti/4), timm's, tv:NAME, MODULE:FUNCTION of your own; or run:FOLDER,
-        nano:NAME to start from trained weights.
+        A name: ours (vit_ti/4), timm's, tv:NAME, MODULE:FUNCTION or FILE.py:FUNCTION of your own;
+        or run:FOLDER, nano:NAME to start from trained weights.
     """
     options = options or TrainOptions()
     options.check(model)

@@ -14,7 +14,7 @@ from vitreous.data.subsets import class_balanced_order
 from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.measure.registry import Registry
-from vitreous.measure.section import Measurement
+from vitreous.measure.section import Measurement, kept_section
 from vitreous.measure.subject import Subject
 from vitreous.validation import annotation_in_words, fits_annotation
 
@@ -52,8 +52,7 @@ def _choose(given: Chosen[T] | None, registry: Registry) -> tuple[T, ...]:
             chosen.append(each)
         elif isinstance(each, str):
             options = given[each] if isinstance(given, Mapping) else {}
-            validate_options(each, registry.named(each), options)
-            chosen.append(registry.named(each)(**options))
+            chosen.append(_make(registry.named(each), options))
         else:
             kind = registry.what.capitalize()
             raise VitreousError(
@@ -69,9 +68,32 @@ def _choose(given: Chosen[T] | None, registry: Registry) -> tuple[T, ...]:
     return tuple(chosen)
 
 
+def _make(kind: type[Any], options: Mapping[str, Any]) -> Any:
+    """A measurement with these options; those of a plugin may be wrong in more ways than ours."""
+    validate_options(kind.name, kind, options)
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise VitreousError(
+            f"{kind.category.capitalize()} {kind.name!r} cannot be made with the options "
+            f"{dict(options)}: {error}; give every option a default."
+        ) from error
+
+
 def options_of(measurement: Probe | Analysis) -> dict[str, Any]:
     """The options of a measurement, which are its fields, and their values."""
     return {name: getattr(measurement, name) for name in _options(type(measurement))}
+
+
+def described(measurement: Probe | Analysis) -> dict[str, Any]:
+    """The options of a measurement; of a plugin also where it comes from, and its section."""
+    registry = probes.REGISTRY if measurement.category == "probe" else analyses.REGISTRY
+    plugin = registry.provenance(measurement.name)
+    return {
+        "options": options_of(measurement),
+        **({"plugin": plugin} if plugin else {}),
+        **kept_section(measurement),
+    }
 
 
 def validate_options(name: str, kind: type[Any], given: Mapping[str, Any]) -> None:

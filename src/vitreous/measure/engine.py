@@ -31,7 +31,7 @@ from vitreous.measure.choosing import (
     choose_analyses,
     choose_images,
     choose_probes,
-    options_of,
+    described,
 )
 from vitreous.measure.class_names import ClassNames
 from vitreous.measure.inspection import Inspection, provenance
@@ -345,7 +345,7 @@ def _with_provenance(
     about = {
         **provenance(setting, suited, images),
         "ids": list(measurement.ids),
-        "options": options_of(measurement),
+        **described(measurement),
         **result.about,
         "seconds": round(seconds, 2),
         "left_out": {**result.about.get("left_out", {}), **reasons},
@@ -388,7 +388,7 @@ def _identity(analysis: Analysis, bench: Bench) -> dict[str, Any]:
     return {
         "vitreous": __version__,
         "analysis": analysis.name,
-        "options": options_of(analysis),
+        **described(analysis),
         "models": {
             each.name: {"fingerprint": each.fingerprint, **each.preprocessing}
             for each in bench.setting.subjects

@@ -69,6 +69,9 @@ class Partial:
         value: BaseException | None,
         at: TracebackType | None,
     ) -> None:
+        if value is not None and self.run is not None and self.reads and not self.pieces:
+            # nothing to resume, so that another attempt may differ: a plugin that was mended
+            self.run.forget_identity()
         self._open.close()
 
     def read(self, run: Run) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vitreous.errors import VitreousError
 from vitreous.measure.probe import (
     Batch,
     PerImageValues,
@@ -21,7 +22,16 @@ from vitreous.measure.probe import (
     where,
 )
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Estimate, Result, View, tabulate
+from vitreous.results import (
+    UNIT_COLUMNS,
+    Column,
+    Estimate,
+    Result,
+    View,
+    depth_view,
+    estimate,
+    tabulate,
+)
 from vitreous.specimen.anatomy import Unit
 from vitreous.specimen.observe import Sites
 
@@ -29,11 +39,12 @@ from vitreous.specimen.observe import Sites
 class PerImage(Probe):
     """A probe whose `values` are an array per image and unit; NaN where an image has no value."""
 
-    value: ClassVar[tuple[Column, ...]]
+    value: ClassVar[tuple[Column, ...]] = estimate("Mean over the images.")
     """The columns value, low, high and n, as `vitreous.results.estimate` makes them."""
     axes: ClassVar[tuple[Column, ...]] = ()
     """One column for each axis of an image's array, such as the head."""
     views: ClassVar[tuple[View, ...]] = ()
+    """Default: the value by depth, if there are no axes."""
 
     @abstractmethod
     def values(self, subject: Subject, unit: Unit, sites: Sites) -> Tensor:
@@ -44,12 +55,21 @@ class PerImage(Probe):
         return range(size)
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Updates:
-        return {sum_key(subject, unit): PerImageValues(self.values(subject, unit, sites))}
+        values = self.values(subject, unit, sites)
+        shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+        if len(shape) != 1 + len(self.axes) or shape[0] != len(batch):
+            axes = "".join(f", {each.name}" for each in self.axes)
+            raise VitreousError(
+                f"The probe {self.name!r} returned {shape} as the values of {unit.name!r} for "
+                f"{len(batch)} images; it has to be a tensor (images{axes})."
+            )
+        return {sum_key(subject, unit): PerImageValues(values)}
 
     def answer(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> Result:
         columns = (*UNIT_COLUMNS, *self.axes, *self.value)
         table, replicates = tabulate(self.rows(sums, subjects), columns)
-        return Result(self.name, table, columns, self.views, replicates=replicates)
+        views = self.views or (() if self.axes else (depth_view(),))
+        return Result(self.name, table, columns, views, replicates=replicates)
 
     def rows(self, sums: Mapping[str, Tensor], subjects: Sequence[Subject]) -> list[dict[str, Any]]:
         """One row for every unit and entry of its array."""

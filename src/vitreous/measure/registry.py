@@ -1,7 +1,8 @@
-"""Measurements by name: a folder with one per file, and those of other packages.
+"""Measurements by name: a folder with one per file, and plugins.
 
-The folder is the registry; listing it imports nothing. Other packages have an entry point, or a
-book of findings brings its own."""
+The folder is the registry; listing it imports nothing. A plugin is installed (its package has an
+entry point), or belongs to a book of findings, or is given as `file.py:Class` or `module:Class`.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +10,21 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from inspect import isabstract
 from pathlib import Path
 from typing import Any
 
+from vitreous import plugin_source
 from vitreous.errors import UnknownName, VitreousError
-from vitreous.plugins import installed_objects, load_object, source_file
+from vitreous.plugins import (
+    Kind,
+    absolute_name,
+    find_clashes,
+    is_reference,
+    load_object,
+    source_digest,
+    usable_plugins,
+)
 
 
 @dataclass(frozen=True)
@@ -22,28 +33,32 @@ class Registry:
 
     package: str
     folder: Path
-    what: str
-    """What one measurement is called."""
+    kind: Kind
     listing: str
     """The word after `vitreous list`."""
-    group: str = ""
-    """Entry points of other packages."""
-    of_books: Mapping[str, str] = field(default_factory=dict)
+    of_books: Mapping[str, str]
     """Measurements of books that were read, by name, as `module:Class`."""
+    given: dict[str, str] = field(default_factory=dict)
+    """Measurements given as `file.py:Class` in this process, by name, with the whole path."""
+
+    @property
+    def what(self) -> str:
+        """What one measurement is called."""
+        return self.kind.what
 
     def own_names(self) -> list[str]:
         """Names of the measurements of the folder, sorted; they run where none is named."""
         return sorted(path.stem for path in self.folder.glob("*.py") if path.stem != "__init__")
 
     def names(self) -> list[str]:
-        """Names of all measurements, sorted, those of other packages included."""
-        return sorted({*self.own_names(), *self.others()})
+        """Names of all measurements, sorted, plugins included."""
+        return sorted({*self.own_names(), *self.plugins()})
 
-    def others(self) -> dict[str, str]:
-        """Measurements of other packages, by name, as `module:Class`."""
-        installed = installed_objects(self.group) if self.group else ()
-        found: dict[str, str] = {}
-        for name, text in [*((key, text) for key, text, _ in installed), *self.of_books.items()]:
+    def plugins(self) -> dict[str, str]:
+        """Measurements that are not in the folder, by name, as `module:Class`."""
+        installed = usable_plugins(self.kind, self.own_names())
+        found = {name: each.text for name, each in installed.items()}
+        for name, text in self.of_books.items():
             if name in self.own_names():
                 raise VitreousError(
                     f"The {self.what} {name!r} of {text} has the name of one of Vitreous; choose "
@@ -54,45 +69,114 @@ class Registry:
                     f"{found[name]} and {text} both bring a {self.what} {name!r}; choose another "
                     "name for one of them."
                 )
-        return found
+        return {**found, **self.given}
 
     def check(self, name: str) -> None:
         """Raise an error with the nearest names if there is no such measurement."""
-        if name not in self.names():
-            raise UnknownName(
-                self.what, name, self.names(), f"`vitreous list {self.listing}` shows them all."
+        if name in self.names():
+            return
+        if clash := find_clashes(self.kind).get(name):
+            raise VitreousError(clash)
+        hint = f"`vitreous list {self.listing}` shows them all; your own is FILE.py:NAME."
+        raise UnknownName(self.what, name, self.names(), hint)
+
+    def resolve(self, text: str) -> str:
+        """The name of a measurement that is given by its name, or as `file.py:Class`.
+
+        A class that is given so is loaded, and known by its name from then on.
+
+        Examples
+        --------
+        >>> probes.REGISTRY.resolve("my_probe.py:TokenNorm")
+        'token_norm'
+        """
+        if not is_reference(text):
+            self.check(text)
+            return text
+        measurement = self._load(text)
+        name: str = measurement.name
+        place = absolute_name(text)
+        if name in self.own_names():
+            raise VitreousError(
+                f"{text} calls itself {name!r}, the name of {self.kind.article} {self.what} of "
+                "Vitreous; choose another `name`."
             )
+        other = self.plugins().get(name, place)
+        if other != place and self._load(other) is not measurement:
+            raise VitreousError(
+                f"{other} and {text} are two {self.listing} with one name, {name!r}; choose "
+                "another `name` for one of them."
+            )
+        self.given[name] = place
+        return name
 
     def named(self, name: str) -> type[Any]:
-        """The class of a measurement: the first name in `__all__` of its file."""
-        self.check(name)
+        """The class of a measurement: of our folder, the first name in `__all__` of its file."""
+        name = self.resolve(name)
         if name not in self.own_names():
-            return self._load(name, self.others()[name])
+            return self._load_named(name, self.plugins()[name])
         module = import_module(f"{self.package}.{name}")
         measurement: type[Any] = getattr(module, module.__all__[0])
         return measurement
 
-    def _load(self, name: str, text: str) -> type[Any]:
-        """The class that another package brings; its `name` has to be the one it is known by."""
-        measurement: type[Any] = load_object(text, self.what, type)
-        called = getattr(measurement, "name", None)
-        if called != name:
+    def _load_named(self, name: str, text: str) -> type[Any]:
+        """The class of a plugin; its `name` has to be the one it is known by."""
+        measurement = self._load(text)
+        if measurement.name != name:
             raise VitreousError(
-                f"{text} is known as the {self.what} {name!r}, and calls itself {called!r}; let "
-                "both be the same."
+                f"{text} is known as the {self.what} {name!r}, and calls itself "
+                f"{measurement.name!r}; let both be the same."
             )
         return measurement
 
+    def _load(self, text: str) -> type[Any]:
+        """The class of a plugin, which is complete."""
+        measurement: type[Any] = load_object(text, self.kind, self._fits)
+        if isabstract(measurement):
+            missing = ", ".join(sorted(measurement.__abstractmethods__))
+            raise VitreousError(f"The {self.what} {text!r} is incomplete: it lacks {missing}.")
+        name = getattr(measurement, "name", None)
+        if not isinstance(name, str) or not name.isidentifier():
+            raise VitreousError(
+                f"The {self.what} {text!r} has the name {name!r}; write one in its class, made of "
+                'letters, digits and underscores: name = "token_norm".'
+            )
+        return measurement
+
+    def _fits(self, found: Any) -> bool:
+        return isinstance(found, type) and getattr(found, "category", None) == self.what
+
+    def origin(self, name: str) -> str:
+        """Where a plugin comes from: package and version, or `module:Class`; "" for our own."""
+        if name in self.own_names():
+            return ""
+        text = self.plugins()[name]
+        installed = usable_plugins(self.kind, self.own_names()).get(name)
+        return f"{installed.origin}, {text}" if installed else text
+
+    def provenance(self, name: str) -> dict[str, str]:
+        """What the numbers of a plugin depend on: where it is, and its file; empty for our own."""
+        text = {} if name in self.own_names() else self.plugins()
+        if name not in text:
+            return {}  # an instance of a class that only this process knows
+        return {"from": self.origin(name), "source": source_digest(text[name])}
+
     def source(self, name: str) -> ast.Module:
-        """The syntax tree of a file, which is not run."""
-        return ast.parse((self.folder / f"{name}.py").read_text(encoding="utf-8"))
+        """The syntax tree of the file, or of the class of a plugin; nothing is run."""
+        if name in self.own_names():
+            return ast.parse((self.folder / f"{name}.py").read_text(encoding="utf-8"))
+        text = name if is_reference(name) else self.plugins()[name]
+        definition = plugin_source.find_definition(text)
+        file = plugin_source.source_file(text.rpartition(":")[0])
+        whole = plugin_source.read_source(file).body if file else []
+        constants = [node for node in whole if not isinstance(node, plugin_source.Definition)]
+        return ast.Module([*constants, definition] if definition else [], [])
 
     def summary(self, name: str) -> str:
-        """What is measured: the first line of the file, read without importing it."""
-        path: Path | None = self.folder / f"{name}.py"
+        """What is measured, in a line, read without importing the file."""
         if name not in self.own_names():
-            path = source_file(self.others()[name])
-        if path is None:
-            return f"Of {self.others()[name]}, which is not there."
-        with path.open(encoding="utf-8") as file:
+            text = name if is_reference(name) else self.plugins()[name]
+            problem = plugin_source.find_problem(text)
+            return f"(cannot be used: {problem})" if problem else plugin_source.summary(text)
+        with (self.folder / f"{name}.py").open(encoding="utf-8") as file:
             return file.readline().strip().strip('"')

@@ -1,15 +1,18 @@
 """What probes and analyses have in common: a name, and their section of the report.
 
 The file of a measurement holds everything that a report says about it. The report finds the file
-by the name of the result; a result whose measurement is not in our folders gets a default section.
+by the name of the result. A result of a plugin also keeps its section, for readers who do not have
+the plugin; without either it gets a default section.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
+from vitreous.errors import UnknownName, VitreousError
 from vitreous.measure import analyses, probes
 from vitreous.results import Result
 from vitreous.results.words import escape
@@ -45,6 +48,11 @@ class Section:
     headline: int = 0
     """Place in the summary at the top of the report; 0 leaves it out."""
 
+    def __post_init__(self) -> None:
+        if self.group not in GROUPS:
+            hint = f"Groups are {', '.join(GROUPS)}."
+            raise UnknownName("group of sections", self.group, GROUPS, hint)
+
 
 class Measurement:
     """What the classes `Probe` and `Analysis` declare alike."""
@@ -67,11 +75,18 @@ class Measurement:
 
 
 def find_measurement(name: str) -> type[Measurement] | None:
-    """The class of a probe or analysis: from our folders, or else any that this process defined."""
+    """The class of a probe or analysis: ours or a plugin, or else any that this process defined.
+
+    None for a plugin that cannot be loaded: its results are shown all the same.
+    """
     for registry in (probes.REGISTRY, analyses.REGISTRY):
-        if name in registry.names():
+        if name in registry.own_names():
             return registry.named(name)
-    return next((each for each in _subclasses(Measurement) if _name(each) == name), None)
+        with suppress(VitreousError):
+            if name in registry.plugins():
+                return registry.named(name)
+    defined = [each for each in _subclasses(Measurement) if _name(each) == name]
+    return defined[-1] if defined else None  # in a notebook a cell may have run twice
 
 
 def _subclasses(parent: type[Measurement]) -> Iterator[type[Measurement]]:
@@ -84,11 +99,31 @@ def _name(measurement: type[Measurement]) -> str:
     return getattr(measurement, "name", "")  # abstract classes have none
 
 
-def section_of(name: str) -> Section:
-    """The section of a measurement; the name as title in the last group if it declares none."""
+def section_of(name: str, result: Result | None = None) -> Section:
+    """The section of a measurement, as its class declares it, or else as its result keeps it.
+
+    Without either the name is the title, in the last group.
+    """
     measurement = find_measurement(name)
     declared = measurement.section if measurement else None
-    return declared or Section("more", name.replace("_", " ").capitalize())
+    if isinstance(declared, Section):
+        return declared
+    if result is not None:
+        with suppress(TypeError, VitreousError):  # written by another version
+            return Section(**result.about["section"]) if "section" in result.about else _plain(name)
+    return _plain(name)
+
+
+def _plain(name: str) -> Section:
+    return Section("more", name.replace("_", " ").capitalize())
+
+
+def kept_section(measurement: Measurement) -> dict[str, Any]:
+    """The section of a measurement that is not one of ours, as its result keeps it; else empty."""
+    ours = {*probes.own_names(), *analyses.own_names()}
+    if measurement.name in ours or not isinstance(measurement.section, Section):
+        return {}
+    return {"section": asdict(measurement.section)}
 
 
 def sentences_of(result: Result) -> list[str]:
@@ -109,9 +144,10 @@ def sentences_of(result: Result) -> list[str]:
         ]
 
 
-def arrange(names: Iterable[str]) -> dict[str, list[str]]:
+def arrange(names: Iterable[str], results: Mapping[str, Result]) -> dict[str, list[str]]:
     """Names of measurements by group, in the order of the report; empty groups are left out."""
+    sections = {name: section_of(name, results.get(name)) for name in names}
     arranged: dict[str, list[str]] = {group: [] for group in GROUPS}
-    for name in sorted(names, key=lambda name: (section_of(name).order, name)):
-        arranged[section_of(name).group].append(name)
+    for name in sorted(sections, key=lambda name: (sections[name].order, name)):
+        arranged[sections[name].group].append(name)
     return {group: inside for group, inside in arranged.items() if inside}

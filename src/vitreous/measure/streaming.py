@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 from vitreous import __version__
 from vitreous.devices import to_memory
 from vitreous.errors import VitreousError
-from vitreous.measure.choosing import options_of
+from vitreous.measure.choosing import described
 from vitreous.measure.memory import halving
 from vitreous.measure.per_image import sum_over_images
 from vitreous.measure.probe import Batch, PerImageValues, Probe, Setting, Sums, Updates
@@ -108,7 +108,7 @@ class Pass:
             "vitreous": __version__,
             "models": models,
             "data": self.setting.data.fingerprint,
-            "probes": {probe.name: options_of(probe) for probe in self.probes},
+            "probes": {probe.name: described(probe) for probe in self.probes},
             "shard": self.size,
             "seed": self.setting.seed,
         }

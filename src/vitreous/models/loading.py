@@ -9,6 +9,7 @@
 - `zoo:vit_ti_4`: networks trained on CIFAR-10, in the repository but not in the wheel
 - `mypackage.mymodule:make`, `my_model.py:make`: your own function; see
   `vitreous.models.user_functions`
+- a name that an installed package declares for such a function (entry point `vitreous.models`)
 
 Weights are random unless `pretrained` or `weights` is given, or the name is that of a run or of a
 folder that holds them. No pickle is ever run.
@@ -137,9 +138,10 @@ def _load_named(
     if source == "zoo":
         model_names.check_model(name)
         return _load_run(str(model_names.zoo_folder() / rest))
-    if is_user_function(name):
+    function = model_names.plugin_models().get(name, name)
+    if is_user_function(function):
         return load_user_function(
-            name, pretrained=pretrained, image=size, classes=classes, **options
+            function, pretrained=pretrained, image=size, classes=classes, **options
         )
     if registry.is_registered(name):
         return _registered(name, pretrained, size, classes, options)
@@ -156,7 +158,7 @@ def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
     ours = [f"nano:{name}" for name in model_names.bundled()]
     ours += [f"zoo:{name}" for name in model_names.zoo()]
     if not pretrained:
-        ours += registry.names()
+        ours += [*registry.names(), *sorted(model_names.plugin_models())]
     theirs = timm.list_models(pretrained=pretrained)
     theirs = [name for name in theirs if not name.startswith(registry.TIMM_PREFIX)]
     return [name for name in [*ours, *theirs, *_torchvision_names()] if fnmatchcase(name, filter)]

@@ -7,35 +7,24 @@ name may also be that of a class of modules, or of a module that exists already.
 
 from __future__ import annotations
 
-import sys
-from hashlib import sha256
-from importlib import import_module
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from inspect import Parameter, isroutine, signature
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from torch import nn
 
 from vitreous.errors import InYourCode, UnknownName, VitreousError
+from vitreous.plugins import MODEL, describe_object, import_source, is_module
 
 
 def is_user_function(name: str) -> bool:
-    """Whether a name has the form `module:function` or `file.py:function`, and there is such a
-    module or file."""
+    """Whether a name has the form `file.py:function`, or `module:function` and there is such a
+    module."""
     module, _, function = name.rpartition(":")
-    if module.endswith(".py") and function.isidentifier():
-        return Path(module).expanduser().is_file()
-    if not function.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+    if not function.isidentifier():
         return False
-    here = str(Path.cwd())  # `python` looks there by itself, the installed command does not
-    if "" not in sys.path and here not in sys.path:
-        sys.path.append(here)
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # of a package that is not there
-        return False
+    if module.endswith(".py"):
+        return True
+    return all(part.isidentifier() for part in module.split(".")) and is_module(module)
 
 
 def load_user_function(name: str, **given: Any) -> nn.Module:
@@ -45,7 +34,9 @@ def load_user_function(name: str, **given: Any) -> nn.Module:
     """
     where, _, attribute = name.rpartition(":")
     try:
-        module = _import_file(where) if where.endswith(".py") else import_module(where)
+        module = import_source(name)
+    except VitreousError:
+        raise
     except (Exception, SystemExit) as error:
         raise InYourCode(name, error) from error
     if not hasattr(module, attribute):
@@ -56,37 +47,14 @@ def load_user_function(name: str, **given: Any) -> nn.Module:
     if isinstance(model, nn.Module):
         return model
     if not (isroutine(model) or isinstance(model, type)):
-        raise VitreousError(
-            f"{name!r} is a {type(model).__name__}, and not a function that makes a model."
-        )
+        raise VitreousError(f"{name!r} is {describe_object(model)}, and has to be {MODEL.must_be}.")
     try:
         model = model(**_accepted(model, given))
     except (Exception, SystemExit) as error:
         raise InYourCode(name, error) from error
     if not isinstance(model, nn.Module):
-        raise VitreousError(f"{name!r} returns a {type(model).__name__}, and not an nn.Module.")
+        raise VitreousError(f"{name!r} returns {describe_object(model)}, and not an nn.Module.")
     return model
-
-
-def _import_file(where: str) -> ModuleType:
-    """Run a file as a module, once; it can import what lies beside it, as a script can."""
-    file = Path(where).expanduser().resolve()
-    name = f"vitreous_user_file_{sha256(str(file).encode()).hexdigest()[:12]}"
-    if name in sys.modules:
-        return sys.modules[name]
-    if str(file.parent) not in sys.path:
-        sys.path.append(str(file.parent))
-    spec = spec_from_file_location(name, file)
-    assert spec is not None, "a name that ends in .py has a spec"
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
 
 
 def _accepted(function: Any, given: dict[str, Any]) -> dict[str, Any]:

@@ -160,9 +160,11 @@ def _contents(inspection: Inspection, judgement: Judgement | None) -> list[str]:
         '<li><a href="#summary">In short</a></li>',
         '<li><a href="#models">The models</a></li>',
     ]
-    for group, names in arrange([*inspection, *inspection.left_out]).items():
+    for group, names in arrange([*inspection, *inspection.left_out], inspection).items():
+        titles = {name: section_of(name, inspection.get(name)).title for name in names}
         inside = "".join(
-            f'<li><a href="#{escape(n)}">{escape(section_of(n).title)}</a></li>' for n in names
+            f'<li><a href="#{escape(name)}">{escape(title)}</a></li>'
+            for name, title in titles.items()
         )
         lines.append(f'<li><a href="#{group}">{escape(GROUPS[group])}</a><ul>{inside}</ul></li>')
     return [*lines, '<li><a href="#origin">Where this comes from</a></li></ul></details></nav>']
@@ -225,7 +227,7 @@ def _anatomy(inspection: Inspection, names: list[str], guard: Guard) -> list[str
 
 def _groups(inspection: Inspection, guard: Guard) -> list[str]:
     lines: list[str] = []
-    for group, names in arrange([*inspection, *inspection.left_out]).items():
+    for group, names in arrange([*inspection, *inspection.left_out], inspection).items():
         lines.append(f'<section class="group" id="{group}"><h2>{escape(GROUPS[group])}</h2>')
         for name in names:
             lines += guard.lines(f"The section on {name}", _section, inspection, name, guard)

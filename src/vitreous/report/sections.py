@@ -42,7 +42,7 @@ def section(
     beside
         HTML beside the first chart.
     """
-    declared = section_of(name)
+    declared = section_of(name, result)
     lines = [
         f'<section class="question" id="{escape(name)}" aria-labelledby="{escape(name)}-asks">',
         f'<h3 id="{escape(name)}-asks">{escape(declared.title)}</h3>',
@@ -102,7 +102,7 @@ def wide_views(views: Sequence[View]) -> set[int]:
 
 def figure(result: Result, view: View, i: int, wide: bool) -> list[str]:
     """Return the place of a chart, which a script draws when it comes into view, and its notes."""
-    title = view.title or section_of(result.name).title
+    title = view.title or section_of(result.name, result).title
     place = f"{result.name}-{i}"
     height = 320 if view.mark != "tiles" else 260
     notes = f"<b>How to read it.</b> {escape(view.how_to_read)}" if view.how_to_read else ""

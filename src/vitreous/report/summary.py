@@ -11,7 +11,8 @@ from vitreous.results.words import escape, plural
 def summary_section(inspection: Inspection, guard: Guard) -> list[str]:
     """Return the section, with a link from each sentence to its charts."""
     items: list[str] = []
-    headlines = {name: place for name in inspection if (place := section_of(name).headline)}
+    places = {name: section_of(name, result).headline for name, result in inspection.items()}
+    headlines = {name: place for name, place in places.items() if place}
     for name in sorted(headlines, key=lambda name: headlines[name]):
         items += guard.lines(f"The findings of {name}", _headline, inspection, name)
     if not items:
@@ -21,5 +22,6 @@ def summary_section(inspection: Inspection, guard: Guard) -> list[str]:
 
 def _headline(inspection: Inspection, name: str) -> list[str]:
     sentences = sentences_of(inspection[name])
-    link = f'<a class="where" href="#{name}" aria-label="{escape(section_of(name).title)}">→</a>'
+    title = section_of(name, inspection[name]).title
+    link = f'<a class="where" href="#{name}" aria-label="{escape(title)}">→</a>'
     return [f"<li>{sentences[0]} {link}</li>"] if sentences else []

@@ -222,6 +222,10 @@ class Run:
             self._check_identity(json.loads(json.dumps(identity)))
             yield
 
+    def forget_identity(self) -> None:
+        """Remove `recipe.json`, so that the folder takes another run; it must hold nothing yet."""
+        (self.folder / RECIPE).unlink(missing_ok=True)
+
     def _check_identity(self, identity: dict[str, Any]) -> None:
         """Write `recipe.json`, or raise if there is one of another run."""
         self._id = checksum(identity)

@@ -9,8 +9,6 @@ from typing import Any
 from vitreous.claims.book_sources import every_book
 from vitreous.claims.facts import Facts
 from vitreous.config import Recipe
-from vitreous.errors import VitreousError
-from vitreous.plugins import load_object
 from vitreous.studies.scales import Build
 from vitreous.training.recipes import named
 
@@ -35,18 +33,9 @@ def extend_build(build: Build, facts: Facts) -> Build:
 def change_recipe(recipe: Recipe, changes: Mapping[str, Any]) -> Recipe:
     """Return the recipe of a scale with the changes of a book's network.
 
-    The change `name` starts from another recipe: one of `vitreous list recipes`, or the function
-    `module:function` that returns a `Recipe`.
+    The change `name` starts from another recipe: one of `vitreous list recipes`, or
+    `module:function` or `file.py:function`.
     """
     fields = dict(changes)
     name = str(fields.pop("name", ""))
-    if ":" in name:
-        made = load_object(name, "recipe", object)
-        recipe = made() if callable(made) else made
-        if not isinstance(recipe, Recipe):
-            raise VitreousError(
-                f"{name!r} gives a {type(recipe).__name__}, and not a vitreous.config.Recipe."
-            )
-    elif name:
-        recipe = named(name)
-    return recipe.but(**fields)
+    return (named(name) if name else recipe).but(**fields)

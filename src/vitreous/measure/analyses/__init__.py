@@ -6,9 +6,11 @@ import ast
 from pathlib import Path
 
 from vitreous.measure.registry import Registry
+from vitreous.plugins import ANALYSIS, BOOK_ANALYSES
 
-REGISTRY = Registry(__name__, Path(__file__).parent, "analysis", "analyses")
+REGISTRY = Registry(__name__, Path(__file__).parent, ANALYSIS, "analyses", BOOK_ANALYSES)
 names, summary, named = REGISTRY.names, REGISTRY.summary, REGISTRY.named
+own_names = REGISTRY.own_names
 
 
 def analysis_options(name: str) -> dict[str, tuple[str, str]]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from vitreous.measure.registry import Registry
-from vitreous.plugins import BOOK_PROBES
+from vitreous.plugins import BOOK_PROBES, PROBE
 
-REGISTRY = Registry(
-    __name__, Path(__file__).parent, "probe", "probes", "vitreous.probes", BOOK_PROBES
-)
+REGISTRY = Registry(__name__, Path(__file__).parent, PROBE, "probes", BOOK_PROBES)
 names, summary, named = REGISTRY.names, REGISTRY.summary, REGISTRY.named
 own_names = REGISTRY.own_names
