@@ -38,6 +38,8 @@ fast  `hdv_cifar` for one GPU
 A name is a function in `vitreous.recipes`, one file per paper, and takes what its paper varies:
 `dascoli_2021.deit(batch=256)` has the lr of that batch. Each file says at its top what had to
 be approximated. This page is written by `docs/generate_recipes.py`.
+
+A recipe of your own is [a plugin](plugins.md#a-model-and-a-recipe): `--recipe my_recipe.py:short`.
 """
 
 

@@ -44,7 +44,7 @@ def forgotten_books() -> Iterator[None]:
         place.clear()
         place.update(content)
     for name in set(sys.modules) - modules:
-        if name.startswith(("fifth_paper", "mine", "vitreous_plugin")):
+        if name.startswith(("fifth_paper", "mine", "glass", "other_tools", "vitreous_plugin")):
             del sys.modules[name]
     forget_installed()
 

@@ -1,8 +1,8 @@
 """Every example in the README and the manual is run, and what it says it prints is what it prints.
 
 Within a document the ```python blocks share one namespace, in order. A line `expression  # → text`
-is checked against the expression's value. A block that begins with the name of a file is left to
-`test_contributing.py`. In a ```console block every `$ vitreous …` is run, and the lines shown
+is checked against the expression's value. A block that begins with the name of a file is that file,
+in the folder where the examples run; one with a path is left to `test_contributing.py`. In a ```console block every `$ vitreous …` is run, and the lines shown
 beneath it have to be in its output, `…` standing for anything left out.
 """
 
@@ -28,17 +28,18 @@ DOCUMENTS = [
     *sorted((ROOT / "docs" / "analyses").glob("*.md")),
 ]
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# \S+\.py\n")
+FILE = re.compile(r"# (\S+\.py)\n")
 SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)
 
 
 def blocks(path: Path) -> list[tuple[int, str, str]]:
-    """Line, language and text of every block that can be run.
+    """Line, language and text of every block that can be run, or is a file of its own.
 
-    Those that begin with the name of a file are pieces of it, which test_contributing.py runs.
+    Those that begin with the path of a file are pieces of it, which test_contributing.py runs.
     """
     text = path.read_text(encoding="utf-8")
-    hits = [hit for hit in BLOCK.finditer(text) if not FILE.match(hit[2])]
+    named = [(hit, FILE.match(hit[2])) for hit in BLOCK.finditer(text)]
+    hits = [hit for hit, file in named if file is None or "/" not in file[1]]
     return [(text.count("\n", 0, hit.start(2)) + 1, hit[1], hit[2]) for hit in hits]
 
 
@@ -78,7 +79,9 @@ def test_examples_run(
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "document", "__shown__": shown}
     for line, language, text in blocks(path):
-        if language == "python":
+        if file := FILE.match(text):
+            (tmp_path / file[1]).write_text(text, encoding="utf-8")
+        elif language == "python":
             run_python(text, line, path, namespace)
         else:
             run_console(text, capsys)

@@ -54,6 +54,8 @@ app.command(show_photo, name="show")
 app.command(run_study, name="study")
 app.command(train_model, name="train")
 app.command(unpack_study, name="unpack")
+COMMANDS = frozenset(app)
+"""All commands but those of analyses."""
 
 
 def add_analysis(name: str) -> None:
@@ -126,7 +128,7 @@ def _option_names(tokens: Sequence[str]) -> list[str]:
 
 def find_analysis(command: str) -> None:
     """Let the command line know plugins, if they may be asked for, and give the full help."""
-    if command in app and command not in analyses.own_names():
+    if command in COMMANDS:
         return
     for name in analyses.REGISTRY.plugins():
         if name not in app:

@@ -82,7 +82,7 @@ def test_it_opens(home: Path) -> None:
         (
             "ownmodels_for_tests:number",
             VitreousError,
-            "is a int, and not a function that makes a model",
+            "is an int, and has to be an nn.Module, or a function",
         ),
         ("no_such_file_here:make", UnknownName, "or a module of yours and its function"),
         ("no_such.file_here:make", UnknownName, "or a module of yours and its function"),

@@ -270,7 +270,8 @@ def model_of_run(run: Run, checkpoint: str = "final") -> nn.Module:
     if "build" in described:
         model: nn.Module = registry.build(**described["build"])
     elif "load" in described:
-        model = load_model(**described["load"])
+        name = _function_of_run(described["load"]["name"], run)
+        model = load_model(**{**described["load"], "name": name})
     else:
         raise VitreousError(
             f"The run {str(run.folder)!r} trained a module of your own ({described['module']}): "
@@ -293,6 +294,24 @@ def model_of_run(run: Run, checkpoint: str = "final") -> nn.Module:
     if notes.get("step") == 0 and "from" not in described:
         weights = "unknown" if "weights" in described else "random"
     return mark(model.eval(), weights)
+
+
+def _function_of_run(name: str, run: Run) -> str:
+    """The name of a run's model; the file of a function is looked for here and above the run.
+
+    So a run can be opened from any folder, and its project can be moved.
+    """
+    where, _, function = name.rpartition(":")
+    path = Path(where).expanduser()
+    if not where.endswith(".py") or path.is_absolute() or path.is_file():
+        return name
+    for folder in run.folder.resolve().parents:
+        if (folder / path).is_file():
+            return f"{folder / path}:{function}"
+    raise VitreousError(
+        f"The run {str(run.folder)!r} was trained with {name!r}, and there is no such file here or "
+        "above the run's folder; go to the folder of that file, or copy it here."
+    )
 
 
 def _load_run(where: str) -> nn.Module:
