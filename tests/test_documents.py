@@ -2,8 +2,9 @@
 
 Within a document the ```python blocks share one namespace, in order. A line `expression  # → text`
 is checked against the expression's value. A block that begins with the name of a file is that file,
-in the folder where the examples run; one with a path is left to `test_contributing.py`. In a ```console block every `$ vitreous …` is run, and the lines shown
-beneath it have to be in its output, `…` standing for anything left out.
+in the folder where the examples run; one with a path is left to `test_contributing.py`. In a
+```console block every `$ vitreous …` is run, and the lines shown beneath it have to be in its
+output, `…` standing for anything left out.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 import pytest
@@ -23,7 +24,9 @@ from vitreous.measure.choosing import choose_images
 from vitreous.measure.preprocessing import choose_preprocessing, model_framing
 from vitreous.measure.probe import Setting
 from vitreous.measure.subject import logits, subjects
+from vitreous.model_names import bundled
 from vitreous.models.declared import crop_share, declared_training, processor_training
+from vitreous.models.loading import load_model
 
 SIZES = [(5, 7), (33, 90), (64, 64), (120, 80), (224, 224), (301, 260)]
 
@@ -68,10 +71,25 @@ def by_timm(model: nn.Module, top: Path, **args: Any) -> Tensor:
     return torch.stack([transform(Image.open(file).convert("RGB")) for file in files(top)])
 
 
+def evaluated_by_timm(
+    model: nn.Module, top: Path, size: tuple[int, ...], **config: Any
+) -> tuple[Tensor, Tensor]:
+    """Scores and labels of all files, by timm's data set and loader, as its validate.py has it."""
+    labels = {"a": 0, "b": 1}
+    data = timm.data.create_dataset("", root=str(top), class_map=labels)
+    loader = timm.data.create_loader(
+        data, (3, *size), batch_size=7, use_prefetcher=False, num_workers=0, **config
+    )
+    with torch.no_grad(), catch_warnings(action="ignore", category=ResourceWarning):
+        # timm leaves its files to be closed by the garbage collector
+        batches = [(model.eval()(images), labels) for images, labels in loader]
+    return torch.cat([scores for scores, _ in batches]), torch.cat([each for _, each in batches])
+
+
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        ("vit_tiny_patch16_224", (3, 224, 224)),  # crop 0.9, bicubic, mean 0.5
+        ("vit_tiny_patch16_224", (3, 64, 96)),  # crop 0.9, bicubic, mean 0.5
         ("resnet18", (3, 224, 160)),  # bilinear or bicubic, crop 0.95, not square
         ("mobilenetv3_small_050", (3, 96, 128)),  # crop 0.875, not square
         ("convnext_atto", (3, 64, 64)),
@@ -80,18 +98,22 @@ def by_timm(model: nn.Module, top: Path, **args: Any) -> Tensor:
 def test_tensors_and_predictions_equal_timms(
     name: str, size: tuple[int, ...], photos: Path
 ) -> None:
+    """Image by image, by timm's transform and by its data set and loader."""
     torch.manual_seed(0)
-    model = timm.create_model(name, num_classes=2).eval()
-    assert timm.data.resolve_data_config(model=model)["crop_pct"] < 1
+    more = {"img_size": size[1:]} if name.startswith("vit") else {}
+    model = timm.create_model(name, num_classes=2, **more).eval()
+    config = timm.data.resolve_data_config({"input_size": size}, model=model)
+    assert config["crop_pct"] < 1
     expected = by_timm(model, photos, input_size=size)
     [ours], setting = prepared({"m": model}, photos, image=size)
     assert torch.equal(ours, expected)
+    config = {key: config[key] for key in ("mean", "std", "crop_pct", "interpolation")}
+    scores, _ = evaluated_by_timm(model, photos, size[1:], **config)
     with torch.no_grad():
-        theirs = model(expected)
         found = logits(setting.subjects[0].specimen(ours))
     assert found is not None
-    torch.testing.assert_close(found, theirs, rtol=1e-4, atol=1e-5)
-    assert torch.equal(found.argmax(1), theirs.argmax(1))
+    torch.testing.assert_close(found, scores, rtol=1e-4, atol=1e-5)
+    assert torch.equal(found.argmax(1), scores.argmax(1))
 
 
 def test_accuracy_equals_timms_on_the_same_files(photos: Path) -> None:
@@ -136,16 +158,36 @@ def test_bundled_models_get_what_they_were_trained_on(name: str, photos: Path) -
     assert torch.equal(ours, (data.images.float() / 255 - mean) / std)
 
 
-@pytest.mark.parametrize("name", ["nano:vit", "nano:resnet", "nano:swin"])
-def test_bundled_models_under_timms_crop(name: str, photos: Path) -> None:
-    """With a crop of your own they are timm's transform too, and so are their answers."""
-    [ours], setting = prepared(name, photos, preprocessing={"crop": 0.8})
+BUNDLED = [f"nano:{name}" for name in bundled() if name != "mixer"]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [(name, (48, 32)) for name in BUNDLED] + [("nano:vit", (32, 32)), ("nano:resnet", (32, 64))],
+)
+def test_bundled_models_are_evaluated_as_by_timm(
+    name: str, size: tuple[int, int], photos: Path
+) -> None:
+    """Tensors to the last bit and answers image by image, with a crop and at other shapes."""
+    [ours], setting = prepared(name, photos, image=size, preprocessing={"crop": 0.8})
     subject = setting.subjects[0]
-    transform = timm.data.create_transform(
-        (3, 32, 32), crop_pct=0.8, interpolation="bicubic", mean=subject.mean, std=subject.std
-    )
+    levels = {"mean": subject.mean, "std": subject.std}
+    config = {"crop_pct": 0.8, "interpolation": "bicubic", **levels}
+    transform = timm.data.create_transform((3, *size), **config)
     theirs = torch.stack([transform(Image.open(file).convert("RGB")) for file in files(photos)])
     assert torch.equal(ours, theirs)
+    scores, labels = evaluated_by_timm(load_model(name, image=size), photos, size, **config)
+    assert labels.tolist() == [int(file.parent.name == "b") for file in files(photos)]
+    with torch.no_grad():
+        found = logits(subject.specimen(ours))
+    assert found is not None
+    torch.testing.assert_close(found, scores, rtol=1e-4, atol=1e-4)
+    assert torch.equal(found.argmax(1), scores.argmax(1))
+
+
+def test_a_bundled_model_that_is_tied_to_its_size() -> None:
+    with pytest.raises(VitreousError, match=r"MlpMixer does not run on images of 3x48x32 .*32x32"):
+        subjects("nano:mixer", image=(48, 32))
 
 
 def test_what_you_set_comes_first(photos: Path) -> None:

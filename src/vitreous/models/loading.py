@@ -18,6 +18,7 @@ folder that holds them. No pickle is ever run.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from vitreous.models.declared import torchvision_training
 from vitreous.models.hugging_face import load_hugging_face, safe_loading
 from vitreous.models.matching import OtherClasses, load_weights
 from vitreous.models.registry import Image
+from vitreous.models.resizing import resize_model
 from vitreous.models.user_functions import is_user_function, load_user_function
 from vitreous.models.weights import Weights, mark, mark_loaded
 from vitreous.storage.atomic_files import Damaged
@@ -132,12 +134,12 @@ def _load_named(
     if source == "tv":
         return mark(_torchvision(rest, pretrained, size, classes), weights)
     if source == "run":
-        return _load_run(rest)
+        return _load_run(rest, size)
     if source == "nano":
-        return _load_bundled(rest)
+        return _load_bundled(rest, size)
     if source == "zoo":
         model_names.check_model(name)
-        return _load_run(str(model_names.zoo_folder() / rest))
+        return _load_run(str(model_names.zoo_folder() / rest), size)
     function = model_names.plugin_models().get(name, name)
     if is_user_function(function):
         return load_user_function(
@@ -147,7 +149,7 @@ def _load_named(
         return _registered(name, pretrained, size, classes, options)
     if (colon and source in TIMM_SOURCES) or not _is_path(name):
         return mark(_timm(name, pretrained, size, classes, options), weights)
-    return _load_run(name)
+    return _load_run(name, size)
 
 
 def list_models(filter: str = "*", pretrained: bool = False) -> list[str]:
@@ -263,8 +265,12 @@ def describe_model(model: nn.Module, name: str | None, **given: Any) -> dict[str
     return {"load": {"name": name, **given}} if name else {"module": type(model).__qualname__}
 
 
-def model_of_run(run: Run, checkpoint: str = "final") -> nn.Module:
-    """The model of a run at a checkpoint, with the normalisation and class names of its data."""
+def model_of_run(run: Run, checkpoint: str = "final", image: Image | None = None) -> nn.Module:
+    """The model of a run at a checkpoint, with the normalisation and class names of its data.
+
+    For images of another size its positions are interpolated, if that can be done; a model that
+    cannot take them says so when it is opened.
+    """
     tensors, notes = run.read_weights(checkpoint)
     described, data = run.identity["model"], run.identity["data"]
     if "build" in described:
@@ -285,6 +291,9 @@ def model_of_run(run: Run, checkpoint: str = "final") -> nn.Module:
             f"The weights {str(run.weights(checkpoint)[0])!r} do not fit the model that the run's "
             f"recipe.json describes: {str(error).splitlines()[-1].strip()}"
         ) from None
+    if image is not None:
+        with suppress(VitreousError):
+            model = resize_model(model, (image, image) if isinstance(image, int) else image)
     known = getattr(model, "pretrained_cfg", None) or {}
     of_data = {key: tuple(data[key]) for key in ("mean", "std")}
     trained = {**of_data, "label_names": tuple(data["classes"])}
@@ -314,7 +323,7 @@ def _function_of_run(name: str, run: Run) -> str:
     )
 
 
-def _load_run(where: str) -> nn.Module:
+def _load_run(where: str, image: Image | None = None) -> nn.Module:
     """The model of a run, given as `folder`, `folder@checkpoint` or one file of its weights."""
     folder, _, checkpoint = where.rpartition("@") if "@" in where else (where, "", "final")
     path = Path(folder).expanduser()
@@ -323,7 +332,7 @@ def _load_run(where: str) -> nn.Module:
     if not (path / "recipe.json").is_file():
         raise _not_a_run(folder, path)
     try:
-        return model_of_run(Run(path), checkpoint)
+        return model_of_run(Run(path), checkpoint, image)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise VitreousError(
             f"The run {folder!r} cannot be read: its recipe.json does not describe a run "
@@ -332,13 +341,13 @@ def _load_run(where: str) -> nn.Module:
         ) from error
 
 
-def _load_bundled(name: str) -> nn.Module:
+def _load_bundled(name: str, image: Image | None) -> nn.Module:
     """A model within the package: `vit` or `vit@warmup`."""
     known = model_names.bundled()
     if name.partition("@")[0] not in known:
         raise UnknownName("bundled model", f"nano:{name}", [f"nano:{each}" for each in known])
     try:
-        return _load_run(str(model_names.BUNDLED / name))
+        return _load_run(str(model_names.BUNDLED / name), image)
     except Damaged as error:
         raise Damaged(error.path, error.why, "install Vitreous again") from None
 
