@@ -144,9 +144,15 @@ def sentences_of(result: Result) -> list[str]:
         ]
 
 
+def sections_of(names: Iterable[str], results: Mapping[str, Result]) -> dict[str, Section]:
+    """The section of every measurement, also of those without a result."""
+    there = dict(results)  # an inspection raises for what was left out
+    return {name: section_of(name, there.get(name)) for name in names}
+
+
 def arrange(names: Iterable[str], results: Mapping[str, Result]) -> dict[str, list[str]]:
     """Names of measurements by group, in the order of the report; empty groups are left out."""
-    sections = {name: section_of(name, results.get(name)) for name in names}
+    sections = sections_of(names, results)
     arranged: dict[str, list[str]] = {group: [] for group in GROUPS}
     for name in sorted(sections, key=lambda name: (sections[name].order, name)):
         arranged[sections[name].group].append(name)

@@ -12,7 +12,7 @@ from vitreous.claims.loading import unjudged
 from vitreous.claims.verdicts import by_paper
 from vitreous.errors import VitreousError
 from vitreous.measure.inspection import Inspection
-from vitreous.measure.section import GROUPS, arrange, section_of
+from vitreous.measure.section import GROUPS, arrange, sections_of
 from vitreous.palette import KIND_COLOURS, OUTCOME_COLOURS, PAPERS, RAMPS, Theme, model_colours
 from vitreous.report import attention, models, origin, summary, surface
 from vitreous.report.guard import Guard
@@ -161,10 +161,9 @@ def _contents(inspection: Inspection, judgement: Judgement | None) -> list[str]:
         '<li><a href="#models">The models</a></li>',
     ]
     for group, names in arrange([*inspection, *inspection.left_out], inspection).items():
-        titles = {name: section_of(name, inspection.get(name)).title for name in names}
         inside = "".join(
-            f'<li><a href="#{escape(name)}">{escape(title)}</a></li>'
-            for name, title in titles.items()
+            f'<li><a href="#{escape(name)}">{escape(declared.title)}</a></li>'
+            for name, declared in sections_of(names, inspection).items()
         )
         lines.append(f'<li><a href="#{group}">{escape(GROUPS[group])}</a><ul>{inside}</ul></li>')
     return [*lines, '<li><a href="#origin">Where this comes from</a></li></ul></details></nav>']
