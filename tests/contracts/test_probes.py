@@ -56,11 +56,44 @@ def alone() -> vitreous.Specimen:
     return vitreous.open(MODELS[0])
 
 
+def of_one_shard(multiple: int) -> list[Probe]:
+    """The probes whose shards are multiples of so many images; others would change their shards."""
+    instances: list[Probe] = [probes.named(name)() for name in probes.names()]
+    return [each for each in instances if each.shard_multiple == multiple]
+
+
 @cache
-def sums(name: str, shard: int, batch: int) -> tuple[Pass, list[Sums]]:
-    """The sums of each shard."""
-    passing = Pass((probes.named(name)(),), Setting(opened(), data()), shard, batch)
+def passed(multiple: int, shard: int, batch: int) -> tuple[Pass, list[Sums]]:
+    """One pass for all these probes, as an inspection makes it, and the sums of each shard."""
+    passing = Pass(tuple(of_one_shard(multiple)), Setting(opened(), data()), shard, batch)
     return passing, [passing.shard(number) for number in range(passing.shards)]
+
+
+@cache
+def passed_again(multiple: int) -> tuple[Sums, Sums]:
+    """The sums of the same instances after a new start of the shard, and after a new beginning."""
+    passing, _ = passed(multiple, IMAGES, IMAGES)
+    for probe in passing.probes:
+        probe.start_shard()
+    again = passing.shard(0)
+    for probe in passing.probes:
+        probe.begin(passing.setting)
+    return again, passing.shard(0)
+
+
+def only(name: str, found: Sums) -> Sums:
+    """The sums of one probe, without its name."""
+    return {
+        key.removeprefix(f"{name}:"): value
+        for key, value in found.items()
+        if key.startswith(f"{name}:")
+    }
+
+
+def sums(name: str, shard: int, batch: int) -> tuple[Pass, list[Sums]]:
+    """The pass that the probe took part in, and its sums of each shard."""
+    passing, parts = passed(probes.named(name)().shard_multiple, shard, batch)
+    return passing, [only(name, part) for part in parts]
 
 
 def added(parts: list[Sums]) -> Sums:
@@ -71,20 +104,21 @@ def added(parts: list[Sums]) -> Sums:
     return total
 
 
-def answered(passing: Pass, found: Sums) -> Result | None:
+def instance(name: str, passing: Pass) -> Probe:
+    return next(probe for probe in passing.probes if probe.name == name)
+
+
+def answered(name: str, passing: Pass, found: Sums) -> Result | None:
     """The result; None where no model can be asked."""
-    (probe,) = passing.probes
+    probe = instance(name, passing)
     asked = passing.suited(probe)
-    return (
-        probe.answer({key.partition(":")[2]: value for key, value in found.items()}, asked)
-        if asked
-        else None
-    )
+    return probe.answer(found, asked) if asked else None
 
 
+@cache
 def whole(name: str) -> tuple[Pass, Result]:
     passing, parts = sums(name, IMAGES, IMAGES)
-    result = answered(passing, added(parts))
+    result = answered(name, passing, added(parts))
     assert result is not None, (
         f"{name} can be asked of none of {MODELS}; add a bundled model that it suits."
     )
@@ -138,16 +172,16 @@ def test_options_are_plain_and_said_in_the_record(name: str) -> None:
 def test_shards_add_up_to_one_pass(name: str) -> None:
     passing, parts = sums(name, PARTS, PARTS)
     assert len(parts) == (
-        3 if passing.probes[0].shard_multiple == 1 else 1
+        3 if instance(name, passing).shard_multiple == 1 else 1
     )  # images that are compared are in one shard
     assert {value.dtype for part in parts for value in part.values()} <= {torch.float64}
-    same(answered(passing, added(parts)), whole(name)[1], but=probes.named(name).fleeting)
+    same(answered(name, passing, added(parts)), whole(name)[1], but=probes.named(name).fleeting)
 
 
 @every
 def test_the_order_of_shards_does_not_matter(name: str) -> None:
     passing, parts = sums(name, PARTS, PARTS)
-    forwards, backwards = (answered(passing, added(order)) for order in (parts, parts[::-1]))
+    forwards, backwards = (answered(name, passing, added(order)) for order in (parts, parts[::-1]))
     assert forwards is not None
     same(backwards, forwards)
 
@@ -155,26 +189,22 @@ def test_the_order_of_shards_does_not_matter(name: str) -> None:
 @every
 def test_batch_size_does_not_matter(name: str) -> None:
     passing, parts = sums(name, IMAGES, 7)
-    same(answered(passing, added(parts)), whole(name)[1], but=probes.named(name).fleeting)
+    same(answered(name, passing, added(parts)), whole(name)[1], but=probes.named(name).fleeting)
 
 
 @every
 def test_a_process_without_images_changes_nothing(name: str) -> None:
     passing, parts = sums(name, IMAGES, IMAGES)
-    same(answered(passing, added([{}, *parts, {}])), whole(name)[1])
+    same(answered(name, passing, added([{}, *parts, {}])), whole(name)[1])
 
 
 @every
 def test_a_probe_begins_afresh(name: str) -> None:
     """Begun again after a shortage of memory, or used for a second inspection, an instance
     remembers nothing."""
-    passing, (first,) = sums(name, IMAGES, IMAGES)
-    (probe,) = passing.probes
-    probe.start_shard()
-    again = passing.shard(0)
-    probe.begin(passing.setting)
-    once_more = passing.shard(0)
-    for other in (again, once_more):
+    _, (first,) = sums(name, IMAGES, IMAGES)
+    for found in passed_again(probes.named(name)().shard_multiple):
+        other = only(name, found)
         assert other.keys() == first.keys()
         assert all(
             torch.equal(other[key], first[key]) for key in first if not key.endswith("seconds")
@@ -219,13 +249,12 @@ def test_models_are_untouched(name: str) -> None:
 @every
 def test_every_model_is_answered_or_refused_with_a_sentence(name: str) -> None:
     passing, result = whole(name)
-    (probe,) = passing.probes
     shown = {
         str(each)
         for column in result.table.filter(like="model")
         for each in result.table[column].unique()
     }
-    asked = {subject.name for subject in passing.suited(probe)}
+    asked = {subject.name for subject in passing.suited(instance(name, passing))}
     assert asked <= shown <= {*MODELS, "", "nan"}
     refused = passing.left_out[name]
     assert asked | {model for model, why in refused.items() if isinstance(why, str)} == set(MODELS)
