@@ -58,14 +58,18 @@ def _spec(result: Result, number: int, theme: Theme) -> dict[str, Any]:
     """Return the specification of a chart without its title, which the page shows itself."""
     import altair as alt  # takes a second, which a page of verdicts alone does not need
 
-    # our own charts need no validation, which takes longer than drawing them
+    # our own charts need no validation, which takes longer than drawing them, and altair would
+    # look at every number of the rows
     with alt.utils.schemapi.debug_mode(False):
-        spec: dict[str, Any] = result.chart(number, theme).to_dict(validate=False)
+        drawn: Any = result.chart(number, theme)
+        rows = drawn.datasets
+        drawn.datasets = alt.Undefined
+        spec: dict[str, Any] = drawn.to_dict(validate=False)
     kept = {key: value for key, value in spec.items() if key not in ("$schema", "title")}
     return {
         **kept,
         "description": result.views[number].title or result.name,
-        "datasets": spec.get("datasets", {}),
+        "datasets": {**spec.get("datasets", {}), **({} if rows is alt.Undefined else rows)},
     }
 
 
