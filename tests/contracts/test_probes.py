@@ -38,6 +38,15 @@ a column."""
 ROUGH = {"filters": 1e-4}
 """Where products of pixels are taken in single precision, for speed."""
 every = pytest.mark.parametrize("name", probes.names())
+ASKED: set[str] = set()
+"""The probes of this run: with `-k` a few, which need not wait for the others."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _asked(request: pytest.FixtureRequest) -> None:
+    for item in request.session.items:
+        if item.path == request.path and (given := getattr(item, "callspec", None)):
+            ASKED.add(given.params["name"])
 
 
 @cache
@@ -58,7 +67,7 @@ def alone() -> vitreous.Specimen:
 
 def of_one_shard(multiple: int) -> list[Probe]:
     """The probes whose shards are multiples of so many images; others would change their shards."""
-    instances: list[Probe] = [probes.named(name)() for name in probes.names()]
+    instances: list[Probe] = [probes.named(name)() for name in sorted(ASKED)]
     return [each for each in instances if each.shard_multiple == multiple]
 
 
