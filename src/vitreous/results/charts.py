@@ -73,7 +73,7 @@ def chart_png(drawn: alt.TopLevelMixin, scale: float) -> bytes:
     return content.getvalue()
 
 
-class _Layer(alt.Chart):
+class _Layer(alt.Chart):  # type: ignore[misc]  # altair's types are not followed
     """A layer under construction.
 
     Altair copies every layer deeply each time it is put into something; nothing else refers to
@@ -84,7 +84,7 @@ class _Layer(alt.Chart):
         return super().copy(deep=False if deep is True else deep, ignore=ignore)
 
 
-class _Panel(alt.LayerChart):
+class _Panel(alt.LayerChart):  # type: ignore[misc]
     """A panel under construction: copied like a layer."""
 
     def copy(self, deep: Any = True, ignore: list[str] | None = None) -> Any:
