@@ -35,9 +35,19 @@ VIEWS = {
 
 
 class Compiled(fx.GraphModule):
-    """A graph module of which nothing stays in memory once it is gone."""
+    """A graph module of which nothing stays in memory once it is gone.
+
+    A draft is compiled by its first `recompile()`: fx would also do it here, before any edit.
+    """
+
+    def __init__(self, root: Any, graph: fx.Graph, *, draft: bool = False) -> None:
+        vars(self)["_draft"] = draft  # nn.Module takes no attributes yet
+        super().__init__(root, graph)
+        vars(self)["_draft"] = False
 
     def recompile(self) -> Any:
+        if vars(self).get("_draft"):
+            return None
         with forgetting_sources():
             return super().recompile()
 
@@ -57,9 +67,12 @@ def forgetting_sources() -> Iterator[None]:
 
 
 def copy_graph(module: fx.GraphModule) -> tuple[fx.GraphModule, dict[str, fx.Node]]:
-    """A new graph module over the same tensors, and its nodes by the names they had."""
+    """A new graph module over the same tensors, and its nodes by the names they had.
+
+    It has to be compiled, by `recompile()`, when it has been edited.
+    """
     graph, nodes = copy_nodes(module.graph)
-    return Compiled(module, graph), nodes
+    return Compiled(module, graph, draft=True), nodes
 
 
 def copy_nodes(graph: fx.Graph) -> tuple[fx.Graph, dict[str, fx.Node]]:
@@ -153,7 +166,8 @@ def is_random(node: fx.Node) -> bool:
 
 
 def tidy(module: fx.GraphModule) -> bool:
-    """Rewrite an exported graph in place; False if torch has to functionalise it first."""
+    """Rewrite an exported graph in place, without compiling it; False if torch has to
+    functionalise it first."""
     graph = module.graph
     for node in list(graph.nodes):
         name = op(node)
@@ -170,7 +184,6 @@ def tidy(module: fx.GraphModule) -> bool:
     _spell_out_sums(graph)
     graph.eliminate_dead_code()
     graph.lint()
-    module.recompile()
     return done
 
 
