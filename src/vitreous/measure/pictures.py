@@ -180,16 +180,22 @@ def block_grid(grid: Grid, most: int | None) -> Grid:
     return rows, columns
 
 
-def token_matrix(attention: AttentionMap, values: Tensor, most: int | None = None) -> Tensor:
+def token_matrix(
+    attention: AttentionMap,
+    values: Tensor,
+    most: int | None = None,
+    most_queries: int | None = None,
+) -> Tensor:
     """(b, heads, queries, keys) over tokens, prefix first, of probabilities (b, groups, heads,
     queries, keys).
 
     On a grid with more than `most` rows or columns, cells are taken together in blocks: the
-    attention of a block is the mean over its cells as queries and the sum over them as keys. Rows
-    of tokens that do not ask are zero.
+    attention of a block is the mean over its cells as queries and the sum over them as keys.
+    `most_queries` is another limit for queries. Rows of tokens that do not ask are zero.
     """
     places = attention.places
-    query, rows = _blocks(places.queries, places.prefix, places.query_grid, most)
+    asking = most if most_queries is None else most_queries
+    query, rows = _blocks(places.queries, places.prefix, places.query_grid, asking)
     keys, columns = _blocks(places.keys, places.prefix, places.key_grid, most)
     pair = query[:, :, None] * columns + keys[:, None, :]
     pair = torch.where((query[:, :, None] < 0) | (keys[:, None, :] < 0), rows * columns, pair).to(

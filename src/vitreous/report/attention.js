@@ -61,6 +61,8 @@ class AttentionView {
     this.panes.length = count;
     if (this.row.children.length !== count) this.row.replaceChildren(...this.panes.map((pane) => pane.home));
     this.row.dataset.count = count;
+    const narrowed = (option) => option.value !== "" && !this.choice.offered.includes(Number(option.value));
+    for (const option of $$("select option", this.home)) option.hidden = option.disabled = narrowed(option);
     if (this.compact) return;
     this.other.value = this.choice.panes[1]?.model ?? "";
     this.locking.hidden = count < 2;
@@ -108,7 +110,7 @@ class AttentionPane {
     this.scale = make("canvas", { width: 128, height: 1, "aria-hidden": true });
     this.ends = ["low", "middle", "high"].map((name) => make("span", { class: name }));
     this.readout = make("output", { class: "readout" });
-    this.sentence = make("p", { class: "said", "aria-live": "polite" });
+    this.sentence = make("p", { class: "said" });
     this.prediction = make("div", { class: "prediction" });
     this.multiples = make("canvas", { tabindex: 0, role: "application" });
     drawScale(this.scale);
@@ -217,6 +219,8 @@ class AttentionPane {
     this.point(this.pointed ?? null);
     const note = choice.token && asking === null ? `There is no ${choice.token} in this layer. ` : "";
     const instead = asking !== null && !choice.token ? "Patches ask nothing in this layer. " : "";
+    // two explorers say the same: only that in use is read aloud
+    this.sentence.setAttribute("aria-live", this.home.contains(document.activeElement) ? "polite" : "off");
     this.sentence.textContent = note + instead + describe(row, unit, cell, asking);
     this.shown = { model: provider.models[chosen.model].name, unit: unit.name, head: chosen.head, query, most };
     await this.drawMultiples(turn, picture);

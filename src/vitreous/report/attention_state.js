@@ -4,6 +4,7 @@ class AttentionChoice {
   constructor(provider) {
     this.provider = provider;
     this.views = new Set();
+    this.offered = provider.models.map((_, model) => model);
     this.reset();
     this.initial = String(this);
     this.announced = this.initial;
@@ -70,6 +71,24 @@ class AttentionChoice {
     this.announce();
   }
 
+  /** Offer some models only, by name, or all if none is among these; panes of others change until all are offered again. */
+  offer(names) {
+    const all = this.provider.models.map((_, model) => model);
+    const some = all.filter((model) => names.includes(this.provider.models[model].name));
+    const narrowed = some.length > 0 && some.length < all.length;
+    this.offered = narrowed ? some : all;
+    const { depth } = this.unit(this.panes[0]);
+    this.unnarrowed ??= this.panes;
+    const panes = this.unnarrowed.filter(({ model }) => this.offered.includes(model));
+    const others = this.offered.filter((model) => panes.every((pane) => pane.model !== model));
+    for (const model of others.slice(0, this.unnarrowed.length - panes.length)) {
+      panes.push({ model, layer: nearest(this.provider.models[model].units, depth), head: -1 });
+    }
+    this.panes = panes;
+    if (!narrowed) this.unnarrowed = null;
+    this.announce();
+  }
+
   settle(pane) {
     const units = this.provider.models[pane.model].units;
     pane.layer = Math.min(Math.max(pane.layer, 0), units.length - 1);
@@ -124,6 +143,11 @@ const attention = document.getElementById("attention-meta") ? new AttentionChoic
  * the event `statechange` on the window. */
 function attentionState() {
   return attention && String(attention) !== attention.initial ? String(attention) : "";
+}
+
+/** Show models with these names only, all if there are none. */
+function showAttentionModels(names) {
+  attention?.offer(names);
 }
 
 /** Show what `attentionState` returned; an empty string is the beginning. */

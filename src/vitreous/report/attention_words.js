@@ -34,11 +34,12 @@ function summarise(row, unit, cell) {
   let distance = null;
   if (cell && onGrid) {
     const { queries } = unit;
+    const [across, down] = ["columns", "rows"].map((side) => Math.max(queries[side], unit.keys[side])); // of the finer grid
     const [qx, qy] = [(cell[0] + 0.5) / queries.columns, (cell[1] + 0.5) / queries.rows];
     distance = grid.reduce((total, value, i) => {
       const dx = ((i % columns) + 0.5) / columns - qx;
       const dy = (Math.floor(i / columns) + 0.5) / rows - qy;
-      return total + (value / onGrid) * Math.hypot(dx * queries.columns, dy * queries.rows);
+      return total + (value / onGrid) * Math.hypot(dx * across, dy * down);
     }, 0);
   }
   return { onGrid, at: [at % columns, Math.floor(at / columns)], most: grid[at], half, distance, tokens: row.subarray(0, prefix) };
@@ -57,7 +58,8 @@ function describe(row, unit, cell, asking) {
   const found = summarise(row, unit, cell);
   const names = tokenNames(unit.tokens);
   const named = (i) => (/\d$/.test(names[i]) ? names[i] : `the ${names[i]}`); // "register 2", but "the class token"
-  const who = asking === null ? `This patch (row ${cell[1] + 1}, column ${cell[0] + 1})` : capital(named(asking));
+  const block = unit.keys.rows > unit.queries.rows ? "This block of patches" : "This patch";
+  const who = asking === null ? `${block} (row ${cell[1] + 1}, column ${cell[0] + 1})` : capital(named(asking));
   if (!found.onGrid && !found.tokens.some((share) => share > 0)) return `${who} attends to nothing in this layer.`;
   const best = found.tokens.reduce((top, share, i) => (share > found.tokens[top] ? i : top), 0);
   const given = found.tokens.length ? found.tokens[best] : 0;

@@ -106,6 +106,30 @@ def test_a_budget_costs_images_first_and_heads_last() -> None:
         assert not name.startswith("attention/") or len(array) == 1
 
 
+def test_queries_are_averaged_in_blocks_before_heads_are() -> None:
+    torch.manual_seed(0)
+    model = vitreous.build("vit_ti/4", image=(36, 48), depth=1, heads=2, width=8, classes=3)
+    specimen = vitreous.open(model.eval())
+    (unit,) = attention_units(specimen)
+    whole, coarse = (
+        ask(specimen, "attention_maps", 1, budget=budget)
+        for budget in (2 * 109 * 109, 2 * 109 * 109 - 1)
+    )
+    assert coarse.about["fewer"].startswith("Mean over blocks of neighbouring queries in ViT: maps")
+    (grids,) = (each[str(specimen.anatomy[unit].index)] for each in coarse.about["maps"].values())
+    assert (grids["queries"], grids["keys"], grids["heads"]) == ([5, 6], [9, 12], "all")
+    full, blocked = (restored(result, specimen, unit)[0] for result in (whole, coarse))
+    assert blocked.shape == (2, 1 + 5 * 6, 1 + 9 * 12)
+    close = float(full.max()) / 250  # half a level of each
+    np.testing.assert_allclose(blocked[:, 0], full[:, 0], atol=close)
+    cells = full[:, 1:].reshape(2, 9, 12, -1)
+    for row, column in ((0, 0), (2, 5), (4, 3)):  # the last row of blocks is one cell high
+        mean = cells[:, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2].mean((1, 2))
+        np.testing.assert_allclose(blocked[:, 1 + row * 6 + column], mean, atol=close)
+    (heads,) = ask(specimen, "attention_maps", 1, budget=3_000).about["maps"].values()
+    assert {unit["heads"] for unit in heads.values()} == {"mean"}
+
+
 def test_all_models_show_the_same_images() -> None:
     found = vitreous.inspect(
         {"one": opened("class"), "many": opened("swin")},

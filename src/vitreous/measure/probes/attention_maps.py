@@ -18,14 +18,16 @@ probability, and "label", name, probability and rank of the true class, or None.
 are called. Windows and reduced keys are spread over the grid: what cannot be attended to is zero.
 On grids of more than 16 rows or columns neighbouring cells are taken together in blocks, queries
 averaged and keys summed. A model's maps take at most `budget` bytes: where they would take more
-there are fewer images (for all models alike), and where a single one is too much, heads are
-averaged; `about["fewer"]` says so.
+there are fewer images (for all models alike); where a single one is too much, queries are averaged
+in blocks, 8 rows and columns at most; and where that is too much, heads are averaged instead.
+`about["fewer"]` says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -46,8 +48,10 @@ from vitreous.specimen.observe import AttentionMap, Sites
 
 __all__ = ["AttentionMaps"]
 
-MOST = 16
-"""Rows and columns of a grid that is shown cell by cell."""
+MOST, MOST_QUERIES = 16, 8
+"""Rows and columns of a grid that is shown cell by cell; and of queries of too large maps."""
+WAYS = ((MOST, True), (MOST_QUERIES, True), (MOST, False), (MOST_QUERIES, False))
+"""How maps are kept, the first that fits: rows and columns of queries, and whether every head."""
 TILE, DECADES, MARK = 56, 3, (57, 243, 255)
 """Pixels of a tile; how far down its colours go; the colour around the query."""
 TOKENS = ("prefix", "class", "distillation", "register", "query")
@@ -102,14 +106,19 @@ class AttentionMaps(Pictured):
     def begin(self, setting: Setting) -> None:
         super().begin(setting)
         subjects = [subject for subject in setting.subjects if not self.unsuited(subject)]
-        every, mean = (
-            {each.name: map_bytes(each, heads) for each in subjects} for heads in (True, False)
-        )
-        self.averaged = {name for name, bytes_ in every.items() if bytes_ > self.budget}
-        sizes = [mean[name] if name in self.averaged else every[name] for name in every]
-        fit = min(
-            (max(1, self.budget // max(1, bytes_)) for bytes_ in sizes), default=len(self.rows)
-        )
+        self.coarse: set[str] = set()
+        self.averaged: set[str] = set()
+        sizes = []
+        for subject in subjects:
+            ways = {way: map_bytes(subject, *way) for way in WAYS}
+            fitting = (way for way, size in ways.items() if size <= self.budget)
+            queries, heads = chosen = next(fitting, min(ways, key=lambda way: ways[way]))
+            sizes.append(ways[chosen])
+            if queries < MOST:
+                self.coarse.add(subject.name)
+            if not heads:
+                self.averaged.add(subject.name)
+        fit = min((max(1, self.budget // max(1, size)) for size in sizes), default=len(self.rows))
         self.wanted, self.rows = len(self.rows), self.rows[:fit]
 
     def update(self, subject: Subject, unit: Unit, sites: Sites, batch: Batch) -> Sums:
@@ -123,13 +132,19 @@ class AttentionMaps(Pictured):
             attention,
             values.mean(2, keepdim=True) if subject.name in self.averaged else values,
             MOST,
+            self._most_queries(subject),
         )
         return {
             sum_key(subject, unit, "maps"): self.placed(slots, maps),
             sum_key(subject, unit, "summary"): self.placed(slots, _summary(subject, attention)),
-            sum_key(subject, unit, "grids"): torch.tensor(_grids(attention))
+            sum_key(subject, unit, "grids"): torch.tensor(
+                _grids(attention, self._most_queries(subject))
+            )
             * float(self.rows[0] in batch.rows),
         }
+
+    def _most_queries(self, subject: Subject) -> int:
+        return MOST_QUERIES if subject.name in self.coarse else MOST
 
     def update_output(self, subject: Subject, output: Any, batch: Batch) -> Sums:
         seen = super().update_output(subject, output, batch)
@@ -185,6 +200,9 @@ class AttentionMaps(Pictured):
         said = []
         if len(self.rows) < self.wanted:
             said.append(f"{len(self.rows)} of {self.wanted} images")
+        if self.coarse:
+            many = ", ".join(sorted(self.coarse))
+            said.append(f"{'m' if said else 'M'}ean over blocks of neighbouring queries in {many}")
         if self.averaged:
             said.append(
                 f"{'h' if said else 'H'}eads averaged in {', '.join(sorted(self.averaged))}"
@@ -196,13 +214,16 @@ class AttentionMaps(Pictured):
         )
 
 
-def map_bytes(subject: Subject, heads: bool) -> int:
+def map_bytes(subject: Subject, most_queries: int = MOST, heads: bool = True) -> int:
     """Bytes of one image's maps, as far as the anatomy tells: keys of a reduced grid are fewer."""
     total = 0
     for unit in subject.specimen.units:
         if why_hidden(unit) is None and unit.grid is not None:
-            rows, columns = block_grid(unit.grid, MOST)
-            total += (len(unit.prefix) + rows * columns) ** 2 * ((unit.heads or 1) if heads else 1)
+            queries, keys = (
+                len(unit.prefix) + prod(block_grid(unit.grid, most))
+                for most in (most_queries, MOST)
+            )
+            total += queries * keys * ((unit.heads or 1) if heads else 1)
     return total
 
 
@@ -215,13 +236,14 @@ def quantised(maps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return levels.astype(np.uint8), scale.astype(np.float32)
 
 
-def _grids(attention: AttentionMap) -> list[float]:
+def _grids(attention: AttentionMap, most_queries: int) -> list[float]:
     """Rows and columns of the queries' grid and of the keys', as they are shown, the number of
     prefix tokens, and a number for the kind of each."""
     places = attention.places
     names = places.tokens or ("prefix",) * places.prefix
     kinds = [TOKENS.index(name) if name in TOKENS else 0 for name in names]
-    queries, keys = (block_grid(grid, MOST) for grid in (places.query_grid, places.key_grid))
+    queries = block_grid(places.query_grid, most_queries)
+    keys = block_grid(places.key_grid, MOST)
     return [*map(float, (*queries, *keys, places.prefix, *kinds))]
 
 
