@@ -34,7 +34,7 @@ def random_maps() -> Result:
         known["units"][model] = [["stem", "stem", 0.0]]
         known["maps"][model] = {}
         for index, depth in enumerate(depths, 1):
-            logits = 1.5 * random.standard_normal((IMAGES, HEADS[model], tokens, tokens))
+            logits = random.standard_normal((IMAGES, HEADS[model], tokens, tokens))
             shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
             scale = shares.max(-1).astype(np.float32)
             levels = np.rint(255 * shares / scale[..., None]).astype(np.uint8)
