@@ -115,6 +115,7 @@ class AttentionChoice {
   /** Read what `toString` wrote; whatever does not fit is left as it is by default. */
   read(text) {
     this.reset();
+    this.unnarrowed = null;
     const { models, images } = this.provider;
     const panes = [];
     for (const part of String(text).split("_")) {
