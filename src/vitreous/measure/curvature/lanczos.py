@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from vitreous.errors import VitreousError
-from vitreous.random_numbers import hash_bits
+from vitreous.measure.curvature.vectors import project_off, sign_vectors, vector_generator
 
 Product = Callable[[Tensor], Tensor]
 
@@ -140,7 +140,10 @@ def verify(
         turn += 1
         locked = torch.stack([each.vectors for each in found])
         fresh = torch.stack(
-            [torch.randn(locked.shape[2], generator=_generator(each, turn)) for each in found]
+            [
+                torch.randn(locked.shape[2], generator=vector_generator(each.begun, turn))
+                for each in found
+            ]
         )
         run = _Run(fresh.to(locked), max(basis, 2 * k + 8), locked)
         open_ = [i for i, each in enumerate(found) if not each.verified]
@@ -226,27 +229,10 @@ def _traces(product: Product, found: Sequence[Spectrum], draws: int) -> np.ndarr
     locked = torch.stack([each.vectors for each in found])
     known = np.array([each.values.sum() for each in found])
     drawn = [torch.zeros(len(found), 0, dtype=torch.float64)]
-    for number in range(draws):
-        drawn_now = [
-            torch.randint(0, 2, locked.shape[2:], generator=_generator(each, -1 - number))
-            for each in found
-        ]
-        vectors = (2 * torch.stack(drawn_now) - 1).to(locked)
-        _project(vectors, locked)
+    for vectors in sign_vectors([each.begun for each in found], draws, locked):
+        project_off(vectors, locked)
         drawn.append((vectors.double() * product(vectors).double()).sum(1, keepdim=True).cpu())
     return known[:, None] + torch.cat(drawn, 1).numpy()
-
-
-def _generator(of: Spectrum, number: int) -> torch.Generator:
-    """Return a CPU generator for one draw; maps with other starts draw other numbers."""
-    return torch.Generator().manual_seed(hash_bits(f"{of.begun} {number}", 56))
-
-
-def _project(image: Tensor, locked: Tensor) -> Tensor:
-    """Project vectors (maps, n) off some others (maps, k, n), in place; return the coefficients."""
-    found = torch.bmm(locked, image[:, :, None])[:, :, 0]
-    image[:, None].baddbmm_(found[:, None], locked, alpha=-1)
-    return found
 
 
 @dataclass
@@ -294,7 +280,7 @@ class _Run:
         self.blocks: list[Tensor] = []
         self.size = self.steps = 0
         for _ in range(2):
-            _project(start, self.locked)
+            project_off(start, self.locked)
         self.next = start / start.norm(dim=1, keepdim=True)
         self.small = start.new_zeros(len(start), self.room, self.room)
         self.coupling = start.new_zeros(len(start), self.locked.shape[1], self.room)
@@ -319,7 +305,7 @@ class _Run:
         self.size += 1
         self.steps += 1
         for first in (True, False):  # once leaves errors where digits cancel, twice is enough
-            along, coefficients = _project(image, self.locked), self._project_off_basis(image)
+            along, coefficients = project_off(image, self.locked), self._project_off_basis(image)
             if first:
                 self.coupling[:, :, self.size - 1] = along
                 self.small[:, : self.size, self.size - 1] = coefficients
@@ -367,7 +353,7 @@ class _Run:
                 image
             )
             for _ in range(2):
-                _project(image, self.locked)
+                project_off(image, self.locked)
                 self._project_off_basis(image)
             self.next[i] = image[i] / image[i].norm()
 

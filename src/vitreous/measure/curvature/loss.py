@@ -10,9 +10,10 @@ weights are never written: the loss takes a dict of tensors in their place
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Literal, get_args
 
 import torch
@@ -24,6 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from vitreous.data.augment import Augmenter
 from vitreous.data.dataset import Dataset, Triple
 from vitreous.errors import UnknownName, VitreousError
+from vitreous.measure.curvature.recording import Recorder
 from vitreous.measure.curvature.second_derivatives import with_fast_second_derivatives
 from vitreous.measure.subject import Subject, logits
 from vitreous.random_numbers import torch_generator
@@ -256,8 +258,9 @@ def _triple(given: tuple[float, ...], channels: int) -> Triple:
 class Hessian:
     """Products of the loss's Hessian with vectors, for several batches at once.
 
-    The graph of the gradients is built once and run for every product. If a batch does not fit into
-    memory, the graph is built anew for every part of it in every product.
+    The graph of the gradients is built once and run for every product; on a GPU the second product
+    is recorded, and later ones are replayed. If a batch does not fit into memory, the graph is
+    built anew for every part of it in every product.
 
     Parameters
     ----------
@@ -281,12 +284,18 @@ class Hessian:
         share = max(1, min(at_once // len(images), images.shape[1]))
         self.parts = list(zip(images.split(share, 1), targets.split(share, 1), strict=True))
         self.count = images.shape[1]
-        with twice_differentiable():
-            self.graph = self._gradients(*self.parts[0]) if len(self.parts) == 1 else None
+        self.recorder = Recorder(images.device) if images.is_cuda else None
+        self.graph: tuple[Tensor, ...] | None = None
+        if len(self.parts) == 1:
+            on_stream = self.recorder.on_stream() if self.recorder else nullcontext()
+            with twice_differentiable(), on_stream:
+                self.graph = self._gradients(*self.parts[0])
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """Multiply one vector per batch, (batches, n) to (batches, n)."""
         with twice_differentiable():
+            if self.graph is not None and self.recorder is not None:
+                return self.recorder(partial(self._product, self.graph, keep=True), vectors)
             if self.graph is not None:
                 return self._product(self.graph, vectors, keep=True)
             products = [self._product(self._gradients(*part), vectors) for part in self.parts]
@@ -337,6 +346,8 @@ def check_second_derivatives(
     generator = torch.Generator().manual_seed(0)
     vectors = torch.randn(len(images), sum(hessian.sizes), generator=generator).to(images)
     vectors /= vectors.norm(dim=1, keepdim=True)
+    if vectors.is_cuda:  # two products of another vector, so that the next one is a replay
+        hessian(vectors.roll(1, 1)), hessian(vectors.roll(1, 1))
     ours = hessian(vectors)[0]
 
     leaves = {name: value.detach().requires_grad_() for name, value in given.items()}
