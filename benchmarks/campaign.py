@@ -152,7 +152,6 @@ def _extended(item: PlannedItem) -> PlannedItem:
 def train(cells: Sequence[Cell], root: Path, scale: Scale, device: str) -> None:
     """Train all seeds of a network in one step, and nothing else."""
     loop.SAVE_EVERY = 120.0  # a state of 64 MB a seed; a part that is killed loses two minutes
-    torch.backends.cudnn.benchmark = True  # shapes never change: the fastest convolution of each
     only = [replace(cell, items=()) for cell in cells]
     report = running.run_cells(only, root, scale, device, limits=Limits(stack=True))
     for key, why in report.failed.items():

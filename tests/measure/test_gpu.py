@@ -9,6 +9,7 @@ import torch
 import vitreous
 from measure.looks import Roll, Spread, cnn, images, seen_once, vit
 from vitreous.devices import to_device, to_memory
+from vitreous.measure.curvature.loss import Hessian, weights
 from vitreous.measure.probe import Setting
 from vitreous.measure.streaming import Pass
 from vitreous.measure.subject import subjects
@@ -44,6 +45,28 @@ def test_sums_are_those_of_a_cpu() -> None:
     ours, theirs = sums("cuda"), sums("cpu")
     assert ours.keys() == theirs.keys()
     assert all(torch.allclose(ours[name], theirs[name], rtol=1e-4, atol=1e-6) for name in theirs)
+
+
+def test_recorded_products_are_those_of_a_cpu() -> None:
+    """The first product is plain, the second is recorded, the others are replayed."""
+    for model in (vit(), cnn()):
+        shown = torch.randn(1, 4, 3, 16, 16, dtype=torch.float64)
+        targets = torch.tensor([[0, 1, 2, 0]])
+        products = {}
+        for device in ("cuda", "cpu"):
+            specimen = vitreous.open(model.to(device), image=16)
+            hessian = Hessian(
+                specimen, weights(specimen), shown.to(device), targets.to(device), at_once=4
+            )
+            assert hessian.graph is not None
+            generator = torch.Generator().manual_seed(0)
+            along = torch.randn(4, 1, sum(hessian.sizes), generator=generator).to(
+                hessian.parts[0][0]
+            )
+            products[device] = torch.stack([hessian(each) for each in along]).cpu()
+            if hessian.recorder is not None:
+                assert hessian.recorder.recording is not None
+        assert torch.allclose(products["cuda"], products["cpu"], rtol=1e-8, atol=1e-10)
 
 
 def test_every_image_is_seen_once_and_numbers_that_are_not_finite_are_noticed() -> None:

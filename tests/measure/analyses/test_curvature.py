@@ -139,6 +139,16 @@ def test_attention_is_fused_again_afterwards() -> None:
     ]
 
 
+def test_convolutions_have_all_digits_inside_and_are_as_before_afterwards() -> None:
+    convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    assert convolutions.fp32_precision == "tf32"  # torch's default
+    with contextlib.suppress(KeyboardInterrupt), twice_differentiable():
+        assert convolutions.fp32_precision == "ieee"
+        raise KeyboardInterrupt
+    assert convolutions.fp32_precision == "tf32"
+    assert torch.backends.cudnn.allow_tf32
+
+
 @pytest.mark.parametrize("name", ["nano:vit", "nano:resnet"])
 def test_units_have_the_parameters_that_the_anatomy_counts(name: str) -> None:
     specimen = subjects(name)[0].specimen

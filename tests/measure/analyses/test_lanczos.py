@@ -9,6 +9,7 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 from vitreous.measure.curvature.lanczos import _Run, _search, extreme
+from vitreous.measure.curvature.vectors import sign_vectors, vector_generator
 from vitreous.results import mean_of_few
 
 ENDS = (67.219, -53.966, 53.721, 43.161, -43.16, 41.528)
@@ -257,6 +258,20 @@ def test_only_rounding_is_taken_for_nothing(dtype: torch.dtype, rounding: float)
     run.step(lambda v: 3 * v)
     run.rest = torch.tensor([2 * rounding, 4 * rounding], dtype=dtype)
     assert run.state().broken.tolist() == [True, False]
+
+
+def test_signs_depend_on_the_start_and_the_draw_alone() -> None:
+    like = torch.zeros(2, 1, 1001, dtype=torch.float64)
+    both = list(sign_vectors(["a", "b"], 3, like))
+    alone = list(sign_vectors(["b"], 3, like[:1]))
+    assert [each.shape for each in both] == [(2, 1001)] * 3
+    assert all(each.dtype == like.dtype and bool((each.abs() == 1).all()) for each in both)
+    assert all(torch.equal(two[1:], one) for two, one in zip(both, alone, strict=True))
+    rows = torch.cat(both)
+    products = (rows @ rows.T / 1001 - torch.eye(6)).abs()
+    assert products.max() < 5 / 1001**0.5  # of independent signs
+    drawn = torch.randint(0, 2, (1001,), generator=vector_generator("a", -1))
+    assert torch.equal(both[0][0], 2.0 * drawn - 1)  # as the first version drew them
 
 
 def test_traces_are_unbiased_and_the_top_adds_no_spread() -> None:
