@@ -1,4 +1,4 @@
-"""Draw `docs/show.png`, the picture on the page of `vitreous.show`.
+"""Draw `docs/show.jpg`, the picture on the page of `vitreous.show`.
 
 python docs/generate_show.py
 """
@@ -12,7 +12,7 @@ from PIL import Image
 
 import vitreous
 
-PICTURE = Path(__file__).parent / "show.png"
+PICTURE = Path(__file__).parent / "show.jpg"
 
 
 def main() -> None:
@@ -20,8 +20,7 @@ def main() -> None:
     photo = vitreous.data.load("world:shapes", split="test", size=8, image=256).images[0]
     content = BytesIO()
     vitreous.show("nano:vit", photo).figure.savefig(content, dpi=110)
-    few_colours = Image.open(content).convert("RGB").quantize(160)
-    few_colours.save(PICTURE, optimize=True)
+    Image.open(content).convert("RGB").save(PICTURE, quality=90)
     print(f"{PICTURE.name}: {PICTURE.stat().st_size // 1024} KiB")
 
 
