@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from numpy.typing import ArrayLike
 
+    from vitreous.results.latex import IntervalStyle
+
 # Imports within methods keep pandas and the drawing libraries out of start-up.
 
 RUN_METADATA = ("seconds", "date")
@@ -260,6 +262,53 @@ class Result:
         if rows is not None:
             values, replicates = values[np.asarray(rows)], replicates.take(rows)
         return np.concatenate([values[None], replicates.around(values).T])
+
+    def between(self, one: str, other: str | None = None, column: str = "value") -> pd.DataFrame:
+        """Return the comparison of two models, or of one with itself, as a matrix.
+
+        Parameters
+        ----------
+        one, other
+            Names of models; without the second the first is compared with itself. Rows are the
+            units of the first and columns those of the second.
+        column
+            The numbers: `value`, `low` or `high`.
+
+        Examples
+        --------
+        >>> inspection["cka"].between("nano:vit", "nano:resnet").loc["blocks.0.attn", "stem"]
+        """
+        from vitreous.results.pairs import matrix_between  # pandas comes with it
+
+        return matrix_between(self, one, one if other is None else other, column)
+
+    def to_latex(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        interval: IntervalStyle = "brackets",
+        caption: str = "",
+        label: str = "",
+    ) -> str:
+        """Return the table as LaTeX with booktabs; one of more than a page is a longtable.
+
+        Parameters
+        ----------
+        columns
+            Names of columns (default: model, what tells its rows apart, and the value). A column
+            with an interval shows it.
+        interval
+            "brackets" for `0.93 [0.90, 0.95]`, "pm" for `0.93 ± 0.03`, or "none".
+        caption, label
+            With one of them the table floats.
+
+        Examples
+        --------
+        >>> print(result.to_latex(["model", "unit", "value"], label="tab:variance"))
+        """
+        from vitreous.results.latex import result_latex  # pandas comes with it
+
+        return result_latex(self, columns, interval, caption, label)
 
     def save(self, path: str | Path) -> Path:
         """Save to a folder, as `NAME.json` and the files it names, or to the `.json` given.
