@@ -35,6 +35,7 @@ from vitreous.storage.locks import hold_lock
 if TYPE_CHECKING:
     from vitreous.measure.probe import Setting
     from vitreous.measure.subject import Subject
+    from vitreous.results.latex import IntervalStyle
     from vitreous.specimen.specimen import Specimen
 
 
@@ -61,6 +62,7 @@ class Inspection(Mapping[str, Result]):
         self.left_out = {probe: dict(why) for probe, why in (left_out or {}).items()}
         """Measurement, model: why it was left out."""
         self.anatomies = dict(anatomies or {})
+        self._html: str | None = None
 
     def __getitem__(self, name: str) -> Result:
         if name in self._results:
@@ -92,6 +94,43 @@ class Inspection(Mapping[str, Result]):
             {**left_out, **other.left_out},
             {**self.anatomies, **other.anatomies},
         )
+
+    def _repr_html_(self) -> str:
+        # Altair comes with it; drawn once, because charts take seconds
+        from vitreous.measure.notebook_view import inspection_html
+
+        if self._html is None:
+            self._html = inspection_html(self)
+        return self._html
+
+    def summary(self) -> Result:
+        """Return a row for each model: size, cost, accuracy and calibration, as far as measured.
+
+        Examples
+        --------
+        >>> inspection.summary().table[["model", "parameters", "accuracy"]]
+        """
+        from vitreous.measure.summary import summary_result  # pandas comes with it
+
+        return summary_result(self)
+
+    def to_latex(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        interval: IntervalStyle = "brackets",
+        caption: str = "",
+        label: str = "",
+    ) -> str:
+        """Return the summary as a LaTeX table; `inspection[name].to_latex()` returns a result's.
+
+        Parameters are those of `Result.to_latex`.
+
+        Examples
+        --------
+        >>> print(inspection.to_latex(["model", "parameters", "accuracy"], interval="pm"))
+        """
+        return self.summary().to_latex(columns, interval=interval, caption=caption, label=label)
 
     def save(self, folder: Path | str) -> Path:
         """Write every result and an index of them into a folder; returns its path."""

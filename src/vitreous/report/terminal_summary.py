@@ -15,6 +15,7 @@ from vitreous.claims.loading import unjudged
 from vitreous.measure import analyses
 from vitreous.measure.inspection import Inspection
 from vitreous.measure.section import sentences_of
+from vitreous.measure.summary import left_out_lines
 from vitreous.report.guard import Guard
 from vitreous.report.judgement import warnings
 from vitreous.report.origin import images_of
@@ -148,19 +149,7 @@ def _findings(result: Result) -> list[RenderableType]:
 
 def _left_out(inspection: Inspection) -> list[RenderableType]:
     """Return lines on measurements that could not be made on a model, grouped by their reason."""
-    left_out = {name: result.about.get("left_out", {}) for name, result in inspection.items()}
-    measurements: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, models in (left_out | inspection.left_out).items():
-        for model, why in models.items():
-            if isinstance(why, str):  # otherwise it concerns some of its units only
-                measurements[model, why].append(name)
-    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for (model, why), names in measurements.items():
-        grouped[", ".join(names), why].append(model)
-    lines = [
-        f"Left out: {names} of {', '.join(models)}. {why}"
-        for (names, why), models in grouped.items()
-    ]
+    lines = left_out_lines(inspection)
     if len(lines) > MAX_REASONS:
         more = len(lines) - MAX_REASONS
         lines[MAX_REASONS:] = [f"… and {more} more, which the report lists."]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import math
-from io import BytesIO, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,16 +60,23 @@ def save_chart(drawn: alt.TopLevelMixin, path: Path) -> Path:
 
 def chart_svg(drawn: alt.TopLevelMixin) -> str:
     """Return a chart as SVG text."""
-    text = StringIO()
-    drawn.save(text, format="svg")
-    return text.getvalue()
+    import vl_convert  # starts JavaScript, which only drawing needs
+
+    return str(vl_convert.vegalite_to_svg(_specification(drawn)))
 
 
 def chart_png(drawn: alt.TopLevelMixin, scale: float) -> bytes:
     """Return a chart as the content of a PNG file."""
-    content = BytesIO()
-    drawn.save(content, format="png", scale_factor=scale)
-    return content.getvalue()
+    import vl_convert  # starts JavaScript, which only drawing needs
+
+    return bytes(vl_convert.vegalite_to_png(_specification(drawn), scale=scale))
+
+
+def _specification(drawn: alt.TopLevelMixin) -> dict[str, Any]:
+    """Return a chart as Vega-Lite; our own need no validation, which takes as long as drawing."""
+    with alt.utils.schemapi.debug_mode(False):
+        specification: dict[str, Any] = drawn.to_dict(validate=False)
+    return specification
 
 
 class _Layer(alt.Chart):  # type: ignore[misc]  # altair's types are not followed

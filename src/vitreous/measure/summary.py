@@ -1,0 +1,91 @@
+"""An inspection in a few lines: a row of numbers for each model, and what was left out."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from vitreous.results import Column, Result
+
+if TYPE_CHECKING:
+    from vitreous.measure.inspection import Inspection
+
+COLUMNS = (
+    Column("model", "category", "The model."),
+    Column("weights", "category", "Where its weights come from."),
+    Column("units", "quantity", "Number of units."),
+    Column("parameters", "quantity", "Number of parameters."),
+    Column("gflops", "quantity", "Operations of one image.", label="GFLOPs"),
+    Column("speed", "quantity", "Images per second.", label="images/s"),
+    Column("speed_low", "quantity", "Lower end of its 95 % interval."),
+    Column("speed_high", "quantity", "Upper end of its 95 % interval."),
+    Column("accuracy", "quantity", "Top-1 accuracy."),
+    Column("accuracy_low", "quantity", "Lower end of its 95 % interval."),
+    Column("accuracy_high", "quantity", "Upper end of its 95 % interval."),
+    Column("nll", "quantity", "Negative log-likelihood.", label="NLL"),
+    Column("nll_low", "quantity", "Lower end of its 95 % interval."),
+    Column("nll_high", "quantity", "Upper end of its 95 % interval."),
+    Column("ece", "quantity", "Expected calibration error.", label="ECE"),
+    Column("ece_low", "quantity", "Lower end of its 95 % interval."),
+    Column("ece_high", "quantity", "Upper end of its 95 % interval."),
+)
+"""Columns in which no model has a number are left out."""
+
+
+def summary_result(inspection: Inspection) -> Result:
+    """A row for each model, with what was measured of accuracy, calibration and cost."""
+    rows: dict[str, dict[str, Any]] = {}
+    for result in inspection.values():
+        for model, about in result.about.get("models", {}).items():
+            rows.setdefault(model, {})["weights"] = about.get("weights") or ""
+    for model, anatomy in inspection.anatomies.items():
+        numbers = {"units": len(anatomy.units), "parameters": anatomy.parameters}
+        rows.setdefault(model, {}).update(numbers)
+    for name, column, which in (
+        ("cost", "speed", {}),
+        ("accuracy", "accuracy", {"measure": "top-1", "overall": True}),
+        ("calibration", "nll", {"measure": "NLL", "overall": True}),
+        ("calibration", "ece", {"measure": "ECE", "overall": True}),
+    ):
+        for row in _rows_of(inspection, name, which):
+            found = rows.setdefault(str(row["model"]), {})
+            found |= {column: row["value"]}
+            found |= {f"{column}_{end}": row.get(end, math.nan) for end in ("low", "high")}
+            found |= {"gflops": row["gflops"]} if "gflops" in row else {}
+    table = pd.DataFrame([{"model": model, **found} for model, found in rows.items()])
+    columns = tuple(
+        column for column in COLUMNS if column.name in table and table[column.name].notna().any()
+    )
+    return Result("summary", table[[column.name for column in columns]], columns)
+
+
+def _rows_of(inspection: Inspection, name: str, which: dict[str, Any]) -> list[dict[Any, Any]]:
+    """The rows of a result that have these entries; none if it has no such columns."""
+    if name not in inspection:
+        return []
+    table = inspection[name].table
+    if not {"model", "value", *which} <= set(table.columns):
+        return []
+    for column, wanted in which.items():
+        table = table[table[column] == wanted]
+    return table.to_dict("records")
+
+
+def left_out_lines(inspection: Inspection) -> list[str]:
+    """A line on measurements that could not be made on a model, for each reason."""
+    left_out = {name: result.about.get("left_out", {}) for name, result in inspection.items()}
+    measurements: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, models in (left_out | inspection.left_out).items():
+        for model, why in models.items():
+            if isinstance(why, str):  # otherwise it concerns some of its units only
+                measurements[model, why].append(name)
+    grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for (model, why), names in measurements.items():
+        grouped[", ".join(names), why].append(model)
+    return [
+        f"Left out: {names} of {', '.join(models)}. {why}"
+        for (names, why), models in grouped.items()
+    ]
