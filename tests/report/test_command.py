@@ -62,7 +62,7 @@ def test_a_report_and_a_summary(home: Path, capsys: pytest.CaptureFixture[str]) 
     assert out.endswith("Wrote inspect-nano-resnet-nano-vit.html, numbers, pictures")
     assert "<html" in (home / "inspect-nano-resnet-nano-vit.html").read_text()
     assert list(vitreous.Inspection.load("numbers")) == ["accuracy", "variance"]
-    assert (home / "pictures" / "variance.svg").is_file()
+    assert (home / "pictures" / "variance-by-depth-nano_resnet-nano_vit.svg").is_file()
     assert sorted(path.name for path in home.iterdir() if path.name != "cache") == [
         "inspect-nano-resnet-nano-vit.html",
         "numbers",

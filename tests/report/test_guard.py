@@ -262,8 +262,8 @@ def test_the_command_writes_the_rest_saves_the_results_and_exits_with_1(
     assert "Traceback" not in err
     assert "Wrote inspect-nano-vit.html" in " ".join(out.split())
     assert 'id="chart-accuracy-0"' in (tmp_path / "inspect-nano-vit.html").read_text()
-    assert (tmp_path / "pictures" / "accuracy.svg").is_file()
-    assert (tmp_path / "pictures" / "variance.csv").is_file()
+    assert (tmp_path / "pictures" / "accuracy-by-model-overall-nano_vit.svg").is_file()
+    assert (tmp_path / "pictures" / "variance-nano_vit.csv").is_file()
     assert list(Inspection.load("inspect-nano-vit-results")) == ["accuracy", "variance"]
 
 

@@ -249,11 +249,18 @@ def test_figures_and_tables_as_files(inspection: Inspection, tmp_path: Path) -> 
     few = Inspection({full.name: replace(full, views=full.views[:2])}, {}, inspection.anatomies)
     write(few, tmp_path / "report.html", figures=tmp_path / "figures")
     names = {path.name for path in (tmp_path / "figures").iterdir()}
-    stems = ["attention_distance", "attention_distance-2"]
-    expected = {f"{stem}.{suffix}" for stem in stems for suffix in ("svg", "pdf", "png")}
-    expected |= {f"anatomy.{suffix}" for suffix in ("svg", "pdf", "png")}
-    assert names == expected | {"attention_distance.csv", "attention_distance.parquet"}
-    assert (tmp_path / "figures" / "anatomy.png").read_bytes()[:4] == b"\x89PNG"
-    read = pd.read_parquet(tmp_path / "figures" / "attention_distance.parquet")
+    two = "vit_script_alert_1_script-convit_script_img_src_x_onerror_alert_2"
+    every = "vit_script_alert_1_script-and-2-more"
+    figures = [f"attention_distance-by-depth-{two}", f"attention_distance-by-depth-{two}-2"]
+    tables = [f"attention_distance-{two}", f"summary-{every}"]
+    pictures = [*figures, f"anatomy-{every}"]
+    expected = {f"{stem}.{suffix}" for stem in pictures for suffix in ("svg", "pdf", "png")}
+    assert names == expected | {
+        f"{stem}.{suffix}" for stem in tables for suffix in ("csv", "parquet", "tex")
+    }
+    assert (tmp_path / "figures" / f"anatomy-{every}.png").read_bytes()[:4] == b"\x89PNG"
+    read = pd.read_parquet(tmp_path / "figures" / f"{tables[0]}.parquet")
     pd.testing.assert_frame_equal(read, few["attention_distance"].table)
-    assert (tmp_path / "figures" / "attention_distance.pdf").read_bytes()[:4] == b"%PDF"
+    assert (tmp_path / "figures" / f"{figures[0]}.pdf").read_bytes()[:4] == b"%PDF"
+    latex = (tmp_path / "figures" / f"{tables[0]}.tex").read_text()
+    assert latex == few["attention_distance"].to_latex()

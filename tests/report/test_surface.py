@@ -112,6 +112,8 @@ def test_figures_have_a_file_for_every_model(tmp_path: Path) -> None:
     written = write_figures(Inspection({"landscape": few}, {}, {}), tmp_path, Guard())
     surfaces = {path.name for path in written if "surface" in path.name}
     assert surfaces == {
-        f"landscape-surface{n}.{kind}" for n in ("", "-2") for kind in ("svg", "pdf", "png")
+        f"landscape-surface-nano_{model}.{kind}"
+        for model in ("vit", "resnet")
+        for kind in ("svg", "pdf", "png")
     }
     assert all((tmp_path / name).stat().st_size > 1000 for name in surfaces)

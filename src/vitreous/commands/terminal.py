@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter, Token
 
 from vitreous.image_size import ImageSize, parse_image
+from vitreous.storage.file_names import LONGEST, model_words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,22 +47,7 @@ def default_file_name(command: str, models: Sequence[str], ending: str) -> str:
     >>> default_file_name("inspect", ["nano:vit", "hf:google/vit-base"], ".html")
     'inspect-nano-vit-hf-vit-base.html'
     """
-    shown = [_file_stem(name) for name in models[:2]]
+    shown = ["-".join(model_words(name)) for name in models[:2]]
     if len(models) > 2:
         shown = [shown[0], f"and-{len(models) - 1}-more"]
     return f"{'-'.join([command, *shown])[:LONGEST]}{ending}"
-
-
-LONGEST = 100
-"""Characters of a default file name; systems allow 255 bytes."""
-
-
-def _file_stem(model: str) -> str:
-    """A model's name with only what every file system takes."""
-    source, colon, rest = model.rpartition(":")
-    is_path = bool(colon) or model.startswith((".", "/", "~"))
-    if is_path:  # `vit_ti/4` is a name, `run:runs/4` a path
-        rest = rest.rstrip("/").rpartition("/")[2] or rest
-    source = source.rpartition("/")[2]
-    words = re.findall(r"[\w.+]+", f"{source}-{rest}", re.ASCII)
-    return "-".join(words).strip(".-") or "model"

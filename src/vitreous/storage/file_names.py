@@ -1,0 +1,59 @@
+"""Names of files that every system takes, Windows included."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+LONGEST = 100
+"""Characters of a name without its ending; systems allow 255 bytes."""
+PORTS = {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
+RESERVED = {"con", "prn", "aux", "nul"} | PORTS
+"""Names of devices, which no file may have on Windows, whatever its ending."""
+
+
+def model_words(model: str) -> list[str]:
+    """The words of a model's name, without folders and with only what every file system takes.
+
+    >>> model_words("hf:google/vit-base")
+    ['hf', 'vit', 'base']
+    """
+    source, colon, rest = model.rpartition(":")
+    is_path = bool(colon) or model.startswith((".", "/", "~"))
+    if is_path:  # `vit_ti/4` is a name, `run:runs/4` a path
+        rest = rest.rstrip("/").rpartition("/")[2] or rest
+    source = source.rpartition("/")[2]
+    words = re.findall(r"[\w.+]+", f"{source}-{rest}", re.ASCII)
+    return [word for word in (each.strip(".") for each in words) if word] or ["model"]
+
+
+def name_models(models: Sequence[str]) -> str:
+    """One or two models by their names, more as the first and how many others.
+
+    >>> name_models(["nano:vit", "nano:resnet", "nano:mixer"])
+    'nano_vit-and-2-more'
+    """
+    shown = ["_".join(model_words(model))[:40].strip("._") for model in models[:2]]
+    if len(models) > 2:
+        shown = [shown[0], f"and-{len(models) - 1}-more"]
+    return "-".join(shown)
+
+
+class UniqueNames:
+    """Hands out names that differ, also on systems that do not tell a from A."""
+
+    def __init__(self) -> None:
+        self.given: set[str] = set()
+
+    def __call__(self, *parts: str) -> str:
+        """The parts, joined by hyphens; with a number if that name was given before."""
+        safe = [re.sub(r"[^\w.+-]+", "_", part, flags=re.ASCII).strip("._-") for part in parts]
+        stem = "-".join(filter(None, safe))[:LONGEST].strip("._-") or "result"
+        if stem.partition(".")[0].casefold() in RESERVED:
+            stem = f"result-{stem}"
+        name, count = stem, 1
+        while name.casefold() in self.given:
+            count += 1
+            name = f"{stem}-{count}"
+        self.given.add(name.casefold())
+        return name

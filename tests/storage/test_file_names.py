@@ -1,0 +1,52 @@
+"""Names of files differ, and every system takes them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from vitreous.storage.file_names import LONGEST, UniqueNames, model_words, name_models
+
+
+@pytest.mark.parametrize(
+    ("models", "expected"),
+    [
+        (["nano:vit"], "nano_vit"),
+        (["nano:vit", "nano:resnet"], "nano_vit-nano_resnet"),
+        (["a", "b", "c"], "a-and-2-more"),
+        (["run:runs/first/"], "run_first"),
+        (["resnet50.a1_in1k"], "resnet50.a1_in1k"),
+        (["/home/me/my model.pth"], "my_model.pth"),
+        (["模型"], "model"),
+        (["../.."], "model"),
+        ([], ""),
+    ],
+)
+def test_models(models: list[str], expected: str) -> None:
+    assert name_models(models) == expected
+
+
+def test_whatever_the_names() -> None:
+    """Valid on Windows: no reserved name, no forbidden character, no dot at the end, not long."""
+    names = UniqueNames()
+    odd = ["con", "NUL", "aux.x", "a" * 500, "a/b\\c:d", "x.", " ", "", "é", "..", "-"]
+    odd += ["Vit", "vit", "vit"]
+    found = [names(each) for each in odd]
+    assert len({each.casefold() for each in found}) == len(odd)
+    for name in found:
+        assert re.fullmatch(r"[\w.+-]+", name, re.ASCII)
+        assert len(name) <= LONGEST + 3
+        assert not name.endswith(".")
+        assert name.partition(".")[0].casefold() not in ("con", "nul", "aux")
+
+
+def test_the_same_names_again() -> None:
+    one, other = UniqueNames(), UniqueNames()
+    parts = [("cka", "by-depth", "vit"), ("cka", "", "vit"), ("cka", "", "vit")]
+    assert [one(*each) for each in parts] == [other(*each) for each in parts]
+    assert UniqueNames()("cka", "", "vit") == "cka-vit"
+
+
+def test_words_of_a_model() -> None:
+    assert model_words("hf:google/vit-base") == ["hf", "vit", "base"]
