@@ -45,6 +45,21 @@ def check_ranges(**given: Any) -> None:
                 raise VitreousError(f"{name}={value} was asked for; it is {words}.")
 
 
+def parse_limit(limit: Any) -> int | None:
+    """A maximum number of images as users give it; None for all of them.
+
+    >>> parse_limit("all"), parse_limit(None), parse_limit(64), parse_limit("64")
+    (None, None, 64, 64)
+    """
+    if limit is None or limit == "all":
+        return None
+    whole = fits_annotation(limit, int) or (isinstance(limit, str) and limit.isdecimal())
+    whole = whole or (hasattr(limit, "__index__") and not isinstance(limit, bool))  # numpy's
+    if not whole or int(limit) < 1:
+        raise VitreousError(f"limit={limit} was asked for; it is {_RANGES['limit'][2]}.")
+    return int(limit)
+
+
 def fits_annotation(value: Any, hint: Any) -> bool:
     """Whether a value has the type of an annotation. True is not a number, and neither is NaN."""
     origin, inner = get_origin(hint), get_args(hint)

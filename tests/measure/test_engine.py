@@ -109,11 +109,19 @@ def test_the_order_of_calls() -> None:
     assert roll.events == [*shard, *shard, "start", "Transformer 10 whole"]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 90, 1000, None])
-def test_at_most_so_many_images(limit: int | None) -> None:
+@pytest.mark.parametrize("limit", [1, 7, 90, 1000, None, "all", "7", np.int64(7)])
+def test_at_most_so_many_images(limit: Any) -> None:
     found = look(limit=limit)
     assert seen_once(found[ROLL])
-    assert found["spread"].about["data"]["images"] == min(limit or 90, 90)
+    wanted = 90 if limit in (None, "all") else int(limit)
+    assert found["spread"].about["data"]["images"] == min(wanted, 90)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2.5, True, "ten", "", "-1", "2.5", [5], float("nan")])
+def test_a_limit_is_a_number_of_images_or_all(limit: Any) -> None:
+    for run in (vitreous.inspect, vitreous.analyse):
+        with pytest.raises(VitreousError, match=r"limit=.* was asked for; it is at least one"):
+            run("nano:vit", limit=limit)
 
 
 def test_the_classes_take_turns() -> None:

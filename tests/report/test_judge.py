@@ -33,8 +33,10 @@ from vitreous.commands.judge import (
     verdict_rows,
     verdicts_csv,
     verdicts_json,
+    verdicts_latex,
 )
 from vitreous.results import Result
+from vitreous.results.latex import escape_latex
 from vitreous.results.replicates import Replicates
 
 
@@ -175,6 +177,13 @@ def test_rows_have_the_numbers_that_were_judged() -> None:
         assert (row["role"] == "main") == (effect is verdict.main)
         assert int(row["trainings"]) == effect.seeds
     assert json.loads(verdicts_json(verdicts)) == verdict_rows(verdicts)
+    main = [effect for verdict, effect in effects if effect is verdict.main]
+    main = [effect for effect in main if isfinite(effect.measured.value)]
+    lines = verdicts_latex(verdicts).splitlines()
+    rows = [line for line in lines if line.startswith("VIT-")]
+    assert len(rows) == len(main) > 0
+    for line, effect in zip(rows, main, strict=True):
+        assert f"& {escape_latex(effect.label)} &" in line
 
 
 def test_no_rows_are_a_file_too() -> None:

@@ -128,8 +128,8 @@ def test_it_compiles(tmp_path: Path) -> None:
     """Every kind of table, names of every kind, and every character that is left as it is."""
     letters = [[escape_latex(letter), f"{ord(letter)}"] for letter in sorted(LETTERS)]
     letters += [[escape_latex(symbol), "symbol"] for symbol in SYMBOLS]
-    tables = [latex_table(["letter", "code"], letters, [False, True])]
-    tables += [latex_table(["name"], [[escape_latex(name)] for name in NASTY], [False])]
+    tables = [latex_table(["letter", "code"], letters, "lr")]
+    tables += [latex_table(["name"], [[escape_latex(name)] for name in NASTY], "l")]
     result = distances(*NASTY[:3])
     tables += [result.to_latex(caption=NASTY[1], label="tab:a"), result.to_latex(interval="pm")]
     tables += [similarity(8).to_latex(caption="Long"), replace(result, views=()).to_latex("value")]

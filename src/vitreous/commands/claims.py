@@ -84,7 +84,8 @@ def judge_claims(
     all
         Print every finding with its notes, not only those that were decided.
     out
-        Also write a page (.html), a table of all effects (.csv), or the table as data (.json).
+        Also write a page (.html), a table of all effects (.csv, .json), or the main ones as LaTeX
+        (.tex).
     book
         Also use this book of findings: mypkg.module:BOOK or path/file.py:BOOK
     approximate

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from vitreous.commands.terminal import ImageOption
+from vitreous.commands.terminal import ImageOption, LimitOption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,7 @@ class MeasureOptions:
     out
         The report (default: named after the command and the models, inspect-resnet18.html).
     figures
-        Also write every figure (SVG, PDF, PNG) and table (CSV, parquet) to this folder.
+        Also write every figure (SVG, PDF, PNG) and table (CSV, parquet, LaTeX) to this folder.
     results
         Also save the results to this folder, for `vitreous.Inspection.load`.
     also
@@ -69,7 +68,7 @@ class MeasureOptions:
     """
 
     data: str = "world:shapes"
-    limit: int | Literal["all"] | None = None
+    limit: LimitOption | None = None
     split: str | None = None
     skip_corrupt: bool = False
     image: ImageOption | None = None

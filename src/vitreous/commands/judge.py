@@ -9,7 +9,7 @@ import csv
 import json
 from collections.abc import Mapping, Sequence
 from io import StringIO
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from vitreous.report.guard import Guard
 from vitreous.report.judgement import Judgement, warnings
 from vitreous.report.path import check_report_path
 from vitreous.report.verdicts import SIGNS
+from vitreous.results.latex import escape_latex, latex_number, latex_table
 from vitreous.storage.atomic_files import explain_write_errors
 
 COLOURS = {
@@ -71,7 +72,7 @@ def judge_folder(
     roles
         What models are, as `NAME=FACTS`.
     out
-        Files to write: a page (.html), a table (.csv) or all of it as data (.json).
+        Files to write: a page (.html), a table (.csv, .tex) or all of it as data (.json).
     everything
         Print every claim, not only those that were decided.
     console
@@ -104,14 +105,14 @@ def judge_folder(
 
 
 def _check_ending(path: Path) -> None:
-    if path.suffix.lower() not in (".csv", ".json"):
+    if path.suffix.lower() not in TABLES:
         check_report_path(path)
 
 
 def _write(path: Path, judgement: Judgement, guard: Guard) -> None:
     ending = path.suffix.lower()
-    if ending in (".csv", ".json"):
-        text = (verdicts_csv if ending == ".csv" else verdicts_json)(judgement.verdicts)
+    if ending in TABLES:
+        text = TABLES[ending](judgement.verdicts)
         with explain_write_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
@@ -289,6 +290,24 @@ def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
     return text.getvalue()
 
 
+def verdicts_latex(verdicts: Sequence[Verdict]) -> str:
+    """Return the main effects that were measured as a LaTeX table, one for each finding."""
+    rows = []
+    for row in verdict_rows(verdicts):
+        if row["role"] != "main" or row["value"] is None:
+            continue
+        low, high = (nan if row[end] is None else row[end] for end in ("low", "high"))
+        texts = (escape_latex(row[name]) for name in ("claim", "sentence", "verdict", "label"))
+        reported = latex_number(nan if row["reported"] is None else row["reported"])
+        rows.append([*texts, latex_number(row["value"], low, high), reported])
+    heads = ["finding", "sentence", "verdict", "effect", r"measured, 95 \% interval", "paper"]
+    return latex_table(heads, rows, "lp{4.5cm}lp{3.5cm}rr")
+
+
 def verdicts_json(verdicts: Sequence[Verdict]) -> str:
     """Return `verdict_rows` as JSON."""
     return json.dumps(verdict_rows(verdicts), indent=1, ensure_ascii=False) + "\n"
+
+
+TABLES = {".csv": verdicts_csv, ".json": verdicts_json, ".tex": verdicts_latex}
+"""What writes a file that is no page, by its ending."""

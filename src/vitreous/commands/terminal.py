@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 
 from vitreous.image_size import ImageSize, parse_image
 from vitreous.storage.file_names import LONGEST, model_words
+from vitreous.validation import parse_limit
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,6 +25,17 @@ if TYPE_CHECKING:
 else:  # cyclopts takes one word for an int, and several for a tuple
     ImageOption = Annotated[int, Parameter(converter=_image)]
 """`--image 224`, `--image 224x160` or `--image 3x224x160`, in every command that takes it."""
+
+
+def _limit(type_: Any, tokens: Sequence[Token]) -> int | Literal["all"]:
+    return parse_limit(tokens[0].value) or "all"
+
+
+if TYPE_CHECKING:
+    LimitOption = int | Literal["all"]
+else:
+    LimitOption = Annotated[int, Parameter(converter=_limit)]
+"""`--limit 64` or `--limit all`."""
 
 
 def console(stderr: bool = False) -> Console:

@@ -45,7 +45,7 @@ from vitreous.measure.streaming import Forward, Pass
 from vitreous.measure.subject import CheckpointFiles, Model, Subject, subjects
 from vitreous.progress import progress
 from vitreous.results import Result
-from vitreous.validation import check_ranges
+from vitreous.validation import check_ranges, parse_limit
 
 if TYPE_CHECKING:
     from vitreous.measure.analysis import Analysis  # which starts the engine when it is called
@@ -113,8 +113,8 @@ def inspect(
     >>> found = vitreous.inspect("nano:vit", "world:shapes", ["variance"], limit=64)
     >>> found["variance"].table
     """
-    most = None if limit == "all" else limit
-    check_ranges(limit=most, shard=shard, batch=batch, seed=seed)
+    most = parse_limit(limit)
+    check_ranges(shard=shard, batch=batch, seed=seed)
     device = choose_double_precision(device)
     team = join_processes(device)
     chosen = choose_probes(probes)
@@ -178,8 +178,8 @@ def analyse(
     >>> found = vitreous.analyse("nano:vit", "world:shapes", "lesion", limit=64)
     >>> found["lesion"].table
     """
-    most = 0 if limit == "all" else limit
-    check_ranges(limit=None if limit == "all" else limit, batch=batch, seed=seed)
+    most = None if limit is None else parse_limit(limit) or 0
+    check_ranges(batch=batch, seed=seed)
     chosen = choose_analyses(analyses)
     opened = subjects(
         models, image=image, pretrained=pretrained, weights=weights, preprocessing=preprocessing,

@@ -121,7 +121,7 @@ def _size(value: float) -> int:
 def latex_table(
     heads: Sequence[str],
     rows: Sequence[Sequence[str]],
-    numeric: Sequence[bool],
+    align: str,
     caption: str = "",
     label: str = "",
 ) -> str:
@@ -131,8 +131,8 @@ def latex_table(
     ----------
     heads, rows
         The header and the rows, all of the same length.
-    numeric
-        Which columns are aligned to the right.
+    align
+        A letter for each column: l, r, or p{4cm} for text that is broken into lines.
     caption, label
         As they are to be printed, and to be referred to. With one of them the table floats.
     """
@@ -141,7 +141,6 @@ def latex_table(
             f"label={label!r} is not one that LaTeX can refer to; use letters, digits, colons and "
             "hyphens, such as 'tab:variance'."
         )
-    align = "".join("r" if right else "l" for right in numeric)
     header = f"{' & '.join(heads)} \\\\"
     body = [f"{' & '.join(row)} \\\\" for row in rows]
     titled = ([f"\\caption{{{escape_latex(caption)}}}"] if caption else []) + (
@@ -179,8 +178,8 @@ def result_latex(
         [_cell(row, column, ends[column.name], interval) for column in chosen]
         for row in result.table.to_dict("records")
     ]
-    numeric = [column.kind == "quantity" for column in chosen]
-    return latex_table(heads, rows, numeric, caption, label)
+    align = "".join("r" if column.kind == "quantity" else "l" for column in chosen)
+    return latex_table(heads, rows, align, caption, label)
 
 
 def _default_columns(result: Result) -> list[str]:
