@@ -65,6 +65,21 @@ def test_charts_stay_within_their_budget(
     assert ".plot()</code> draws it." in small
 
 
+def test_what_fails_is_said_and_the_rest_shows(
+    inspection: Inspection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> str:
+        raise ValueError("on <purpose>")
+
+    monkeypatch.setattr(notebook_view, "figure_html", broken)
+    monkeypatch.setattr(notebook_view, "sentences_of", broken)
+    said = notebook_view.inspection_html(inspection)
+    assert said.count("could not be rendered: ValueError: on &lt;purpose&gt;") == 2 * len(
+        inspection
+    )
+    assert "Next: " in said
+
+
 def test_drawn_once(inspection: Inspection, page: str) -> None:
     assert inspection._repr_html_() is page
 

@@ -17,7 +17,7 @@ from vitreous.storage.file_names import LONGEST, UniqueNames, model_words, name_
         (["a", "b", "c"], "a-and-2-more"),
         (["run:runs/first/"], "run_first"),
         (["resnet50.a1_in1k"], "resnet50.a1_in1k"),
-        (["/home/me/my model.pth"], "my_model.pth"),
+        (["/models/my model.pth"], "my_model.pth"),
         (["模型"], "model"),
         (["../.."], "model"),
         ([], ""),

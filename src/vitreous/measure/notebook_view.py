@@ -7,8 +7,11 @@ the notebook around it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from vitreous.errors import reason
 from vitreous.measure.section import arrange, section_of, sentences_of
 from vitreous.measure.summary import left_out_lines, summary_result
 from vitreous.results import Result
@@ -82,9 +85,10 @@ def _measurements(inspection: Inspection) -> list[str]:
     """Return one line for each measurement, which unfolds to its chart."""
     lines = []
     room = ALL_CHARTS
-    for name in (name for names in arrange(inspection).values() for name in names):
+    arranged = arrange(inspection, inspection).values()
+    for name in (name for names in arranged for name in names):
         result = inspection[name]
-        chart = figure_html(result, min(CHART, room)) if room > 0 else ""
+        chart = _tried(partial(figure_html, result, min(CHART, room))) if room > 0 else ""
         if len(chart) > min(2 * CHART, room):
             chart = ""
         room -= len(chart)
@@ -95,10 +99,17 @@ def _measurements(inspection: Inspection) -> list[str]:
     return lines
 
 
+def _tried(make: Callable[[], str]) -> str:
+    """Return a part, or why it could not be made: a probe of yours may fail, and the rest shows."""
+    try:
+        return make()
+    except Exception as error:
+        return f"<i>could not be rendered: {escape(reason(error))}</i>"
+
+
 def _line(result: Result, chart: str) -> str:
-    sentences = [*sentences_of(result), ""]
-    found = sentences[0] or plural(len(result.table), "row")
-    title = f'<span style="{QUIET}">{escape(section_of(result.name).title)}</span> {found}'
+    found = _tried(lambda: "".join(sentences_of(result)[:1])) or plural(len(result.table), "row")
+    title = f'<span style="{QUIET}">{escape(section_of(result.name, result).title)}</span> {found}'
     opens = f'<summary style="cursor: pointer">{title}</summary>'
     name = f'<code style="{QUIET}">{escape(result.name)}</code>'
     small = f'<div style="max-width: 36em; padding: 4px 0 8px 16px">{chart}{name}</div>'
