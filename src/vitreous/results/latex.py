@@ -90,6 +90,8 @@ def latex_number(
     power = 0 if -4 <= _size(largest) < 6 else _size(largest)
     value, low, high = (each / 10.0**power for each in (value, low, high))
     half = (high - low) / 2 if has_ends else 0.0
+    if half < 1e-6 * largest / 10.0**power:  # nothing but rounding, as of CKA with itself
+        half = 0.0
     text = _rounding(half, largest / 10.0**power)
     number = text(value)
     if has_ends and style == "brackets":
