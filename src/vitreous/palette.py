@@ -147,9 +147,9 @@ def _preferred_colours(name: str) -> list[int]:
     """Return the numbers of the eight colours in the order in which a model asks for them.
 
     The number in front of the name is the first with which the trained networks of the package ask
-    for seven different colours.
+    for seven different colours, and none of their checkpoints for one of the four of the demo.
     """
-    digest = hashlib.sha256(f"327412:{name}".encode(errors="replace")).digest()
+    digest = hashlib.sha256(f"15984458:{name}".encode(errors="replace")).digest()
     return sorted(range(8), key=lambda i: (digest[i], i))
 
 

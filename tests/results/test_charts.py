@@ -13,6 +13,7 @@ from typing import Any, cast
 import altair as alt
 import numpy as np
 import pytest
+import vl_convert
 from PIL import Image
 
 from results.conftest import MADE, VIEWS, distances, filters, reliability, similarity, spectrum
@@ -91,7 +92,7 @@ def test_bands_lie_behind_the_marks_at_their_depths() -> None:
     whole = spec(result)
     first = whole["layer"][0]
     assert first["mark"]["type"] == "rect"
-    assert first["mark"]["opacity"] == style.BAND
+    assert "opacity" not in first["mark"], "a pale strip would not stand out from the paper"
     assert [(row["start"], row["end"], row["kind"]) for row in rows_of(whole, first)] == [
         (-0.25, 0.25, "stem"), (0.25, 0.75, "attention"), (0.75, 1.25, "head"),
     ]  # fmt: skip
@@ -100,9 +101,9 @@ def test_bands_lie_behind_the_marks_at_their_depths() -> None:
     assert scale["range"] == [KIND_COLOURS["stem"], KIND_COLOURS["attention"], KIND_COLOURS["head"]]
     assert first["encoding"]["x"]["scale"]["domain"] == [-0.25, 1.25]
     # In the picture 440 pixels are 1.5 of depth, so the middle band is a third of them, from 146.67
-    # on.
+    # on, at the foot of 260 pixels.
     drawn = chart_svg(result.chart())
-    assert re.search(r'd="M146\.6\d+,0h146\.6\d+v260h-146', drawn)
+    assert re.search(rf'd="M146\.6\d+,{260 - style.LANE}h146\.6\d+v{style.LANE}h-146', drawn)
 
 
 def test_ribbons_keep_their_own_opacity() -> None:
@@ -111,6 +112,8 @@ def test_ribbons_keep_their_own_opacity() -> None:
     assert ribbon["mark"]["opacity"] == style.RIBBON
     assert (ribbon["encoding"]["y"]["field"], ribbon["encoding"]["y2"]["field"]) == ("low", "high")
     assert all("opacity" not in line["mark"] for line in marks(whole, "line"))
+    edges = [line["encoding"]["y"]["field"] for line in marks(whole, "line")]
+    assert edges == ["low", "high", "value"], "opaque edges, as the ribbon is pale"
     drawn = chart_svg(distances("vit").chart(1))
     assert f'opacity="{style.RIBBON}"' in drawn
 
@@ -127,12 +130,44 @@ def test_colours_of_models_are_ordered_and_the_same_in_every_panel() -> None:
     assert len({json.dumps(line["encoding"]["y"]["scale"]) for line in marks(facets, "line")}) == 1
 
 
-def test_tooltips_tell_every_column() -> None:
+def test_tooltips_have_five_lines_and_the_interval_in_one() -> None:
     result = distances("vit")
     [points] = marks(spec(result), "point")
     assert [tip["title"] for tip in points["encoding"]["tooltip"]] == [
-        column.title for column in result.columns
-    ]
+        "model", "unit", "head", "distance (pixels)", "n",
+    ]  # fmt: skip
+    chosen = replace(result, views=(replace(result.views[0], tooltip=("head", "stage")),))
+    [points] = marks(spec(chosen), "point")
+    assert [tip["field"] for tip in points["encoding"]["tooltip"]] == ["head", "stage"]
+    with pytest.raises(VitreousError, match="has 6 columns in its tooltip; it has room for 5"):
+        replace(
+            result, views=(replace(result.views[0], tooltip=tuple(map(str, result.table))[:6]),)
+        )
+
+
+def test_an_interval_is_written_with_its_value() -> None:
+    """The expression of a tooltip, evaluated by Vega as the text of marks."""
+    result = distances("vit")
+    table = result.table.assign(value=0.5312, low=[0.48] * 5 + [np.nan], high=[0.58] * 5 + [np.nan])
+    whole = spec(replace(result, table=table))
+    [points] = marks(whole, "point")
+    points["mark"] = {"type": "text"}
+    points["encoding"] = {"text": {"field": "value_shown", "type": "nominal"}}
+    drawn = vl_convert.vegalite_to_svg({**points, "datasets": whole["datasets"]})
+    assert drawn.count(">0.531 (0.48 to 0.58)<") == 5
+    assert drawn.count(">0.531<") == 1
+
+
+def test_only_needed_columns_travel() -> None:
+    whole = spec(distances("vit"), 2)
+    [row, *_] = next(rows for rows in whole["datasets"].values())
+    assert set(row) == {"model", "unit", "depth", "head", "value", "low", "high", "n"}
+    whole = spec(distances("vit"), 0)
+    points = marks(whole, "point")[0]
+    assert "stage" not in rows_of(whole, points)[0]
+    by_head = replace(distances("vit", "convit").views[0], facet="head")
+    facets = spec(replace(distances("vit", "convit"), views=(by_head,)))
+    assert len(facets["datasets"]) == 3, "two panels of rows, and the strip that both have"
 
 
 def test_heat_maps_have_square_cells_and_the_ramp_of_the_theme() -> None:
@@ -182,10 +217,8 @@ def test_models_that_differ_have_a_strip_each() -> None:
         {"vit"},
         {"resnet"},
     ]
-    assert [(s["encoding"]["y"]["value"], s["encoding"]["y2"]["value"]) for s in strips] == [
-        (243, 251),
-        (252, 260),
-    ]
+    assert [(s["mark"]["yOffset"], s["mark"]["y2Offset"]) for s in strips] == [(-17, -9), (-8, 0)]
+    assert all(s["encoding"]["y2"]["value"] == "height" for s in strips), "whatever the height is"
 
 
 def test_tiles_are_the_pictures() -> None:
@@ -228,7 +261,7 @@ def test_a_view_shows_the_rows_that_say_yes() -> None:
         views=(View("line", "depth", "value", "model", where="first"),),
     )
     whole = spec(chosen)
-    assert [row["head"] for row in rows_of(whole, whole)] == [0, 0, 0]
+    assert [row["head"] for row in rows_of(whole, marks(whole, "line")[0])] == [0, 0, 0]
     assert len(chosen.table) == 6
     _, ax = chosen.plot()
     assert ax.lines[0].get_ydata().tolist() == [0.0, 10.0, 20.0]

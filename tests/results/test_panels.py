@@ -12,13 +12,11 @@ import pytest
 from results.conftest import distances, reliability, similarity, spectrum
 from vitreous.palette import KIND_COLOURS, LINE_RAMPS, MEASURE_COLOURS, model_colours, model_styles
 from vitreous.results import Column, Reference, Result, View
+from vitreous.results.colour_scales import colour_scale, column_levels, ramp_colour
 from vitreous.results.panels import (
     bar_spans,
-    colour_scale,
-    column_levels,
     depth_limits,
     model_bands,
-    ramp_colour,
     spaced_labels,
     split_panels,
     unit_bands,
@@ -144,10 +142,10 @@ def test_blend_is_linear_between_stops() -> None:
 def test_limits_hold_everything_that_is_drawn() -> None:
     result = distances("vit")
     low, high = value_limits(result, result.views[0]) or (0, 0)
-    assert low == pytest.approx(-1 - 0.05 * 23.0)
+    assert low == pytest.approx(-1 - 2 * 0.05 * 23.0), "with room for the strip of units"
     assert high == pytest.approx(22 + 0.05 * 23.0)
     higher = replace(result.views[0], references=(Reference(99.0, "far"),))
-    assert value_limits(result, higher) == pytest.approx((-1 - 5.0, 99 + 12.5))
+    assert value_limits(result, higher) == pytest.approx((-1 - 10.0, 99 + 12.5))
     logged = value_limits(result, result.views[2])
     assert logged == pytest.approx((21**-0.05, 21**1.05)), "zero has no place on a log axis"
     assert value_limits(similarity(), similarity().views[0]) == (0, 1)

@@ -91,7 +91,7 @@ def test_bars_side_by_side() -> None:
 
 def test_ribbons_and_lines() -> None:
     _, axes = distances("vit", "deit").plot(view=1)
-    assert [len(ax.lines) for ax in axes] == [2, 2]
+    assert [len(ax.lines) for ax in axes] == [6, 6], "with the edges of their ribbons"
     low = axes[0].collections[0].get_paths()[0].vertices[:, 1].min()
     assert low == -1
     assert axes[0].get_ylim() == axes[1].get_ylim()

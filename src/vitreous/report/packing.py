@@ -14,7 +14,8 @@ from typing import Any
 
 from vitreous.palette import MEASURE_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
 from vitreous.results import Result, View
-from vitreous.results.panels import colour_scale
+from vitreous.results.charts import chart_spec
+from vitreous.results.colour_scales import colour_scale
 
 Change = tuple[list[str | int], Any]
 """A path in a chart's specification, and the value there."""
@@ -46,7 +47,20 @@ def chart_data(result: Result, number: int) -> dict[str, Any]:
         dark = _spec(result, number, "dark")
     kind = {"mark": view.mark, "x": view.x, "y": view.y, "value": view.colour, "facet": view.facet}
     changes = list(_differences(light, dark))
-    return {"name": result.name, "view": kind, "spec": light, "dark": changes}
+    opens = _opened_views(result, number)
+    return {"name": result.name, "view": kind, "opens": opens, "spec": light, "dark": changes}
+
+
+def _opened_views(result: Result, number: int) -> dict[str, Any] | None:
+    """Return where a mark of a view leads: to the panel with the same entry in a column.
+
+    `column` is that column, and `views` are the numbers of the later views with such panels. The
+    rows of a panel have one entry in the column; a mark whose row has the same one opens it.
+    """
+    column = result.views[number].opens
+    later = enumerate(result.views[number + 1 :], number + 1)
+    views = [i for i, view in later if column and view.facet == column]
+    return {"column": column, "views": views} if views else None
 
 
 def light_spec(result: Result, number: int) -> dict[str, Any]:
@@ -55,22 +69,24 @@ def light_spec(result: Result, number: int) -> dict[str, Any]:
 
 
 def _spec(result: Result, number: int, theme: Theme) -> dict[str, Any]:
-    """Return the specification of a chart without its title, which the page shows itself."""
-    import altair as alt  # takes a second, which a page of verdicts alone does not need
+    """Return the specification of a chart without its title, which the page shows itself.
 
-    # our own charts need no validation, which takes longer than drawing them, and altair would
-    # look at every number of the rows
-    with alt.utils.schemapi.debug_mode(False):
-        drawn: Any = result.chart(number, theme)
-        rows = drawn.datasets
-        drawn.datasets = alt.Undefined
-        spec: dict[str, Any] = drawn.to_dict(validate=False)
-    kept = {key: value for key, value in spec.items() if key not in ("$schema", "title")}
+    Numbers have six digits; the table of the page has all.
+    """
+    spec = chart_spec(result, result.views[number], theme)
+    kept = {key: value for key, value in spec.items() if key != "title"}
     return {
         **kept,
         "description": result.views[number].title or result.name,
-        "datasets": {**spec.get("datasets", {}), **({} if rows is alt.Undefined else rows)},
+        "datasets": {
+            name: [{key: _short_number(value) for key, value in row.items()} for row in rows]
+            for name, rows in spec.get("datasets", {}).items()
+        },
     }
+
+
+def _short_number(value: Any) -> Any:
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _dark_colours(result: Result, view: View) -> dict[str, str]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from vitreous.report.packing import light_spec
 from vitreous.results import Result
+from vitreous.results.colour_scales import ramp_colour
 from vitreous.results.compact_svg import compact_svg
-from vitreous.results.panels import ramp_colour
 from vitreous.results.view import View
 
 Spec = dict[str, Any]
@@ -89,17 +89,20 @@ def _panel(spec: Spec, width: int, height: int) -> Spec:
 
 def _cells(spec: Spec, panel: Spec, room: int) -> Spec:
     """Return a heat-map whose cells are one image, a pixel for each."""
-    across, up = panel["encoding"]["x"]["sort"], panel["encoding"]["y"]["sort"]
+    cells, *numbers = panel.get("layer", [panel])
+    encoding = {**panel["encoding"], **cells["encoding"]}
+    across, up = encoding["x"]["sort"], encoding["y"]["sort"]
     step = max(min(room / max(len(across), len(up), 1), 26), 1)
     wide, high = round(step * len(across)), round(step * len(up))
-    rows = spec["datasets"][panel["data"]["name"]]
-    picture = _cell_png(rows, panel["encoding"], across, up)
-    encoding = {**panel["encoding"]}
+    rows = spec["datasets"][cells["data"]["name"]]
+    picture = _cell_png(rows, encoding, across, up)
     encoding.pop("tooltip", None)
     for channel, levels in (("x", across), ("y", up)):
         axis = {**encoding[channel]["axis"], "labelOverlap": "greedy"}
         encoding[channel] = {**encoding[channel], "scale": {"domain": levels}, "axis": axis}
-    axes = {"data": {"values": []}, "mark": panel["mark"], "encoding": encoding}
+    axes = {"data": {"values": []}, "mark": cells["mark"], "encoding": encoding}
+    place = {channel: encoding[channel] for channel in ("x", "y")}
+    words = [{**each, "encoding": {**place, **each["encoding"]}} for each in numbers]
     image = {
         "data": {"values": [{"picture": picture}]},
         "mark": {
@@ -110,7 +113,7 @@ def _cells(spec: Spec, panel: Spec, room: int) -> Spec:
         },
     }  # fmt: skip
     kept: Spec = {key: panel[key] for key in ("title", "view") if key in panel}
-    return {**kept, "layer": [axes, image], "width": wide, "height": high}
+    return {**kept, "layer": [axes, image, *words], "width": wide, "height": high}
 
 
 def _cell_png(rows: list[Spec], encoding: Spec, across: list[Any], up: list[Any]) -> str:

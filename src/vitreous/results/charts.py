@@ -1,49 +1,52 @@
-"""Views as Altair charts that contain their data, and charts as files, by vl-convert."""
+"""Views as Vega-Lite charts that contain their data, and charts as files, by vl-convert."""
 
 from __future__ import annotations
 
-import base64
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import altair as alt
-import numpy as np
 import pandas as pd
 
 from vitreous.errors import VitreousError
-from vitreous.palette import KIND_COLOURS, OPPOSITES, PAPERS, RAMPS, Theme
+from vitreous.palette import KIND_COLOURS, Theme
 from vitreous.results import style
-from vitreous.results.chart_encodings import Encoding, Encodings
-from vitreous.results.montage import label_texts, montage, montage_png
-from vitreous.results.panels import (
-    Panel,
-    bar_spans,
-    column_levels,
-    level_text,
-    spaced_labels,
-)
+from vitreous.results.chart_cells import heat_map, tiles
+from vitreous.results.chart_encodings import Encodings, Spec
+from vitreous.results.panels import Panel, bar_spans, rows_to_draw
 from vitreous.results.view import Reference, View
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from vitreous.results.result import Result
 
 SUFFIXES = (".svg", ".png", ".pdf")
+TURNED = {"x": "y", "y": "x", "x2": "y2", "y2": "x2", "xOffset": "yOffset"}
+"""Where the channels of standing bars are in lying ones."""
+
+
+def chart_spec(result: Result, view: View, theme: Theme) -> Spec:
+    """Return a view as a Vega-Lite specification: one panel, or several in rows of up to three."""
+    result = rows_to_draw(result, view)
+    if view.mark == "tiles":
+        spec = tiles(result, view, theme)
+    else:
+        drawing = _ChartDrawing(result, view, theme)
+        spec = {**drawing.all_panels(), "datasets": drawing.datasets}
+    title = {"title": view.title} if view.title else {}
+    return {**title, **spec, "config": style.vega(theme)}
 
 
 def chart(result: Result, view: View, theme: Theme) -> alt.TopLevelMixin:
-    """Return a view as a chart: one panel, or several in rows of up to three."""
-    result = result.rows_of(view)
-    datasets: Any = alt.Undefined
-    if view.mark == "tiles":
-        drawn: Any = _tiles(result, view, theme)
-    else:
-        drawing = _ChartDrawing(result, view, theme)
-        drawn = drawing.all_panels()
-        datasets = drawing.datasets
-    title = {"title": alt.Title(view.title)} if view.title else {}
-    drawn = drawn.properties(**title, config=style.vega(theme))
-    drawn.datasets = datasets  # passed as a property, every row would be checked by the schema
+    """Return a view as an Altair chart."""
+    import altair as alt  # takes a second, which specifications do not need
+
+    spec = chart_spec(result, view, theme)
+    datasets = spec.pop("datasets", alt.Undefined)
+    kind: Any = alt.LayerChart if "layer" in spec else alt.Chart
+    kind = alt.ConcatChart if "concat" in spec else kind
+    drawn: alt.TopLevelMixin = kind.from_dict(spec, validate=False)
+    drawn.datasets = datasets  # as a property, every row would be checked by the schema
     return drawn
 
 
@@ -72,247 +75,228 @@ def chart_png(drawn: alt.TopLevelMixin, scale: float) -> bytes:
     return bytes(vl_convert.vegalite_to_png(_specification(drawn), scale=scale))
 
 
-def _specification(drawn: alt.TopLevelMixin) -> dict[str, Any]:
+def _specification(drawn: alt.TopLevelMixin) -> Spec:
     """Return a chart as Vega-Lite; our own need no validation, which takes as long as drawing."""
+    import altair as alt  # takes a second, which specifications do not need
+
     with alt.utils.schemapi.debug_mode(False):
-        specification: dict[str, Any] = drawn.to_dict(validate=False)
+        specification: Spec = drawn.to_dict(validate=False)
     return specification
-
-
-class _Layer(alt.Chart):  # type: ignore[misc]  # altair's types are not followed
-    """A layer under construction.
-
-    Altair copies every layer deeply each time it is put into something; nothing else refers to
-    these, so that a shallow copy is enough, in half the time.
-    """
-
-    def copy(self, deep: Any = True, ignore: list[str] | None = None) -> Any:
-        return super().copy(deep=False if deep is True else deep, ignore=ignore)
-
-
-class _Panel(alt.LayerChart):  # type: ignore[misc]
-    """A panel under construction: copied like a layer."""
-
-    def copy(self, deep: Any = True, ignore: list[str] | None = None) -> Any:
-        return super().copy(deep=False if deep is True else deep, ignore=ignore)
 
 
 class _ChartDrawing(Encodings):
     """One method for each mark."""
 
-    def all_panels(self) -> Any:
+    def all_panels(self) -> Spec:
         wide = len(self.panels) == 1
         if wide and not self.view.facet:
             return self.panel(self.panels[0], wide)
-        each = []
+        panels = []
         for panel in self.panels:
-            size = style.SIZES["axis"]
-            title = alt.Title(panel.title, fontSize=size, fontWeight="normal", offset=6)
-            each.append(self.panel(panel, wide).properties(title=title))
-        drawn = alt.concat(*each, columns=2 if len(each) == 4 else 3)
-        return drawn.resolve_scale(
-            color="shared", fill="shared", strokeDash="shared", shape="shared"
-        )
+            title = {
+                "text": self.titles[panel.title], "fontSize": style.SIZES["axis"],
+                "fontWeight": "normal", "offset": 6,
+            }  # fmt: skip
+            panels.append({"title": title, **self.panel(panel, wide)})
+        shared = dict.fromkeys(("color", "fill", "strokeDash", "shape", "size"), "shared")
+        columns = 2 if len(panels) == 4 else 3
+        return {"concat": panels, "columns": columns, "resolve": {"scale": shared}}
 
-    def panel(self, panel: Panel, wide: bool) -> Any:
+    def panel(self, panel: Panel, wide: bool) -> Spec:
         if self.view.mark == "heatmap":
-            return self.heatmap(panel)
+            return heat_map(self, panel)
         width, height = (440, 260) if wide else (230, 180)
+        if self.view.square:
+            width = height
         draw_marks = {"line": self.line, "scatter": self.scatter, "bar": self.bar}[self.view.mark]
-        marks = draw_marks(panel, width)
-        layers = [*self.bands(panel, height), *marks]
+        layers = [*self.bands(panel), *draw_marks(panel, width)]
         for reference in self.view.references:
             layers += self.reference(reference, panel)
-        alone = wide and not self.view.facet  # the chart itself, which a user may copy
-        layered = (alt.LayerChart if alone else _Panel)(layer=layers)
-        return layered.properties(width=width, height=height)
+        if self.is_turned:
+            count = len(self.levels(self.view.x, panel))
+            height = max(80, 22 * count)
+            layers = [_turn(layer) for layer in layers]
+        return {"layer": layers, "width": width, "height": height}
 
-    def line(self, panel: Panel, width: float) -> list[Any]:
-        base, colour = _Layer(self.data(panel.rows)), self.colour()
-        x, y, thin = self.x(panel, width), self.y(), bool(self.view.detail)
-        details = [self.view.detail] if thin else []
+    def line(self, panel: Panel, width: float) -> list[Spec]:
+        view = self.view
+        data, colour = self.rows(panel), self.colour()
+        x, y, thin = self.x(panel, width), self.y(panel), bool(view.detail)
+        details = [view.detail] if thin else []
         if self.scale and self.scale.ends:  # a ramp does not split lines by itself
-            details.append(self.view.colour)
-        detail = {"detail": [alt.Detail(f"{name}:N") for name in details]} if details else {}
-        order = {"order": alt.Order(f"{self.view.x}:Q")} if self.is_quantity(self.view.x) else {}
+            details.append(view.colour)
+        place: Spec = {"x": x, **colour}  # of areas, to which an order means something else
+        if details:
+            place["detail"] = [{"field": name, "type": "nominal"} for name in details]
+        order = {"order": {"field": view.x, "type": "quantitative"}}
+        along = {**place, **(order if self.is_quantity(view.x) else {})}
         layers = []
-        if self.view.low:
-            ribbon = base.mark_area(opacity=style.RIBBON, strokeWidth=0)
-            layers.append(ribbon.encode(x=x, **self.interval(), **colour, **detail))
-        stroke = 1.3 if thin else 2
-        lines = base.mark_line(strokeWidth=stroke, strokeCap="round", strokeJoin="round")
-        layers.append(lines.encode(x=x, y=y, **colour, **detail, **order, **self.dashes()))
-        if panel.rows[self.view.x].nunique() <= 40:
-            points = base.mark_point(filled=True, size=14 if thin else 30, opacity=1)
-        else:  # invisible, for the tooltips
-            points = base.mark_point(filled=True, size=30, opacity=0)
-        layers.append(points.encode(x=x, y=y, tooltip=self.tooltip, **colour, **self.shapes()))
+        if view.filled:
+            floor = {"datum": (self.limits_of(panel) or (0.0,))[0] if "y" in view.log else 0.0}
+            area = {"type": "area", "opacity": style.FILL, "strokeWidth": 0}
+            layers.append({"data": data, "mark": area, "encoding": {**place, "y": y, "y2": floor}})
+        if view.low and view.square:
+            layers += self.whiskers(data, panel, {"x": x, **colour})
+        elif view.low:
+            layers += self.ribbon(data, panel, place, along)
+        stroke = {"type": "line", "strokeCap": "round", "strokeJoin": "round"}
+        stroke["strokeWidth"] = 1.3 if thin else 2  # type: ignore[assignment]
+        layers.append(
+            {"data": data, "mark": stroke, "encoding": {**along, "y": y, **self.dashes()}}
+        )
+        many = panel.rows[view.x].nunique() > 40
+        dots = {"size": 14 if thin else 30, "opacity": 0 if many else 1}  # 0: for tooltips alone
+        layers.append(self.points(data, {"x": x, "y": y, **colour}, **dots))
         return layers
 
-    def scatter(self, panel: Panel, width: float) -> list[Any]:
-        base, colour = _Layer(self.data(panel.rows)), self.colour()
-        x = self.x(panel, width)
-        points = base.mark_point(filled=True, size=34, opacity=0.8)
-        return [
-            *self.whiskers(base, {"x": x, **colour}),
-            points.encode(x=x, y=self.y(), tooltip=self.tooltip, **colour, **self.shapes()),
-        ]
-
-    def bar(self, panel: Panel, width: float) -> list[Any]:
-        floor = alt.Y2Datum(0) if "y" not in self.view.log else alt.Undefined
-        place: Encoding
-        radius: float
-        if self.is_quantity(self.view.x):
-            rows = bar_spans(self.result, self.view, panel.rows)
-            rows = rows.assign(middle=(rows["start"] + rows["end"]) / 2)
-            start = self.x(panel, width, "start:Q", bandPosition=0)
-            place, middle = (
-                {"x": start, "x2": alt.X2("end:Q")},
-                {"x": self.x(panel, width, "middle:Q")},
+    def ribbon(self, data: Spec, panel: Panel, place: Spec, along: Spec) -> list[Spec]:
+        """Return an interval along a line: a pale area with thin edges."""
+        area = {"type": "area", "opacity": style.RIBBON, "strokeWidth": 0}
+        layers = [{"data": data, "mark": area, "encoding": {**place, **self.interval(panel)}}]
+        for name in (self.view.low, self.view.high):
+            edge = {"type": "line", "strokeWidth": style.EDGE}
+            layers.append(
+                {"data": data, "mark": edge, "encoding": {**along, "y": self.y(panel, name)}}
             )
-            radius = 1.5
-        else:
-            rows, place, radius = panel.rows, {"x": self.x(panel, width)}, 2
-            if self.scale and self.view.colour not in (self.view.x, self.view.facet):
-                levels = list(self.scale.levels)
-                place["xOffset"] = alt.XOffset(f"{self.view.colour}:N", sort=levels)
-            middle = place
-        base = _Layer(self.data(rows))
-        bars = base.mark_bar(cornerRadiusEnd=radius, opacity=0.9)
-        drawn = bars.encode(**place, y=self.y(), y2=floor, tooltip=self.tooltip, **self.colour())
-        return [drawn, *self.whiskers(base, {**middle, "color": alt.ColorValue(self.ink)})]
+        return layers
 
-    def whiskers(self, base: alt.Chart, place: Encoding) -> list[Any]:
+    def points(self, data: Spec, place: Spec, **mark: Any) -> Spec:
+        """Return the marks that have tooltips."""
+        lines, steps = self.tooltip()
+        encoding = {**place, **self.shapes(), "tooltip": lines}
+        if self.view.size:
+            sizes = {"range": [16, 260], "zero": True}
+            encoding["size"] = {**self.field(self.view.size), "scale": sizes, "legend": None}
+            mark.pop("size")
+        calculated = {"transform": steps} if steps else {}
+        dots = {"type": "point", "filled": True, **mark}
+        return {"data": data, **calculated, "mark": dots, "encoding": encoding}
+
+    def scatter(self, panel: Panel, width: float) -> list[Spec]:
+        data, place = self.rows(panel), {"x": self.x(panel, width), **self.colour()}
+        points = self.points(data, {**place, "y": self.y(panel)}, size=34, opacity=1)
+        return [*self.whiskers(data, panel, place), points]
+
+    def bar(self, panel: Panel, width: float) -> list[Spec]:
+        view = self.view
+        place: Spec = {"x": self.x(panel, width)}
+        middle, rows, radius = place, panel.rows[self.columns], 2.0
+        if self.is_quantity(view.x):
+            rows = bar_spans(self.result, view, rows)
+            rows = rows.assign(middle=(rows["start"] + rows["end"]) / 2)
+            start = {**self.x(panel, width, "start"), "bandPosition": 0}
+            place = {"x": start, "x2": {"field": "end"}}
+            middle, radius = {"x": self.x(panel, width, "middle")}, 1.5
+        elif self.scale and view.colour not in (view.x, view.facet):
+            levels = list(self.scale.levels)
+            place["xOffset"] = {"field": view.colour, "type": "nominal", "sort": levels}
+        data = self.data(rows)
+        lines, steps = self.tooltip()
+        encoding = {**place, "y": self.y(panel), **self.colour(), "tooltip": lines}
+        if "y" not in view.log:
+            encoding["y2"] = {"datum": 0}
+        bars = {"data": data, "mark": {"type": "bar", "cornerRadiusEnd": radius}}
+        drawn = {**bars, **({"transform": steps} if steps else {}), "encoding": encoding}
+        inks = ((self.paper, 2.6), (self.ink, 1.2))  # ink alone is lost on a dark bar
+        whiskers = []
+        for ink, stroke in inks:
+            whiskers += self.whiskers(data, panel, {**middle, "color": {"value": ink}}, stroke)
+        return [drawn, *whiskers]
+
+    def whiskers(self, data: Spec, panel: Panel, place: Spec, stroke: float = 1.2) -> list[Spec]:
         if not self.view.low:
             return []
-        rule = base.mark_rule(strokeWidth=1.2, opacity=0.7)
-        return [rule.encode(**self.interval(), **place)]
+        rule = {"type": "rule", "strokeWidth": stroke}
+        return [{"data": data, "mark": rule, "encoding": {**self.interval(panel), **place}}]
 
-    def bands(self, panel: Panel, height: float) -> list[Any]:
-        """Return the kinds of units behind everything; strips at the bottom if models differ."""
+    def bands(self, panel: Panel) -> list[Spec]:
+        """Return the kinds of units along the axis of depth, a strip for each lane."""
         if not panel.bands:
             return []
-        scale = alt.Scale(domain=self.kinds, range=[KIND_COLOURS[kind] for kind in self.kinds])
-        legend = alt.Legend(
-            symbolOpacity=2.2 * style.BAND, symbolType="square", symbolStrokeWidth=0, symbolSize=130
-        )
-        fill = alt.Fill("kind:N", title="kind of unit", scale=scale, legend=legend)
-        tooltip = [alt.Tooltip(f"{name}:N") for name in ("model", "unit", "kind")]
-        x, lanes = self.x(panel, field="start:Q"), panel.bands[0].lanes
-        layers = []
+        colours = [KIND_COLOURS[kind] for kind in self.kinds]
+        legend = {"symbolOpacity": 1, "symbolType": "square", "symbolStrokeWidth": 0}
+        fill = {
+            "field": "kind", "type": "nominal", "title": "kind of unit",
+            "scale": {"domain": self.kinds, "range": colours}, "legend": legend,
+        }  # fmt: skip
+        names = ("model", "unit", "kind") if panel.bands[0].model else ("unit", "kind")
+        tooltip = [{"field": name, "type": "nominal"} for name in names]
+        layers, lanes = [], panel.bands[0].lanes
         for lane in range(lanes):
-            rows = pd.DataFrame([vars(band) for band in panel.bands if band.lane == lane])
-            base = _Layer(self.data(rows))
-            place = {"x": x, "x2": alt.X2("end:Q"), "fill": fill, "tooltip": tooltip}
-            if lanes == 1:
-                layers.append(base.mark_rect(opacity=style.BAND, strokeWidth=0).encode(**place))
-                continue
-            foot = height - (lanes - 1 - lane) * (style.LANE + 1)
-            edges = {"y": alt.YValue(foot - style.LANE), "y2": alt.Y2Value(foot)}
-            layers.append(base.mark_rect(opacity=0.6, strokeWidth=0).encode(**place, **edges))
-            if self.view.colour == "model":
-                square = _Layer(alt.Data(values=[{"model": rows["model"][0]}])).mark_point(
-                    shape="square", filled=True, size=style.LANE**2 - 12, opacity=1,
-                    xOffset=style.LANE,
-                )  # fmt: skip
-                beside = {"x": alt.XValue("width"), "y": alt.YValue(foot - style.LANE / 2)}
-                layers.append(square.encode(**beside, **self.colour()))
+            bands = [band for band in panel.bands if band.lane == lane]
+            rows = pd.DataFrame([vars(band) for band in bands])
+            data = self.data(rows[["start", "end", "kind", "unit", "model"]])
+            foot = -(lanes - 1 - lane) * (style.LANE + 1)
+            strip = {
+                "type": "rect", "strokeWidth": 0, "yOffset": foot - style.LANE, "y2Offset": foot,
+            }  # fmt: skip
+            place = {
+                "x": self.x(panel, field="start"), "x2": {"field": "end"},
+                "y": {"value": "height"}, "y2": {"value": "height"},
+            }  # fmt: skip
+            encoding = {**place, "fill": fill, "tooltip": tooltip}
+            layers.append({"data": data, "mark": strip, "encoding": encoding})
+            if lanes > 1 and self.view.colour == "model":
+                layers += self.lane_labels([str(name) for name in rows["model"].unique()], foot)
         return layers
 
-    def reference(self, reference: Reference, panel: Panel) -> list[Any]:
+    def lane_labels(self, models: list[str], foot: float) -> list[Spec]:
+        """Return squares beside a strip, in the colours of the models whose units it shows."""
+        layers = []
+        for number, model in enumerate(models[:4]):
+            square = {
+                "type": "point", "shape": "square", "filled": True, "size": style.LANE**2 - 12,
+                "opacity": 1, "xOffset": style.LANE * (number + 1),
+                "yOffset": foot - style.LANE / 2,
+            }  # fmt: skip
+            beside = {"x": {"value": "width"}, "y": {"value": "height"}, **self.colour()}
+            data = {"values": [{"model": model}]}
+            layers.append({"data": data, "mark": square, "encoding": beside})
+        return layers
+
+    def reference(self, reference: Reference, panel: Panel) -> list[Spec]:
         """Return a dashed line and its label."""
-        stroke: Encoding = {
-            "color": self.ink, "opacity": 0.7, "strokeDash": [4, 3], "strokeWidth": 1.2,
-        }  # fmt: skip
+        stroke = {"color": self.ink, "opacity": 0.7, "strokeDash": [4, 3], "strokeWidth": 1.2}
         if reference.axis == "slope":
             end = float(panel.rows[self.view.x].astype(float).max())
+            end = self.view.limits[1] if self.view.square and self.view.limits else end
             points = [
                 {"rx": x, "ry": reference.value * x, "label": reference.label} for x in (0.0, end)
             ]
-            place = {"x": self.x(panel, field="rx:Q"), "y": self.y("ry")}
-            line = _Layer(alt.Data(values=points)).mark_line(**stroke).encode(**place)
-            return [line, *self.label(points[1:], place, align="right", dx=-10, dy=-2)]
+            place = {"x": self.x(panel, field="rx"), "y": self.y(panel, "ry")}
+            line = {"data": {"values": points}, "mark": {"type": "line", **stroke}}
+            middle = [
+                {"rx": 0.4 * end, "ry": 0.4 * end * reference.value, "label": reference.label}
+            ]
+            label = self.label(middle, place, align="left", dx=8, dy=8)
+            return [{**line, "encoding": place}, *label]
         values = [{"at": reference.value, "label": reference.label}]
-        rule = _Layer(alt.Data(values=values)).mark_rule(**stroke)
+        rule = {"data": {"values": values}, "mark": {"type": "rule", **stroke}}
         if reference.axis == "x":
-            x = self.x(panel, field="at:Q")
-            place = {"x": x, "y": alt.YValue(0)}
-            label = self.label(values, place, align="left", baseline="top", dx=4, dy=2)
-            return [rule.encode(x=x), *label]
-        y = self.y("at")
-        place = {"y": y, "x": alt.XValue("width")}
-        label = self.label(values, place, align="right", baseline="bottom", dx=-4, dy=-2)
-        return [rule.encode(y=y), *label]
+            place = {"x": self.x(panel, field="at")}
+            where = {"align": "left", "baseline": "top", "dx": 4, "dy": 2}
+            label = self.label(values, {**place, "y": {"value": 0}}, **where)
+        else:
+            place = {"y": self.y(panel, "at")}
+            where = {"align": "right", "baseline": "bottom", "dx": -4, "dy": -2}
+            if self.is_turned:  # then it is at the top of a line that stands
+                where = {"align": "left", "baseline": "bottom", "dx": 0, "dy": -3}
+            beside = 0 if self.is_turned else "width"
+            label = self.label(values, {**place, "x": {"value": beside}}, **where)
+        return [{**rule, "encoding": place}, *label]
 
-    def label(self, values: list[dict[str, Any]], place: Encoding, **where: Any) -> list[Any]:
+    def label(self, values: list[Spec], place: Spec, **where: Any) -> list[Spec]:
         """Return text with a halo in the colour of the paper, so that data do not cover it."""
-        base, size = _Layer(alt.Data(values=values)), style.SIZES["label"]
-        halo = base.mark_text(
-            fontSize=size, color=self.paper, stroke=self.paper, strokeWidth=4, opacity=0.8, **where
-        )
-        ink = base.mark_text(fontSize=size, color=self.ink, **where)
-        return [layer.encode(text=alt.Text("label:N"), **place) for layer in (halo, ink)]
-
-    def heatmap(self, panel: Panel) -> Any:
-        """Return square cells, grey where there is no number; rows run from bottom to top."""
-        view, result = self.view, self.result
-        across, up = (column_levels(result, name, panel.rows) for name in (view.x, view.y))
-        step = max(min(math.floor(320 / max(len(across), len(up), 1)), 26), 4)
-        turned = max((len(level_text(level)) for level in across), default=0) * 6 > step
-        x_axis, y_axis = _cell_axis(across, step), _cell_axis(up, step)
-        x_axis.labelAngle = -90 if turned else 0
-        colours = OPPOSITES[self.theme] if view.middle is not None else RAMPS[self.theme]
-        domain = np.linspace(*self.limits, len(colours)).tolist() if self.limits else alt.Undefined
-        scale = alt.Scale(domain=domain, range=list(colours), clamp=True)
-        cells = _Layer(self.data(panel.rows)).mark_rect()
-        cells = cells.encode(
-            x=alt.X(f"{view.x}:N", title=result.column(view.x).title, sort=across, axis=x_axis),
-            y=alt.Y(f"{view.y}:N", title=result.column(view.y).title, sort=up[::-1], axis=y_axis),
-            color=alt.Color(
-                f"{view.colour}:Q", title=result.column(view.colour).title, scale=scale
-            ),
-            tooltip=self.tooltip,
-        )
-        hole = alt.ViewBackground(fill=self.ink, fillOpacity=style.HOLE, stroke=None)
-        return cells.properties(width=alt.Step(step), height=alt.Step(step), view=hole)
+        text = {"type": "text", "fontSize": style.SIZES["label"], **where}
+        halo = {"color": self.paper, "stroke": self.paper, "strokeWidth": 4, "opacity": 0.8}
+        encoding = {**place, "text": {"field": "label", "type": "nominal"}}
+        return [
+            {"data": {"values": values}, "mark": {**text, **paint}, "encoding": encoding}
+            for paint in (halo, {"color": self.ink})
+        ]
 
 
-def _cell_axis(levels: list[Any], step: int) -> alt.Axis:
-    """Return the axis of a heat-map: labels that do not overlap, and nothing else."""
-    numbers = any(isinstance(level, float) for level in levels)
-    return alt.Axis(
-        values=[levels[i] for i in spaced_labels(len(levels), step * len(levels), 11)],
-        labelExpr="format(datum.value, '.2~f')" if numbers else alt.Undefined,
-        labelFontSize=10, labelOverlap=False, ticks=False, domain=False, grid=False,
-    )  # fmt: skip
-
-
-def _tiles(result: Result, view: View, theme: Theme) -> Any:
-    """Return images as one image, their labels as text over it."""
-    ink, paper = PAPERS[theme]
-    sheet = montage(result.arrays[view.array], *label_texts(result, view))
-    content = base64.b64encode(montage_png(sheet, paper)).decode()
-    data = alt.Data(values=[{"picture": f"data:image/png;base64,{content}"}])
-    image = alt.Chart(data).mark_image(
-        width=sheet.width, height=sheet.height, align="left", baseline="top"
-    )
-    layers: list[Any] = [image.encode(url=alt.Url("picture:N"), x=alt.XValue(0), y=alt.YValue(0))]
-    labels = [
-        {"label": label, "x": x, "y": y}
-        for label, (x, y) in zip(sheet.labels, sheet.corners, strict=False)
-    ]
-    headings = [{"label": label, "x": 0, "y": y} for label, y in sheet.headings]
-    place = {
-        "x": alt.X("x:Q", axis=None, scale=alt.Scale(domain=[0, sheet.width], nice=False)),
-        "y": alt.Y("y:Q", axis=None, scale=alt.Scale(domain=[sheet.height, 0], nice=False)),
-    }
-    for entries, size, opacity in (
-        (labels, 10, style.QUIET),
-        (headings, style.SIZES["axis"], 1.0),
-    ):
-        if entries:
-            text = _Layer(alt.Data(values=entries)).mark_text(
-                fontSize=size, opacity=opacity, align="left", baseline="bottom", dy=-3, color=ink
-            )
-            layers.append(text.encode(**place, text=alt.Text("label:N")))
-    return alt.layer(*layers).properties(width=sheet.width, height=sheet.height)
+def _turn(layer: Spec) -> Spec:
+    """Return a layer with its axes exchanged."""
+    encoding = {TURNED.get(key, key): value for key, value in layer["encoding"].items()}
+    return {**layer, "encoding": encoding}

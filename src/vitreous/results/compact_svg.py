@@ -195,4 +195,5 @@ def _gradient(element: Element, prefix: str) -> str:
         for stop in element
     )
     ends = {key: element.get(key, "") for key in ("x1", "x2", "y1", "y2") if element.get(key)}
-    return f'<linearGradient id="{prefix}{element.get("id")}"{_attributes(ends)}>{stops}</linearGradient>'
+    names = _attributes({"id": f"{prefix}{element.get('id')}", **ends})
+    return f"<linearGradient{names}>{stops}</linearGradient>"

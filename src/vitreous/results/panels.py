@@ -14,35 +14,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from vitreous.palette import (
-    DASHES,
-    KIND_COLOURS,
-    LINE_RAMPS,
-    MEASURE_COLOURS,
-    PAPERS,
-    SHAPES,
-    Theme,
-    model_styles,
-)
-from vitreous.results.view import View
-from vitreous.unit_kinds import KINDS, Kind
+from vitreous.palette import PAPERS, Theme
+from vitreous.results.colour_scales import colour_scale, column_levels
+from vitreous.results.names import short_names
+from vitreous.results.view import View, interval_ends
+from vitreous.unit_kinds import Kind
 
 if TYPE_CHECKING:
     from vitreous.results.result import Result
+
+
+MAX_LANES = 4
+"""Maximum number of strips of units along an axis of depth."""
 
 
 @dataclass(frozen=True)
 class Band:
     """The range of depth that belongs to one unit.
 
-    If the models of a panel differ, each has a lane of its own; otherwise there is one lane.
+    Models with the same kinds of units at the same depths share a lane.
     """
 
     start: float
     end: float
     kind: Kind
     unit: str
-    model: str
+    model: str | None
+    """None if all models of a panel have this unit."""
     lane: int = 0
     lanes: int = 1
 
@@ -56,36 +54,6 @@ class Panel:
     bands: tuple[Band, ...]
 
 
-@dataclass(frozen=True)
-class ColourScale:
-    """The colours of a column: one for each level, or a ramp between two numbers (`ends`).
-
-    Where there are more models than colours, dashes and shapes tell them apart.
-    """
-
-    levels: tuple[Any, ...]
-    colours: tuple[str, ...]
-    ends: tuple[float, float] | None = None
-    dashes: tuple[tuple[float, ...], ...] = ()
-    shapes: tuple[str, ...] = ()
-
-    def colour_of(self, level: Any) -> str:
-        """Return the colour of a level, or of a number on a ramp."""
-        if self.ends is None:
-            return self.colours[self.levels.index(level)]
-        low, high = self.ends
-        return ramp_colour(self.colours, (level - low) / ((high - low) or 1))
-
-    def dash_of(self, level: Any) -> tuple[float, ...]:
-        """Return the dashes and gaps of a level's lines; empty for solid lines."""
-        return self.dashes[self.levels.index(level)] if level in self.levels and self.dashes else ()
-
-    def shape_of(self, level: Any) -> str:
-        """Return the shape of a level's points, as Vega calls it."""
-        known = level in self.levels and self.shapes
-        return self.shapes[self.levels.index(level)] if known else SHAPES[0]
-
-
 class Drawing:
     """What the panels of one figure share, with either drawing library."""
 
@@ -95,10 +63,98 @@ class Drawing:
         self.panels = split_panels(result, view)
         self.scale = colour_scale(result, view, theme)
         self.limits = value_limits(result, view)
+        self.titles = short_names((panel.title for panel in self.panels), 44)
+        """Titles of panels as they are shown."""
+
+    def limits_of(self, panel: Panel) -> tuple[float, float] | None:
+        """Return the limits of the value axis of a panel."""
+        if not self.view.free:
+            return self.limits
+        return value_limits(replace(self.result, table=panel.rows, replicates={}), self.view)
+
+    def levels(self, name: str, panel: Panel | None = None) -> list[Any]:
+        """Return the entries of a column that a panel shows, in order."""
+        rows = panel.rows if panel else None
+        levels = column_levels(self.result, name, rows)
+        by = self.view.sort
+        if not by or self.is_quantity(name):
+            return levels
+        table = self.result.table if rows is None else rows
+        means = table.groupby(name, observed=True)[by].mean()
+        return sorted(levels, key=lambda level: -means[level])  # stable where means are equal
+
+    def labels(self, name: str) -> dict[Any, str]:
+        """Return the text of every entry of a column, for axes and legends."""
+        texts = {level: level_text(level) for level in column_levels(self.result, name)}
+        short = short_names(texts.values())
+        return {level: short[text] for level, text in texts.items()}
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether bars lie, because the names of many models do not fit side by side."""
+        view = self.view
+        if view.mark != "bar" or self.result.column(view.x).kind != "category":
+            return False
+        if view.facet and view.x == view.colour:
+            return False  # the legend names them
+        texts = self.labels(view.x).values()
+        room = 440 if len(self.panels) == 1 else 230
+        return sum(6.5 * len(text) + 12 for text in texts) > room
+
+    def rows_downwards(self, panel: Panel) -> list[Any]:
+        """Return the rows of a heat-map from top to bottom: layers from the last to the first."""
+        if self.view.matrix:
+            across = self.levels(self.view.x, panel)
+            known = set(self.levels(self.view.y, panel))
+            if known == set(across):
+                return across
+        levels = self.levels(self.view.y, panel)
+        names = self.result.column(self.view.y).kind == "category" or bool(self.view.sort)
+        return levels if names else levels[::-1]
+
+    @property
+    def value_title(self) -> str:
+        """Return the title of the value axis; if it is zoomed in, with its range."""
+        name = self.view.colour if self.view.mark == "heatmap" else self.view.y
+        title = self.view.label or self.result.column(name).title
+        if self.view.facet == "measure" and self.view.free:
+            return self.view.label  # each panel has its own quantity
+        if not self.view.zoomed or not self.limits or self.limits[0] <= 0:
+            return title
+        low, high = self.limits
+        return f"{title}, axis from {low:.2g} to {min(high, 1):.2g}"
 
     def is_quantity(self, name: str) -> bool:
         """Whether a column holds numbers for an axis."""
         return self.result.column(name).kind == "quantity"
+
+
+def rows_to_draw(result: Result, view: View) -> Result:
+    """Return the result with the rows that a view shows; for a matrix, with their means."""
+    result = result.rows_of(view)
+    return _average(result, view) if view.matrix and len(result.table) else result
+
+
+def _average(result: Result, view: View) -> Result:
+    """Return a result with one row for each cell of a matrix.
+
+    If its rows and columns are the same models, cells are mirrored at the diagonal.
+
+    The interval of a mean over units is the mean of their intervals, which is never too narrow.
+    """
+    declared = {column.name: column for column in result.columns}
+    values = [view.colour, *(interval_ends(view.colour, declared) or ())]
+    place = [view.y, view.x]
+    groups = result.table.groupby(place, sort=False, observed=True)
+    table = groups[values].mean().reset_index()
+    if view.opens:
+        table[view.opens] = groups[view.opens].first().to_numpy()
+    if set(table[view.x]) == set(table[view.y]):
+        mirrored = table.rename(columns={view.x: view.y, view.y: view.x})
+        table = pd.concat([table, mirrored[table.columns]]).drop_duplicates(place)
+    columns = tuple(column for column in result.columns if column.name in table.columns)
+    table = table[[column.name for column in columns]].reset_index(drop=True)
+    return replace(result, table=table, columns=columns, views=(), replicates={}, arrays={})
 
 
 def split_panels(result: Result, view: View) -> list[Panel]:
@@ -107,46 +163,48 @@ def split_panels(result: Result, view: View) -> list[Panel]:
     if view.facet:
         column = result.table[view.facet]
         levels = column_levels(result, view.facet)
-        parts = [(str(level), result.table[column == level]) for level in levels]
+        titles = [_panel_title(result, view.facet, level) for level in levels]
+        rows = [result.table[column == level] for level in levels]
+        parts = list(zip(titles, rows, strict=True))
     return [
         Panel(title, rows, unit_bands(result, rows) if view.bands else ()) for title, rows in parts
     ]
 
 
-def column_levels(result: Result, name: str, rows: pd.DataFrame | None = None) -> list[Any]:
-    """Return the distinct entries of a column in the order in which to show them.
-
-    Kinds and pandas' categories have an order, numbers are sorted, other entries come in the order
-    in which they first occur.
-    """
-    column = (result.table if rows is None else rows)[name].dropna()
-    if name == "kind" and set(column) <= set(KINDS):
-        return [kind for kind in KINDS if kind in set(column)]
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return [entry for entry in column.cat.categories if entry in set(column)]
-    entries = column.unique().tolist()
-    return sorted(entries) if pd.api.types.is_numeric_dtype(column.dtype) else entries
+def _panel_title(result: Result, facet: str, level: Any) -> str:
+    """Return the title of a panel; a number needs the name of its column."""
+    if isinstance(level, str):
+        return level
+    column = result.column(facet)
+    words = column.label or column.name.replace("_", " ")
+    return f"{words} {level_text(level)} {column.measure}".strip()
 
 
 def unit_bands(result: Result, rows: pd.DataFrame) -> tuple[Band, ...]:
     """Return the bands of the models in `rows`.
 
     They come from all units of a model where the metadata has them, otherwise from the rows. Models
-    with the same kinds at the same depths share one lane.
+    with the same kinds at the same depths share one lane. More than MAX_LANES would hide what is
+    drawn over them, so then there are none.
     """
     known = result.about.get("units", {})
-    lanes: list[list[Band]] = []
-    for model in rows["model"].unique().tolist():
+    models = rows["model"].unique().tolist()
+    lanes: dict[tuple[Any, ...], list[list[Band]]] = {}
+    for model in models:
         own = rows[rows["model"] == model][["unit", "kind", "depth"]]
         units = known.get(model) or own.drop_duplicates("depth").values.tolist()
-        lanes.append(model_bands(model, units))
-    outlines = [[(band.start, band.kind) for band in lane] for lane in lanes]
-    if all(outline == outlines[0] for outline in outlines[1:]):
-        return tuple(lanes[0]) if lanes else ()
+        bands = model_bands(model, units)
+        lanes.setdefault(tuple((band.start, band.kind) for band in bands), []).append(bands)
+    if len(lanes) > MAX_LANES:
+        return ()
+    if len(lanes) == 1 and len(models) > 1:
+        [[first, *_]] = lanes.values()
+        return tuple(replace(band, model=None) for band in first)
     return tuple(
         replace(band, lane=number, lanes=len(lanes))
-        for number, lane in enumerate(lanes)
-        for band in lane
+        for number, together in enumerate(lanes.values())
+        for bands in together
+        for band in bands
     )
 
 
@@ -169,58 +227,6 @@ def model_bands(model: str, units: Sequence[Sequence[Any]]) -> list[Band]:
     ]
 
 
-def colour_scale(result: Result, view: View, theme: Theme) -> ColourScale | None:
-    """Return the colours of lines, points and bars; None for views without such colours.
-
-    Kinds have fixed colours, models have theirs by name, other categories those of measures, and
-    numbers a ramp.
-    """
-    if not view.colour or view.mark == "heatmap":
-        return None
-    column, levels = result.column(view.colour), column_levels(result, view.colour)
-    ramp = LINE_RAMPS[theme]
-    if column.kind == "quantity":
-        return ColourScale((), ramp, (min(levels, default=0.0), max(levels, default=1.0)))
-    if view.colour == "kind":
-        colours = [KIND_COLOURS.get(level, "#888888") for level in levels]
-    elif column.kind == "order":
-        last = max(len(levels) - 1, 1)
-        colours = [ramp_colour(ramp, number / last) for number in range(len(levels))]
-    elif view.colour == "model":
-        return _model_scale(result, levels, theme)
-    else:
-        palette = MEASURE_COLOURS[theme]
-        colours = [palette[number % len(palette)] for number in range(len(levels))]
-        repeats = [number // len(palette) % len(DASHES) for number in range(len(levels))]
-        if any(repeats):
-            dashes = tuple(DASHES[i] for i in repeats)
-            shapes = tuple(SHAPES[i] for i in repeats)
-            return ColourScale(tuple(levels), tuple(colours), None, dashes, shapes)
-    return ColourScale(tuple(levels), tuple(colours))
-
-
-def _model_scale(result: Result, levels: list[Any], theme: Theme) -> ColourScale:
-    """Return the colours of models: the same in all results of models measured together."""
-    together = [*map(str, result.about.get("beside", [])), *map(str, levels)]
-    styles = model_styles(together, theme)
-    chosen = [styles[str(level)] for level in levels]
-    dashes, shapes = tuple(each.dash for each in chosen), tuple(each.shape for each in chosen)
-    if not any(dashes):
-        dashes, shapes = (), ()
-    return ColourScale(tuple(levels), tuple(each.colour for each in chosen), None, dashes, shapes)
-
-
-def ramp_colour(ramp: Sequence[str], position: float) -> str:
-    """Return the colour at a position (0 to 1) of a ramp, linear between its stops."""
-    place = min(max(position, 0.0), 1.0) * (len(ramp) - 1)
-    left = min(int(place), len(ramp) - 2)
-    mixed = ""
-    for i in (1, 3, 5):
-        low, high = int(ramp[left][i : i + 2], 16), int(ramp[left + 1][i : i + 2], 16)
-        mixed += f"{round(low + (high - low) * (place - left)):02X}"
-    return f"#{mixed}"
-
-
 def value_limits(result: Result, view: View) -> tuple[float, float] | None:
     """Return the limits of the value axis, or of the colours of a heat-map, for all panels.
 
@@ -241,7 +247,7 @@ def value_limits(result: Result, view: View) -> tuple[float, float] | None:
     low, high = float(values.min()), float(values.max())
     if view.mark == "heatmap":
         if view.middle is None:
-            return low, high
+            return (low, high) if high > low else (low - 0.05, high)
         reach = max(abs(low - view.middle), abs(high - view.middle))
         return view.middle - reach, view.middle + reach
     return _with_margins(result, view, low, high, labelled=high in references)
@@ -254,7 +260,7 @@ def _with_margins(
     above = 2.5 if labelled else 1.0  # room for the label of a reference above its line
     bands = [band for panel in split_panels(result, view) for band in panel.bands]
     lanes = max((band.lanes for band in bands), default=0)
-    below = 1.0 + (lanes if lanes > 1 else 0)  # room for strips of bands
+    below = 1.0 + lanes  # room for strips of bands
     if view.mark == "bar" and low == 0:
         below = 0.0
     if "y" in view.log:

@@ -27,10 +27,9 @@ from vitreous.results.panels import (
     Drawing,
     Panel,
     bar_spans,
-    column_levels,
     depth_limits,
     group_rows,
-    level_text,
+    rows_to_draw,
     spaced_labels,
 )
 from vitreous.results.view import Reference, View
@@ -47,7 +46,7 @@ MARKERS = {"circle": "o", "square": "s", "triangle-up": "^", "diamond": "D"}
 
 def plot(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Figure, Any]:
     """Draw a view into `ax`, or into a new figure; return the figure and its axes."""
-    result = result.rows_of(view)
+    result = rows_to_draw(result, view)
     with mpl.rc_context(style.matplotlib(theme)):
         if view.mark == "tiles":
             return _tiles(result, view, ax)
@@ -60,7 +59,7 @@ def plot(result: Result, view: View, ax: Axes | None, theme: Theme) -> tuple[Fig
                 f"leave ax out, or select the rows of one {view.facet} first."
             )
         drawing.panel(ax, drawing.panels[0])
-        ax.set_title(drawing.panels[0].title or view.title)
+        ax.set_title(drawing.titles[drawing.panels[0].title] or view.title)
         drawing.legend(ax.figure, [ax], outside=False)
         return ax.get_figure(root=True) or plt.figure(), ax
 
@@ -74,7 +73,7 @@ class _PlotDrawing(Drawing):
         """Kinds of units drawn as bands, for the legend."""
 
     def figure(self) -> tuple[Figure, Any]:
-        count, square = len(self.panels), self.view.mark == "heatmap"
+        count, square = len(self.panels), self.view.mark == "heatmap" or self.view.square
         across = {1: 1, 2: 2, 4: 2}.get(count, 3)
         down = math.ceil(count / across)
         if count == 1:
@@ -84,13 +83,13 @@ class _PlotDrawing(Drawing):
         extra = 0.9 if square and count > 1 else 0.6
         figure, axes = plt.subplots(
             down, across, figsize=(width * across + extra, height * down + 0.3), squeeze=False,
-            layout="constrained", sharey=not square,
+            layout="constrained", sharey=not square and not self.view.free,
         )  # fmt: skip
         figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)  # type: ignore[union-attr, call-arg]
         for number, (ax, panel) in enumerate(zip(axes.flat, self.panels, strict=False)):
             self.panel(ax, panel)
-            ax.set_title(panel.title, fontsize=9)
-            if number % across and not square:
+            ax.set_title(self.titles[panel.title], fontsize=9)
+            if number % across and self.view.mark != "heatmap":
                 ax.set_ylabel("")
         for ax in axes.flat[count:]:
             ax.set_axis_off()
@@ -114,36 +113,53 @@ class _PlotDrawing(Drawing):
     def axes(self, ax: Axes, panel: Panel) -> None:
         """Set labels, scales, limits and ticks."""
         view = self.view
-        ax.set_xlabel(self.result.column(view.x).title)
-        ax.set_ylabel(self.result.column(view.y).title)
+        titles = self.result.column(view.x).title, self.value_title
+        ax.set(
+            **dict(zip(("xlabel", "ylabel"), titles[:: -1 if self.is_turned else 1], strict=True))
+        )
         ax.set_facecolor(self.paper)
-        ax.grid(axis="y")
+        ax.grid(axis="x" if self.is_turned else "y")
         for name in view.log:
             ax.set(**{f"{name}scale": "log"})
             axis = ax.xaxis if name == "x" else ax.yaxis
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            if name == "y" and self.limits and self.limits[1] < 10 * self.limits[0]:
+            limits = self.limits_of(panel)
+            if name == "y" and limits and limits[1] < 10 * limits[0]:
                 axis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
             else:
                 axis.set_minor_formatter(NullFormatter())
-        if self.limits:
-            ax.set_ylim(*self.limits)
-        if limits := depth_limits(panel):
+        if limits := self.limits_of(panel):
+            (ax.set_xlim if self.is_turned else ax.set_ylim)(*limits)
+        if limits := view.limits if view.square else depth_limits(panel):
             ax.set_xlim(*limits)
+        if view.square:
+            ax.set_aspect("equal")
         if not self.is_quantity(view.x):
-            levels = column_levels(self.result, view.x, panel.rows)
-            shown = spaced_labels(len(levels), 36, 1)
-            longest = max((len(str(level)) for level in levels), default=0)
-            turned: Artist = {}
-            if longest * len(levels) > 60:
-                turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-            ax.set_xticks(list(shown), [str(levels[i]) for i in shown], **turned)
+            self.name_ticks(ax, panel)
+
+    def name_ticks(self, ax: Axes, panel: Panel) -> None:
+        """Write the names along an axis of categories."""
+        levels, labels = self.levels(self.view.x, panel), self.labels(self.view.x)
+        if self.view.facet and self.view.x == self.view.colour:  # the legend names them
+            ax.set_xticks([])
+            ax.set_xlabel("")
+            return
+        if self.is_turned:
+            ax.set_yticks(range(len(levels)), [labels[level] for level in levels])
+            ax.invert_yaxis()
+            return
+        shown = spaced_labels(len(levels), 36, 1)
+        longest = max((len(labels[level]) for level in levels), default=0)
+        turned: Artist = {}
+        if longest * len(levels) > 60:
+            turned = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(list(shown), [labels[levels[i]] for i in shown], **turned)
 
     def places(self, panel: Panel, rows: pd.DataFrame) -> np.ndarray:
         """Return where rows lie on the x axis: at their number, or at the index of their name."""
         if self.is_quantity(self.view.x):
             return rows[self.view.x].to_numpy(dtype=float)
-        levels = column_levels(self.result, self.view.x, panel.rows)
+        levels = self.levels(self.view.x, panel)
         return np.array([levels.index(level) for level in rows[self.view.x]], dtype=float)
 
     def colour(self, level: Any) -> str:
@@ -166,28 +182,49 @@ class _PlotDrawing(Drawing):
             colour = self.colour(level)
             order = np.argsort(self.places(panel, part), kind="stable")
             rows, x = part.iloc[order], self.places(panel, part)[order]
-            if self.view.low:
-                low, high = (
-                    rows[name].to_numpy(dtype=float) for name in (self.view.low, self.view.high)
-                )
-                ax.fill_between(x, low, high, color=colour, alpha=style.RIBBON, linewidth=0)
+            if self.view.filled:
+                floor = ax.get_ylim()[0] if "y" in self.view.log else 0.0
+                heights = rows[self.view.y].to_numpy(dtype=float)
+                ax.fill_between(x, floor, heights, color=colour, alpha=style.FILL, linewidth=0)
+            if self.view.low and self.view.square:
+                self.whiskers(ax, x, rows, colour)
+            elif self.view.low:
+                self.ribbon(ax, x, rows, colour)
             dots: Artist = {}
             if len(np.unique(x)) <= 40:
                 dots = {"marker": self.marker(level), "markersize": 2.2 if thin else 3.2}
+            if self.view.size:
+                self.dots(ax, x, rows, level)
+                dots = {}
             dash = self.scale.dash_of(level) if self.scale else ()
             ax.plot(
                 x, rows[self.view.y], color=colour, linestyle=(0, dash) if dash else "-",
                 linewidth=1.0 if thin else 1.6, **dots,
             )  # fmt: skip
 
+    def ribbon(self, ax: Axes, x: np.ndarray, rows: pd.DataFrame, colour: str) -> None:
+        """Draw an interval along a line: a pale area with thin edges."""
+        low, high = (rows[name].to_numpy(dtype=float) for name in (self.view.low, self.view.high))
+        ax.fill_between(x, low, high, color=colour, alpha=style.RIBBON, linewidth=0)
+        for edge in (low, high):
+            ax.plot(x, edge, color=colour, linewidth=style.EDGE * 0.8, label="_edge")
+
     def scatter(self, ax: Axes, panel: Panel) -> None:
         for level, rows in self.by_colour(panel.rows):
-            x, colour = self.places(panel, rows), self.colour(level)
-            self.whiskers(ax, x, rows, colour)
-            ax.scatter(
-                x, rows[self.view.y], s=16, color=colour, marker=self.marker(level), alpha=0.8,
-                linewidths=0, zorder=3,
-            )  # fmt: skip
+            x = self.places(panel, rows)
+            self.whiskers(ax, x, rows, self.colour(level))
+            self.dots(ax, x, rows, level)
+
+    def dots(self, ax: Axes, x: np.ndarray, rows: pd.DataFrame, level: Any) -> None:
+        """Draw points, whose area may show a quantity."""
+        sizes: Any = 16
+        if self.view.size:
+            largest = float(self.result.table[self.view.size].max()) or 1.0
+            sizes = 6 + 90 * rows[self.view.size].to_numpy(dtype=float) / largest
+        ax.scatter(
+            x, rows[self.view.y], s=sizes, color=self.colour(level), marker=self.marker(level),
+            linewidths=0, zorder=3,
+        )  # fmt: skip
 
     def bar(self, ax: Axes, panel: Panel) -> None:
         rows = panel.rows
@@ -203,31 +240,40 @@ class _PlotDrawing(Drawing):
             rows = rows.assign(start=start, end=start + width)
         for level, part in self.by_colour(rows):
             middle = ((part["start"] + part["end"]) / 2).to_numpy(dtype=float)
-            widths = (part["end"] - part["start"]) * 0.95
-            ax.bar(middle, part[self.view.y], width=widths, color=self.colour(level), alpha=0.9)
-            self.whiskers(ax, middle, part, self.ink)
+            widths = ((part["end"] - part["start"]) * 0.95).to_numpy(dtype=float)
+            draw = ax.barh if self.is_turned else ax.bar
+            draw(middle, part[self.view.y], widths, color=self.colour(level))
+            for ink, stroke in ((self.paper, 2.6), (self.ink, 1.0)):  # seen on dark bars too
+                self.whiskers(ax, middle, part, ink, stroke)
 
-    def whiskers(self, ax: Axes, x: np.ndarray, rows: pd.DataFrame, colour: str) -> None:
+    def whiskers(
+        self, ax: Axes, x: np.ndarray, rows: pd.DataFrame, colour: str, stroke: float = 1.0
+    ) -> None:
         if self.view.low:
             low, high = rows[self.view.low], rows[self.view.high]
-            ax.vlines(x, low, high, color=colour, alpha=0.7, linewidth=1)
+            draw = ax.hlines if self.is_turned else ax.vlines
+            draw(x, low, high, color=colour, linewidth=stroke)
 
     def bands(self, ax: Axes, panel: Panel) -> None:
-        """Draw the kinds of units behind everything, in strips at the bottom if models differ."""
+        """Draw the kinds of units along the axis of depth, a strip for each lane."""
         height = 0.035
         for band in panel.bands:
             self.kinds.add(band.kind)
             foot = (band.lanes - 1 - band.lane) * (height + 0.004)
-            low, high, alpha = 0.0, 1.0, style.BAND
-            if band.lanes > 1:
-                low, high, alpha = foot, foot + height, 0.6
             colour = KIND_COLOURS[band.kind]
-            ax.axvspan(band.start, band.end, low, high, color=colour, alpha=alpha, lw=0, zorder=0.5)
-            if band.lanes > 1 and self.view.colour == "model":
-                ax.plot(
-                    1.015, foot + height / 2, transform=ax.transAxes, color=self.colour(band.model),
-                    marker="s", markersize=4, clip_on=False,
-                )  # fmt: skip
+            ax.axvspan(band.start, band.end, foot, foot + height, color=colour, lw=0, zorder=0.5)
+        if panel.bands and panel.bands[0].lanes > 1 and self.view.colour == "model":
+            lanes: dict[int, list[str | None]] = {}
+            for band in panel.bands:
+                if band.model not in lanes.setdefault(band.lane, []):
+                    lanes[band.lane].append(band.model)
+            for lane, models in lanes.items():
+                middle = (len(lanes) - 0.5 - lane) * (height + 0.004)
+                for number, model in enumerate(models[:4]):
+                    ax.plot(
+                        1.015 + 0.025 * number, middle, transform=ax.transAxes, marker="s",
+                        color=self.colour(model), markersize=4, clip_on=False,
+                    )  # fmt: skip
 
     def reference(self, ax: Axes, reference: Reference, panel: Panel) -> None:
         """Draw a dashed line and its label, with a halo so that data do not cover it."""
@@ -241,9 +287,11 @@ class _PlotDrawing(Drawing):
         label: Artist
         if reference.axis == "slope":
             end = float(panel.rows[self.view.x].max())
+            end = self.view.limits[1] if self.view.square and self.view.limits else end
             ax.plot([0, end], [0, value * end], **stroke)
-            label = {"xy": (end, value * end), "xytext": (-8, 0), "ha": "right", "va": "center"}
-        elif reference.axis == "x":
+            middle = (0.4 * end, 0.4 * end * value)
+            label = {"xy": middle, "xytext": (6, -4), "ha": "left", "va": "top"}
+        elif reference.axis == "x" or self.is_turned:
             ax.axvline(value, **stroke)
             across = ax.get_xaxis_transform()
             label = {"xy": (value, 1), "xytext": (3, -2), "xycoords": across, "va": "top"}
@@ -258,7 +306,7 @@ class _PlotDrawing(Drawing):
 
     def heatmap(self, ax: Axes, panel: Panel) -> None:
         view, result = self.view, self.result
-        across, up = (column_levels(result, name, panel.rows) for name in (view.x, view.y))
+        across, up = self.levels(view.x, panel), self.rows_downwards(panel)[::-1]
         cells = np.full((len(up), len(across)), np.nan)
         columns = [across.index(level) for level in panel.rows[view.x]]
         rows = [up.index(level) for level in panel.rows[view.y]]
@@ -268,15 +316,28 @@ class _PlotDrawing(Drawing):
             interpolation="nearest", aspect="equal",
         )  # fmt: skip
         for levels, set_ticks, angle in ((across, ax.set_xticks, 90), (up, ax.set_yticks, 0)):
+            names = self.labels(view.x if levels is across else view.y)
             shown = spaced_labels(len(levels), 24, 1)
-            longest = max((len(level_text(level)) for level in levels), default=0)
+            longest = max((len(names[level]) for level in levels), default=0)
             angle = 0 if longest * len(levels) < 40 else angle
-            labels = [level_text(levels[i]) for i in shown]
+            labels = [names[levels[i]] for i in shown]
             set_ticks(list(shown), labels, fontsize=6.5, rotation=angle)
         ax.set(xlabel=result.column(view.x).title, ylabel=result.column(view.y).title)
         ax.set_facecolor((self.ink, style.HOLE))
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
+        if view.matrix and len(up) <= 14:
+            self.cell_numbers(ax, cells)
+
+    def cell_numbers(self, ax: Axes, cells: np.ndarray) -> None:
+        """Write the numbers of a matrix into its cells, dark on pale and pale on dark ones."""
+        low, high = self.limits or (0.0, 1.0)
+        for (row, column), value in np.ndenumerate(cells):
+            if np.isfinite(value):
+                ink = self.paper if value > (low + high) / 2 else self.ink
+                ax.text(
+                    column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=ink
+                )
 
     def colour_map(self) -> LinearSegmentedColormap:
         stops = OPPOSITES[self.theme] if self.view.middle is not None else RAMPS[self.theme]
@@ -294,18 +355,21 @@ class _PlotDrawing(Drawing):
         if view.mark == "heatmap" or (self.scale and self.scale.ends):
             colours = ScalarMappable(self.norm(), self.colour_map())
             bar = figure.colorbar(colours, ax=axes, shrink=0.6, aspect=22, pad=0.02)
-            bar.set_label(self.result.column(view.colour).title)
+            title = self.value_title if view.mark == "heatmap" else None
+            bar.set_label(title or self.result.column(view.colour).title)
             bar.outline.set_visible(False)
         entries: list[Any] = []
-        if self.scale and not self.scale.ends and view.colour not in (view.facet, view.x):
+        named = {view.facet} if view.facet and view.colour == view.x else {view.facet, view.x}
+        if self.scale and not self.scale.ends and view.colour not in named:
+            names = self.labels(view.colour)
             for level in self.scale.levels:
                 marker = "s" if view.mark == "bar" else self.marker(level)
                 symbol: Artist = {"linestyle": "none", "marker": marker, "markersize": 5}
-                entries.append(Line2D([], [], color=self.colour(level), label=str(level), **symbol))
-        for kind in KINDS:
-            if kind in self.kinds:
-                colour, alpha = KIND_COLOURS[kind], 2.2 * style.BAND
-                entries.append(Patch(color=colour, alpha=alpha, lw=0, label=kind))
+                entries.append(
+                    Line2D([], [], color=self.colour(level), label=names[level], **symbol)
+                )
+        present = [kind for kind in KINDS if kind in self.kinds]
+        entries += [Patch(color=KIND_COLOURS[kind], lw=0, label=kind) for kind in present]
         if entries and outside:
             figure.legend(handles=entries, loc="outside right upper", handlelength=1.2)
         elif entries:

@@ -14,14 +14,16 @@ FAMILIES = ("Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans")
 SIZES = {"title": 14, "axis": 12, "label": 11}
 GRID, AXIS, QUIET = 0.12, 0.45, 0.75
 """Opacity of grid lines, axes and less important text."""
-BAND = 0.20
-"""Opacity of the bands of units."""
-RIBBON = 0.18
+RIBBON = 0.16
 """Opacity of the ribbon of an interval."""
+EDGE = 0.6
+"""Width of the edges of a ribbon in pixels, which are opaque: the ribbon alone is too pale."""
+FILL = 0.28
+"""Opacity of the area under a line."""
 HOLE = 0.25
 """Opacity of a heat-map's cell without a number: a grey that no ramp has."""
 LANE = 8
-"""Height in pixels of a strip of bands where each model has its own."""
+"""Height in pixels of a strip of units."""
 
 
 def vega(theme: Theme) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from vitreous.results.column import Column
 
 Mark = Literal["line", "heatmap", "bar", "scatter", "tiles"]
 Axis = Literal["x", "y"]
+TOOLTIP_LINES = 5
+"""Maximum number of lines in the tooltip of a mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,8 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One figure of a result; `x`, `y`, `colour`, `facet`, `detail`, `low`, `high` and `where` are
-    names of columns."""
+    """One figure of a result; `x`, `y`, `colour`, `facet`, `detail`, `size`, `low`, `high`, `sort`,
+    `opens` and `where` are names of columns."""
 
     mark: Mark
     x: str = ""
@@ -37,6 +39,8 @@ class View:
     """One panel for each of its values."""
     detail: str = ""
     """Separate lines of one colour, such as the heads of a model."""
+    size: str = ""
+    """A quantity that the area of points shows, such as the number of images in a bin."""
     low: str = ""
     high: str = ""
     references: tuple[Reference, ...] = ()
@@ -46,11 +50,31 @@ class View:
     middle: float | None = None
     """The centre of a diverging colour scale of a heat-map (default: a sequential scale)."""
     bands: bool = False
-    """Whether to show the kinds of units as bands behind an axis of depth."""
+    """Whether to show the kinds of units as a strip along an axis of depth."""
+    filled: bool = False
+    """Whether to fill the area under lines, for densities."""
+    zoomed: bool = False
+    """Whether the title of the value axis says that it does not begin at zero, for shares."""
+    square: bool = False
+    """Whether both axes have the `limits` and the same length."""
+    free: bool = False
+    """Whether every panel has limits of its own, for panels of different measures."""
+    matrix: bool = False
+    """Heat-maps only: rows at one place are averaged, for a matrix of models. Where rows and
+    columns are the same models, a value is shown on both sides of the diagonal."""
+    sort: str = ""
+    """A quantity: categories are shown in the order of its mean, from the highest on."""
+    opens: str = ""
+    """A column that is the facet of a later view: a mark of this view leads to the panel of that
+    one with the same entry."""
     where: str = ""
     """A column of booleans: only rows with True are drawn."""
     array: str = ""
     """Tiles only: the array of images, one for each row; `x` labels each, `facet` each group."""
+    tooltip: tuple[str, ...] = ()
+    """Columns in the tooltip of a mark, at most five (default: `tooltip_columns` chooses)."""
+    label: str = ""
+    """Title of the value axis (default: that of its column)."""
     title: str = ""
     how_to_read: str = ""
     """Two sentences for readers who see this kind of figure for the first time."""
@@ -69,11 +93,19 @@ class View:
         if self.mark not in get_args(Mark):
             marks = get_args(Mark)
             raise UnknownName("mark", self.mark, marks, f"Marks are {', '.join(marks)}.")
-        for role in ("x", "y", "colour", "facet", "detail", "low", "high", "where"):
-            name = getattr(self, role)
-            if name and name not in columns:
+        roles = (
+            "x", "y", "colour", "facet", "detail", "size", "low", "high", "sort", "opens", "where",
+        )  # fmt: skip
+        named = [(role, getattr(self, role)) for role in roles if getattr(self, role)]
+        for role, name in (*named, *(("tooltip", each) for each in self.tooltip)):
+            if name not in columns:
                 hint = f"Columns are {', '.join(columns)}."
                 raise UnknownName(f"column (the view's {role})", name, columns, hint)
+        if len(self.tooltip) > TOOLTIP_LINES:
+            raise VitreousError(
+                f"A view has {len(self.tooltip)} columns in its tooltip; it has room for "
+                f"{TOOLTIP_LINES}."
+            )
         needed = {"heatmap": ("x", "y", "colour"), "tiles": ("array",)}.get(self.mark, ("x", "y"))
         missing = [role for role in needed if not getattr(self, role)]
         if missing or bool(self.low) != bool(self.high):
@@ -105,3 +137,28 @@ def depth_view(y: str = "value", **rest: Any) -> View:
     """
     low, high = ("low", "high") if y == "value" else (f"{y}_low", f"{y}_high")
     return View("line", x="depth", y=y, colour="model", low=low, high=high, bands=True, **rest)
+
+
+def interval_ends(name: str, columns: Mapping[str, Column]) -> tuple[str, str] | None:
+    """Return the columns with the interval of a column; None if there are none."""
+    ends = ("low", "high") if name == "value" else (f"{name}_low", f"{name}_high")
+    return ends if set(ends) <= set(columns) else None
+
+
+def tooltip_columns(view: View, columns: Mapping[str, Column]) -> list[str]:
+    """Return the columns in the tooltip of a mark: those of the view, or what tells it apart.
+
+    A unit stands for its depth. The interval of a quantity is shown with it and takes no line.
+    """
+    if view.tooltip:
+        return list(view.tooltip)
+    value = view.colour if view.mark == "heatmap" else view.y
+    names = [value, "model", view.y, view.x, view.facet, view.colour, view.detail, "unit"]
+    names += ["head", view.size, "n"]
+    hidden = {"", "depth"} if "unit" in columns else {""}
+    hidden |= {"pair"} if {"model", "other_model"} <= set(columns) and not view.opens else set()
+    known = [name for name in dict.fromkeys(names) if name in columns and name not in hidden]
+    chosen = known[:TOOLTIP_LINES]
+    order = ["model", "unit", "head", view.facet, view.detail, view.colour, view.x, view.y]
+    place = {name: i for i, name in enumerate(dict.fromkeys(order)) if name != value}
+    return sorted(chosen, key=lambda name: place.get(name, 90 if name == value else 99))

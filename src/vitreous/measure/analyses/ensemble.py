@@ -297,7 +297,8 @@ def _views(bench: Bench) -> tuple[View, ...]:
             **bars,
         ),
         View(
-            "heatmap", x="model", y="other", colour="disagreement", where="pair",
+            "heatmap", x="model", y="other", colour="disagreement",
+            matrix=True, where="pair",
             title="How often members disagree",
             how_to_read="Each cell is the share of images that two members classify differently. "
             "Members that always agree add nothing to each other.",

@@ -328,24 +328,25 @@ def _views(analysis: HessianSpectrum) -> tuple[View, ...]:
     }  # fmt: skip
     lines: dict[str, Any] = {
         "x": "at", "y": "density", "low": "density_low", "high": "density_high", "colour": "model",
-        "references": (Reference(0.0, "flat", axis="x"),),
+        "facet": "model", "free": True, "filled": True,
+        "references": (Reference(0.0, "flat", axis="x"),), "tooltip": ("model", "at", "density"),
     }  # fmt: skip
     return (
         View(
             "line", **lines, where="pooled",
             title=f"The {analysis.top} leading eigenvalues of the Hessian ({images})",
-            how_to_read="How often a curvature occurs among the leading ones of each batch: the "
-            "further right, the sharper the loss. Left of zero the loss curves downwards, which a "
-            "convex loss never does.",
+            how_to_read="How the leading eigenvalues of all batches are distributed; each panel "
+            "has its own axes. The further right, the sharper the loss. Left of zero the loss "
+            "curves downwards, which a convex loss never does.",
         ),
         View(
-            "bar", **bars, where="negative", limits=(0, 1),
+            "bar", **bars, where="negative", limits=(0, 1), label="negative eigenvalues (share)",
             title="Share of negative eigenvalues (NEP)",
             how_to_read="Zero means convex along all these directions. Whiskers are the 95 % "
             "interval over batches.",
         ),
         View(
-            "bar", **bars, where="positive",
+            "bar", **bars, where="positive", label="mean positive eigenvalue",
             title="Mean positive eigenvalue (APE)",
             how_to_read="The higher the bar, the sharper the loss, and the smaller the steps that "
             "training can take. Whiskers are the 95 % interval over batches.",
@@ -354,6 +355,7 @@ def _views(analysis: HessianSpectrum) -> tuple[View, ...]:
             "line", **lines, where="whole", log=("y",),
             title="Density of the whole spectrum",
             how_to_read="Nearly all eigenvalues are in the peak at zero: the loss is flat in most "
-            "directions. The few outliers are those of the first picture.",
+            "directions. Mind the logarithmic axis: the outliers, which the first chart shows, are "
+            "a tiny share of all eigenvalues.",
         ),
     )  # fmt: skip

@@ -13,10 +13,11 @@ judged on the images they share.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -31,7 +32,8 @@ from vitreous.results.words import format_percent
 __all__ = ["Accuracy"]
 
 EVERY = "all classes"
-HARDEST = 30
+EXTREMES = 15
+RANKED = 101
 """Classes in the picture, where there are more: those with the most mistakes."""
 
 
@@ -94,19 +96,25 @@ class Accuracy(Probe):
         table, replicates = tabulate(
             [row for subject in subjects for row in self._rows(subject, sums)], columns
         )
-        one = table[table["class"] != EVERY].groupby("class", sort=False)["value"].mean()
-        hardest = set(one.sort_values(kind="stable").index[:HARDEST])
         table["overall"] = table["class"] == EVERY
-        table["hard"] = table["class"].isin(hardest)
+        seen = _add_ranks(table)
         columns += (
             Column("overall", "category", "Whether the row is about all classes."),
             Column(
-                "hard",
+                "extreme",
                 "category",
-                f"Whether it is one of the {HARDEST} classes with the most mistakes.",
+                f"Whether it is one of the {EXTREMES} hardest or {EXTREMES} easiest classes.",
             ),
+            Column(
+                "rank",
+                "quantity",
+                "Share of the classes on which the model is less accurate.",
+                "%",
+                "classes, from the hardest to the easiest",
+            ),
+            Column("ranked", "category", f"Whether it is one of {RANKED} rows to draw by rank."),
         )
-        views = _views(len(self.setting.data.classes), len(one))
+        views = _views(len(self.setting.data.classes), seen)
         return Result(self.name, table, columns, views, replicates=replicates)
 
     def _rows(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
@@ -136,6 +144,19 @@ class Accuracy(Probe):
         )
 
 
+def _add_ranks(table: pd.DataFrame) -> int:
+    """Add which classes are hard and which are easy; return the number of classes."""
+    rows = table[~table["overall"]]
+    means = rows.groupby("class", sort=False)["value"].mean().sort_values(kind="stable")
+    table["extreme"] = table["class"].isin([*means.index[:EXTREMES], *means.index[-EXTREMES:]])
+    order = rows.groupby("model", sort=False)["value"].rank(method="first") - 1
+    last = max(len(means) - 1, 1)
+    table["rank"] = (100 * order / last).reindex(table.index)
+    shown = np.unique(np.linspace(0, max(len(means) - 1, 0), RANKED).round())
+    table["ranked"] = order.reindex(table.index).isin(shown)
+    return len(means)
+
+
 def _resampled(row: Mapping[str, Any], drawn: np.ndarray) -> Estimate:
     """The number of a row with its replicates, from right answers and images (1 + REPEATS, 2)."""
     with np.errstate(invalid="ignore"):
@@ -148,8 +169,7 @@ def _row(subject: Subject, measure: str, name: str, right: Any, count: Any) -> d
 
 
 def _views(classes: int, seen: int) -> tuple[View, ...]:
-    chance = Reference(1 / classes, "guessing")
-    return (
+    overall: tuple[View, ...] = (
         View(
             "bar",
             x="model",
@@ -158,24 +178,40 @@ def _views(classes: int, seen: int) -> tuple[View, ...]:
             low="low",
             high="high",
             limits=(0, 1),
-            references=(chance,),
+            references=(Reference(1 / classes, "guessing"),),
             where="overall",
             title="Accuracy",
             how_to_read="The height of a bar is the share of the images that a model has right; "
             "top-5 counts an image if the right class is among the model's first five. The "
             "whiskers are the 95 % interval over images.",
         ),
-        View(
-            "heatmap",
-            x="class",
-            y="model",
-            colour="value",
-            limits=(0, 1),
-            where="hard",
-            title="Accuracy by class"
-            if seen <= HARDEST
-            else f"Accuracy of the {HARDEST} hardest classes",
-            how_to_read="Each cell is the share of a class's images that a model has right. A "
-            "column that is dark for one model only is a class in which the models differ.",
-        ),
     )
+    cells = View(
+        "heatmap",
+        x="model",
+        y="class",
+        colour="value",
+        where="extreme",
+        zoomed=True,
+        sort="value",
+        title="Accuracy by class",
+        how_to_read="Each cell is the share of a class's images that a model has right, from the "
+        "easiest class at the top to the hardest at the bottom. Colours cover the range of these "
+        "numbers only.",
+    )
+    if seen <= 2 * EXTREMES:
+        return (*overall, cells)
+    ranks = View(
+        "line",
+        x="rank",
+        y="value",
+        colour="model",
+        where="ranked",
+        zoomed=True,
+        tooltip=("model", "class", "value", "n"),
+        title=f"Accuracy on each of {seen:,} classes",
+        how_to_read="For each model the classes are sorted by its accuracy on them. Where a line "
+        "begins low, a model has classes that it hardly knows.",
+    )
+    title = f"Accuracy of the {EXTREMES} easiest and the {EXTREMES} hardest classes"
+    return (*overall, ranks, replace(cells, title=title))

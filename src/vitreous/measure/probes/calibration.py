@@ -25,7 +25,7 @@ one's, moved so that their mean is the value: each resample adds the bias once m
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -201,7 +201,10 @@ class Calibration(Probe):
             for row in (*self._overall(subject, sums), *self._bins(subject, sums))
         ]
         table, replicates = tabulate(rows, columns)
-        return Result(self.name, table, columns, VIEWS, replicates=replicates)
+        views = VIEWS
+        if len(subjects) > CROWDED:
+            views = (replace(RELIABILITY, facet="model"), *VIEWS[1:])
+        return Result(self.name, table, columns, views, replicates=replicates)
 
     def _overall(self, subject: Subject, sums: Mapping[str, Tensor]) -> Iterator[dict[str, Any]]:
         of = _parts(subject, sums)
@@ -278,22 +281,28 @@ def _with_ends(name: str, says: str, label: str = "") -> tuple[Column, ...]:
     return Column(name, "quantity", says, label=label), *ends
 
 
+CROWDED = 4
+"""Above this number of models each has a reliability diagram of its own."""
+RELIABILITY = View(
+    "line",
+    x="confidence",
+    y="accuracy",
+    colour="model",
+    size="n",
+    low="accuracy_low",
+    high="accuracy_high",
+    limits=(0, 1),
+    square=True,
+    references=(Reference(1.0, "calibrated", "slope"),),
+    where="filled",
+    tooltip=("model", "bin", "confidence", "accuracy", "n"),
+    title="Reliability",
+    how_to_read="Each point is a bin of confidence: how sure the model is there, and how often it "
+    "is right. The larger a point, the more images are in the bin; whiskers are 95 % intervals. "
+    "Below the dashed line a model is over-confident, above it under-confident.",
+)
 VIEWS = (
-    View(
-        "line",
-        x="confidence",
-        y="accuracy",
-        colour="model",
-        low="accuracy_low",
-        high="accuracy_high",
-        limits=(0, 1),
-        references=(Reference(1.0, "as right as sure", "slope"),),
-        where="filled",
-        title="Reliability",
-        how_to_read="Each point is a tenth of the range of confidence: how sure the model is "
-        "there, and how often it is right. Below the dashed line a model is surer than it should "
-        "be, above it less.",
-    ),
+    RELIABILITY,
     View(
         "bar",
         x="bin",
@@ -302,22 +311,26 @@ VIEWS = (
         low="share_low",
         high="share_high",
         where="binned",
-        title="How sure the model is",
-        how_to_read="The height of a bar is the share of the images about which a model is that "
-        "sure. All weight in the last bins of a model that makes mistakes is over-confidence.",
+        title="Distribution of confidence",
+        how_to_read="The height of a bar is the share of the images on which a model has this "
+        "confidence. A model that makes mistakes and has all images in the last bin is "
+        "over-confident.",
     ),
     View(
         "bar",
-        x="measure",
+        x="model",
         y="value",
         colour="model",
+        facet="measure",
         low="low",
         high="high",
         where="overall",
+        free=True,
         title="Calibration in single numbers",
-        how_to_read="ECE is the mean gap between confidence and accuracy without what chance adds "
-        "to it on so few images; the plain ECE is what papers report. Signed ECE says its "
-        "direction (above 0: over-confident). Brier and NLL punish wrong probabilities, and lower "
-        "is better.",
+        how_to_read="Each panel has its own axis. ECE is the mean gap between confidence and "
+        "accuracy, corrected for the number of images; the plain ECE is what papers report. Signed "
+        "ECE is above 0 for an over-confident model. Of Brier score and NLL lower is better. "
+        "Acc-90 is the accuracy on images with a confidence above 0.9, Freq-90 the share of such "
+        "images, and Unc-90 the share of mistakes with a lower confidence.",
     ),
 )

@@ -13,7 +13,7 @@ common product is over pairs of images.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from logging import getLogger
 from typing import Any, NamedTuple, cast, get_args
 
@@ -34,11 +34,12 @@ from vitreous.measure.alignment import (
     vectors,
     weighted_hsic,
 )
+from vitreous.measure.cka_views import cka_views
 from vitreous.measure.probe import Batch, Probe, Setting, Sums, estimated, sum_key
 from vitreous.measure.resampling import REPEATS
 from vitreous.measure.section import Section
 from vitreous.measure.subject import Subject
-from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, View, estimate
+from vitreous.results import UNIT_COLUMNS, Column, Estimate, Replicates, Result, estimate
 from vitreous.results.comparing import bold, mean_by_model, rank_models
 from vitreous.results.words import format_number
 from vitreous.specimen.anatomy import Unit
@@ -77,27 +78,6 @@ COLUMNS = (
 )
 """Groups and block structure are those of a model, the same in all rows that compare its layers."""
 STRUCTURE = ("block_structure", "block_structure_low", "block_structure_high")
-SELF = View(
-    "heatmap",
-    x="other_layer",
-    y="layer",
-    colour="value",
-    facet="pair",
-    where="within",
-    limits=(0.0, 1.0),
-    title="Similarity of representations within a model (CKA)",
-    how_to_read="Each cell compares two layers on the same images, from 0 (nothing in common) to "
-    "1 (the same up to rotation and scale). Dark blocks along the diagonal are stages that do "
-    "similar things; an evenly dark square is a model whose layers change little.",
-)
-CROSS = replace(
-    SELF,
-    where="across",
-    title="Similarity of representations between models (CKA)",
-    how_to_read="Each cell compares a layer of one model with a layer of another on the same "
-    "images. Where the darkest cells run, one model does at that depth what the other does at "
-    "this one.",
-)
 
 
 class Layer(NamedTuple):
@@ -258,7 +238,7 @@ class CKA(Probe):
         }
         structure = block_structure(self.layers, self.pairs.numpy(), values, count)
         drawn |= _add_block_structure(table, structure)
-        views = (SELF, CROSS) if table["across"].any() else (SELF,)
+        views = cka_views(table)
         return Result(self.name, table, COLUMNS, views, about=about, replicates=drawn)
 
     @classmethod

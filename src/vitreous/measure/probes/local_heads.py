@@ -25,6 +25,7 @@ from torch import Tensor
 
 from vitreous.errors import VitreousError
 from vitreous.measure.alignment import Grams, columns, doubled, minibatches, vectors, weighted_hsic
+from vitreous.measure.cka_views import MANY_PAIRS
 from vitreous.measure.heads import mean_distance, why_hidden
 from vitreous.measure.per_image import mean_over_images
 from vitreous.measure.probe import (
@@ -63,6 +64,17 @@ COLUMNS = (
     Column("other_depth", "quantity", "The depth of that unit."),
     Column("pair", "category", "The two models."),
     *estimate("Centred kernel alignment of the heads' outputs with the unit.", label="CKA"),
+)
+MATRIX = View(
+    "heatmap",
+    x="other_model",
+    y="model",
+    colour="value",
+    matrix=True,
+    opens="pair",
+    title="Heads and early convolutions of every two models (mean CKA)",
+    how_to_read="Each cell is the mean CKA of the heads of one model's first attention unit with "
+    "the early units of a convolutional model. The next chart has every pair.",
 )
 VIEW = View(
     "line",
@@ -210,7 +222,7 @@ class LocalHeads(Probe):
             self.name,
             table,
             COLUMNS,
-            (VIEW,),
+            (MATRIX, VIEW) if table["pair"].nunique() > MANY_PAIRS else (VIEW,),
             about=about_copies(self.setting),
             replicates=replicates,
         )
