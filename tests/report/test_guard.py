@@ -128,6 +128,7 @@ STRUCTURE = {
         "_library",
         "_asset",
         "_outcomes",
+        "_dots",
         "height_colours",
         "height_rules",
     ),  # files of the package, always the same
