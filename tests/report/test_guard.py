@@ -32,6 +32,7 @@ from vitreous.report import (
     judgement,
     models,
     origin,
+    packing,
     sections,
     summary,
     surface,
@@ -191,10 +192,7 @@ def test_a_chart_that_fails(name: str, found: Inspection, monkeypatch: pytest.Mo
     monkeypatch.setattr(page_module, "_library", lambda: "0")
     if name not in found or not found[name].views:
         pytest.skip("has no chart here")
-    drawn: Callable[..., Any] = Result.chart
-    monkeypatch.setattr(
-        Result, "chart", lambda self, *at: broken() if self.name == name else drawn(self, *at)
-    )
+    monkeypatch.setattr(packing, "chart_spec", broken)
     guard = Guard()
     text = page(Inspection({name: found[name]}, {}, {}), None, guard)
     assert len(guard.failures) == len(found[name].views)
@@ -238,8 +236,12 @@ def test_the_command_writes_the_rest_saves_the_results_and_exits_with_1(
     for name in ("accuracy", "variance"):
         monkeypatch.setattr(find_measurement(name), "sentences", broken)
     drawn: Callable[..., Any] = Result.chart
+    spec: Callable[..., Any] = packing.chart_spec
     monkeypatch.setattr(
         Result, "chart", lambda self, *at: broken() if self.name == "variance" else drawn(self, *at)
+    )
+    monkeypatch.setattr(
+        packing, "chart_spec", lambda of, *at: broken() if of.name == "variance" else spec(of, *at)
     )
     asked = (
         "inspect",
