@@ -43,6 +43,7 @@ from vitreous.report.guard import Guard, Unrendered
 from vitreous.report.judgement import Judgement
 from vitreous.report.page import page, write
 from vitreous.results import Result
+from vitreous.results.charts import chart_spec
 
 
 class Broken(Exception):
@@ -236,7 +237,7 @@ def test_the_command_writes_the_rest_saves_the_results_and_exits_with_1(
     for name in ("accuracy", "variance"):
         monkeypatch.setattr(find_measurement(name), "sentences", broken)
     drawn: Callable[..., Any] = Result.chart
-    spec: Callable[..., Any] = packing.chart_spec
+    spec: Callable[..., Any] = chart_spec
     monkeypatch.setattr(
         Result, "chart", lambda self, *at: broken() if self.name == "variance" else drawn(self, *at)
     )
