@@ -6,6 +6,8 @@ import csv
 from functools import cache
 from io import StringIO
 from pathlib import Path
+from statistics import mean
+from zipfile import ZipFile
 
 import pytest
 
@@ -63,6 +65,27 @@ def test_the_manual_mentions_what_is_opposite_or_not_there(path: Path) -> None:
     for verdict in verdicts(path):
         if verdict.outcome in ("opposite", "no effect"):
             assert verdict.claim.id in section, verdict.outcome
+
+
+def test_the_manual_has_every_accuracy_of_the_reproduction() -> None:
+    (path,) = (path for path in KEPT if path.stem.startswith("cifar10-reproduction"))
+    with ZipFile(path) as archive:
+        trainings = list(csv.DictReader(StringIO(archive.read("trainings.csv").decode())))
+    manual = (ROOT / "docs" / "verdicts.md").read_text(encoding="utf-8")
+    for network, name, least in (("resnet_18", "ResNet-18", 0.945), ("vit_ti", "ViT-Ti/4", 0.9)):
+        own = sorted((each for each in trainings if each["network"] == network), key=_seed)
+        assert [_seed(each) for each in own] == [0, 1, 2]
+        assert all(each["recipe"] == "hdv_cifar" and each["epochs"] == "305" for each in own)
+        accuracies = [float(each["accuracy"]) for each in own]
+        assert mean(accuracies) >= least
+        losses = ", ".join(f"{float(each['train_nll']):.3f}" for each in own)
+        shown = ", ".join(f"{100 * each:.2f}" for each in accuracies)
+        row = f"| {name}, seeds 0, 1, 2 | {shown} % | {100 * mean(accuracies):.2f} % | {losses} |"
+        assert row in manual
+
+
+def _seed(training: dict[str, str]) -> int:
+    return int(training["seed"])
 
 
 def test_the_page_on_power_is_what_the_evidence_gives() -> None:

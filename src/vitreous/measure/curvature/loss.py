@@ -49,8 +49,8 @@ def twice_differentiable() -> Iterator[None]:
     """Enable gradients, math attention and convolutions in full float32.
 
     Fused attention has no second derivative. With TF32, cuDNN's default, convolutions round to ten
-    bits: products with a trained ResNet-18 were off by 1 to 3 % of their size. Both choices hold
-    for the whole process, also for other threads, until the end.
+    bits: two ways to compute one product of a trained ResNet-18 differed by 1 to 3 %. Both choices
+    hold for the whole process, also for other threads, until the end.
     """
     convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined] # made at import
     precision = convolutions.fp32_precision
