@@ -339,6 +339,11 @@ def test_every_command_has_a_report_of_its_own() -> None:
     assert report_path(AnalysisOptions(), vit, "lesion") == Path("lesion-nano-vit.html")
     mine = AnalysisOptions(out=Path("mine.html"))
     assert report_path(mine, vit, "lesion") == Path("mine.html")
+    two = InspectOptions(weights=("runs/a.pth", "vit_ti/4=runs/b.safetensors"))
+    assert report_path(two, ["vit_ti/4"]) == Path("inspect-vit_ti-4-a-b.html")
+    five = InspectOptions(weights=tuple(f"runs/{name}.pth" for name in "abcde"))
+    assert report_path(five, ["resnet18"]) == Path("inspect-resnet18-a-and-4-more.html")
+    assert report_path(five, ["resnet18", "vit_ti/4"]) == Path("inspect-resnet18-vit_ti-4.html")
 
 
 @pytest.mark.parametrize(
@@ -350,7 +355,7 @@ def test_every_command_has_a_report_of_its_own() -> None:
         (["nano:vit", "a", "b", "c"], "inspect-nano-vit-and-3-more.html"),
         (["run:runs/vit-1a2b@warmup"], "inspect-run-vit-1a2b-warmup.html"),
         (["run:runs/vit-1a2b/"], "inspect-run-vit-1a2b.html"),
-        (["./here/my_model.py:make"], "inspect-my_model.py-make.html"),
+        (["./here/my_model.py:make"], "inspect-my_model-make.html"),
         (["mypackage.module:make"], "inspect-mypackage.module-make.html"),
         (["~/weights/last"], "inspect-last.html"),
         (["é"], "inspect-model.html"),

@@ -27,8 +27,8 @@ DOCUMENTS = [
     *sorted((ROOT / "docs" / "probes").glob("*.md")),
     *sorted((ROOT / "docs" / "analyses").glob("*.md")),
 ]
-BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FILE = re.compile(r"# (\S+\.py)\n")
+BLOCK = re.compile(r"^```(python|console|toml)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"# (\S+\.(?:py|toml))\n")
 SHOWN = re.compile(r"^(?P<expression>\S.*?)  # → (?P<text>.+)$", re.MULTILINE)
 
 
@@ -83,7 +83,7 @@ def test_examples_run(
             (tmp_path / file[1]).write_text(text, encoding="utf-8")
         elif language == "python":
             run_python(text, line, path, namespace)
-        else:
+        elif language == "console":
             run_console(text, capsys)
 
 

@@ -87,7 +87,8 @@ def print_claim(id: str, console: Console | None = None) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    source = f"{paper.authors} ({paper.year}), {paper.title}, arXiv {paper.arxiv}: {claim.place}"
+    number = f", arXiv {paper.arxiv}" if paper.arxiv else ""
+    source = f"{paper.authors} ({paper.year}), {paper.title}{number}: {claim.place}"
     table.add_row("where", Text(source))
     table.add_row("reported", Text(claim.reported))
     if claim.value is not None:

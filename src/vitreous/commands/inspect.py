@@ -148,8 +148,16 @@ def parse_preprocessing(options: MeasureOptions) -> PreprocessingChoice:
 
 
 def report_path(options: MeasureOptions, models: Sequence[str], analysis: str = "") -> Path:
-    """Return where the report goes; by default it is named after the command and the models."""
-    default = default_file_name(analysis or "inspect", models, ".html")
+    """Return where the report goes.
+
+    By default it is named after the command and the models, and after the checkpoints of one model.
+    """
+    ending = ".html"
+    if len(models) == 1 and options.weights:
+        stems = [Path(each.rpartition("=")[2].rstrip("/")).stem for each in options.weights]
+        shown = stems if len(stems) <= 3 else [stems[0], f"and-{len(stems) - 1}-more"]
+        ending = f"-{'-'.join(shown)[:60]}.html"
+    default = default_file_name(analysis or "inspect", models, ending)
     return (options.out or Path(default)).expanduser()
 
 

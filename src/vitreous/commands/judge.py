@@ -89,7 +89,7 @@ def judge_folder(
         console.print(sentence, style="yellow", highlight=False, markup=False, soft_wrap=True)
     if not evidence.items:
         why = "no model in it has been measured yet; run the study again, and it resumes"
-        why = "give it a trained model" if evidence.not_judged else why
+        why = "no model in it can be judged, as said above" if evidence.not_judged else why
         raise VitreousError(f"There is nothing to judge in {str(folder)!r}: {why}.")
     verdicts = judge(evidence, wanted)
     guard = Guard()

@@ -72,6 +72,8 @@ class Subject:
 
         This is decided nowhere else.
         """
+        if data.split == "all" and _same_place(self.specimen.trained.get("data"), data.name):
+            _warn_of_training_images(self.name, data.name)
         if self.normalised in ("you", "model"):
             return self
         known = (data.mean, data.std) != USUAL
@@ -148,6 +150,24 @@ def _warn_of_normalisation(model: str, data: str | None) -> None:
         "and std: --mean and --std, or preprocessing={'mean': …, 'std': …} in Python.",
         model,
         instead,
+    )
+
+
+def _same_place(trained: str | None, shown: str) -> bool:
+    """Whether a run was trained on the set of images that it is shown."""
+    if trained is None or trained.startswith("world:"):
+        return False
+    return Path(trained.removeprefix("folder:")) == Path(shown.removeprefix("folder:"))
+
+
+@cache
+def _warn_of_training_images(model: str, data: str) -> None:
+    """Warn once for each model and data set."""
+    log.warning(
+        "%s was trained on images of %r that are among these; --split test, or split='test' in "
+        "Python, takes those it has not seen.",
+        model,
+        data,
     )
 
 

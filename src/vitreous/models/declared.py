@@ -9,6 +9,7 @@
 | `channel_order` | `bgr` if the channels are in that order |
 | `label_names` | names of the classes, in the order of the scores |
 | `source` | who declares it |
+| `data` | the name of the images that a run was trained on |
 
 A model of your own declares it with an attribute: `model.trained_with = {"mean": …, "std": …}`.
 """
@@ -25,7 +26,7 @@ from vitreous.models.registry import ConfiguredModel
 
 KEYS = (
     "mean", "std", "interpolation", "crop_pct", "crop_mode", "resize", "crop_size",
-    "processor", "channel_order", "label_names", "source",
+    "processor", "channel_order", "label_names", "source", "data",
 )  # fmt: skip
 
 FILTERS = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}

@@ -134,6 +134,7 @@ def _load_weights(kind: Any, config: Any, folder: str, where: str) -> Any:
 
     verbosity = transformers_logging.get_verbosity()
     transformers_logging.set_verbosity_error()  # else a page about the text tower that is left out
+    transformers_logging.disable_progress_bar()
     try:
         model, info = kind.from_pretrained(
             folder, config=config, output_loading_info=True, trust_remote_code=False,
@@ -147,6 +148,7 @@ def _load_weights(kind: Any, config: Any, folder: str, where: str) -> Any:
         ) from error
     finally:
         transformers_logging.set_verbosity(verbosity)
+        transformers_logging.enable_progress_bar()
     missing = sorted(info["missing_keys"])
     if missing:
         raise VitreousError(

@@ -298,7 +298,11 @@ def model_of_run(run: Run, checkpoint: str = "final", image: Image | None = None
     of_data = {key: tuple(data[key]) for key in ("mean", "std")}
     trained = {**of_data, "label_names": tuple(data["classes"])}
     model.pretrained_cfg = {**known, **trained}  # type: ignore[assignment]
-    model.trained_with = {**trained, "source": "run"}  # type: ignore[assignment]
+    model.trained_with = {  # type: ignore[assignment]
+        **trained,
+        "source": "run",
+        "data": data["name"],
+    }
     weights: Weights = "trained"
     if notes.get("step") == 0 and "from" not in described:
         weights = "unknown" if "weights" in described else "random"

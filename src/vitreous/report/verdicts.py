@@ -209,10 +209,11 @@ def _of_paper(
 ) -> list[str]:
     known = [verdict for verdict in verdicts if verdict.measured]
     rest = [verdict for verdict in verdicts if not verdict.measured]
+    number = f", arXiv {escape(paper.arxiv)}" if paper.arxiv else ""
     html = [
         f'<section class="card verdicts" id="verdicts-{paper.key}" data-paper="{paper.key}">',
         f"<h3>{escape(paper.authors)} ({paper.year})</h3>",
-        f'<p class="quiet">{escape(paper.title)}, arXiv {escape(paper.arxiv)}</p>',
+        f'<p class="quiet">{escape(paper.title)}{number}</p>',
     ]
     for verdict in known:
         html += guard.lines(f"The verdict on {verdict.claim.id}", _verdict, verdict)

@@ -22,7 +22,7 @@ def model_words(model: str) -> list[str]:
     is_path = bool(colon) or model.startswith((".", "/", "~"))
     if is_path:  # `vit_ti/4` is a name, `run:runs/4` a path
         rest = rest.rstrip("/").rpartition("/")[2] or rest
-    source = source.rpartition("/")[2]
+    source = source.rpartition("/")[2].removesuffix(".py")
     words = re.findall(r"[\w.+]+", f"{source}-{rest}", re.ASCII)
     return [word for word in (each.strip(".") for each in words) if word] or ["model"]
 
