@@ -24,7 +24,10 @@ from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
-COMMANDS = ("--help", "inspect --help", "list models", "list probes", "doctor", "claims list")
+COMMANDS = (
+    "--help", "inspect --help", "lesion --help", "list models", "list probes", "list analyses",
+    "list recipes", "doctor", "claims list", "claims show VIT-13",
+)  # fmt: skip
 TARGET_S = 1.5
 
 
