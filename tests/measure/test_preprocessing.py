@@ -358,3 +358,17 @@ def test_what_was_done_is_printed_and_in_the_report(
     page = Path("report.html").read_text()
     assert words in page
     assert "from last.pth" in page
+
+
+def test_images_that_a_run_was_trained_on_are_told(
+    photos: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All images of a folder without splits include those; --split test takes the others."""
+    recipe = vitreous.recipes.named("quick").but(epochs=1, batch=16, warmup=0.0)
+    data, test = (
+        vitreous.data.load(str(photos), split=split, image=32) for split in ("train", "test")
+    )
+    vitreous.train("vit_nano", data, recipe, test=test, out=tmp_path / "run", show=False)
+    for split, told in (("test", 0), (None, 1)):
+        vitreous.inspect(f"run:{tmp_path}/run", str(photos), ["accuracy"], split=split)
+        assert caplog.text.count("was trained on images of") == told

@@ -412,10 +412,11 @@ class _Fit:
             return
         nearest = nearest_names(self.missing[0], names)
         like = f"; the nearest to it in the file are {', '.join(nearest)}" if nearest else ""
+        found = f"Only {matched}" if matched else "None"
         raise VitreousError(
-            f"Only {matched} of the {total} tensors of {self.model} are in {self.file!r}, which is "
-            f"less than {LEAST:.0%}: it lacks {enumerate_names(self.missing, 2)}{like}; name the "
-            "model that they were trained as, or give a complete checkpoint."
+            f"{found} of the {total} tensors of {self.model} are in {self.file!r}, which is less "
+            f"than {LEAST:.0%}: it lacks {enumerate_names(self.missing, 2)}{like}; name the model "
+            "that they were trained as, or give a complete checkpoint."
         )
 
     def check_depth(self) -> None:

@@ -83,7 +83,9 @@ def _open(file: Path) -> _Table:
         schema = parquet.schema_arrow
     except (pa.ArrowException, OSError) as error:
         why = str(error).partition("\n")[0].rstrip(".")
-        raise VitreousError(f"Cannot read the parquet file {str(file)!r}: {why}.") from error
+        raise VitreousError(
+            f"Cannot read the parquet file {str(file)!r}: {why}; if it is damaged, fetch it again."
+        ) from error
     features = _features(schema)
     kinds = {name: facts.get("_type") for name, facts in features.items()}
     images = [name for name, kind in kinds.items() if kind == "Image"]
