@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from other_books import forgotten_books
 from vitreous.cli import main
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -78,13 +79,14 @@ def test_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, Any] = {"__name__": "document", "__shown__": shown}
-    for line, language, text in blocks(path):
-        if file := FILE.match(text):
-            (tmp_path / file[1]).write_text(text, encoding="utf-8")
-        elif language == "python":
-            run_python(text, line, path, namespace)
-        elif language == "console":
-            run_console(text, capsys)
+    with forgotten_books():  # and plugins, which other tests have under the same names
+        for line, language, text in blocks(path):
+            if file := FILE.match(text):
+                (tmp_path / file[1]).write_text(text, encoding="utf-8")
+            elif language == "python":
+                run_python(text, line, path, namespace)
+            elif language == "console":
+                run_console(text, capsys)
 
 
 def test_a_wrong_example_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,25 +105,33 @@ def section_of(name: str, result: Result | None = None) -> Section:
     Without either the name is the title, in the last group.
     """
     measurement = find_measurement(name)
-    declared = measurement.section if measurement else None
-    if isinstance(declared, Section):
-        return declared
-    if result is not None:
+    if measurement is not None:
+        return _declared(measurement)
+    if result is not None and "section" in result.about:
         with suppress(TypeError, VitreousError):  # written by another version
-            return Section(**result.about["section"]) if "section" in result.about else _plain(name)
+            return Section(**result.about["section"])
     return _plain(name)
 
 
-def _plain(name: str) -> Section:
-    return Section("more", name.replace("_", " ").capitalize())
+def _declared(measurement: type[Measurement]) -> Section:
+    """The section of a class; one that declares none is explained by its docstring."""
+    if isinstance(measurement.section, Section):
+        return measurement.section
+    says = (vars(measurement).get("__doc__") or "").strip().partition("\n")[0]
+    generated = says.startswith(f"{measurement.__name__}(")  # by @dataclass
+    return _plain(measurement.name, "" if generated else says)
+
+
+def _plain(name: str, explains: str = "") -> Section:
+    return Section("more", name.replace("_", " ").capitalize(), explains)
 
 
 def kept_section(measurement: Measurement) -> dict[str, Any]:
     """The section of a measurement that is not one of ours, as its result keeps it; else empty."""
     ours = {*probes.own_names(), *analyses.own_names()}
-    if measurement.name in ours or not isinstance(measurement.section, Section):
+    if measurement.name in ours:
         return {}
-    return {"section": asdict(measurement.section)}
+    return {"section": asdict(_declared(type(measurement)))}
 
 
 def sentences_of(result: Result) -> list[str]:
