@@ -339,11 +339,6 @@ def test_every_command_has_a_report_of_its_own() -> None:
     assert report_path(AnalysisOptions(), vit, "lesion") == Path("lesion-nano-vit.html")
     mine = AnalysisOptions(out=Path("mine.html"))
     assert report_path(mine, vit, "lesion") == Path("mine.html")
-    two = InspectOptions(weights=("runs/a.pth", "vit_ti/4=runs/b.safetensors"))
-    assert report_path(two, ["vit_ti/4"]) == Path("inspect-vit_ti-4-a-b.html")
-    five = InspectOptions(weights=tuple(f"runs/{name}.pth" for name in "abcde"))
-    assert report_path(five, ["resnet18"]) == Path("inspect-resnet18-a-and-4-more.html")
-    assert report_path(five, ["resnet18", "vit_ti/4"]) == Path("inspect-resnet18-vit_ti-4.html")
 
 
 @pytest.mark.parametrize(

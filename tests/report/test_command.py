@@ -15,6 +15,8 @@ from PIL import Image
 
 import vitreous
 from vitreous.cli import main
+from vitreous.commands.inspect import report_path
+from vitreous.commands.inspect_options import InspectOptions
 from vitreous.measure import engine
 from vitreous.measure.streaming import Fetch, Pass
 
@@ -226,3 +228,11 @@ def test_random_weights_depend_on_the_seed_alone(
             ]
         )
     assert marks[0] == marks[1] != marks[2]
+
+
+def test_reports_of_checkpoints_have_their_names() -> None:
+    two = InspectOptions(weights=("runs/a.pth", "vit_ti/4=runs/b.safetensors"))
+    assert report_path(two, ["vit_ti/4"]) == Path("inspect-vit_ti-4-a-b.html")
+    five = InspectOptions(weights=tuple(f"runs/{name}.pth" for name in "abcde"))
+    assert report_path(five, ["resnet18"]) == Path("inspect-resnet18-a-and-4-more.html")
+    assert report_path(five, ["resnet18", "vit_ti/4"]) == Path("inspect-resnet18-vit_ti-4.html")
